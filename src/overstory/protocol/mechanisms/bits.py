@@ -19,7 +19,6 @@ Erlingsson, Pihur, Korolova, "RAPPOR: randomized aggregatable privacy-preserving
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -29,7 +28,6 @@ from overstory.protocol.encodings.base import Encoding, check_count, check_epsil
 from overstory.protocol.encodings.bits import Bloom, OneHot, SampledBits
 from overstory.protocol.encodings.hashing import GoogleRapporPython
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.calibration import (
     Family,
     least_noise,
@@ -63,19 +61,7 @@ def oue(*, domain_size: int, epsilon: float) -> BitMechanism:
     return _once("oue", dict(locals()), optimized)
 
 
-@dataclass(frozen=True)
-class WindowMechanism(BitMechanism):
-    """Fresh noise for every report: nothing is memoized, so reports add up, whether their values differ or not."""
-
-    def epsilon_window(self, reports: int | None = None) -> float:
-        """Epsilon of `reports` consecutive reports of any values, rounded up; of the window, unless given.
-
-        This is sequential composition, and it is exact: there is no ceiling over more reports than the window.
-        """
-        return self.epsilon_n(self.parameters["window"] if reports is None else reports)
-
-
-def wb(*, domain_size: int, epsilon: float, window: int) -> WindowMechanism:
+def wb(*, domain_size: int, epsilon: float, window: int) -> BitMechanism:
     """Window based (thesis, section 4.2): fresh symmetric noise at epsilon / window for every report.
 
     References
@@ -85,7 +71,7 @@ def wb(*, domain_size: int, epsilon: float, window: int) -> WindowMechanism:
     return _window("wb", dict(locals()), symmetric)
 
 
-def opt_wb(*, domain_size: int, epsilon: float, window: int) -> WindowMechanism:
+def opt_wb(*, domain_size: int, epsilon: float, window: int) -> BitMechanism:
     """Optimized window based (thesis, section 4.2): fresh OUE noise at epsilon / window for every report.
 
     References
@@ -148,11 +134,11 @@ def _once(name: str, parameters: dict[str, Any], family: Family) -> BitMechanism
     return BitMechanism(name, parameters, OneHot(parameters["domain_size"]), Rounds(channel, BinaryChannel.identity()))
 
 
-def _window(name: str, parameters: dict[str, Any], family: Family) -> WindowMechanism:
+def _window(name: str, parameters: dict[str, Any], family: Family) -> BitMechanism:
     check_count("window", parameters["window"], 1, 1 << 20)
     channel = window_round(family, check_epsilon("epsilon", parameters["epsilon"]), parameters["window"])
     rounds = Rounds(BinaryChannel.identity(), channel)
-    return WindowMechanism(name, parameters, OneHot(parameters["domain_size"]), rounds)
+    return BitMechanism(name, parameters, OneHot(parameters["domain_size"]), rounds)
 
 
 def _twice(name: str, parameters: dict[str, Any], first: Family, second: Family) -> BitMechanism:
@@ -165,16 +151,6 @@ def _twice(name: str, parameters: dict[str, Any], first: Family, second: Family)
     memoized = one_round(first, permanent)
     rounds = Rounds(memoized, second_round(memoized, second, report))
     return BitMechanism(name, parameters, OneHot(parameters["domain_size"]), rounds)
-
-
-@dataclass(frozen=True)
-class SampledMechanism(BitMechanism):
-    """Bits of a sample of the values: `p_star` and `q_star` are those of a report that was asked for the value."""
-
-    def supports(self, report: Report, value: Any) -> bool:
-        """Whether the report was asked for the value, and its bit is set."""
-        bits = self.encode(value, report.cohort)
-        return bool(report.bits & bits)
 
 
 def dbitflip(*, domain_size: int, epsilon: float, sampled_bits: int | None = None) -> BitMechanism:
@@ -192,7 +168,7 @@ def dbitflip(*, domain_size: int, epsilon: float, sampled_bits: int | None = Non
         return Rounds(symmetric(threshold), BinaryChannel.identity()).epsilon(encoding.differences)
 
     channel = symmetric(least_noise(promised, epsilon, 1, ONE // 2 - 1))
-    return SampledMechanism("dbitflip", parameters, encoding, Rounds(channel, BinaryChannel.identity()))
+    return BitMechanism("dbitflip", parameters, encoding, Rounds(channel, BinaryChannel.identity()))
 
 
 def _few(domain_size: int) -> int:

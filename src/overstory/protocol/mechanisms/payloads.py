@@ -103,9 +103,9 @@ class BitMechanism(Mechanism):
         return likelihood
 
     def supports(self, report: Report, value: Any) -> bool:
-        """Whether all of the value's bits are set in the report."""
+        """Whether the report was asked for the value, and all of the value's bits are set in it."""
         bits = self.encode(value, report.cohort)
-        return report.bits & bits == bits
+        return bits != 0 and report.bits & bits == bits
 
     def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
         check_cohort(cohort, self.encoding.num_cohorts)

@@ -3,27 +3,39 @@
 Wang et al. (USENIX Security 2017): GRR (direct encoding), BLH, OLH. Acharya et al. (2019): Hadamard response. The
 lecture (after Bassily and Smith 2015): one randomized bit of a public random matrix. Arcolezi et al. (2022, 2023):
 L-GRR, LOLOHA.
+
+How many symbols and public seeds a hashing oracle takes depends on its variance. That of a frequency is 1 / (alpha(g)^2
+(g - 1)) per report when every two values collide in 1/g of the seeds. A balanced set has that. With pseudo-random seeds
+the server fits d values to s (g - 1) independent counts, which leaves ``1 - d / (s (g - 1))`` of the information to
+each (`overstory.analysis.support.seeds`). Of all sets within a hundredth of the least variance, the one with
+the fewest seeds is taken: a device is then one of more.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 from overstory.protocol.channels import MAX_EPSILON, ONE, SymbolChannel, SymbolRounds
-from overstory.protocol.encodings.base import MAX_SYMBOLS, check_count, check_epsilon
-from overstory.protocol.encodings.seeds import MOST_SYMBOLS
-from overstory.protocol.encodings.symbols import Direct, HadamardRow, LinearHash, SymbolEncoding
-from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.calibration import (
-    Alpha,
-    best_hash_bits,
-    check_seeds,
-    kept_by,
-    least_range,
-    small_set,
+from overstory.protocol.encodings.base import (
+    DEFAULT_SEEDS,
+    MAX_SYMBOLS,
+    SymbolEncoding,
+    check_count,
+    check_epsilon,
 )
+from overstory.protocol.encodings.seeds import (
+    FEWEST_SEEDS,
+    MOST_SEEDS,
+    MOST_SYMBOLS,
+    BalancedHash,
+    SeededHash,
+    balanced_values,
+)
+from overstory.protocol.encodings.symbols import MAX_HASH_BITS, Direct, HadamardRow, LinearHash
+from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.payloads import SymbolMechanism
 
 
@@ -182,7 +194,8 @@ def _hashed(name: str, parameters: dict[str, Any], hash_range: int | None, epsil
 
 def _small(parameters: dict[str, Any], hash_range: int | None, alpha: Alpha) -> SymbolEncoding:
     """Return a small public set of hash functions, and complete the parameters by its size."""
-    check_seeds(parameters["num_seeds"])
+    if parameters["num_seeds"] is not None:
+        check_count("num_seeds", parameters["num_seeds"], FEWEST_SEEDS, MOST_SEEDS)
     if hash_range is not None:
         check_count("hash_range", hash_range, 2, MOST_SYMBOLS)
     if parameters["domain_size"] is not None:
@@ -245,3 +258,80 @@ def _published_alpha(size: int, epsilon_permanent: float, epsilon_report: float)
     ratio = (odds * kept - other) / (kept - odds * other)
     alpha = (ratio - 1) / (ratio - 1 + size)
     return Fraction(math.floor(ONE * alpha), ONE)
+
+
+Alpha = Callable[[int], float]
+"""From a hash range to the probability that the whole chain keeps a symbol."""
+
+SLACK: Final = 1.01
+MAX_RANGE: Final = 1 << 16
+
+
+def small_set(
+    alpha: Alpha,
+    usual_range: int,
+    *,
+    domain_size: int | None,  # None for strings, of which nobody knows how many there are
+    key: str,
+    hash_range: int | None = None,
+    num_seeds: int | None = None,
+) -> BalancedHash | SeededHash:
+    """Return the set of hash functions for these needs; `usual_range` is best where nothing collides too often."""
+    ranges = range(2, min(4 * usual_range, MOST_SYMBOLS) + 1) if hash_range is None else (hash_range,)
+    if domain_size is None:
+        return SeededHash(ranges[0] if hash_range else usual_range, num_seeds or DEFAULT_SEEDS, None, key)
+    options = list(_options(alpha, ranges, domain_size, key, num_seeds))
+    if not options:  # too many values for any set: the more seeds, the smaller the error that stays
+        return SeededHash(hash_range or usual_range, num_seeds or MOST_SEEDS, domain_size, key)
+    least = min(variance for variance, _ in options)
+    near = [(encoding.num_seeds, variance, encoding) for variance, encoding in options if variance <= SLACK * least]
+    return min(near, key=lambda option: option[:2])[2]
+
+
+def _options(
+    alpha: Alpha, ranges: Iterable[int], domain_size: int, key: str, num_seeds: int | None
+) -> Iterator[tuple[float, BalancedHash | SeededHash]]:
+    """Yield every set that can tell the values apart, with its variance."""
+    for size in ranges:
+        variance = _variance(alpha, size)
+        for seeds in _powers(size) if num_seeds is None else (num_seeds,):
+            if balanced_values(size, seeds) >= domain_size:
+                yield variance, BalancedHash(size, seeds, domain_size)
+        for seeds in (DEFAULT_SEEDS, MOST_SEEDS) if num_seeds is None else (num_seeds,):
+            encoding = SeededHash(size, seeds, domain_size, key)
+            if encoding.can_be_fitted(domain_size):
+                yield variance / (1 - domain_size / (seeds * (size - 1))), encoding
+
+
+def _powers(size: int) -> list[int]:
+    """Return the powers of `size` from 64 to 1,024."""
+    powers, power = [], size
+    while power <= MOST_SEEDS:
+        if power >= FEWEST_SEEDS:
+            powers.append(power)
+        power *= size
+    return powers
+
+
+def least_range(ranges: Iterable[int], alpha: Alpha) -> int:
+    """Return the range g of least variance 1 / (alpha(g)^2 (g - 1)), alpha being the whole chain's."""
+    usable = (g for g in ranges if 2 <= g <= MAX_RANGE)
+    return min(usable, key=lambda size: _variance(alpha, size), default=MAX_RANGE)
+
+
+def _variance(alpha: Alpha, size: int) -> float:
+    """Return 1 / (alpha^2 (g - 1)) of a range; infinity where epsilon is too small for a float to tell alpha from 0."""
+    squared = alpha(size) ** 2
+    return 1 / (squared * (size - 1)) if squared else math.inf
+
+
+def kept_by(epsilon: float) -> Alpha:
+    """Return the alpha of one exact GRR on `size` symbols: (E - 1) / (E - 1 + size)."""
+    odds = math.expm1(min(epsilon, 12.0))
+    return lambda size: odds / (odds + size)
+
+
+def best_hash_bits(epsilon: float) -> int:
+    """Return the m of least variance among the ranges ``2**m``."""
+    ranges = [1 << bits for bits in range(1, MAX_HASH_BITS + 1)]
+    return least_range(ranges, kept_by(check_epsilon("epsilon", epsilon))).bit_length() - 1
