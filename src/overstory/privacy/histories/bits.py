@@ -27,15 +27,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import product
 from typing import Final, NamedTuple
 
-from overstory.privacy.histories.pairs import PRECISE, SLACK, Worst, crowded
-from overstory.protocol.channels import Rounds, log_ratio, mix, power, round_up
+from overstory.privacy.histories.pairs import PRECISE, SLACK, Worst, bits_seen, crowded
+from overstory.protocol.channels import Rounds, log_ratio, round_up
 from overstory.protocol.encodings.base import Shape
 
 MOST_SHARED: Final = 10
@@ -205,32 +205,8 @@ class _Values:
         return not lacking or (lacking == [self.most_ones] and not crowded(self.bits, self.fewest, self.most_ones))
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """g: the probability of ones and zeros read through one permanent response, as a hundred digits."""
-
-    rounds: Rounds
-    reports: int
-
-    @cached_property
-    def table(self) -> dict[tuple[int, int, int], Decimal]:
-        """From (true bit, ones, zeros)."""
-        first, later = self.rounds.permanent, self.rounds.instantaneous
-        chances = {}
-        with localcontext(PRECISE):
-            for ones, zeros in product(range(self.reports + 1), repeat=2):
-                # u = P^t (1 - P)^z through a permanent 1, v = Q^t (1 - Q)^z through a 0; g = a u + (1 - a) v.
-                likely = [
-                    power(rate, ones) * power(1 - rate, zeros) if ones + zeros else Decimal(1)
-                    for rate in (later.keep_one, later.raise_zero)
-                ]
-                for bit, share in ((1, first.keep_one), (0, first.raise_zero)):
-                    chances[bit, ones, zeros] = mix(share, *likely)
-        return chances
-
-
 def _exact(rounds: Rounds, values: _Values, reports: int) -> float:
-    seen, worst = _Seen(rounds, reports).table, Decimal(1)
+    seen, worst = bits_seen(rounds), Decimal(1)
     with localcontext(PRECISE):
         for pattern in patterns(reports):
             sizes = 1 + max(i for (i, _), _ in pattern), 1 + max(j for (_, j), _ in pattern)
@@ -272,7 +248,7 @@ def _shares(reports: int) -> Iterator[tuple[int, ...]]:
 
 
 def _outcomes(
-    seen: dict[tuple[int, int, int], Decimal], pattern: Pattern, sizes: tuple[int, int]
+    seen: Callable[[int, int, int], Decimal], pattern: Pattern, sizes: tuple[int, int]
 ) -> tuple[Outcomes, Outcomes]:
     outcomes: tuple[Outcomes, Outcomes] = ([], [])
     for bits in product((0, 1), repeat=len(pattern)):
@@ -280,7 +256,7 @@ def _outcomes(
             counts = [[0, 0] for _ in range(responses)]
             for (labels, reports), bit in zip(pattern, bits, strict=True):
                 counts[labels[which]][bit] += reports
-            outcomes[which].append([(seen[0, ones, zeros], seen[1, ones, zeros]) for zeros, ones in counts])
+            outcomes[which].append([(seen(0, ones, zeros), seen(1, ones, zeros)) for zeros, ones in counts])
     return outcomes
 
 

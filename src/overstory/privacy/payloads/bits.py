@@ -13,7 +13,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from overstory.privacy.histories.bits import worst_of_bits
-from overstory.privacy.histories.pairs import PRECISE, Worst, bit_losses, bits_change
+from overstory.privacy.histories.pairs import PRECISE, Worst, bit_losses, bits_change, bits_seen
 from overstory.privacy.payloads.base import (
     Atom,
     Attack,
@@ -31,7 +31,6 @@ from overstory.protocol.channels import (
     Rounds,
     as_decimal,
     log_ratio,
-    mix,
     power,
     round_up,
     weighted_sum,
@@ -127,15 +126,12 @@ class BitTerms(PayloadTerms):
 
     @classmethod
     def evidence(cls, mechanism: Any, reports: Sequence[Report]) -> Evidence:
-        rounds, cohort, n = mechanism.rounds, reports[0].cohort, len(reports)
+        likely, cohort, n = bits_seen(mechanism.rounds), reports[0].cohort, len(reports)
 
         @cache
         def gain_of(ones: int) -> Decimal:
             """Logarithm of P(ones of n | the true bit is 1) over P(the same | it is 0)."""
-            rates = rounds.instantaneous.keep_one, rounds.instantaneous.raise_zero
-            seen = [_repeated(rate, ones, n) for rate in rates]
-            # P1(1|b) P^s (1 - P)^(n-s) + P1(0|b) Q^s (1 - Q)^(n-s), for b = 1 and b = 0.
-            lit, unlit = (mix(chance, *seen) for chance in (rounds.permanent.keep_one, rounds.permanent.raise_zero))
+            lit, unlit = (likely(bit, ones, n - ones) for bit in (1, 0))
             if lit == unlit == 0:
                 raise ParameterError("no device sends these reports of one value: a bit differs without a cause")
             return log_ratio(lit, unlit)
@@ -214,12 +210,6 @@ class BitTerms(PayloadTerms):
 @lru_cache(maxsize=64)
 def _rounds(*thresholds: Pair) -> Rounds:
     return Rounds(*(BinaryChannel(Fraction(a, ONE), Fraction(b, ONE)) for a, b in thresholds))
-
-
-def _repeated(rate: Fraction, ones: int, reports: int) -> Decimal:
-    """P(these ones and zeros), each report's bit being 1 at `rate`."""
-    with localcontext(PRECISE):
-        return power(rate, ones) * power(1 - rate, reports - ones)
 
 
 def _guess(channel: BinaryChannel, asked: int, values: int) -> float:

@@ -342,6 +342,11 @@ class Mechanism(LocalRandomizer):
         """Probability that a report supports any other value (over cohorts, where they matter)."""
 
     @property
+    def rare_variance(self) -> float:
+        """n times the variance of a rare value's share."""
+        return float(self.q_star * (1 - self.q_star) / (self.p_star - self.q_star) ** 2)
+
+    @property
     def drawn(self) -> tuple[Mechanism, int] | None:
         """The mechanism that reports one item of a set, and from how many it is drawn; None where nothing is drawn."""
         return None

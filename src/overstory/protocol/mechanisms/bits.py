@@ -23,14 +23,14 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from overstory.protocol.channels import ONE, BinaryChannel, Rounds, check_probability
+from overstory.protocol.channels import BinaryChannel, Rounds, check_probability
 from overstory.protocol.encodings.base import Encoding, check_count, check_epsilon
 from overstory.protocol.encodings.bits import Bloom, OneHot, SampledBits
 from overstory.protocol.encodings.hashing import GoogleRapporPython
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.calibration import (
     Family,
-    least_noise,
+    check_two,
     one_round,
     optimized,
     second_round,
@@ -142,12 +142,7 @@ def _window(name: str, parameters: dict[str, Any], family: Family) -> BitMechani
 
 
 def _twice(name: str, parameters: dict[str, Any], first: Family, second: Family) -> BitMechanism:
-    permanent = check_epsilon("epsilon_permanent", parameters["epsilon_permanent"])
-    report = check_epsilon("epsilon_report", parameters["epsilon_report"])
-    if report >= permanent:
-        raise ParameterError(
-            f"epsilon_report = {report} must be below epsilon_permanent = {permanent}: otherwise one round does"
-        )
+    permanent, report = check_two(parameters["epsilon_permanent"], parameters["epsilon_report"])
     memoized = one_round(first, permanent)
     rounds = Rounds(memoized, second_round(memoized, second, report))
     return BitMechanism(name, parameters, OneHot(parameters["domain_size"]), rounds)
@@ -162,12 +157,7 @@ def dbitflip(*, domain_size: int, epsilon: float, sampled_bits: int | None = Non
     """
     parameters = dict(locals())
     encoding = SampledBits(domain_size, _few(domain_size) if sampled_bits is None else sampled_bits)
-    check_epsilon("epsilon", epsilon)
-
-    def promised(threshold: int) -> float:
-        return Rounds(symmetric(threshold), BinaryChannel.identity()).epsilon(encoding.differences)
-
-    channel = symmetric(least_noise(promised, epsilon, 1, ONE // 2 - 1))
+    channel = one_round(symmetric, check_epsilon("epsilon", epsilon), encoding.differences)
     return BitMechanism("dbitflip", parameters, encoding, Rounds(channel, BinaryChannel.identity()))
 
 

@@ -13,7 +13,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from overstory.protocol.channels import ONE, BinaryChannel, Rounds
+from overstory.protocol.channels import ONE, BinaryChannel, Differences, Rounds
+from overstory.protocol.encodings.base import check_epsilon
 from overstory.protocol.errors import ParameterError
 
 ONE_BIT_EACH = ((1, 1),)
@@ -80,9 +81,10 @@ MOST_CHANNELS: Final = 256
 
 
 @lru_cache(MOST_CHANNELS)
-def one_round(family: Family, epsilon: float) -> BinaryChannel:
-    """Return the family's channel of least noise whose exact epsilon on one-hot bits is at most `epsilon`."""
-    return family(least_noise(lambda t: family(t).epsilon, epsilon, 1, ONE // 2 - 1))
+def one_round(family: Family, epsilon: float, differences: Differences = ONE_BIT_EACH) -> BinaryChannel:
+    """Return the family's channel of least noise whose exact epsilon, by these differences, is at most `epsilon`."""
+    identity = BinaryChannel.identity()
+    return family(least_noise(lambda t: Rounds(family(t), identity).epsilon(differences), epsilon, 1, ONE // 2 - 1))
 
 
 @lru_cache(MOST_CHANNELS)
@@ -94,6 +96,17 @@ def window_round(family: Family, epsilon: float, window: int) -> BinaryChannel:
         return Rounds(fresh, family(threshold)).epsilon(ONE_BIT_EACH, reports=window)
 
     return family(least_noise(promised, epsilon, 1, ONE // 2 - 1))
+
+
+def check_two(epsilon_permanent: float, epsilon_report: float) -> tuple[float, float]:
+    """Return both epsilons of two rounds, or raise ParameterError unless the first is larger."""
+    permanent = check_epsilon("epsilon_permanent", epsilon_permanent)
+    report = check_epsilon("epsilon_report", epsilon_report)
+    if report >= permanent:
+        raise ParameterError(
+            f"epsilon_report = {report} must be below epsilon_permanent = {permanent}: otherwise one round does"
+        )
+    return permanent, report
 
 
 @lru_cache(MOST_CHANNELS)

@@ -32,16 +32,15 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
-from overstory.protocol.channels import ONE, BinaryChannel, Rounds
+from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.encodings.base import bits_at, check_cohort, check_epsilon
 from overstory.protocol.encodings.item_sets import ItemBits, Items, PaddedItems, check_items, items_key
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism, Report
-from overstory.protocol.mechanisms.calibration import Family, least_noise, optimized, symmetric
+from overstory.protocol.mechanisms.calibration import Family, one_round, optimized, symmetric
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.mechanisms.symbols import grr
-from overstory.protocol.permanent_response import ResponseContext
 from overstory.protocol.sampling import Entropy, KeyedEntropy, check_secret, context
 
 
@@ -146,9 +145,9 @@ class ItemBitMechanism(BitMechanism):
 
     def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
         check_cohort(cohort, 1)
-        about = ResponseContext(metric, self.digest, cohort)
+        about = context(metric, self.digest, cohort)
         respond = self.permanence.responder(self.rounds.permanent, self.encoding.num_bits, secret, about)
-        part = KeyedEntropy(check_secret(secret), context(metric, self.digest, cohort), purpose=b"part of a set")
+        part = KeyedEntropy(check_secret(secret), about, purpose=b"part of a set")
 
         def respond_to(value: Any) -> int:
             items = check_items(value, self.encoding.domain_size)
@@ -190,7 +189,7 @@ def padding_and_sampling(
         raise ParameterError(f"inner = {inner!r}: choose one of {', '.join(INNER)}")
     names = INNER if inner is None else (inner,)
     built = [_padded(parameters, domain_size, length or most, epsilon, name) for name in names]
-    return min(built, key=_variance)
+    return min(built, key=lambda mechanism: mechanism.rare_variance)
 
 
 def _padded(parameters: dict[str, Any], size: int, length: int, epsilon: float, inner: str) -> PaddedSampling:
@@ -219,20 +218,9 @@ def item_bits(*, domain_size: int, most: int, epsilon: float, noise: str | None 
     encoding = ItemBits(domain_size, most)
     if noise is not None and noise not in NOISES:
         raise ParameterError(f"noise = {noise!r}: choose one of {', '.join(NOISES)}")
-    families = NOISES.values() if noise is None else (NOISES[noise],)
-    return min((_bits(parameters, encoding, epsilon, family) for family in families), key=_variance)
-
-
-def _bits(parameters: dict[str, Any], encoding: ItemBits, epsilon: float, family: Family) -> ItemBitMechanism:
-    identity = BinaryChannel.identity()
-
-    def promised(threshold: int) -> float:
-        return Rounds(family(threshold), identity).epsilon(encoding.differences)
-
-    rounds = Rounds(family(least_noise(promised, epsilon, 1, ONE // 2 - 1)), identity)
-    return ItemBitMechanism("item-bits", parameters, encoding, rounds)
-
-
-def _variance(built: Mechanism) -> float:
-    """Return n times the variance of a rare item's share."""
-    return float(built.q_star * (1 - built.q_star) / (built.p_star - built.q_star) ** 2)
+    channels = (
+        one_round(NOISES[each], epsilon, encoding.differences) for each in (NOISES if noise is None else (noise,))
+    )
+    rounds = (Rounds(channel, BinaryChannel.identity()) for channel in channels)
+    built = (ItemBitMechanism("item-bits", parameters, encoding, each) for each in rounds)
+    return min(built, key=lambda mechanism: mechanism.rare_variance)

@@ -20,9 +20,8 @@ from overstory.protocol.permanent_response import (
     GooglePermanence,
     KeyedPermanence,
     Permanence,
-    ResponseContext,
 )
-from overstory.protocol.sampling import Draw, Entropy, bit_sampler, symbol_sampler, uniform_below
+from overstory.protocol.sampling import Draw, Entropy, bit_sampler, context, symbol_sampler, uniform_below
 
 if TYPE_CHECKING:
     from overstory.protocol.encodings.base import OutputEncoding, SymbolEncoding
@@ -112,8 +111,8 @@ class BitMechanism(Mechanism):
         permanent, positions = self.rounds.permanent, self.encoding.positions
         if permanent.is_identity:
             return lambda value: bits_at(positions(value, cohort))
-        context = ResponseContext(metric, self.digest, cohort)
-        respond = self.permanence.responder(permanent, self.encoding.num_bits, secret, context)
+        about = context(metric, self.digest, cohort)
+        respond = self.permanence.responder(permanent, self.encoding.num_bits, secret, about)
         return lambda value: respond(_as_bytes(value), bits_at(positions(value, cohort)))
 
     def response_key(self, value: Any, cohort: int) -> Hashable:
@@ -127,8 +126,8 @@ class BitMechanism(Mechanism):
         permanent, bits = self.rounds.permanent, self.encoding.nothing
         if permanent.is_identity:
             return bits
-        context = ResponseContext(metric, self.digest + _NOTHING, cohort)
-        return self.permanence.responder(permanent, self.encoding.num_bits, secret, context)(_NOTHING, bits)
+        about = context(metric, self.digest + _NOTHING, cohort)
+        return self.permanence.responder(permanent, self.encoding.num_bits, secret, about)(_NOTHING, bits)
 
     def draw(self, held: int, cohort: int, entropy: Entropy) -> int:  # noqa: ARG002 - bits are alike in all
         if self.rounds.permanent.is_identity:

@@ -125,12 +125,7 @@ def _thrifty(domain_size: int) -> list[int]:
 def _best(name: str, parameters: dict[str, Any], systems: list[Any], epsilon: float) -> SetMechanism:
     """Return the mechanism of least variance at frequency 0."""
     mechanisms = [SetMechanism(name, parameters, system, _inside(system, epsilon)) for system in systems]
-    return min(mechanisms, key=_variance)
-
-
-def _variance(mechanism: SetMechanism) -> float:
-    p_star, q_star = mechanism.p_star, mechanism.q_star
-    return float(q_star * (1 - q_star) / (p_star - q_star) ** 2)
+    return min(mechanisms, key=lambda mechanism: mechanism.rare_variance)
 
 
 def _inside(system: SetSystem, epsilon: float) -> Fraction:

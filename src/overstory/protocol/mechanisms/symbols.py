@@ -36,6 +36,7 @@ from overstory.protocol.encodings.seeds import (
 )
 from overstory.protocol.encodings.symbols import MAX_HASH_BITS, Direct, HadamardRow, LinearHash
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.calibration import check_two
 from overstory.protocol.mechanisms.payloads import SymbolMechanism
 
 
@@ -220,12 +221,7 @@ def _once(name: str, parameters: dict[str, Any], encoding: SymbolEncoding, epsil
 
 
 def _check_two(epsilon_permanent: float, epsilon_report: float) -> tuple[float, float]:
-    permanent = check_epsilon("epsilon_permanent", epsilon_permanent)
-    report = check_epsilon("epsilon_report", epsilon_report)
-    if report >= permanent:
-        raise ParameterError(
-            f"epsilon_report = {report} must be below epsilon_permanent = {permanent}: otherwise one round does"
-        )
+    permanent, report = check_two(epsilon_permanent, epsilon_report)
     if permanent >= MAX_EPSILON:
         raise ParameterError(f"epsilon_permanent = {permanent}: give a number below {MAX_EPSILON}")
     return permanent, report
