@@ -106,13 +106,13 @@ class LinkedTerms(PayloadTerms):
             return bounds
         attacks = [disclosure_of(part).attack(part, candidates) for part in mechanism.components]
         # Uniform pairs: both values are guessed independently of each other.
-        successes = (
+        single, ever = (
             Success(
                 min(math.prod(getattr(each, when).guess for each in attacks), 1.0), getattr(bounds, when).true_positives
             )
             for when in ("report", "unchanged")
         )
-        return Attack(bounds.values, *successes, exact=False)
+        return Attack(bounds.values, single, ever, exact=False)
 
     @classmethod
     def unchanged(cls, mechanism: Any) -> Constant:

@@ -150,7 +150,8 @@ class OutputTerms(PayloadTerms):
                 likely = ((keep, other), (other, keep), (keep, keep), (other, other))
                 atoms = [(size * this, size * that) for size, (this, that) in zip(sizes, likely, strict=True)]
             successes.append(Success(guess, true_positives(atoms)))
-        return Attack(values, *successes, exact=mechanism.encoding.guessed_exactly)
+        single, ever = successes
+        return Attack(values, single, ever, exact=mechanism.encoding.guessed_exactly)
 
     @classmethod
     def permanent_response(cls, mechanism: Any) -> Constant:

@@ -157,7 +157,7 @@ def dbitflip(*, domain_size: int, epsilon: float, sampled_bits: int | None = Non
     """
     parameters = dict(locals())
     encoding = SampledBits(domain_size, _few(domain_size) if sampled_bits is None else sampled_bits)
-    channel = one_round(symmetric, check_epsilon("epsilon", epsilon), encoding.differences)
+    channel = one_round(symmetric, check_epsilon("epsilon", epsilon), tuple(encoding.differences))
     return BitMechanism("dbitflip", parameters, encoding, Rounds(channel, BinaryChannel.identity()))
 
 

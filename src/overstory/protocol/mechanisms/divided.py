@@ -62,15 +62,15 @@ class DividedMechanism(Split):
         """How many combinations of all variables there are."""
         return math.prod(self.sizes)
 
-    def cell(self, value: Any, table: int) -> int:
-        """Return which cell of a table the combination of all variables is in."""
+    def cell(self, value: Any, place: int) -> int:
+        """Return which cell of a table, by its number, the combination of all variables is in."""
         rest, symbols = check_symbol(value, self.domain_size), []
         for size in reversed(self.sizes):
             rest, symbol = divmod(rest, size)
             symbols.append(symbol)
         symbols.reverse()
         cell = 0
-        for variable in self.tables[table]:
+        for variable in self.tables[place]:
             cell = cell * self.sizes[variable] + symbols[variable]
         return cell
 

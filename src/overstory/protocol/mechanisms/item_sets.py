@@ -219,7 +219,8 @@ def item_bits(*, domain_size: int, most: int, epsilon: float, noise: str | None 
     if noise is not None and noise not in NOISES:
         raise ParameterError(f"noise = {noise!r}: choose one of {', '.join(NOISES)}")
     channels = (
-        one_round(NOISES[each], epsilon, encoding.differences) for each in (NOISES if noise is None else (noise,))
+        one_round(NOISES[each], epsilon, tuple(encoding.differences))
+        for each in (NOISES if noise is None else (noise,))
     )
     rounds = (Rounds(channel, BinaryChannel.identity()) for channel in channels)
     built = (ItemBitMechanism("item-bits", parameters, encoding, each) for each in rounds)
