@@ -86,7 +86,7 @@ class ItemTerms(NumberTerms):
         """Return that of the set that discloses most: of GRR exact, of other oracles with the item that was drawn."""
         encoding, inner = mechanism.encoding, mechanism.inner
         drawn = encoding.length, max(encoding.length, encoding.domain_size)
-        if inner.name != "grr":
+        if not inner.encoding.direct:
             outputs = Constant.uniform(inner.payload_limit * inner.num_cohorts)
             return min(
                 disclosure_of(inner).permanent_response(inner).times(max(drawn)),

@@ -26,6 +26,9 @@ class AnyEncoding:
     uneven: ClassVar[bool] = False  # whether some pairs of values meet in more cohorts than others
     by_seed: ClassVar[bool] = False  # whether reports are counted by (seed, symbol), for candidates named later
     decoded: ClassVar[bool] = False  # whether values share bits, and a fit to all counts tells them apart
+    direct: ClassVar[bool] = False  # whether a report is one symbol, and that is a value
+    linear: ClassVar[bool] = False  # whether all values are counted by one transform
+    pairable: ClassVar[bool] = False  # whether the pairs of supports in linked reports can be counted
 
     if TYPE_CHECKING:  # at run time a property would be taken for the default of a dataclass's field
 
@@ -126,8 +129,6 @@ class OutputEncoding(AnyEncoding):
 
 class SymbolEncoding(OutputEncoding):
     """A map from (value, cohort) to a symbol of ``0 .. num_symbols - 1``: a value owns the one output."""
-
-    direct: ClassVar[bool] = False  # whether the symbol is the value itself
 
     if TYPE_CHECKING:
 

@@ -21,6 +21,7 @@ class OneHot(Encoding):
     domain_size: int
 
     num_cohorts: ClassVar[int] = 1
+    pairable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_count("domain_size", self.domain_size, 2, MAX_BITS)
@@ -59,6 +60,7 @@ class Bloom(Encoding):
     most_values: ClassVar[None] = None
     pure: ClassVar[bool] = False
     decoded: ClassVar[bool] = True
+    pairable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         family = hash_family(self.family, self.hash_key)

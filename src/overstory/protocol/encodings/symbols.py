@@ -26,6 +26,7 @@ class Direct(SymbolEncoding):
     domain_size: int
 
     direct: ClassVar[bool] = True
+    pairable: ClassVar[bool] = True
     guessed_exactly: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -124,6 +125,8 @@ class LinearHash(SymbolEncoding):
 
     domain_size: int  # at most 2**64; a value has b = ceil(log2 domain_size) bits
     hash_bits: int  # m: there are 2**m symbols
+
+    linear: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_count("domain_size", self.domain_size, 2, 1 << 64)

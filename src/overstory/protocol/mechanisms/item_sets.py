@@ -91,12 +91,10 @@ class PaddedSampling(Mechanism):
     @cached_property
     def odds(self) -> Fraction:
         """The largest ratio of a report's probabilities under two sets: exp(epsilon), exact."""
-        own = self.inner.channel
-        if isinstance(own, BinaryChannel):
-            return own.keep_one * (1 - own.raise_zero) / (own.raise_zero * (1 - own.keep_one))
-        if self.encoding.num_dummies < self.length or self.inner.name != "grr":
-            return own.keep / own.other
-        return 1 + (own.keep / own.other - 1) / self.length
+        own = self.inner.odds
+        if self.encoding.num_dummies < self.length or not self.inner.encoding.direct:
+            return own
+        return 1 + (own - 1) / self.length
 
     def likelihood(self, report: Report, value: Any) -> Fraction:
         """P(this payload | the set): the mean over the symbols that may be drawn."""

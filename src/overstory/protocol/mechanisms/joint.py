@@ -23,9 +23,7 @@ from typing import Any, ClassVar, Final
 
 from overstory.protocol.channels import round_up, weighted_sum
 from overstory.protocol.encodings.base import MAX_BITS, check_cohort, check_symbol, whole_number
-from overstory.protocol.encodings.bits import Bloom, OneHot
 from overstory.protocol.encodings.hashing import OverstoryV1
-from overstory.protocol.encodings.symbols import Direct
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism, Report
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
@@ -35,8 +33,6 @@ PARTS: Final = 2
 """How many variables a linked report has: pairs are what is counted."""
 HASH_FAMILY: Final = OverstoryV1.name
 """The hash that takes a key."""
-LINKABLE: Final = (Direct, OneHot, Bloom)
-"""Encodings of which pairs of supports can be counted: a symbol, a bit per symbol, a Bloom filter."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +61,7 @@ class JointMechanism(LocalRandomizer):
         if len(self.components) != PARTS:
             raise ParameterError(f"{self.name} links {PARTS} oracles, not {len(self.components)}")
         for part in self.components:
-            if not isinstance(part.encoding, LINKABLE):
+            if not part.encoding.pairable:
                 raise ParameterError(
                     f"{self.name} cannot link {part.name}: choose direct encoding (grr, l-grr), a unary encoding, "
                     "basic-rappor or rappor"

@@ -81,6 +81,12 @@ class BitMechanism(Mechanism):
         return self.rounds.epsilon(self.encoding.differences, reports=whole_number(reports))
 
     @property
+    def odds(self) -> Fraction:
+        keep, low = self.channel.keep_one, self.channel.raise_zero
+        one, zero = keep / low, (1 - low) / (1 - keep)
+        return max(one**lowered * zero**raised for lowered, raised in self.encoding.differences)
+
+    @property
     def permanent_support(self) -> tuple[float, float, float]:
         """See `Mechanism.permanent_support`: of one of the value's own bits, and of any other."""
         first = self.rounds.permanent
@@ -183,6 +189,11 @@ class OutputMechanism(Mechanism):
     @property
     def payload_limit(self) -> int:
         return self.encoding.sizes[0]
+
+    @property
+    def odds(self) -> Fraction:
+        keep, other = self.chances()
+        return max(keep, other) / min(keep, other)
 
     def likelihood(self, report: Report, value: Any) -> Fraction:
         """P(this output | value): all of a value's own are alike, and all others."""

@@ -48,9 +48,6 @@ class SetMechanism(OutputMechanism):
         """P(the set holds the output | it is, it is not the value's own)."""
         return BinaryChannel(self.p_star, self.q_star)
 
-    def epsilon_n(self, reports: int) -> float:  # noqa: ARG002 - one permanent output, however often it is sent
-        return set_epsilon(*self.encoding.sizes[:2], self.inside)
-
     def supports(self, report: Report, value: Any) -> bool:
         return self.encoding.contains(report.bits, value)
 

@@ -16,7 +16,6 @@ from overstory.protocol.channels import ONE
 from overstory.protocol.domains.codes import CodedDomain, tried_at
 from overstory.protocol.domains.unknown import ELSEWHERE
 from overstory.protocol.encodings.hashing import OverstoryV1
-from overstory.protocol.encodings.symbols import LinearHash
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism, digest
 from overstory.protocol.mechanisms.registry import mechanism as build_mechanism
@@ -102,7 +101,8 @@ class Question:
     @property
     def is_linear(self) -> bool:
         """Whether extensions of one prefix can be counted by one transform."""
-        return isinstance(self.mechanism.encoding, LinearHash)
+        linear: bool = self.mechanism.encoding.linear
+        return linear
 
     def parent_word(self, parent: bytes) -> int:
         """Return the word of a prefix `step` bits shorter: its digest, the lowest `step` bits zero."""
