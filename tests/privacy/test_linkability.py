@@ -4,18 +4,15 @@ import math
 import os
 import re
 from collections import Counter
-from fractions import Fraction
 
 import pytest
 
 from overstory.client.randomizer import Randomizer
 from overstory.privacy.attacks import linkability
 from overstory.privacy.payloads.shared import Constant
-from overstory.protocol.channels import ONE
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
-from overstory.protocol.metrics.mechanisms import any_mechanism
 from support.privacy_cases import some_mechanism
 
 HUNDRED = {"domain_size": 100, "epsilon": 1.0}
@@ -129,38 +126,6 @@ def test_devices_that_share_a_secret_are_seen_by_this_test(name):
     built, few = some_mechanism(name), [os.urandom(32) for _ in range(2)]
     devices = devices_of(built, 1, 300, secret=lambda: few[os.urandom(1)[0] & 1])
     assert not near(pairs_alike(seen(device, 1) for device in devices), linkability(built), 300)
-
-
-@pytest.mark.parametrize("name", ["square-wave", "piecewise", "hybrid", "duchi"])
-def test_numbers_state_what_their_channels_give(name):
-    """By adding up the whole channel of one position, of the middle."""
-    built = any_mechanism(name, epsilon=1.0, resolution=16)
-    drawn = exact_reports(built, 8)
-    assert sum(drawn.values()) == 1
-    assert linkability(built).bits == pytest.approx(-math.log2(sum(p * p for p in drawn.values())), abs=1e-8)
-
-
-def exact_reports(built, position):
-    if built.name == "hybrid":
-        share = Fraction(built.piecewise_threshold, ONE)
-        parts = ((share, built.piecewise, 1), (1 - share, built.duchi, 0))
-        return {
-            payload << 1 | branch: weight * p
-            for weight, one, branch in parts
-            for payload, p in exact_reports(one, position).items()
-        }
-    if built.name == "duchi":
-        one = built.channel.ends.other + built.channel.alpha * Fraction(position, built.resolution)
-        return {0: 1 - one, 1: one}
-    cells = range(built.channel.num_cells)
-    return {cell: built.channel.probability(cell, position) for cell in cells}
-
-
-def test_a_range_trees_level_is_public_and_its_payload_stays():
-    stated = linkability(any_mechanism("ranges", domain_size=16, epsilon=1.0, branching=4))
-    levels = [linkability(mechanism("oue", domain_size=size, epsilon=1.0)).bits for size in (4, 16)]
-    assert stated.always.bits == 1
-    assert stated.bits == pytest.approx(-math.log2(sum(2.0**-bits for bits in levels) / 4))
 
 
 def test_words_name_their_condition():

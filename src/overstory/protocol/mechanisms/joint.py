@@ -156,13 +156,6 @@ class JointMechanism(LocalRandomizer):
             likelihood *= part.likelihood(Report(own, payloads[place]), pair[place])
         return likelihood
 
-    def supports(self, report: Report, value: Any) -> bool:
-        """Whether both parts speak for their values."""
-        pair, payloads = self.split(value), self.payloads(report.bits)
-        return all(
-            part.supports(Report(own, payloads[place]), pair[place]) for place, part, own in self._each(report.cohort)
-        )
-
     def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
         """Return the function from a pair to its permanent response.
 
