@@ -163,7 +163,7 @@ def test_a_devices_question_follows_from_its_secret_and_from_no_value(search):
         reports = [device.report(code) for code in codes(search)]
         assert {report.cohort for report in reports} == {device.cohort}
         assert all(
-            0 <= report.bits < search.question_of(device.cohort)[0].mechanism.payload_limit for report in reports
+            0 <= report.bits < search.parts[search.place_of(device.cohort)[0]].payload_limit for report in reports
         )
     share = 1 / search.waves
     assert abs(len(asked) - 3000 * share) <= SPREADS * math.sqrt(3000 * share * (1 - share))
@@ -215,7 +215,7 @@ def test_simulated_devices_answer_by_the_devices_law(search):
         search.encode(code, int(cohort)) == int(bits[0])
         for cohort, bits in zip(reports.cohorts, reports.bits, strict=True)
     ]
-    keep = [float(search.question_of(int(cohort))[0].mechanism.channel.keep) for cohort in reports.cohorts]
+    keep = [float(search.parts[search.place_of(int(cohort))[0]].channel.keep) for cohort in reports.cohorts]
     spread = math.sqrt(sum(p * (1 - p) for p in keep))
     assert abs(sum(true) - sum(keep)) < SPREADS * spread
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -60,9 +61,10 @@ class Terms(ABC):
     def change_leak(self, reports: int) -> float:
         """Exact epsilon of one change of value, or to nothing or from it, within `reports` reports, rounded up."""
 
-    @abstractmethod
     def canonical(self) -> dict[str, Any]:
-        """Return the terms as JSON values."""
+        """Return the terms as JSON values: the kind, and every field."""
+        own = {part.name: _plain(getattr(self, part.name)) for part in fields(self)}  # type: ignore[arg-type] # a dataclass
+        return {"kind": self.kind, **own}
 
     @abstractmethod
     def _few(self, reports: int) -> float:
@@ -135,6 +137,12 @@ class OneRoundTerms(Terms):
     def change_leak(self, reports: int) -> float:
         check_reports(reports, 2)
         return math.inf
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Terms):
+        return value.canonical()
+    return list(map(_plain, value)) if isinstance(value, tuple) else value
 
 
 def add_up(epsilons: Iterable[tuple[int, float]]) -> float:

@@ -95,11 +95,6 @@ class BitTerms(PayloadTerms):
             return super()._worst(reports)
         return worst_of_bits(self.rounds, self.shapes, self.most_values, reports)
 
-    def canonical(self) -> dict[str, Any]:
-        lists = {"differences": list(map(list, self.differences)), "shapes": list(map(list, self.shapes))}
-        channels = {"permanent": list(self.permanent), "instantaneous": list(self.instantaneous)}
-        return {"kind": self.kind, **channels, **lists, "most_values": self.most_values}
-
     @classmethod
     def of(cls, mechanism: Any) -> BitTerms:
         encoding, rounds = mechanism.encoding, mechanism.rounds

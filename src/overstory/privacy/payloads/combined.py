@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from decimal import localcontext
 from fractions import Fraction
 from functools import lru_cache
@@ -47,22 +47,31 @@ def _tuples(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class LinkedTerms(PayloadTerms):
-    """The terms of both parts."""
+class PartTerms(PayloadTerms):
+    """The terms of several mechanisms."""
 
-    kind: ClassVar[str] = "linked"
-    in_parts: ClassVar[bool] = True
-    parts: tuple[Any, ...]
-    most_values: int | None  # how many pairs there are; None where a part takes strings
+    parts: tuple[Terms, ...]
+    most_values: int | None  # of pairs, how many there are; else the largest of the parts'; None where one has none
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(map(part_of, self.parts)))
-        if len(self.parts) != 2:
-            raise ParameterError(f"linked terms are of {2} parts, not {len(self.parts)}")
 
     @property
     def fresh(self) -> bool:
         return all(part.fresh for part in self.parts)
+
+
+@dataclass(frozen=True)
+class LinkedTerms(PartTerms):
+    """The terms of both parts."""
+
+    kind: ClassVar[str] = "linked"
+    in_parts: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.parts) != 2:
+            raise ParameterError(f"linked terms are of 2 parts, not {len(self.parts)}")
 
     @property
     def epsilon_permanent(self) -> float:
@@ -88,10 +97,6 @@ class LinkedTerms(PayloadTerms):
         reports = sum(times * number for times, number in responses.items())
         pairs = sum(responses.values())
         return add_up((1, _most_of_part(part, reports, pairs)) for part in self.parts)
-
-    def canonical(self) -> dict[str, Any]:
-        parts = [part.canonical() for part in self.parts]
-        return {"kind": self.kind, "parts": parts, "most_values": self.most_values}
 
     @classmethod
     def of(cls, mechanism: Any) -> LinkedTerms:
@@ -182,21 +187,15 @@ def _largest_rate(part: Terms, reports: int) -> Fraction:
 
 
 @dataclass(frozen=True)
-class SeveralTerms(PayloadTerms):
+class SeveralTerms(PartTerms):
     """The terms of several mechanisms, of which a device uses one."""
 
     kind: ClassVar[str] = "several"
-    parts: tuple[Terms, ...]
-    most_values: int | None  # the largest of the parts'; None where one has none
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", tuple(map(part_of, self.parts)))
+        super().__post_init__()
         if len(self.parts) < 2:
             raise ParameterError(f"terms of several mechanisms are of two or more, not {len(self.parts)}")
-
-    @property
-    def fresh(self) -> bool:
-        return all(part.fresh for part in self.parts)
 
     @property
     def equal_bits_share(self) -> bool:
@@ -215,10 +214,6 @@ class SeveralTerms(PayloadTerms):
     def _worst(self, reports: int) -> Worst:
         epsilons = [part.epsilon_any(reports) for part in self.parts]
         return Worst(max(epsilons), exact=all(part.epsilon_any_is_exact(reports) for part in self.parts))
-
-    def canonical(self) -> dict[str, Any]:
-        parts = [part.canonical() for part in self.parts]
-        return {"kind": self.kind, "parts": parts, "most_values": self.most_values}
 
     @classmethod
     def of(cls, mechanism: Any) -> Terms:
@@ -287,9 +282,6 @@ class SearchTerms(OneRoundTerms, PayloadTerms):
         """Return 0: a value that changes after the answer is in no report."""
         check_reports(reports, 2)
         return 0.0
-
-    def canonical(self) -> dict[str, object]:
-        return {"kind": self.kind, **asdict(self)}
 
     @classmethod
     def of(cls, mechanism: Any) -> SearchTerms:

@@ -40,9 +40,6 @@ class NumberTerms(OneRoundTerms, PayloadTerms):
     def epsilon_permanent(self) -> float:
         return round_up(log_ratio(Fraction(*self.odds), Fraction(1)))
 
-    def canonical(self) -> dict[str, Any]:
-        return {"kind": self.kind, "odds": list(self.odds), "most_values": self.most_values}
-
     @classmethod
     def of(cls, mechanism: Any) -> NumberTerms:
         return NumberTerms(mechanism.odds.as_integer_ratio(), mechanism.num_positions)

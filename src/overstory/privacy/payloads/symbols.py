@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import product
@@ -200,9 +200,6 @@ class SymbolTerms(OutputTerms):
             return super()._worst(reports)
         return worst_of_symbols(self.rounds, self.most_values or self.num_symbols, reports)
 
-    def canonical(self) -> dict[str, Any]:
-        return {"kind": self.kind, **asdict(self)}
-
     @classmethod
     def of(cls, mechanism: Any) -> SymbolTerms:
         rounds, symbols = mechanism.rounds, mechanism.encoding.num_symbols
@@ -256,9 +253,6 @@ class SetTerms(OneRoundTerms, OutputTerms):
     @property
     def epsilon_permanent(self) -> float:
         return set_epsilon(self.outputs, self.own, Fraction(self.inside, ONE))
-
-    def canonical(self) -> dict[str, Any]:
-        return {"kind": self.kind, **asdict(self)}
 
     @classmethod
     def of(cls, mechanism: Any) -> SetTerms:

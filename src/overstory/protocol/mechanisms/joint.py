@@ -11,7 +11,6 @@ docs/explanation/tables.md. Linked reports are for strings whose candidates are 
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from overstory.protocol.encodings.base import MAX_BITS, check_cohort, check_symb
 from overstory.protocol.encodings.hashing import OverstoryV1
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism, Report
-from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
+from overstory.protocol.mechanisms.registry import REGISTRY, mechanism, parameters_of
 from overstory.protocol.sampling import Draw, Entropy, check_secret, context
 
 PARTS: Final = 2
@@ -237,34 +236,32 @@ def joint(
     sizes = [None] * PARTS if domain_sizes is None else list(domain_sizes)
     if len(of) != PARTS or len(sizes) != PARTS:
         raise ParameterError(f"joint links {PARTS} variables: give {PARTS} oracles, not {len(of)}")
-    if domain_sizes is not None:
-        for place, (each, size) in enumerate(zip(of, sizes, strict=True)):
-            _check_taken(place, each, size)
-    named = [_completed(place, dict(each), sizes[place], hash_key) for place, each in enumerate(of)]
+    named = [
+        _completed(place, dict(each), sizes[place], hash_key, of_domain=domain_sizes is not None)
+        for place, each in enumerate(of)
+    ]
     parts = tuple(_built(place, dict(each)) for place, each in enumerate(named))
     completed = [{"oracle": part.name, **part.parameters} for part in parts]
     return JointMechanism("joint", {"of": completed}, parts)
 
 
-def _check_taken(place: int, given: Mapping[str, Any], size: int | None) -> None:
-    """Raise ParameterError where a part's oracle takes symbols, and the variable strings, or the other way round."""
+def _completed(
+    place: int, given: dict[str, Any], size: int | None, hash_key: str, *, of_domain: bool
+) -> dict[str, Any]:
+    """Return a part's parameters with what follows from the domain and the metric.
+
+    ParameterError where the part's oracle takes symbols, and the variable is strings, or the other way round.
+    """
     build = REGISTRY.get(str(given.get("oracle")))
-    if build is None:
-        return  # whoever builds it says so
-    sized = inspect.signature(build).parameters.get("domain_size")
-    if size is None and sized is not None and (sized.default is sized.empty or "domain_size" in given):
+    accepted = {} if build is None else parameters_of(build)  # whoever builds it says that there is none
+    sized = accepted.get("domain_size")
+    if of_domain and size is None and sized is not None and (sized.default is sized.empty or "domain_size" in given):
         raise ParameterError(f"of[{place}]: {given['oracle']} takes symbols, and this variable is strings: use rappor")
-    if size is not None and sized is None:
+    if of_domain and size is not None and build is not None and sized is None:
         raise ParameterError(
             f"of[{place}]: {given['oracle']} takes strings, and this variable has {size} values: use an oracle of "
             "symbols, such as grr"
         )
-
-
-def _completed(place: int, given: dict[str, Any], size: int | None, hash_key: str) -> dict[str, Any]:
-    """Return a part's parameters with what follows from the domain and the metric."""
-    build = REGISTRY.get(str(given.get("oracle")))
-    accepted = {} if build is None else inspect.signature(build).parameters
     if size is not None and given.setdefault("domain_size", size) != size:
         raise ParameterError(f"of[{place}]: domain_size = {given['domain_size']!r}, but there are {size} values")
     if hash_key and "hash_key" in accepted and given.get("hash_family", HASH_FAMILY) == HASH_FAMILY:

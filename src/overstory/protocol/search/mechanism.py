@@ -128,11 +128,6 @@ class SearchMechanism(Split):
             return f"which of {len(self.plan.known):,} expected values it has, if any"
         return f"the first {question.num_bits} of the code's {question.width} bits"
 
-    def question_of(self, cohort: int) -> tuple[Question, int]:
-        """Return the question of a device that is asked, and its seed."""
-        place, seed = self.place_of(cohort)
-        return self.questions[place], seed
-
     def given(self, question: Question, value: Any) -> int:
         """Return what the question's mechanism is given for a code, or for `ELSEWHERE`."""
         if value == ELSEWHERE:
