@@ -135,6 +135,7 @@ class RangeRandomizer(Split):
 
     @property
     def parts(self) -> tuple[Mechanism, ...]:
+        """The same: a device uses one of them."""
         return self.mechanisms
 
     def project(self, value: Any, place: int) -> int:
