@@ -71,6 +71,8 @@ KINDS: Final[dict[str, tuple[LocalRandomizer, list[Any]]]] = {
     "fresh bits": (mechanism("wb", domain_size=3, epsilon=1.0, window=2), [*range(3)]),
     "sampled bits": (mechanism("dbitflip", domain_size=4, epsilon=1.0, sampled_bits=2), [*range(4)]),
     "a filter": (mechanism("rappor", num_bits=5, num_hashes=2, num_cohorts=2), STRINGS),
+    "a sign": (mechanism("hadamard", domain_size=5, epsilon=1.0), [*range(5)]),
+    "one round of a filter": (mechanism("rappor-one-time", num_bits=6, num_cohorts=3, p=0.4, q=0.8), STRINGS),
     "a subset": (mechanism("subset", domain_size=5, epsilon=1.0), [*range(5)]),
     "a point": (mechanism("projective", domain_size=7, epsilon=1.0), [*range(7)]),
     "an item by grr": items("padding-and-sampling", 2, epsilon=1.0, inner="grr"),
@@ -196,11 +198,17 @@ def test_what_stays_the_same_is_the_entropy_of_the_response(kind: str) -> None:
     """Collision entropy of a value's response and its cohort, of the value that discloses most."""
     built, values = KINDS[kind]
     cohorts = range(built.num_cohorts) if built.num_cohorts < 70 else some_cohorts(built)
-    most = max(
-        -math.log2(sum(float(p) ** 2 for c in cohorts for p in law_of(built, value, c)) / len(cohorts))
-        for value in values
-    )
-    most += math.log2(built.num_cohorts)
-    stated = linkability(built).unchanged.bits
-    assert stated >= most - 1e-6
-    assert kind in MORE_IS_STATED or stated == pytest.approx(most, abs=1e-6)
+    laws = [[float(p) for c in cohorts for p in law_of(built, value, c)] for value in values]
+    shares = [[p / len(cohorts) for p in law] for law in laws]
+    more = math.log2(built.num_cohorts / len(cohorts))  # of those that are not looked at, which are like these
+    stated, most = linkability(built).unchanged, max(shares, key=lambda law: -sum(p * p for p in law))
+    exact = -math.log2(sum(p * p for p in most)) + more
+    assert stated.bits >= exact - 1e-6
+    if kind not in MORE_IS_STATED:
+        assert stated.bits == pytest.approx(exact, abs=1e-6)
+        assert stated.shannon_bits == pytest.approx(-sum(p * math.log2(p) for p in most if p) + more, abs=1e-6)
+    if kind not in MORE_IS_STATED and not more:
+        assert stated.min_bits == pytest.approx(-math.log2(max(most)), abs=1e-6)
+        for devices in (1, 2, 50):
+            assert stated.crowd(devices) == pytest.approx(1 + (devices - 1) * sum(p * p for p in most), rel=1e-6)
+            assert stated.alone(devices) == pytest.approx(sum(p * (1 - p) ** (devices - 1) for p in most), rel=1e-6)

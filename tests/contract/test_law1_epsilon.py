@@ -39,16 +39,6 @@ def test_declared_epsilon_is_the_exact_one_rounded_up(case, reports):
     assert_covers(case.build(), reports)
 
 
-@pytest.mark.sampled(24)
-@pytest.mark.parametrize("case", SMALL_CASES, ids=str)
-def test_the_report_properties_are_the_same_numbers(case):
-    built = case.build()
-    assert built.epsilon_report == built.epsilon_n(1)
-    epsilons = [built.epsilon_n(n) for n in (1, 2, 3, 10, 1000)]
-    assert epsilons == sorted(epsilons)
-    assert epsilons[-1] <= built.epsilon_permanent
-
-
 shares = st.one_of(st.floats(0.001, 0.999), st.fractions(Fraction(1, 1000), Fraction(999, 1000)))
 
 

@@ -28,15 +28,6 @@ def test_a_position_is_the_nearest_or_the_owning_one(share, resolution):
 
 
 @pytest.mark.parametrize("kind", RANDOMIZERS)
-def test_reports_fit_their_width_and_follow_the_seed(kind):
-    randomizer = kind(1.0)
-    drawn = [randomizer.randomize(0.25, SeededEntropy(i)) for i in range(200)]
-    assert drawn == [randomizer.randomize(0.25, SeededEntropy(i)) for i in range(200)]
-    assert all(isinstance(r, Report) and r.cohort == 0 and 0 <= r.bits < 1 << randomizer.payload_bits for r in drawn)
-    assert len(set(drawn)) > 1
-
-
-@pytest.mark.parametrize("kind", RANDOMIZERS)
 def test_the_permanent_response_is_kept_and_belongs_to_device_metric_parameters_and_position(kind):
     randomizer = kind(1.0, Interval(0, 1), 64)
     values = [i / 64 for i in range(64)]
