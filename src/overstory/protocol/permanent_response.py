@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final
 
 from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.sampling import KeyedEntropy, bit_sampler, check_secret
@@ -22,14 +22,23 @@ from overstory.protocol.sampling import KeyedEntropy, bit_sampler, check_secret
 Responder = Callable[[bytes, int], int]
 
 
-class Permanence(Protocol):
-    """How a device derives its permanent responses from its secret."""
+def halves(f: Fraction) -> BinaryChannel:
+    """RAPPOR's permanent round: 1 with probability f/2, 0 with f/2, unchanged with 1 - f (section 2, step 2)."""
+    return BinaryChannel.of(1 - f / 2, f / 2)
 
-    by_bits: ClassVar[bool]  # whether two values with the same true bits share one response
 
-    def channel(self, f: Fraction) -> BinaryChannel:
+class Permanence:
+    """How a device derives its permanent responses from its secret.
+
+    The channel's U's are a keyed BLAKE2b stream of the response's context.
+    """
+
+    by_bits: ClassVar[bool] = False  # whether two values with the same true bits share one response
+
+    @staticmethod
+    def channel(f: Fraction) -> BinaryChannel:
         """Return the permanent channel really used for RAPPOR's f."""
-        ...
+        return halves(f)
 
     def responder(self, channel: BinaryChannel, num_bits: int, secret: bytes, about: bytes) -> Responder:
         """Return the function from (value, true bits) to the permanent response.
@@ -37,23 +46,6 @@ class Permanence(Protocol):
         `about` is the context of metric, parameters' digest and cohort: where anything differs, so do the responses, or
         a change of parameters would reveal their noise.
         """
-        ...
-
-
-def halves(f: Fraction) -> BinaryChannel:
-    """RAPPOR's permanent round: 1 with probability f/2, 0 with f/2, unchanged with 1 - f (section 2, step 2)."""
-    return BinaryChannel.of(1 - f / 2, f / 2)
-
-
-class KeyedPermanence:
-    """The project's derivation: the channel's U's are a keyed BLAKE2b stream of the response's context."""
-
-    by_bits: ClassVar = False
-
-    def channel(self, f: Fraction) -> BinaryChannel:
-        return halves(f)
-
-    def responder(self, channel: BinaryChannel, num_bits: int, secret: bytes, about: bytes) -> Responder:
         draw = bit_sampler(channel, num_bits)
         bits_about = KeyedEntropy(check_secret(secret), about, purpose=b"permanent").bits_about
 
@@ -63,7 +55,7 @@ class KeyedPermanence:
         return respond
 
 
-class GooglePermanence:
+class GooglePermanence(Permanence):
     """The permanent round of Google's public Python client: one HMAC-SHA256 of the filter, a byte per bit.
 
     A byte's lowest bit is the uniform bit, its upper seven say whether it replaces the true one: f is rounded up
@@ -72,10 +64,11 @@ class GooglePermanence:
     noise give bits away (test_law4_permanence).
     """
 
-    by_bits: ClassVar = True
+    by_bits = True
     max_bits: Final = 32  # the digest has 32 bytes
 
-    def channel(self, f: Fraction) -> BinaryChannel:
+    @staticmethod
+    def channel(f: Fraction) -> BinaryChannel:
         """Return the channel of ``ceil(128 f) / 128``, the f that this derivation really uses."""
         return halves(Fraction(math.ceil(f * 128), 128))
 

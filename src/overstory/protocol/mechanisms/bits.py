@@ -19,6 +19,7 @@ Erlingsson, Pihur, Korolova, "RAPPOR: randomized aggregatable privacy-preserving
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -38,7 +39,7 @@ from overstory.protocol.mechanisms.calibration import (
     window_round,
 )
 from overstory.protocol.mechanisms.payloads import BitMechanism
-from overstory.protocol.permanent_response import GooglePermanence, KeyedPermanence, Permanence
+from overstory.protocol.permanent_response import GooglePermanence, Permanence
 
 
 def sue(*, domain_size: int, epsilon: float) -> BitMechanism:
@@ -206,7 +207,7 @@ def rappor_one_time(
 def basic_rappor(*, domain_size: int, f: float = 0.5, p: float = 0.5, q: float = 0.75) -> BitMechanism:
     """Basic RAPPOR: every symbol of a small domain has its own bit (h = 1), two rounds."""
     parameters = dict(locals())
-    return _two_rounds("basic-rappor", parameters, OneHot(domain_size), KeyedPermanence(), f, p, q)
+    return _two_rounds("basic-rappor", parameters, OneHot(domain_size), Permanence(), f, p, q)
 
 
 def basic_rappor_one_time(
@@ -228,16 +229,16 @@ def _two_rounds(
 ) -> BitMechanism:
     for letter, value in (("f", f), ("p", p), ("q", q)):
         check_probability(letter, value)
-    return BitMechanism(name, parameters, encoding, _rounds(type(permanence), f, p, q), permanence)
+    return BitMechanism(name, parameters, encoding, _rounds(permanence.channel, f, p, q), permanence)
 
 
 @lru_cache(maxsize=64, typed=True)
-def _rounds(permanence: type[Permanence], f: float, p: float, q: float) -> Rounds:
+def _rounds(channel: Callable[[Fraction], BinaryChannel], f: float, p: float, q: float) -> Rounds:
     """Return rounds that many metrics share, with what is computed of them once."""
     share, instantaneous = Fraction(f), _instantaneous(p, q)
     if share == 1:
         raise ParameterError("f = 1 replaces every permanent bit by noise: nothing can be learned; give f below 1")
-    return Rounds(permanence().channel(share) if share else BinaryChannel.identity(), instantaneous)
+    return Rounds(channel(share) if share else BinaryChannel.identity(), instantaneous)
 
 
 def _one_round(
@@ -249,7 +250,7 @@ def _one_round(
     elif p is None and q is None and share is not None:
         if share in (0, 1):
             raise ParameterError(f"f = {f}: one round needs f above 0 (to protect) and below 1 (to learn)")
-        channel = KeyedPermanence().channel(share)
+        channel = Permanence.channel(share)
     else:
         raise ParameterError(f"{name} has one round: give either f, or both p and q")
     return BitMechanism(name, parameters, encoding, Rounds(channel, BinaryChannel.identity()))
@@ -266,7 +267,7 @@ def _instantaneous(p: float, q: float) -> BinaryChannel:
 def _permanence(encoding: Bloom) -> Permanence:
     """Google's family brings Google's permanent round, where its 32 bytes suffice."""
     if encoding.family != GoogleRapporPython.name:
-        return KeyedPermanence()
+        return Permanence()
     if encoding.num_bits > GooglePermanence.max_bits:
         raise ParameterError(
             f"{encoding.family}: its permanent round has one byte per bit of a 32-byte digest, so num_bits (k) is "

@@ -18,7 +18,6 @@ from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism, Repor
 from overstory.protocol.permanent_response import (
     GoogleClientPermanence,
     GooglePermanence,
-    KeyedPermanence,
     Permanence,
 )
 from overstory.protocol.sampling import Draw, Entropy, bit_sampler, context, symbol_sampler, uniform_below
@@ -37,7 +36,7 @@ class BitMechanism(Mechanism):
     parameters: Mapping[str, Any] = field(hash=False)
     encoding: Encoding
     rounds: Rounds  # either channel may be the identity
-    permanence: Permanence = field(default_factory=KeyedPermanence, compare=False, repr=False)
+    permanence: Permanence = field(default_factory=Permanence, compare=False, repr=False)
 
     payload: ClassVar[str] = "bits"
     terms_place: ClassVar[str] = "privacy.payloads.bits:BitTerms"
