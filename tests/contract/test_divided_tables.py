@@ -17,9 +17,12 @@ from overstory.client.recorder import Tagger
 from overstory.collector.ingest.validation import ReportFormat
 from overstory.privacy.payloads.registry import epsilon_between
 from overstory.protocol.errors import FormatError, ParameterError
+from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.divided import DividedMechanism, divided
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.metrics import parse_registry
+from overstory.protocol.sampling import SeededEntropy
+from overstory.protocol.wire.upload import encode_reports
 from support.likelihoods import exact_epsilon_of
 from support.registry_texts import registry_of
 
@@ -89,6 +92,18 @@ def test_payloads_beyond_their_table_are_refused() -> None:
     assert form.refuse(bytes([1, 0]), bytes([1])) is None
     assert form.refuse(bytes([1, 0]), bytes([2])) is not None
     assert form.refuse(bytes([2, 0]), bytes([0])) is not None
+
+
+@pytest.mark.parametrize("reports", [3, 200])
+def test_a_batch_of_wide_tables_is_read_as_its_reports_are(reports: int) -> None:
+    """A table of 100 bits beside one of 2: a limit of 2**100 is no number of 64 bits."""
+    design = divided(oracle="oue", epsilon=1.0, sizes="10 10 2", tables="0 1, 2")
+    entropy, form = SeededEntropy(1), ReportFormat.of(design)
+    sent = [design.randomize(number % 200, entropy) for number in range(reports)]
+    sent[1] = Report(1, 4)
+    read: Any = form.read(encode_reports(design, sent), 1000)
+    assert [place for place, _ in read.rejected] == [1]
+    assert read.num_reports == reports - 1
 
 
 def test_the_marginals_of_all_tables_are_weighted_and_cover() -> None:
