@@ -120,12 +120,13 @@ class ReportFormat:
         rows = np.frombuffer(bits, np.uint8).reshape(num_reports, self.width)
         numbers = np.frombuffer(cohorts, f"<u{self.cohort_bytes}")
         stray, wrong = numbers >= self.num_cohorts, self._wrong(rows)
-        start = 0
-        for stop, below in self.zones:  # limits may be far above 2**63
-            here = (numbers >= start) & (numbers < stop)
-            stray |= here & (below == 0)
-            wrong[here] |= _not_below(rows[here], below)
-            start = stop
+        if self.zones and self.width <= 7:
+            stops, limits = np.array((*self.zones, (2 * self.num_cohorts, 0)), np.int64).T
+            below = limits[np.searchsorted(stops, numbers.astype(np.int64), side="right")]
+            stray, wrong = stray | (below == 0), wrong | (_numbers(rows) >= below)
+        elif self.zones:  # whose limits are no numbers of 64 bits
+            refused = [self.refuse(numbers[i].tobytes(), rows[i].tobytes()) for i in range(num_reports)]
+            stray, wrong = (np.array([each == reason for each in refused]) for reason in (Reason.COHORT, Reason.BITS))
         bad = stray | wrong
         if not bad.any():
             return Columns(num_reports, cohorts, bits)
@@ -139,6 +140,13 @@ class ReportFormat:
             wrong: Flags = np.bitwise_count(rows).sum(axis=1, dtype=np.int64) != self.weight
             return wrong | _not_below(rows, self.below)
         return _not_below(rows, self.below)
+
+
+def _numbers(rows: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Return rows of up to seven bytes as little-endian numbers (int64)."""
+    places = np.int64(1) << 8 * np.arange(rows.shape[1], dtype=np.int64)
+    numbers: NDArray[np.int64] = rows.astype(np.int64) @ places
+    return numbers
 
 
 def _not_below(rows: NDArray[np.uint8], below: int) -> Flags:
