@@ -76,7 +76,7 @@ class SearchMechanism(Split):
         if self.plan.epsilon > self.epsilon:
             raise ParameterError(f"{self.name}: the plan's epsilon, {self.plan.epsilon}, is above {self.epsilon}")
         for group in self.plan.groups:
-            if len(group.questions) != 1 or not isinstance(group.questions[0], Question):
+            if len(group.questions) != 1:
                 raise ParameterError(f"{self.name}: a device answers one question about a prefix")
             mechanism = group.questions[0].mechanism
             if mechanism.payload != "symbols" or not mechanism.repeats:
@@ -84,7 +84,7 @@ class SearchMechanism(Split):
 
     @cached_property
     def questions(self) -> tuple[Question, ...]:
-        return tuple(q for group in self.plan.groups for q in group.questions if isinstance(q, Question))
+        return tuple(question for group in self.plan.groups for question in group.questions)
 
     @cached_property
     def bounds(self) -> tuple[int, ...]:
