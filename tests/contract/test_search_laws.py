@@ -12,7 +12,7 @@ from overstory.analysis.reports import ReportBatch
 from overstory.analysis.support.registry import SimulatedDevices, count_reports
 from overstory.analysis.support.searches import answers_of
 from overstory.client import Randomizer
-from overstory.privacy.payloads.registry import terms_from_json, terms_of
+from overstory.privacy.payloads.registry import epsilon_between, terms_from_json, terms_of
 from overstory.protocol.domains.unknown import ELSEWHERE
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.search.mechanism import SearchMechanism, prefix_search
@@ -105,6 +105,9 @@ def test_any_two_histories_cost_one_epsilon():
     assert terms.epsilon_any_is_exact(365)
     assert terms.epsilon_values(9) == SMALLEST.epsilon_report
     assert terms.change_leak(2) == 0
+    cohort, (one, two, *_) = min(numbers(SMALLEST)), codes(SMALLEST)
+    assert epsilon_between(SMALLEST, [one, one], [two, one], cohort=cohort) == pytest.approx(SMALLEST.epsilon)
+    assert epsilon_between(SMALLEST, [one, one], [one, two], cohort=cohort) == 0
     assert terms_from_json(terms.canonical()) == terms
 
 

@@ -241,7 +241,7 @@ def class_at(place: str) -> type[PayloadTerms]:
     return found
 
 
-def disclosure_of(mechanism: LocalRandomizer) -> type[PayloadTerms]:
+def terms_class(mechanism: LocalRandomizer) -> type[PayloadTerms]:
     """Return the class of terms that says what a mechanism's reports disclose."""
     place = getattr(mechanism, "terms_place", None)
     if place is None:

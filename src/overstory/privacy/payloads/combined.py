@@ -26,7 +26,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from overstory.privacy.histories.pairs import PRECISE, Worst, check_reports
-from overstory.privacy.payloads.base import Attack, Evidence, PayloadTerms, Success, disclosure_of
+from overstory.privacy.payloads.base import Attack, Evidence, PayloadTerms, Success, terms_class
 from overstory.privacy.payloads.shared import Constant, Likeness, mixed
 from overstory.privacy.terms import OneRoundTerms, Terms, add_up, float_above
 from overstory.protocol.errors import ParameterError
@@ -100,7 +100,7 @@ class LinkedTerms(PartTerms):
 
     @classmethod
     def of(cls, mechanism: Any) -> LinkedTerms:
-        parts = tuple(disclosure_of(part).of(part) for part in mechanism.components)
+        parts = tuple(terms_class(part).of(part) for part in mechanism.components)
         sizes = [part.most_values for part in parts]
         return LinkedTerms(parts, None if None in sizes else math.prod(size for size in sizes if size is not None))
 
@@ -109,7 +109,7 @@ class LinkedTerms(PartTerms):
         bounds = super().attack(mechanism, candidates)
         if mechanism.domain_size is None:
             return bounds
-        attacks = [disclosure_of(part).attack(part, candidates) for part in mechanism.components]
+        attacks = [terms_class(part).attack(part, candidates) for part in mechanism.components]
         # Uniform pairs: both values are guessed independently of each other.
         single, ever = (
             Success(
@@ -122,7 +122,7 @@ class LinkedTerms(PartTerms):
     @classmethod
     def unchanged(cls, mechanism: Any) -> Constant:
         """Return independent draws together, but for the cohort, which both have."""
-        first, second = (disclosure_of(part).unchanged(part) for part in mechanism.components)
+        first, second = (terms_class(part).unchanged(part) for part in mechanism.components)
         both = all(part.num_cohorts > 1 for part in mechanism.components)
         twice = math.log(mechanism.num_cohorts) if both else 0.0
         return Constant(tuple((a + c - twice, b + d + twice) for a, b in first.groups for c, d in second.groups))
@@ -130,7 +130,7 @@ class LinkedTerms(PartTerms):
     @classmethod
     def likeness(cls, mechanism: Any) -> Likeness:
         """Return what both parts' fresh reports share: information of independent draws adds up."""
-        return Likeness(together=tuple(disclosure_of(part).likeness(part) for part in mechanism.components))
+        return Likeness(together=tuple(terms_class(part).likeness(part) for part in mechanism.components))
 
     @classmethod
     def epsilon_between(cls, mechanism: Any, first: Sequence[Any], second: Sequence[Any], cohort: int) -> float:
@@ -139,7 +139,7 @@ class LinkedTerms(PartTerms):
         return add_up(
             (
                 1,
-                disclosure_of(part).epsilon_between(
+                terms_class(part).epsilon_between(
                     part, [x[i] for x in own], [y[i] for y in other], mechanism.cohort_of(part, cohort)
                 ),
             )
@@ -151,7 +151,7 @@ class LinkedTerms(PartTerms):
         sides = []
         for i, part in enumerate(mechanism.components):
             own = [Report(mechanism.cohort_of(part, r.cohort), mechanism.payloads(r.bits)[i]) for r in reports]
-            sides.append(disclosure_of(part).evidence(part, own))
+            sides.append(terms_class(part).evidence(part, own))
 
         def evidence(value: Any) -> Any:
             pair = mechanism.split(value)
@@ -217,22 +217,22 @@ class SeveralTerms(PartTerms):
 
     @classmethod
     def of(cls, mechanism: Any) -> Terms:
-        return terms_of_several(disclosure_of(part).of(part) for part in mechanism.parts)
+        return terms_of_several(terms_class(part).of(part) for part in mechanism.parts)
 
     @classmethod
     def permanent_response(cls, mechanism: Any) -> Constant:
         parts = mechanism.parts
-        return mixed((1 / len(parts), disclosure_of(part).unchanged(part)) for part in parts)
+        return mixed((1 / len(parts), terms_class(part).unchanged(part)) for part in parts)
 
     @classmethod
     def likeness(cls, mechanism: Any) -> Likeness:
-        return Likeness(levels=tuple(disclosure_of(part).likeness(part) for part in mechanism.parts))
+        return Likeness(levels=tuple(terms_class(part).likeness(part) for part in mechanism.parts))
 
     @classmethod
     def epsilon_between(cls, mechanism: Any, first: Sequence[Any], second: Sequence[Any], cohort: int) -> float:
         place, own = mechanism.place_of(cohort)
         one, other = ([mechanism.project(value, place) for value in history] for history in (first, second))
-        return disclosure_of(mechanism.parts[place]).epsilon_between(mechanism.parts[place], one, other, own)
+        return terms_class(mechanism.parts[place]).epsilon_between(mechanism.parts[place], one, other, own)
 
     @classmethod
     def evidence(cls, mechanism: Any, reports: Sequence[Report]) -> Evidence:
@@ -241,7 +241,7 @@ class SeveralTerms(PartTerms):
             raise ParameterError("reports of one device are of one part")
         place, own = mechanism.place_of(*cohorts)
         part = mechanism.parts[place]
-        told = disclosure_of(part).evidence(part, [Report(own, report.bits) for report in reports])
+        told = terms_class(part).evidence(part, [Report(own, report.bits) for report in reports])
         return lambda value: told(mechanism.project(value, place))
 
 
@@ -286,3 +286,8 @@ class SearchTerms(OneRoundTerms, PayloadTerms):
     @classmethod
     def of(cls, mechanism: Any) -> SearchTerms:
         return SearchTerms(mechanism.epsilon)
+
+    @classmethod
+    def epsilon_between(cls, mechanism: Any, first: Sequence[Any], second: Sequence[Any], cohort: int) -> float:
+        """Return epsilon between the answers of the first values: no other is in any report."""
+        return super().epsilon_between(mechanism, first[:1], second[:1], cohort)

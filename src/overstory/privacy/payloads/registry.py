@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final
 
-from overstory.privacy.payloads.base import CANDIDATES, Attack, disclosure_of
+from overstory.privacy.payloads.base import CANDIDATES, Attack, terms_class
 from overstory.privacy.terms import Terms
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism
@@ -34,7 +34,7 @@ def terms_of(mechanism: LocalRandomizer) -> Terms:
     >>> terms_of(grr(domain_size=4, epsilon=1.0))
     SymbolTerms(num_symbols=4, permanent=1290591209, instantaneous=4294967296, most_values=4)
     """
-    return disclosure_of(mechanism).of(mechanism)
+    return terms_class(mechanism).of(mechanism)
 
 
 def change_leak(mechanism: Mechanism, reports: int = 2) -> float:
@@ -98,7 +98,7 @@ def epsilon_between(mechanism: Mechanism, first: Sequence[Any], second: Sequence
     >>> round(epsilon_between(basic, [1, 1], [1, 2]), 3)
     4.305
     """
-    return disclosure_of(mechanism).epsilon_between(mechanism, first, second, cohort)
+    return terms_class(mechanism).epsilon_between(mechanism, first, second, cohort)
 
 
 def attack(mechanism: LocalRandomizer, values: int | None = None) -> Attack:
@@ -126,7 +126,7 @@ def attack(mechanism: LocalRandomizer, values: int | None = None) -> Attack:
     """
     if values is not None and (not isinstance(values, int) or isinstance(values, bool) or values < 2):
         raise ParameterError(f"values = {values!r}: give a whole number, at least 2")
-    return disclosure_of(mechanism).attack(mechanism, values or CANDIDATES)
+    return terms_class(mechanism).attack(mechanism, values or CANDIDATES)
 
 
 def terms_from_json(read: Mapping[str, Any]) -> Terms:

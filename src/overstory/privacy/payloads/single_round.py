@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from overstory.privacy.payloads.base import Attack, PayloadTerms, bounded, disclosure_of
+from overstory.privacy.payloads.base import Attack, PayloadTerms, bounded, terms_class
 from overstory.privacy.payloads.bits import BitTerms
 from overstory.privacy.payloads.shared import Constant, log_sum, weighted
 from overstory.privacy.terms import OneRoundTerms
@@ -86,7 +86,7 @@ class ItemTerms(NumberTerms):
         if not inner.encoding.direct:
             outputs = Constant.uniform(inner.payload_limit * inner.num_cohorts)
             return min(
-                disclosure_of(inner).permanent_response(inner).times(max(drawn)),
+                terms_class(inner).permanent_response(inner).times(max(drawn)),
                 outputs,
                 key=lambda constant: constant.bits,
             )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, Self
 
 from overstory.presentation.document import Block, Lines
-from overstory.privacy.payloads.base import disclosure_of
+from overstory.privacy.payloads.base import terms_class
 from overstory.privacy.payloads.blankets import MOST_PERIODS, Blanket, clones
 from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.errors import ParameterError
@@ -153,7 +153,7 @@ def blankets_of(mechanism: LocalRandomizer, periods: int | None = 1, *, in_cohor
 
     There are `periods` reports of one unchanged value, each shuffled with the others' of its period; None: any number.
     """
-    blankets = disclosure_of(mechanism).blankets(mechanism, periods, in_cohort=in_cohort)
+    blankets = terms_class(mechanism).blankets(mechanism, periods, in_cohort=in_cohort)
     if not blankets:
         epsilon = mechanism.epsilon_permanent if periods is None else mechanism.epsilon_n(periods)
         return [clones(epsilon)]
@@ -162,7 +162,7 @@ def blankets_of(mechanism: LocalRandomizer, periods: int | None = 1, *, in_cohor
 
 def has_own_blanket(mechanism: LocalRandomizer) -> bool:
     """Whether the bound is the mechanism's own, not that of any mechanism of its epsilon."""
-    return bool(disclosure_of(mechanism).blankets(mechanism, 1, in_cohort=True))
+    return bool(terms_class(mechanism).blankets(mechanism, 1, in_cohort=True))
 
 
 def _fewest(reports: int, cohorts: int, delta: float) -> int:
