@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.bits import l_osue
-from overstory.protocol.mechanisms.symbols import olh
+from overstory.protocol.mechanisms.hashes import olh
 from overstory.protocol.numeric import Duchi, Hybrid, Interval, LevelTree, Piecewise, RangeRandomizer, SquareWave
 from overstory.protocol.sampling import SeededEntropy
 

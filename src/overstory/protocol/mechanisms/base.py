@@ -223,7 +223,7 @@ class LocalRandomizer(ABC):
     def response_key(self, value: Any, cohort: int) -> Hashable:
         """Return what the permanent response to a value depends on, in a cohort: equal for values that share one.
 
-        >>> from overstory.protocol.mechanisms.symbols import loloha
+        >>> from overstory.protocol.mechanisms.hashes import loloha
         >>> hashed = loloha(epsilon_permanent=2, epsilon_report=1, hash_range=2, domain_size=100)
         >>> len({hashed.response_key(value, cohort=7) for value in range(100)})
         2

@@ -44,13 +44,13 @@ REGISTRY: Final[Builders[Mechanism]] = Builders(
         "grr": ".mechanisms.symbols:grr",
         "sue": ".mechanisms.bits:sue",
         "oue": ".mechanisms.bits:oue",
-        "blh": ".mechanisms.symbols:blh",
-        "olh": ".mechanisms.symbols:olh",
-        "linear-hash": ".mechanisms.symbols:linear_hash",
+        "blh": ".mechanisms.hashes:blh",
+        "olh": ".mechanisms.hashes:olh",
+        "linear-hash": ".mechanisms.hashes:linear_hash",
         "hadamard": ".mechanisms.symbols:hadamard",
         "subset": ".mechanisms.sets:subset",
         "projective": ".mechanisms.sets:projective",
-        "random-matrix": ".mechanisms.symbols:random_matrix",
+        "random-matrix": ".mechanisms.hashes:random_matrix",
         "rappor": ".mechanisms.bits:rappor",
         "rappor-one-time": ".mechanisms.bits:rappor_one_time",
         "basic-rappor": ".mechanisms.bits:basic_rappor",
@@ -63,7 +63,7 @@ REGISTRY: Final[Builders[Mechanism]] = Builders(
         "l-osue": ".mechanisms.bits:l_osue",
         "l-soue": ".mechanisms.bits:l_soue",
         "dbitflip": ".mechanisms.bits:dbitflip",
-        "loloha": ".mechanisms.symbols:loloha",
+        "loloha": ".mechanisms.hashes:loloha",
     }
 )
 """The frequency oracles."""
