@@ -58,7 +58,7 @@ def test_a_value_without_a_code_and_no_value_are_answered_too(tmp_path, value, o
     client.flush()
     (answer,) = answers(client)
     search = client.registry["word"].mechanism
-    assert answer.bits < search.question_of(answer.cohort)[0].mechanism.payload_limit
+    assert answer.bits < search.parts[search.place_of(answer.cohort)[0]].payload_limit
 
 
 def test_a_restart_and_a_second_process_know_the_answer(tmp_path, clock):
@@ -104,7 +104,7 @@ def test_the_person_reads_which_question_this_device_answers(tmp_path):
     state, metric = State(client.paths), client.registry["word"]
     explained = explain(state, metric, "oak")
     assert explained.encoded.startswith('"oak", code 0x6f616b80')
-    question, _ = metric.mechanism.question_of(explained.cohort)
+    question = metric.mechanism.questions[metric.mechanism.group_of(explained.cohort)]
     assert explained.encoded.endswith(f"asked about the first {question.num_bits} of the code's 72 bits")
     assert explained.known == 1
     assert explained.report == explained.permanent

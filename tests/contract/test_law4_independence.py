@@ -15,7 +15,7 @@ import pytest
 
 from overstory.protocol.mechanisms.payloads import as_googles_client
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.permanent_response import ResponseContext
+from overstory.protocol.sampling import context
 from support.contract_statistics import Alarm, check_binomial
 
 GOOGLE = {"num_bits": 32, "num_hashes": 2, "num_cohorts": 1, "p": 0.5, "q": 0.75, "hash_family": "google-rappor-python"}
@@ -78,8 +78,7 @@ def joint_law(derive):
 
     with mock.patch.object(hmac, "digest", digest):
         answers = [
-            one.permanence.responder(one.rounds.permanent, 1, b"s" * 16, ResponseContext("law", one.digest, 0))
-            for one in built
+            one.permanence.responder(one.rounds.permanent, 1, b"s" * 16, context("law", one.digest, 0)) for one in built
         ]
         for answer in answers:
             answer(b"", 0)

@@ -12,8 +12,7 @@ from scipy.stats import binomtest
 from overstory.analysis.support.registry import support_of
 from overstory.protocol.encodings.symbols import LinearHash
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.calibration import best_hash_bits
-from overstory.protocol.mechanisms.symbols import linear_hash
+from overstory.protocol.mechanisms.hashes import best_hash_bits, linear_hash
 
 WORDS = st.integers(0, (1 << 64) - 1)
 

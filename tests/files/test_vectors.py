@@ -14,7 +14,7 @@ from overstory.protocol.encodings.hashing import GoogleRapporPython, OverstoryV1
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.mechanisms.payloads import as_googles_client
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.permanent_response import GoogleClientPermanence, ResponseContext
+from overstory.protocol.permanent_response import GoogleClientPermanence
 from overstory.protocol.wire.upload import Batch, decode_batch, encode_columns
 
 VECTORS = Path(__file__).parents[1] / "vectors"
@@ -59,9 +59,7 @@ def test_the_kernels_give_the_known_positions(family: Any, one: Any) -> None:
 def test_googles_permanent_response_is_the_known_one(one: Any) -> None:
     permanence = GoogleClientPermanence()
     channel = permanence.channel(Fraction(one["f"]))
-    respond = permanence.responder(
-        channel, one["num_bits"], bytes.fromhex(one["secret"]), ResponseContext("any", b"", 0)
-    )
+    respond = permanence.responder(channel, one["num_bits"], bytes.fromhex(one["secret"]), b"any")
     assert respond(b"the filter alone decides", one["bloom"]) == one["prr"]
     assert one["prr"] == (one["bloom"] & ~one["noise"]) | (one["uniform"] & one["noise"])
 

@@ -9,8 +9,9 @@ from overstory.privacy.caveats import first_change_above
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.bits import oue, rappor, wb
+from overstory.protocol.mechanisms.hashes import loloha, olh, random_matrix
 from overstory.protocol.mechanisms.sets import subset
-from overstory.protocol.mechanisms.symbols import grr, l_grr, loloha, olh, random_matrix
+from overstory.protocol.mechanisms.symbols import grr, l_grr
 
 LOLOHA = loloha(epsilon_permanent=2, epsilon_report=1)
 

@@ -1,20 +1,17 @@
-"""Linkability against enumeration, against real devices, and against the audit's table (finding F3)."""
+"""Linkability against real devices, and against the audit's table (finding F3); `test_kind_laws` enumerates it."""
 
 import math
 import os
 import re
 from collections import Counter
-from fractions import Fraction
 
 import pytest
 
 from overstory.client.randomizer import Randomizer
 from overstory.privacy.attacks import linkability
 from overstory.privacy.payloads.shared import Constant
-from overstory.protocol.channels import ONE
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.mechanisms.registry import REGISTRY, any_mechanism, mechanism
+from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
 from support.privacy_cases import some_mechanism
 
 HUNDRED = {"domain_size": 100, "epsilon": 1.0}
@@ -29,44 +26,6 @@ ALONE = [  # the audit's table, measured over a million devices of one value
 ]
 FEW = [("rappor", {}, 4.0), ("hadamard", HUNDRED, 7.7), ("grr", HUNDRED, 6.6), ("projective", HUNDRED, 8.1)]
 NOTHING = ("basic-rappor", "wb", "opt-wb", "opt-dr", "l-grr", "l-sue", "l-osue", "l-soue")
-ENUMERATED = [
-    ("grr", {"domain_size": 5, "epsilon": 1.0}),
-    ("oue", {"domain_size": 5, "epsilon": 1.0}),
-    ("sue", {"domain_size": 4, "epsilon": 2.0}),
-    ("subset", {"domain_size": 6, "epsilon": 1.0}),
-    ("projective", {"domain_size": 7, "epsilon": 1.0}),
-    ("hadamard", {"domain_size": 5, "epsilon": 1.0}),
-    ("olh", {"domain_size": 9, "epsilon": 1.0}),
-    ("blh", {"epsilon": 1.0, "num_seeds": 100}),
-    ("dbitflip", {"domain_size": 5, "epsilon": 1.0, "sampled_bits": 2}),
-    ("dbitflip", {"domain_size": 4, "epsilon": 1.0, "sampled_bits": 4}),
-    ("rappor-one-time", {"num_bits": 6, "num_hashes": 2, "num_cohorts": 3, "p": 0.4, "q": 0.8}),
-    ("basic-rappor-one-time", {"domain_size": 4, "p": 0.25, "q": 0.7}),
-]
-
-
-def chances(built, value):
-    """The probability of every (cohort, payload) of a value."""
-    valid = [payload for payload in range(built.payload_limit) if built.valid(payload)]
-    return [
-        built.likelihood(Report(cohort, payload), value) / built.num_cohorts
-        for cohort in range(built.num_cohorts)
-        for payload in valid
-    ]
-
-
-@pytest.mark.parametrize(("name", "parameters"), ENUMERATED, ids=str)
-def test_every_entropy_is_that_of_the_enumerated_outcomes(name, parameters):
-    built = mechanism(name, **parameters)
-    value = 1 if "domain_size" in parameters else "example.org"
-    exact, stated = chances(built, value), linkability(built).unchanged
-    assert sum(exact) == 1
-    assert stated.bits == pytest.approx(-math.log2(sum(p * p for p in exact)), abs=1e-8)
-    assert stated.shannon_bits == pytest.approx(-sum(float(p) * math.log2(p) for p in exact), abs=1e-8)
-    assert stated.min_bits == pytest.approx(-math.log2(max(exact)), abs=1e-8)
-    for devices in (1, 2, 50):
-        assert stated.crowd(devices) == pytest.approx(float(1 + (devices - 1) * sum(p * p for p in exact)))
-        assert stated.alone(devices) == pytest.approx(float(sum(p * (1 - p) ** (devices - 1) for p in exact)))
 
 
 @pytest.mark.parametrize(("name", "parameters", "least", "most"), ALONE, ids=str)
@@ -128,38 +87,6 @@ def test_devices_that_share_a_secret_are_seen_by_this_test(name):
     built, few = some_mechanism(name), [os.urandom(32) for _ in range(2)]
     devices = devices_of(built, 1, 300, secret=lambda: few[os.urandom(1)[0] & 1])
     assert not near(pairs_alike(seen(device, 1) for device in devices), linkability(built), 300)
-
-
-@pytest.mark.parametrize("name", ["square-wave", "piecewise", "hybrid", "duchi"])
-def test_numbers_state_what_their_channels_give(name):
-    """By adding up the whole channel of one position, of the middle."""
-    built = any_mechanism(name, epsilon=1.0, resolution=16)
-    drawn = exact_reports(built, 8)
-    assert sum(drawn.values()) == 1
-    assert linkability(built).bits == pytest.approx(-math.log2(sum(p * p for p in drawn.values())), abs=1e-8)
-
-
-def exact_reports(built, position):
-    if built.name == "hybrid":
-        share = Fraction(built.piecewise_threshold, ONE)
-        parts = ((share, built.piecewise, 1), (1 - share, built.duchi, 0))
-        return {
-            payload << 1 | branch: weight * p
-            for weight, one, branch in parts
-            for payload, p in exact_reports(one, position).items()
-        }
-    if built.name == "duchi":
-        one = built.channel.other + built.channel.alpha * Fraction(position, built.resolution)
-        return {0: 1 - one, 1: one}
-    cells = range(built.channel.num_cells)
-    return {cell: built.channel.probability(cell, position) for cell in cells}
-
-
-def test_a_range_trees_level_is_public_and_its_payload_stays():
-    stated = linkability(any_mechanism("ranges", domain_size=16, epsilon=1.0, branching=4))
-    levels = [linkability(mechanism("oue", domain_size=size, epsilon=1.0)).bits for size in (4, 16)]
-    assert stated.always.bits == 1
-    assert stated.bits == pytest.approx(-math.log2(sum(2.0**-bits for bits in levels) / 4))
 
 
 def test_words_name_their_condition():

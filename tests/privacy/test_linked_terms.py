@@ -7,16 +7,10 @@ from itertools import islice, product
 
 import pytest
 
-from overstory.privacy.attacks import evidence_of, linkability, posterior
+from overstory.privacy.attacks import linkability
 from overstory.privacy.ledger import Account, Ledger
-from overstory.privacy.payloads.registry import (
-    LinkedTerms,
-    attack,
-    change_leak,
-    epsilon_between,
-    terms_from_json,
-    terms_of,
-)
+from overstory.privacy.payloads.combined import LinkedTerms
+from overstory.privacy.payloads.registry import attack, change_leak, epsilon_between, terms_from_json, terms_of
 from overstory.privacy.statements import statement
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.mechanisms.base import Report
@@ -69,16 +63,6 @@ def test_a_change_of_one_part_costs_that_part_alone():
     assert both == pytest.approx(first + second, abs=1e-12)
     assert both <= change_leak(PAIR)
     assert epsilon_between(PAIR, [(0, 0)] * 2, [(0, 0)] * 2) == 0
-
-
-def test_a_belief_about_a_pair_is_the_law_of_its_likelihoods():
-    values = list(product(range(3), range(2)))
-    for payload in (0, 3, 7, PAIR.payload_limit - 1):
-        believed = posterior(PAIR, [Report(0, payload)], dict.fromkeys(values, 1 / 6))
-        likelihoods = {value: float(PAIR.likelihood(Report(0, payload), value)) for value in values}
-        total = sum(likelihoods.values())
-        assert all(believed[value] == pytest.approx(likelihoods[value] / total) for value in values)
-    assert evidence_of(FILTERS, [Report(3, 5), Report(3, 5)])(("oak", "elm")) < 0
 
 
 def test_the_best_guess_of_a_pair_is_the_product_of_the_parts():

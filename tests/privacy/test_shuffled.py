@@ -17,7 +17,7 @@ from scipy.signal import convolve2d
 from scipy.stats import binom
 
 from overstory.cli.main import main
-from overstory.privacy.shuffle.blanket import Blanket, blankets_of, clones, two_levels
+from overstory.privacy.payloads.blankets import Blanket, clones, two_levels
 from overstory.privacy.shuffle.central import (
     BATCH,
     GENERIC,
@@ -26,6 +26,7 @@ from overstory.privacy.shuffle.central import (
     OWN_SHUFFLE,
     TAKING_PART,
     UNCHANGED,
+    blankets_of,
     shuffled,
 )
 from overstory.privacy.text import epsilon_text
@@ -192,11 +193,13 @@ def test_nobody_hides_a_change_of_value_among_values_that_stay() -> None:
     assert deltas[0] > 0.1
 
 
-def test_square_wave_by_enumeration() -> None:
-    wave = any_mechanism("square-wave", epsilon=1.0, resolution=3)
-    cells = range(wave.channel.num_cells)
-    known = [{Report(0, cell): wave.channel.probability(cell, at) for cell in cells} for at in range(3)]
-    assert 0 < exact_delta(known, 3, 0.2) <= largest(blankets_of(wave), 3, 0.2)
+@pytest.mark.parametrize("name", ["square-wave", "piecewise"])
+def test_windows_by_enumeration(name: str) -> None:
+    built = any_mechanism(name, epsilon=1.0, resolution=3)
+    channel, cells = built.channel, range(built.channel.num_cells)
+    places = range(channel.num_positions)
+    known = [{Report(0, cell): channel.probability(cell, at) for cell in cells} for at in places]
+    assert 0 < exact_delta(known, 3, 0.2) <= largest(blankets_of(built), 3, 0.2)
 
 
 def test_a_blanket_that_is_too_large_is_caught_by_the_same_enumeration() -> None:

@@ -6,12 +6,20 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from overstory.protocol.channels import ONE, BinaryChannel, Rounds, SymbolChannel, _logarithm, log_ratio, round_up
+from overstory.protocol.channels import (
+    ONE,
+    BinaryChannel,
+    Rounds,
+    SymbolChannel,
+    _logarithm,
+    log_ratio,
+    round_up,
+    set_epsilon,
+)
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms import sets
 from overstory.protocol.mechanisms.calibration import ONE_BIT_EACH, least_noise, optimized, symmetric
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.mechanisms.sets import set_epsilon
 
 PRECISE = Context(prec=60)
 grid = st.integers(1, ONE - 1).map(lambda t: Fraction(t, ONE))

@@ -106,7 +106,8 @@ def pieces(mechanism: Any, cohort: int) -> list[Piece]:
             for piece in pieces(part, mechanism.cohort_of(part, cohort))
         ]
     if isinstance(mechanism, SearchMechanism):
-        question, seed = mechanism.question_of(cohort)
+        place, seed = mechanism.place_of(cohort)
+        question = mechanism.questions[place]
 
         def asked(value: Any) -> Any:
             return value if value == NOTHING else mechanism.given(question, value)

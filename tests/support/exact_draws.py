@@ -9,8 +9,6 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from overstory.protocol.numeric import Duchi, Hybrid
-
 ONE = 1 << 32
 
 
@@ -81,21 +79,10 @@ def worst_ratio(distributions):
 
 
 def law_of_number(randomizer: Any, position: int) -> dict[int, Fraction]:
-    """P(payload | position) by the formulas; `test_numeric_privacy` enumerates that draws follow them."""
-    if isinstance(randomizer, Duchi):
-        one = randomizer.channel.other + randomizer.channel.alpha * Fraction(position, randomizer.resolution)
-        return {0: 1 - one, 1: one}
-    if isinstance(randomizer, Hybrid):
-        weight = Fraction(randomizer.piecewise_threshold, ONE)
-        parts = ((randomizer.piecewise, weight), (randomizer.duchi, 1 - weight))
-        return {
-            payload << 1 | (part is randomizer.piecewise): chance * share
-            for part, share in parts
-            if share
-            for payload, chance in law_of_number(part, position).items()
-        }
+    """P(payload | position) by the channel's formulas; `test_numeric_privacy` enumerates that draws follow them."""
     channel = randomizer.channel
-    return {cell: channel.probability(cell, position) for cell in range(channel.num_cells)}
+    law = {payload: channel.probability(payload, position) for payload in range(channel.num_cells)}
+    return {payload: chance for payload, chance in law.items() if channel.valid(payload) and chance}
 
 
 def law_of_no_number(randomizer: Any) -> dict[int, Fraction]:

@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from overstory.client import Randomizer
-from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.payloads import as_googles_client
 from overstory.protocol.mechanisms.registry import any_mechanism, mechanism
-from overstory.protocol.numeric import LevelReport
 from overstory.protocol.sampling import SeededEntropy
 from overstory.protocol.wire.upload import encode_reports
 from support.contract_views import view_of
@@ -46,7 +44,7 @@ def number_answer(
     """What follows from the inputs of what takes numbers: three fresh reports, one permanent one at each level."""
     built = any_mechanism(name, **parameters)
     entropy = SeededEntropy(seed)
-    fresh = [travelling(built, built.randomize(value, entropy)) for _ in range(3)]
+    fresh = [built.randomize(value, entropy) for _ in range(3)]
     kept = [built.responder(bytes.fromhex(secret), metric, cohort)(value) for cohort in range(built.num_cohorts)]
     return {
         "digest": built.digest.hex(),
@@ -54,11 +52,6 @@ def number_answer(
         "permanent": [f"{payload:x}" for payload in kept],
         "batch": encode_reports(built, fresh).hex(),
     }
-
-
-def travelling(built: Any, report: Report | LevelReport) -> Report:
-    """Return a report as it goes into a batch."""
-    return built.to_wire(report) if isinstance(report, LevelReport) else report
 
 
 def write(name: str) -> None:

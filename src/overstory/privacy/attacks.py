@@ -40,8 +40,7 @@ from decimal import Decimal, localcontext
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from overstory.privacy.histories.pairs import PRECISE
-from overstory.privacy.payloads.base import Evidence
-from overstory.privacy.payloads.registry import disclosure_of
+from overstory.privacy.payloads.base import Evidence, terms_class
 from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, bits_text
 from overstory.privacy.text import share
 from overstory.protocol.encodings.base import check_cohort
@@ -153,10 +152,9 @@ class Linkability:
 
 def linkability(mechanism: LocalRandomizer, group: tuple[str, float] | None = None) -> Linkability:
     """Return what stays the same in a device's reports; `group`: its name and share, where it is sent in clear."""
-    disclosure = disclosure_of(mechanism)
-    outcomes = 1.0 if group is None else 1 / group[1]
-    equal = (disclosure.always.times(outcomes), disclosure.unchanged.times(outcomes))
-    return Linkability(*equal, disclosure.likeness, group)
+    kind, outcomes = terms_class(mechanism), 1.0 if group is None else 1 / group[1]
+    equal = (kind.always(mechanism).times(outcomes), kind.unchanged(mechanism).times(outcomes))
+    return Linkability(*equal, kind.likeness(mechanism), group)
 
 
 def metric_linkability(metric: Metric, group: str | None = None) -> Linkability:
@@ -188,7 +186,7 @@ def posterior(mechanism: LocalRandomizer, reports: Iterable[Report], prior: Mapp
 
 def evidence_of(mechanism: LocalRandomizer, reports: Sequence[Report]) -> Evidence:
     """Return the function from a value to ln P(reports | value), up to one constant, for reports of one cohort."""
-    return disclosure_of(mechanism).evidence(reports)
+    return terms_class(mechanism).evidence(mechanism, reports)
 
 
 def _sum(terms: Iterable[Decimal]) -> Decimal:

@@ -29,8 +29,8 @@ from overstory.privacy.claims import (
     by_number,
     finite,
 )
-from overstory.privacy.payloads.base import Attack
-from overstory.privacy.payloads.registry import attack, disclosure_of, terms_of
+from overstory.privacy.payloads.base import Attack, terms_class
+from overstory.privacy.payloads.registry import attack, terms_of
 from overstory.privacy.terms import Terms
 from overstory.privacy.text import epsilon_text, sentences
 from overstory.protocol.mechanisms.base import Influence, LocalRandomizer
@@ -201,7 +201,7 @@ def statement(
     """
     terms = terms_of(mechanism)
     epsilons, changes = ((1,), ()) if terms.once else (tuple(reports), tuple(change_reports))
-    on_map = (None, None) if positions is None else disclosure_of(mechanism).on_map(positions)
+    on_map = (None, None) if positions is None else terms_class(mechanism).on_map(mechanism, positions)
     # Any two histories: of as many reports as are asked for, of a window's and of ten windows'.
     window: int | None = mechanism.parameters.get("window")
     numbers = {n for n in (*epsilons, *((window, 10 * window) if window else ())) if n > 1}

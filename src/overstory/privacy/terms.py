@@ -1,8 +1,8 @@
 """Terms: the integers that a mechanism's privacy depends on, and every epsilon that follows from them.
 
 Terms are what a ledger keeps of a mechanism, so they outlive it: they are frozen, have a canonical form, are read back
-without the registry, and never change their meaning. A kind of mechanism is one class of terms; `terms_of` and
-`terms_from_json` are in `overstory.privacy.payloads.registry`.
+without the registry, and never change their meaning. A kind of mechanism names its class of terms
+(`LocalRandomizer.terms_place`); `terms_of` and `terms_from_json` are in `overstory.privacy.payloads.registry`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from overstory.privacy.histories.pairs import MAX_REPORTS, Worst
+from overstory.privacy.histories.pairs import MAX_REPORTS, Worst, check_reports
 from overstory.protocol.errors import ParameterError
 
 
@@ -22,10 +23,16 @@ class Terms(ABC):
     """What privacy depends on; a subclass is a frozen dataclass."""
 
     kind: ClassVar[str]  # the name that the canonical form begins with
+    kinds: ClassVar[dict[str, type[Terms]]] = {}  # every class that is loaded, by that name
     once: ClassVar[bool] = False  # whether a device sends one report by these parameters, and then no other
     in_parts: ClassVar[bool] = False  # whether a permanent response has parts, each used as long as its own value
     # After how many distinct values a further one costs nothing: the domain, the hash's range, the sampled bits.
     most_values: int | None
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "kind" in vars(cls):
+            cls.kinds[cls.kind] = cls
 
     @property
     @abstractmethod
@@ -54,9 +61,10 @@ class Terms(ABC):
     def change_leak(self, reports: int) -> float:
         """Exact epsilon of one change of value, or to nothing or from it, within `reports` reports, rounded up."""
 
-    @abstractmethod
     def canonical(self) -> dict[str, Any]:
-        """Return the terms as JSON values."""
+        """Return the terms as JSON values: the kind, and every field."""
+        own = {part.name: _plain(getattr(self, part.name)) for part in fields(self)}  # type: ignore[arg-type] # a dataclass
+        return {"kind": self.kind, **own}
 
     @abstractmethod
     def _few(self, reports: int) -> float:
@@ -114,6 +122,27 @@ class Terms(ABC):
         # Never more than all values, and nothing, at their permanent epsilon: post-processing of these responses.
         most = self.most_values
         return min(add_up(costs), math.inf if most is None else add_up([(most + 1, self.epsilon_permanent)]))
+
+
+class OneRoundTerms(Terms):
+    """One memoized output: all reports of a value are the same, and another one proves a change."""
+
+    @property
+    def fresh(self) -> bool:
+        return False
+
+    def _few(self, reports: int) -> float:  # noqa: ARG002 - however often it is sent
+        return self.epsilon_permanent
+
+    def change_leak(self, reports: int) -> float:
+        check_reports(reports, 2)
+        return math.inf
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Terms):
+        return value.canonical()
+    return list(map(_plain, value)) if isinstance(value, tuple) else value
 
 
 def add_up(epsilons: Iterable[tuple[int, float]]) -> float:

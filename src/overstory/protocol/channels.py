@@ -320,3 +320,9 @@ class SymbolRounds:
     def epsilon_permanent(self) -> float:
         """Epsilon of any number of reports of one memoized symbol: of seeing the permanent symbol itself."""
         return self.permanent.epsilon
+
+
+def set_epsilon(outputs: int, own: int, inside: Fraction) -> float:
+    """Return ln((inside / c_set) / ((1 - inside) / (K - c_set))), rounded up; either way round."""
+    within, without = Fraction(inside, own), Fraction(1 - inside, outputs - own)
+    return round_up(log_ratio(max(within, without), min(within, without)))

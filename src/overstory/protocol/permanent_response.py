@@ -11,41 +11,15 @@ import hashlib
 import hmac
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final
 
 from overstory.protocol.channels import BinaryChannel
-from overstory.protocol.sampling import KeyedEntropy, bit_sampler, check_secret, context
+from overstory.protocol.sampling import KeyedEntropy, bit_sampler, check_secret
 
 # From a value and its true bits to the device's permanent response.
 Responder = Callable[[bytes, int], int]
-
-
-@dataclass(frozen=True)
-class ResponseContext:
-    """What a permanent response depends on besides the value. Contexts that differ in anything are independent."""
-
-    metric: str
-    mechanism: bytes  # the parameters' digest: other parameters get other noise, or a change would reveal its U
-    cohort: int
-
-
-class Permanence(Protocol):
-    """How a device derives its permanent responses from its secret."""
-
-    by_bits: ClassVar[bool]  # whether two values with the same true bits share one response
-
-    def channel(self, f: Fraction) -> BinaryChannel:
-        """Return the permanent channel really used for RAPPOR's f."""
-        ...
-
-    def responder(
-        self, channel: BinaryChannel, num_bits: int, secret: bytes, response_context: ResponseContext
-    ) -> Responder:
-        """Return the function from (value, true bits) to the permanent response."""
-        ...
 
 
 def halves(f: Fraction) -> BinaryChannel:
@@ -53,19 +27,26 @@ def halves(f: Fraction) -> BinaryChannel:
     return BinaryChannel.of(1 - f / 2, f / 2)
 
 
-class KeyedPermanence:
-    """The project's derivation: the channel's U's are a keyed BLAKE2b stream of the response's context."""
+class Permanence:
+    """How a device derives its permanent responses from its secret.
 
-    by_bits: ClassVar = False
+    The channel's U's are a keyed BLAKE2b stream of the response's context.
+    """
 
-    def channel(self, f: Fraction) -> BinaryChannel:
+    by_bits: ClassVar[bool] = False  # whether two values with the same true bits share one response
+
+    @staticmethod
+    def channel(f: Fraction) -> BinaryChannel:
+        """Return the permanent channel really used for RAPPOR's f."""
         return halves(f)
 
-    def responder(
-        self, channel: BinaryChannel, num_bits: int, secret: bytes, response_context: ResponseContext
-    ) -> Responder:
+    def responder(self, channel: BinaryChannel, num_bits: int, secret: bytes, about: bytes) -> Responder:
+        """Return the function from (value, true bits) to the permanent response.
+
+        `about` is the context of metric, parameters' digest and cohort: where anything differs, so do the responses, or
+        a change of parameters would reveal their noise.
+        """
         draw = bit_sampler(channel, num_bits)
-        about = context(response_context.metric, response_context.mechanism, response_context.cohort)
         bits_about = KeyedEntropy(check_secret(secret), about, purpose=b"permanent").bits_about
 
         def respond(value: bytes, bits: int) -> int:
@@ -74,7 +55,7 @@ class KeyedPermanence:
         return respond
 
 
-class GooglePermanence:
+class GooglePermanence(Permanence):
     """The permanent round of Google's public Python client: one HMAC-SHA256 of the filter, a byte per bit.
 
     A byte's lowest bit is the uniform bit, its upper seven say whether it replaces the true one: f is rounded up
@@ -83,18 +64,16 @@ class GooglePermanence:
     noise give bits away (test_law4_permanence).
     """
 
-    by_bits: ClassVar = True
+    by_bits = True
     max_bits: Final = 32  # the digest has 32 bytes
 
-    def channel(self, f: Fraction) -> BinaryChannel:
+    @staticmethod
+    def channel(f: Fraction) -> BinaryChannel:
         """Return the channel of ``ceil(128 f) / 128``, the f that this derivation really uses."""
         return halves(Fraction(math.ceil(f * 128), 128))
 
-    def responder(
-        self, channel: BinaryChannel, num_bits: int, secret: bytes, response_context: ResponseContext
-    ) -> Responder:
+    def responder(self, channel: BinaryChannel, num_bits: int, secret: bytes, about: bytes) -> Responder:
         """Return the function to ``(bits and not noise) or (uniform and noise)``."""
-        about = context(response_context.metric, response_context.mechanism, response_context.cohort)
         key = hashlib.blake2b(about, key=check_secret(secret), digest_size=32, person=b"google response").digest()
         return google_response(channel, num_bits, key)
 
@@ -105,13 +84,7 @@ class GoogleClientPermanence(GooglePermanence):
     All metrics and parameters of one secret share their noise.
     """
 
-    def responder(
-        self,
-        channel: BinaryChannel,
-        num_bits: int,
-        secret: bytes,
-        response_context: ResponseContext,  # noqa: ARG002
-    ) -> Responder:
+    def responder(self, channel: BinaryChannel, num_bits: int, secret: bytes, about: bytes) -> Responder:  # noqa: ARG002
         """Return `google_response` under the secret itself."""
         return google_response(channel, num_bits, secret)
 

@@ -64,7 +64,7 @@ def test_a_payload_that_no_branch_has_counts_as_one_that_has():
 @pytest.mark.parametrize("kind", [SquareWave, Piecewise, Hybrid])
 def test_every_drawn_payload_is_valid_and_none_past_the_limit(kind):
     mechanism = kind(1.0, RANGE, 5)
-    sent = {mechanism.draw(place, SeededEntropy(i)) for i in range(500) for place in range(mechanism.num_positions)}
+    sent = {mechanism.draw(place, 0, SeededEntropy(i)) for i in range(500) for place in range(mechanism.num_positions)}
     assert all(mechanism.valid(payload) for payload in sent)
     valid = [payload for payload in range(2 * mechanism.payload_limit) if mechanism.valid(payload)]
     assert set(valid) == sent
@@ -94,9 +94,7 @@ def test_levels_are_counted_each_by_itself_and_stray_bits_not_at_all():
     devices = SimulatedDevices.holding(mechanism, range(20), symbols, np.random.default_rng(2))
     batch, oracle = devices.report(), RangeOracle(mechanism)
     counts = count_reports(mechanism, batch)
-    reports = [
-        mechanism.from_wire(Report(int(c), int(b))) for c, b in zip(batch.cohorts, batch.bits[:, 0], strict=True)
-    ]
+    reports = [Report(int(c), int(b)) for c, b in zip(batch.cohorts, batch.bits[:, 0], strict=True)]
     for level, expected in enumerate(oracle.accumulate(reports)):
         width = expected.num_bits
         assert counts.totals[level] == expected.num_reports

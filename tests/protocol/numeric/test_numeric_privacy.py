@@ -9,6 +9,7 @@ from overstory.privacy import statement
 from overstory.privacy.payloads.registry import terms_from_json, terms_of
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.errors import FormatError, ParameterError
+from overstory.protocol.mechanisms import base
 from overstory.protocol.numeric import (
     Duchi,
     Hybrid,
@@ -163,7 +164,7 @@ def test_what_is_drawn_has_the_stated_chances(kind, resolution):
     built = kind(1.0, Interval(0, 1), resolution)
     cuts = cuts_of(built)
     for at in range(built.num_positions):
-        found = exact_distribution(lambda entropy, at=at: built.draw(at, entropy), cuts)
+        found = exact_distribution(lambda entropy, at=at: built.draw(at, 0, entropy), cuts)
         assert found == {payload: chance for payload, chance in law_of_number(built, at).items() if chance}
 
 
@@ -173,8 +174,8 @@ def test_nothing_to_report_has_the_mixture_of_all_positions_and_is_as_private_as
     built = kind(1.0, Interval(0, 1), 3)
 
     def silent(entropy):
-        monkeypatch.setattr(randomizer, "KeyedEntropy", lambda *_, **__: entropy)
-        return built.nothing(bytes(16), "m")
+        monkeypatch.setattr(base, "KeyedEntropy", lambda *_, **__: entropy)
+        return built.nothing(bytes(16), "m", 0)
 
     nothing = exact_distribution(silent, cuts_of(built))
     assert nothing == {payload: chance for payload, chance in law_of_no_number(built).items() if chance}
@@ -185,7 +186,7 @@ def test_nothing_to_report_has_the_mixture_of_all_positions_and_is_as_private_as
 class EagerDuchi(means.Duchi):
     """Sends the rounded end more often than it says."""
 
-    def draw(self, position, entropy):
+    def draw(self, position, cohort, entropy):
         end = int(means.uniform_below(self.resolution, entropy) < position)
         return symbol_sampler(SymbolChannel(2, self.channel.alpha + Fraction(1, 8)))(end, entropy.bits)
 
@@ -193,17 +194,17 @@ class EagerDuchi(means.Duchi):
 class NearestDuchi(means.Duchi):
     """Rounds to the nearer end instead of at random: as private, and biased."""
 
-    def draw(self, position, entropy):
-        return symbol_sampler(self.channel)(int(2 * position > self.resolution), entropy.bits)
+    def draw(self, position, cohort, entropy):
+        return symbol_sampler(self.channel.ends)(int(2 * position > self.resolution), entropy.bits)
 
 
 class LookingHybrid(means.Hybrid):
     """Chooses its branch by the value."""
 
-    def draw(self, position, entropy):
+    def draw(self, position, cohort, entropy):
         if 2 * position > self.resolution:
-            return self.piecewise.draw(position, entropy) << 1 | 1
-        return self.duchi.draw(position, entropy) << 1
+            return self.piecewise.draw(position, cohort, entropy) << 1 | 1
+        return self.duchi.draw(position, cohort, entropy) << 1
 
 
 @pytest.mark.usefixtures("drawn_at_will")
@@ -213,7 +214,7 @@ def test_broken_randomizers_are_caught():
 
     def drawn(built):
         places = range(built.num_positions)
-        return [exact_distribution(lambda entropy, at=at: built.draw(at, entropy), cuts) for at in places]
+        return [exact_distribution(lambda entropy, at=at: built.draw(at, 0, entropy), cuts) for at in places]
 
     assert math.log(worst_ratio(drawn(eager))) > eager.epsilon_report + 0.1
     assert worst_ratio(drawn(looking)) == math.inf

@@ -28,7 +28,8 @@ from overstory.analysis.selection import IntervalKind, normal_reach
 from overstory.analysis.support.positions import symbols_of
 from overstory.analysis.support.registry import Rng, generator
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.numeric.ranges import LevelReport, LevelTree, RangeRandomizer
+from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.numeric.ranges import LevelTree, RangeRandomizer
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -271,11 +272,11 @@ class RangeOracle:
         nodes = (given[chosen == level] // tree.leaves_under(level) for level in range(1, tree.num_levels + 1))
         return [oracle.simulate(some, drawn) for oracle, some in zip(self.oracles, nodes, strict=True)]
 
-    def accumulate(self, reports: Sequence[Any] | Iterable[LevelReport]) -> tuple[Any, ...]:
+    def accumulate(self, reports: Sequence[Any] | Iterable[Report]) -> tuple[Any, ...]:
         """Reduce reports, by level or mixed, to each level's support counts; add them up level by level."""
         held = list(reports)
-        if all(isinstance(report, LevelReport) for report in held):
-            held = [[r.report for r in held if r.level == level] for level in range(1, len(self.oracles) + 1)]
+        if all(isinstance(report, Report) for report in held):
+            held = [[Report(0, r.bits) for r in held if r.cohort == level] for level in range(len(self.oracles))]
         return tuple(oracle.accumulate(some) for oracle, some in zip(self.oracles, held, strict=True))
 
     def estimate_stored(

@@ -12,7 +12,7 @@ from overstory.files.rappor import Holding
 from overstory.files.reports import ReportRow
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.payloads import BitMechanism, as_googles_client
-from overstory.protocol.permanent_response import Responder, ResponseContext
+from overstory.protocol.permanent_response import Responder
 from overstory.protocol.sampling import KeyedEntropy, SystemEntropy, context
 from overstory.protocol.wire.upload import encode_reports
 
@@ -70,5 +70,5 @@ class Fleet:
         reporting, permanent = self._reporting, self._reporting.rounds.permanent
         if permanent.is_identity:
             return lambda value, bits: bits  # noqa: ARG005 - no permanent noise
-        about = ResponseContext(METRIC, reporting.digest, cohort)
+        about = context(METRIC, reporting.digest, cohort)
         return reporting.permanence.responder(permanent, reporting.encoding.num_bits, secret, about)

@@ -16,7 +16,6 @@ from overstory.client.state.rows import OutboxRow
 from overstory.client.state.secret_file import read_secret
 from overstory.client.state.state import State
 from overstory.privacy.attacks import posterior
-from overstory.privacy.payloads.registry import disclosure_of
 from overstory.privacy.registry.cost import unchanged_cost
 from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError, WireError
@@ -106,7 +105,7 @@ def payload_words(mechanism: LocalRandomizer, payload: int, labels: Sequence[str
     >>> [payload_words(mechanism("basic-rappor", domain_size=4), bits) for bits in (0b1010, 0b1000)]
     ['2 of 4 bits are 1', '1 of 4 bits is 1']
     """
-    return disclosure_of(mechanism).words(payload, labels)
+    return mechanism.payload_words(payload, labels)
 
 
 def bit_string(mechanism: LocalRandomizer, payload: int) -> str:
@@ -281,4 +280,4 @@ OVER_CAP: Final = {
 
 def _changes(metric: Metric, before: int | None, after: int, what: str) -> str:
     texts = payload_words(metric.mechanism, after, metric.labels)
-    return texts if before is None else f"{texts}; {disclosure_of(metric.mechanism).compared(before, after)} {what}"
+    return texts if before is None else f"{texts}; {metric.mechanism.compared_words(before, after)} {what}"

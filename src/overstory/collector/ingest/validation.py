@@ -120,10 +120,13 @@ class ReportFormat:
         rows = np.frombuffer(bits, np.uint8).reshape(num_reports, self.width)
         numbers = np.frombuffer(cohorts, f"<u{self.cohort_bytes}")
         stray, wrong = numbers >= self.num_cohorts, self._wrong(rows)
-        if self.zones:
+        if self.zones and self.width <= 7:
             stops, limits = np.array((*self.zones, (2 * self.num_cohorts, 0)), np.int64).T
             below = limits[np.searchsorted(stops, numbers.astype(np.int64), side="right")]
             stray, wrong = stray | (below == 0), wrong | (_numbers(rows) >= below)
+        elif self.zones:  # whose limits are no numbers of 64 bits
+            refused = [self.refuse(numbers[i].tobytes(), rows[i].tobytes()) for i in range(num_reports)]
+            stray, wrong = (np.array([each == reason for each in refused]) for reason in (Reason.COHORT, Reason.BITS))
         bad = stray | wrong
         if not bad.any():
             return Columns(num_reports, cohorts, bits)

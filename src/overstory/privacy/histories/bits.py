@@ -30,12 +30,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import product
 from typing import Final, NamedTuple
 
-from overstory.privacy.histories.pairs import PRECISE, SLACK, Worst, crowded
-from overstory.protocol.channels import Rounds, log_ratio, mix, power, round_up
+from overstory.privacy.histories.pairs import PRECISE, SLACK, Worst, bits_seen, crowded
+from overstory.protocol.channels import Rounds, log_ratio, round_up
 from overstory.protocol.encodings.base import Shape
 
 MOST_SHARED: Final = 10
@@ -175,9 +175,9 @@ def worst_of_bits(rounds: Rounds, shapes: tuple[Shape, ...], most_values: int | 
     """
     values = _Values.of(shapes, most_values)
     if values.disjoint and reports <= MOST_DISJOINT:
-        return Worst(_exact(rounds, values, reports, _one_hot), exact=True)
+        return Worst(_exact(rounds, values, reports), exact=True)
     if values.most is None and reports <= MOST_FILTERS and _steps(values, reports) <= MOST_STEPS:
-        return Worst(_exact(rounds, values, reports, _filters), exact=values.free)
+        return Worst(_exact(rounds, values, reports), exact=values.free)
     return Worst(_bound(rounds, values, reports), exact=False)
 
 
@@ -205,42 +205,15 @@ class _Values:
         return not lacking or (lacking == [self.most_ones] and not crowded(self.bits, self.fewest, self.most_ones))
 
 
-Largest = Callable[[_Values, Outcomes, Outcomes], Decimal]
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """g: the probability of ones and zeros read through one permanent response, as a hundred digits."""
-
-    rounds: Rounds
-    reports: int
-
-    @cached_property
-    def table(self) -> dict[tuple[int, int, int], Decimal]:
-        """From (true bit, ones, zeros)."""
-        first, later = self.rounds.permanent, self.rounds.instantaneous
-        chances = {}
-        with localcontext(PRECISE):
-            for ones, zeros in product(range(self.reports + 1), repeat=2):
-                # u = P^t (1 - P)^z through a permanent 1, v = Q^t (1 - Q)^z through a 0; g = a u + (1 - a) v.
-                likely = [
-                    power(rate, ones) * power(1 - rate, zeros) if ones + zeros else Decimal(1)
-                    for rate in (later.keep_one, later.raise_zero)
-                ]
-                for bit, share in ((1, first.keep_one), (0, first.raise_zero)):
-                    chances[bit, ones, zeros] = mix(share, *likely)
-        return chances
-
-
-def _exact(rounds: Rounds, values: _Values, reports: int, largest: Largest) -> float:
-    seen, worst = _Seen(rounds, reports).table, Decimal(1)
+def _exact(rounds: Rounds, values: _Values, reports: int) -> float:
+    seen, worst = bits_seen(rounds), Decimal(1)
     with localcontext(PRECISE):
         for pattern in patterns(reports):
             sizes = 1 + max(i for (i, _), _ in pattern), 1 + max(j for (_, j), _ in pattern)
             if values.most is None or max(sizes) <= values.most + 1:  # and nothing
                 # Both directions: the ratio of the first history's probability to the second's, and the inverse.
                 first, second = _outcomes(seen, pattern, sizes)
-                worst = max(worst, largest(values, first, second), largest(values, second, first))
+                worst = max(worst, _largest(values, first, second), _largest(values, second, first))
     return round_up(log_ratio(worst, Decimal(1)))
 
 
@@ -275,7 +248,7 @@ def _shares(reports: int) -> Iterator[tuple[int, ...]]:
 
 
 def _outcomes(
-    seen: dict[tuple[int, int, int], Decimal], pattern: Pattern, sizes: tuple[int, int]
+    seen: Callable[[int, int, int], Decimal], pattern: Pattern, sizes: tuple[int, int]
 ) -> tuple[Outcomes, Outcomes]:
     outcomes: tuple[Outcomes, Outcomes] = ([], [])
     for bits in product((0, 1), repeat=len(pattern)):
@@ -283,7 +256,7 @@ def _outcomes(
             counts = [[0, 0] for _ in range(responses)]
             for (labels, reports), bit in zip(pattern, bits, strict=True):
                 counts[labels[which]][bit] += reports
-            outcomes[which].append([(seen[0, ones, zeros], seen[1, ones, zeros]) for zeros, ones in counts])
+            outcomes[which].append([(seen(0, ones, zeros), seen(1, ones, zeros)) for zeros, ones in counts])
     return outcomes
 
 
@@ -306,48 +279,13 @@ def _worst(over: list[Decimal], under: list[Decimal]) -> Decimal:
     return worst
 
 
-def _one_hot(values: _Values, first: Outcomes, second: Outcomes) -> Decimal:
-    """Largest ratio over which values of the first history are values of the second."""
-    rows, columns = len(first[0]), len(second[0])
-    over, under = (
-        {lit: _chances(side, [i == lit for i in range(len(side[0]))]) for lit in (None, *range(len(side[0])))}
-        for side in (first, second)
-    )
-    ratios = {(i, j): _worst(over[i], under[j]) for i in over for j in under}
-    worst = Decimal(0)
-    for held, others in product(_without_one(rows), _without_one(columns)):
-        for match in _matches(held, others):
-            # Matched values share a position; every other value has one of its own, and the rest have no one.
-            unmatched = set(others) - {j for _, j in match}
-            rest = values.bits - len(held) - len(unmatched)
-            if rest >= 0:
-                factors = [ratios[pair] for pair in match] + [ratios[None, j] for j in unmatched]
-                factors += [PRECISE.power(ratios[None, None], rest)] if rest else []
-                worst = max(worst, math.prod(factors, start=Decimal(1)))
-    return worst
-
-
-def _without_one(responses: int) -> list[tuple[int, ...]]:
-    """Which of the responses are of values: all, or all but the one of nothing, which has no bit of its own."""
-    every = range(responses)
-    return [tuple(every), *(tuple(i for i in every if i != nothing) for nothing in every)]
-
-
-def _matches(rows: Sequence[int], columns: Sequence[int]) -> Iterator[list[tuple[int, int | None]]]:
-    """Each row with a column of its own, or with none."""
-    for chosen in product((None, *columns), repeat=len(rows)):
-        used = [j for j in chosen if j is not None]
-        if len(set(used)) == len(used):
-            yield list(zip(rows, chosen, strict=True))
-
-
-def _filters(values: _Values, first: Outcomes, second: Outcomes) -> Decimal:
-    """Largest ratio over how the filters overlap: position by position, ones that are left being the state."""
+def _largest(values: _Values, first: Outcomes, second: Outcomes) -> Decimal:
+    """Largest ratio over how values overlap: position by position, ones that are left being the state."""
     rows, responses = len(first[0]), len(first[0]) + len(second[0])
     over, under = (
         {bits: _chances(side, bits) for bits in product((0, 1), repeat=len(side[0]))} for side in (first, second)
     )
-    steps = _Steps.of(values.most_ones, responses)
+    steps = _Steps.of(values.most_ones, rows, responses, values.disjoint)
     # The worst ratio at a position with each combination of bits; positions are independent, so factors multiply.
     ratios = [_worst(over[bits[:rows]], under[bits[rows:]]) for bits in steps.bits]
     if any(ratio.is_infinite() for ratio in ratios):
@@ -390,8 +328,12 @@ class _Steps(NamedTuple):
 
     @classmethod
     @lru_cache(maxsize=64)
-    def of(cls, ones: int, responses: int) -> _Steps:
-        bits = tuple(product((0, 1), repeat=responses))
+    def of(cls, ones: int, rows: int, responses: int, disjoint: bool) -> _Steps:  # noqa: FBT001 - of cached arguments
+        bits = tuple(
+            position
+            for position in product((0, 1), repeat=responses)
+            if not disjoint or max(sum(position[:rows]), sum(position[rows:])) <= 1  # no two values share a one
+        )
         digits = tuple(product(range(ones + 1), repeat=responses))
         places = [(ones + 1) ** place for place in reversed(range(responses))]  # a state's number has its digits
         moves = []

@@ -40,11 +40,11 @@ from itertools import product
 from typing import Final, NamedTuple
 
 from overstory.protocol.channels import (
-    BinaryChannel,
     Rounds,
     SymbolRounds,
     as_decimal,
     log_ratio,
+    mix,
     power,
     round_up,
     weighted_sum,
@@ -132,7 +132,10 @@ UNIFORM: Final = -1
 
 def bit_losses(rounds: Rounds, first: Sequence[Entry], second: Sequence[Entry]) -> tuple[Decimal, Decimal]:
     """Worst log ratios at one position of an encoding: (first against second, second against first)."""
-    ahead, behind = worst_ratios(blocks_of(first, second), (0, 1), _bits_seen(rounds))
+    likely = bits_seen(rounds)
+    ahead, behind = worst_ratios(
+        blocks_of(first, second), (0, 1), lambda bit, seen: likely(bit, seen.get(1, 0), seen.get(0, 0))
+    )
     return log_ratio(*ahead), log_ratio(*behind)
 
 
@@ -151,25 +154,18 @@ def symbol_ratios(rounds: SymbolRounds, first: Sequence[Entry], second: Sequence
 
 
 @lru_cache(maxsize=64)
-def _bits_seen(rounds: Rounds) -> Likelihood:
-    """Return P(these reports | true bit): the permanent bit is drawn once, then seen."""
-    later = rounds.instantaneous
+def bits_seen(rounds: Rounds) -> Callable[[int, int, int], Decimal]:
+    """Return P(ones and zeros | true bit), in that order: the permanent bit is drawn once, then seen."""
+    first, later = rounds.permanent, rounds.instantaneous
 
     @lru_cache(maxsize=MOST_CASES)
     def likely(bit: int, ones: int, zeros: int) -> Decimal:
-        total = Decimal(0)
-        for permanent, rate in ((1, later.keep_one), (0, later.raise_zero)):
-            # P(ones, zeros | x) = sum over z of P1(z|x) P2(1|z)^ones P2(0|z)^zeros.
-            total += chance(rounds.permanent, bit, permanent) * power(rate, ones) * power(1 - rate, zeros)
-        return total
+        with localcontext(PRECISE):
+            # u = P^t (1 - P)^z through a permanent 1, v = Q^t (1 - Q)^z through a 0; a u + (1 - a) v.
+            seen = (power(rate, ones) * power(1 - rate, zeros) for rate in (later.keep_one, later.raise_zero))
+            return mix(first.keep_one if bit else first.raise_zero, *seen)
 
-    return lambda bit, seen: likely(bit, seen.get(1, 0), seen.get(0, 0))
-
-
-def chance(channel: BinaryChannel, given: int, output: int) -> Decimal:
-    """P(output | given)."""
-    rate = channel.keep_one if given else channel.raise_zero
-    return power(rate if output else 1 - rate, 1)
+    return likely
 
 
 @lru_cache(maxsize=64)

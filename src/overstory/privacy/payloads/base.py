@@ -1,7 +1,4 @@
-"""What the reports of a mechanism disclose: the questions that a kind of payload answers.
-
-A kind of payload is one subclass of `Disclosure` and one line in `overstory.privacy.payloads.registry`. Nothing else
-in this package, nor above it, asks what kind of payload a mechanism has.
+"""What the reports of a mechanism disclose: the questions that a class of terms answers.
 
 The best attacker's success: a guess that is right, a suspicion that is confirmed.
 
@@ -19,21 +16,27 @@ are easiest to tell apart, one report's trade-off function at 1%. For numbers: a
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import math
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
-from overstory.privacy.caveats import Positions
-from overstory.privacy.histories.pairs import PRECISE
+from overstory.privacy.histories.pairs import PRECISE, blocks_of
 from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness
 from overstory.privacy.terms import Terms
 from overstory.privacy.text import rounded_up
-from overstory.protocol.channels import as_decimal, round_up
+from overstory.protocol.channels import as_decimal, log_ratio, round_up, weighted_sum
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import LocalRandomizer, Report
+
+if TYPE_CHECKING:
+    from overstory.privacy.caveats import Positions
+    from overstory.privacy.payloads.blankets import Blanket
+    from overstory.protocol.mechanisms.base import LocalRandomizer, Report
 
 CANDIDATES: Final = 100
 """Among how many strings, or positions of a number, the attacker guesses, where no domain says."""
@@ -155,68 +158,92 @@ def true_positives(atoms: Iterable[Atom]) -> float:
     return min(round_up(best), 1.0)
 
 
-M_co = TypeVar("M_co", bound=LocalRandomizer, covariant=True)
 Evidence = Callable[[Any], Decimal]
 """From a value to the logarithm of its likelihood, up to a constant that is the same for all values."""
 
 
-@dataclass(frozen=True)
-class Disclosure(ABC, Generic[M_co]):
-    """What the reports of one mechanism disclose."""
+class PayloadTerms(Terms):
+    """Terms of a kind of mechanism: its class says what the reports of such a mechanism disclose.
 
-    terms_type: ClassVar[type[Terms]]  # what a ledger keeps of such a mechanism
-    mechanism: M_co
+    `LocalRandomizer.terms_place` names the class. Nothing else in this package, nor above it, asks what kind of payload
+    a mechanism has.
+    """
 
-    @property
+    @classmethod
     @abstractmethod
-    def terms(self) -> Terms:
-        """The integers that the mechanism's privacy depends on."""
+    def of(cls, mechanism: Any) -> Terms:
+        """Return the integers that the mechanism's privacy depends on."""
 
-    @abstractmethod
-    def attack(self, candidates: int) -> Attack:
+    @classmethod
+    def attack(cls, mechanism: Any, candidates: int) -> Attack:
         """Return what the best attacker achieves, among so many values where no domain says how many there are."""
+        return bounded(mechanism.domain_size or candidates, mechanism.epsilon_report, mechanism.epsilon_permanent)
 
-    @property
-    @abstractmethod
-    def payload(self) -> Constant:
-        """The permanent response of a value with its cohort, as a distribution over devices."""
+    @classmethod
+    def permanent_response(cls, mechanism: Any) -> Constant:
+        """Return the permanent response of a value with its cohort, as a distribution over devices."""
+        raise NotImplementedError
 
-    @property
-    def repeats(self) -> bool:
-        """Whether all reports of an unchanged value have one payload."""
-        return True
-
-    @property
-    def always(self) -> Constant:
-        """What is the same in every report of every value: the cohort, which is uniform."""
-        cohorts = self.mechanism.num_cohorts
+    @classmethod
+    def always(cls, mechanism: Any) -> Constant:
+        """Return what is the same in every report of every value: the cohort, which is uniform."""
+        cohorts = mechanism.num_asked
         return Constant.uniform(cohorts) if cohorts > 1 else Constant()
 
-    @property
-    def unchanged(self) -> Constant:
-        return self.payload if self.repeats else self.always
+    @classmethod
+    def unchanged(cls, mechanism: Any) -> Constant:
+        """Return what is the same in every report of one value."""
+        return cls.permanent_response(mechanism) if mechanism.repeats and not mechanism.once else cls.always(mechanism)
 
-    @property
-    def likeness(self) -> Likeness:
-        """What reports share that are drawn afresh from one permanent response."""
+    @classmethod
+    def likeness(cls, mechanism: Any) -> Likeness:  # noqa: ARG003 - of most kinds
+        """Return what reports share that are drawn afresh from one permanent response."""
         return NO_LIKENESS
 
-    def epsilon_between(self, first: Sequence[Any], second: Sequence[Any], cohort: int) -> float:  # noqa: ARG002 - of most kinds
-        """Return the exact epsilon between two histories of values of one device, rounded up."""
-        raise ParameterError(f"{self.mechanism.name}: how two histories differ is not computed for its reports")
+    @classmethod
+    def epsilon_between(cls, mechanism: Any, first: Sequence[Any], second: Sequence[Any], cohort: int) -> float:
+        """Return the exact epsilon between two histories of values of one device, rounded up.
 
-    def evidence(self, reports: Sequence[Report]) -> Evidence:  # noqa: ARG002 - of most kinds
+        Of one round it is a bound: another pattern of responses is seen at once, the same pattern is a sum over what
+        differs, each at most the epsilon of a report.
+        """
+        key = mechanism.response_key
+        own, other = ([(key(value, cohort), 0) for value in history] for history in (first, second))
+        pairs = {(before, after) for ((before, _), (after, _)), _ in blocks_of(own, other)}
+        if any(len({pair[way] for pair in pairs}) < len(pairs) for way in (0, 1)):
+            return math.inf
+        loss = Decimal(mechanism.epsilon_report)
+        return round_up(weighted_sum((1, loss) for before, after in pairs if before != after))
+
+    @classmethod
+    def evidence(cls, mechanism: Any, reports: Sequence[Report]) -> Evidence:
         """Return the function from a value to ln P(reports | value), up to one constant, for reports of one cohort."""
-        raise ParameterError(f"{self.mechanism.name}: the likelihood of its reports is not computed")
+        if len({report.bits for report in reports}) > 1:
+            raise ParameterError("no device sends these reports of one value: its response is always the same")
+        return lambda value: log_ratio(mechanism.likelihood(reports[0], value), Fraction(1))
 
-    def on_map(self, positions: Positions) -> tuple[float, float]:  # noqa: ARG002 - of most kinds
+    @classmethod
+    def on_map(cls, mechanism: Any, positions: Positions) -> tuple[float, float]:  # noqa: ARG003 - of most kinds
         """Return epsilon of one report, and of any number of an unchanged value, between candidates of a fixed map."""
-        raise ParameterError(f"{self.mechanism.name} has no candidate map: only Bloom filters have")
+        raise ParameterError(f"{mechanism.name} has no candidate map: only Bloom filters have")
 
-    def words(self, payload: int, labels: Sequence[str] = ()) -> str:  # noqa: ARG002 - where a payload names no value
-        """Return a payload in words; `labels` are the names of the values, one of which the payload may be."""
-        return f"output {payload}"
+    @classmethod
+    def blankets(cls, mechanism: Any, periods: int | None, *, in_cohort: bool) -> list[Blanket]:  # noqa: ARG003
+        """Return privacy blankets of the reports, as `overstory.privacy.payloads.blankets` has them; [] for none."""
+        return []
 
-    def compared(self, before: int, after: int) -> str:
-        """Return how a payload differs from an earlier one, in words that the earlier one's name completes."""
-        return "the same as" if before == after else "another than"
+
+@cache
+def class_at(place: str) -> type[PayloadTerms]:
+    """Return the class of terms at a place."""
+    module, _, name = place.partition(":")
+    found: type[PayloadTerms] = getattr(import_module(f"overstory.{module}"), name)
+    return found
+
+
+def terms_class(mechanism: LocalRandomizer) -> type[PayloadTerms]:
+    """Return the class of terms that says what a mechanism's reports disclose."""
+    place = getattr(mechanism, "terms_place", None)
+    if place is None:
+        raise ParameterError(f"nothing is known of the privacy of a {type(mechanism).__name__}")
+    return class_at(place)

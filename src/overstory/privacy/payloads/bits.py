@@ -10,45 +10,44 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cache, lru_cache
 from itertools import product
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from overstory.privacy.caveats import Positions, map_differences
 from overstory.privacy.histories.bits import worst_of_bits
-from overstory.privacy.histories.pairs import PRECISE, Worst, bit_losses, bits_change
+from overstory.privacy.histories.pairs import PRECISE, Worst, bit_losses, bits_change, bits_seen
 from overstory.privacy.payloads.base import (
     Atom,
     Attack,
-    Disclosure,
     Evidence,
+    PayloadTerms,
     Success,
     most_guess,
     share,
     true_positives,
 )
 from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, unary
-from overstory.privacy.terms import Terms
-from overstory.privacy.text import plural
 from overstory.protocol.channels import (
     ONE,
     BinaryChannel,
     Rounds,
     as_decimal,
     log_ratio,
-    mix,
     power,
     round_up,
     weighted_sum,
 )
 from overstory.protocol.encodings.base import Shape
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.mechanisms.payloads import BitMechanism
+
+if TYPE_CHECKING:
+    from overstory.privacy.caveats import Positions
+    from overstory.privacy.payloads.blankets import Blanket
+    from overstory.protocol.mechanisms.base import Report
 
 Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class BitTerms(Terms):
+class BitTerms(PayloadTerms):
     """Two binary channels, and how far two encodings can be apart."""
 
     kind: ClassVar[str] = "bits"
@@ -96,93 +95,76 @@ class BitTerms(Terms):
             return super()._worst(reports)
         return worst_of_bits(self.rounds, self.shapes, self.most_values, reports)
 
-    def canonical(self) -> dict[str, Any]:
-        lists = {"differences": list(map(list, self.differences)), "shapes": list(map(list, self.shapes))}
-        channels = {"permanent": list(self.permanent), "instantaneous": list(self.instantaneous)}
-        return {"kind": self.kind, **channels, **lists, "most_values": self.most_values}
-
-
-@lru_cache(maxsize=64)
-def _rounds(*thresholds: Pair) -> Rounds:
-    return Rounds(*(BinaryChannel(Fraction(a, ONE), Fraction(b, ONE)) for a, b in thresholds))
-
-
-@dataclass(frozen=True)
-class BitDisclosure(Disclosure[BitMechanism]):
-    """What a vector of bits discloses: given the value, its positions are independent."""
-
-    terms_type: ClassVar[type[Terms]] = BitTerms
-
-    @property
-    def terms(self) -> BitTerms:
-        encoding, rounds = self.mechanism.encoding, self.mechanism.rounds
+    @classmethod
+    def of(cls, mechanism: Any) -> BitTerms:
+        encoding, rounds = mechanism.encoding, mechanism.rounds
         return BitTerms(
             rounds.permanent.thresholds,
             rounds.instantaneous.thresholds,
             tuple((lowered, raised) for lowered, raised in encoding.differences),
-            encoding.shapes(equal_bits=not self.mechanism.permanence.by_bits),
+            encoding.shapes(equal_bits=not mechanism.permanence.by_bits),
             encoding.most_values,
         )
 
-    def epsilon_between(self, first: Sequence[Any], second: Sequence[Any], cohort: int) -> float:
+    @classmethod
+    def epsilon_between(cls, mechanism: Any, first: Sequence[Any], second: Sequence[Any], cohort: int) -> float:
         """Return epsilon: positions with one pattern of true bits lose alike."""
-        key, encode = self.mechanism.response_key, self.mechanism.encode
+        key, encode = mechanism.response_key, mechanism.encode
         histories = [[(key(value, cohort), encode(value, cohort)) for value in h] for h in (first, second)]
         patterns = Counter(
             tuple(tuple((name, bits >> i & 1) for name, bits in history) for history in histories)
-            for i in range(self.mechanism.payload_bits)
+            for i in range(mechanism.payload_bits)
         )
         # Log ratios of independent positions add up, each as often as its pattern occurs.
-        losses = [(bit_losses(self.mechanism.rounds, *pattern), bits) for pattern, bits in patterns.items()]
+        losses = [(bit_losses(mechanism.rounds, *pattern), bits) for pattern, bits in patterns.items()]
         return round_up(max(weighted_sum((bits, loss[way]) for loss, bits in losses) for way in (0, 1)))
 
-    def evidence(self, reports: Sequence[Report]) -> Evidence:
-        rounds, cohort, n = self.mechanism.rounds, reports[0].cohort, len(reports)
+    @classmethod
+    def evidence(cls, mechanism: Any, reports: Sequence[Report]) -> Evidence:
+        likely, cohort, n = bits_seen(mechanism.rounds), reports[0].cohort, len(reports)
 
         @cache
         def gain_of(ones: int) -> Decimal:
             """Logarithm of P(ones of n | the true bit is 1) over P(the same | it is 0)."""
-            rates = rounds.instantaneous.keep_one, rounds.instantaneous.raise_zero
-            seen = [_repeated(rate, ones, n) for rate in rates]
-            # P1(1|b) P^s (1 - P)^(n-s) + P1(0|b) Q^s (1 - Q)^(n-s), for b = 1 and b = 0.
-            lit, unlit = (mix(chance, *seen) for chance in (rounds.permanent.keep_one, rounds.permanent.raise_zero))
+            lit, unlit = (likely(bit, ones, n - ones) for bit in (1, 0))
             if lit == unlit == 0:
                 raise ParameterError("no device sends these reports of one value: a bit differs without a cause")
             return log_ratio(lit, unlit)
 
-        positions = range(self.mechanism.payload_bits)
+        positions = range(mechanism.payload_bits)
         gains = [gain_of(sum(report.bits >> position & 1 for report in reports)) for position in positions]
 
         def evidence(value: Any) -> Decimal:
-            bits = self.mechanism.encode(value, cohort)
+            bits = mechanism.encode(value, cohort)
             with localcontext(PRECISE):
                 return sum((gain for bit, gain in enumerate(gains) if bits >> bit & 1), Decimal(0))
 
         return evidence
 
-    def attack(self, candidates: int) -> Attack:
+    @classmethod
+    def attack(cls, mechanism: Any, candidates: int) -> Attack:
         """Return the attack on a vector; exact where a domain has a bit for each of its values that is asked for."""
-        encoding, rounds = self.mechanism.encoding, self.mechanism.rounds
+        encoding, rounds = mechanism.encoding, mechanism.rounds
         values = encoding.domain_size or candidates
         successes = []
-        for channel, epsilon in ((rounds.combined, self.mechanism.epsilon_report), (rounds.permanent, math.inf)):
+        for channel, epsilon in ((rounds.combined, mechanism.epsilon_report), (rounds.permanent, math.inf)):
             positives = max(true_positives(_atoms(channel, *pair)) for pair in encoding.differences)
             if encoding.domain_size is None:
-                guess = most_guess(min(epsilon, self.mechanism.epsilon_permanent), values)
+                guess = most_guess(min(epsilon, mechanism.epsilon_permanent), values)
             else:
                 guess = _guess(channel, encoding.num_bits, values)
             successes.append(Success(guess, positives))
         single, ever = successes
         return Attack(values, single, ever, exact=encoding.domain_size is not None)
 
-    @property
-    def payload(self) -> Constant:
+    @classmethod
+    def permanent_response(cls, mechanism: Any) -> Constant:
         """The cohort and permanent bits: independent, all ones alike and all zeros alike.
 
         Of several numbers of ones (hashes that fall together), the one that discloses most. In a share of the cohorts
         none of the bits may be the value's own.
         """
-        encoding, channel = self.mechanism.encoding, self.mechanism.rounds.permanent
+        encoding, channel = mechanism.encoding, mechanism.rounds.permanent
         size, cohorts, (fewest, most) = encoding.num_bits, encoding.num_cohorts, encoding.ones
         rates = float(channel.keep_one), float(channel.raise_zero)
         own = max((unary(n, size - n, *rates) for n in range(fewest, most + 1)), key=lambda constant: constant.bits)
@@ -198,35 +180,31 @@ class BitDisclosure(Disclosure[BitMechanism]):
             )
         )
 
-    @property
-    def repeats(self) -> bool:
-        return self.mechanism.rounds.instantaneous.is_identity
-
-    @property
-    def likeness(self) -> Likeness:
-        if self.repeats:
+    @classmethod
+    def likeness(cls, mechanism: Any) -> Likeness:
+        if mechanism.repeats:
             return NO_LIKENESS
-        encoding = self.mechanism.encoding
+        encoding = mechanism.encoding
         numbers = {ones * encoding.asked for ones in encoding.ones}
-        return Likeness(self.mechanism.rounds, tuple((ones, encoding.num_bits - ones) for ones in sorted(numbers)))
+        return Likeness(mechanism.rounds, tuple((ones, encoding.num_bits - ones) for ones in sorted(numbers)))
 
-    def on_map(self, positions: Positions) -> tuple[float, float]:
-        pairs, rounds = map_differences(positions, self.mechanism.encoding), self.mechanism.rounds
+    @classmethod
+    def on_map(cls, mechanism: Any, positions: Positions) -> tuple[float, float]:
+        from overstory.privacy.caveats import map_differences
+
+        pairs, rounds = map_differences(positions, mechanism.encoding), mechanism.rounds
         return rounds.epsilon(pairs), rounds.epsilon_permanent(pairs)
 
-    def words(self, payload: int, labels: Sequence[str] = ()) -> str:  # noqa: ARG002 - several bits may be 1
-        ones = payload.bit_count()
-        return f"{ones} of {plural(self.mechanism.payload_bits, 'bit')} {'is' if ones == 1 else 'are'} 1"
+    @classmethod
+    def blankets(cls, mechanism: Any, periods: int | None, *, in_cohort: bool) -> list[Blanket]:
+        from overstory.privacy.payloads.blankets import of_bits
 
-    def compared(self, before: int, after: int) -> str:
-        changed = (before ^ after).bit_count()
-        return f"{changed} of them {'differs' if changed == 1 else 'differ'} from"
+        return of_bits(mechanism, periods, in_cohort=in_cohort)
 
 
-def _repeated(rate: Fraction, ones: int, reports: int) -> Decimal:
-    """P(these ones and zeros), each report's bit being 1 at `rate`."""
-    with localcontext(PRECISE):
-        return power(rate, ones) * power(1 - rate, reports - ones)
+@lru_cache(maxsize=64)
+def _rounds(*thresholds: Pair) -> Rounds:
+    return Rounds(*(BinaryChannel(Fraction(a, ONE), Fraction(b, ONE)) for a, b in thresholds))
 
 
 def _guess(channel: BinaryChannel, asked: int, values: int) -> float:

@@ -20,20 +20,32 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import product
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from overstory.privacy.histories.pairs import PRECISE, SLACK, Worst, symbol_change, symbol_ratios
-from overstory.privacy.payloads.base import Atom, Attack, Disclosure, Evidence, Success, share, true_positives
+from overstory.privacy.payloads.base import Attack, Evidence, PayloadTerms, Success, share, true_positives
 from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, log_sum, weighted
-from overstory.privacy.terms import Terms
-from overstory.protocol.channels import ONE, SymbolChannel, SymbolRounds, as_decimal, log_ratio, mix, power, round_up
+from overstory.privacy.terms import OneRoundTerms
+from overstory.protocol.channels import (
+    ONE,
+    SymbolChannel,
+    SymbolRounds,
+    as_decimal,
+    log_ratio,
+    mix,
+    power,
+    round_up,
+    set_epsilon,
+)
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.mechanisms.payloads import SymbolMechanism
+
+if TYPE_CHECKING:
+    from overstory.privacy.payloads.blankets import Blanket
+    from overstory.protocol.mechanisms.base import Report
 
 MOST_SYMBOLS: Final = 5
 """Up to as many reports the worst pair of histories is searched."""
@@ -119,8 +131,43 @@ def _bound(rounds: SymbolRounds, most_values: int, reports: int) -> float:
     return math.nextafter((most - max(floors)) * (1 + SLACK) + 1e-13 * reports, math.inf)
 
 
+class OutputTerms(PayloadTerms):
+    """One of K outputs: a value owns some, which are likelier than the others."""
+
+    @classmethod
+    def attack(cls, mechanism: Any, candidates: int) -> Attack:
+        """Return the attack on one output; exact where every output speaks for values that are known."""
+        (outputs, own, shared), values = mechanism.encoding.sizes, mechanism.domain_size or candidates
+        # Outputs that a value owns, and those that none does; hash functions that reach the most are the worst.
+        reached = min(outputs, values * own)
+        # Outputs of the one value alone, of the other's alone, of both, of neither.
+        sizes = own - shared, own - shared, shared, outputs - 2 * own + shared
+        successes = []
+        for permanent in (False, True):
+            with localcontext(PRECISE):
+                keep, other = map(as_decimal, mechanism.chances(permanent=permanent))
+                guess = share(reached * max(keep, other) + (outputs - reached) * other, values)
+                likely = ((keep, other), (other, keep), (keep, keep), (other, other))
+                atoms = [(size * this, size * that) for size, (this, that) in zip(sizes, likely, strict=True)]
+            successes.append(Success(guess, true_positives(atoms)))
+        single, ever = successes
+        return Attack(values, single, ever, exact=mechanism.encoding.guessed_exactly)
+
+    @classmethod
+    def permanent_response(cls, mechanism: Any) -> Constant:
+        (keep, other), (outputs, own, _) = mechanism.chances(permanent=True), mechanism.encoding.sizes
+        groups = ((float(own * keep), own), (float((outputs - own) * other), outputs - own))
+        return weighted(groups).times(mechanism.num_cohorts)
+
+    @classmethod
+    def blankets(cls, mechanism: Any, periods: int | None, *, in_cohort: bool) -> list[Blanket]:
+        from overstory.privacy.payloads.blankets import of_outputs
+
+        return of_outputs(mechanism, periods, in_cohort=in_cohort)
+
+
 @dataclass(frozen=True)
-class SymbolTerms(Terms):
+class SymbolTerms(OutputTerms):
     """Two k-ary channels: the probability of keeping, over 2**32, apart from the uniform draw."""
 
     kind: ClassVar[str] = "symbols"
@@ -153,33 +200,29 @@ class SymbolTerms(Terms):
             return super()._worst(reports)
         return worst_of_symbols(self.rounds, self.most_values or self.num_symbols, reports)
 
-    def canonical(self) -> dict[str, Any]:
-        return {"kind": self.kind, **asdict(self)}
-
-
-@dataclass(frozen=True)
-class SymbolDisclosure(Disclosure[SymbolMechanism]):
-    """What a symbol discloses."""
-
-    terms_type: ClassVar[type[Terms]] = SymbolTerms
-
-    @property
-    def terms(self) -> SymbolTerms:
-        rounds, symbols = self.mechanism.rounds, self.mechanism.encoding.num_symbols
+    @classmethod
+    def of(cls, mechanism: Any) -> SymbolTerms:
+        rounds, symbols = mechanism.rounds, mechanism.encoding.num_symbols
         permanent, instantaneous = int(rounds.permanent.alpha * ONE), int(rounds.instantaneous.alpha * ONE)
-        return SymbolTerms(symbols, permanent, instantaneous, min(symbols, self.mechanism.domain_size or symbols))
+        return SymbolTerms(symbols, permanent, instantaneous, min(symbols, mechanism.domain_size or symbols))
 
-    def epsilon_between(self, first: Sequence[Any], second: Sequence[Any], cohort: int) -> float:
-        symbols = ([self.mechanism.encode(value, cohort) for value in history] for history in (first, second))
-        ratios = symbol_ratios(self.mechanism.rounds, *([(s, s) for s in history] for history in symbols))
+    @classmethod
+    def likeness(cls, mechanism: Any) -> Likeness:
+        return NO_LIKENESS if mechanism.repeats else Likeness(symbol=mechanism.rounds)
+
+    @classmethod
+    def epsilon_between(cls, mechanism: Any, first: Sequence[Any], second: Sequence[Any], cohort: int) -> float:
+        symbols = ([mechanism.encode(value, cohort) for value in history] for history in (first, second))
+        ratios = symbol_ratios(mechanism.rounds, *([(s, s) for s in history] for history in symbols))
         return round_up(max(log_ratio(*ratio) for ratio in ratios))
 
-    def evidence(self, reports: Sequence[Report]) -> Evidence:
-        rounds, cohort, n = self.mechanism.rounds, reports[0].cohort, len(reports)
+    @classmethod
+    def evidence(cls, mechanism: Any, reports: Sequence[Report]) -> Evidence:
+        rounds, cohort, n = mechanism.rounds, reports[0].cohort, len(reports)
         counts = Counter(report.bits for report in reports)
-        later, size = rounds.instantaneous, self.mechanism.payload_limit
+        later, size = rounds.instantaneous, mechanism.payload_limit
         if max(counts) >= size:
-            raise ParameterError(f"a {self.mechanism.name} report is a symbol of 0 .. {size - 1}, not {max(counts)}")
+            raise ParameterError(f"a {mechanism.name} report is a symbol of 0 .. {size - 1}, not {max(counts)}")
         with localcontext(PRECISE):
             seen = {z: power(later.keep, count) * power(later.other, n - count) for z, count in counts.items()}
             unseen = power(later.other, n)
@@ -189,51 +232,29 @@ class SymbolDisclosure(Disclosure[SymbolMechanism]):
             raise ParameterError("no device sends these reports of one value: they differ without a cause")
 
         def evidence(value: Any) -> Decimal:
-            here = seen.get(self.mechanism.encode(value, cohort), unseen)
+            here = seen.get(mechanism.encode(value, cohort), unseen)
             with localcontext(PRECISE):
                 # P1(z|x) is `other` for every z, and alpha more for z = x.
                 return log_ratio(mix(rounds.permanent.alpha, here, somewhere / size), Fraction(1))
 
         return evidence
 
-    def attack(self, candidates: int) -> Attack:
-        """Return the attack on one symbol; exact where the symbol is the value."""
-        rounds, size = self.mechanism.rounds, self.mechanism.payload_limit
-        values = self.mechanism.domain_size or candidates
-        successes = []
-        for channel in (rounds.combined, rounds.permanent):
-            with localcontext(PRECISE):
-                keep, other = as_decimal(channel.keep), as_decimal(channel.other)
-                # Symbols that a value has, and those that none has; hash functions that reach the most are the worst.
-                reached = min(size, values)
-                guess = share(reached * keep + (size - reached) * other, values)
-            successes.append(Success(guess, true_positives(_atoms(channel))))
-        single, ever = successes
-        return Attack(values, single, ever, exact=self.mechanism.encoding.direct)
+
+@dataclass(frozen=True)
+class SetTerms(OneRoundTerms, OutputTerms):
+    """One memoized output per value: (K, c_set) of the set system, and P(in the value's set) over 2**32."""
+
+    kind: ClassVar[str] = "sets"
+    outputs: int
+    own: int
+    inside: int
+    most_values: int | None
 
     @property
-    def payload(self) -> Constant:
-        first, symbols = self.mechanism.rounds.permanent, self.mechanism.payload_limit
-        own, others = (float(first.keep), 1), (float(first.other * (symbols - 1)), symbols - 1)
-        return weighted((own, others)).times(self.mechanism.num_cohorts)
+    def epsilon_permanent(self) -> float:
+        return set_epsilon(self.outputs, self.own, Fraction(self.inside, ONE))
 
-    @property
-    def repeats(self) -> bool:
-        return self.mechanism.rounds.instantaneous.alpha == 1
-
-    @property
-    def likeness(self) -> Likeness:
-        return NO_LIKENESS if self.repeats else Likeness(symbol=self.mechanism.rounds)
-
-    def words(self, payload: int, labels: Sequence[str] = ()) -> str:
-        if self.mechanism.encoding.direct and payload < len(labels):
-            return f'says "{labels[payload]}" (by chance, not necessarily yours)'
-        return f"symbol {payload} of 0 .. {self.mechanism.payload_limit - 1}"
-
-
-def _atoms(channel: SymbolChannel) -> list[Atom]:
-    """Reports of the one value's symbol, of the other's, and of all that are neither's."""
-    keep, other = as_decimal(channel.keep), as_decimal(channel.other)
-    with localcontext(PRECISE):
-        rest = (channel.domain_size - 2) * other
-    return [(keep, other), (other, keep), (rest, rest)]
+    @classmethod
+    def of(cls, mechanism: Any) -> SetTerms:
+        outputs, own, _ = mechanism.encoding.sizes
+        return SetTerms(outputs, own, int(mechanism.inside * ONE), mechanism.domain_size)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, Self
 
 from overstory.presentation.document import Block, Lines
-from overstory.privacy.shuffle.blanket import MOST_PERIODS, blankets_of, has_own_blanket
+from overstory.privacy.payloads.base import terms_class
+from overstory.privacy.payloads.blankets import MOST_PERIODS, Blanket, clones
 from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer
@@ -145,6 +146,23 @@ def shuffled(
     fewest = _fewest(number, mechanism.num_cohorts, delta / 2)
     known = _epsilon(mechanism, fewest, delta / 2, periods, in_cohort=True)
     return CentralPrivacy(epsilon, delta, number, periods, known, (*rests_on, _of_cohorts(fewest, known)))
+
+
+def blankets_of(mechanism: LocalRandomizer, periods: int | None = 1, *, in_cohort: bool = False) -> list[Blanket]:
+    """Return blankets of a device's reports, or of the worst cohort's: the largest bound over them holds.
+
+    There are `periods` reports of one unchanged value, each shuffled with the others' of its period; None: any number.
+    """
+    blankets = terms_class(mechanism).blankets(mechanism, periods, in_cohort=in_cohort)
+    if not blankets:
+        epsilon = mechanism.epsilon_permanent if periods is None else mechanism.epsilon_n(periods)
+        return [clones(epsilon)]
+    return blankets
+
+
+def has_own_blanket(mechanism: LocalRandomizer) -> bool:
+    """Whether the bound is the mechanism's own, not that of any mechanism of its epsilon."""
+    return bool(terms_class(mechanism).blankets(mechanism, 1, in_cohort=True))
 
 
 def _fewest(reports: int, cohorts: int, delta: float) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from fractions import Fraction
 from numbers import Real
 from operator import index
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from overstory.protocol.channels import Differences
 from overstory.protocol.errors import ParameterError
@@ -28,71 +29,47 @@ class Meeting(NamedTuple):
     holders: int  # the values that own an output
 
 
-class AnyEncoding(Protocol):
-    """What every encoding answers, whether into bits, a symbol or a set; `BaseEncoding` answers for most."""
+class AnyEncoding:
+    """What every encoding answers, whether into bits or to one of several outputs."""
 
-    pure: ClassVar[bool]  # whether every report speaks of every value, in the same way
-    uneven: ClassVar[bool]  # whether some pairs of values meet in more cohorts than others
-    by_seed: ClassVar[bool]  # whether reports are counted by (seed, symbol), for candidates that may be named later
-    decoded: ClassVar[bool]  # whether values share bits, and a fit to all counts tells them apart
-    server: ClassVar[str]  # where what counts the reports is: a module below `overstory`, and a class in it
+    pure: ClassVar[bool] = True  # whether every report speaks of every value, in the same way
+    uneven: ClassVar[bool] = False  # whether some pairs of values meet in more cohorts than others
+    by_seed: ClassVar[bool] = False  # whether reports are counted by (seed, symbol), for candidates named later
+    decoded: ClassVar[bool] = False  # whether values share bits, and a fit to all counts tells them apart
+    direct: ClassVar[bool] = False  # whether a report is one symbol, and that is a value
+    linear: ClassVar[bool] = False  # whether all values are counted by one transform
+    server: ClassVar[str] = ""  # where what counts the reports is: a module below `overstory`, and a class in it
+    pairable: ClassVar[bool] = False  # whether the pairs of supports in linked reports can be counted
+
+    if TYPE_CHECKING:  # at run time a property would be taken for the default of a dataclass's field
+
+        @property
+        def domain_size(self) -> int | None:
+            """How many values there are; None for strings."""
+
+        @property
+        def num_cohorts(self) -> int:
+            """How many ways of encoding a value there are; a device always has the same one."""
+
+        def canonical(self) -> dict[str, Any]:
+            """Return the parameters that a report's meaning depends on, as JSON values."""
 
     @property
     def meeting(self) -> Meeting | None:
         """How the sets of two values meet, where an output is drawn from a set; None where supports are independent."""
-        ...
-
-    @property
-    def domain_size(self) -> int | None:
-        """How many values there are; None for strings."""
-        ...
-
-    @property
-    def num_cohorts(self) -> int:
-        """How many ways of encoding a value there are; a device always has the same one."""
-        ...
-
-    @property
-    def asked(self) -> float:
-        """The share of cohorts in which a report speaks of a value at all."""
-        ...
-
-    def supporting(self, frequency: float) -> float:
-        """Return the share of devices whose encoding supports a value of this frequency, others' included."""
-        ...
-
-    def information(self, num_candidates: int | None) -> float:
-        """Return the information of a report about each of so many candidates, over that of a pure oracle's."""
-        ...
-
-    def canonical(self) -> dict[str, Any]:
-        """Return the parameters that a report's meaning depends on, as JSON values."""
-        ...
-
-
-class BaseEncoding:
-    """The answers of most encodings to what `AnyEncoding` asks."""
-
-    pure: ClassVar[bool] = True
-    uneven: ClassVar[bool] = False
-    by_seed: ClassVar[bool] = False
-    decoded: ClassVar[bool] = False
-    server: ClassVar[str] = ""
-
-    @property
-    def meeting(self) -> Meeting | None:
         return None
 
     @property
     def asked(self) -> float:
-        """All cohorts."""
+        """The share of cohorts in which a report speaks of a value at all."""
         return 1.0
 
     def supporting(self, frequency: float) -> float:
-        """Return the share of devices that hold the value."""
+        """Return the share of devices whose encoding supports a value of this frequency, others' included."""
         return frequency
 
     def information(self, num_candidates: int | None) -> float:  # noqa: ARG002 - of any number
+        """Return the information of a report about each of so many candidates, over that of a pure oracle's."""
         return 1.0
 
 
@@ -105,23 +82,23 @@ class Shape(NamedTuple):
     neither: int
 
 
-class Encoding(AnyEncoding, Protocol):
+class Encoding(AnyEncoding):
     """A deterministic map from (value, cohort) to a vector of bits."""
 
-    @property
-    def num_bits(self) -> int:
-        """Length of the vector."""
-        ...
+    if TYPE_CHECKING:
+
+        @property
+        def num_bits(self) -> int:
+            """Length of the vector."""
+
+        @property
+        def most_values(self) -> int | None:
+            """After how many distinct values on one device a further one costs nothing; None where there is no end."""
 
     @property
     def ones(self) -> tuple[int, int]:
         """The fewest and the most ones of a value's vector, in a cohort that speaks of it."""
-        ...
-
-    @property
-    def most_values(self) -> int | None:
-        """After how many distinct values on one device a further one costs nothing; None where there is no end."""
-        ...
+        return 1, 1
 
     def shapes(self, *, equal_bits: bool) -> tuple[Shape, ...]:
         """Return shapes among which every loss that adds up over bits has its maximum.
@@ -133,21 +110,60 @@ class Encoding(AnyEncoding, Protocol):
         >>> Bloom(128, 2, 16).shapes(equal_bits=True)
         (Shape(both=0, lowered=2, raised=2, neither=124), Shape(both=2, lowered=0, raised=0, neither=126))
         """
-        ...
+        raise NotImplementedError
 
     @property
     def differences(self) -> Differences:
         """Worst pairs (ones lowered, zeros raised) between two values' vectors: what privacy depends on."""
-        ...
+        return ((1, 1),)
 
     @property
     def nothing(self) -> int:
-        """The bits of no value: no further from any value's than `differences` says."""
-        ...
+        """The bits of no value, none unless said otherwise: no further from any value's than `differences` says."""
+        return 0
 
     def positions(self, value: Any, cohort: int) -> tuple[int, ...]:
         """Return the positions that `value` sets, possibly with repetitions."""
-        ...
+        raise NotImplementedError
+
+
+class OutputEncoding(AnyEncoding):
+    """Sets of outputs: a value owns c_set of the K that there are, and shares some of them with another value."""
+
+    guessed_exactly: ClassVar[bool] = False  # whether each output is some value's own, so that the best guess is known
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """(K, c_set, c_int), exact: c_int of a value's own outputs are another value's, in a cohort that parts them."""
+        raise NotImplementedError
+
+    @property
+    def collision(self) -> Fraction:
+        """The share of a value's outputs, over cohorts, that are another value's too."""
+        return Fraction(self.sizes[2], self.sizes[1])
+
+
+class SymbolEncoding(OutputEncoding):
+    """A map from (value, cohort) to a symbol of ``0 .. num_symbols - 1``: a value owns the one output."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def num_symbols(self) -> int:
+            """Size of the alphabet that the channel works on."""
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        return self.num_symbols, 1, 0
+
+    @property
+    def collision(self) -> Fraction:
+        """The share of cohorts in which two different values have one symbol: 1 in `num_symbols`."""
+        return Fraction(1, self.num_symbols)
+
+    def symbol(self, value: Any, cohort: int) -> int:
+        """Return the symbol of `value` in `cohort`."""
+        raise NotImplementedError
 
 
 def encode(encoding: Encoding, value: Any, cohort: int) -> int:

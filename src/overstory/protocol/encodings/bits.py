@@ -9,17 +9,20 @@ from itertools import product
 from typing import Any, ClassVar
 
 from overstory.protocol.channels import Differences
-from overstory.protocol.encodings.base import MAX_BITS, MAX_COHORTS, BaseEncoding, Shape, check_count, check_symbol
+from overstory.protocol.encodings.base import MAX_BITS, MAX_COHORTS, Encoding, Shape, check_count, check_symbol
 from overstory.protocol.encodings.hashing import HashFamily, OverstoryV1, hash_family
 from overstory.protocol.errors import ParameterError
 
 
 @dataclass(frozen=True)
-class OneHot(BaseEncoding):
+class OneHot(Encoding):
     """Symbol s of ``0 .. domain_size - 1`` sets bit s alone ("Basic RAPPOR", unary encoding)."""
 
     domain_size: int
     server: ClassVar[str] = "analysis.support.bits:OneHotSupport"
+
+    num_cohorts: ClassVar[int] = 1
+    pairable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_count("domain_size", self.domain_size, 2, MAX_BITS)
@@ -27,15 +30,6 @@ class OneHot(BaseEncoding):
     @property
     def num_bits(self) -> int:
         return self.domain_size
-
-    @property
-    def num_cohorts(self) -> int:
-        """All devices encode alike."""
-        return 1
-
-    @property
-    def ones(self) -> tuple[int, int]:
-        return 1, 1
 
     @property
     def most_values(self) -> int:
@@ -46,16 +40,6 @@ class OneHot(BaseEncoding):
         """Return the one of two bits that differ."""
         return (Shape(0, 1, 1, self.num_bits - 2),)
 
-    @property
-    def differences(self) -> Differences:
-        """Another symbol lowers one bit and raises one."""
-        return ((1, 1),)
-
-    @property
-    def nothing(self) -> int:
-        """No bit: every value differs from that in one."""
-        return 0
-
     def positions(self, value: Any, cohort: int) -> tuple[int, ...]:  # noqa: ARG002 - one cohort encodes as any
         return (check_symbol(value, self.domain_size),)
 
@@ -64,7 +48,7 @@ class OneHot(BaseEncoding):
 
 
 @dataclass(frozen=True)
-class Bloom(BaseEncoding):
+class Bloom(Encoding):
     """A string sets `num_hashes` of `num_bits` bits, other ones in every cohort (RAPPOR, section 2)."""
 
     num_bits: int
@@ -78,6 +62,7 @@ class Bloom(BaseEncoding):
     pure: ClassVar[bool] = False
     server: ClassVar[str] = "analysis.support.bits:BloomSupport"
     decoded: ClassVar[bool] = True
+    pairable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         family = hash_family(self.family, self.hash_key)
@@ -174,7 +159,7 @@ def _overlaps(num_bits: int, first: int, second: int, *, equal_bits: bool) -> It
 
 
 @dataclass(frozen=True)
-class SampledBits(BaseEncoding):
+class SampledBits(Encoding):
     """The bits of `sampled_bits` values, out of the one-hot vector: those at fixed offsets from the device's cohort.
 
     The cohort is public. As many cohorts as values, so every value is asked of exactly the share
@@ -209,11 +194,6 @@ class SampledBits(BaseEncoding):
         return self.sampled_bits / self.domain_size
 
     @property
-    def ones(self) -> tuple[int, int]:
-        """One, where the value is asked for."""
-        return 1, 1
-
-    @property
     def most_values(self) -> int:
         """The sampled bits d', at least two of them.
 
@@ -234,11 +214,6 @@ class SampledBits(BaseEncoding):
     def differences(self) -> Differences:
         """Two sampled values differ in two bits; if one value alone is sampled, in its own."""
         return ((1, 1),) if self.sampled_bits > 1 else ((1, 0), (0, 1))
-
-    @property
-    def nothing(self) -> int:
-        """No bit: as a value that is not sampled."""
-        return 0
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:

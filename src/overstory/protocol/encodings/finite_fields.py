@@ -8,7 +8,6 @@ programs number one field alike, and a table of the powers of x multiplies.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cache, cached_property
 from typing import Final
@@ -20,8 +19,8 @@ MAX_POWER: Final = 1 << 10
 """Primes lie so close above it that powers would gain nothing, and a table of all sums fits into two megabytes."""
 
 
-class Field(ABC):
-    """The arithmetic of a field of `size` elements, 0 .. size - 1.
+class Field:
+    """The arithmetic of a field of `size` elements, 0 .. size - 1: here of a prime's, the integers modulo it.
 
     >>> four = field_of(4)
     >>> [[four.times(a, b) for b in range(4)] for a in range(4)]
@@ -32,40 +31,8 @@ class Field(ABC):
         self.size = size
 
     @property
-    @abstractmethod
     def polynomial(self) -> int:
         """Number of the polynomial that products are taken modulo; 0 where there is none."""
-
-    @abstractmethod
-    def plus(self, a: int, b: int) -> int:
-        """Return a + b."""
-
-    @abstractmethod
-    def minus(self, a: int, b: int) -> int:
-        """Return a - b."""
-
-    @abstractmethod
-    def times(self, a: int, b: int) -> int:
-        """Return a b."""
-
-    @abstractmethod
-    def inverse(self, a: int) -> int:
-        """Return 1 / a, for an a that is not 0."""
-
-    def inner(self, first: Sequence[int], second: Sequence[int]) -> int:
-        """Return the inner product of two vectors."""
-        total = 0
-        for a, b in zip(first, second, strict=True):
-            total = self.plus(total, self.times(a, b))
-        return total
-
-
-class PrimeField(Field):
-    """The integers modulo a prime."""
-
-    @property
-    def polynomial(self) -> int:
-        """None: 0."""
         return 0
 
     def plus(self, a: int, b: int) -> int:
@@ -78,7 +45,15 @@ class PrimeField(Field):
         return a * b % self.size
 
     def inverse(self, a: int) -> int:
+        """Return 1 / a, for an a that is not 0."""
         return pow(a, -1, self.size)
+
+    def inner(self, first: Sequence[int], second: Sequence[int]) -> int:
+        """Return the inner product of two vectors."""
+        total = 0
+        for a, b in zip(first, second, strict=True):
+            total = self.plus(total, self.times(a, b))
+        return total
 
 
 class PowerField(Field):
@@ -109,11 +84,9 @@ class PowerField(Field):
         return {power: exponent for exponent, power in enumerate(self.powers)}
 
     def plus(self, a: int, b: int) -> int:
-        """Return a + b, a digit at a time."""
         return _digitwise(a, b, 1, self.prime)
 
     def minus(self, a: int, b: int) -> int:
-        """Return a - b, a digit at a time."""
         return _digitwise(a, b, -1, self.prime)
 
     def times(self, a: int, b: int) -> int:
@@ -161,7 +134,7 @@ def field_of(size: int) -> Field:
             f"field_size = {size}: give a prime below {MAX_PRIME}, or a power of a prime up to {MAX_POWER}"
         )
     prime = _least_divisor(size)
-    return PrimeField(size) if prime == size else PowerField(size, prime)
+    return Field(size) if prime == size else PowerField(size, prime)
 
 
 def is_field_size(number: int) -> bool:

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from overstory.protocol.channels import Differences
-from overstory.protocol.encodings.base import MAX_BITS, MAX_SYMBOLS, BaseEncoding, Shape, check_count, check_symbol
+from overstory.protocol.encodings.base import (
+    MAX_BITS,
+    MAX_SYMBOLS,
+    AnyEncoding,
+    Encoding,
+    Shape,
+    check_count,
+    check_symbol,
+)
 from overstory.protocol.encodings.bits import OneHot
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.sampling import Entropy, uniform_below
@@ -35,7 +43,7 @@ def items_key(items: Items) -> bytes:
 
 
 @dataclass(frozen=True)
-class ItemBits(BaseEncoding):
+class ItemBits(Encoding):
     """A bit for each item; a set of more than `most` items sets the bits of `most` of them, drawn at random.
 
     >>> ItemBits(10, 3).differences, ItemBits(4, 3).differences
@@ -85,11 +93,6 @@ class ItemBits(BaseEncoding):
             shapes += [Shape(b, lowered, raised, size - lowered - raised - b) for b in sorted({0, room}) if room >= 0]
         return tuple(shapes)
 
-    @property
-    def nothing(self) -> int:
-        """No bit, as the empty set."""
-        return 0
-
     def positions(self, value: Any, cohort: int) -> Items:  # noqa: ARG002 - one cohort encodes as any
         """Return the items of a set of at most `most`."""
         items = check_items(value, self.domain_size)
@@ -112,7 +115,7 @@ class ItemBits(BaseEncoding):
 
 
 @dataclass(frozen=True)
-class PaddedItems(BaseEncoding):
+class PaddedItems(AnyEncoding):
     """One item of a set that was padded with dummies to `length`; of a larger set, one of all its items.
 
     The dummies are the symbols from `domain_size` on. With one dummy, all padding is that one; otherwise there are

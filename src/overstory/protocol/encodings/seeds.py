@@ -24,13 +24,12 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Final
 
-from overstory.protocol.encodings.base import MAX_SYMBOLS, check_count, check_symbol
+from overstory.protocol.encodings.base import MAX_SYMBOLS, SymbolEncoding, check_count, check_symbol
 from overstory.protocol.encodings.finite_fields import Field, field_of, is_field_size
-from overstory.protocol.encodings.symbols import BaseSymbols, hash_word, value_word
+from overstory.protocol.encodings.symbols import hash_word, value_word
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.sampling import context
 
@@ -43,7 +42,7 @@ MOST_FITTED: Final = 2000
 
 
 @dataclass(frozen=True)
-class BalancedHash(BaseSymbols):
+class BalancedHash(SymbolEncoding):
     """The inner product of the seed's vector and the value's point, over GF(g): any two values collide in s/g seeds."""
 
     hash_range: int
@@ -73,11 +72,6 @@ class BalancedHash(BaseSymbols):
     @property
     def num_cohorts(self) -> int:
         return self.num_seeds
-
-    @property
-    def collision(self) -> Fraction:
-        """Exactly one seed in `hash_range`, for any two values."""
-        return Fraction(1, self.hash_range)
 
     @cached_property
     def dimension(self) -> int:
@@ -141,7 +135,7 @@ def balanced_values(hash_range: int, num_seeds: int) -> int:
 
 
 @dataclass(frozen=True)
-class SeededHash(BaseSymbols):
+class SeededHash(SymbolEncoding):
     """The value's hash under one of a metric's `num_seeds` public pseudo-random seeds."""
 
     hash_range: int
@@ -167,11 +161,6 @@ class SeededHash(BaseSymbols):
     @property
     def num_cohorts(self) -> int:
         return self.num_seeds
-
-    @property
-    def collision(self) -> Fraction:
-        """One seed in `hash_range`, on average over keys."""
-        return Fraction(1, self.hash_range)
 
     @property
     def seeds(self) -> tuple[int, ...]:

@@ -10,57 +10,50 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from overstory.protocol.encodings.base import MAX_SYMBOLS, AnyEncoding, BaseEncoding, Meeting, check_count, check_symbol
+from overstory.protocol.encodings.base import MAX_SYMBOLS, Meeting, OutputEncoding, check_count, check_symbol
 from overstory.protocol.encodings.bits import OneHot
 from overstory.protocol.encodings.finite_fields import MAX_PRIME, Field, field_of
 from overstory.protocol.sampling import Entropy, uniform_below
 
 
-class SetSystem(AnyEncoding, Protocol):
+class SetSystem(OutputEncoding):
     """Sets S(v) of outputs with |S(v)| = c_set and |S(v) n S(w)| = c_int for v != w, out of K outputs."""
 
-    @property
-    def subset_size(self) -> int | None:
-        """How many bits of an output are 1, where it is the bits of its values; None where it is a number."""
-        ...
+    num_cohorts: ClassVar[int] = 1
 
-    @property
-    def sizes(self) -> tuple[int, int, int]:
-        """(K, c_set, c_int), exact."""
-        ...
+    if TYPE_CHECKING:
 
-    @property
-    def payload_bits(self) -> int:
-        """Width of an output."""
-        ...
+        @property
+        def domain_size(self) -> int: ...
 
-    def inside(self, value: Any, entropy: Entropy) -> int:
-        """Return an output drawn uniformly from the value's set."""
-        ...
+        @property
+        def subset_size(self) -> int | None:
+            """How many bits of an output are 1, where it is the bits of its values; None where it is a number."""
 
-    def outside(self, value: Any, entropy: Entropy) -> int:
-        """Return an output drawn uniformly from the others."""
-        ...
+        def inside(self, value: Any, entropy: Entropy) -> int:
+            """Return an output drawn uniformly from the value's set."""
 
-    def anywhere(self, entropy: Entropy) -> int:
-        """Return an output drawn uniformly from all of them."""
-        ...
+        def outside(self, value: Any, entropy: Entropy) -> int:
+            """Return an output drawn uniformly from the others."""
 
-    def contains(self, output: int, value: Any) -> bool:
-        """Whether the value's set holds the output."""
-        ...
+        def anywhere(self, entropy: Entropy) -> int:
+            """Return an output drawn uniformly from all of them."""
+
+        def contains(self, output: int, value: Any) -> bool:
+            """Whether the value's set holds the output."""
 
 
 @dataclass(frozen=True)
-class Subsets(BaseEncoding):
+class Subsets(SetSystem):
     """Outputs are the subsets of `subset_size` values, as indicator bits; a value owns those that it is in."""
 
     domain_size: int
     subset_size: int
-    num_cohorts = 1
+
     server: ClassVar[str] = "analysis.support.symbols:SubsetSupport"
+    guessed_exactly: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         OneHot(self.domain_size)
@@ -76,11 +69,6 @@ class Subsets(BaseEncoding):
     def meeting(self) -> Meeting:
         return Meeting(*self.sizes, self.domain_size, self.subset_size)
 
-    @property
-    def payload_bits(self) -> int:
-        """A bit per value."""
-        return self.domain_size
-
     def inside(self, value: Any, entropy: Entropy) -> int:
         """Return a subset with the value in it."""
         symbol = self._symbol(value)
@@ -92,11 +80,7 @@ class Subsets(BaseEncoding):
 
     def anywhere(self, entropy: Entropy) -> int:
         """Return any subset."""
-        chosen: set[int] = set()
-        for last in range(self.domain_size - self.subset_size, self.domain_size):
-            drawn = uniform_below(last + 1, entropy)
-            chosen.add(last if drawn in chosen else drawn)
-        return sum(1 << other for other in chosen)
+        return sum(1 << other for other in _chosen(self.subset_size, self.domain_size, entropy))
 
     def contains(self, output: int, value: Any) -> bool:
         return bool(output >> self._symbol(value) & 1)
@@ -108,16 +92,22 @@ class Subsets(BaseEncoding):
         return check_symbol(value, self.domain_size)
 
     def _others(self, symbol: int, count: int, entropy: Entropy) -> int:
-        """Draw `count` of the other values without replacement (Floyd), the last value standing in for `symbol`."""
-        chosen: set[int] = set()
-        for last in range(self.domain_size - 1 - count, self.domain_size - 1):
-            drawn = uniform_below(last + 1, entropy)
-            chosen.add(last if drawn in chosen else drawn)
-        return sum(1 << (self.domain_size - 1 if other == symbol else other) for other in chosen)
+        """Draw `count` of the other values, the last value standing in for `symbol`."""
+        last = self.domain_size - 1
+        return sum(1 << (last if other == symbol else other) for other in _chosen(count, last, entropy))
+
+
+def _chosen(count: int, size: int, entropy: Entropy) -> set[int]:
+    """Draw `count` different numbers below `size` (Floyd)."""
+    chosen: set[int] = set()
+    for last in range(size - count, size):
+        drawn = uniform_below(last + 1, entropy)
+        chosen.add(last if drawn in chosen else drawn)
+    return chosen
 
 
 @dataclass(frozen=True)
-class Projective(BaseEncoding):
+class Projective(SetSystem):
     """Outputs and values are the points of the projective space PG(t-1, q); a value owns the points orthogonal to it.
 
     Point number i, with ``(q^j - 1)/(q - 1) <= i < (q^(j+1) - 1)/(q - 1)``, has the coordinates 0, ..., 0, 1 and then
@@ -129,7 +119,6 @@ class Projective(BaseEncoding):
 
     domain_size: int
     field_size: int  # q, a prime, or a power of one up to 2**10 (`finite_fields` numbers its elements)
-    num_cohorts = 1
     subset_size: ClassVar[None] = None
     server: ClassVar[str] = "analysis.support.sets:PointSupport"
 
@@ -165,10 +154,6 @@ class Projective(BaseEncoding):
         """All points are values of the system, each on as many hyperplanes as a hyperplane has points."""
         outputs, owned, shared = self.sizes
         return Meeting(outputs, owned, shared, outputs, owned)
-
-    @property
-    def payload_bits(self) -> int:
-        return (self.sizes[0] - 1).bit_length()
 
     def coordinates(self, point: int) -> tuple[int, ...]:
         """Return the t coordinates of point number `point`."""

@@ -9,14 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final
 
 from overstory.protocol.encodings.base import (
     MAX_SYMBOLS,
     SEEDS,
-    AnyEncoding,
-    BaseEncoding,
     Meeting,
+    SymbolEncoding,
     check_count,
     check_symbol,
 )
@@ -26,40 +25,16 @@ _MASK32: Final = (1 << 32) - 1
 MAX_HASH_BITS: Final = 12  # of a linear hash: a report adds a sign at each of its 2**m points
 
 
-class SymbolEncoding(AnyEncoding, Protocol):
-    """A map from (value, cohort) to a symbol of ``0 .. num_symbols - 1``."""
-
-    direct: ClassVar[bool]  # whether the symbol is the value itself
-
-    @property
-    def num_symbols(self) -> int:
-        """Size of the alphabet that the channel works on."""
-        ...
-
-    @property
-    def collision(self) -> Fraction:
-        """The share of rows in which two different values have one symbol."""
-        ...
-
-    def symbol(self, value: Any, cohort: int) -> int:
-        """Return the symbol of `value` in `cohort`."""
-        ...
-
-
-class BaseSymbols(BaseEncoding):
-    """The answers of most encodings into a symbol."""
-
-    direct: ClassVar[bool] = False
-
-
 @dataclass(frozen=True)
-class Direct(BaseSymbols):
+class Direct(SymbolEncoding):
     """The value is the symbol (direct encoding, GRR)."""
 
     domain_size: int
 
     server: ClassVar[str] = "analysis.support.symbols:DirectSupport"
     direct: ClassVar[bool] = True
+    pairable: ClassVar[bool] = True
+    guessed_exactly: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_count("domain_size", self.domain_size, 2, MAX_SYMBOLS)
@@ -68,10 +43,7 @@ class Direct(BaseSymbols):
     def num_symbols(self) -> int:
         return self.domain_size
 
-    @property
-    def num_cohorts(self) -> int:
-        """Nothing is public."""
-        return 1
+    num_cohorts: ClassVar[int] = 1
 
     @property
     def meeting(self) -> Meeting:
@@ -122,7 +94,7 @@ def hash_word(word: int, seed: int) -> int:
 
 
 @dataclass(frozen=True)
-class HadamardRow(BaseSymbols):
+class HadamardRow(SymbolEncoding):
     """The value's sign in a row of the Hadamard matrix: symbol 0 is +1, symbol 1 is -1.
 
     Rows of different values are orthogonal: they agree in exactly half of the columns.
@@ -143,11 +115,6 @@ class HadamardRow(BaseSymbols):
         """The matrix's order: the next power of two."""
         return 1 << (self.domain_size - 1).bit_length()
 
-    @property
-    def collision(self) -> Fraction:
-        """Exactly one half."""
-        return Fraction(1, 2)
-
     def symbol(self, value: Any, cohort: int) -> int:
         """Return the parity of ``value & cohort`` (Sylvester's construction)."""
         return (check_symbol(value, self.domain_size) & cohort).bit_count() & 1
@@ -165,7 +132,7 @@ def matrix_rows(seed: int, num_bits: int, hash_bits: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class LinearHash(BaseSymbols):
+class LinearHash(SymbolEncoding):
     """The value's bits times the seed's matrix, modulo 2: ``hash(v) = A v``, A being m x b.
 
     Two different values share a symbol for one matrix in ``2**m``, exactly, if matrices are uniform. The values that a
@@ -176,6 +143,8 @@ class LinearHash(BaseSymbols):
     domain_size: int  # at most 2**64; a value has b = ceil(log2 domain_size) bits
     hash_bits: int  # m: there are 2**m symbols
     server: ClassVar[str] = "analysis.support.symbols:LinearSupport"
+
+    linear: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_count("domain_size", self.domain_size, 2, 1 << 64)
@@ -193,11 +162,6 @@ class LinearHash(BaseSymbols):
     @property
     def num_cohorts(self) -> int:
         return SEEDS
-
-    @property
-    def collision(self) -> Fraction:
-        """One seed in ``2**m``."""
-        return Fraction(1, self.num_symbols)
 
     def symbol(self, value: Any, cohort: int) -> int:
         bits = check_symbol(value, self.domain_size)

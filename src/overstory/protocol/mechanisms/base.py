@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from fractions import Fraction
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from overstory.protocol.channels import BinaryChannel, SymbolChannel
-from overstory.protocol.encodings.base import MAX_COHORTS, whole_number
+from overstory.protocol.channels import BinaryChannel, SymbolChannel, log_ratio, round_up
+from overstory.protocol.encodings.base import MAX_COHORTS, check_cohort, whole_number
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.sampling import Draw, Entropy, uniform_below
+from overstory.protocol.sampling import Draw, Entropy, KeyedEntropy, check_secret, context, uniform_below
 
 
 def canonical(parameters: Mapping[str, Any]) -> str:
@@ -70,11 +70,14 @@ def outward(place: int, size: int, steps: int) -> Iterator[int]:
 class LocalRandomizer(ABC):
     """The device's half of a collection: from a value to a permanent response, and from that to a report.
 
-    A subclass is a frozen dataclass. There are two families: a `Mechanism` has a finite domain of candidates, or
-    strings, each of which a report may support; a numeric randomizer has a range of numbers.
+    A subclass is a frozen dataclass. It writes what its values, noise and reports are: `num_cohorts`, `domain_size`,
+    `payload_limit`, `held`, `draw`, `draw_nothing`, `likelihood`, `canonical`, and `odds` or its epsilons; of two
+    rounds also `instantaneous`. All else follows. There are two families: a `Mechanism` has a finite domain of
+    candidates, or strings, each of which a report may support; others have numbers, tables, or a search.
     """
 
-    payload: ClassVar[str]  # the kind of report: what it reveals is looked up by it in `overstory.privacy`
+    payload: ClassVar[str]  # the kind of report
+    terms_place: ClassVar[str]  # the class of its terms: a module below `overstory`, a colon, the class
     reading: ClassVar[str] = "shares"  # how estimates are read, where the domain does not say
     reads_reports: ClassVar[bool] = False  # whether an estimate needs the reports themselves, and counts are not enough
     counts_values: ClassVar[bool] = False  # whether it is a frequency oracle: what is estimated are single values
@@ -110,14 +113,14 @@ class LocalRandomizer(ABC):
         return type(self), tuple(dict(part) if isinstance(part, MappingProxyType) else part for part in parts.values())
 
     @property
-    @abstractmethod
     def payload_bits(self) -> int:
         """Width of a report's payload."""
+        return (self.payload_limit - 1).bit_length()
 
     @property
+    @abstractmethod
     def payload_limit(self) -> int:
         """Every payload is a number below this."""
-        return 1 << self.payload_bits
 
     @property
     def payload_weight(self) -> int | None:
@@ -142,14 +145,28 @@ class LocalRandomizer(ABC):
         """Return what a device of this cohort is asked, in words; empty where all are asked the same."""
         return ""
 
-    def encode(self, value: Any, cohort: int) -> int | None:  # noqa: ARG002 - of numbers, there is no single one
+    def encode(self, value: Any, cohort: int) -> int | None:
         """Return a value's payload without noise, which never leaves the device; None where there is no single one."""
+        self.held(value, cohort)  # says so when it is no value
         return None
+
+    def payload_words(self, payload: int, labels: Sequence[str] = ()) -> str:  # noqa: ARG002 - none names a value
+        """Return a payload in words; `labels` are the names of the values, one of which the payload may be."""
+        return f"output {payload}"
+
+    def compared_words(self, before: int, after: int) -> str:
+        """Return how a payload differs from an earlier one, in words that the earlier one's name completes."""
+        return "the same as" if before == after else "another than"
 
     @property
     @abstractmethod
     def num_cohorts(self) -> int:
         """How many values the public part of a report can take."""
+
+    @property
+    def num_asked(self) -> int:
+        """How many of the cohorts report."""
+        return self.num_cohorts
 
     @property
     def counted_by_value(self) -> bool:
@@ -161,9 +178,19 @@ class LocalRandomizer(ABC):
         """Whether all of a report's noise is drawn afresh (the window mechanisms, f = 0): no response is permanent."""
         return False
 
-    @abstractmethod
-    def epsilon_n(self, reports: int) -> float:
+    @property
+    def repeats(self) -> bool:
+        """Whether all reports of an unchanged value have one payload: nothing is drawn afresh."""
+        return True
+
+    @property
+    def odds(self) -> Fraction:
+        """The largest ratio of a report's probabilities under two values: exp(epsilon), exact, of one round."""
+        raise NotImplementedError
+
+    def epsilon_n(self, reports: int) -> float:  # noqa: ARG002 - one permanent response, however often it is sent
         """Exact epsilon of `reports` reports of one value, rounded up."""
+        return round_up(log_ratio(self.odds, Fraction(1)))
 
     @cached_property
     def epsilon_report(self) -> float:
@@ -171,36 +198,90 @@ class LocalRandomizer(ABC):
         return self.epsilon_n(1)
 
     @property
-    @abstractmethod
     def epsilon_permanent(self) -> float:
         """Epsilon of any number of reports of one value, rounded up (RAPPOR's eps_infinity)."""
+        return self.epsilon_report
 
     @abstractmethod
+    def held(self, value: Any, cohort: int) -> Any:
+        """Return what of a value the permanent response is drawn from: its symbol, its position, its set of items.
+
+        ParameterError where the value is outside the domain.
+        """
+
+    @abstractmethod
+    def draw(self, held: Any, cohort: int, entropy: Entropy) -> int:
+        """Return a permanent response to what is held, drawn from `entropy`."""
+
+    def draw_nothing(self, cohort: int, entropy: Entropy) -> int:
+        """Return a response to *no value*, drawn from `entropy`; not needed where `nothing` is written."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def likelihood(self, report: Report, value: Any) -> Fraction:
+        """P(this payload | value) of one report in the report's cohort, exact."""
+
+    def draw_permanent(self, value: Any, cohort: int, entropy: Entropy) -> int:
+        """Return a permanent response drawn from `entropy`: that of a device that nobody has seen before."""
+        check_cohort(cohort, self.num_cohorts)
+        return self.draw(self.held(value, cohort), cohort, entropy)
+
+    def response_key(self, value: Any, cohort: int) -> Hashable:
+        """Return what the permanent response to a value depends on, in a cohort: equal for values that share one.
+
+        >>> from overstory.protocol.mechanisms.hashes import loloha
+        >>> hashed = loloha(epsilon_permanent=2, epsilon_report=1, hash_range=2, domain_size=100)
+        >>> len({hashed.response_key(value, cohort=7) for value in range(100)})
+        2
+        """
+        return self.key_of(self.held(value, cohort))
+
+    def key_of(self, held: Any) -> Hashable:
+        """Return a number, a text or bytes, other ones for everything that can be held."""
+        key: Hashable = held
+        return key
+
     def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
         """Return the function from a value to the permanent response that `secret` gives to it, always the same.
 
         ParameterError is raised here where the secret is not usable or there is no such cohort; by the function where
-        the value is outside the domain.
+        the value is outside the domain. It is a keyed function of (secret, metric, parameters, cohort, what is held).
         """
+        entropy, hold, key_of, draw = self._keyed(secret, metric, cohort), self.held, self.key_of, self.draw
 
-    @abstractmethod
+        def respond(value: Any) -> int:
+            held = hold(value, cohort)
+            return draw(held, cohort, entropy(key_of(held)))
+
+        return respond
+
     def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
         """Return the permanent response that `secret` gives to *no value*, independent of that to any value.
 
         A device that has no value to report sends it, so that whether there is a report never depends on the value.
         Epsilon between it and any value is at most that between two values, in any number of reports.
         """
+        return self.draw_nothing(cohort, self._keyed(secret, metric, cohort)(b"nothing"))  # no value is bytes there
 
-    def response_key(self, value: Any, cohort: int) -> Hashable:  # noqa: ARG002 - where values share no response
-        """Return what the permanent response to a value depends on, in a cohort: equal for values that share one.
+    def _keyed(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], Entropy]:
+        """Return the function from the key of what is held to the stream that its response is drawn from."""
+        check_cohort(cohort, self.num_cohorts)
+        key, about = check_secret(secret), (metric, self.digest, cohort)
+        return lambda held: KeyedEntropy(key, context(*about, held), purpose=b"permanent")
 
-        >>> from overstory.protocol.mechanisms.symbols import loloha
-        >>> hashed = loloha(epsilon_permanent=2, epsilon_report=1, hash_range=2, domain_size=100)
-        >>> len({hashed.response_key(value, cohort=7) for value in range(100)})
-        2
+    @property
+    def instantaneous(self) -> Draw:
+        """The function (permanent response, random_bits) -> the payload of a fresh report; one round sends it as is."""
+        return lambda permanent, random_bits: permanent  # noqa: ARG005 - one round draws nothing afresh
+
+    def randomize(self, value: Any, entropy: Entropy, *, cohort: int | None = None) -> Report:
+        """Return one report of a device that nobody has seen before (both rounds drawn from `entropy`).
+
+        A device that reports more than once must keep its permanent response: use `overstory.client.Randomizer`.
         """
-        key: Hashable = value
-        return key
+        chosen = uniform_below(self.num_cohorts, entropy) if cohort is None else whole_number(cohort)
+        permanent = self.draw_permanent(whole_number(value), chosen, entropy)
+        return Report(chosen, self.instantaneous(permanent, entropy.bits))
 
     def neighbours(self, value: Any, steps: int) -> Iterator[Any]:
         """Yield other values of an ordered domain, nearest first, up to `steps` steps away."""
@@ -210,11 +291,6 @@ class LocalRandomizer(ABC):
     def influence(self) -> Influence | None:
         """The votes of one crafted report; None where no single values are counted."""
         return None
-
-    @property
-    def instantaneous(self) -> Draw:
-        """The function (permanent response, random_bits) -> the payload of a fresh report; one round sends it as is."""
-        return lambda permanent, random_bits: permanent  # noqa: ARG005 - one round draws nothing afresh
 
     @abstractmethod
     def canonical(self) -> dict[str, Any]:
@@ -263,10 +339,6 @@ class Mechanism(LocalRandomizer):
         size: int | None = self.encoding.domain_size
         return size
 
-    @abstractmethod
-    def likelihood(self, report: Report, value: Any) -> Fraction:
-        """P(this payload | value) of one report in the report's cohort, exact."""
-
     @property
     @abstractmethod
     def channel(self) -> BinaryChannel | SymbolChannel:
@@ -281,6 +353,11 @@ class Mechanism(LocalRandomizer):
     @abstractmethod
     def q_star(self) -> Fraction:
         """Probability that a report supports any other value (over cohorts, where they matter)."""
+
+    @property
+    def rare_variance(self) -> float:
+        """n times the variance of a rare value's share."""
+        return float(self.q_star * (1 - self.q_star) / (self.p_star - self.q_star) ** 2)
 
     @property
     def drawn(self) -> tuple[Mechanism, int] | None:
@@ -303,26 +380,14 @@ class Mechanism(LocalRandomizer):
         return Influence(max(moves) / self.encoding.asked, -min(moves) / self.encoding.asked)
 
     @property
-    @abstractmethod
     def permanent_support(self) -> tuple[float, float, float]:
         """P(the permanent response supports its value), P(it supports another), and how much the second round leaves.
 
         What the second round leaves is its span: P(supports | the permanent response does) - P(supports | it does not).
+        One round sends the response as it is.
         """
+        return float(self.p_star), float(self.q_star), 1.0
 
     @abstractmethod
     def supports(self, report: Report, value: Any) -> bool:
         """Whether the report speaks for `value`: the support function of a pure protocol (Wang et al. 2017)."""
-
-    @abstractmethod
-    def draw_permanent(self, value: Any, cohort: int, entropy: Entropy) -> int:
-        """Return a permanent response drawn from `entropy`: that of a device that nobody has seen before."""
-
-    def randomize(self, value: Any, entropy: Entropy, *, cohort: int | None = None) -> Report:
-        """Return one report of a device that nobody has seen before (both rounds drawn from `entropy`).
-
-        A device that reports more than once must keep its permanent response: use `overstory.client.Randomizer`.
-        """
-        chosen = uniform_below(self.num_cohorts, entropy) if cohort is None else whole_number(cohort)
-        permanent = self.draw_permanent(whole_number(value), chosen, entropy)
-        return Report(chosen, self.instantaneous(permanent, entropy.bits))

@@ -19,20 +19,19 @@ Erlingsson, Pihur, Korolova, "RAPPOR: randomized aggregatable privacy-preserving
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from overstory.protocol.channels import ONE, BinaryChannel, Rounds, check_probability
+from overstory.protocol.channels import BinaryChannel, Rounds, check_probability
 from overstory.protocol.encodings.base import Encoding, check_count, check_epsilon
 from overstory.protocol.encodings.bits import Bloom, OneHot, SampledBits
 from overstory.protocol.encodings.hashing import GoogleRapporPython
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.calibration import (
     Family,
-    least_noise,
+    check_two,
     one_round,
     optimized,
     second_round,
@@ -40,7 +39,7 @@ from overstory.protocol.mechanisms.calibration import (
     window_round,
 )
 from overstory.protocol.mechanisms.payloads import BitMechanism
-from overstory.protocol.permanent_response import GooglePermanence, KeyedPermanence, Permanence
+from overstory.protocol.permanent_response import GooglePermanence, Permanence
 
 
 def sue(*, domain_size: int, epsilon: float) -> BitMechanism:
@@ -63,19 +62,7 @@ def oue(*, domain_size: int, epsilon: float) -> BitMechanism:
     return _once("oue", dict(locals()), optimized)
 
 
-@dataclass(frozen=True)
-class WindowMechanism(BitMechanism):
-    """Fresh noise for every report: nothing is memoized, so reports add up, whether their values differ or not."""
-
-    def epsilon_window(self, reports: int | None = None) -> float:
-        """Epsilon of `reports` consecutive reports of any values, rounded up; of the window, unless given.
-
-        This is sequential composition, and it is exact: there is no ceiling over more reports than the window.
-        """
-        return self.epsilon_n(self.parameters["window"] if reports is None else reports)
-
-
-def wb(*, domain_size: int, epsilon: float, window: int) -> WindowMechanism:
+def wb(*, domain_size: int, epsilon: float, window: int) -> BitMechanism:
     """Window based (thesis, section 4.2): fresh symmetric noise at epsilon / window for every report.
 
     References
@@ -85,7 +72,7 @@ def wb(*, domain_size: int, epsilon: float, window: int) -> WindowMechanism:
     return _window("wb", dict(locals()), symmetric)
 
 
-def opt_wb(*, domain_size: int, epsilon: float, window: int) -> WindowMechanism:
+def opt_wb(*, domain_size: int, epsilon: float, window: int) -> BitMechanism:
     """Optimized window based (thesis, section 4.2): fresh OUE noise at epsilon / window for every report.
 
     References
@@ -148,33 +135,18 @@ def _once(name: str, parameters: dict[str, Any], family: Family) -> BitMechanism
     return BitMechanism(name, parameters, OneHot(parameters["domain_size"]), Rounds(channel, BinaryChannel.identity()))
 
 
-def _window(name: str, parameters: dict[str, Any], family: Family) -> WindowMechanism:
+def _window(name: str, parameters: dict[str, Any], family: Family) -> BitMechanism:
     check_count("window", parameters["window"], 1, 1 << 20)
     channel = window_round(family, check_epsilon("epsilon", parameters["epsilon"]), parameters["window"])
     rounds = Rounds(BinaryChannel.identity(), channel)
-    return WindowMechanism(name, parameters, OneHot(parameters["domain_size"]), rounds)
-
-
-def _twice(name: str, parameters: dict[str, Any], first: Family, second: Family) -> BitMechanism:
-    permanent = check_epsilon("epsilon_permanent", parameters["epsilon_permanent"])
-    report = check_epsilon("epsilon_report", parameters["epsilon_report"])
-    if report >= permanent:
-        raise ParameterError(
-            f"epsilon_report = {report} must be below epsilon_permanent = {permanent}: otherwise one round does"
-        )
-    memoized = one_round(first, permanent)
-    rounds = Rounds(memoized, second_round(memoized, second, report))
     return BitMechanism(name, parameters, OneHot(parameters["domain_size"]), rounds)
 
 
-@dataclass(frozen=True)
-class SampledMechanism(BitMechanism):
-    """Bits of a sample of the values: `p_star` and `q_star` are those of a report that was asked for the value."""
-
-    def supports(self, report: Report, value: Any) -> bool:
-        """Whether the report was asked for the value, and its bit is set."""
-        bits = self.encode(value, report.cohort)
-        return bool(report.bits & bits)
+def _twice(name: str, parameters: dict[str, Any], first: Family, second: Family) -> BitMechanism:
+    permanent, report = check_two(parameters["epsilon_permanent"], parameters["epsilon_report"])
+    memoized = one_round(first, permanent)
+    rounds = Rounds(memoized, second_round(memoized, second, report))
+    return BitMechanism(name, parameters, OneHot(parameters["domain_size"]), rounds)
 
 
 def dbitflip(*, domain_size: int, epsilon: float, sampled_bits: int | None = None) -> BitMechanism:
@@ -186,13 +158,8 @@ def dbitflip(*, domain_size: int, epsilon: float, sampled_bits: int | None = Non
     """
     parameters = dict(locals())
     encoding = SampledBits(domain_size, _few(domain_size) if sampled_bits is None else sampled_bits)
-    check_epsilon("epsilon", epsilon)
-
-    def promised(threshold: int) -> float:
-        return Rounds(symmetric(threshold), BinaryChannel.identity()).epsilon(encoding.differences)
-
-    channel = symmetric(least_noise(promised, epsilon, 1, ONE // 2 - 1))
-    return SampledMechanism("dbitflip", parameters, encoding, Rounds(channel, BinaryChannel.identity()))
+    channel = one_round(symmetric, check_epsilon("epsilon", epsilon), tuple(encoding.differences))
+    return BitMechanism("dbitflip", parameters, encoding, Rounds(channel, BinaryChannel.identity()))
 
 
 def _few(domain_size: int) -> int:
@@ -240,7 +207,7 @@ def rappor_one_time(
 def basic_rappor(*, domain_size: int, f: float = 0.5, p: float = 0.5, q: float = 0.75) -> BitMechanism:
     """Basic RAPPOR: every symbol of a small domain has its own bit (h = 1), two rounds."""
     parameters = dict(locals())
-    return _two_rounds("basic-rappor", parameters, OneHot(domain_size), KeyedPermanence(), f, p, q)
+    return _two_rounds("basic-rappor", parameters, OneHot(domain_size), Permanence(), f, p, q)
 
 
 def basic_rappor_one_time(
@@ -262,16 +229,16 @@ def _two_rounds(
 ) -> BitMechanism:
     for letter, value in (("f", f), ("p", p), ("q", q)):
         check_probability(letter, value)
-    return BitMechanism(name, parameters, encoding, _rounds(type(permanence), f, p, q), permanence)
+    return BitMechanism(name, parameters, encoding, _rounds(permanence.channel, f, p, q), permanence)
 
 
 @lru_cache(maxsize=64, typed=True)
-def _rounds(permanence: type[Permanence], f: float, p: float, q: float) -> Rounds:
+def _rounds(channel: Callable[[Fraction], BinaryChannel], f: float, p: float, q: float) -> Rounds:
     """Return rounds that many metrics share, with what is computed of them once."""
     share, instantaneous = Fraction(f), _instantaneous(p, q)
     if share == 1:
         raise ParameterError("f = 1 replaces every permanent bit by noise: nothing can be learned; give f below 1")
-    return Rounds(permanence().channel(share) if share else BinaryChannel.identity(), instantaneous)
+    return Rounds(channel(share) if share else BinaryChannel.identity(), instantaneous)
 
 
 def _one_round(
@@ -283,7 +250,7 @@ def _one_round(
     elif p is None and q is None and share is not None:
         if share in (0, 1):
             raise ParameterError(f"f = {f}: one round needs f above 0 (to protect) and below 1 (to learn)")
-        channel = KeyedPermanence().channel(share)
+        channel = Permanence.channel(share)
     else:
         raise ParameterError(f"{name} has one round: give either f, or both p and q")
     return BitMechanism(name, parameters, encoding, Rounds(channel, BinaryChannel.identity()))
@@ -300,7 +267,7 @@ def _instantaneous(p: float, q: float) -> BinaryChannel:
 def _permanence(encoding: Bloom) -> Permanence:
     """Google's family brings Google's permanent round, where its 32 bytes suffice."""
     if encoding.family != GoogleRapporPython.name:
-        return KeyedPermanence()
+        return Permanence()
     if encoding.num_bits > GooglePermanence.max_bits:
         raise ParameterError(
             f"{encoding.family}: its permanent round has one byte per bit of a 32-byte digest, so num_bits (k) is "

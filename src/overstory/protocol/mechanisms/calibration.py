@@ -3,28 +3,19 @@
 Nothing here is solved in closed form and then rounded. A family of channels is indexed by one integer threshold, more
 noise for a larger one; bisection on the exact epsilon finds the first that keeps the promise. The answer is within one
 step of 2**-32 of the real optimum, on the safe side.
-
-How many symbols and public seeds a hashing oracle takes depends on its variance. That of a frequency is 1 / (alpha(g)^2
-(g - 1)) per report when every two values collide in 1/g of the seeds. A balanced set has that. With pseudo-random seeds
-the server fits d values to s (g - 1) independent counts, which leaves ``1 - d / (s (g - 1))`` of the information to
-each (`overstory.analysis.support.seeds`). Of all sets within a hundredth of the least variance, the one with
-the fewest seeds is taken: a device is then one of more. Only a hashing oracle loads the encodings by seeds.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from overstory.protocol.channels import ONE, BinaryChannel, Rounds
-from overstory.protocol.encodings.base import DEFAULT_SEEDS, check_count, check_epsilon
+from overstory.protocol.channels import ONE, BinaryChannel, Differences, Rounds
+from overstory.protocol.encodings.base import check_epsilon
 from overstory.protocol.errors import ParameterError
-
-if TYPE_CHECKING:
-    from overstory.protocol.encodings.seeds import BalancedHash, SeededHash
 
 ONE_BIT_EACH = ((1, 1),)
 
@@ -90,9 +81,10 @@ MOST_CHANNELS: Final = 256
 
 
 @lru_cache(MOST_CHANNELS)
-def one_round(family: Family, epsilon: float) -> BinaryChannel:
-    """Return the family's channel of least noise whose exact epsilon on one-hot bits is at most `epsilon`."""
-    return family(least_noise(lambda t: family(t).epsilon, epsilon, 1, ONE // 2 - 1))
+def one_round(family: Family, epsilon: float, differences: Differences = ONE_BIT_EACH) -> BinaryChannel:
+    """Return the family's channel of least noise whose exact epsilon, by these differences, is at most `epsilon`."""
+    identity = BinaryChannel.identity()
+    return family(least_noise(lambda t: Rounds(family(t), identity).epsilon(differences), epsilon, 1, ONE // 2 - 1))
 
 
 @lru_cache(MOST_CHANNELS)
@@ -104,6 +96,17 @@ def window_round(family: Family, epsilon: float, window: int) -> BinaryChannel:
         return Rounds(fresh, family(threshold)).epsilon(ONE_BIT_EACH, reports=window)
 
     return family(least_noise(promised, epsilon, 1, ONE // 2 - 1))
+
+
+def check_two(epsilon_permanent: float, epsilon_report: float) -> tuple[float, float]:
+    """Return both epsilons of two rounds, or raise ParameterError unless the first is larger."""
+    permanent = check_epsilon("epsilon_permanent", epsilon_permanent)
+    report = check_epsilon("epsilon_report", epsilon_report)
+    if report >= permanent:
+        raise ParameterError(
+            f"epsilon_report = {report} must be below epsilon_permanent = {permanent}: otherwise one round does"
+        )
+    return permanent, report
 
 
 @lru_cache(MOST_CHANNELS)
@@ -119,96 +122,3 @@ def second_round(permanent: BinaryChannel, family: Family, epsilon: float) -> Bi
         return Rounds(permanent, family(threshold)).epsilon(ONE_BIT_EACH)
 
     return family(least_noise(promised, epsilon, 0, ONE // 2 - 1))
-
-
-Alpha = Callable[[int], float]
-"""From a hash range to the probability that the whole chain keeps a symbol."""
-
-SLACK: Final = 1.01
-MAX_RANGE: Final = 1 << 16
-
-
-def check_seeds(num_seeds: int | None) -> None:
-    """Raise ParameterError unless the number is one that a hashing oracle takes."""
-    from overstory.protocol.encodings.seeds import FEWEST_SEEDS, MOST_SEEDS
-
-    if num_seeds is not None:
-        check_count("num_seeds", num_seeds, FEWEST_SEEDS, MOST_SEEDS)
-
-
-def small_set(
-    alpha: Alpha,
-    usual_range: int,
-    *,
-    domain_size: int | None,  # None for strings, of which nobody knows how many there are
-    key: str,
-    hash_range: int | None = None,
-    num_seeds: int | None = None,
-) -> BalancedHash | SeededHash:
-    """Return the set of hash functions for these needs; `usual_range` is best where nothing collides too often."""
-    from overstory.protocol.encodings.seeds import MOST_SEEDS, MOST_SYMBOLS, SeededHash
-
-    ranges = range(2, min(4 * usual_range, MOST_SYMBOLS) + 1) if hash_range is None else (hash_range,)
-    if domain_size is None:
-        return SeededHash(ranges[0] if hash_range else usual_range, num_seeds or DEFAULT_SEEDS, None, key)
-    options = list(_options(alpha, ranges, domain_size, key, num_seeds))
-    if not options:  # too many values for any set: the more seeds, the smaller the error that stays
-        return SeededHash(hash_range or usual_range, num_seeds or MOST_SEEDS, domain_size, key)
-    least = min(variance for variance, _ in options)
-    near = [(encoding.num_seeds, variance, encoding) for variance, encoding in options if variance <= SLACK * least]
-    return min(near, key=lambda option: option[:2])[2]
-
-
-def _options(
-    alpha: Alpha, ranges: Iterable[int], domain_size: int, key: str, num_seeds: int | None
-) -> Iterator[tuple[float, BalancedHash | SeededHash]]:
-    """Yield every set that can tell the values apart, with its variance."""
-    from overstory.protocol.encodings.seeds import MOST_SEEDS, BalancedHash, SeededHash, balanced_values
-
-    for size in ranges:
-        variance = _variance(alpha, size)
-        for seeds in _powers(size) if num_seeds is None else (num_seeds,):
-            if balanced_values(size, seeds) >= domain_size:
-                yield variance, BalancedHash(size, seeds, domain_size)
-        for seeds in (DEFAULT_SEEDS, MOST_SEEDS) if num_seeds is None else (num_seeds,):
-            encoding = SeededHash(size, seeds, domain_size, key)
-            if encoding.can_be_fitted(domain_size):
-                yield variance / (1 - domain_size / (seeds * (size - 1))), encoding
-
-
-def _powers(size: int) -> list[int]:
-    """Return the powers of `size` from 64 to 1,024."""
-    from overstory.protocol.encodings.seeds import FEWEST_SEEDS, MOST_SEEDS
-
-    powers, power = [], size
-    while power <= MOST_SEEDS:
-        if power >= FEWEST_SEEDS:
-            powers.append(power)
-        power *= size
-    return powers
-
-
-def least_range(ranges: Iterable[int], alpha: Alpha) -> int:
-    """Return the range g of least variance 1 / (alpha(g)^2 (g - 1)), alpha being the whole chain's."""
-    usable = (g for g in ranges if 2 <= g <= MAX_RANGE)
-    return min(usable, key=lambda size: _variance(alpha, size), default=MAX_RANGE)
-
-
-def _variance(alpha: Alpha, size: int) -> float:
-    """Return 1 / (alpha^2 (g - 1)) of a range; infinity where epsilon is too small for a float to tell alpha from 0."""
-    squared = alpha(size) ** 2
-    return 1 / (squared * (size - 1)) if squared else math.inf
-
-
-def kept_by(epsilon: float) -> Alpha:
-    """Return the alpha of one exact GRR on `size` symbols: (E - 1) / (E - 1 + size)."""
-    odds = math.expm1(min(epsilon, 12.0))
-    return lambda size: odds / (odds + size)
-
-
-def best_hash_bits(epsilon: float) -> int:
-    """Return the m of least variance among the ranges ``2**m``."""
-    from overstory.protocol.encodings.symbols import MAX_HASH_BITS
-
-    ranges = [1 << bits for bits in range(1, MAX_HASH_BITS + 1)]
-    return least_range(ranges, kept_by(check_epsilon("epsilon", epsilon))).bit_length() - 1

@@ -11,25 +11,23 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
-from overstory.protocol.encodings.base import MAX_COHORTS, check_cohort, check_symbol
+from overstory.protocol.encodings.base import MAX_COHORTS, check_symbol
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism, Report
+from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
-from overstory.protocol.sampling import Entropy, uniform_below
+from overstory.protocol.mechanisms.split import Split
 
 CHOICES: Final = "grr, oue, sue or projective"
 """The oracles of one round, without cohorts of their own, whose payloads a limit alone describes."""
 
 
 @dataclass(frozen=True)
-class DividedMechanism(LocalRandomizer):
+class DividedMechanism(Split):
     """An oracle for each table's cells; a report's cohort is its table's number.
 
     >>> either = divided(oracle="grr", epsilon=1.0, sizes="3 2 2", tables="0 1, 2")
@@ -57,73 +55,27 @@ class DividedMechanism(LocalRandomizer):
             raise ParameterError(f"{len(self.parts)} tables: give from 1 to {MAX_COHORTS}")
 
     @property
-    def payload_bits(self) -> int:
-        return max(part.payload_bits for part in self.parts)
-
-    @property
-    def payload_limit(self) -> int:
-        """No payload of any table is this number, or a larger one."""
-        return max(part.payload_limit for part in self.parts)
-
-    @property
     def zones(self) -> tuple[tuple[int, int], ...]:
         return tuple((place + 1, part.payload_limit) for place, part in enumerate(self.parts))
-
-    @property
-    def num_cohorts(self) -> int:
-        return len(self.parts)
 
     @property
     def domain_size(self) -> int:
         """How many combinations of all variables there are."""
         return math.prod(self.sizes)
 
-    def epsilon_n(self, reports: int) -> float:
-        """Largest epsilon of a table: the table is chosen without looking at the value."""
-        return max(part.epsilon_n(reports) for part in self.parts)
-
-    @cached_property
-    def epsilon_permanent(self) -> float:
-        """Largest permanent epsilon of a table, of a device that keeps its table."""
-        return max(part.epsilon_permanent for part in self.parts)
-
-    def cell(self, value: Any, table: int) -> int:
-        """Return which cell of a table the combination of all variables is in."""
+    def cell(self, value: Any, place: int) -> int:
+        """Return which cell of a table, by its number, the combination of all variables is in."""
         rest, symbols = check_symbol(value, self.domain_size), []
         for size in reversed(self.sizes):
             rest, symbol = divmod(rest, size)
             symbols.append(symbol)
         symbols.reverse()
         cell = 0
-        for variable in self.tables[table]:
+        for variable in self.tables[place]:
             cell = cell * self.sizes[variable] + symbols[variable]
         return cell
 
-    def encode(self, value: Any, cohort: int) -> int | None:
-        check_cohort(cohort, self.num_cohorts)
-        return self.parts[cohort].encode(self.cell(value, cohort), 0)
-
-    def likelihood(self, report: Report, value: Any) -> Fraction:
-        check_cohort(report.cohort, self.num_cohorts)
-        return self.parts[report.cohort].likelihood(Report(0, report.bits), self.cell(value, report.cohort))
-
-    def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
-        check_cohort(cohort, self.num_cohorts)
-        respond = self.parts[cohort].responder(secret, metric, 0)
-        return lambda value: respond(self.cell(value, cohort))
-
-    def response_key(self, value: Any, cohort: int) -> Hashable:
-        """Return what the response of the table's oracle to the value's cell depends on."""
-        check_cohort(cohort, self.num_cohorts)
-        return self.parts[cohort].response_key(self.cell(value, cohort), 0)
-
-    def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
-        check_cohort(cohort, self.num_cohorts)
-        return self.parts[cohort].nothing(secret, metric, 0)
-
-    def randomize(self, value: Any, entropy: Entropy, *, cohort: int | None = None) -> Report:
-        chosen = uniform_below(self.num_cohorts, entropy) if cohort is None else cohort
-        return Report(chosen, self.parts[chosen].randomize(self.cell(value, chosen), entropy).bits)
+    project = cell
 
     def canonical(self) -> dict[str, Any]:
         return {

@@ -26,23 +26,22 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
-from overstory.protocol.channels import ONE, BinaryChannel, Rounds, log_ratio, round_up
+from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.encodings.base import bits_at, check_cohort, check_epsilon
-from overstory.protocol.encodings.item_sets import ItemBits, PaddedItems, check_items, items_key
+from overstory.protocol.encodings.item_sets import ItemBits, Items, PaddedItems, check_items, items_key
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism, Report
-from overstory.protocol.mechanisms.calibration import Family, least_noise, optimized, symmetric
+from overstory.protocol.mechanisms.calibration import Family, one_round, optimized, symmetric
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.mechanisms.symbols import grr
-from overstory.protocol.permanent_response import ResponseContext
-from overstory.protocol.sampling import Entropy, KeyedEntropy, bit_sampler, check_secret, context
+from overstory.protocol.sampling import Entropy, KeyedEntropy, check_secret, context
 
 
 @dataclass(frozen=True)
@@ -55,6 +54,7 @@ class PaddedSampling(Mechanism):
     inner: Mechanism
 
     payload: ClassVar[str] = "items"
+    terms_place: ClassVar[str] = "privacy.payloads.single_round:ItemTerms"
     reading: ClassVar[str] = "items"
 
     @cached_property
@@ -69,10 +69,6 @@ class PaddedSampling(Mechanism):
     @property
     def drawn(self) -> tuple[Mechanism, int]:
         return self.inner, self.length
-
-    @property
-    def payload_bits(self) -> int:
-        return self.inner.payload_bits
 
     @property
     def payload_limit(self) -> int:
@@ -92,32 +88,13 @@ class PaddedSampling(Mechanism):
     def q_star(self) -> Fraction:
         return self.inner.q_star
 
-    @property
-    def permanent_support(self) -> tuple[float, float, float]:
-        """See `Mechanism.permanent_support`: the response is sent as it is."""
-        return float(self.p_star), float(self.q_star), 1
-
     @cached_property
     def odds(self) -> Fraction:
         """The largest ratio of a report's probabilities under two sets: exp(epsilon), exact."""
-        own = self.inner.channel
-        if isinstance(own, BinaryChannel):
-            return own.keep_one * (1 - own.raise_zero) / (own.raise_zero * (1 - own.keep_one))
-        if self.encoding.num_dummies < self.length or self.inner.name != "grr":
-            return own.keep / own.other
-        return 1 + (own.keep / own.other - 1) / self.length
-
-    def epsilon_n(self, reports: int) -> float:  # noqa: ARG002 - one permanent response, however often it is sent
-        return round_up(log_ratio(self.odds, Fraction(1)))
-
-    @property
-    def epsilon_permanent(self) -> float:
-        """Epsilon of any number of reports of one set: all are the same."""
-        return self.epsilon_report
-
-    def encode(self, value: Any, cohort: int) -> None:  # noqa: ARG002 - in any
-        """Return None: any item of the set may be the one that is reported."""
-        check_items(value, self.encoding.domain_size)
+        own = self.inner.odds
+        if self.encoding.num_dummies < self.length or not self.inner.encoding.direct:
+            return own
+        return 1 + (own - 1) / self.length
 
     def likelihood(self, report: Report, value: Any) -> Fraction:
         """P(this payload | the set): the mean over the symbols that may be drawn."""
@@ -127,32 +104,28 @@ class PaddedSampling(Mechanism):
     def supports(self, report: Report, value: Any) -> bool:
         return self.inner.supports(report, value)
 
-    def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
-        entropy = self._permanent(secret, metric, cohort)
+    def held(self, value: Any, cohort: int) -> Items:  # noqa: ARG002 - in any
+        return check_items(value, self.encoding.domain_size)
 
-        def respond(value: Any) -> int:
-            items = check_items(value, self.encoding.domain_size)
-            return self.draw_permanent(items, cohort, entropy(items_key(items)))
-
-        return respond
-
-    def response_key(self, value: Any, cohort: int) -> bytes:  # noqa: ARG002 - in any
+    def key_of(self, held: Items) -> bytes:
         """Return the set: no two sets share a response."""
-        return items_key(check_items(value, self.encoding.domain_size))
+        return items_key(held)
 
-    def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
-        """Return a response to the empty set that is independent of the empty set's own."""
-        return self.draw_permanent((), cohort, self._permanent(secret, metric, cohort)(b"nothing"))
+    def draw(self, held: Items, cohort: int, entropy: Entropy) -> int:
+        """Return the item that is drawn, with its noise."""
+        return self.inner.draw_permanent(self.encoding.draw(held, entropy), cohort, entropy)
 
-    def _permanent(self, secret: bytes, metric: str, cohort: int) -> Callable[[bytes], Entropy]:
-        check_cohort(cohort, self.num_cohorts)
-        key, about = check_secret(secret), (metric, self.digest, cohort)
-        return lambda held: KeyedEntropy(key, context(*about, held), purpose=b"permanent")
+    def draw_nothing(self, cohort: int, entropy: Entropy) -> int:
+        """Return a response as to the empty set, and independent of the empty set's own."""
+        return self.draw((), cohort, entropy)
 
-    def draw_permanent(self, value: Any, cohort: int, entropy: Entropy) -> int:
-        """Return a response drawn from `entropy`: the item, then its noise."""
-        symbol = self.encoding.draw(check_items(value, self.encoding.domain_size), entropy)
-        return self.inner.draw_permanent(symbol, cohort, entropy)
+    def payload_words(self, payload: int, labels: Sequence[str] = ()) -> str:
+        """Return the oracle's words: an item's name, or that it is padding, where it reports one symbol."""
+        padding = ["no item (padding)"] * self.encoding.num_dummies
+        return self.inner.payload_words(payload, [*labels, *padding] if labels else ())
+
+    def compared_words(self, before: int, after: int) -> str:
+        return self.inner.compared_words(before, after)
 
     def canonical(self) -> dict[str, Any]:
         return {"name": self.name, **self.encoding.canonical(), "inner": self.inner.canonical()}
@@ -165,13 +138,14 @@ class ItemBitMechanism(BitMechanism):
     encoding: ItemBits
 
     payload: ClassVar[str] = "item-bits"
+    terms_place: ClassVar[str] = "privacy.payloads.single_round:ItemBitTerms"
     reading: ClassVar[str] = "items"
 
     def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
         check_cohort(cohort, 1)
-        about = ResponseContext(metric, self.digest, cohort)
+        about = context(metric, self.digest, cohort)
         respond = self.permanence.responder(self.rounds.permanent, self.encoding.num_bits, secret, about)
-        part = KeyedEntropy(check_secret(secret), context(metric, self.digest, cohort), purpose=b"part of a set")
+        part = KeyedEntropy(check_secret(secret), about, purpose=b"part of a set")
 
         def respond_to(value: Any) -> int:
             items = check_items(value, self.encoding.domain_size)
@@ -180,13 +154,14 @@ class ItemBitMechanism(BitMechanism):
 
         return respond_to
 
-    def response_key(self, value: Any, cohort: int) -> bytes:  # noqa: ARG002 - one cohort
-        return items_key(check_items(value, self.encoding.domain_size))
+    def held(self, value: Any, cohort: int) -> Any:  # noqa: ARG002 - one cohort
+        return check_items(value, self.encoding.domain_size)
 
-    def draw_permanent(self, value: Any, cohort: int, entropy: Entropy) -> int:
-        check_cohort(cohort, 1)
-        items = self.encoding.counted(check_items(value, self.encoding.domain_size), entropy)
-        return bit_sampler(self.rounds.permanent, self.encoding.num_bits)(bits_at(items), entropy.bits)
+    def response_key(self, value: Any, cohort: int) -> bytes:
+        return items_key(self.held(value, cohort))
+
+    def draw(self, held: Any, cohort: int, entropy: Entropy) -> int:
+        return super().draw(bits_at(self.encoding.counted(held, entropy)), cohort, entropy)
 
 
 INNER: Final = ("grr", "oue", "olh")
@@ -212,7 +187,7 @@ def padding_and_sampling(
         raise ParameterError(f"inner = {inner!r}: choose one of {', '.join(INNER)}")
     names = INNER if inner is None else (inner,)
     built = [_padded(parameters, domain_size, length or most, epsilon, name) for name in names]
-    return min(built, key=_variance)
+    return min(built, key=lambda mechanism: mechanism.rare_variance)
 
 
 def _padded(parameters: dict[str, Any], size: int, length: int, epsilon: float, inner: str) -> PaddedSampling:
@@ -241,20 +216,10 @@ def item_bits(*, domain_size: int, most: int, epsilon: float, noise: str | None 
     encoding = ItemBits(domain_size, most)
     if noise is not None and noise not in NOISES:
         raise ParameterError(f"noise = {noise!r}: choose one of {', '.join(NOISES)}")
-    families = NOISES.values() if noise is None else (NOISES[noise],)
-    return min((_bits(parameters, encoding, epsilon, family) for family in families), key=_variance)
-
-
-def _bits(parameters: dict[str, Any], encoding: ItemBits, epsilon: float, family: Family) -> ItemBitMechanism:
-    identity = BinaryChannel.identity()
-
-    def promised(threshold: int) -> float:
-        return Rounds(family(threshold), identity).epsilon(encoding.differences)
-
-    rounds = Rounds(family(least_noise(promised, epsilon, 1, ONE // 2 - 1)), identity)
-    return ItemBitMechanism("item-bits", parameters, encoding, rounds)
-
-
-def _variance(built: Mechanism) -> float:
-    """Return n times the variance of a rare item's share."""
-    return float(built.q_star * (1 - built.q_star) / (built.p_star - built.q_star) ** 2)
+    channels = (
+        one_round(NOISES[each], epsilon, tuple(encoding.differences))
+        for each in (NOISES if noise is None else (noise,))
+    )
+    rounds = (Rounds(channel, BinaryChannel.identity()) for channel in channels)
+    built = (ItemBitMechanism("item-bits", parameters, encoding, each) for each in rounds)
+    return min(built, key=lambda mechanism: mechanism.rare_variance)

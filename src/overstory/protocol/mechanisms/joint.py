@@ -11,7 +11,6 @@ docs/explanation/tables.md. Linked reports are for strings whose candidates are 
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,20 +22,16 @@ from typing import Any, ClassVar, Final
 
 from overstory.protocol.channels import round_up, weighted_sum
 from overstory.protocol.encodings.base import MAX_BITS, check_cohort, check_symbol, whole_number
-from overstory.protocol.encodings.bits import Bloom, OneHot
 from overstory.protocol.encodings.hashing import OverstoryV1
-from overstory.protocol.encodings.symbols import Direct
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism, Report
-from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
-from overstory.protocol.sampling import Draw, Entropy, check_secret, context, uniform_below
+from overstory.protocol.mechanisms.registry import REGISTRY, mechanism, parameters_of
+from overstory.protocol.sampling import Draw, Entropy, check_secret, context
 
 PARTS: Final = 2
 """How many variables a linked report has: pairs are what is counted."""
 HASH_FAMILY: Final = OverstoryV1.name
 """The hash that takes a key."""
-LINKABLE: Final = (Direct, OneHot, Bloom)
-"""Encodings of which pairs of supports can be counted: a symbol, a bit per symbol, a Bloom filter."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +51,7 @@ class JointMechanism(LocalRandomizer):
     components: tuple[Mechanism, ...]
 
     payload: ClassVar[str] = "linked"
+    terms_place: ClassVar[str] = "privacy.payloads.combined:LinkedTerms"
     reading: ClassVar[str] = "table"
     server: ClassVar[str] = "analysis.support.linked:LinkedSupport"
 
@@ -65,7 +61,7 @@ class JointMechanism(LocalRandomizer):
         if len(self.components) != PARTS:
             raise ParameterError(f"{self.name} links {PARTS} oracles, not {len(self.components)}")
         for part in self.components:
-            if not isinstance(part.encoding, LINKABLE):
+            if not part.encoding.pairable:
                 raise ParameterError(
                     f"{self.name} cannot link {part.name}: choose direct encoding (grr, l-grr), a unary encoding, "
                     "basic-rappor or rappor"
@@ -82,10 +78,6 @@ class JointMechanism(LocalRandomizer):
     def low(self) -> int:
         """Which part is counted in units: one that fills all its bits, where there is one, so that no bits are idle."""
         return next((place for place, part in enumerate(self.components) if part.payload_limit.bit_count() == 1), 0)
-
-    @property
-    def payload_bits(self) -> int:
-        return (self.payload_limit - 1).bit_length()
 
     @cached_property
     def payload_limit(self) -> int:
@@ -111,6 +103,10 @@ class JointMechanism(LocalRandomizer):
     @property
     def fresh(self) -> bool:
         return all(part.fresh for part in self.components)
+
+    @property
+    def repeats(self) -> bool:
+        return all(part.repeats for part in self.components)
 
     def epsilon_n(self, reports: int) -> float:
         """Exact epsilon of `reports` reports of one pair, rounded up: the sum of the parts'."""
@@ -160,13 +156,6 @@ class JointMechanism(LocalRandomizer):
             likelihood *= part.likelihood(Report(own, payloads[place]), pair[place])
         return likelihood
 
-    def supports(self, report: Report, value: Any) -> bool:
-        """Whether both parts speak for their values."""
-        pair, payloads = self.split(value), self.payloads(report.bits)
-        return all(
-            part.supports(Report(own, payloads[place]), pair[place]) for place, part, own in self._each(report.cohort)
-        )
-
     def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
         """Return the function from a pair to its permanent response.
 
@@ -204,13 +193,22 @@ class JointMechanism(LocalRandomizer):
 
         return draw
 
-    def draw_permanent(self, value: Any, cohort: int, entropy: Entropy) -> int:
+    def held(self, value: Any, cohort: int) -> list[Any]:
         pair = self.split(value)
-        return self._side_by_side([part.draw_permanent(pair[i], own, entropy) for i, part, own in self._each(cohort)])
+        return [part.held(pair[i], own) for i, part, own in self._each(cohort)]
 
-    def randomize(self, value: Any, entropy: Entropy, *, cohort: int | None = None) -> Report:
-        chosen = uniform_below(self.num_cohorts, entropy) if cohort is None else whole_number(cohort)
-        return Report(chosen, self.instantaneous(self.draw_permanent(value, chosen, entropy), entropy.bits))
+    def draw(self, held: list[Any], cohort: int, entropy: Entropy) -> int:
+        return self._side_by_side([part.draw(held[i], own, entropy) for i, part, own in self._each(cohort)])
+
+    def payload_words(self, payload: int, labels: Sequence[str] = ()) -> str:  # noqa: ARG002 - of cells, not of parts
+        first, second = (
+            part.payload_words(own) for part, own in zip(self.components, self.payloads(payload), strict=True)
+        )
+        return f"first part: {first}, and second part: {second}"
+
+    def compared_words(self, before: int, after: int) -> str:
+        changed = sum(a != b for a, b in zip(self.payloads(before), self.payloads(after), strict=True))
+        return {0: "the same as", 1: "1 part differs from"}.get(changed, f"{changed} parts differ from")
 
     def canonical(self) -> dict[str, Any]:
         return {"name": self.name, "components": [part.canonical() for part in self.components]}
@@ -239,34 +237,32 @@ def joint(
     sizes = [None] * PARTS if domain_sizes is None else list(domain_sizes)
     if len(of) != PARTS or len(sizes) != PARTS:
         raise ParameterError(f"joint links {PARTS} variables: give {PARTS} oracles, not {len(of)}")
-    if domain_sizes is not None:
-        for place, (each, size) in enumerate(zip(of, sizes, strict=True)):
-            _check_taken(place, each, size)
-    named = [_completed(place, dict(each), sizes[place], hash_key) for place, each in enumerate(of)]
+    named = [
+        _completed(place, dict(each), sizes[place], hash_key, of_domain=domain_sizes is not None)
+        for place, each in enumerate(of)
+    ]
     parts = tuple(_built(place, dict(each)) for place, each in enumerate(named))
     completed = [{"oracle": part.name, **part.parameters} for part in parts]
     return JointMechanism("joint", {"of": completed}, parts)
 
 
-def _check_taken(place: int, given: Mapping[str, Any], size: int | None) -> None:
-    """Raise ParameterError where a part's oracle takes symbols, and the variable strings, or the other way round."""
+def _completed(
+    place: int, given: dict[str, Any], size: int | None, hash_key: str, *, of_domain: bool
+) -> dict[str, Any]:
+    """Return a part's parameters with what follows from the domain and the metric.
+
+    ParameterError where the part's oracle takes symbols, and the variable is strings, or the other way round.
+    """
     build = REGISTRY.get(str(given.get("oracle")))
-    if build is None:
-        return  # whoever builds it says so
-    sized = inspect.signature(build).parameters.get("domain_size")
-    if size is None and sized is not None and (sized.default is sized.empty or "domain_size" in given):
+    accepted = {} if build is None else parameters_of(build)  # whoever builds it says that there is none
+    sized = accepted.get("domain_size")
+    if of_domain and size is None and sized is not None and (sized.default is sized.empty or "domain_size" in given):
         raise ParameterError(f"of[{place}]: {given['oracle']} takes symbols, and this variable is strings: use rappor")
-    if size is not None and sized is None:
+    if of_domain and size is not None and build is not None and sized is None:
         raise ParameterError(
             f"of[{place}]: {given['oracle']} takes strings, and this variable has {size} values: use an oracle of "
             "symbols, such as grr"
         )
-
-
-def _completed(place: int, given: dict[str, Any], size: int | None, hash_key: str) -> dict[str, Any]:
-    """Return a part's parameters with what follows from the domain and the metric."""
-    build = REGISTRY.get(str(given.get("oracle")))
-    accepted = {} if build is None else inspect.signature(build).parameters
     if size is not None and given.setdefault("domain_size", size) != size:
         raise ParameterError(f"of[{place}]: domain_size = {given['domain_size']!r}, but there are {size} values")
     if hash_key and "hash_key" in accepted and given.get("hash_family", HASH_FAMILY) == HASH_FAMILY:

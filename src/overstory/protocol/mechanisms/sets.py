@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
 from typing import Any, ClassVar
 
-from overstory.protocol.channels import ONE, BinaryChannel, log_ratio, round_up
-from overstory.protocol.encodings.base import MAX_SYMBOLS, check_cohort, check_count, check_epsilon
+from overstory.protocol.channels import ONE, BinaryChannel, set_epsilon
+from overstory.protocol.encodings.base import MAX_SYMBOLS, check_count, check_epsilon, check_symbol
 from overstory.protocol.encodings.finite_fields import MAX_PRIME, is_field_size
 from overstory.protocol.encodings.sets import Projective, SetSystem, Subsets
-from overstory.protocol.mechanisms.base import Mechanism, Report
+from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.calibration import least_noise
-from overstory.protocol.sampling import Entropy, KeyedEntropy, check_secret, context
+from overstory.protocol.mechanisms.payloads import OutputMechanism
+from overstory.protocol.sampling import Entropy
 
 
 @dataclass(frozen=True)
-class SetMechanism(Mechanism):
+class SetMechanism(OutputMechanism):
     """Draw the output from the value's set with probability `inside`, else from outside it; memoized."""
 
     name: str
@@ -28,92 +28,42 @@ class SetMechanism(Mechanism):
     inside: Fraction
 
     payload: ClassVar[str] = "sets"
-
-    @property
-    def payload_bits(self) -> int:
-        return self.encoding.payload_bits
+    terms_place: ClassVar[str] = "privacy.payloads.symbols:SetTerms"
 
     @property
     def payload_limit(self) -> int:
-        return self.encoding.sizes[0] if self.encoding.subset_size is None else 1 << self.payload_bits
+        return self.encoding.sizes[0] if self.encoding.subset_size is None else 1 << self.encoding.domain_size
 
     @property
     def payload_weight(self) -> int | None:
         """The subsets' size, where an output is the bits of its values."""
         return self.encoding.subset_size
 
-    def encode(self, value: Any, cohort: int) -> None:
-        """Return None: any output of the value's set speaks for it."""
-
-    def likelihood(self, report: Report, value: Any) -> Fraction:
-        """P(this output | value): all of a set are alike, and all others."""
-        total, own, _ = self.encoding.sizes
-        return self.inside / own if self.supports(report, value) else (1 - self.inside) / (total - own)
+    def chances(self, *, permanent: bool = False) -> tuple[Fraction, Fraction]:  # noqa: ARG002 - it is sent as it is
+        outputs, own, _ = self.encoding.sizes
+        return self.inside / own, (1 - self.inside) / (outputs - own)
 
     @property
     def channel(self) -> BinaryChannel:
         """P(the set holds the output | it is, it is not the value's own)."""
         return BinaryChannel(self.p_star, self.q_star)
 
-    @cached_property
-    def p_star(self) -> Fraction:
-        """P(the value's set holds the output)."""
-        return self.inside
-
-    @cached_property
-    def q_star(self) -> Fraction:
-        """P(another value's set holds it): c_int of the c_set inside, c_set - c_int of the K - c_set outside."""
-        total, own, shared = self.encoding.sizes
-        return self.inside * Fraction(shared, own) + (1 - self.inside) * Fraction(own - shared, total - own)
-
-    @property
-    def permanent_support(self) -> tuple[float, float, float]:
-        """See `Mechanism.permanent_support`: the output is sent as it is."""
-        return float(self.p_star), float(self.q_star), 1
-
-    def epsilon_n(self, reports: int) -> float:  # noqa: ARG002 - one memoized output, however often it is sent
-        """Exact epsilon: an output inside the set against the same output outside another's, rounded up."""
-        return set_epsilon(*self.encoding.sizes[:2], self.inside)
-
-    @property
-    def epsilon_permanent(self) -> float:
-        """Epsilon of any number of reports of one value: all are the same."""
-        return self.epsilon_report
-
     def supports(self, report: Report, value: Any) -> bool:
         return self.encoding.contains(report.bits, value)
 
-    def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
-        check_cohort(cohort, self.num_cohorts)
-        key, about = check_secret(secret), (metric, self.digest, cohort)
+    def held(self, value: Any, cohort: int) -> int:  # noqa: ARG002 - one cohort
+        return check_symbol(value, self.encoding.domain_size)
 
-        def respond(value: Any) -> int:
-            return self._draw(value, KeyedEntropy(key, context(*about, value), purpose=b"permanent"))
-
-        return respond
-
-    def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
-        """Return a uniform output; see `Mechanism.nothing`."""
-        check_cohort(cohort, self.num_cohorts)
-        about = context(metric, self.digest, cohort, b"nothing")  # a value there is a number
-        return self.encoding.anywhere(KeyedEntropy(check_secret(secret), about, purpose=b"permanent"))
-
-    def draw_permanent(self, value: Any, cohort: int, entropy: Entropy) -> int:
-        check_cohort(cohort, self.num_cohorts)
-        return self._draw(value, entropy)
-
-    def _draw(self, value: Any, entropy: Entropy) -> int:
+    def draw(self, held: int, cohort: int, entropy: Entropy) -> int:  # noqa: ARG002 - one cohort
         drawn = self.encoding.inside if entropy.bits(32) < self.inside * ONE else self.encoding.outside
-        return drawn(value, entropy)
+        return drawn(held, entropy)
+
+    def draw_nothing(self, cohort: int, entropy: Entropy) -> int:  # noqa: ARG002 - one cohort
+        """Return a uniform output."""
+        return self.encoding.anywhere(entropy)
 
     def canonical(self) -> dict[str, Any]:
         return {"name": self.name, "thresholds": [int(self.inside * ONE)], **self.encoding.canonical()}
-
-
-def set_epsilon(outputs: int, own: int, inside: Fraction) -> float:
-    """Return ln((inside / c_set) / ((1 - inside) / (K - c_set))), rounded up; either way round."""
-    within, without = Fraction(inside, own), Fraction(1 - inside, outputs - own)
-    return round_up(log_ratio(max(within, without), min(within, without)))
 
 
 def subset(*, domain_size: int, epsilon: float, subset_size: int | None = None) -> SetMechanism:
@@ -172,12 +122,7 @@ def _thrifty(domain_size: int) -> list[int]:
 def _best(name: str, parameters: dict[str, Any], systems: list[Any], epsilon: float) -> SetMechanism:
     """Return the mechanism of least variance at frequency 0."""
     mechanisms = [SetMechanism(name, parameters, system, _inside(system, epsilon)) for system in systems]
-    return min(mechanisms, key=_variance)
-
-
-def _variance(mechanism: SetMechanism) -> float:
-    p_star, q_star = mechanism.p_star, mechanism.q_star
-    return float(q_star * (1 - q_star) / (p_star - q_star) ** 2)
+    return min(mechanisms, key=lambda mechanism: mechanism.rare_variance)
 
 
 def _inside(system: SetSystem, epsilon: float) -> Fraction:

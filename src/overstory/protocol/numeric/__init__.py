@@ -3,14 +3,13 @@
 from overstory.protocol.domains.numbers import Interval
 from overstory.protocol.numeric.means import Duchi, Hybrid, Piecewise
 from overstory.protocol.numeric.randomizer import NumericRandomizer
-from overstory.protocol.numeric.ranges import LevelReport, LevelTree, RangeRandomizer
+from overstory.protocol.numeric.ranges import LevelTree, RangeRandomizer
 from overstory.protocol.numeric.windows import SquareWave
 
 __all__ = [
     "Duchi",
     "Hybrid",
     "Interval",
-    "LevelReport",
     "LevelTree",
     "NumericRandomizer",
     "Piecewise",

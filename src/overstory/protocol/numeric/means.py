@@ -18,7 +18,6 @@ and `variance` gives the exact one of the integers really used. A value is first
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -27,54 +26,66 @@ from typing import Any, ClassVar, Literal
 
 from overstory.protocol.channels import ONE, THRESHOLD_BITS, SymbolChannel
 from overstory.protocol.domains.numbers import Interval
-from overstory.protocol.encodings.base import check_symbol
-from overstory.protocol.numeric.randomizer import NumericRandomizer
+from overstory.protocol.numeric.randomizer import NumberChannel, NumericRandomizer
 from overstory.protocol.numeric.windows import WindowChannel
 from overstory.protocol.sampling import Entropy, symbol_sampler, uniform_below
 
 
 @dataclass(frozen=True)
 class MeanRandomizer(NumericRandomizer):
-    """A randomizer whose reports, debiased, have the value for their mean; a share runs from 0 to 1 over the range."""
+    """A randomizer whose reports, debiased, have the value for their mean; both ends of the range are positions."""
 
     domain: Interval = field(default=Interval(-1, 1))
     resolution: int = 1 << 20
 
     reading: ClassVar[str] = "mean"
 
-    @abstractmethod
-    def debiased_share(self, payload: int) -> Fraction:
-        """Return the report's unbiased estimate of the value's share."""
 
-    @abstractmethod
-    def share_variance(self, share: Fraction) -> Fraction:
-        """Return the exact variance of `debiased_share` at a position's share."""
+@dataclass(frozen=True)
+class EndsChannel(NumberChannel):
+    """Round a position at random to one of the two ends, and send that bit by randomized response."""
+
+    resolution: int  # one less than there are positions
+    ends: SymbolChannel  # P(reported end | rounded end)
+
+    num_cells: ClassVar[int] = 2
+    groups: ClassVar[tuple[tuple[float, int], ...]] = ((1.0, 2),)  # as from the middle, whose reports tell most
 
     @property
     def num_positions(self) -> int:
-        """One more than there are steps: both ends are positions."""
         return self.resolution + 1
 
-    def position(self, value: Any) -> int:
-        """Return the nearest of the resolution + 1 positions."""
-        return math.floor(self.domain.share(value) * self.resolution + Fraction(1, 2))
-
-    def value_at(self, position: int) -> Fraction:
-        """Return the position's own value."""
-        return Fraction(self.domain.minimum) + Fraction(position, self.resolution) * self._exact_width
+    @property
+    def alpha(self) -> Fraction:
+        return self.ends.alpha
 
     @property
-    def _exact_width(self) -> Fraction:
-        return Fraction(self.domain.maximum) - Fraction(self.domain.minimum)
+    def odds(self) -> Fraction:
+        """The bit's: the ends of the range are never rounded, and reach it."""
+        return 1 + self.ends.alpha / self.ends.other
 
-    def debias(self, payload: int) -> Fraction:
-        """Return the report's unbiased estimate of the value."""
-        return Fraction(self.domain.minimum) + self.debiased_share(payload) * Fraction(self.domain.width)
+    def _one(self, position: Fraction) -> Fraction:
+        return self.ends.other + self.ends.alpha * position / self.resolution
 
-    def variance(self, value: Any) -> Fraction:
-        """Return the exact variance of `debias` over the reports of `value`."""
-        share = Fraction(self.position(value), self.resolution)
-        return self.share_variance(share) * Fraction(self.domain.width) ** 2
+    def probability(self, cell: int, position: int) -> Fraction:
+        one = self._one(Fraction(position))
+        return one if cell else 1 - one
+
+    def draw(self, position: int, entropy: Entropy) -> int:
+        end = int(uniform_below(self.resolution, entropy) < position)
+        return symbol_sampler(self.ends)(end, entropy.bits)
+
+    def debias(self, cell: Fraction) -> Fraction:
+        """Return (bit - P(1|0)) / alpha, in positions."""
+        return (cell - self.ends.other) / self.ends.alpha * self.resolution
+
+    def spread(self, position: Fraction) -> Fraction:
+        """Return P(1) (1 - P(1)) / alpha**2, in positions."""
+        one = self._one(position)
+        return one * (1 - one) * (self.resolution / self.ends.alpha) ** 2
+
+    def thresholds(self) -> dict[str, Any]:
+        return {"threshold": int(self.ends.alpha * ONE)}
 
 
 @dataclass(frozen=True)
@@ -92,43 +103,9 @@ class Duchi(MeanRandomizer):
     server: ClassVar[str] = "analysis.support.numbers:EndsSupport"
 
     @cached_property
-    def channel(self) -> SymbolChannel:
-        """P(reported end | rounded end)."""
-        return SymbolChannel.of(2, epsilon=self.epsilon)
-
-    @property
-    def payload_bits(self) -> int:
-        """One bit."""
-        return 1
-
-    @property
-    def report_groups(self) -> tuple[tuple[float, int], ...]:
-        """Both ends alike, as from the middle of the range, whose reports tell most."""
-        return ((1.0, 2),)
-
-    @property
-    def odds(self) -> Fraction:
-        """The channel's: the ends of the range are never rounded, and reach it."""
-        return 1 + self.channel.alpha / self.channel.other
-
-    def draw(self, position: int, entropy: Entropy) -> int:
-        """Return the bit."""
-        check_symbol(position, self.resolution + 1)
-        end = int(uniform_below(self.resolution, entropy) < position)
-        return symbol_sampler(self.channel)(end, entropy.bits)
-
-    def debiased_share(self, payload: int) -> Fraction:
-        """Return (bit - P(1|0)) / alpha."""
-        return (payload - self.channel.other) / self.channel.alpha
-
-    def share_variance(self, share: Fraction) -> Fraction:
-        """Return P(1) (1 - P(1)) / alpha**2."""
-        one = self.channel.other + self.channel.alpha * share
-        return one * (1 - one) / self.channel.alpha**2
-
-    def thresholds(self) -> dict[str, Any]:
-        """Return alpha's threshold."""
-        return {"threshold": int(self.channel.alpha * ONE)}
+    def channel(self) -> EndsChannel:
+        """P(payload | position)."""
+        return EndsChannel(self.resolution, SymbolChannel.of(2, epsilon=self.epsilon))
 
 
 @dataclass(frozen=True)
@@ -150,45 +127,69 @@ class Piecewise(MeanRandomizer):
 
     @cached_property
     def channel(self) -> WindowChannel:
-        """P(cell | position)."""
+        """P(payload | position)."""
         window = max(1, round(self.resolution * math.exp(-self.epsilon / 2)))
         return WindowChannel.of(self.resolution + 1, window, epsilon=self.epsilon)
 
-    @property
-    def payload_bits(self) -> int:
-        """A cell's width."""
-        return (self.channel.num_cells - 1).bit_length()
+
+@dataclass(frozen=True)
+class EitherChannel(NumberChannel):
+    """One of two channels, drawn without looking at the position; the lowest bit says which (1: the first)."""
+
+    threshold: int  # over 2**32, of the first
+    first: NumberChannel
+    second: NumberChannel
 
     @property
-    def payload_limit(self) -> int:
-        """The number of cells."""
-        return self.channel.num_cells
+    def _weighted(self) -> tuple[tuple[Fraction, NumberChannel], ...]:
+        weight = Fraction(self.threshold, ONE)
+        return (weight, self.first), (1 - weight, self.second)
+
+    def _branch(self, payload: int) -> tuple[Fraction, NumberChannel]:
+        return self._weighted[0 if payload & 1 else 1]
 
     @property
-    def report_groups(self) -> tuple[tuple[float, int], ...]:
-        """The cells of the window, and the others."""
-        return self.channel.groups
+    def num_positions(self) -> int:
+        return self.first.num_positions
+
+    @property
+    def num_cells(self) -> int:
+        return 2 * max(self.first.num_cells, self.second.num_cells)
+
+    def valid(self, payload: int) -> bool:
+        return self._branch(payload)[1].valid(payload >> 1)
 
     @property
     def odds(self) -> Fraction:
-        """The channel's."""
-        return self.channel.odds
+        """The larger of the two; the second's where it is alone."""
+        return max(branch.odds for weight, branch in self._weighted if weight)
+
+    @property
+    def groups(self) -> tuple[tuple[float, int], ...]:
+        """Those of both branches, each with its branch's probability."""
+        return tuple(
+            (float(weight) * chance, size) for weight, branch in self._weighted for chance, size in branch.groups
+        )
+
+    def probability(self, cell: int, position: int) -> Fraction:
+        weight, branch = self._branch(cell)
+        return weight * branch.probability(cell >> 1, position)
 
     def draw(self, position: int, entropy: Entropy) -> int:
-        """Return a cell."""
-        return self.channel.draw(position, entropy)
+        if entropy.bits(THRESHOLD_BITS) < self.threshold:
+            return self.first.draw(position, entropy) << 1 | 1
+        return self.second.draw(position, entropy) << 1
 
-    def debiased_share(self, payload: int) -> Fraction:
-        """Return the position that the cell speaks for, as a share."""
-        return self.channel.debias(Fraction(payload)) / self.resolution
+    def debias(self, cell: Fraction) -> Fraction:
+        return self._branch(int(cell))[1].debias(Fraction(int(cell) >> 1))
 
-    def share_variance(self, share: Fraction) -> Fraction:
-        """Return the channel's variance, in shares."""
-        return self.channel.variance(share * self.resolution) / (self.channel.alpha * self.resolution) ** 2
+    def spread(self, position: Fraction) -> Fraction:
+        """Return the mean of the branches': each is unbiased by itself."""
+        return sum((weight * branch.spread(position) for weight, branch in self._weighted), Fraction(0))
 
     def thresholds(self) -> dict[str, Any]:
-        """Return the window's width and alpha's threshold."""
-        return {"window": self.channel.window, "threshold": self.channel.threshold}
+        branches = {"duchi": self.second.thresholds(), "piecewise": self.first.thresholds()}
+        return {"threshold": self.threshold, **branches}
 
 
 # Up to here Duchi's mechanism alone has the smallest worst-case variance (Wang et al. 2019, section III-C).
@@ -231,53 +232,10 @@ class Hybrid(MeanRandomizer):
         """The integer over 2**32 that the probability of Piecewise is."""
         return round(-math.expm1(-self.epsilon / 2) * ONE) if self.epsilon > DUCHI_ALONE else 0
 
-    @property
-    def payload_bits(self) -> int:
-        """One more than Piecewise's."""
-        return 1 + self.piecewise.payload_bits
-
-    @property
-    def payload_limit(self) -> int:
-        """Twice Piecewise's."""
-        return 2 * self.piecewise.payload_limit
-
-    def valid(self, payload: int) -> bool:
-        """Whether a branch can have this payload."""
-        branch = self.piecewise if payload & 1 else self.duchi
-        return branch.valid(payload >> 1)
-
-    @property
-    def report_groups(self) -> tuple[tuple[float, int], ...]:
-        """Those of both branches, each with its branch's probability."""
-        share = self.piecewise_threshold / ONE
-        branches = (share, self.piecewise.report_groups), (1 - share, self.duchi.report_groups)
-        return tuple((weight * chance, size) for weight, groups in branches for chance, size in groups)
-
-    @property
-    def odds(self) -> Fraction:
-        """The larger of the two; Duchi's where it is alone."""
-        return max(self.duchi.odds, self.piecewise.odds) if self.piecewise_threshold else self.duchi.odds
-
-    def draw(self, position: int, entropy: Entropy) -> int:
-        """Return the branch's payload, shifted by one, and the branch."""
-        if entropy.bits(THRESHOLD_BITS) < self.piecewise_threshold:
-            return self.piecewise.draw(position, entropy) << 1 | 1
-        return self.duchi.draw(position, entropy) << 1
-
-    def debiased_share(self, payload: int) -> Fraction:
-        """Return the branch's own estimate."""
-        branch = self.piecewise if payload & 1 else self.duchi
-        return branch.debiased_share(payload >> 1)
-
-    def share_variance(self, share: Fraction) -> Fraction:
-        """Return the average of the branches'."""
-        weight = Fraction(self.piecewise_threshold, ONE)
-        return weight * self.piecewise.share_variance(share) + (1 - weight) * self.duchi.share_variance(share)
-
-    def thresholds(self) -> dict[str, Any]:
-        """Return both branches' integers, and the choice's."""
-        branches = {"duchi": self.duchi.thresholds(), "piecewise": self.piecewise.thresholds()}
-        return {"threshold": self.piecewise_threshold, **branches}
+    @cached_property
+    def channel(self) -> EitherChannel:
+        """P(payload | position)."""
+        return EitherChannel(self.piecewise_threshold, self.piecewise.channel, self.duchi.channel)
 
 
 def _builder(kind: type[MeanRandomizer]) -> Callable[..., MeanRandomizer]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from overstory.protocol.channels import log_ratio, round_up
 from overstory.protocol.domains.numbers import Interval
-from overstory.protocol.encodings.base import check_cohort, check_count
+from overstory.protocol.encodings.base import check_count, check_symbol
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Report, outward
-from overstory.protocol.sampling import Entropy, KeyedEntropy, check_secret, context, uniform_below
+from overstory.protocol.sampling import Entropy, uniform_below
 
 MAX_RESOLUTION = 1 << 32
 
@@ -26,6 +26,62 @@ def check_numeric_epsilon(epsilon: float) -> float:
     if not isinstance(epsilon, int | float) or isinstance(epsilon, bool) or not 0.001 <= epsilon <= 20:
         raise ParameterError(f"epsilon = {epsilon!r}: give a number from 0.001 to 20")
     return float(epsilon)
+
+
+class NumberChannel(ABC):
+    """An exact channel from positions on a line to payloads."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def num_positions(self) -> int:
+            """How many inputs there are."""
+
+    @property
+    @abstractmethod
+    def num_cells(self) -> int:
+        """Every payload is a number below this."""
+
+    @property
+    @abstractmethod
+    def odds(self) -> Fraction:
+        """The largest ratio of a payload's probabilities under two positions: exp(epsilon), exact."""
+
+    @property
+    @abstractmethod
+    def groups(self) -> tuple[tuple[float, int], ...]:
+        """Payloads of one position that are equally likely: the probability of each group, and how many there are."""
+
+    def valid(self, payload: int) -> bool:
+        """Whether there is such a payload."""
+        return 0 <= payload < self.num_cells
+
+    @abstractmethod
+    def probability(self, cell: int, position: int) -> Fraction:
+        """P(payload | position)."""
+
+    @abstractmethod
+    def draw(self, position: int, entropy: Entropy) -> int:
+        """Return a payload drawn exactly."""
+
+    @abstractmethod
+    def debias(self, cell: Fraction) -> Fraction:
+        """Return the position that a payload is an unbiased estimate of."""
+
+    @abstractmethod
+    def spread(self, position: Fraction) -> Fraction:
+        """Return the exact variance of `debias`."""
+
+    def likely_cells(self) -> tuple[int, int] | None:
+        """Return how many cells are likelier than the others, all alike, and how many of both ends' are the same.
+
+        None where cells are not of two kinds.
+        """
+        return None
+
+    @abstractmethod
+    def thresholds(self) -> dict[str, Any]:
+        """Return the integers that decide what a report means, as JSON values."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +118,8 @@ class NumericRandomizer(LocalRandomizer):
 
     num_cohorts = 1
     payload: ClassVar[str] = "numbers"
+    terms_place: ClassVar[str] = "privacy.payloads.single_round:NumberTerms"
+    middle: ClassVar[Fraction] = Fraction(0)  # where in its position's step a position's own value lies
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_numeric_epsilon(self.epsilon))
@@ -72,19 +130,11 @@ class NumericRandomizer(LocalRandomizer):
         """What a report may be of; where there are two, the lowest bit of its payload says which."""
         return (self,)
 
-    @property
-    @abstractmethod
-    def odds(self) -> Fraction:
-        """The largest ratio of a report's probabilities under two positions: exp(epsilon), exact."""
+    if TYPE_CHECKING:
 
-    def epsilon_n(self, reports: int) -> float:  # noqa: ARG002 - one permanent response, however often it is sent
-        """Exact epsilon, rounded up, of reports of one position by `responder`; n drawn afresh cost n times as much."""
-        return round_up(log_ratio(self.odds, Fraction(1)))
-
-    @property
-    def epsilon_permanent(self) -> float:
-        """Epsilon of any number of reports of one position by `responder`: all are the same."""
-        return self.epsilon_report
+        @property
+        def channel(self) -> NumberChannel:
+            """P(payload | position)."""
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -93,9 +143,9 @@ class NumericRandomizer(LocalRandomizer):
         return {"epsilon": self.epsilon, **limits, "resolution": self.resolution}
 
     @property
-    @abstractmethod
     def num_positions(self) -> int:
         """How many positions there are."""
+        return self.channel.num_positions
 
     @property
     def domain_size(self) -> int:
@@ -103,11 +153,16 @@ class NumericRandomizer(LocalRandomizer):
         return self.num_positions
 
     @property
-    @abstractmethod
-    def report_groups(self) -> tuple[tuple[float, int], ...]:
-        """Reports of one position that are equally likely: the probability of each group, and how many there are."""
+    def payload_limit(self) -> int:
+        return self.channel.num_cells
 
-    @abstractmethod
+    def valid(self, payload: int) -> bool:
+        return self.channel.valid(payload)
+
+    @property
+    def odds(self) -> Fraction:
+        return self.channel.odds
+
     def position(self, value: Any) -> int:
         """Return the position of `value`.
 
@@ -116,70 +171,52 @@ class NumericRandomizer(LocalRandomizer):
         ParameterError
             When it is no finite number, or is outside a domain that rejects such values.
         """
+        step = self.domain.share(value) * self.resolution + Fraction(1, 2) - self.middle
+        return min(math.floor(step), self.num_positions - 1)
 
-    @abstractmethod
-    def draw(self, position: int, entropy: Entropy) -> int:
-        """Return the payload of a report of that position."""
+    def value_at(self, position: int) -> Fraction:
+        """Return a value that has the position: the middle of those that do."""
+        low, high = Fraction(self.domain.minimum), Fraction(self.domain.maximum)
+        return low + (position + self.middle) / self.resolution * (high - low)
 
-    @abstractmethod
+    def held(self, value: Any, cohort: int) -> int:  # noqa: ARG002 - one cohort
+        return self.position(value)
+
+    def draw(self, held: int, cohort: int, entropy: Entropy) -> int:  # noqa: ARG002 - one cohort
+        """Return the payload of a report of a position."""
+        return self.channel.draw(check_symbol(held, self.num_positions), entropy)
+
+    def draw_nothing(self, cohort: int, entropy: Entropy) -> int:
+        """Return the response to a uniform position: the mixture of all responses."""
+        return self.draw(uniform_below(self.num_positions, entropy), cohort, entropy)
+
+    def likelihood(self, report: Report, value: Any) -> Fraction:
+        return self.channel.probability(report.bits, self.position(value))
+
     def debias(self, payload: int) -> Fraction:
-        """Return the report's unbiased estimate of the value: its mean over reports is the value at its position."""
+        """Return the report's unbiased estimate of the value: its mean over reports is the value at its position.
 
-    @abstractmethod
+        Where positions are pieces of the range, that is the middle of the piece that owns the value.
+        """
+        share = (self.channel.debias(Fraction(payload)) + self.middle) / self.resolution
+        return Fraction(self.domain.minimum) + share * Fraction(self.domain.width)
+
     def variance(self, value: Any) -> Fraction:
         """Return the exact variance of `debias` over the reports of `value`."""
+        spread = self.channel.spread(Fraction(self.position(value)))
+        return spread * (Fraction(self.domain.width) / self.resolution) ** 2
 
-    @abstractmethod
-    def thresholds(self) -> dict[str, Any]:
-        """Return the integers that decide what a report means, as JSON values."""
-
-    def randomize(self, value: Any, entropy: Entropy) -> Report:
-        """Return one fresh report.
-
-        Raises
-        ------
-        ParameterError
-            When the value is not in the domain.
-        """
-        return Report(0, self.draw(self.position(value), entropy))
-
-    def responder(self, secret: bytes, metric: str, cohort: int = 0) -> Callable[[Any], int]:
-        """Return the function from a value to the payload that this device reports for it; see `LocalRandomizer`.
-
-        It is a keyed function of (secret, metric, parameters, position): any number of reports of one position
-        reveal what one does.
-        """
-        entropy = self._permanent(secret, metric, cohort)
-
-        def respond(value: Any) -> int:
-            position = self.position(value)
-            return self.draw(position, entropy(position))
-
-        return respond
-
-    def response_key(self, value: Any, cohort: int) -> int:  # noqa: ARG002 - one cohort
-        """Return the position."""
-        return self.position(value)
+    def payload_words(self, payload: int, labels: Sequence[str] = ()) -> str:  # noqa: ARG002 - numbers have no labels
+        return f"output {payload}, which counts as {float(self.debias(payload)):.4g}"
 
     def neighbours(self, value: Any, steps: int) -> Iterator[Fraction]:
         """Yield the values of other positions, nearest first, up to `steps` steps away."""
         yield from map(self.value_at, outward(self.position(value), self.num_positions, steps))
 
-    @abstractmethod
-    def value_at(self, position: int) -> Fraction:
-        """Return a value that has the position: the middle of those that do."""
-
-    def nothing(self, secret: bytes, metric: str, cohort: int = 0) -> int:
-        """Return the response to a uniform position, the mixture of all responses; see `LocalRandomizer.nothing`."""
-        entropy = self._permanent(secret, metric, cohort)(b"nothing")  # a position there is a number
-        return self.draw(uniform_below(self.num_positions, entropy), entropy)
-
-    def _permanent(self, secret: bytes, metric: str, cohort: int) -> Callable[[int | bytes], Entropy]:
-        """Return the function from a position, or nothing, to the keyed stream that its response is drawn from."""
-        check_cohort(cohort, 1)
-        key, about = check_secret(secret), (metric, self.digest, cohort)
-        return lambda held: KeyedEntropy(key, context(*about, held), purpose=b"permanent")
-
     def canonical(self) -> dict[str, Any]:
-        """Return all that a report's meaning and privacy depend on, as JSON values."""
-        return {"name": self.name, "resolution": self.resolution, **self.thresholds(), **self.domain.canonical()}
+        return {
+            "name": self.name,
+            "resolution": self.resolution,
+            **self.channel.thresholds(),
+            **self.domain.canonical(),
+        }

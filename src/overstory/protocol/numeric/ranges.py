@@ -6,16 +6,15 @@ tree over the domain, the users split over its levels, a frequency oracle at eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-from overstory.protocol.encodings.base import check_cohort, check_count, check_symbol
-from overstory.protocol.errors import ParameterError, WireError
-from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism, Report
+from overstory.protocol.encodings.base import check_count, check_symbol
+from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.bits import oue
-from overstory.protocol.sampling import Draw, Entropy, uniform_below
+from overstory.protocol.mechanisms.split import Split
 
 MAX_DOMAIN = 1 << 20
 
@@ -71,21 +70,6 @@ class LevelTree:
         return check_symbol(symbol, self.domain_size) // self.leaves_under(level)
 
 
-class LevelReport(NamedTuple):
-    """A report and the level, public, that it is of.
-
-    Attributes
-    ----------
-    level
-        The level of the tree, from 1 below the root; it is public.
-    report
-        The report of that level's oracle: a cohort and the payload bits.
-    """
-
-    level: int
-    report: Report
-
-
 LevelOracle = Callable[[int, float], Mechanism]
 
 
@@ -95,8 +79,10 @@ def unary_level(domain_size: int, epsilon: float) -> Mechanism:
 
 
 @dataclass(frozen=True)
-class RangeRandomizer(LocalRandomizer):
-    """The device's half of a collection that answers range queries; a report's public part is its level.
+class RangeRandomizer(Split):
+    """The device's half of a collection that answers range queries.
+
+    The public part of a report, its cohort, is its level: from 0 for level 1, below the root.
 
     Parameters
     ----------
@@ -116,7 +102,7 @@ class RangeRandomizer(LocalRandomizer):
     --------
     >>> from overstory.protocol.sampling import SeededEntropy
     >>> ranges = RangeRandomizer(64, 1.0)
-    >>> ranges.randomize(63, SeededEntropy(1), level=1).report.bits < 2 ** 4
+    >>> ranges.randomize(63, SeededEntropy(1), cohort=0).bits < 2 ** 4
     True
     """
 
@@ -150,105 +136,12 @@ class RangeRandomizer(LocalRandomizer):
 
     @property
     def parts(self) -> tuple[Mechanism, ...]:
-        """The mechanisms over which devices are divided: those of the levels."""
+        """The same: a device uses one of them."""
         return self.mechanisms
 
-    def epsilon_n(self, reports: int) -> float:
-        """Largest epsilon of a level: the level is chosen without looking at the value."""
-        return max(mechanism.epsilon_n(reports) for mechanism in self.mechanisms)
-
-    @property
-    def epsilon_permanent(self) -> float:
-        """Largest epsilon of a level's permanent response, of a device that keeps its level."""
-        return max(mechanism.epsilon_permanent for mechanism in self.mechanisms)
-
-    @property
-    def num_cohorts(self) -> int:
-        """The levels: a report's public part says which it is of, from 0 for level 1."""
-        return self.tree.num_levels
-
-    @property
-    def payload_bits(self) -> int:
-        """Width of the widest level's payload: a batch has one width."""
-        return max(mechanism.payload_bits for mechanism in self.mechanisms)
-
-    def randomize(self, symbol: Any, entropy: Entropy, *, level: int | None = None) -> LevelReport:
-        """Return one report.
-
-        Parameters
-        ----------
-        symbol
-            The value.
-        entropy
-            Where randomness comes from.
-        level
-            The device's level, uniform unless given. A device that reports again should keep its level.
-
-        Raises
-        ------
-        ParameterError
-            When the symbol or the level does not exist.
-        """
-        chosen = 1 + uniform_below(self.tree.num_levels, entropy) if level is None else level
-        node = self.tree.node(symbol, chosen)
-        return LevelReport(chosen, self.mechanisms[chosen - 1].randomize(node, entropy))
-
-    def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
-        """Return the function from a symbol to the permanent payload of a device at level `cohort` + 1."""
-        check_cohort(cohort, self.num_cohorts)
-        respond = self.mechanisms[cohort].responder(secret, metric, 0)
-        return lambda symbol: respond(self.tree.node(symbol, cohort + 1))
-
-    def response_key(self, value: Any, cohort: int) -> Hashable:
-        """Return what the response of the level's mechanism to the symbol's node depends on."""
-        check_cohort(cohort, self.num_cohorts)
-        return self.mechanisms[cohort].response_key(self.tree.node(value, cohort + 1), 0)
-
-    def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
-        """Return the level's own response to no value."""
-        check_cohort(cohort, self.num_cohorts)
-        return self.mechanisms[cohort].nothing(secret, metric, 0)
-
-    @property
-    def instantaneous(self) -> Draw:
-        """The permanent payload is sent as it is.
-
-        Raises
-        ------
-        ParameterError
-            When a level's mechanism has a second round, which a payload without its level cannot go through.
-        """
-        if self.epsilon_permanent > self.epsilon_report:
-            raise ParameterError(
-                "a level's second round is drawn by its own mechanism: choose a level_oracle of one round"
-            )
-        return super().instantaneous
-
-    def to_wire(self, report: LevelReport) -> Report:
-        """Return a report as it travels, its level in place of a cohort.
-
-        Raises
-        ------
-        ParameterError
-            When the level's own mechanism has cohorts: there is room for one of the two.
-        """
-        if self.mechanisms[report.level - 1].num_cohorts > 1:
-            raise ParameterError("a level's own cohorts do not travel: choose a level_oracle without (OUE, SUE, GRR)")
-        return Report(report.level - 1, report.report.bits)
-
-    def from_wire(self, report: Report) -> LevelReport:
-        """Return the report of a level that came as `to_wire` sent it.
-
-        Raises
-        ------
-        WireError
-            With the reason `bits`, when it has bits that its level has not.
-        """
-        check_cohort(report.cohort, self.num_cohorts)
-        width = self.mechanisms[report.cohort].payload_bits
-        if report.bits >> width:
-            raise WireError("bits", f"a report of level {report.cohort + 1} has bits past its {width}")
-        return LevelReport(report.cohort + 1, Report(0, report.bits))
+    def project(self, value: Any, place: int) -> int:
+        """Return the node of level `place` + 1 that the symbol lies under."""
+        return self.tree.node(value, place + 1)
 
     def canonical(self) -> dict[str, Any]:
         """Return all that a report's meaning and privacy depend on, as JSON values."""

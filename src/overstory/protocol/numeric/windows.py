@@ -27,12 +27,17 @@ from overstory.protocol.channels import ONE, THRESHOLD_BITS, check_probability, 
 from overstory.protocol.domains.numbers import Interval
 from overstory.protocol.encodings.base import check_count, check_symbol
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.numeric.randomizer import MAX_RESOLUTION, NumericRandomizer, check_numeric_epsilon
+from overstory.protocol.numeric.randomizer import (
+    MAX_RESOLUTION,
+    NumberChannel,
+    NumericRandomizer,
+    check_numeric_epsilon,
+)
 from overstory.protocol.sampling import Entropy, uniform_below
 
 
 @dataclass(frozen=True)
-class WindowChannel:
+class WindowChannel(NumberChannel):
     """The channel above."""
 
     num_positions: int  # R, at least 2
@@ -58,7 +63,7 @@ class WindowChannel:
 
     @property
     def num_cells(self) -> int:
-        """M: how many outputs there are."""
+        """M."""
         return self.num_positions + self.window - 1
 
     @property
@@ -115,6 +120,16 @@ class WindowChannel:
             raise ParameterError("alpha = 0: the report does not depend on the value, and nothing can be learned")
         return (cell - self.mean(Fraction(0))) / self.alpha
 
+    def spread(self, position: Fraction) -> Fraction:
+        return self.variance(position) / self.alpha**2
+
+    def likely_cells(self) -> tuple[int, int]:
+        return self.window, max(0, self.window - (self.num_positions - 1))
+
+    def thresholds(self) -> dict[str, Any]:
+        """Return the window's width and alpha's threshold."""
+        return {"window": self.window, "threshold": self.threshold}
+
     def variance(self, position: Fraction) -> Fraction:
         """Return the variance of the cell: a mixture's, from the two uniform laws' means and variances."""
         centre, middle = position + Fraction(self.window - 1, 2), Fraction(self.num_cells - 1, 2)
@@ -160,64 +175,13 @@ class SquareWave(NumericRandomizer):
     name = "square-wave"
     reading: ClassVar[str] = "distribution"
     server: ClassVar[str] = "analysis.support.numbers:WaveSupport"
+    middle: ClassVar[Fraction] = Fraction(1, 2)
 
     @cached_property
     def channel(self) -> WindowChannel:
         """P(cell | position)."""
         window = 2 * math.floor(half_width(self.epsilon) * self.resolution) + 1
         return WindowChannel.of(self.resolution, window, epsilon=self.epsilon)
-
-    @property
-    def payload_bits(self) -> int:
-        """A cell's width."""
-        return (self.channel.num_cells - 1).bit_length()
-
-    @property
-    def payload_limit(self) -> int:
-        """The number of cells."""
-        return self.channel.num_cells
-
-    @property
-    def odds(self) -> Fraction:
-        """The channel's."""
-        return self.channel.odds
-
-    @property
-    def report_groups(self) -> tuple[tuple[float, int], ...]:
-        """The cells of the window, and the others."""
-        return self.channel.groups
-
-    @property
-    def num_positions(self) -> int:
-        """A position for every piece of the range."""
-        return self.resolution
-
-    def position(self, value: Any) -> int:
-        """Return the number of the small interval that owns the value."""
-        return min(math.floor(self.domain.share(value) * self.resolution), self.resolution - 1)
-
-    def value_at(self, position: int) -> Fraction:
-        """Return the middle of the piece."""
-        low, high = Fraction(self.domain.minimum), Fraction(self.domain.maximum)
-        return low + Fraction(2 * position + 1, 2 * self.resolution) * (high - low)
-
-    def draw(self, position: int, entropy: Entropy) -> int:
-        """Return a cell."""
-        return self.channel.draw(position, entropy)
-
-    def debias(self, payload: int) -> Fraction:
-        """Return an estimate of the value that is unbiased but for half a position's width (range / 2R)."""
-        share = (self.channel.debias(Fraction(payload)) + Fraction(1, 2)) / self.resolution
-        return Fraction(self.domain.minimum) + share * Fraction(self.domain.width)
-
-    def variance(self, value: Any) -> Fraction:
-        """Return the exact variance of `debias` over the reports of `value`."""
-        spread = self.channel.variance(Fraction(self.position(value)))
-        return spread * (Fraction(self.domain.width) / (self.channel.alpha * self.resolution)) ** 2
-
-    def thresholds(self) -> dict[str, Any]:
-        """Return the window's width and alpha's threshold."""
-        return {"window": self.channel.window, "threshold": self.channel.threshold}
 
 
 def square_wave(

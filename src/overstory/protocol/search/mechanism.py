@@ -18,7 +18,7 @@ epsilon, and the time of the answer depends on no value.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -29,7 +29,8 @@ from overstory.protocol.domains.codes import CodedDomain
 from overstory.protocol.domains.unknown import ELSEWHERE, coded_from
 from overstory.protocol.encodings.base import SEEDS, check_cohort, check_count, whole_number
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism, digest
+from overstory.protocol.mechanisms.base import Mechanism, digest
+from overstory.protocol.mechanisms.split import Split
 from overstory.protocol.search.plans import BEAM, DICTIONARY, DICTIONARY_SHARE, LONG_STEP, Plan, Question, discover
 
 MOST_WAVES: Final = 1 << 10
@@ -38,7 +39,7 @@ LONGEST_KEY: Final = 48
 
 
 @dataclass(frozen=True)
-class SearchMechanism(LocalRandomizer):
+class SearchMechanism(Split):
     """The device's half of a search: its one question, and its one answer.
 
     ParameterError where a question has a larger epsilon.
@@ -59,6 +60,7 @@ class SearchMechanism(LocalRandomizer):
 
     name = "prefix-search"
     payload: ClassVar[str] = "search"
+    terms_place: ClassVar[str] = "privacy.payloads.combined:SearchTerms"
     reading: ClassVar[str] = "search"
     domain_size = None
     num_cohorts = SEEDS
@@ -76,11 +78,6 @@ class SearchMechanism(LocalRandomizer):
     @property
     def questions(self) -> tuple[Question, ...]:
         return self.plan.questions
-
-    @cached_property
-    def parts(self) -> tuple[Mechanism, ...]:
-        """What answers each question."""
-        return tuple(question.mechanism for question in self.questions)
 
     @cached_property
     def bounds(self) -> tuple[int, ...]:
@@ -101,6 +98,11 @@ class SearchMechanism(LocalRandomizer):
         """Never: reports are kept, and a search reads them; what is counted is how many answer each question."""
         return False
 
+    @property
+    def num_asked(self) -> int:
+        """The numbers of this wave."""
+        return self.bounds[-1] - self.bounds[0]
+
     def asks(self, cohort: int) -> bool:
         """Whether a device of that number is asked in this wave."""
         return self.bounds[0] <= cohort < self.bounds[-1]
@@ -119,11 +121,6 @@ class SearchMechanism(LocalRandomizer):
             return f"which of {len(self.plan.known):,} expected values it has, if any"
         return f"the first {question.num_bits} of the code's {question.width} bits"
 
-    def question_of(self, cohort: int) -> tuple[Question, int]:
-        """Return the question of a device that is asked, and its seed."""
-        question = self.questions[self.group_of(cohort)]
-        return question, cohort % question.mechanism.num_cohorts
-
     def given(self, question: Question, value: Any) -> int:
         """Return what the question's mechanism is given for a code, or for `ELSEWHERE`."""
         if value == ELSEWHERE:
@@ -133,42 +130,29 @@ class SearchMechanism(LocalRandomizer):
             raise ParameterError(f"{value!r:.60} is no code of {self.plan.domain.width} bits")
         return question.value(self.plan.held(question, code))
 
-    def _about(self, metric: str, question: Question) -> str:
-        return f"{metric}/{self.digest.hex()}/{question.name}"
+    @cached_property
+    def parts(self) -> tuple[Mechanism, ...]:
+        return tuple(question.mechanism for question in self.questions)
 
-    def encode(self, value: Any, cohort: int) -> int | None:
-        """Return the true answer to the device's question."""
-        question, seed = self.question_of(cohort)
-        return question.mechanism.encode(self.given(question, value), seed)
+    def place_of(self, cohort: int) -> tuple[int, int]:
+        place = self.group_of(cohort)
+        return place, cohort % self.parts[place].num_cohorts
+
+    def project(self, value: Any, place: int) -> int:
+        return self.given(self.questions[place], value)
+
+    def noise_name(self, metric: str, place: int) -> str:
+        return f"{metric}/{self.digest.hex()}/{self.questions[place].name}"
 
     def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
         """Return the function from a code to the device's answer; of a device that is not asked, one that raises."""
         check_cohort(cohort, self.num_cohorts)
         if not self.asks(cohort):
             return lambda value: self.group_of(cohort)  # noqa: ARG005 - it raises, whatever the value
-        question, seed = self.question_of(cohort)
-        respond = question.mechanism.responder(secret, self._about(metric, question), seed)
-        return lambda value: respond(self.given(question, value))
+        return super().responder(secret, metric, cohort)
 
-    def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
-        """Return the answer of a device without a value, to its own question."""
-        question, seed = self.question_of(cohort)
-        return question.mechanism.nothing(secret, self._about(metric, question), seed)
-
-    def response_key(self, value: Any, cohort: int) -> Hashable:
-        """Return the symbol that the answer is drawn from."""
-        question, seed = self.question_of(cohort)
-        return question.mechanism.response_key(self.given(question, value), seed)
-
-    @cached_property
-    def payload_bits(self) -> int:
-        """Width of the widest answer: a batch has one width."""
-        return max(question.mechanism.payload_bits for question in self.questions)
-
-    @property
-    def payload_limit(self) -> int:
-        """Of the question with the most answers."""
-        return max(question.mechanism.payload_limit for question in self.questions)
+    def payload_words(self, payload: int, labels: Sequence[str] = ()) -> str:  # noqa: ARG002 - it names no value
+        return f"answer {payload} to this device's one question"
 
     def epsilon_n(self, reports: int) -> float:
         """The declared epsilon: the device answers one question, once."""

@@ -28,17 +28,16 @@ that is above another in convex order gives a larger bound. So these do, whateve
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from overstory.protocol.channels import BinaryChannel, SymbolChannel
-from overstory.protocol.encodings.seeds import SeededHash
-from overstory.protocol.mechanisms.base import LocalRandomizer
-from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
-from overstory.protocol.mechanisms.sets import SetMechanism
-from overstory.protocol.numeric.windows import SquareWave
+from overstory.protocol.channels import BinaryChannel
+
+if TYPE_CHECKING:
+    from overstory.protocol.mechanisms.payloads import BitMechanism, OutputMechanism
+    from overstory.protocol.numeric.randomizer import NumberChannel
 
 Atom = tuple[float, float, float]
 """A probability under omega, and there r and r'."""
@@ -181,29 +180,11 @@ Ratios = Mapping[float, float]
 """What one value's report is likelier by than the blanket, with its probability under omega."""
 
 
-def blankets_of(mechanism: LocalRandomizer, periods: int | None = 1, *, in_cohort: bool = False) -> list[Blanket]:
-    """Return blankets of a device's reports, or of the worst cohort's: the largest bound over them holds.
-
-    There are `periods` reports of one unchanged value, each shuffled with the others' of its period; None: any number.
-    """
-    family = FAMILIES.get(mechanism.payload)
-    blankets = None if family is None else family(mechanism, periods, in_cohort=in_cohort)
-    if not blankets:
-        epsilon = mechanism.epsilon_permanent if periods is None else mechanism.epsilon_n(periods)
-        return [clones(epsilon)]
-    return blankets
-
-
-def has_own_blanket(mechanism: LocalRandomizer) -> bool:
-    """Whether the bound is the mechanism's own, not that of any mechanism of its epsilon."""
-    family = FAMILIES.get(mechanism.payload)
-    return family is not None and bool(family(mechanism, 1, in_cohort=True))
-
-
 # --- bits -----------------------------------------------------------------------------------------------------------
 
 
-def _of_bits(mechanism: BitMechanism, periods: int | None, *, in_cohort: bool) -> list[Blanket]:
+def of_bits(mechanism: BitMechanism, periods: int | None, *, in_cohort: bool) -> list[Blanket]:
+    """Return the blankets of a vector of bits."""
     encoding = mechanism.encoding
     ratios = _bit_ratios(mechanism, periods)
     if encoding.asked < 1 and not in_cohort:
@@ -276,45 +257,27 @@ def _of_sampled_bits(ratios: Ratios, asked: float) -> Iterator[Blanket]:
         yield Blanket(least, tuple(atoms))
 
 
-# --- symbols, sets, numbers -----------------------------------------------------------------------------------------
+# --- outputs, numbers -----------------------------------------------------------------------------------------------
 
 
-def _of_symbols(mechanism: SymbolMechanism, periods: int | None, *, in_cohort: bool) -> list[Blanket]:
-    channel: SymbolChannel = mechanism.rounds.combined if periods == 1 else mechanism.rounds.permanent
-    encoding, size = mechanism.encoding, mechanism.encoding.num_symbols
+def of_outputs(mechanism: OutputMechanism, periods: int | None, *, in_cohort: bool) -> list[Blanket]:
+    """Return the blanket of one report, or of the permanent response, that is one of K outputs."""
+    (keep, other), encoding = mechanism.chances(permanent=periods != 1), mechanism.encoding
+    outputs, own, shared = encoding.sizes
     # Of a few pseudo-random seeds, no two values are known to collide in any: this bound is then larger than needed.
-    collision = Fraction(0) if in_cohort or isinstance(encoding, SeededHash) else encoding.collision
-    alone, both = (1 - collision) / size, collision / size
-    gamma, odds = size * channel.other, channel.keep / channel.other
-    if odds < 1:  # the value's own symbol is the unlikely one: what is left of all others is in the blanket
+    common = Fraction(shared, own) if in_cohort or encoding.uneven else encoding.collision
+    if keep < other:  # the value's own output is the unlikely one: what is left of all others is in the blanket
         return []
-    return [two_levels(float(gamma), odds=float(odds), alone=float(alone), both=float(both))]
+    alone, both = own * (1 - common) / outputs, own * common / outputs
+    return [two_levels(float(outputs * other), odds=float(keep / other), alone=float(alone), both=float(both))]
 
 
-def _of_sets(mechanism: SetMechanism, *_: object, **__: object) -> list[Blanket]:  # one memoized output, one cohort
-    outputs, own, shared = mechanism.encoding.sizes
-    inside = mechanism.inside
-    gamma = outputs * (1 - inside) / (outputs - own)
-    odds = inside * (outputs - own) / (own * (1 - inside))
-    alone, both = Fraction(own - shared, outputs), Fraction(shared, outputs)
-    return [two_levels(float(gamma), odds=float(odds), alone=float(alone), both=float(both))]
-
-
-def _of_numbers(mechanism: LocalRandomizer, *_: object, **__: object) -> list[Blanket]:  # as of sets
-    if not isinstance(mechanism, SquareWave):
+def of_windows(channel: NumberChannel) -> list[Blanket]:
+    """Return the blanket of a cell of one of two windows that share the fewest cells: those of both ends."""
+    likely = channel.likely_cells()
+    if likely is None:
         return []
-    channel = mechanism.channel
-    cells, window = channel.num_cells, channel.window
-    both = max(0, window - (channel.num_positions - 1))  # of the two ends' windows
-    shares = (Fraction(window - both, cells), Fraction(both, cells))
-    gamma = channel.outside * cells
-    return [two_levels(float(gamma), odds=float(channel.odds), alone=float(shares[0]), both=float(shares[1]))]
-
-
-FAMILIES: Final[Mapping[str, Callable[..., list[Blanket]]]] = {
-    "bits": _of_bits,
-    "symbols": _of_symbols,
-    "sets": _of_sets,
-    "numbers": _of_numbers,
-}
-"""By `LocalRandomizer.payload`; of another, only its epsilon is used."""
+    (window, both), cells = likely, channel.num_cells
+    alone = Fraction(window - both, cells)
+    gamma = channel.probability(cells - 1, 0) * cells
+    return [two_levels(float(gamma), odds=float(channel.odds), alone=float(alone), both=both / cells)]

@@ -1,0 +1,41 @@
+"""Any kind of mechanism by its exact likelihoods: the law of a report, and the worst ratio over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+from overstory.protocol.mechanisms.base import LocalRandomizer, Report
+from support.contract_enumeration import log_of, worst_ratio
+
+
+def payloads_of(built: LocalRandomizer, cohort: int) -> list[int]:
+    """Every payload of a cohort: of a mechanism that is split, those of the part that answers there."""
+    place_of = getattr(built, "place_of", None)
+    limit = built.payload_limit if place_of is None else built.parts[place_of(cohort)[0]].payload_limit  # type: ignore[attr-defined]
+    return [payload for payload in range(limit) if built.valid(payload)]
+
+
+def law_of(built: LocalRandomizer, value: Any, cohort: int) -> list[Fraction]:
+    """P(payload | value), in the order of `payloads_of`."""
+    return [built.likelihood(Report(cohort, payload), value) for payload in payloads_of(built, cohort)]
+
+
+def some_cohorts(built: LocalRandomizer, most: int = 8) -> list[int]:
+    """As many of the cohorts that are asked: the ends of every range of them, and some between."""
+    stops = [0, *(stop for stop, _ in built.zones)]
+    ends = {end for start, stop in pairwise(stops) for end in (start, stop - 1)}
+    spread = {built.num_cohorts * i // most for i in range(most)}
+    return sorted(cohort for cohort in ends | spread if built.asks(cohort))
+
+
+def exact_epsilon_of(built: LocalRandomizer, values: Sequence[Any], cohorts: Iterable[int] | None = None) -> Decimal:
+    """The worst log ratio of one report over all payloads and pairs of values, in the worst of some cohorts."""
+    ratios = [
+        worst_ratio([law_of(built, value, cohort) for value in values])
+        for cohort in (some_cohorts(built) if cohorts is None else cohorts)
+    ]
+    return Decimal("Infinity") if None in ratios else log_of(max(ratio for ratio in ratios if ratio is not None))
