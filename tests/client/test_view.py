@@ -187,7 +187,7 @@ def test_what_stays_here_is_not_told_to_anybody(tmp_path: Any) -> None:
     metric = shown(view, "colour")
     assert metric.inferences.hypothetical
     assert {report.detail for report in metric.reports} == {"stays here: it is never sent"}
-    assert metric.spent.reports == 0
+    assert metric.cost.made == 0
     assert "if it were" in text_of(view)
 
 
@@ -213,7 +213,7 @@ def test_a_metric_that_the_registry_lost_still_shows_its_bytes(tmp_path: Any) ->
     client = recorded(tmp_path, ["red"])
     view = look(client, MetricRegistry({}, ""))
     (metric,) = view.metrics
-    assert (metric.id, metric.metric, metric.spent) == ("colour", None, None)
+    assert (metric.id, metric.metric, metric.cost) == ("colour", None, None)
     (report,) = metric.reports
     assert b"".join(part.raw for part in report.parts) == report.body
     assert "does not list this metric" in text_of(view)

@@ -5,9 +5,8 @@ import math
 
 import pytest
 
-from overstory.privacy.ledger import Account, Ledger
+from overstory.privacy.ledger import Account, Ledger, charge
 from overstory.privacy.payloads.registry import SeveralTerms, terms_from_json, terms_of, terms_of_several
-from overstory.privacy.registry.totals import charge
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.divided import divided

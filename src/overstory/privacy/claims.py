@@ -1,14 +1,16 @@
-"""Claims: every epsilon of a statement with what it rests on."""
+"""Claims: every epsilon with what it is about and what it rests on, in the words of every page and command."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from overstory.presentation.document import Block, Lines, Table
-from overstory.privacy.text import epsilon_text, odds_text
+from overstory.privacy.text import CERTAIN, MOST, epsilon_text, factor, odds_text
+
+NOT_BOUNDED: Final = "no bound on it is computed"
 
 
 @dataclass(frozen=True)
@@ -18,11 +20,15 @@ class Claim:
     Attributes
     ----------
     about, epsilon, assumption
-        What is revealed, how much, and what has to be true for that.
+        What is revealed and under which condition, how much, and what has to be true for that.
     caution
         Where a paper claims more than this, or the number means less than it seems to.
     delta, epsilon_at_delta
         What it is but for a chance of `delta`, where that is less: only where all noise is fresh.
+    kind
+        Of a metric's cost: "any", "report", "unchanged", "permanent", "values" or "pattern"; else empty.
+    reason
+        Why a metric's cost has no bound, where it has none.
     """
 
     about: str
@@ -31,6 +37,26 @@ class Claim:
     caution: str | None = None
     delta: float | None = None
     epsilon_at_delta: float | None = None
+    kind: str = ""
+    reason: str | None = None
+
+    @property
+    def conditional(self) -> bool:
+        """Whether it holds under a condition only, which `about` names."""
+        return self.kind not in {"any", "report"}
+
+    @property
+    def amount(self) -> str:
+        return "no bound" if math.isinf(self.epsilon) else f"epsilon {epsilon_text(self.epsilon)}"
+
+    @property
+    def words(self) -> str:
+        """What it is about, with its condition, and how far the odds move."""
+        if math.isinf(self.epsilon):
+            return f"{self.about}; {self.reason or NOT_BOUNDED}"
+        if self.epsilon > MOST:
+            return f"{self.about}; somebody could be {CERTAIN}"
+        return f"{self.about}; odds move by a factor of {'' if self.conditional else 'at most '}{factor(self.epsilon)}"
 
     @property
     def epsilon_words(self) -> str:
@@ -44,7 +70,9 @@ class Claim:
         """Return JSON values; an epsilon without bound is null."""
         plain = {"about": self.about, "epsilon": finite(self.epsilon), "assumption": self.assumption}
         approximate = {"delta": self.delta, "epsilon_at_delta": self.epsilon_at_delta} if self.delta else {}
-        return plain | approximate | ({"caution": self.caution} if self.caution else {})
+        texts = {"reason": self.reason if math.isinf(self.epsilon) else None, "caution": self.caution}
+        kind = {"kind": self.kind} if self.kind else {}
+        return kind | plain | approximate | {name: text for name, text in texts.items() if text}
 
 
 def notes_of(claims: Iterable[Claim]) -> dict[str, int]:

@@ -120,8 +120,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace) -> int:
     from overstory.privacy.histories.pairs import check_reports
+    from overstory.privacy.registry.cost import budget_words, total_costs
     from overstory.privacy.registry.page import metric_page, together_blocks
-    from overstory.privacy.registry.totals import budget_words, total_costs
     from overstory.protocol.metrics import load_registry
 
     registry = load_registry(args.file)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
-from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,10 +19,9 @@ from overstory.client.upload.retry import DAY, RELAY, problem_words
 from overstory.privacy.text import columns, duration, plural
 
 if TYPE_CHECKING:
-    from overstory.client.budget import Spent
     from overstory.client.consent.policy import EffectiveChoice
     from overstory.client.state.rows import Rows
-    from overstory.privacy.registry.totals import TotalCost
+    from overstory.privacy.registry.cost import MetricCost, TotalCost
     from overstory.protocol.metrics import Metric, MetricRegistry
     from overstory.protocol.metrics.oblivious import ObliviousRoute
 
@@ -167,7 +163,7 @@ class Status:
     last_success: Mapping[str, str] = field(default_factory=dict)
     failures: int = 0
     clock: str | None = None
-    spent: tuple[Spent, ...] = ()
+    spent: tuple[MetricCost, ...] = ()
     notes: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
     totals: tuple[TotalCost, ...] = ()
@@ -244,9 +240,9 @@ class Status:
         """Say what the reports have cost, a line at a time: each metric, and all of them together."""
         for spent in self.spent:
             answers = f" from {plural(spent.distinct, 'noisy answer')}" if spent.distinct else ""
-            yield f"{spent.metric}: {plural(spent.reports, 'report')}{answers}"
-            if not spent.cost.planned:
-                yield from columns(spent.cost.pairs())
+            yield f"{spent.metric}: {plural(spent.made, 'report')}{answers}"
+            if not spent.planned:
+                yield from columns(spent.pairs())
         for total in self.together:
             yield f"together, {total.about}:"
             yield from columns(total.pairs())
@@ -281,14 +277,9 @@ class Status:
             "problem": self.problem,
             "notes": list(self.notes),
             "caveats": list(self.caveats),
-            "budget": [spent_json(spent) for spent in self.spent],
+            "budget": [spent.to_json() for spent in self.spent],
             "totals": [total.to_json() for total in self.totals],
         }
-
-
-def spent_json(spent: Spent) -> dict[str, Any]:
-    """Return what a metric has cost as JSON values; an epsilon without bound is null."""
-    return {"distinct": spent.distinct, "most_values": spent.most_values} | spent.cost.to_json()
 
 
 def read_status(
@@ -334,20 +325,20 @@ def read_status(
 
 
 def _completed(status: Status, rows: Rows, registry: MetricRegistry, now: float) -> Status:
-    from overstory.client.budget import ledger_of, spent, totals
+    from overstory.client.budget import ledger_of
+    from overstory.privacy.registry.cost import metric_cost, totals_so_far
 
     rows.read(registry)
-    ledger, sent = ledger_of(rows), [(name, rows.recall(f"sent {name}")) for name in registry]
-    accounts = defaultdict(tuple, {name: tuple(some) for name, some in groupby(ledger.accounts, attrgetter("metric"))})
+    ledger, sent = ledger_of(rows, registry), [(name, rows.recall(f"sent {name}")) for name in registry]
     return replace(
         status,
         outbox={str(name): number for name, number in rows.outbox.tally().items()},
         counts=rows.counts(),
         last_success={name: registry[name].period.label(int(number)) for name, number in sent if number is not None},
         clock=status.clock or _ahead(rows, registry, now),
-        spent=tuple(spent(replace(ledger, accounts=accounts[metric.id]), metric) for metric in registry.values()),
+        spent=tuple(metric_cost(metric, so_far=ledger) for metric in registry.values()),
         caveats=() if rows.recall(COPIED) is None else (COPY_SENT,),
-        totals=totals(ledger, registry),
+        totals=totals_so_far(ledger),
         relay=relay_status(registry, rows),
     )
 

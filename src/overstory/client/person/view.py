@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from overstory.client.budget import Spent, ledger_of, spent
+from overstory.client.budget import ledger_of
 from overstory.client.person.explanation import (
     Explanation,
     Inference,
@@ -26,14 +26,14 @@ from overstory.client.person.explanation import (
     report_in,
 )
 from overstory.client.person.question import facts
-from overstory.client.person.status import Status, spent_json
+from overstory.client.person.status import Status
 from overstory.client.state.outbox import OutboxRow, RowState
 from overstory.client.state.rows import ALL_VALUES, Response, Rows
 from overstory.client.upload.retry import RELAYED
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph, Table
 from overstory.privacy.attacks import metric_linkability
 from overstory.privacy.claims import finite
-from overstory.privacy.ledger import Ledger
+from overstory.privacy.registry.cost import MetricCost, metric_cost
 from overstory.privacy.text import share
 from overstory.protocol.errors import WireError
 from overstory.protocol.mechanisms.base import Report
@@ -41,6 +41,7 @@ from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.metrics.period import Period
 
 if TYPE_CHECKING:
+    from overstory.privacy.ledger import Ledger
     from overstory.protocol.metrics.oblivious import ObliviousRoute
 
 
@@ -98,7 +99,7 @@ class MetricView:
     responses: tuple[ResponseView, ...]
     reports: tuple[ReportView, ...]
     inferences: Inferences  # what can be inferred from the reports
-    spent: Spent | None  # the privacy spent; None without the entry
+    cost: MetricCost | None  # the privacy spent; None without the entry
     group: str | None = None  # the group that the newest report names in clear, where the entry has groups
 
 
@@ -107,7 +108,7 @@ def view_metrics(rows: Rows, registry: Mapping[str, Metric]) -> tuple[MetricView
     names = dict.fromkeys(registry)
     names |= dict.fromkeys(row.metric for row in rows.outbox.rows())
     names |= dict.fromkeys(response.metric for response in rows.memo.responses())
-    ledger = ledger_of(rows)
+    ledger = ledger_of(rows, registry)
     return tuple(_shown(rows, name, registry.get(name), ledger) for name in names)
 
 
@@ -122,7 +123,7 @@ def _shown(rows: Rows, name: str, metric: Metric | None, ledger: Ledger) -> Metr
         responses=tuple(_response(each, metric) for each in rows.memo.responses(name) if each.tag != ALL_VALUES),
         reports=tuple(_report(row, metric, period) for row in queue),
         inferences=Inferences() if metric is None else infer_all(queue, metric),
-        spent=None if metric is None else spent(ledger, metric),
+        cost=None if metric is None else metric_cost(metric, so_far=ledger),
         group=None if metric is None else _group(queue, metric),
     )
 
@@ -200,7 +201,7 @@ def infer_all(queue: Sequence[OutboxRow], metric: Metric) -> Inferences:
 def view_without_state(registry: Mapping[str, Metric]) -> tuple[MetricView, ...]:
     """Return the registry's metrics where nothing was recorded or the state cannot be read."""
     return tuple(
-        MetricView(name, metric, (), (), (), Inferences(), spent(Ledger(), metric)) for name, metric in registry.items()
+        MetricView(name, metric, (), (), (), Inferences(), metric_cost(metric)) for name, metric in registry.items()
     )
 
 
@@ -234,7 +235,7 @@ def build(view: View, *, reports: int) -> Iterator[Block]:
         yield Heading(2, "Privacy spent, all together")
     for total in view.status.together:
         yield Heading(3, f"Together: {total.about}")
-        yield KeyValues(tuple(total.pairs()), "lines")
+        yield total.block()
     if not view.metrics and view.status.problem is None:
         yield Paragraph("No metric is known here, and none was recorded.")
 
@@ -287,12 +288,12 @@ def _metric(shown: MetricView, reports: int, route: ObliviousRoute | None) -> It
     yield from _responses(shown)
     yield from _reports(shown, reports)
     yield from _inferred(shown)
-    costs = shown.spent
-    if costs is not None:
-        yield Heading(3, f"Privacy spent: {costs.metric}" if costs.reports else f"Privacy, planned: {costs.metric}")
-        answers = (("noisy answers", str(costs.distinct)),) if costs.distinct else ()
-        yield KeyValues((("reports queued", str(costs.reports)), *answers))
-        yield KeyValues(tuple(costs.cost.pairs()), "lines")
+    cost = shown.cost
+    if cost is not None:
+        yield Heading(3, f"Privacy, planned: {cost.metric}" if cost.planned else f"Privacy spent: {cost.metric}")
+        answers = (("noisy answers", str(cost.distinct)),) if cost.distinct else ()
+        yield KeyValues((("reports queued", str(cost.made)), *answers))
+        yield cost.block()
 
 
 def _method(metric: Metric) -> str:
@@ -422,7 +423,7 @@ def _metric_json(shown: MetricView) -> dict[str, Any]:
             "linked": _inference_json(shown.inferences.linked),
             "hypothetical": shown.inferences.hypothetical,
         },
-        "budget": None if shown.spent is None else spent_json(shown.spent),
+        "budget": None if shown.cost is None else shown.cost.to_json(),
     }
 
 

@@ -13,8 +13,7 @@ from overstory.presentation.document import Block, Heading, KeyValues, Lines, Pa
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.attacks import metric_linkability
 from overstory.privacy.claims import Claim, claims_blocks
-from overstory.privacy.registry.cost import MetricCost, metric_cost
-from overstory.privacy.registry.totals import TotalCost
+from overstory.privacy.registry.cost import MetricCost, TotalCost, metric_cost
 from overstory.privacy.statements import PrivacyStatement, statement
 from overstory.privacy.text import parameter_words, plural
 from overstory.protocol.metrics import Metric
@@ -56,7 +55,7 @@ class MetricPage:
     @property
     def claims(self) -> tuple[Claim, ...]:
         """Every epsilon with its condition and what it rests on, the one without a condition first."""
-        return self.cost.claims
+        return self.cost.lines
 
     def plain_words(self) -> str:
         """Say to a person what holds without a condition."""
@@ -84,7 +83,7 @@ def together_blocks(totals: Iterable[TotalCost], budget: Sequence[str]) -> Itera
     """Return what several metrics cost together, and what the budget allows."""
     for total in totals:
         yield Heading(2, f"Together: {total.about}")
-        yield KeyValues(tuple(total.pairs()), "lines")
+        yield total.block()
     if budget:
         yield Heading(2, "Budget")
         yield Lines(*budget)

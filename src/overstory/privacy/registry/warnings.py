@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from overstory.privacy.attacks import metric_linkability
 from overstory.privacy.payloads.registry import terms_of
-from overstory.privacy.registry.cost import lifetime_epsilon
-from overstory.privacy.registry.totals import budget_words
+from overstory.privacy.registry.cost import budget_words, lifetime_epsilon
 from overstory.privacy.terms import add_up
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.errors import WireError
