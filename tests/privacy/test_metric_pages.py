@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from overstory.privacy.attacks import linkability
-from overstory.privacy.claims import claims_blocks, notes_of
 from overstory.privacy.ledger import Account, Ledger
 from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.registry.cost import metric_cost, total_costs, totals_so_far
 from overstory.privacy.registry.page import metric_page, metric_statement
 from overstory.privacy.registry.warnings import registry_warnings
+from overstory.privacy.statements import claims_blocks, notes_of
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.metrics import load_registry, parse_registry

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from overstory.privacy import map_differences, statement
-from overstory.privacy.claims import FRESH, NO_CEILING, claims_blocks
+from overstory.privacy.statements import FRESH, NO_CEILING, claims_blocks
 from overstory.privacy.text import epsilon_text, factor
 from overstory.protocol.encodings.base import encode
 from overstory.protocol.encodings.bits import Bloom, OneHot, SampledBits

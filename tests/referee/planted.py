@@ -37,8 +37,8 @@ class Finding:
 
 def sums_terms(patch: Patch) -> None:
     """Count accounts of equal terms as one, and promise once what devices do once by each of several: H1, M2."""
-    from overstory.privacy.claims import Claim
     from overstory.privacy.registry import cost
+    from overstory.privacy.statements import Claim
 
     usual, kinds = cost._so_far, {"unchanged", "permanent", "values", "change"}
 

@@ -25,8 +25,8 @@ from overstory.client.state.outbox import Bounds, RowState
 from overstory.client.state.state import State
 from overstory.gateway.readings import LONGEST, Alignment, BadLine, Due, Missing, Pick, Reading
 from overstory.gateway.sinks import GatewayError, Sink, dispatch
+from overstory.presentation.formats import finite
 from overstory.privacy.approximate import DELTA
-from overstory.privacy.claims import finite
 from overstory.privacy.ledger import Ledger
 from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.registry.cost import metric_cost

@@ -19,9 +19,9 @@ from overstory.planning.nearest import Nearest
 from overstory.presentation.document import Column, Table
 from overstory.presentation.formats import seconds_text, thousands
 from overstory.privacy import PrivacyStatement
-from overstory.privacy.claims import by_number
 from overstory.privacy.payloads.shared import bits_text
 from overstory.privacy.shuffle.central import DELTA, CentralPrivacy, shuffled
+from overstory.privacy.statements import by_number
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.mechanisms.base import Influence
 from overstory.protocol.mechanisms.bits import rappor

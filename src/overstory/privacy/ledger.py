@@ -131,6 +131,7 @@ class Ledger:
 
     @property
     def reports(self) -> int:
+        """All reports."""
         return sum(account.reports for account in self.accounts)
 
     def charged(self, against: Against, attribute: str | None = None) -> float:

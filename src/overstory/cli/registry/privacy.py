@@ -142,9 +142,9 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from overstory.presentation.formats import finite
     from overstory.privacy import statement
     from overstory.privacy.approximate import DELTA
-    from overstory.privacy.claims import finite
     from overstory.privacy.histories.pairs import check_reports
     from overstory.privacy.registry.page import metric_statement
 
@@ -233,7 +233,7 @@ def _read(name: str, text: str, kind: str) -> Any:
 def _blocks(
     metric: Metric | None, statement: PrivacyStatement, values: Claim | None, central: CentralPrivacy | None
 ) -> Iterator[Block]:
-    from overstory.privacy.claims import claims_blocks
+    from overstory.privacy.statements import claims_blocks
 
     if metric is not None:
         yield Paragraph(headline(metric))

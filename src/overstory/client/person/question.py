@@ -20,7 +20,6 @@ from overstory.client.state.paths import StatePaths, policy_file
 from overstory.client.state.state import State
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph
 from overstory.privacy.attacks import metric_linkability
-from overstory.privacy.claims import Claim
 from overstory.privacy.registry.cost import (
     MetricCost,
     TotalCost,
@@ -37,6 +36,7 @@ from overstory.privacy.registry.page import (
     published_words,
     relay_words,
 )
+from overstory.privacy.statements import Claim
 from overstory.privacy.text import plural
 from overstory.protocol.metrics import Metric, MetricRegistry
 

@@ -31,8 +31,8 @@ from overstory.client.state.outbox import OutboxRow, RowState
 from overstory.client.state.rows import ALL_VALUES, Response, Rows
 from overstory.client.upload.retry import RELAYED
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph, Table
+from overstory.presentation.formats import finite
 from overstory.privacy.attacks import metric_linkability
-from overstory.privacy.claims import finite
 from overstory.privacy.registry.cost import MetricCost, metric_cost
 from overstory.privacy.text import share
 from overstory.protocol.errors import WireError

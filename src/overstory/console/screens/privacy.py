@@ -27,7 +27,7 @@ from overstory.presentation.document import (
     Preformatted,
     Table,
 )
-from overstory.privacy.claims import finite
+from overstory.presentation.formats import finite
 from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.registry.cost import metric_cost, unchanged_cost
 from overstory.privacy.registry.page import metric_page, metric_statement

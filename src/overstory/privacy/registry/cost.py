@@ -15,8 +15,11 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from overstory.presentation.document import KeyValues
+from overstory.presentation.formats import finite
 from overstory.privacy.caveats import cautions
-from overstory.privacy.claims import (
+from overstory.privacy.ledger import Ledger, charge
+from overstory.privacy.payloads.registry import terms_of
+from overstory.privacy.statements import (
     FRESH,
     MEMO,
     NOT_BOUNDED,
@@ -24,10 +27,7 @@ from overstory.privacy.claims import (
     REPORT,
     SAME_PATTERN,
     Claim,
-    finite,
 )
-from overstory.privacy.ledger import Ledger, charge
-from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.terms import Terms, add_up
 from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.metrics import Metric, PersonBudget

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.attacks import metric_linkability
-from overstory.privacy.claims import Claim, claims_blocks
 from overstory.privacy.registry.cost import MetricCost, TotalCost, metric_cost
-from overstory.privacy.statements import PrivacyStatement, statement
+from overstory.privacy.statements import Claim, PrivacyStatement, claims_blocks, statement
 from overstory.privacy.text import parameter_words, plural
 from overstory.protocol.metrics import Metric
 from overstory.protocol.metrics.groups import Groups
