@@ -380,7 +380,7 @@ def show_view(context: CommandContext, args: argparse.Namespace) -> int:
 def _read_view(context: CommandContext, explain: Sequence[str]) -> View:
     from overstory.client.person.explanation import explain as explained
     from overstory.client.person.explanation import read_value
-    from overstory.client.person.view import View, view_metrics, view_without_state
+    from overstory.client.person.view import View, view_metrics
     from overstory.client.state.state import State
 
     state = State(context.paths)
@@ -390,7 +390,7 @@ def _read_view(context: CommandContext, explain: Sequence[str]) -> View:
         with state.snapshot() as rows:
             metrics = view_metrics(rows, context.registry)
     except StateError:  # the status says why, where there is one
-        metrics = view_without_state(context.registry)
+        metrics = view_metrics(None, context.registry)
     values = tuple(explained(state, metric, read_value(metric, text)) for metric, text in wanted)
     return View(context.name, status, metrics, values, context.registry.oblivious)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final
 
 from overstory.client.outcomes import Fault, StateError
@@ -38,41 +39,37 @@ def annotate(body: bytes, metric: Metric | None) -> tuple[Part, ...]:
     """Return every byte of an upload with one report, each part with its meaning; joined, they are the upload."""
     upload, report = report_in(body)
     batch = decode_batch(upload.reports)
-    cut = _Cutter(body)
-    lengths = "the lengths of two names" if upload.group else "the length of the metric's name"
-    cut("format", 8, f"an upload, version 1, and {lengths}")
-    with_id = "from this device's secret; a second copy of this report is known by it and not counted"
-    cut("batch id", 16, with_id if any(upload.batch) else "erased here once the report was settled")
-    cut("period", 4, f"{_period(metric, upload.period)}; no finer time is sent")
-    cut("length", 4, f"{len(upload.reports)} bytes of reports follow")
-    cut("metric", len(upload.metric), upload.metric)
-    if upload.group:
-        cut("group", len(upload.group), f"{upload.group}, in clear: the group that this device is in")
-    cut("format", 6, "a batch of reports, version 1")
-    cut("bits", 2, f"a report has {plural(batch.num_bits, 'bit')}")
-    cut("cohorts", 4, f"there {'is' if batch.num_cohorts == 1 else 'are'} {batch.num_cohorts}")
-    cut("reports", 4, "there is 1")
     made_by = "the parameters that it was made by"
     of = made_by if metric is None else f"this metric's parameters ({metric.mechanism.name})"
-    cut("parameters", 16, f"the digest of {of}")
     encodes = "how this device encodes values; drawn from its secret, the same for ever"
-    cohort = "0: all devices encode alike" if batch.num_cohorts == 1 else f"{report.cohort}: {encodes}"
-    cut("cohort", cohort_width(batch.num_cohorts), cohort)
     says = "" if metric is None else f": {payload_words(metric.mechanism, report.bits, metric.labels)}"
-    cut("report", (batch.num_bits + 7) // 8, f"what the device says, after all noise{says}")
-    cut("checksum", 4, "of the batch, against damage on the way")
-    return tuple(cut.parts)
-
-
-class _Cutter:
-    """Cuts bytes into parts from the front."""
-
-    def __init__(self, body: bytes) -> None:
-        self._body, self._at, self.parts = body, 0, list[Part]()
-
-    def __call__(self, name: str, length: int, meaning: str) -> None:
-        self.parts.append(Part(name, self._body[self._at : self._at + length], meaning))
-        self._at += length
+    lengths = "the lengths of two names" if upload.group else "the length of the metric's name"
+    with_id = "from this device's secret; a second copy of this report is known by it and not counted"
+    cuts = [
+        ("format", 8, f"an upload, version 1, and {lengths}"),
+        ("batch id", 16, with_id if any(upload.batch) else "erased here once the report was settled"),
+        ("period", 4, f"{_period(metric, upload.period)}; no finer time is sent"),
+        ("length", 4, f"{len(upload.reports)} bytes of reports follow"),
+        ("metric", len(upload.metric), upload.metric),
+        ("group", len(upload.group), f"{upload.group}, in clear: the group that this device is in"),
+        ("format", 6, "a batch of reports, version 1"),
+        ("bits", 2, f"a report has {plural(batch.num_bits, 'bit')}"),
+        ("cohorts", 4, f"there {'is' if batch.num_cohorts == 1 else 'are'} {batch.num_cohorts}"),
+        ("reports", 4, "there is 1"),
+        ("parameters", 16, f"the digest of {of}"),
+        (
+            "cohort",
+            cohort_width(batch.num_cohorts),
+            "0: all devices encode alike" if batch.num_cohorts == 1 else f"{report.cohort}: {encodes}",
+        ),
+        ("report", (batch.num_bits + 7) // 8, f"what the device says, after all noise{says}"),
+        ("checksum", 4, "of the batch, against damage on the way"),
+    ]
+    ends = accumulate(length for _, length, _ in cuts)
+    parts = [
+        Part(name, body[end - length : end], meaning) for end, (name, length, meaning) in zip(ends, cuts, strict=True)
+    ]
+    return tuple(part for part in parts if part.name != "group" or upload.group)
 
 
 def report_in(body: bytes) -> tuple[Upload, Report]:

@@ -28,14 +28,7 @@ from overstory.privacy.registry.cost import (
     total_costs,
     totals_so_far,
 )
-from overstory.privacy.registry.page import (
-    group_words,
-    how_long_kept,
-    how_many_values,
-    how_often,
-    published_words,
-    relay_words,
-)
+from overstory.privacy.registry.page import metric_facts, relay_words
 from overstory.privacy.statements import Claim
 from overstory.privacy.text import plural
 from overstory.protocol.metrics import Metric, MetricRegistry
@@ -43,7 +36,6 @@ from overstory.protocol.metrics import Metric, MetricRegistry
 if TYPE_CHECKING:
     from overstory.client.consent.policy import EffectiveChoice
     from overstory.privacy.ledger import Ledger
-    from overstory.protocol.metrics.oblivious import ObliviousRoute
 
 
 @dataclass(frozen=True)
@@ -80,7 +72,6 @@ class Asked:
     """One question to a person."""
 
     registry: MetricRegistry  # what is asked for
-    today: date  # the day of the question, UTC
     server: str | None  # the collector that reports would go to; None where it is not known yet
     before: Consent | None  # the choice before; None where there was none that can be read
     costs: Mapping[str, MetricCost]  # what each metric costs, or has cost on this device
@@ -101,7 +92,6 @@ def asked_of(context: CommandContext, server: str | None, today: date) -> Asked:
     changes = before.missing(registry, named) if chosen and before else {}
     return Asked(
         registry,
-        today,
         named,
         before,
         costs,
@@ -140,7 +130,7 @@ def question(asked: Asked) -> Iterator[Block]:
         for reason in asked.changes.get(name, ()):
             assert asked.before is not None
             yield Paragraph(f"Since your choice of {asked.before.date}: {reason}.")
-        yield KeyValues(tuple(facts(metric, asked.registry.oblivious)))
+        yield KeyValues(metric_facts(metric, asked.registry.oblivious))
         cost, end = asked.costs[name], asked.ends.get(name)
         reports = plural(cost.reports, "report")
         yield Paragraph(
@@ -155,24 +145,6 @@ def question(asked: Asked) -> Iterator[Block]:
         yield total.block()
     yield Heading(3, "Budget, and where reports go")
     yield Lines(*_ending(asked))
-
-
-def facts(metric: Metric, route: ObliviousRoute | None, group: str | None = None) -> Iterator[tuple[str, str]]:
-    """Yield what the question and the view say of a metric: of a device with a group, what links its reports."""
-    yield "asked by", metric.owner
-    yield "why", metric.purpose
-    if metric.attribute is not None:
-        yield "it tells of", metric.attribute
-    if metric.groups is not None:
-        yield "sent in clear", group_words(metric.groups)
-    yield "how often", f"{how_often(metric)}, until {metric.expires.isoformat()}"
-    yield "reports are kept", how_long_kept(metric)
-    if metric.is_oblivious:
-        yield "travels", relay_words(route)
-    if metric.publish == "estimates":
-        yield "published", published_words(metric)
-    yield "different values", how_many_values(metric)
-    yield "linkable", metric_linkability(metric, group).words()
 
 
 def _ending(asked: Asked) -> Iterator[str]:
