@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any, Final
 
@@ -105,17 +105,6 @@ def share(probability: float) -> str:
     if text == "100" and probability < 1:
         text = f"{percent:.6g}" if percent < 99.9999 else "above 99.9999"
     return f"{'below 0.0001' if 0 < percent < 0.0001 else text}%"
-
-
-def columns(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Return each pair as one indented line, however long, the second part of all at the same place.
-
-    >>> list(columns([("epsilon 1.0000", "one report"), ("no bound", "two")]))
-    ['  epsilon 1.0000  one report', '  no bound        two']
-    """
-    listed = list(pairs)
-    room = max((len(first) for first, _ in listed), default=0)
-    yield from (f"  {first:<{room}}  {second}" for first, second in listed)
 
 
 def parameter_words(parameters: Mapping[str, Any]) -> str:

@@ -16,7 +16,8 @@ from overstory.client.state.paths import StatePaths
 from overstory.client.state.state import UNCHECKED, machine_id
 from overstory.client.upload.delivery import ASKED, COPIED, CollectorHealth
 from overstory.client.upload.retry import DAY, RELAY, problem_words
-from overstory.privacy.text import columns, duration, plural
+from overstory.presentation.render_text import unbroken
+from overstory.privacy.text import duration, plural
 
 if TYPE_CHECKING:
     from overstory.client.consent.policy import EffectiveChoice
@@ -189,11 +190,8 @@ class Status:
 
     def troubles(self) -> Iterator[str]:
         """Say what a person has to decide, and what went wrong, a line at a time."""
-        if self.effective.asked:
-            yield from self._asks_again()
-        for problem in (self.clock, self.problem):
-            if problem is not None:
-                yield f"problem: {problem}"
+        yield from self._asks_again()
+        yield from self._problems()
 
     def words(self) -> Iterator[str]:
         """Say it to a person, a line at a time."""
@@ -204,20 +202,22 @@ class Status:
             yield f"reports go to: {self.server or 'the first collector that this application names'}"
         if self.relay is not None:
             yield from self.relay.words()
-        if self.effective.asked:
-            yield from self._asks_again()
+        yield from self._asks_again()
         yield f"state: {self.folder}"
         yield from self._queue()
         yield from self.caveats
         if self.failures:
             yield f"the collector has failed {self.failures}x in a row; what waits is tried again later"
-        for problem in (self.clock, self.problem):
-            if problem is not None:
-                yield f"problem: {problem}"
+        yield from self._problems()
         for note in self.notes:
             yield f"note: {note}"
 
+    def _problems(self) -> Iterator[str]:
+        yield from (f"problem: {problem}" for problem in (self.clock, self.problem) if problem is not None)
+
     def _asks_again(self) -> Iterator[str]:
+        if not self.effective.asked:
+            return
         new = [name for name, reasons in self.missing.items() if reasons == (NEW,)]
         if new:
             yield f"not asked about yet, so not recorded: {', '.join(new)}"
@@ -242,10 +242,10 @@ class Status:
             answers = f" from {plural(spent.distinct, 'noisy answer')}" if spent.distinct else ""
             yield f"{spent.metric}: {plural(spent.made, 'report')}{answers}"
             if not spent.planned:
-                yield from columns(spent.pairs())
+                yield from unbroken(spent.pairs())
         for total in self.together:
             yield f"together, {total.about}:"
-            yield from columns(total.pairs())
+            yield from unbroken(total.pairs())
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; an epsilon without bound is null."""
@@ -301,12 +301,17 @@ def read_status(
     from overstory.client.state.state import State
 
     consent = effective.consent
-    new = dict.fromkeys(registry, (NEW,))
-    missing = new if consent is None else consent.missing(registry, server)
-    clock = _before_consent(None if consent is None else consent.date, now)
-    named = None if consent is None else consent.server
-    status = Status(effective, missing, paths.folder, pending, problem=problem, clock=clock, server=named)
-    status = replace(status, due=due_in(dues, now), relay=relay_status(registry))
+    status = Status(
+        effective,
+        dict.fromkeys(registry, (NEW,)) if consent is None else consent.missing(registry, server),
+        paths.folder,
+        pending,
+        due=due_in(dues, now),
+        problem=problem,
+        clock=None if consent is None else _before_consent(consent.date, now),
+        server=None if consent is None else consent.server,
+        relay=relay_status(registry),
+    )
     state = State(paths)
     if not state.exists:
         return status
@@ -372,9 +377,9 @@ def _elsewhere(status: Status, rows: Rows, registry: Mapping[str, Metric], serve
     return replace(status, server=first, missing=missing)
 
 
-def _before_consent(chosen: str | None, now: float) -> str | None:
+def _before_consent(chosen: str, now: float) -> str | None:
     today = datetime.fromtimestamp(now, UTC).date()
-    if chosen is None or date.fromisoformat(chosen) <= today:
+    if date.fromisoformat(chosen) <= today:
         return None
     return f"the clock says {today}, before the choice of {chosen}: it was set back, or was ahead then"
 
