@@ -38,7 +38,7 @@ class Finding:
 def sums_terms(patch: Patch) -> None:
     """Count accounts of equal terms as one, and promise once what devices do once by each of several: H1, M2."""
     from overstory.privacy.registry import cost
-    from overstory.privacy.statements import Claim
+    from overstory.privacy.statements import ONLY, Claim
 
     usual, kinds = cost._so_far, {"unchanged", "permanent", "values", "change"}
 
@@ -51,7 +51,7 @@ def sums_terms(patch: Patch) -> None:
         lines += [line for line in planned.lines if line.kind in kinds]
         if terms.once and told.reports > 1:
             reports = f"{told.reports} reports"
-            lines[0] = replace(lines[0], about=f"{cost.ALWAYS}: your {reports}{cost.ONLY}")
+            lines[0] = replace(lines[0], about=f"{cost.ALWAYS}: your {reports}{ONLY}")
             about = f"{reports}, only on whether the value changed once"
             lines.append(Claim(about, terms.change_leak(told.reports), "", kind="change"))
         return replace(told, lines=tuple(lines))

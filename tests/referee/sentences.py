@@ -67,10 +67,7 @@ ABOUT: Final[tuple[tuple[str, str], ...]] = (
     ("responses", rf"{OF_VALUES}{FORCE}, {ANSWERS}"),
     ("once", rf"(?P<yours>your )?{N}, only on whether the value changed once"),
     # `overstory privacy`, of the parameters alone
-    ("any", rf"any {N}, whatever the value and however it changes: (?:exactly|at most)"),
-    ("any", rf"any {N} or more, whatever the value and however it changes"),
-    ("unchanged", rf"{N} of one unchanged value"),
-    ("unchanged", r"any number of reports of one unchanged value|each further distinct value"),
+    ("unchanged", r"each further distinct value"),
     ("once", rf"a change of value within {N}"),
     ("any", r"all that a device ever reports by these parameters"),
     ("responses", r"(?P<values>\d+) distinct values?"),
@@ -101,7 +98,7 @@ def about(words: str) -> dict[str, Any] | None:
                 "in_force": "in_force" in given,
                 "distinct": int(given["values"].replace(",", "")) if "values" in given else None,
                 "spare": "spare" in given,
-                "more": {"only": "only" in given, "or_more": "or more" in words},
+                "more": {"only": "only" in given},
             }
     return None
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -19,10 +19,15 @@ from overstory.privacy.caveats import Positions, cautions
 from overstory.privacy.payloads.base import Attack
 from overstory.privacy.payloads.registry import attack, disclosure_of, terms_of
 from overstory.privacy.terms import Terms
-from overstory.privacy.text import CERTAIN, MOST, epsilon_text, factor, odds_text
+from overstory.privacy.text import CERTAIN, MOST, epsilon_text, factor, odds_text, plural
 from overstory.protocol.mechanisms.base import Influence, LocalRandomizer
 
+ALWAYS: Final = "whatever you hold and however it changes"
+UNCHANGED: Final = "only while the value never changes"
+ONLY: Final = ", the only one that a device sends by these parameters"
 NOT_BOUNDED: Final = "no bound on it is computed"
+CHANGED: Final = "the same value always sends the same report, so two different ones prove a change"
+PART_CHANGED: Final = "a part of the report stays the same while its value does, so another one proves a change"
 
 
 @dataclass(frozen=True)
@@ -38,9 +43,9 @@ class Claim:
     delta, epsilon_at_delta
         What it is but for a chance of `delta`, where that is less: only where all noise is fresh.
     kind
-        Of a metric's cost: "any", "report", "unchanged", "permanent", "values" or "pattern"; else empty.
+        "any", "report", "unchanged", "permanent", "values", "pattern", "change" or "map".
     reason
-        Why a metric's cost has no bound, where it has none.
+        Why there is no bound, where there is none.
     """
 
     about: str
@@ -49,7 +54,7 @@ class Claim:
     caution: str | None = None
     delta: float | None = None
     epsilon_at_delta: float | None = None
-    kind: str = ""
+    kind: str = "any"
     reason: str | None = None
 
     @property
@@ -84,8 +89,64 @@ class Claim:
         plain = {"about": self.about, "epsilon": finite(self.epsilon), "assumption": self.assumption}
         approximate = {"delta": self.delta, "epsilon_at_delta": self.epsilon_at_delta} if self.delta else {}
         texts = {"reason": self.reason if math.isinf(self.epsilon) else None, "caution": self.caution}
-        kind = {"kind": self.kind} if self.kind else {}
-        return kind | plain | approximate | {name: text for name, text in texts.items() if text}
+        return {"kind": self.kind} | plain | approximate | {name: text for name, text in texts.items() if text}
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What the reports of a mechanism reveal, in the words of every page and command."""
+
+    terms: Terms
+    cautions: Mapping[str, str] = field(default_factory=dict)  # by what they are about
+
+    @classmethod
+    def of(cls, mechanism: LocalRandomizer) -> Claims:
+        terms = terms_of(mechanism)
+        return cls(terms, cautions(mechanism, terms))
+
+    def warn(self, about: str) -> str | None:
+        return self.cautions.get(about)
+
+    def any_history(self, reports: int, whose: str = "") -> Claim:
+        """Say by how much any two histories of so many reports can be told apart."""
+        epsilon, why = self.terms.epsilon_any(reports), why_unbounded([self.terms])
+        rests = ANY_EXACT if self.terms.epsilon_any_is_exact(reports) else ANY_BOUND
+        rests = FRESH if self.terms.fresh else f"{why[:1].upper()}{why[1:]}." if math.isinf(epsilon) else rests
+        only = ONLY if self.terms.once and reports == 1 else ""
+        about = f"{ALWAYS}: {whose}{plural(reports, 'report')}{only}"
+        return Claim(about, epsilon, rests, self.warn("any"), kind="any", reason=why)
+
+    def unchanged(self, reports: int = 1, under: str = "") -> Claim:
+        """Say what some reports of one unchanged value tell; of one report, whatever the value."""
+        epsilon = self.terms.epsilon_n(reports)
+        if reports == 1:
+            return Claim(f"one report{under}", epsilon, REPORT, self.warn("report"), kind="report")
+        about, rests = f"{plural(reports, 'report')}, {UNCHANGED}", FRESH if self.terms.fresh else MEMO
+        return Claim(about, epsilon, rests, self.warn("several"), kind="unchanged")
+
+    def permanent(self) -> Claim:
+        epsilon = self.terms.epsilon_permanent
+        rests = NO_CEILING if self.terms.fresh or math.isinf(epsilon) else PERMANENT
+        return Claim(f"any number of reports, {UNCHANGED}", epsilon, rests, self.warn("permanent"), kind="permanent")
+
+    def change(self, reports: int) -> Claim:
+        about, rests = (
+            f"a change of value within {plural(reports, 'report')}",
+            FRESH_CHANGE if self.terms.fresh else CHANGE,
+        )
+        return Claim(about, self.terms.change_leak(reports), rests, self.warn("change"), kind="change")
+
+    @property
+    def of_values(self) -> str:
+        """What the epsilon of several values rests on."""
+        most = "" if self.terms.most_values is None else f" and {self.terms.most_values}"
+        return f"D distinct values cost D times as much, D being at most the number of reports{most}; {SAME_PATTERN}"
+
+
+def why_unbounded(every: Iterable[Terms]) -> str:
+    """Say why any two histories have no bound, where they have none."""
+    certain = next((terms for terms in every if math.isinf(terms.change_leak(2))), None)
+    return NOT_BOUNDED if certain is None else PART_CHANGED if certain.in_parts else CHANGED
 
 
 def notes_of(claims: Iterable[Claim]) -> dict[str, int]:
@@ -179,15 +240,45 @@ class PrivacyStatement:
 
     def values_claim(self, values: int, *, reports: int | None = None) -> Claim:
         """Return what a history of `values` distinct values reveals, and on what that rests; see `epsilon_values`."""
-        about, epsilon = f"{values} distinct value{'s' * (values != 1)}", self.epsilon_values(values, reports=reports)
+        about, epsilon = plural(values, "distinct value"), self.epsilon_values(values, reports=reports)
         if self.terms.fresh:
-            return Claim(about, epsilon, NO_CEILING if reports is None else FRESH)
-        return Claim(about, epsilon, _values(self), self.cautions.get("values"))
+            return Claim(about, epsilon, NO_CEILING if reports is None else FRESH, kind="values")
+        return Claim(about, epsilon, Claims(self.terms).of_values, self.cautions.get("values"), kind="values")
 
     @property
     def claims(self) -> tuple[Claim, ...]:
         """Every epsilon with its assumption."""
-        return tuple(_claims_of(self))
+        return tuple(self._claims())
+
+    def _claims(self) -> Iterator[Claim]:
+        claims = Claims(self.terms, self.cautions)
+        bounded = [n for n, epsilon in self.epsilon_any.items() if math.isfinite(epsilon)]
+        # Where two reports prove a change, that is all there is to say of any two histories.
+        for n in bounded or [*self.epsilon_any][:1]:
+            less = self.epsilon_at_delta.get(n, math.inf)
+            spared = epsilon_text(min(less, self.epsilon_any[n])) != epsilon_text(self.epsilon_any[n])
+            claim = claims.any_history(n)
+            yield replace(claim, delta=self.delta, epsilon_at_delta=less) if spared else claim
+        yield from (claims.unchanged(n) for n in sorted({1, *self.epsilon_n}))
+        if self.terms.once:
+            about = "all that a device ever reports by these parameters"
+            yield Claim(about, self.epsilon_permanent, ONCE, kind="permanent")
+            return
+        yield claims.permanent()
+        if not self.terms.fresh:
+            yield Claim(
+                "each further distinct value",
+                self.epsilon_permanent,
+                claims.of_values,
+                claims.warn("values"),
+                kind="values",
+            )
+        yield from (claims.change(n) for n in self.change_leak)
+        if self.map_epsilon_report is not None:
+            yield Claim("one report, candidates of the map", self.map_epsilon_report, MAP, kind="map")
+        if self.map_epsilon_permanent is not None:
+            about = "any number of reports, candidates of the map"
+            yield Claim(about, self.map_epsilon_permanent, MAP, kind="map")
 
     def plain_words(self) -> str:
         """Say it to a person: first what holds whatever the person does."""
@@ -324,60 +415,6 @@ def statement(
     )
 
 
-def _claims_of(stated: PrivacyStatement) -> Iterator[Claim]:
-    """Return every claim of a statement."""
-    warn = stated.cautions.get
-    yield from _any(stated)
-    yield Claim("one report", stated.epsilon_report, REPORT, warn("report"))
-    yield from _several(stated)
-    if stated.terms.once:
-        yield Claim("all that a device ever reports by these parameters", stated.epsilon_permanent, ONCE)
-        return
-    ever = NO_CEILING if stated.terms.fresh or math.isinf(stated.epsilon_permanent) else PERMANENT
-    yield Claim("any number of reports of one unchanged value", stated.epsilon_permanent, ever, warn("permanent"))
-    if not stated.terms.fresh:
-        yield Claim("each further distinct value", stated.epsilon_permanent, _values(stated), warn("values"))
-    change = FRESH_CHANGE if stated.terms.fresh else CHANGE
-    for n, epsilon in stated.change_leak.items():
-        yield Claim(f"a change of value within {n} reports", epsilon, change, warn("change"))
-    if stated.map_epsilon_report is not None:
-        yield Claim("one report, candidates of the map", stated.map_epsilon_report, MAP)
-    if stated.map_epsilon_permanent is not None:
-        yield Claim("any number of reports, candidates of the map", stated.map_epsilon_permanent, MAP)
-
-
-def _any(stated: PrivacyStatement) -> Iterator[Claim]:
-    """Any two histories; where two reports prove a change, that is all there is to say."""
-    finite_ones = {n: epsilon for n, epsilon in stated.epsilon_any.items() if math.isfinite(epsilon)}
-    warned = stated.cautions.get("any")
-    for n, epsilon in finite_ones.items():
-        exact = stated.terms.epsilon_any_is_exact(n)
-        about = f"any {n} reports, whatever the value and however it changes: {'exactly' if exact else 'at most'}"
-        rests = FRESH if stated.terms.fresh else ANY_EXACT if exact else ANY_BOUND
-        less = stated.epsilon_at_delta.get(n, epsilon)
-        spared = (stated.delta, less) if epsilon_text(less) != epsilon_text(epsilon) else ()
-        yield Claim(about, epsilon, rests, warned, *spared)
-        warned = None
-    if stated.epsilon_any and not finite_ones:
-        yield Claim("any 2 reports or more, whatever the value and however it changes", math.inf, ANY_CERTAIN)
-
-
-def _several(stated: PrivacyStatement) -> Iterator[Claim]:
-    """Several reports of one value; the first of these claims carries what there is to say of them all."""
-    warned = stated.cautions.get("several")
-    for n, epsilon in stated.epsilon_n.items():
-        if n > 1:
-            about = f"{n} reports of one unchanged value"
-            yield Claim(about, epsilon, FRESH if stated.terms.fresh else MEMO, warned)
-            warned = None
-
-
-def _values(stated: PrivacyStatement) -> str:
-    most = stated.terms.most_values
-    limit = f", D being at most the number of reports and {most}" if most else ", D being at most the number of reports"
-    return f"D distinct values cost D times as much{limit}; {SAME_PATTERN}"
-
-
 def _by_factor(epsilon: float) -> str:
     if math.isinf(epsilon):
         return f"without bound (epsilon {epsilon_text(epsilon)})"
@@ -400,7 +437,6 @@ MEMO = (
 )
 ANY_EXACT = "Between any two histories of as many reports: this is what the worst two come to."
 ANY_BOUND = "Between any two histories of as many reports: a bound, above what the worst two come to."
-ANY_CERTAIN = "A report is the permanent response itself, so two different reports prove that the value changed."
 FRESH = "All noise is drawn afresh for every report, so reports add up: exactly, and whether or not the values change."
 PERMANENT = "All reports are of one unchanged value; even the permanent response itself may be seen."
 NO_CEILING = "There is no ceiling: nothing is memoized, and every report adds its own."

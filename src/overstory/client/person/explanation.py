@@ -18,7 +18,7 @@ from overstory.client.state.secret_file import read_secret
 from overstory.client.state.state import State
 from overstory.privacy.attacks import posterior
 from overstory.privacy.payloads.registry import disclosure_of
-from overstory.privacy.registry.cost import unchanged_cost
+from overstory.privacy.statements import Claims
 from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Report
@@ -154,7 +154,7 @@ def infer(metric: Metric, reports: Sequence[Report]) -> Inference | str:
     best = sorted(believed.items(), key=lambda pair: -pair[1])
     best = best if len(best) == SHOWN + 1 else best[:SHOWN]  # a row for all others would be as long
     beliefs = tuple(Belief(metric.domain.label(value), probability) for value, probability in best)
-    promised = unchanged_cost(metric, len(reports))
+    promised = Claims.of(metric.mechanism).unchanged(len(reports))
     return Inference(len(reports), len(values), prior, beliefs, promised.epsilon, promised.words)
 
 

@@ -16,37 +16,23 @@ from typing import Any, Final, TypeVar
 
 from overstory.presentation.document import KeyValues
 from overstory.presentation.formats import finite
-from overstory.privacy.caveats import cautions
 from overstory.privacy.ledger import Ledger, charge
 from overstory.privacy.payloads.registry import terms_of
-from overstory.privacy.statements import (
-    FRESH,
-    MEMO,
-    NOT_BOUNDED,
-    PERMANENT,
-    REPORT,
-    SAME_PATTERN,
-    Claim,
-)
-from overstory.privacy.terms import Terms, add_up
+from overstory.privacy.statements import ALWAYS, FRESH, SAME_PATTERN, UNCHANGED, Claim, Claims, why_unbounded
+from overstory.privacy.terms import add_up
 from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.metrics import Metric, PersonBudget
 
 PLANNED: Final = 30
 """Reports that a metric without a window is stated for, before there are any."""
 
-ALWAYS: Final = "whatever you hold and however it changes"
-UNCHANGED: Final = "only while the value never changes"
 PATTERN: Final = "not counting which reports share their noise"
-ONLY: Final = ", the only one that a device sends by these parameters"
 IN_FORCE: Final = ", by the parameters in force"
 
 ANY: Final = (
     "Between any two histories of as many reports, whatever the values and however often they change; never below the "
     "truth."
 )
-CERTAIN: Final = "the same value always sends the same report, so two different ones prove a change"
-PART_CERTAIN: Final = "a part of the report stays the same while its value does, so another one proves a change"
 NO_CAP: Final = "the metric has no cap on different values, and each further one costs as much as the first"
 ACCOUNTS: Final = (
     "All reports are of one unchanged value. The metric's parameters, or what its values stand for, changed since the "
@@ -134,26 +120,24 @@ def metric_cost(metric: Metric, reports: int | None = None, *, so_far: Ledger | 
 
 
 def _planned(metric: Metric, reports: int) -> MetricCost:
-    terms = terms_of(metric.mechanism)
-    lines = (
-        _any((terms,), f"{plural(reports, 'report')}{ONLY if terms.once else ''}", terms.epsilon_any(reports), metric),
-        *_of_the_parameters(metric, terms),
-    )
+    claims = Claims.of(metric.mechanism)
+    terms, lines = claims.terms, (claims.any_history(reports), *_of_the_parameters(metric, claims))
     distinct = min(number for number in (reports, most_responses(metric)) if number is not None)
     pattern = terms.epsilon_any(reports) if terms.fresh else add_up([(distinct, terms.epsilon_permanent)])
     return MetricCost(metric.attribute, lines, pattern, metric.id, reports, True, 0, metric.max_values)
 
 
 def _so_far(metric: Metric, ledger: Ledger) -> MetricCost:
-    terms, every = terms_of(metric.mechanism), tuple(account.terms for account in ledger.accounts)
+    claims, every = Claims.of(metric.mechanism), [account.terms for account in ledger.accounts]
     made, yours = ledger.reports, f"your {plural(ledger.reports, 'report')}"
-    alone = [account.digest for account in ledger.accounts] == [metric.account.hex()]
-    about = f"{yours}{ONLY}" if alone and made == 1 and terms.once else yours
-    lines = (
-        _any(every, about, ledger.epsilon_any, metric),
-        *_without_times(ledger.epsilon_any, ledger.epsilon, yours),
-        *(_of_the_parameters(metric, terms) if alone else _of_all_accounts(metric, ledger)),
-    )
+    if [account.digest for account in ledger.accounts] == [metric.account.hex()]:
+        first, others = claims.any_history(made, "your "), _of_the_parameters(metric, claims)
+    else:
+        rests = FRESH if all(terms.fresh for terms in every) else ANY
+        about, why = f"{ALWAYS}: {yours}", why_unbounded(every)
+        first = Claim(about, ledger.epsilon_any, rests, claims.warn("any"), kind="any", reason=why)
+        others = _of_all_accounts(metric, claims, ledger)
+    lines = (first, *_without_times(ledger.epsilon_any, ledger.epsilon, yours), *others)
     distinct = sum(len(account.numbered) for account in ledger.accounts if not account.terms.fresh)
     return MetricCost(metric.attribute, lines, ledger.epsilon, metric.id, made, False, distinct, metric.max_values)
 
@@ -164,64 +148,33 @@ def _without_times(any_history: float, pattern: float, reports: str) -> Iterator
         yield Claim(f"{reports}, {PATTERN}", pattern, f"Holds {SAME_PATTERN}", kind="pattern")
 
 
-def _any(every: tuple[Terms, ...], reports: str, epsilon: float, metric: Metric) -> Claim:
-    assumption = FRESH if all(terms.fresh for terms in every) else ANY
-    caution = cautions(metric.mechanism, terms_of(metric.mechanism)).get("any")
-    return Claim(f"{ALWAYS}: {reports}", epsilon, assumption, caution, kind="any", reason=_why(every))
-
-
-def _of_the_parameters(metric: Metric, terms: Terms) -> Iterator[Claim]:
+def _of_the_parameters(metric: Metric, claims: Claims) -> Iterator[Claim]:
     """Return what the parameters in force promise of one value, and of several; of fresh noise the first line is it."""
-    warn = cautions(metric.mechanism, terms).get
-    yield unchanged_cost(metric, 1)
-    if terms.once or terms.fresh:
+    yield claims.unchanged()
+    if claims.terms.once or claims.terms.fresh:
         return
-    about = f"any number of reports, {UNCHANGED}"
-    yield Claim(about, terms.epsilon_permanent, PERMANENT, warn("permanent"), kind="permanent")
-    yield _values(metric, terms, warn("values"))
+    yield claims.permanent()
+    most, rests = most_responses(metric), f"Each of the values costs the permanent epsilon; {SAME_PATTERN}"
+    values = "any values"
+    if most is not None:
+        number = min(n for n in (metric.max_values, claims.terms.most_values, metric.num_values) if n is not None)
+        values = plural(number, "value") + (" and nothing" if most > number else "")
+    about = f"any number of reports of {values}, {PATTERN}"
+    yield Claim(about, lifetime_epsilon(metric), rests, claims.warn("values"), kind="values", reason=NO_CAP)
 
 
-def _of_all_accounts(metric: Metric, ledger: Ledger) -> Iterator[Claim]:
+def _of_all_accounts(metric: Metric, claims: Claims, ledger: Ledger) -> Iterator[Claim]:
     """Return what an unchanged value costs in all accounts: a response in each, independent of the others."""
-    yield unchanged_cost(metric, 1, IN_FORCE)
-    terms = terms_of(metric.mechanism)
+    yield claims.unchanged(under=IN_FORCE)
     ceilings = {account.digest: account.terms.epsilon_permanent for account in ledger.accounts}
-    ceilings[metric.account.hex()] = terms.epsilon_permanent
+    ceilings[metric.account.hex()] = claims.terms.epsilon_permanent
     ceiling = add_up((1, each) for each in ceilings.values())
     unchanged = add_up((1, account.terms.epsilon_n(account.reports)) for account in ledger.accounts)
     if ledger.reports > 1 and epsilon_text(unchanged) not in {epsilon_text(ceiling), epsilon_text(ledger.epsilon_any)}:
         about = f"{plural(ledger.reports, 'report')}, {UNCHANGED}"
         yield Claim(about, unchanged, ACCOUNTS, kind="unchanged")
-    if not terms.once and not math.isinf(ceiling):  # fresh noise adds its own with every report
+    if not claims.terms.once and not math.isinf(ceiling):  # fresh noise adds its own with every report
         yield Claim(f"any number of reports, {UNCHANGED}", ceiling, ACCOUNTS, kind="permanent")
-
-
-def unchanged_cost(metric: Metric, reports: int, under: str = "") -> Claim:
-    """Return what some reports of one unchanged value tell; of one report, whatever the value."""
-    terms = terms_of(metric.mechanism)
-    epsilon, warn = terms.epsilon_n(reports), cautions(metric.mechanism, terms).get
-    if reports == 1:
-        return Claim(f"one report{under}", epsilon, REPORT, warn("report"), kind="report")
-    about, rests = f"{plural(reports, 'report')}, {UNCHANGED}", FRESH if terms.fresh else MEMO
-    return Claim(about, epsilon, rests, warn("several"), kind="unchanged")
-
-
-def _values(metric: Metric, terms: Terms, caution: str | None) -> Claim:
-    most, rests = most_responses(metric), f"Each of the values costs the permanent epsilon; {SAME_PATTERN}"
-    values = "any values"
-    if most is not None:
-        number = min(n for n in (metric.max_values, terms.most_values, metric.num_values) if n is not None)
-        values = plural(number, "value") + (" and nothing" if most > number else "")
-    about = f"any number of reports of {values}, {PATTERN}"
-    return Claim(about, lifetime_epsilon(metric), rests, caution, kind="values", reason=NO_CAP)
-
-
-def _why(every: Iterable[Terms]) -> str:
-    """Say why any two histories have no bound, where they have none."""
-    certain = next((terms for terms in every if math.isinf(terms.change_leak(2))), None)
-    if certain is None:
-        return NOT_BOUNDED
-    return PART_CERTAIN if certain.in_parts else CERTAIN
 
 
 def most_responses(metric: Metric) -> int | None:
