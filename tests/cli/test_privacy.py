@@ -71,7 +71,9 @@ def test_windows_and_what_has_no_bound(capsys):
     assert json.loads(out)["epsilon_values"] is None
     _, out, _ = run(capsys, *options, "--values", 2, "--reports", 20)
     (row,) = [line.split() for line in out.splitlines() if line.startswith("2 distinct values")]
-    (asked,) = [line.split() for line in out.splitlines() if line.startswith("20 reports, only while the value never changes")]
+    (asked,) = [
+        line.split() for line in out.splitlines() if line.startswith("20 reports, only while the value never changes")
+    ]
     assert (row[3], row[-1]) == (asked[8], asked[-1]), "as much as the reports, and resting on the same"
 
 
