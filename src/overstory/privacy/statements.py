@@ -104,9 +104,6 @@ class Claims:
         terms = terms_of(mechanism)
         return cls(terms, cautions(mechanism, terms))
 
-    def warn(self, about: str) -> str | None:
-        return self.cautions.get(about)
-
     def any_history(self, reports: int, whose: str = "") -> Claim:
         """Say by how much any two histories of so many reports can be told apart."""
         epsilon, why = self.terms.epsilon_any(reports), why_unbounded([self.terms])
@@ -114,27 +111,29 @@ class Claims:
         rests = FRESH if self.terms.fresh else f"{why[:1].upper()}{why[1:]}." if math.isinf(epsilon) else rests
         only = ONLY if self.terms.once and reports == 1 else ""
         about = f"{ALWAYS}: {whose}{plural(reports, 'report')}{only}"
-        return Claim(about, epsilon, rests, self.warn("any"), kind="any", reason=why)
+        return Claim(about, epsilon, rests, self.cautions.get("any"), kind="any", reason=why)
 
     def unchanged(self, reports: int = 1, under: str = "") -> Claim:
         """Say what some reports of one unchanged value tell; of one report, whatever the value."""
         epsilon = self.terms.epsilon_n(reports)
         if reports == 1:
-            return Claim(f"one report{under}", epsilon, REPORT, self.warn("report"), kind="report")
+            return Claim(f"one report{under}", epsilon, REPORT, self.cautions.get("report"), kind="report")
         about, rests = f"{plural(reports, 'report')}, {UNCHANGED}", FRESH if self.terms.fresh else MEMO
-        return Claim(about, epsilon, rests, self.warn("several"), kind="unchanged")
+        return Claim(about, epsilon, rests, self.cautions.get("several"), kind="unchanged")
 
     def permanent(self) -> Claim:
         epsilon = self.terms.epsilon_permanent
         rests = NO_CEILING if self.terms.fresh or math.isinf(epsilon) else PERMANENT
-        return Claim(f"any number of reports, {UNCHANGED}", epsilon, rests, self.warn("permanent"), kind="permanent")
+        return Claim(
+            f"any number of reports, {UNCHANGED}", epsilon, rests, self.cautions.get("permanent"), kind="permanent"
+        )
 
     def change(self, reports: int) -> Claim:
         about, rests = (
             f"a change of value within {plural(reports, 'report')}",
             FRESH_CHANGE if self.terms.fresh else CHANGE,
         )
-        return Claim(about, self.terms.change_leak(reports), rests, self.warn("change"), kind="change")
+        return Claim(about, self.terms.change_leak(reports), rests, self.cautions.get("change"), kind="change")
 
     @property
     def of_values(self) -> str:
@@ -270,7 +269,7 @@ class PrivacyStatement:
                 "each further distinct value",
                 self.epsilon_permanent,
                 claims.of_values,
-                claims.warn("values"),
+                self.cautions.get("values"),
                 kind="values",
             )
         yield from (claims.change(n) for n in self.change_leak)

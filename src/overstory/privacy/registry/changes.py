@@ -86,9 +86,7 @@ def compare_registries(*registries: MetricRegistry) -> list[Change]:
             changes.append(Change(name, "metric", Kind.HARMLESS, "new: nothing is recorded before a person was asked"))
         else:
             order = list(Kind)
-            found = _against_all(had, lambda old: _of_a_metric(old[name], new[name], old.budget))  # noqa: B023
-            found = (*found, *_of_the_account(name, had, new[name]))
-            changes += sorted(found, key=lambda change: order.index(change.kind))
+            changes += sorted(_of_a_name(name, had, new), key=lambda change: order.index(change.kind))
             if name not in earlier[-1]:
                 detail = f"listed again, as last in version {had[-1].version}: what was reported then counts too"
                 changes.append(Change(name, "metric", Kind.HARMLESS, detail))
@@ -167,6 +165,11 @@ def _limits(budget: PersonBudget | None) -> str:
         return "none"
     own = "".join(f", {most:g} for {name}" for name, most in budget.attributes.items())
     return f"epsilon {budget.epsilon:g} ({budget.against}){own}"
+
+
+def _of_a_name(name: str, earlier: Sequence[MetricRegistry], new: MetricRegistry) -> Iterator[Change]:
+    yield from _against_all(earlier, lambda old: _of_a_metric(old[name], new[name], old.budget))
+    yield from _of_the_account(name, earlier, new[name])
 
 
 def _of_a_metric(old: Metric, new: Metric, budget: PersonBudget | None) -> Iterator[Change]:

@@ -135,7 +135,7 @@ def _so_far(metric: Metric, ledger: Ledger) -> MetricCost:
     else:
         rests = FRESH if all(terms.fresh for terms in every) else ANY
         about, why = f"{ALWAYS}: {yours}", why_unbounded(every)
-        first = Claim(about, ledger.epsilon_any, rests, claims.warn("any"), kind="any", reason=why)
+        first = Claim(about, ledger.epsilon_any, rests, claims.cautions.get("any"), kind="any", reason=why)
         others = _of_all_accounts(metric, claims, ledger)
     lines = (first, *_without_times(ledger.epsilon_any, ledger.epsilon, yours), *others)
     distinct = sum(len(account.numbered) for account in ledger.accounts if not account.terms.fresh)
@@ -160,7 +160,7 @@ def _of_the_parameters(metric: Metric, claims: Claims) -> Iterator[Claim]:
         number = min(n for n in (metric.max_values, claims.terms.most_values, metric.num_values) if n is not None)
         values = plural(number, "value") + (" and nothing" if most > number else "")
     about = f"any number of reports of {values}, {PATTERN}"
-    yield Claim(about, lifetime_epsilon(metric), rests, claims.warn("values"), kind="values", reason=NO_CAP)
+    yield Claim(about, lifetime_epsilon(metric), rests, claims.cautions.get("values"), kind="values", reason=NO_CAP)
 
 
 def _of_all_accounts(metric: Metric, claims: Claims, ledger: Ledger) -> Iterator[Claim]:
@@ -261,17 +261,9 @@ def reports_until_the_end(budget: PersonBudget, metric: Metric) -> int | None:
     return None if cost(MOST_REPORTS) <= most else bisect_right(range(1, MOST_REPORTS), most, key=cost)
 
 
-def days_until_the_end(budget: PersonBudget, metrics: Iterable[Metric]) -> dict[str | None, int | None]:
-    """Return after how many days of reports in every period each limit ends, if ever, by attribute; None: of all."""
-    listed = list(metrics)
-    limits: list[tuple[str | None, float]] = [(None, budget.epsilon), *budget.attributes.items()]
-    return {
-        name: _days(budget, [metric for metric in listed if name is None or metric.attribute == name], most)
-        for name, most in limits
-    }
+def _days(budget: PersonBudget, metrics: Sequence[Metric], most: float) -> int | None:
+    """Return after how many days of reports in every period a limit ends; None where it never does."""
 
-
-def _days(budget: PersonBudget, metrics: list[Metric], most: float) -> int | None:
     def cost(days: int) -> float:
         return add_up(
             (1, charge(budget.against, terms_of(metric.mechanism), reports, metric.max_responses))
@@ -299,7 +291,9 @@ def budget_words(budget: PersonBudget, metrics: Iterable[Metric]) -> Iterator[st
             reports = f"{end:,} report{'s' * (end != 1)}"
             yield f"After {reports} of {metric.id}, were it alone, this application stops reporting it by itself."
     if len(listed) > 1:
-        for attribute, days in days_until_the_end(budget, listed).items():
+        limits: list[tuple[str | None, float]] = [(None, budget.epsilon), *budget.attributes.items()]
+        for attribute, most in limits:
+            days = _days(budget, [metric for metric in listed if attribute in {None, metric.attribute}], most)
             if days is not None:
                 what = "every metric" if attribute is None else f"everything about {attribute}"
                 yield f"With {what} reported in each of its periods, that is after about {plural(days, 'day')}."
