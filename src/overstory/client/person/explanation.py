@@ -197,8 +197,9 @@ def explain(state: State, metric: Metric, value: Any) -> Explanation:
     device = randomizer_of(metric, key or new_secret())
     permanent = device.permanent(encoded)
     fresh = mechanism.fresh
-    before = ReportedBefore() if fresh or key is None else _before(state, metric, key, device.cohort, encoded)
-    report = before.newest or device.report(encoded)
+    nothing = None, None, ""
+    known, newest, cap = nothing if fresh or key is None else _before(state, metric, key, device.cohort, encoded)
+    report = newest or device.report(encoded)
     asked, true = mechanism.question_text(device.cohort), mechanism.encode(encoded, device.cohort)
     base, what = (true, "the truth") if fresh else (permanent, "the permanent response")
     return Explanation(
@@ -210,11 +211,11 @@ def explain(state: State, metric: Metric, value: Any) -> Explanation:
         true_words=SPEAKING if true is None else payload_words(mechanism, true),
         permanent="" if fresh else bit_string(mechanism, permanent),
         permanent_words=FRESH if fresh else _changes(metric, true, permanent, "the truth"),
-        known=before.number,
-        cap=before.cap,
+        known=known,
+        cap=cap,
         report=bit_string(mechanism, report.bits),
         report_words=_changes(metric, base, report.bits, what),
-        example=before.newest is None,
+        example=newest is None,
         is_example_device=key is None,
         inference=infer(metric, [report]),
     )
@@ -242,28 +243,21 @@ def _key(state: State, metric: Metric) -> bytes | None:
     return key
 
 
-@dataclass(frozen=True)
-class ReportedBefore:
-    """Earlier reports of the value: its response's number, the newest report, and the effect of the cap."""
-
-    number: int | None = None
-    newest: Report | None = None
-    cap: str = ""
-
-
-def _before(state: State, metric: Metric, key: bytes, cohort: int, encoded: Any) -> ReportedBefore:
+def _before(
+    state: State, metric: Metric, key: bytes, cohort: int, encoded: Any
+) -> tuple[int | None, Report | None, str]:
+    """Return the number of the value's response, its newest report, and the effect of the cap, as far as there are."""
     tag = Tagger(metric, key, cohort).tag(encoded)
     with state.snapshot() as rows:
         matching = [response for response in rows.memo.responses(metric.id) if response.tag == tag]
         queue, distinct = rows.outbox.rows(metric.id), rows.memo.distinct(metric.id, spare=metric.nothing_is_spare)
     if not matching:
         full = metric.max_values is not None and distinct >= metric.max_values
-        return ReportedBefore(
-            cap=CAPPED.format(plural(distinct, "distinct value"), OVER_CAP[metric.over_cap]) if full else ""
-        )
+        capped = CAPPED.format(plural(distinct, "distinct value"), OVER_CAP[metric.over_cap])
+        return None, None, capped if full else ""
     number = matching[0].number
     made = [report_in(row.body)[1] for row in queue if row.response == number and matches(row, metric)]
-    return ReportedBefore(number + 1, made[-1] if made else None)
+    return number + 1, made[-1] if made else None, ""
 
 
 SPEAKING: Final = "a set of outputs, any of which speaks for the value"
