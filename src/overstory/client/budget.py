@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from overstory.privacy.ledger import Account, Ledger
+from overstory.privacy.ledger import Account, Ledger, charged
 from overstory.privacy.payloads.registry import terms_of
 
 if TYPE_CHECKING:
@@ -46,29 +46,28 @@ class Allowance:
     def __init__(
         self, registry: MetricRegistry, budget: PersonBudget, rows: Rows, pending: Iterable[Metric] = ()
     ) -> None:
-        self._budget, self._ledger = budget, ledger_of(rows, registry)
+        self._budget = budget
+        self._accounts = {(each.metric, each.digest): each for each in ledger_of(rows, registry).accounts}
         for metric in pending:
             self.take(metric)
 
     def allows(self, metric: Metric) -> bool:
         """Whether one more report of a metric stays within every limit."""
-        ledger = self._with(metric)
+        accounts, against = self._with(metric).values(), self._budget.against
         limits = self._budget.limits_of(metric)
-        return all(ledger.charged(self._budget.against, attribute) <= most for attribute, most in limits)
+        return all(charged(accounts, against, attribute) <= most for attribute, most in limits)
 
     def take(self, metric: Metric) -> None:
-        self._ledger = self._with(metric)
+        self._accounts = self._with(metric)
 
-    def _with(self, metric: Metric) -> Ledger:
-        """Return the ledger with one more report; of which response does not matter to a budget."""
-        caps = {metric.max_responses, *(each.cap for each in self._ledger.accounts if each.metric == metric.id)}
+    def _with(self, metric: Metric) -> dict[tuple[str, str], Account]:
+        """Return the accounts with one more report; of which response does not matter to a budget."""
+        mine = {key: each for key, each in self._accounts.items() if each.metric == metric.id}
         # All reports of a metric count under the largest cap that some were made under.
+        caps = {metric.max_responses, *(each.cap for each in mine.values())}
         cap = None if None in caps else max(most for most in caps if most is not None)
-        accounts = {
-            (each.metric, each.digest): replace(each, cap=cap) if each.metric == metric.id else each
-            for each in self._ledger.accounts
-        }
         key = metric.id, metric.account.hex()
-        reports = 1 + (accounts[key].reports if key in accounts else 0)
-        accounts[key] = Account(*key, terms_of(metric.mechanism), ((0, reports),), cap, metric.attribute)
-        return Ledger(tuple(accounts.values()))
+        reports = 1 + (mine[key].reports if key in mine else 0)
+        mine = {other: replace(each, cap=cap) for other, each in mine.items() if other != key and each.cap != cap}
+        mine[key] = Account(*key, terms_of(metric.mechanism), ((0, reports),), cap, metric.attribute)
+        return self._accounts | mine

@@ -17,7 +17,7 @@ value in the same period is the same report, and another is missing here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -134,15 +134,6 @@ class Ledger:
         """All reports."""
         return sum(account.reports for account in self.accounts)
 
-    def charged(self, against: Against, attribute: str | None = None) -> float:
-        """Return what a budget charges for all that tells of an attribute, or for everything, rounded up.
-
-        It depends on how many reports there were, and never on a value: a device that falls silent says something by
-        it. So each report is charged as if its value were the worst.
-        """
-        some = (each for each in self.accounts if attribute in {None, each.attribute})
-        return add_up((1, charge(against, each.terms, each.reports, each.cap)) for each in some)
-
     @property
     def epsilon(self) -> float:
         """All that was spent, rounded up: against histories with the same pattern of permanent responses."""
@@ -166,6 +157,16 @@ class Ledger:
         # Basic composition: (sum of epsilons, sum of deltas), delta split equally over the fresh accounts.
         fresh = sum(account.terms.fresh for account in self.accounts)
         return add_up((1, account.epsilon_at(delta / max(fresh, 1))) for account in self.accounts)
+
+
+def charged(accounts: Iterable[Account], against: Against, attribute: str | None = None) -> float:
+    """Return what a budget charges for all that tells of an attribute, or for everything, rounded up.
+
+    It depends on how many reports there were, and never on a value: a device that falls silent says something by it.
+    So each report is charged as if its value were the worst.
+    """
+    some = (each for each in accounts if attribute is None or attribute == each.attribute)
+    return add_up((1, charge(against, each.terms, each.reports, each.cap)) for each in some)
 
 
 def charge(against: Against, terms: Terms, reports: int, most_responses: int | None = None) -> float:
