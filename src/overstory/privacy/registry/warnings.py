@@ -53,26 +53,24 @@ def registry_warnings(registry: MetricRegistry, text: str, today: dt.date, *, se
     for path in where:
         if len(path) == 3 and path[0] == "metrics":
             keys.setdefault(path[1], set()).add(path[2])
-    faults = []
-    for key, message in _relay(registry, server):
-        path = ("oblivious", key) if ("oblivious", key) in where else ("oblivious",)
-        faults.append(Fault(where[path].line, ".".join(path), message))
-    for day, message in _shards(registry, today):
-        inner = ("shards", "from", day)
-        faults.append(Fault(where[inner if inner in where else ("shards",)].line, ".".join(inner), message))
+    found: list[tuple[tuple[str, ...], str, str]] = [
+        *((("oblivious",), key, message) for key, message in _relay(registry, server)),
+        *((("shards", "from"), day, message) for day, message in _shards(registry, today)),
+    ]
     for name, metric in registry.items():
-        written = keys.get(name, set())
         warned = (
             *_expiry(metric, today),
-            *_caps(metric, written),
+            *_caps(metric, keys.get(name, set())),
             *_links(metric, today),
             *_published(metric),
             *_resolution(metric),
             *_groups(metric),
         )
-        for key, message in warned:
-            path = ("metrics", name, key) if key in written else ("metrics", name)
-            faults.append(Fault(where[path].line, f"metrics.{name}.{key}", message))
+        found += [(("metrics", name), key, message) for key, message in warned]
+    faults = []
+    for table, key, message in found:
+        line = next(where[path].line for path in ((*table, key), table, table[:1]) if path in where)
+        faults.append(Fault(line, ".".join(filter(None, (*table, key))), message))
     return sorted(faults)
 
 
