@@ -52,7 +52,6 @@ class Allowance:
             self.take(metric)
 
     def allows(self, metric: Metric) -> bool:
-        """Whether one more report of a metric stays within every limit."""
         accounts, against = self._with(metric).values(), self._budget.against
         limits = self._budget.limits_of(metric)
         return all(charged(accounts, against, attribute) <= most for attribute, most in limits)

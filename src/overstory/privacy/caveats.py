@@ -206,7 +206,6 @@ def map_differences(positions: Positions, encoding: Encoding) -> Differences:
 
 
 def _filters(cohort: Iterable[Iterable[int]], num_bits: int) -> set[int]:
-    """Return the distinct filters of a cohort as integers."""
     filters = set()
     for candidate in cohort:
         bits = 0

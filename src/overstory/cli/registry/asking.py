@@ -26,7 +26,6 @@ class Question(NamedTuple):
 
 
 def add_questions(parser: argparse.ArgumentParser, questions: Mapping[str, Question]) -> None:
-    """Add an option for each question."""
     for name, question in questions.items():
         default = "" if question.default is None else f" (default: {question.default})"
         flag = "--" + name.replace("_", "-")
@@ -88,7 +87,6 @@ def a_text(text: str) -> str:
 
 
 def names(text: str) -> list[str]:
-    """Read names, separated by commas."""
     listed = [a_text(name) for name in text.split(",") if name.strip()]
     if len(listed) < 2 or len(set(listed)) < len(listed):
         raise ParameterError("give at least two different values, separated by commas")
@@ -107,12 +105,10 @@ def reader(read: Callable[[str], Answer], fits: Callable[[Answer], bool], refusa
 
 
 def one_of(choices: Collection[str]) -> Callable[[str], str]:
-    """Read one of these names."""
     return reader(str, choices.__contains__, f"{{!r}}: give one of {', '.join(choices)}")
 
 
 def a_decimal(text: str) -> float:
-    """Read a finite number."""
     with contextlib.suppress(ValueError):
         if math.isfinite(number := float(text)):
             return number
@@ -120,8 +116,6 @@ def a_decimal(text: str) -> float:
 
 
 def whole(low: int, high: int) -> Callable[[str], int]:
-    """Read a whole number."""
-
     def read(text: str) -> int:
         number = parse_digits(text)
         if number is None or not low <= number <= high:

@@ -42,7 +42,6 @@ REGISTRY: Final = Option("file", metavar="FILE", help="the registry")
 
 
 def add_parser(subparsers: Any) -> None:
-    """Add the command and its five actions."""
     parser = add_command(
         subparsers, "metrics", "write, check, show, compare and plan the metric registry", more=MORE, example=EXAMPLE
     )

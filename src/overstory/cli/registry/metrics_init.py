@@ -68,7 +68,6 @@ LARGEST_EPSILON: Final = 20.0
 
 
 def add_parser(actions: Any) -> None:
-    """Add the action."""
     init = add_command(
         actions, "init", "write a first registry, with a comment on every key", more=MORE, example=EXAMPLE
     )
@@ -167,7 +166,6 @@ def _registry(asking: Asking, today: dt.date) -> tuple[str, str, str]:
 
 
 def _head(today: dt.date, opt_out: str | None) -> list[str]:
-    """Return the lines about the registry as a whole."""
     stop = (
         [] if opt_out is None else ["# How a person stops it: the public page says so.", f"opt_out = {_toml(opt_out)}"]
     )

@@ -179,7 +179,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _shuffled(mechanism: LocalRandomizer, args: argparse.Namespace, metric: Metric | None) -> CentralPrivacy:
-    """Return what shuffled reports of one value reveal."""
     from overstory.privacy.shuffle.central import DELTA, GROUPED, shuffled
 
     if metric is not None and metric.groups is not None:
@@ -220,7 +219,6 @@ def mechanism_from(name: str, texts: list[str]) -> LocalRandomizer:
 
 
 def _read(name: str, text: str, kind: str) -> Any:
-    """Return the text as a parameter of that annotation."""
     try:
         if kind.startswith("bool"):
             return {"true": True, "false": False}[text.lower()]
@@ -266,7 +264,6 @@ def _bar(epsilon: float, top: float) -> str:
 
 
 def _draw(stated: PrivacyStatement, path: str) -> None:
-    """Write a plot of epsilon against the number of reports."""
     from overstory.cli.output import picture
 
     numbers = sorted({round(10 ** (tenth / 10)) for tenth in range(21)})

@@ -123,7 +123,6 @@ class PermissionSources:
         self._cached: tuple[tuple[Signature, ...], EffectiveChoice] | None = None  # one attribute: threads need no lock
 
     def now(self) -> EffectiveChoice:
-        """Return what may be done at this moment."""
         # The signatures first: a file that changes while it is read is read again next time.
         seen = tuple(map(_signature, self._files))
         cached = self._cached
@@ -205,7 +204,6 @@ class Permission:
         return allowed.consent if allowed.choice is Choice.ON and not self.revoked else None
 
     def may_send(self, metric: Metric) -> bool:
-        """Whether reports of a metric may leave at this moment."""
         consent = self.sends()
         return consent is not None and self.covers(consent, metric)
 

@@ -159,7 +159,6 @@ def infer(metric: Metric, reports: Sequence[Report]) -> Inference | str:
 
 
 def _values(metric: Metric) -> Sequence[Hashable] | str:
-    """Return the mechanism's input for each possible value."""
     labels = metric.labels
     if not labels:
         return "the registry at hand has no list of candidates, so there is nothing to compare"

@@ -61,7 +61,6 @@ class CommandContext:
 
     @property
     def effective(self) -> EffectiveChoice:
-        """What may be done now, and why."""
         from overstory.client.consent.policy import effective
 
         return effective(self.paths, self.environ, policy_file(self.environ))

@@ -85,7 +85,6 @@ class MetricCost(Cost):
 
     @property
     def made(self) -> int:
-        """The reports so far."""
         return 0 if self.planned else self.reports
 
     def to_json(self) -> dict[str, Any]:
