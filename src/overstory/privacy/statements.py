@@ -107,8 +107,8 @@ class Claims:
     def any_history(self, reports: int, whose: str = "") -> Claim:
         """Say by how much any two histories of so many reports can be told apart."""
         epsilon, why = self.terms.epsilon_any(reports), why_unbounded([self.terms])
-        rests = ANY_EXACT if self.terms.epsilon_any_is_exact(reports) else ANY_BOUND
-        rests = FRESH if self.terms.fresh else f"{why[:1].upper()}{why[1:]}." if math.isinf(epsilon) else rests
+        exact = self.terms.epsilon_any_is_exact(reports)
+        rests = FRESH if self.terms.fresh else ANY_EXACT if exact else ANY_BOUND
         only = ONLY if self.terms.once and reports == 1 else ""
         about = f"{ALWAYS}: {whose}{plural(reports, 'report')}{only}"
         return Claim(about, epsilon, rests, self.cautions.get("any"), kind="any", reason=why)
@@ -150,7 +150,7 @@ def why_unbounded(every: Iterable[Terms]) -> str:
 
 def notes_of(claims: Iterable[Claim]) -> dict[str, int]:
     """Return what the epsilons rest on, and mean less by, numbered in the order of the claims."""
-    texts = dict.fromkeys(texts for claim in claims for texts in _words(claim))
+    texts = dict.fromkeys(texts for claim in claims for texts in words_of(claim))
     return {text: number for number, text in enumerate(texts, 1)}
 
 
@@ -159,15 +159,22 @@ def claims_blocks(claims: Sequence[Claim]) -> Iterator[Block]:
     numbers = notes_of(claims)
     headings = ("what is seen of one device", "epsilon", "odds move", "rests on")
     rows = [
-        (claim.about, claim.epsilon_words, odds_text(claim.epsilon), " ".join(f"[{numbers[w]}]" for w in _words(claim)))
+        (
+            claim.about,
+            claim.epsilon_words,
+            odds_text(claim.epsilon),
+            " ".join(f"[{numbers[w]}]" for w in words_of(claim)),
+        )
         for claim in claims
     ]
     yield Table.of_cells("", headings, rows, left=(headings[0], headings[3]))
     yield Lines(*(f"[{number}] {text}" for text, number in numbers.items()))
 
 
-def _words(claim: Claim) -> tuple[str, ...]:
-    return (claim.assumption, claim.caution) if claim.caution else (claim.assumption,)
+def words_of(claim: Claim) -> tuple[str, ...]:
+    """Return what a claim rests on, and means less by: first why it has no bound, where it has none."""
+    reason = f"No bound: {claim.reason}." if math.isinf(claim.epsilon) and claim.reason else None
+    return tuple(text for text in (reason, claim.assumption, claim.caution) if text)
 
 
 @dataclass(frozen=True)

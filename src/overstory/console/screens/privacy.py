@@ -31,7 +31,7 @@ from overstory.presentation.formats import finite
 from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.registry.cost import metric_cost
 from overstory.privacy.registry.page import metric_page, metric_statement
-from overstory.privacy.statements import Claims
+from overstory.privacy.statements import Claims, words_of
 from overstory.privacy.text import epsilon_text, odds_text, plural
 from overstory.protocol.metrics.period import WEEK
 
@@ -128,14 +128,12 @@ def _entries(metric: Metric, stated: PrivacyStatement, reports: int, values: int
 
 def _row(claim: Claim) -> dict[str, Any]:
     """Return a claim as a row: its epsilon in nats, None where there is no bound."""
-    rests = " ".join(filter(None, (claim.assumption, claim.caution)))
-    unbounded = math.isinf(claim.epsilon)
     return {
         "seen": claim.about,
         "epsilon": finite(claim.epsilon),
         "epsilon_text": epsilon_text(claim.epsilon),
         "odds": odds_text(claim.epsilon),
-        "rests_on": f"No bound: {claim.reason}. {rests}" if unbounded and claim.reason else rests,
+        "rests_on": " ".join(words_of(claim)),
     }
 
 
