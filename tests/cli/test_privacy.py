@@ -1,6 +1,7 @@
-"""``overstory privacy``: every oracle, RAPPOR's files, a person's table, a script's JSON, one message for bad input."""
+"""``overstory privacy``: every oracle, RAPPOR's files, which metric is meant, a script's JSON, bad input."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from overstory.privacy import statement
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.mechanisms.registry import FAMILIES, REGISTRY, any_mechanism, mechanism
 from support.privacy_cases import some_parameters
+from support.running import within
 
 
 def run(capsys, *arguments):
@@ -61,7 +63,7 @@ def test_rappors_parameters_more_reports_and_values(capsys, params, tmp_path):
 def test_windows_and_what_has_no_bound(capsys):
     options = ("wb", "--param", "domain_size=5", "--param", "epsilon=1", "--param", "window=4")
     _, out, _ = run(capsys, *options, "--values", 2)
-    assert "any 4 reports, whatever the value and however it changes:" in out
+    assert "whatever you hold and however it changes: 4 reports" in out
     assert "at delta 1e-06" in out
     assert "no bound" in out
     _, out, _ = run(capsys, *options, "--delta", "0.001", "--json")
@@ -70,8 +72,10 @@ def test_windows_and_what_has_no_bound(capsys):
     assert json.loads(out)["epsilon_values"] is None
     _, out, _ = run(capsys, *options, "--values", 2, "--reports", 20)
     (row,) = [line.split() for line in out.splitlines() if line.startswith("2 distinct values")]
-    (asked,) = [line.split() for line in out.splitlines() if line.startswith("20 reports of one unchanged value")]
-    assert (row[3], row[-1]) == (asked[6], asked[-1]), "as much as the reports, and resting on the same"
+    (asked,) = [
+        line.split() for line in out.splitlines() if line.startswith("20 reports, only while the value never changes")
+    ]
+    assert (row[3], row[-1]) == (asked[8], asked[-1]), "as much as the reports, and resting on the same"
 
 
 def test_texts_and_flags_are_read_as_the_oracle_wants_them(capsys):
@@ -86,3 +90,52 @@ def test_texts_and_flags_are_read_as_the_oracle_wants_them(capsys):
         "published": True,
         "num_seeds": 81,
     }
+
+
+# --- metrics
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "metrics.toml"
+
+
+def test_reports_and_values_asked_about_come_beside_the_metrics_own(tmp_path):
+    ran = within(
+        "privacy", "search-engine", "--registry", EXAMPLE, "--reports", 20, "--values", 2, "--json", cwd=tmp_path
+    )
+    read = json.loads(ran.stdout)
+    assert {"10", "20"} <= set(read["epsilon_n"])
+    assert read["epsilon_values"] == pytest.approx(2 * read["epsilon_permanent"])
+
+
+def test_the_registry_of_this_folder_is_the_default(tmp_path):
+    (tmp_path / "metrics.toml").write_bytes(EXAMPLE.read_bytes())  # its candidate files are not needed
+    ran = within("privacy", "theme", cwd=tmp_path)
+    assert ran.returncode == 0
+    assert ran.stdout.startswith(
+        "theme: Colour theme, one report every week, of at most 2 values, until 2027-05-31\n\nl-grr:"
+    )
+    assert "2 distinct values" in ran.stdout
+
+
+def test_a_name_that_is_both_is_the_oracle_and_it_is_said(tmp_path):
+    (tmp_path / "metrics.toml").write_text(EXAMPLE.read_text().replace("[metrics.theme]", "[metrics.rappor]"))
+    ran = within("privacy", "rappor", "--json", cwd=tmp_path)
+    assert "metric" not in json.loads(ran.stdout)
+    assert (
+        "rappor is an oracle, and a metric of metrics.toml: this is the oracle; give --registry metrics.toml"
+        in ran.stderr
+    )
+    ran = within("privacy", "rappor", "--registry", "metrics.toml", "--json", cwd=tmp_path)
+    assert (json.loads(ran.stdout)["metric"], json.loads(ran.stdout)["mechanism"], ran.stderr) == (
+        "rappor",
+        "l-grr",
+        "",
+    )
+
+
+def test_oracles_work_beside_a_registry_with_faults(tmp_path):
+    (tmp_path / "metrics.toml").write_text("registry = \n")
+    ran = within("privacy", "rappor", "--json", cwd=tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    ran = within("privacy", "theme", cwd=tmp_path)
+    assert ran.returncode == 2
+    assert "metrics.toml, line 1: no TOML" in ran.stderr

@@ -16,8 +16,8 @@ from overstory.client.randomizer import randomizer_of
 from overstory.client.recorder import MetricRecorder
 from overstory.client.state.state import State
 from overstory.presentation.document import Paragraph
+from overstory.privacy.ledger import charge
 from overstory.privacy.payloads.registry import epsilon_between, terms_of
-from overstory.privacy.registry.totals import charge
 from support.devices import DAY, Clock, device, registry
 
 NAMES = 'domain = {{kind = "categories", names = [{}]}}\nperiod = "day"\n'
@@ -76,7 +76,7 @@ def lived(folder, parts, value, days):
 
 def lines_of(client):
     (spent,) = client.status().spent
-    return spent.cost
+    return spent
 
 
 KEYS = [number.to_bytes(32, "big") for number in range(400)]

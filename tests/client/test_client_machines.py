@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from overstory.client import Choice, Outcome
-from overstory.client.budget import ledger_of, spent
+from overstory.client.budget import ledger_of
 from overstory.client.consent.consent import choose, read_consent
 from overstory.client.outcomes import ConsentError
 from overstory.client.randomizer import randomizer_of
@@ -20,6 +20,7 @@ from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import Bounds, RowState
 from overstory.client.state.state import State, erase
 from overstory.privacy.payloads.registry import terms_of
+from overstory.privacy.registry.cost import metric_cost
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
 from support.devices import BINS, Clock, device, registry
 
@@ -229,13 +230,13 @@ class MemoMachine(WithFolder):
             charged = {account.metric: dict(account.numbered) for account in ledger_of(rows).accounts}
             assert charged == {name: dict(reports) for name, reports in self.reports.items() if reports}
             for name, metric in CAPPED.items():
-                found = spent(ledger_of(rows), metric)
+                found = metric_cost(metric, so_far=ledger_of(rows))
                 assert found.distinct == len(self.known[name])
                 if made := Counter(self.reports[name].values()):
-                    assert found.cost.epsilon_pattern == terms_of(metric.mechanism).epsilon_history(made)
+                    assert found.epsilon_pattern == terms_of(metric.mechanism).epsilon_history(made)
                 if name != "free":
                     assert found.distinct <= metric.max_responses
-                    assert found.cost.epsilon_pattern <= found.cost.line("values").epsilon
+                    assert found.epsilon_pattern <= found.line("values").epsilon
                 responses = rows.responses(name)
                 assert [r.permanent for r in responses] == [self.permanent(name, v) for v in self.known[name]]
 

@@ -54,7 +54,7 @@ def asked_of(folder, *argv: str, registry: MetricRegistry = BOTH) -> str:
 
 def test_the_question_names_the_relay_and_says_what_each_side_sees(tmp_path):
     text = plain(asked_of(tmp_path, "on", "--yes", "--server", COLLECTOR))
-    assert f"travels {SEES}" in text
+    assert f"How reports travel {SEES}" in text
     assert text.count(SEES) == 1, "the other metric is direct"
     assert f"reports go to: {COLLECTOR} {THROUGH} {DIRECTLY}" in text
     assert DIRECTLY not in plain(asked_of(tmp_path, "on", "--yes", registry=ALONE))
@@ -79,7 +79,7 @@ def test_the_view_and_the_public_page_say_it_too(tmp_path):
     client.record("first", 7)
     assert client.flush().sent.sent == 2
     text = plain(asked_of(tmp_path, "view"))
-    assert f"travels {SEES}" in text
+    assert f"How reports travel {SEES}" in text
     assert THROUGH in text
     assert "was sent: the relay has it, and passes it on to the collector" in text
     assert text.count("These bytes leave the device sealed, in a message that is another one each time") == 1

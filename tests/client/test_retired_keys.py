@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.client import Outcome
-from overstory.client.budget import ledger_of, spent
+from overstory.client.budget import ledger_of
 from overstory.client.person.explanation import report_in
 from overstory.client.randomizer import randomizer_of
 from overstory.client.state import secret_file
@@ -24,6 +24,7 @@ from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import RowState, ends_at
 from overstory.client.state.secret_file import DEPTH, DeviceSecret, read_secret, write_secret
 from overstory.client.state.state import State
+from overstory.privacy.registry.cost import metric_cost
 from support.collector_doubles import CountingCollector
 from support.devices import BINS, DAY, NOON, STRINGS, Clock, device, registry
 
@@ -174,10 +175,8 @@ def test_the_ledger_of_what_is_over_stays(life):
     states = []
     for paths in (before, after):
         with State(paths).snapshot() as rows:
-            cost = spent(ledger_of(rows), metrics()[ENDS])
-            states.append(
-                (cost.reports, cost.distinct, cost.cost.epsilon_pattern, cost.cost.headline.epsilon, rows.claims(ENDS))
-            )
+            cost = metric_cost(metrics()[ENDS], so_far=ledger_of(rows))
+            states.append((cost.reports, cost.distinct, cost.epsilon_pattern, cost.headline.epsilon, rows.claims(ENDS)))
     assert states[0] == states[1]
     assert states[0][:2] == (6, 2)
 

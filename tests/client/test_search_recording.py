@@ -44,7 +44,7 @@ def test_a_device_answers_once_whether_its_value_changes_or_not(tmp_path, later,
     (answer,) = answers(client)
     (spent,) = client.status().spent
     assert (spent.reports, spent.distinct) == (1, 1)
-    assert spent.cost.epsilon_pattern == client.registry["word"].mechanism.epsilon_report
+    assert spent.epsilon_pattern == client.registry["word"].mechanism.epsilon_report
     metric = client.registry["word"]
     secret = State(client.paths).begin().key("word")
     own = randomizer_of(metric, secret)

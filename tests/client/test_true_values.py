@@ -6,11 +6,12 @@ import sqlite3
 import pytest
 
 from overstory.client import Outcome
-from overstory.client.budget import ledger_of, spent
+from overstory.client.budget import ledger_of
 from overstory.client.recorder import MetricRecorder
 from overstory.client.state.secret_file import DeviceSecret
 from overstory.client.state.state import State
 from overstory.privacy.payloads.registry import terms_of
+from overstory.privacy.registry.cost import metric_cost
 from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
 from overstory.protocol.mechanisms.registry import REGISTRY as ORACLES
 from overstory.protocol.metrics import MetricRegistry, RegistryError
@@ -94,8 +95,8 @@ def test_where_all_noise_is_fresh_nothing_of_the_value_is_kept(tmp_path, metric,
     with State(client.paths).snapshot() as rows:
         (account,) = ledger_of(rows).accounts
         assert account.numbered == ((0, 5),)  # of whatever values
-        assert spent(ledger_of(rows), metric).reports == 5
-        assert spent(ledger_of(rows), metric).cost.epsilon_pattern == terms_of(metric.mechanism).epsilon_any(5)
+        assert metric_cost(metric, so_far=ledger_of(rows)).made == 5
+        assert metric_cost(metric, so_far=ledger_of(rows)).epsilon_pattern == terms_of(metric.mechanism).epsilon_any(5)
         assert ledger_of(rows).epsilon == terms_of(metric.mechanism).epsilon_any(5)
 
 

@@ -154,14 +154,14 @@ def test_what_is_told_is_the_exact_posterior(tmp_path: Any) -> None:
     metric = shown(look(client), "colour")
     reports = [found.report for found in metric.reports]
     linked = [reports[0], *reports[2:]]
-    for inference, seen in ((metric.inferences.newest, reports[-1:]), (metric.inferences.linked, linked)):
+    for inference, seen in ((metric.newest, reports[-1:]), (metric.linked, linked)):
         exact = posterior(COLOUR.mechanism, seen, dict.fromkeys(range(3), 1.0))
         assert inference.reports == len(seen)
         assert {belief.label: belief.probability for belief in inference.beliefs} == pytest.approx(
             {COLOUR.labels[value]: found for value, found in exact.items()}, abs=1e-12
         )
         assert inference.beliefs[0].probability == pytest.approx(max(exact.values()), abs=1e-12)
-    assert not metric.inferences.hypothetical
+    assert not metric.hypothetical
 
 
 @given(reports=st.lists(st.integers(0, 7), min_size=1, max_size=12))
@@ -185,9 +185,9 @@ def test_what_cannot_be_computed_is_said(tmp_path: Any) -> None:
 def test_what_stays_here_is_not_told_to_anybody(tmp_path: Any) -> None:
     view = look(recorded(tmp_path, ["red", "red"], choice="local"))
     metric = shown(view, "colour")
-    assert metric.inferences.hypothetical
+    assert metric.hypothetical
     assert {report.detail for report in metric.reports} == {"stays here: it is never sent"}
-    assert metric.spent.reports == 0
+    assert metric.cost.made == 0
     assert "if it were" in text_of(view)
 
 
@@ -213,7 +213,7 @@ def test_a_metric_that_the_registry_lost_still_shows_its_bytes(tmp_path: Any) ->
     client = recorded(tmp_path, ["red"])
     view = look(client, MetricRegistry({}, ""))
     (metric,) = view.metrics
-    assert (metric.id, metric.metric, metric.spent) == ("colour", None, None)
+    assert (metric.id, metric.metric, metric.cost) == ("colour", None, None)
     (report,) = metric.reports
     assert b"".join(part.raw for part in report.parts) == report.body
     assert "does not list this metric" in text_of(view)
@@ -225,7 +225,7 @@ def test_other_parameters_are_not_read_with_these(tmp_path: Any) -> None:
     metric = shown(look(client, MetricRegistry({"colour": other}, "2")), "colour")
     assert [response.words for response in metric.responses] == ["by earlier parameters"]
     assert metric.reports[0].bits == ""
-    assert metric.inferences.newest is None
+    assert metric.newest is None
 
 
 def test_the_newest_reports_are_taken_apart_and_the_number_is_said(tmp_path: Any) -> None:
@@ -316,7 +316,7 @@ def test_where_all_noise_is_fresh_no_value_is_known_and_no_cap_is_reached(tmp_pa
     assert (found.known, found.cap) == (None, "")
     told = text_of(look(client, bound, [found]))
     assert "not known: which value a report was of is not kept" in told
-    assert "never\n" not in told
+    assert "reported before             never" not in told
 
 
 def test_fresh_reports_are_taken_together_as_of_one_value() -> None:
@@ -326,10 +326,10 @@ def test_fresh_reports_are_taken_together_as_of_one_value() -> None:
         OutboxRow(i, bytes(16), "colour", i, body_of(window, report), 0.0, 0, RowState.SENT, None, window.account)
         for i, report in enumerate(reports)
     ]
-    found = infer_all(rows, window)
-    assert isinstance(found.linked, Inference)
-    assert found.linked.reports == 3
-    assert found.linked.beliefs[0].label == "red"
+    _, linked, _ = infer_all(rows, window)
+    assert isinstance(linked, Inference)
+    assert linked.reports == 3
+    assert linked.beliefs[0].label == "red"
 
 
 def body_of(metric: Any, report: Report) -> bytes:
@@ -418,7 +418,9 @@ def test_what_is_inferred_names_how_many_values_are_shown_and_adds_up_the_rest(t
     assert [row[1] for row in grid.cells()] == ["12.5%"] * 5 + ["37.5%"]
     assert sum(float(row[2].rstrip("%")) for row in grid.cells()) == pytest.approx(100, abs=0.5)
     text = " ".join(text_of(look(client, eight)).split())
-    assert "method noise in two steps: once for each value, and again for each report (l-grr)" in text
+    assert (
+        "): noise in two steps, once for each value and again for each report, on the device, which never sends" in text
+    )
     assert "(by chance, not necessarily yours)" in text
     assert "you agreed on 2026-11-21 to: format" in text
     assert "waiting: 1, " in text

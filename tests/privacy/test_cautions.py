@@ -68,7 +68,7 @@ def test_the_published_second_round_adds_too_much_noise():
 
 
 def test_the_thesis_on_windows_and_rappor_on_many_reports():
-    assert "40 reports cost 10.0000" in claim(wb(domain_size=5, epsilon=1, window=4), "any 2 reports").caution
+    assert "40 reports cost 10.0000" in claim(wb(domain_size=5, epsilon=1, window=4), "whatever you hold").caution
     assert "it can" in claim(rappor(), "2 reports").caution
 
 

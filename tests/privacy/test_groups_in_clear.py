@@ -7,7 +7,6 @@ import pytest
 
 from overstory.client.consent.consent import Agreement
 from overstory.planning.registry import plan_registry
-from overstory.privacy.registry.changes import compare_registries
 from overstory.privacy.registry.page import metric_page
 from overstory.privacy.registry.warnings import registry_notes, registry_warnings
 from overstory.protocol.metrics import parse_registry
@@ -28,27 +27,6 @@ def test_the_page_says_what_is_sent_in_clear():
         "value alone. By public shares, each group has at least 1,000 devices"
     )
     assert "What is sent in clear" not in dict(metric_page(registry()["m"]).facts)
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "kind", "says"),
-    [
-        (
-            None,
-            RELEASES,
-            "weakens-privacy",
-            "no group becomes release (1.0, 1.1): devices ask about the metric again, and",
-        ),
-        (RELEASES, None, "harmless", "release (1.0, 1.1) becomes no group"),
-        (RELEASES, RELEASES.replace("release", "country"), "weakens-privacy", "and no noise protects a group"),
-        (RELEASES, RELEASES.replace('"1.1"', '"1.2"'), "harmless", "becomes release (1.0, 1.2): devices ask about"),
-        (RELEASES, RELEASES.replace("0.6", "0.5"), "harmless", "other public shares, devices or floor"),
-    ],
-)
-def test_a_change_of_groups_is_a_change_of_what_is_sent_in_clear(before, after, kind, says):
-    (change,) = (change for change in compare_registries(registry(before), registry(after)) if change.what == "groups")
-    assert (change.metric, str(change.kind)) == ("m", kind)
-    assert says in change.detail
 
 
 def test_a_person_is_asked_again_where_the_groups_are_others():

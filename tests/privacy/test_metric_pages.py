@@ -2,16 +2,18 @@
 
 import datetime as dt
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from overstory.privacy.attacks import linkability
-from overstory.privacy.claims import claims_blocks, notes_of
+from overstory.privacy.ledger import Account, Ledger
 from overstory.privacy.payloads.registry import terms_of
-from overstory.privacy.registry.cost import metric_cost
+from overstory.privacy.registry.cost import metric_cost, total_costs, totals_so_far
 from overstory.privacy.registry.page import metric_page, metric_statement
 from overstory.privacy.registry.warnings import registry_warnings
+from overstory.privacy.statements import claims_blocks, notes_of
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.metrics import load_registry, parse_registry
@@ -88,7 +90,7 @@ def test_how_long():
 def test_every_epsilon_of_the_page_is_from_the_one_function_and_the_unconditional_one_is_first(name):
     metric = EXAMPLES[name]
     page = metric_page(metric)
-    assert page.claims == metric_cost(metric).claims
+    assert page.claims == metric_cost(metric).lines
     assert page.claims[0].about.startswith("whatever you hold and however it changes")
     assert page.claims[0].epsilon == terms_of(metric.mechanism).epsilon_any(metric.window or 30)
     table, numbered = claims_blocks(page.claims)
@@ -206,3 +208,17 @@ def test_finding_f3_a_number_of_the_devices_own_is_warned_about():
     assert len(rows) == 1
     assert "after retention_days a count of fewer than 10 reports is deleted" in rows[0]
     assert rows[0].endswith("an oracle with at most 1,024 hides a device among many")
+
+
+def test_an_attribute_is_added_up_where_several_metrics_share_it():
+    """Of one metric alone its own lines say it, before there are reports and after."""
+    grr = mechanism("grr", domain_size=4, epsilon=1.0)
+    shared = {"one": "age", "two": "age", "three": "taste", "four": None}
+    metric = EXAMPLES["theme"]
+    metrics = [replace(metric, id=name, attribute=attribute) for name, attribute in shared.items()]
+    accounts = [Account(name, "", terms_of(grr), ((0, 2),), attribute=about) for name, about in shared.items()]
+    for totals in (total_costs([metric_cost(one, 2) for one in metrics]), totals_so_far(Ledger(tuple(accounts)))):
+        assert [(total.attribute, len(total.metrics)) for total in totals] == [(None, 4), ("age", 2)]
+    (alone,) = total_costs([metric_cost(metrics[0])])
+    assert alone.attribute is None
+    assert total_costs([]) == totals_so_far(Ledger()) == ()

@@ -5,10 +5,9 @@ import math
 
 import pytest
 
-from overstory.privacy.ledger import Account, Ledger
+from overstory.privacy.ledger import Account, Ledger, charge
 from overstory.privacy.payloads.combined import SeveralTerms, terms_of_several
 from overstory.privacy.payloads.registry import terms_from_json, terms_of
-from overstory.privacy.registry.totals import charge
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.divided import divided

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from overstory.privacy import map_differences, statement
-from overstory.privacy.claims import FRESH, NO_CEILING, claims_blocks
+from overstory.privacy.statements import ANY_BOUND, ANY_EXACT, FRESH, NO_CEILING, claims_blocks
 from overstory.privacy.text import epsilon_text, factor
 from overstory.protocol.encodings.base import encode
 from overstory.protocol.encodings.bits import Bloom, OneHot, SampledBits
@@ -32,15 +32,13 @@ def test_it_is_json_and_every_claim_has_its_assumption(said):
 
 def test_the_first_claim_is_of_any_two_histories(said):
     first = said.claims[0]
-    assert first.about.startswith("any 2 reports")
-    assert first.about.endswith("whatever the value and however it changes") == math.isinf(first.epsilon)
+    assert first.about.startswith("whatever you hold and however it changes: 2 reports")
     for claim, (n, epsilon) in zip(said.claims, said.epsilon_any.items(), strict=False):
         if math.isfinite(epsilon):
             exact = said.terms.epsilon_any_is_exact(n)
             assert claim.epsilon == epsilon == said.terms.epsilon_any(n)
-            assert claim.about == (
-                f"any {n} reports, whatever the value and however it changes: {'exactly' if exact else 'at most'}"
-            )
+            assert claim.about == f"whatever you hold and however it changes: {n} reports"
+            assert said.terms.fresh or claim.assumption == (ANY_EXACT if exact else ANY_BOUND)
     read = said.to_json()
     assert read["epsilon_any"]["2"] == first.to_json()["epsilon"]
     assert (2 in read["epsilon_any_exact"]) == said.terms.epsilon_any_is_exact(2)

@@ -560,7 +560,7 @@ class Crowd:
         self.store.compact(now)
         self.store.retain(now)
         last = self.of.period.number(now - self.of.retention_days * DAY) - 1
-        promise = f"reports are kept | {how_long_kept(self.of)}"
+        promise = f"Kept for | randomized reports: {how_long_kept(self.of)}"
         with self.store._database.snapshot() as connection:
             rows = connection.execute(select(COUNTS).where(COUNTS.c.period <= last)).all()
         for row in rows:

@@ -38,6 +38,7 @@ class Finding:
 def sums_terms(patch: Patch) -> None:
     """Count accounts of equal terms as one, and promise once what devices do once by each of several: H1, M2."""
     from overstory.privacy.registry import cost
+    from overstory.privacy.statements import ONLY, Claim
 
     usual, kinds = cost._so_far, {"unchanged", "permanent", "values", "change"}
 
@@ -50,9 +51,9 @@ def sums_terms(patch: Patch) -> None:
         lines += [line for line in planned.lines if line.kind in kinds]
         if terms.once and told.reports > 1:
             reports = f"{told.reports} reports"
-            lines[0] = replace(lines[0], about=f"{cost.ALWAYS}: your {reports}{cost.ONLY}")
+            lines[0] = replace(lines[0], about=f"{cost.ALWAYS}: your {reports}{ONLY}")
             about = f"{reports}, only on whether the value changed once"
-            lines.append(cost.CostLine("change", about, terms.change_leak(told.reports), ""))
+            lines.append(Claim(about, terms.change_leak(told.reports), "", kind="change"))
         return replace(told, lines=tuple(lines))
 
     patch.setattr(cost, "_so_far", so_far)
@@ -170,10 +171,9 @@ def sees_no_other_symbol(patch: Patch) -> None:
 
 def says_pattern_of_changes(patch: Patch) -> None:
     """Call histories alike that change at the same times, where responses do not: M6."""
-    from overstory.privacy.registry import cost, totals
+    from overstory.privacy.registry import cost
 
-    for module in (cost, totals):
-        patch.setattr(module, "PATTERN", "only with the same pattern of changes")
+    patch.setattr(cost, "PATTERN", "only with the same pattern of changes")
 
 
 def counts_nothing_as_a_bit(patch: Patch) -> None:
@@ -183,8 +183,8 @@ def counts_nothing_as_a_bit(patch: Patch) -> None:
 
     usual = budget.ledger_of
 
-    def with_nothing(rows: Any) -> Any:
-        told = usual(rows)
+    def with_nothing(rows: Any, registry: Any = None) -> Any:
+        told = usual(rows, registry)
         empty = {response.metric for response in rows.responses() if response.tag == NOTHING}
         return replace(told, accounts=tuple(more(each) if each.metric in empty else each for each in told.accounts))
 

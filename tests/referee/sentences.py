@@ -67,10 +67,7 @@ ABOUT: Final[tuple[tuple[str, str], ...]] = (
     ("responses", rf"{OF_VALUES}{FORCE}, {ANSWERS}"),
     ("once", rf"(?P<yours>your )?{N}, only on whether the value changed once"),
     # `overstory privacy`, of the parameters alone
-    ("any", rf"any {N}, whatever the value and however it changes: (?:exactly|at most)"),
-    ("any", rf"any {N} or more, whatever the value and however it changes"),
-    ("unchanged", rf"{N} of one unchanged value"),
-    ("unchanged", r"any number of reports of one unchanged value|each further distinct value"),
+    ("unchanged", r"each further distinct value"),
     ("once", rf"a change of value within {N}"),
     ("any", r"all that a device ever reports by these parameters"),
     ("responses", r"(?P<values>\d+) distinct values?"),
@@ -101,7 +98,7 @@ def about(words: str) -> dict[str, Any] | None:
                 "in_force": "in_force" in given,
                 "distinct": int(given["values"].replace(",", "")) if "values" in given else None,
                 "spare": "spare" in given,
-                "more": {"only": "only" in given, "or_more": "or more" in words},
+                "more": {"only": "only" in given},
             }
     return None
 
@@ -246,16 +243,16 @@ JUDGED: Final[tuple[tuple[str, Callable[[re.Match[str]], Iterator[Claim]]], ...]
     (r"Each of your values gets one noisy answer that is used again every time, and every report of it is drawn from that\. Which value it belongs to is not stored\.", plainly("one answer")),
     (r"Every report is drawn from one of these noisy answers, and a value that returns uses the same one again\. No value is stored\.", plainly("one answer")),
     # what puts reports together
-    (r"(?:linkable|What could put a device's reports together) \| (?P<words>.*)", linkable),
+    (r"What could put a device's reports together \| (?P<words>.*)", linkable),
     (r"Linkable: (?P<words>.*)\.", linkable),
     (r"Reports carry no name, and the collector keeps no address; (?P<words>.*)\. If somebody linked them, and the value had not changed, they would tell more together:", linkable),
     (r"Reports carry no name, but they can be put together without one: (?P<words>.*)\. If somebody linked them, and the value had not changed, they would tell more together:", linkable),
     # budgets
     (r"All reports together may cost epsilon (?P<most>[\d.]+), whatever you hold and however it changes; then no more are made\.", plainly("budget")),
     # publication and retention
-    (r"[Pp]ublished \| everybody can read the estimates of a period once it takes no more reports, if at least (?P<least>[\d,]+) came", plainly("published")),
+    (r"Published \| everybody can read the estimates of a period once it takes no more reports, if at least (?P<least>[\d,]+) came", plainly("published")),
     (r"Estimated from (?P<reports>[\d,]+) reports of (?P<period>[\d-]+), one per device(?: \(.*\))?\. An estimate can be below zero, because the noise is subtracted\.", plainly("estimated")),
-    (r"(?:Kept for \| randomized reports: |reports are kept \| )(?P<days>\d+) days; then only counts of (?P<fewest>\d+) or more reports together(?:; a report that comes .* is (?:still|not) counted)?", plainly("kept")),
+    (r"Kept for \| randomized reports: (?P<days>\d+) days; then only counts of (?P<fewest>\d+) or more reports together; a report that comes .* is (?:still|not) counted", plainly("kept")),
     # changes of a registry
     (r"harmless \| (?:parameters|domain): other devices are asked: none that an earlier registry(?P<these> of these)? asked", plainly("none answers again")),
     (r"weakens-privacy \| .*: all reports of (?:one value|it) cost (?P<total>[\d.]+|without bound) together, where [\d.]+ was promised(?:; .*)?", plainly("both together")),
@@ -271,7 +268,7 @@ PLAIN: Final[tuple[str, ...]] = (
     r"\[\d+\] .*",  # a note of a table: what an epsilon rests on
     r"T \(\w+\)|Another title \(\w+\)|the registry",
     r"(?:Why|Responsible|Ends on|How|How often|How many values|What a report can be about) \| .*",
-    r"(?:asked by|why|how often|different values|method|distinct values|noisy answers) \| .*",
+    r"noisy answers \| .*",
     r"what is seen of one device \| epsilon \| odds move \| rests on",
     r"(?:reports \| of one unchanged value.*|value \| before \| after|response \| .*)",
     r"[^|]+ \| (?:below )?[\d.]+% \| (?:above )?(?:below )?[\d.]+%",  # what an attacker believes, before and after
@@ -298,7 +295,7 @@ PLAIN: Final[tuple[str, ...]] = (
     r"overstory: error: .*",  # it refuses to say anything
     r"\w+: (?:T|Another title), one report every .*|[\w-]+: (?:domain_size|epsilon|num_|f|of|grr|max_values).*",
     r"A liar's report counts for up to [\d.]+ honest ones of a value\.",
-    r"(?:sent in clear|What is sent in clear) \| .*",
+    r"What is sent in clear \| .*",
     # what a claim of shuffled reports rests on
     r"In each period the reports arrive as one batch, .*",
     r"All [\d,]+ reports are of honest devices: .*|[\d,]+ of the [\d,]+ reports are honest: .*",

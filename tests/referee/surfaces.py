@@ -17,7 +17,7 @@ from unittest import mock
 from overstory.client import Client
 from overstory.client.outcomes import StateError
 from overstory.client.person.question import CommandContext, asked_of, question
-from overstory.client.person.view import View, build, view_metrics, view_without_state
+from overstory.client.person.view import View, build, view_metrics
 from overstory.client.state.state import State
 from overstory.console.data import ConsoleData
 from overstory.console.estimates.estimates import Estimates
@@ -106,7 +106,7 @@ def view(client: Client) -> list[str]:
         with State(client.paths).snapshot() as rows:
             metrics = view_metrics(rows, client.registry)
     except StateError:
-        metrics = view_without_state(client.registry)
+        metrics = view_metrics(None, client.registry)
     return lines(as_text(build(View("t", client.status(), metrics), reports=0), UNFOLDED))
 
 

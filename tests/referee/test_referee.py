@@ -123,7 +123,7 @@ def test_a_number_that_is_a_little_too_low_is_a_lie(name: str) -> None:
     [
         "epsilon 1.0000 | whatever you hold: 3 reports",
         "Nobody can ever find out what you hold.",
-        "linkable | the same in some reports: 3 bits",
+        "What could put a device's reports together | the same in some reports: 3 bits",
         "at most 12 devices share it",
     ],
 )

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, BinaryIO, Final, Literal
 
 from overstory.client import Client
-from overstory.client.budget import ledger_of, part_of, spent
+from overstory.client.budget import ledger_of
 from overstory.client.consent.consent import Choice, Consent, choose
 from overstory.client.consent.policy import CI_VARIABLES
 from overstory.client.outcomes import MADE, Fault, Outcome, Round, StateError
@@ -26,10 +26,11 @@ from overstory.client.state.state import State
 from overstory.client.upload.delivery import Collector, Delivery, Sink
 from overstory.gateway.readings import LONGEST, Alignment, BadLine, Due, Missing, Pick, Reading
 from overstory.gateway.sinks import GatewayError
+from overstory.presentation.formats import finite
 from overstory.privacy.approximate import DELTA
-from overstory.privacy.claims import finite
 from overstory.privacy.ledger import Ledger
 from overstory.privacy.payloads.registry import terms_of
+from overstory.privacy.registry.cost import metric_cost
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric, MetricRegistry
 from overstory.protocol.metrics.groups import OTHER
@@ -307,7 +308,7 @@ class Gateway:
     def summary(self) -> dict[str, Any]:
         """Return what became of the readings and the reports, and what was spent, as JSON values."""
         with self._state.snapshot() as rows:
-            mine, waiting = part_of(ledger_of(rows), {self.metric.id}), rows.outbox.tally()
+            mine, waiting = ledger_of(rows).of({self.metric.id}), rows.outbox.tally()
         return {
             "metric": self.metric.id,
             "period": str(self.metric.period),
@@ -321,16 +322,16 @@ class Gateway:
         }
 
     def _privacy(self, mine: Ledger) -> dict[str, Any]:
-        built, cost = self.metric.mechanism, spent(mine, self.metric)
+        built, cost = self.metric.mechanism, metric_cost(self.metric, so_far=mine)
         terms, window = terms_of(built), self.metric.window
         in_window = None if window is None else terms.epsilon_any(window)
         return {
-            "reports": cost.reports,
+            "reports": cost.made,
             "distinct_values": cost.distinct,
             "epsilon_report": built.epsilon_report,
             "window": window,
             "epsilon_window": finite(in_window),
-            "windows": None if window is None else cost.reports / window,
+            "windows": None if window is None else cost.made / window,
             "epsilon_total": finite(mine.epsilon),
             "epsilon_any": finite(mine.epsilon_any),
             "delta": DELTA,

@@ -19,9 +19,9 @@ from overstory.presentation.document import Column, Table
 from overstory.presentation.formats import seconds_text, thousands
 from overstory.privacy import PrivacyStatement
 from overstory.privacy.attacks import Linkability, linkability
-from overstory.privacy.claims import by_number
 from overstory.privacy.payloads.shared import bits_text
 from overstory.privacy.shuffle.central import DELTA, CentralPrivacy, shuffled
+from overstory.privacy.statements import by_number
 from overstory.privacy.text import epsilon_text, plural
 from overstory.privacy.text import share as percentage
 from overstory.protocol.mechanisms.base import Influence

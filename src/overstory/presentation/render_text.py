@@ -91,7 +91,7 @@ def _lines(block: Block, layout: Layout) -> Iterator[str]:
         if block.level < 3:
             yield "=-"[block.level - 1] * _width(text)
     elif isinstance(block, KeyValues):
-        yield from _unbroken(block.pairs) if block.kind == "lines" else _pairs(block.pairs, layout)
+        yield from unbroken(block.pairs) if block.kind == "lines" else _pairs(block.pairs, layout)
     elif isinstance(block, Table):
         yield from _table(block, layout)
     elif isinstance(block, Preformatted):
@@ -116,7 +116,8 @@ def _sentences(block: Block) -> Sequence[str]:
     return ()
 
 
-def _unbroken(pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
+def unbroken(pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield each pair as one indented line, however long, the second part of all at the same place."""
     room = max((_width(printable(name)) for name, _ in pairs), default=0)
     yield from (f"  {_padded(printable(name), room, is_left=True)}  {printable(text)}" for name, text in pairs)
 

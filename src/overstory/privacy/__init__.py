@@ -13,12 +13,11 @@ from overstory._lazy import lazy_names
 if TYPE_CHECKING:
     from overstory.privacy.approximate import delta_at, epsilon_at
     from overstory.privacy.caveats import map_differences
-    from overstory.privacy.claims import Claim
     from overstory.privacy.ledger import Account, Ledger
     from overstory.privacy.payloads.base import Attack
     from overstory.privacy.payloads.registry import attack, change_leak, epsilon_between, terms_of
     from overstory.privacy.shuffle.central import CentralPrivacy, shuffled
-    from overstory.privacy.statements import PrivacyStatement, statement
+    from overstory.privacy.statements import Claim, PrivacyStatement, statement
 
 __all__ = [
     "Account",
@@ -44,7 +43,7 @@ __getattr__, __dir__ = lazy_names(
         "Account": "privacy.ledger",
         "Attack": "privacy.payloads.base",
         "CentralPrivacy": "privacy.shuffle.central",
-        "Claim": "privacy.claims",
+        "Claim": "privacy.statements",
         "Ledger": "privacy.ledger",
         "PrivacyStatement": "privacy.statements",
         "attack": "privacy.payloads.registry",

@@ -30,13 +30,11 @@ Caution = Callable[[Any, Terms], dict[str, str]]
 
 def cautions(mechanism: LocalRandomizer, terms: Terms) -> dict[str, str]:
     """Return the cautions of a mechanism by claim."""
-    cautions_by_claim = _superadditive(terms)
+    by_claim = _superadditive(terms)
     for caution in ABOUT.get(mechanism.name, ()):
-        for claim, caution_text in caution(mechanism, terms).items():
-            cautions_by_claim[claim] = (
-                f"{cautions_by_claim[claim]} {caution_text}" if claim in cautions_by_claim else caution_text
-            )
-    return cautions_by_claim
+        for claim, text in caution(mechanism, terms).items():
+            by_claim[claim] = f"{by_claim[claim]} {text}" if claim in by_claim else text
+    return by_claim
 
 
 def first_change_above(terms: Terms, epsilon: float) -> int | None:
@@ -208,7 +206,6 @@ def map_differences(positions: Positions, encoding: Encoding) -> Differences:
 
 
 def _filters(cohort: Iterable[Iterable[int]], num_bits: int) -> set[int]:
-    """Return the distinct filters of a cohort as integers."""
     filters = set()
     for candidate in cohort:
         bits = 0

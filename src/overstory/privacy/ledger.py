@@ -17,12 +17,16 @@ value in the same period is the same report, and another is missing here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from overstory.privacy.approximate import epsilon_at
 from overstory.privacy.terms import Terms, add_up
 from overstory.protocol.errors import ParameterError
+
+if TYPE_CHECKING:
+    from overstory.protocol.metrics.tables import Against
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,10 @@ class Account:
         What the mechanism's privacy depends on.
     numbered
         How many reports each permanent response had: (its number, its reports), in order.
+    cap
+        The largest number of permanent responses that they were made under; None without. A budget's alone.
+    attribute
+        What the metric tells of, which others may tell of too; None without.
 
     Examples
     --------
@@ -55,6 +63,8 @@ class Account:
     digest: str
     terms: Terms
     numbered: tuple[tuple[int, int], ...] = ()
+    cap: int | None = None
+    attribute: str | None = None
 
     @property
     def reports(self) -> int:
@@ -110,20 +120,29 @@ class Ledger:
     accounts: tuple[Account, ...] = ()
 
     def __post_init__(self) -> None:
-        ordered = {_key(account): account for account in self.accounts}
+        ordered = {(account.metric, account.digest): account for account in self.accounts}
         if len(ordered) < len(self.accounts):
             raise ParameterError("a ledger has one account for every metric and digest; one comes twice")
         object.__setattr__(self, "accounts", tuple(account for _, account in sorted(ordered.items())))
 
+    def of(self, metrics: Collection[str]) -> Ledger:
+        """Return the part of some metrics."""
+        return Ledger(tuple(account for account in self.accounts if account.metric in metrics))
+
+    @property
+    def reports(self) -> int:
+        """All reports."""
+        return sum(account.reports for account in self.accounts)
+
     @property
     def epsilon(self) -> float:
         """All that was spent, rounded up: against histories with the same pattern of permanent responses."""
-        return _sum(account.epsilon for account in self.accounts)
+        return add_up((1, account.epsilon) for account in self.accounts)
 
     @property
     def epsilon_any(self) -> float:
         """All that was spent, rounded up: against any history of as many reports."""
-        return _sum(account.epsilon_any for account in self.accounts)
+        return add_up((1, account.epsilon_any) for account in self.accounts)
 
     def epsilon_at(self, delta: float) -> float:
         """The same, except with probability `delta`, rounded up: accounts whose noise is all fresh share it equally.
@@ -137,12 +156,36 @@ class Ledger:
         """
         # Basic composition: (sum of epsilons, sum of deltas), delta split equally over the fresh accounts.
         fresh = sum(account.terms.fresh for account in self.accounts)
-        return _sum(account.epsilon_at(delta / max(fresh, 1)) for account in self.accounts)
+        return add_up((1, account.epsilon_at(delta / max(fresh, 1))) for account in self.accounts)
 
 
-def _key(account: Account) -> tuple[str, str]:
-    return account.metric, account.digest
+def charged(accounts: Iterable[Account], against: Against, attribute: str | None = None) -> float:
+    """Return what a budget charges for all that tells of an attribute, or for everything, rounded up.
+
+    It depends on how many reports there were, and never on a value: a device that falls silent says something by it.
+    So each report is charged as if its value were the worst.
+    """
+    some = (each for each in accounts if attribute is None or attribute == each.attribute)
+    return add_up((1, charge(against, each.terms, each.reports, each.cap)) for each in some)
 
 
-def _sum(epsilons: Iterable[float]) -> float:
-    return add_up((1, epsilon) for epsilon in epsilons)
+def charge(against: Against, terms: Terms, reports: int, most_responses: int | None = None) -> float:
+    """Return what a budget charges for reports of one metric by one mechanism, rounded up.
+
+    Against any history: what tells any two histories of as many reports apart. Against the same pattern: as if every
+    report came from another permanent response, up to the cap; or what the former charges, where that is less.
+
+    >>> from overstory.privacy.payloads.registry import terms_of
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> terms = terms_of(mechanism("grr", domain_size=4, epsilon=1.0))
+    >>> [round(charge("same-pattern", terms, reports, 2), 4) for reports in (0, 1, 2, 100)]
+    [0.0, 1.0, 2.0, 2.0]
+    """
+    if not reports:
+        return 0.0
+    any_history = terms.epsilon_any(reports)
+    if against == "any-history":
+        return any_history
+    responses = None if terms.most_values is None else terms.most_values + 1  # nothing may have one of its own
+    distinct = min(most for most in (reports, most_responses, responses) if most is not None)
+    return min(any_history, add_up([(distinct, terms.epsilon_permanent)]))

@@ -1,41 +1,180 @@
-"""The privacy statement of a mechanism: every epsilon, and in plain words what each one rests on."""
+"""What a mechanism reveals: every epsilon as a claim with what it rests on, and in plain words.
+
+A claim is how every page and command says an epsilon: of a mechanism, of a metric, of several metrics together.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
+from overstory.presentation.document import Block, Lines, Table
+from overstory.presentation.formats import finite
 from overstory.privacy.approximate import DELTA, epsilon_at
 from overstory.privacy.attacks import Linkability, linkability
 from overstory.privacy.caveats import Positions, cautions
-from overstory.privacy.claims import (
-    ANY_BOUND,
-    ANY_CERTAIN,
-    ANY_EXACT,
-    CHANGE,
-    FRESH,
-    FRESH_CHANGE,
-    MAP,
-    MEMO,
-    NO_CEILING,
-    ONCE,
-    PERMANENT,
-    REPORT,
-    SAME_PATTERN,
-    Claim,
-    by_number,
-    finite,
-)
 from overstory.privacy.payloads.base import Attack, terms_class
 from overstory.privacy.payloads.registry import attack, terms_of
 from overstory.privacy.terms import Terms
-from overstory.privacy.text import epsilon_text, sentences
+from overstory.privacy.text import CERTAIN, MOST, epsilon_text, factor, odds_text, plural
 from overstory.protocol.mechanisms.base import Influence, LocalRandomizer
 
-__all__ = ["Claim", "PrivacyStatement", "by_number", "finite", "statement"]
+ALWAYS: Final = "whatever you hold and however it changes"
+UNCHANGED: Final = "only while the value never changes"
+ONLY: Final = ", the only one that a device sends by these parameters"
+NOT_BOUNDED: Final = "no bound on it is computed"
+CHANGED: Final = "the same value always sends the same report, so two different ones prove a change"
+PART_CHANGED: Final = "a part of the report stays the same while its value does, so another one proves a change"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One epsilon, in nats and rounded up, with what it is about and what it rests on.
+
+    Attributes
+    ----------
+    about, epsilon, assumption
+        What is revealed and under which condition, how much, and what has to be true for that.
+    caution
+        Where a paper claims more than this, or the number means less than it seems to.
+    delta, epsilon_at_delta
+        What it is but for a chance of `delta`, where that is less: only where all noise is fresh.
+    kind
+        "any", "report", "unchanged", "permanent", "values", "pattern", "change" or "map".
+    reason
+        Why there is no bound, where there is none.
+    """
+
+    about: str
+    epsilon: float
+    assumption: str
+    caution: str | None = None
+    delta: float | None = None
+    epsilon_at_delta: float | None = None
+    kind: str = "any"
+    reason: str | None = None
+
+    @property
+    def conditional(self) -> bool:
+        """Whether it holds under a condition only, which `about` names."""
+        return self.kind not in {"any", "report"}
+
+    @property
+    def amount(self) -> str:
+        """The epsilon as a line begins with it: "no bound" where it is infinite."""
+        return "no bound" if math.isinf(self.epsilon) else f"epsilon {epsilon_text(self.epsilon)}"
+
+    @property
+    def words(self) -> str:
+        """What it is about, with its condition, and how far the odds move."""
+        if math.isinf(self.epsilon):
+            return f"{self.about}; {self.reason or NOT_BOUNDED}"
+        if self.epsilon > MOST:
+            return f"{self.about}; somebody could be {CERTAIN}"
+        return f"{self.about}; odds move by a factor of {'' if self.conditional else 'at most '}{factor(self.epsilon)}"
+
+    @property
+    def epsilon_words(self) -> str:
+        """The epsilon as it is printed, and in the same line what it is but for a chance of delta."""
+        plain = epsilon_text(self.epsilon)
+        if self.delta is None or self.epsilon_at_delta is None:
+            return plain
+        return f"{plain} ({epsilon_text(self.epsilon_at_delta)} at delta {self.delta:g})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values; an epsilon without bound is null."""
+        plain = {"about": self.about, "epsilon": finite(self.epsilon), "assumption": self.assumption}
+        approximate = {"delta": self.delta, "epsilon_at_delta": self.epsilon_at_delta} if self.delta else {}
+        texts = {"reason": self.reason if math.isinf(self.epsilon) else None, "caution": self.caution}
+        return {"kind": self.kind} | plain | approximate | {name: text for name, text in texts.items() if text}
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What the reports of a mechanism reveal, in the words of every page and command."""
+
+    terms: Terms
+    cautions: Mapping[str, str] = field(default_factory=dict)  # by what they are about
+
+    @classmethod
+    def of(cls, mechanism: LocalRandomizer) -> Claims:
+        terms = terms_of(mechanism)
+        return cls(terms, cautions(mechanism, terms))
+
+    def any_history(self, reports: int, whose: str = "") -> Claim:
+        """Say by how much any two histories of so many reports can be told apart."""
+        epsilon, why = self.terms.epsilon_any(reports), why_unbounded([self.terms])
+        exact = self.terms.epsilon_any_is_exact(reports)
+        rests = FRESH if self.terms.fresh else ANY_EXACT if exact else ANY_BOUND
+        only = ONLY if self.terms.once and reports == 1 else ""
+        about = f"{ALWAYS}: {whose}{plural(reports, 'report')}{only}"
+        return Claim(about, epsilon, rests, self.cautions.get("any"), kind="any", reason=why)
+
+    def unchanged(self, reports: int = 1, under: str = "") -> Claim:
+        """Say what some reports of one unchanged value tell; of one report, whatever the value."""
+        epsilon = self.terms.epsilon_n(reports)
+        if reports == 1:
+            return Claim(f"one report{under}", epsilon, REPORT, self.cautions.get("report"), kind="report")
+        about, rests = f"{plural(reports, 'report')}, {UNCHANGED}", FRESH if self.terms.fresh else MEMO
+        return Claim(about, epsilon, rests, self.cautions.get("several"), kind="unchanged")
+
+    def permanent(self) -> Claim:
+        epsilon = self.terms.epsilon_permanent
+        rests = NO_CEILING if self.terms.fresh or math.isinf(epsilon) else PERMANENT
+        return Claim(
+            f"any number of reports, {UNCHANGED}", epsilon, rests, self.cautions.get("permanent"), kind="permanent"
+        )
+
+    def change(self, reports: int) -> Claim:
+        about, rests = (
+            f"a change of value within {plural(reports, 'report')}",
+            FRESH_CHANGE if self.terms.fresh else CHANGE,
+        )
+        return Claim(about, self.terms.change_leak(reports), rests, self.cautions.get("change"), kind="change")
+
+    @property
+    def of_values(self) -> str:
+        """What the epsilon of several values rests on."""
+        most = "" if self.terms.most_values is None else f" and {self.terms.most_values}"
+        return f"D distinct values cost D times as much, D being at most the number of reports{most}; {SAME_PATTERN}"
+
+
+def why_unbounded(every: Iterable[Terms]) -> str:
+    """Say why any two histories have no bound, where they have none."""
+    certain = next((terms for terms in every if math.isinf(terms.change_leak(2))), None)
+    return NOT_BOUNDED if certain is None else PART_CHANGED if certain.in_parts else CHANGED
+
+
+def notes_of(claims: Iterable[Claim]) -> dict[str, int]:
+    """Return what the epsilons rest on, and mean less by, numbered in the order of the claims."""
+    texts = dict.fromkeys(texts for claim in claims for texts in words_of(claim))
+    return {text: number for number, text in enumerate(texts, 1)}
+
+
+def claims_blocks(claims: Sequence[Claim]) -> Iterator[Block]:
+    """Return the claims as a table, and what they rest on as numbered notes."""
+    numbers = notes_of(claims)
+    headings = ("what is seen of one device", "epsilon", "odds move", "rests on")
+    rows = [
+        (
+            claim.about,
+            claim.epsilon_words,
+            odds_text(claim.epsilon),
+            " ".join(f"[{numbers[w]}]" for w in words_of(claim)),
+        )
+        for claim in claims
+    ]
+    yield Table.of_cells("", headings, rows, left=(headings[0], headings[3]))
+    yield Lines(*(f"[{number}] {text}" for text, number in numbers.items()))
+
+
+def words_of(claim: Claim) -> tuple[str, ...]:
+    """Return what a claim rests on, and means less by: first why it has no bound, where it has none."""
+    reason = f"No bound: {claim.reason}." if math.isinf(claim.epsilon) and claim.reason else None
+    return tuple(text for text in (reason, claim.assumption, claim.caution) if text)
 
 
 @dataclass(frozen=True)
@@ -107,32 +246,86 @@ class PrivacyStatement:
 
     def values_claim(self, values: int, *, reports: int | None = None) -> Claim:
         """Return what a history of `values` distinct values reveals, and on what that rests; see `epsilon_values`."""
-        about, epsilon = f"{values} distinct value{'s' * (values != 1)}", self.epsilon_values(values, reports=reports)
+        about, epsilon = plural(values, "distinct value"), self.epsilon_values(values, reports=reports)
         if self.terms.fresh:
-            return Claim(about, epsilon, NO_CEILING if reports is None else FRESH)
-        return Claim(about, epsilon, _values(self), self.cautions.get("values"))
+            return Claim(about, epsilon, NO_CEILING if reports is None else FRESH, kind="values")
+        return Claim(about, epsilon, Claims(self.terms).of_values, self.cautions.get("values"), kind="values")
 
     @property
     def claims(self) -> tuple[Claim, ...]:
         """Every epsilon with its assumption."""
-        return tuple(_claims_of(self))
+        return tuple(self._claims())
+
+    def _claims(self) -> Iterator[Claim]:
+        claims = Claims(self.terms, self.cautions)
+        bounded = [n for n, epsilon in self.epsilon_any.items() if math.isfinite(epsilon)]
+        # Where two reports prove a change, that is all there is to say of any two histories.
+        for n in bounded or [*self.epsilon_any][:1]:
+            less = self.epsilon_at_delta.get(n, math.inf)
+            spared = epsilon_text(min(less, self.epsilon_any[n])) != epsilon_text(self.epsilon_any[n])
+            claim = claims.any_history(n)
+            yield replace(claim, delta=self.delta, epsilon_at_delta=less) if spared else claim
+        yield from (claims.unchanged(n) for n in sorted({1, *self.epsilon_n}))
+        if self.terms.once:
+            about = "all that a device ever reports by these parameters"
+            yield Claim(about, self.epsilon_permanent, ONCE, kind="permanent")
+            return
+        yield claims.permanent()
+        if not self.terms.fresh:
+            yield Claim(
+                "each further distinct value",
+                self.epsilon_permanent,
+                claims.of_values,
+                self.cautions.get("values"),
+                kind="values",
+            )
+        yield from (claims.change(n) for n in self.change_leak)
+        if self.map_epsilon_report is not None:
+            yield Claim("one report, candidates of the map", self.map_epsilon_report, MAP, kind="map")
+        if self.map_epsilon_permanent is not None:
+            about = "any number of reports, candidates of the map"
+            yield Claim(about, self.map_epsilon_permanent, MAP, kind="map")
 
     def plain_words(self) -> str:
-        """Say it to a person."""
-        return f"{self._odds()} {self.attack.plain_words()}"
+        """Say it to a person: first what holds whatever the person does."""
+        return " ".join((*self._sentences(), self.attack.plain_words()))
 
-    def _odds(self) -> str:
-        return sentences(
-            report=self.epsilon_report,
-            several=self.epsilon_n,
-            permanent=self.epsilon_permanent,
-            change={} if self.terms.fresh else self.change_leak,
-            together=self.epsilon_any,
-            on_map=self.map_epsilon_report,
-            approximate=self.epsilon_at_delta,
-            delta=self.delta,
-            once=self.terms.once,
-        )
+    def _sentences(self) -> Iterator[str]:
+        number = max((n for n, epsilon in self.epsilon_any.items() if math.isfinite(epsilon)), default=1)
+        if number > 1:
+            yield (
+                f"Any {number} reports of one device, whatever it holds and however that changes, can change anyone's "
+                f"guess between two histories {_by_factor(self.epsilon_any[number])}."
+            )
+        if self.epsilon_at_delta.get(number, math.inf) < self.epsilon_any.get(number, 0.0):
+            yield f"But for a chance of {self.delta:g} it is {_by_factor(self.epsilon_at_delta[number])}."
+        yield f"One report can change anyone's guess between two values {_by_factor(self.epsilon_report)}."
+        if self.map_epsilon_report is not None and self.map_epsilon_report < self.epsilon_report:
+            yield f"Between the candidates of the map it is {_by_factor(self.map_epsilon_report)}."
+        number = max(self.epsilon_n, default=1)
+        if number > 1 and self.epsilon_n[number] < self.epsilon_permanent:
+            yield f"After {number} reports of the same value it is {_by_factor(self.epsilon_n[number])}."
+        if self.terms.once:
+            yield (
+                "A device sends one report by these parameters, and no other: however its value changes, this is all "
+                "that it ever reveals by them."
+            )
+        elif math.isinf(self.epsilon_permanent):
+            yield "There is no permanent noise: enough reports of one value give it away."
+        else:
+            yield (
+                f"However many reports of the same value there are, it is {_by_factor(self.epsilon_permanent)}; "
+                "each different value adds the same amount."
+            )
+        if self.change_leak and not self.terms.fresh:
+            number, leak = min(self.change_leak.items())
+            how = CERTAIN if leak > MOST else f"a factor of up to {factor(leak)}"
+            yield (
+                f"A change of value can be certain from {number} reports: the same value always sends the same report."
+                if math.isinf(leak)
+                else f"From {number} reports, someone could tell that a value changed ({how}, epsilon "
+                f"{epsilon_text(leak)}), and better with every further report."
+            )
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; an epsilon without bound is null."""
@@ -228,55 +421,40 @@ def statement(
     )
 
 
-def _claims_of(stated: PrivacyStatement) -> Iterator[Claim]:
-    """Return every claim of a statement."""
-    warn = stated.cautions.get
-    yield from _any(stated)
-    yield Claim("one report", stated.epsilon_report, REPORT, warn("report"))
-    yield from _several(stated)
-    if stated.terms.once:
-        yield Claim("all that a device ever reports by these parameters", stated.epsilon_permanent, ONCE)
-        return
-    ever = NO_CEILING if stated.terms.fresh or math.isinf(stated.epsilon_permanent) else PERMANENT
-    yield Claim("any number of reports of one unchanged value", stated.epsilon_permanent, ever, warn("permanent"))
-    if not stated.terms.fresh:
-        yield Claim("each further distinct value", stated.epsilon_permanent, _values(stated), warn("values"))
-    change = FRESH_CHANGE if stated.terms.fresh else CHANGE
-    for n, epsilon in stated.change_leak.items():
-        yield Claim(f"a change of value within {n} reports", epsilon, change, warn("change"))
-    if stated.map_epsilon_report is not None:
-        yield Claim("one report, candidates of the map", stated.map_epsilon_report, MAP)
-    if stated.map_epsilon_permanent is not None:
-        yield Claim("any number of reports, candidates of the map", stated.map_epsilon_permanent, MAP)
+def _by_factor(epsilon: float) -> str:
+    if math.isinf(epsilon):
+        return f"without bound (epsilon {epsilon_text(epsilon)})"
+    to = "to practical certainty" if epsilon > MOST else f"by a factor of at most {factor(epsilon)}"
+    return f"{to} (epsilon {epsilon_text(epsilon)})"
 
 
-def _any(stated: PrivacyStatement) -> Iterator[Claim]:
-    """Any two histories; where two reports prove a change, that is all there is to say."""
-    finite_ones = {n: epsilon for n, epsilon in stated.epsilon_any.items() if math.isfinite(epsilon)}
-    warned = stated.cautions.get("any")
-    for n, epsilon in finite_ones.items():
-        exact = stated.terms.epsilon_any_is_exact(n)
-        about = f"any {n} reports, whatever the value and however it changes: {'exactly' if exact else 'at most'}"
-        rests = FRESH if stated.terms.fresh else ANY_EXACT if exact else ANY_BOUND
-        less = stated.epsilon_at_delta.get(n, epsilon)
-        spared = (stated.delta, less) if epsilon_text(less) != epsilon_text(epsilon) else ()
-        yield Claim(about, epsilon, rests, warned, *spared)
-        warned = None
-    if stated.epsilon_any and not finite_ones:
-        yield Claim("any 2 reports or more, whatever the value and however it changes", math.inf, ANY_CERTAIN)
+def by_number(epsilons: Mapping[int, float]) -> dict[str, float | None]:
+    """Return the epsilons by n as a string, for JSON."""
+    return {str(n): finite(epsilon) for n, epsilon in epsilons.items()}
 
 
-def _several(stated: PrivacyStatement) -> Iterator[Claim]:
-    """Several reports of one value; the first of these claims carries what there is to say of them all."""
-    warned = stated.cautions.get("several")
-    for n, epsilon in stated.epsilon_n.items():
-        if n > 1:
-            about = f"{n} reports of one unchanged value"
-            yield Claim(about, epsilon, FRESH if stated.terms.fresh else MEMO, warned)
-            warned = None
-
-
-def _values(stated: PrivacyStatement) -> str:
-    most = stated.terms.most_values
-    limit = f", D being at most the number of reports and {most}" if most else ", D being at most the number of reports"
-    return f"D distinct values cost D times as much{limit}; {SAME_PATTERN}"
+REPORT = (
+    "The device draws both rounds as declared, its cohort was drawn without looking at the value, and nothing else "
+    "about the report (its time, its sender), nor whether there is one, depends on the value."
+)
+MEMO = (
+    "All reports are of one unchanged value, from one memoized permanent response; only the instantaneous round is "
+    "drawn afresh."
+)
+ANY_EXACT = "Between any two histories of as many reports: this is what the worst two come to."
+ANY_BOUND = "Between any two histories of as many reports: a bound, above what the worst two come to."
+FRESH = "All noise is drawn afresh for every report, so reports add up: exactly, and whether or not the values change."
+PERMANENT = "All reports are of one unchanged value; even the permanent response itself may be seen."
+NO_CEILING = "There is no ceiling: nothing is memoized, and every report adds its own."
+SAME_PATTERN = (
+    "only between histories in which the same reports come from one permanent response. Values with one hash share it, "
+    "and so do values past a cap; each part of a pair has its own."
+)
+CHANGE = (
+    "The value changes once, at the worst moment, to the worst other value, or to nothing that can be reported, or "
+    "from that, and the two permanent responses are independent; not covered by the permanent epsilon, and it grows "
+    "with every further report."
+)
+FRESH_CHANGE = "The value changes once, after the first report; the reports after that add up, as always."
+ONCE = "A device sends one report by these parameters and no other, whether its value changes or not."
+MAP = "The value is a candidate of this map and the devices hash exactly as the map says."

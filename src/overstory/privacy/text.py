@@ -1,9 +1,9 @@
-"""Numbers as text: epsilons in plain words, numbers in sentences, pairs in lines."""
+"""Numbers as text: epsilons, factors, shares, times, and numbers of things."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any, Final
 
@@ -70,72 +70,6 @@ def factor(epsilon: float) -> str:
     return f"{odds.normalize(Context(prec=3, rounding=ROUND_CEILING)):f}"
 
 
-def sentences(
-    *,
-    report: float,
-    several: Mapping[int, float],
-    permanent: float,
-    change: Mapping[int, float],
-    on_map: float | None,
-    together: Mapping[int, float],
-    approximate: Mapping[int, float],
-    delta: float,
-    once: bool = False,
-) -> str:
-    """Say what the epsilons mean to the person who reports: first what holds whatever the person does."""
-    parts = []
-    number = max((n for n, epsilon in together.items() if math.isfinite(epsilon)), default=1)
-    if number > 1:
-        parts.append(
-            f"Any {number} reports of one device, whatever it holds and however that changes, can change anyone's "
-            f"guess between two histories {_by_factor(together[number])}."
-        )
-    if number in approximate and approximate[number] < together[number]:
-        parts.append(f"But for a chance of {delta:g} it is {_by_factor(approximate[number])}.")
-    parts.append(f"One report can change anyone's guess between two values {_by_factor(report)}.")
-    if on_map is not None and on_map < report:
-        parts.append(f"Between the candidates of the map it is {_by_factor(on_map)}.")
-    number = max(several, default=1)
-    if number > 1 and several[number] < permanent:
-        parts.append(f"After {number} reports of the same value it is {_by_factor(several[number])}.")
-    parts.append(ONCE if once else _permanent(permanent))
-    if change:
-        parts.append(_change(min(change), change[min(change)]))
-    return " ".join(parts)
-
-
-ONCE: Final = (
-    "A device sends one report by these parameters, and no other: however its value changes, this is all that it "
-    "ever reveals by them."
-)
-
-
-def _by_factor(epsilon: float) -> str:
-    if math.isinf(epsilon):
-        return f"without bound (epsilon {epsilon_text(epsilon)})"
-    to = "to practical certainty" if epsilon > MOST else f"by a factor of at most {factor(epsilon)}"
-    return f"{to} (epsilon {epsilon_text(epsilon)})"
-
-
-def _permanent(epsilon: float) -> str:
-    if math.isinf(epsilon):
-        return "There is no permanent noise: enough reports of one value give it away."
-    return (
-        f"However many reports of the same value there are, it is {_by_factor(epsilon)}; "
-        "each different value adds the same amount."
-    )
-
-
-def _change(reports: int, leak: float) -> str:
-    if math.isinf(leak):
-        return f"A change of value can be certain from {reports} reports: the same value always sends the same report."
-    how = CERTAIN if leak > MOST else f"a factor of up to {factor(leak)}"
-    return (
-        f"From {reports} reports, someone could tell that a value changed ({how}, epsilon {epsilon_text(leak)}), and "
-        "better with every further report."
-    )
-
-
 def plural(number: int, thing: str) -> str:
     """Return a number of things, in words that agree with it.
 
@@ -171,17 +105,6 @@ def share(probability: float) -> str:
     if text == "100" and probability < 1:
         text = f"{percent:.6g}" if percent < 99.9999 else "above 99.9999"
     return f"{'below 0.0001' if 0 < percent < 0.0001 else text}%"
-
-
-def columns(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Return each pair as one indented line, however long, the second part of all at the same place.
-
-    >>> list(columns([("epsilon 1.0000", "one report"), ("no bound", "two")]))
-    ['  epsilon 1.0000  one report', '  no bound        two']
-    """
-    listed = list(pairs)
-    room = max((len(first) for first, _ in listed), default=0)
-    yield from (f"  {first:<{room}}  {second}" for first, second in listed)
 
 
 def parameter_words(parameters: Mapping[str, Any]) -> str:

@@ -26,7 +26,6 @@ class Question(NamedTuple):
 
 
 def add_questions(parser: argparse.ArgumentParser, questions: Mapping[str, Question]) -> None:
-    """Add an option for each question."""
     for name, question in questions.items():
         default = "" if question.default is None else f" (default: {question.default})"
         flag = "--" + name.replace("_", "-")
@@ -87,65 +86,36 @@ def a_text(text: str) -> str:
     return " ".join(text.split())
 
 
-def a_link(text: str) -> str:
-    """Read a link."""
-    if not text.startswith(("https://", "http://")):
-        raise ParameterError(f"{text!r} is not a link: start with https://")
-    return text
-
-
 def names(text: str) -> list[str]:
-    """Read names, separated by commas."""
     listed = [a_text(name) for name in text.split(",") if name.strip()]
     if len(listed) < 2 or len(set(listed)) < len(listed):
         raise ParameterError("give at least two different values, separated by commas")
     return listed
 
 
+def reader(read: Callable[[str], Answer], fits: Callable[[Answer], bool], refusal: str) -> Callable[[str], Answer]:
+    """Read what another reader reads, where it fits; `refusal` has a place for the text."""
+
+    def read_fitting(text: str) -> Answer:
+        if not fits(answer := read(text)):
+            raise ParameterError(refusal.format(text))
+        return answer
+
+    return read_fitting
+
+
 def one_of(choices: Collection[str]) -> Callable[[str], str]:
-    """Read one of these names."""
-
-    def read(text: str) -> str:
-        if text not in choices:
-            raise ParameterError(f"{text!r}: give one of {', '.join(choices)}")
-        return text
-
-    return read
-
-
-def none_of(taken: Collection[str]) -> Callable[[str], str]:
-    """Read a text that is none of these."""
-
-    def read(text: str) -> str:
-        if a_text(text) in taken:
-            raise ParameterError(f"{text!r} is one of the values already")
-        return a_text(text)
-
-    return read
+    return reader(str, choices.__contains__, f"{{!r}}: give one of {', '.join(choices)}")
 
 
 def a_decimal(text: str) -> float:
-    """Read a finite number."""
     with contextlib.suppress(ValueError):
         if math.isfinite(number := float(text)):
             return number
     raise ParameterError(f"{text!r} is not a number")
 
 
-def above(low: float) -> Callable[[str], float]:
-    """Read a number above another."""
-
-    def read(text: str) -> float:
-        if (number := a_decimal(text)) <= low:
-            raise ParameterError(f"{text}: give a number above {low:g}")
-        return number
-
-    return read
-
-
 def whole(low: int, high: int) -> Callable[[str], int]:
-    """Read a whole number."""
-
     def read(text: str) -> int:
         number = parse_digits(text)
         if number is None or not low <= number <= high:

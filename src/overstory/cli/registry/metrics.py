@@ -42,7 +42,6 @@ REGISTRY: Final = Option("file", metavar="FILE", help="the registry")
 
 
 def add_parser(subparsers: Any) -> None:
-    """Add the command and its five actions."""
     parser = add_command(
         subparsers, "metrics", "write, check, show, compare and plan the metric registry", more=MORE, example=EXAMPLE
     )
@@ -120,8 +119,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace) -> int:
     from overstory.privacy.histories.pairs import check_reports
+    from overstory.privacy.registry.cost import budget_words, total_costs
     from overstory.privacy.registry.page import metric_page, together_blocks
-    from overstory.privacy.registry.totals import budget_words, total_costs
     from overstory.protocol.metrics import load_registry
 
     registry = load_registry(args.file)

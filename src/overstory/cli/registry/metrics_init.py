@@ -16,13 +16,11 @@ from overstory.cli.registry.asking import (
     Asking,
     Question,
     a_decimal,
-    a_link,
     a_text,
-    above,
     add_questions,
     names,
-    none_of,
     one_of,
+    reader,
     whole,
 )
 from overstory.cli.registry.lint import lint
@@ -70,7 +68,6 @@ LARGEST_EPSILON: Final = 20.0
 
 
 def add_parser(actions: Any) -> None:
-    """Add the action."""
     init = add_command(
         actions, "init", "write a first registry, with a comment on every key", more=MORE, example=EXAMPLE
     )
@@ -121,11 +118,12 @@ def _registry(asking: Asking, today: dt.date) -> tuple[str, str, str]:
     asking.explain(
         "A registry lists what is collected. This makes one with a single metric. Enter takes [the default]."
     )
-    name = asking.ask("id", _id)
+    name = asking.ask("id", reader(str, _is_id, "{!r}: give up to 64 of a-z, 0-9, '.', '_' and '-', a-z or 0-9 first"))
     title = asking.ask("title", a_text, name.replace("-", " ").replace("_", " ").capitalize())
     description = asking.ask("description", a_text)
     owner = asking.ask("owner", a_text)
-    purpose = asking.ask("purpose", a_link)
+    linked = reader(str, _is_link, "{!r} is not a link: start with https://")
+    purpose = asking.ask("purpose", linked)
     asking.explain("Which values does it have?", *(f"  {kind:8}{words}" for kind, words in KINDS.items()))
     kind = asking.ask("kind", one_of(KINDS))
     domain, size, values, example = _DOMAINS[kind](asking)
@@ -133,7 +131,8 @@ def _registry(asking: Asking, today: dt.date) -> tuple[str, str, str]:
         "How private is one report? A smaller epsilon is more private, and needs more people.",
         *(f"  {epsilon:<4g}{_guess(epsilon)}" for epsilon in EPSILONS),
     )
-    epsilon = asking.ask("epsilon", _epsilon)
+    private = f"{{}}: give a number from 0.01 to {LARGEST_EPSILON:g}; above that, nothing is private"
+    epsilon = asking.ask("epsilon", reader(a_decimal, lambda number: 0.01 <= number <= LARGEST_EPSILON, private))
     period = asking.ask("period", _period)
     expires = asking.ask("expires", _later(today), str(_in_a_year(today)))
     retention = asking.ask("retention_days", whole(0, 36_500))
@@ -167,7 +166,6 @@ def _registry(asking: Asking, today: dt.date) -> tuple[str, str, str]:
 
 
 def _head(today: dt.date, opt_out: str | None) -> list[str]:
-    """Return the lines about the registry as a whole."""
     stop = (
         [] if opt_out is None else ["# How a person stops it: the public page says so.", f"opt_out = {_toml(opt_out)}"]
     )
@@ -188,7 +186,8 @@ Domain = tuple[list[str], int | None, list[str], str]
 
 def _choice(asking: Asking) -> Domain:
     listed = asking.ask("values", names)
-    other = asking.ask("other", none_of(listed), _free("other", listed))
+    unlisted = reader(a_text, lambda name: name not in listed, "{!r} is one of the values already")
+    other = asking.ask("other", unlisted, _free("other", listed))
     lines = [
         "# The values. Every other value counts as `other`.",
         f'domain = {{kind = "categories", names = [{", ".join(map(_toml, listed))}], other = {_toml(other)}}}',
@@ -203,7 +202,7 @@ def _yes_no(_: Asking) -> Domain:
 
 def _number(asking: Asking) -> Domain:
     low = asking.ask("min", a_decimal)
-    high = asking.ask("max", above(low))
+    high = asking.ask("max", reader(a_decimal, lambda number: number > low, f"{{}}: give a number above {low:g}"))
     count = asking.ask("ranges", whole(2, 100_000))
     if low.is_integer() and high.is_integer() and high - low < count:
         bounds, size = f'kind = "integers", min = {low:.0f}, max = {high:.0f}', int(high - low) + 1
@@ -294,18 +293,14 @@ def _guess(epsilon: float) -> str:
     return f"One report can change anyone's guess between two values by a factor of at most {factor(epsilon)}"
 
 
-def _id(text: str) -> str:
+def _is_id(text: str) -> bool:
     from overstory.protocol.wire import METRIC_ID
 
-    if METRIC_ID.fullmatch(text) is None:
-        raise ParameterError(f"{text!r}: give up to 64 of a-z, 0-9, '.', '_' and '-', a-z or 0-9 first")
-    return text
+    return METRIC_ID.fullmatch(text) is not None
 
 
-def _epsilon(text: str) -> float:
-    if not 0.01 <= (number := a_decimal(text)) <= LARGEST_EPSILON:
-        raise ParameterError(f"{text}: give a number from 0.01 to {LARGEST_EPSILON:g}; above that, nothing is private")
-    return number
+def _is_link(text: str) -> bool:
+    return text.startswith(("https://", "http://"))
 
 
 def _period(text: str) -> str:

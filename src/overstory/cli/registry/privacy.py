@@ -141,9 +141,9 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from overstory.presentation.formats import finite
     from overstory.privacy import statement
     from overstory.privacy.approximate import DELTA
-    from overstory.privacy.claims import finite
     from overstory.privacy.histories.pairs import check_reports
     from overstory.privacy.registry.page import metric_statement
 
@@ -178,7 +178,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _shuffled(mechanism: LocalRandomizer, args: argparse.Namespace, metric: Metric | None) -> CentralPrivacy:
-    """Return what shuffled reports of one value reveal."""
     from overstory.privacy.shuffle.central import DELTA, GROUPED, shuffled
 
     if metric is not None and metric.groups is not None:
@@ -219,7 +218,6 @@ def mechanism_from(name: str, texts: list[str]) -> LocalRandomizer:
 
 
 def _read(name: str, text: str, kind: str) -> Any:
-    """Return the text as a parameter of that annotation."""
     try:
         if kind.startswith("bool"):
             return {"true": True, "false": False}[text.lower()]
@@ -232,7 +230,7 @@ def _read(name: str, text: str, kind: str) -> Any:
 def _blocks(
     metric: Metric | None, statement: PrivacyStatement, values: Claim | None, central: CentralPrivacy | None
 ) -> Iterator[Block]:
-    from overstory.privacy.claims import claims_blocks
+    from overstory.privacy.statements import claims_blocks
 
     if metric is not None:
         yield Paragraph(headline(metric))
@@ -265,7 +263,6 @@ def _bar(epsilon: float, top: float) -> str:
 
 
 def _draw(stated: PrivacyStatement, path: str) -> None:
-    """Write a plot of epsilon against the number of reports."""
     from overstory.cli.output import picture
 
     numbers = sorted({round(10 ** (tenth / 10)) for tenth in range(21)})

@@ -11,9 +11,9 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from overstory.client.consent.consent import Choice, Consent, choose, origin, pin, pinned, read_consent
 from overstory.client.outcomes import ConsentError, Outcome, StateError
@@ -59,61 +59,56 @@ UNASKED: Final = "the person has not been asked"
 Signature = tuple[int, int, int] | None
 
 
-class Ceiling(NamedTuple):
-    """The most that a source allows, and its description."""
-
-    choice: Choice
-    cause: str
-
-
 @dataclass(frozen=True)
 class EffectiveChoice:
-    """What may be done now, and why."""
+    """What may be done now, or the most that a source allows, and why."""
 
     choice: Choice  # `off`, `local` or `on`
     cause: str  # the source that allows no more, in words
-    consent: Consent | None  # the person's own choice, None before it was asked for or when it cannot be read
+    consent: Consent | None = None  # the person's own choice; None before it was asked for or when it cannot be read
 
     @property
     def asked(self) -> bool:
         return self.consent is not None
 
 
-def of_environment(environ: Mapping[str, str]) -> Ceiling:
+def of_environment(environ: Mapping[str, str]) -> EffectiveChoice:
     """Return what the environment allows."""
     own = environ.get("OVERSTORY", "")
     allowed = _OWN_WORDS.get(own.strip().lower())
     if allowed is None:
-        return Ceiling(Choice.OFF, "OVERSTORY is set to a word that is not off, local or on")
-    ceilings = [Ceiling(allowed, f"OVERSTORY={own}")]
+        return EffectiveChoice(Choice.OFF, "OVERSTORY is set to a word that is not off, local or on")
+    ceilings = [EffectiveChoice(allowed, f"OVERSTORY={own}")]
     if environ.get("DO_NOT_TRACK", "").strip().lower() not in _NO:
-        ceilings.append(Ceiling(Choice.OFF, "DO_NOT_TRACK is set"))
+        ceilings.append(EffectiveChoice(Choice.OFF, "DO_NOT_TRACK is set"))
     ceilings += [
-        Ceiling(Choice.OFF, f"{name} is set: a continuous-integration environment")
+        EffectiveChoice(Choice.OFF, f"{name} is set: a continuous-integration environment")
         for name in CI_VARIABLES
         if environ.get(name, "").strip().lower() not in _NO
     ]
     return lowest(*ceilings)
 
 
-def of_policy(path: Path) -> Ceiling:
+def of_policy(path: Path) -> EffectiveChoice:
     """Return what an administrator's policy file allows; one that cannot be understood allows nothing.
 
     The file is JSON, ``{"reporting": "off" | "local" | "ask"}``. Where there is none, everything is allowed.
     """
     try:
         read = json.loads(path.read_bytes())
-        return Ceiling(_POLICY_WORDS[read["reporting"]], f"the administrator's policy, {path}")
+        return EffectiveChoice(_POLICY_WORDS[read["reporting"]], f"the administrator's policy, {path}")
     except (FileNotFoundError, NotADirectoryError):
-        return Ceiling(Choice.ON, "no policy")
+        return EffectiveChoice(Choice.ON, "no policy")
     except OSError as error:
-        return Ceiling(Choice.OFF, f"the administrator's policy, {path}, cannot be read: {error.strerror}")
+        return EffectiveChoice(Choice.OFF, f"the administrator's policy, {path}, cannot be read: {error.strerror}")
     except (ValueError, KeyError, TypeError, RecursionError):
         expected = '{"reporting": "off"}, "local" or "ask"'
-        return Ceiling(Choice.OFF, f"the administrator's policy, {path}, is not understood: expected {expected}")
+        return EffectiveChoice(
+            Choice.OFF, f"the administrator's policy, {path}, is not understood: expected {expected}"
+        )
 
 
-def lowest(*ceilings: Ceiling) -> Ceiling:
+def lowest(*ceilings: EffectiveChoice) -> EffectiveChoice:
     """Return the first of those that allow least."""
     return min(ceilings, key=lambda ceiling: ceiling.choice.rank)
 
@@ -128,7 +123,6 @@ class PermissionSources:
         self._cached: tuple[tuple[Signature, ...], EffectiveChoice] | None = None  # one attribute: threads need no lock
 
     def now(self) -> EffectiveChoice:
-        """Return what may be done at this moment."""
         # The signatures first: a file that changes while it is read is read again next time.
         seen = tuple(map(_signature, self._files))
         cached = self._cached
@@ -140,14 +134,14 @@ class PermissionSources:
         consent = None
         try:
             consent = read_consent(self._paths)
-            person = Ceiling(Choice.OFF, UNASKED)
+            person = EffectiveChoice(Choice.OFF, UNASKED)
             if consent is not None:
-                person = Ceiling(consent.choice, f"the person's choice of {consent.date}")
+                person = EffectiveChoice(consent.choice, f"the person's choice of {consent.date}")
         except ConsentError as error:
-            person = Ceiling(Choice.OFF, str(error))
+            person = EffectiveChoice(Choice.OFF, str(error))
         allowed = lowest(of_policy(self._policy), self._environment, person)
         # Where nothing forbids, it is the person who allows.
-        return EffectiveChoice(*(person if allowed.choice is Choice.ON else allowed), consent)
+        return replace(person if allowed.choice is Choice.ON else allowed, consent=consent)
 
 
 def effective(paths: StatePaths, environ: Mapping[str, str], policy: Path) -> EffectiveChoice:
@@ -210,7 +204,6 @@ class Permission:
         return allowed.consent if allowed.choice is Choice.ON and not self.revoked else None
 
     def may_send(self, metric: Metric) -> bool:
-        """Whether reports of a metric may leave at this moment."""
         consent = self.sends()
         return consent is not None and self.covers(consent, metric)
 

@@ -63,13 +63,15 @@ def run(
     if chosen is None:
         states = applications(where)
         contexts = {name: _command_context(name, paths, given, where, to) for name, paths in states.items()}
-        return turn_all_off(contexts, args, to) if args.command == "off" else show_all(contexts, args, to)
+        if args.command == "off":
+            return turn_all_off(contexts, args, to)
+        show_all(contexts, args, to)
+        return 0
     context = _command_context(*chosen, given, where, to)
     if args.app is None and args.state is None and not args.json:
         context.say(f"application: {context.name or context.paths.folder}")
-    if args.command in {"status", "view"}:
-        return show_status(context, args) if args.command == "status" else show_view(context, args)
-    return forget(context, args) if args.command == "forget" else choose(args.command, context, args)
+    {"status": show_status, "view": show_view, "forget": forget}.get(args.command, choose)(context, args)
+    return 0
 
 
 def main(
@@ -175,16 +177,18 @@ def _given_registry(args: argparse.Namespace, embedded: MetricRegistry | None) -
     return registry
 
 
-def choose(choice: str, context: CommandContext, args: argparse.Namespace) -> int:
+def choose(context: CommandContext, args: argparse.Namespace) -> None:
     """Run `on` (which shows the metrics and asks first), `local` or `off`: store the choice, its date and metrics."""
     from overstory.client.consent.consent import choose as store_choice
     from overstory.client.person.question import asked_of, question, question_json
 
+    choice: str = args.command
     server, moved = getattr(args, "server", None), getattr(args, "moved", False)
+    today = datetime.now(UTC).date()
+    asked = None
     if choice != "off":
         _check_before_asking(choice, context, args)
-    today = datetime.now(UTC).date()
-    asked = None if choice == "off" else asked_of(context, server, today)
+        asked = asked_of(context, server, today)
     if asked and not args.json:
         from overstory.presentation.render_text import as_text
 
@@ -192,7 +196,7 @@ def choose(choice: str, context: CommandContext, args: argparse.Namespace) -> in
         context.say("")
     if choice == "on" and not args.yes and not _agreed(context):
         context.say("not agreed: nothing has changed; `off` is an answer that lasts, also to what is asked for later")
-        return 0
+        return
     consent = store_choice(context.paths, context.registry, choice, today, server=server, moved=moved)
     if choice != "off":
         with contextlib.suppress(OSError, StateError):  # the commands after this one would need the file again
@@ -202,13 +206,12 @@ def choose(choice: str, context: CommandContext, args: argparse.Namespace) -> in
         about = {"choice": str(consent.choice), "date": consent.date, "registry": consent.registry}
         about |= {"effective": str(effective.choice), "cause": effective.cause}
         context.say_json(about | (question_json(asked) if asked else {"metrics": []}))
-        return 0
+        return
     context.say(f"{choice}, from {consent.date}: {CHOSEN[choice]}")
     if not effective.asked:
         context.say(NOT_KEPT)
     elif str(effective.choice) != choice:
         context.say(f"all the same it is {effective.choice} now: {effective.cause}")
-    return 0
 
 
 def _check_before_asking(choice: str, context: CommandContext, args: argparse.Namespace) -> None:
@@ -282,7 +285,7 @@ FORGETTING: Final = (
 )
 
 
-def forget(context: CommandContext, args: argparse.Namespace) -> int:
+def forget(context: CommandContext, args: argparse.Namespace) -> None:
     """Run `forget`: say what it means, ask, and delete the whole state."""
     from overstory.client.state.state import erase
 
@@ -295,24 +298,21 @@ def forget(context: CommandContext, args: argparse.Namespace) -> int:
         context.out.flush()
         if sys.stdin.readline().strip() != "forget":
             context.say("nothing was deleted")
-            return 0
+            return
     erase(context.paths)
     if args.json:
         context.say_json({"folder": str(context.paths.folder), "forgotten": there})
     else:
         context.say(f"forgotten: {context.paths.folder}" if there else f"nothing to forget in {context.paths.folder}")
-    return 0
 
 
-def show_status(context: CommandContext, args: argparse.Namespace) -> int:
+def show_status(context: CommandContext, args: argparse.Namespace) -> None:
     """Run `status`."""
     status = _status(context)
     if args.json:
         context.say_json({"application": context.name} | status.to_json())
-        return 0
-    context.say(*status.words())
-    context.say(*status.costs())
-    return 0
+    else:
+        context.say(*status.words(), *status.costs())
 
 
 def _status(context: CommandContext) -> Status:
@@ -324,7 +324,7 @@ def _status(context: CommandContext) -> Status:
     return replace(status, notes=(*status.notes, str(context.no_registry)))
 
 
-def show_all(contexts: Mapping[str, CommandContext], args: argparse.Namespace, out: TextIO) -> int:
+def show_all(contexts: Mapping[str, CommandContext], args: argparse.Namespace, out: TextIO) -> None:
     """Run `status` for all applications: a line each, and what is wrong with any of them."""
     from overstory.presentation.document import Lines, Paragraph, Table
     from overstory.presentation.render_text import UNFOLDED, as_text
@@ -333,19 +333,17 @@ def show_all(contexts: Mapping[str, CommandContext], args: argparse.Namespace, o
     if args.json:
         listed = [{"application": name} | status.to_json() for name, status in read.items()]
         out.write(f"{json.dumps({'applications': listed}, indent=2, allow_nan=False)}\n")
-        return 0
-    if not read:
+    elif not read:
         out.write("no application of yours has a state here: nothing is recorded, and nothing is sent\n")
-        return 0
-    headings = ("application", "now", "waiting", "sent", "because of")
-    table = Table.of_cells("", headings, [(name, *status.row()) for name, status in read.items()], left=headings)
-    troubles = [f"{name}: {line}" for name, status in read.items() for line in status.troubles()]
-    more = "more about one: status --app NAME; all of them off: off --all"
-    out.write(as_text([table, *([Lines(*troubles)] if troubles else []), Paragraph(more)], UNFOLDED))
-    return 0
+    else:
+        headings = ("application", "now", "waiting", "sent", "because of")
+        table = Table.of_cells("", headings, [(name, *status.row()) for name, status in read.items()], left=headings)
+        troubles = [f"{name}: {line}" for name, status in read.items() for line in status.troubles()]
+        more = "more about one: status --app NAME; all of them off: off --all"
+        out.write(as_text([table, *([Lines(*troubles)] if troubles else []), Paragraph(more)], UNFOLDED))
 
 
-def show_view(context: CommandContext, args: argparse.Namespace) -> int:
+def show_view(context: CommandContext, args: argparse.Namespace) -> None:
     """Run `view`: in the terminal, as JSON, into a file, or as a page until Ctrl-C."""
     from overstory.client.person.view import build, view_json
     from overstory.presentation.render_html import as_page
@@ -374,13 +372,12 @@ def show_view(context: CommandContext, args: argparse.Namespace) -> int:
         context.say_json(view_json(view))
     else:
         context.out.write(as_text(build(view, reports=args.reports)))
-    return 0
 
 
 def _read_view(context: CommandContext, explain: Sequence[str]) -> View:
     from overstory.client.person.explanation import explain as explained
     from overstory.client.person.explanation import read_value
-    from overstory.client.person.view import View, view_metrics, view_without_state
+    from overstory.client.person.view import View, view_metrics
     from overstory.client.state.state import State
 
     state = State(context.paths)
@@ -390,7 +387,7 @@ def _read_view(context: CommandContext, explain: Sequence[str]) -> View:
         with state.snapshot() as rows:
             metrics = view_metrics(rows, context.registry)
     except StateError:  # the status says why, where there is one
-        metrics = view_without_state(context.registry)
+        metrics = view_metrics(None, context.registry)
     values = tuple(explained(state, metric, read_value(metric, text)) for metric, text in wanted)
     return View(context.name, status, metrics, values, context.registry.oblivious)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final
 
 from overstory.client.outcomes import Fault, StateError
@@ -16,7 +17,7 @@ from overstory.client.state.rows import OutboxRow
 from overstory.client.state.secret_file import read_secret
 from overstory.client.state.state import State
 from overstory.privacy.attacks import posterior
-from overstory.privacy.registry.cost import unchanged_cost
+from overstory.privacy.statements import Claims
 from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Report
@@ -37,41 +38,37 @@ def annotate(body: bytes, metric: Metric | None) -> tuple[Part, ...]:
     """Return every byte of an upload with one report, each part with its meaning; joined, they are the upload."""
     upload, report = report_in(body)
     batch = decode_batch(upload.reports)
-    cut = _Cutter(body)
-    lengths = "the lengths of two names" if upload.group else "the length of the metric's name"
-    cut("format", 8, f"an upload, version 1, and {lengths}")
-    with_id = "from this device's secret; a second copy of this report is known by it and not counted"
-    cut("batch id", 16, with_id if any(upload.batch) else "erased here once the report was settled")
-    cut("period", 4, f"{_period(metric, upload.period)}; no finer time is sent")
-    cut("length", 4, f"{len(upload.reports)} bytes of reports follow")
-    cut("metric", len(upload.metric), upload.metric)
-    if upload.group:
-        cut("group", len(upload.group), f"{upload.group}, in clear: the group that this device is in")
-    cut("format", 6, "a batch of reports, version 1")
-    cut("bits", 2, f"a report has {plural(batch.num_bits, 'bit')}")
-    cut("cohorts", 4, f"there {'is' if batch.num_cohorts == 1 else 'are'} {batch.num_cohorts}")
-    cut("reports", 4, "there is 1")
     made_by = "the parameters that it was made by"
     of = made_by if metric is None else f"this metric's parameters ({metric.mechanism.name})"
-    cut("parameters", 16, f"the digest of {of}")
     encodes = "how this device encodes values; drawn from its secret, the same for ever"
-    cohort = "0: all devices encode alike" if batch.num_cohorts == 1 else f"{report.cohort}: {encodes}"
-    cut("cohort", cohort_width(batch.num_cohorts), cohort)
     says = "" if metric is None else f": {payload_words(metric.mechanism, report.bits, metric.labels)}"
-    cut("report", (batch.num_bits + 7) // 8, f"what the device says, after all noise{says}")
-    cut("checksum", 4, "of the batch, against damage on the way")
-    return tuple(cut.parts)
-
-
-class _Cutter:
-    """Cuts bytes into parts from the front."""
-
-    def __init__(self, body: bytes) -> None:
-        self._body, self._at, self.parts = body, 0, list[Part]()
-
-    def __call__(self, name: str, length: int, meaning: str) -> None:
-        self.parts.append(Part(name, self._body[self._at : self._at + length], meaning))
-        self._at += length
+    lengths = "the lengths of two names" if upload.group else "the length of the metric's name"
+    with_id = "from this device's secret; a second copy of this report is known by it and not counted"
+    cuts = [
+        ("format", 8, f"an upload, version 1, and {lengths}"),
+        ("batch id", 16, with_id if any(upload.batch) else "erased here once the report was settled"),
+        ("period", 4, f"{_period(metric, upload.period)}; no finer time is sent"),
+        ("length", 4, f"{len(upload.reports)} bytes of reports follow"),
+        ("metric", len(upload.metric), upload.metric),
+        ("group", len(upload.group), f"{upload.group}, in clear: the group that this device is in"),
+        ("format", 6, "a batch of reports, version 1"),
+        ("bits", 2, f"a report has {plural(batch.num_bits, 'bit')}"),
+        ("cohorts", 4, f"there {'is' if batch.num_cohorts == 1 else 'are'} {batch.num_cohorts}"),
+        ("reports", 4, "there is 1"),
+        ("parameters", 16, f"the digest of {of}"),
+        (
+            "cohort",
+            cohort_width(batch.num_cohorts),
+            "0: all devices encode alike" if batch.num_cohorts == 1 else f"{report.cohort}: {encodes}",
+        ),
+        ("report", (batch.num_bits + 7) // 8, f"what the device says, after all noise{says}"),
+        ("checksum", 4, "of the batch, against damage on the way"),
+    ]
+    ends = accumulate(length for _, length, _ in cuts)
+    parts = [
+        Part(name, body[end - length : end], meaning) for end, (name, length, meaning) in zip(ends, cuts, strict=True)
+    ]
+    return tuple(part for part in parts if part.name != "group" or upload.group)
 
 
 def report_in(body: bytes) -> tuple[Upload, Report]:
@@ -156,12 +153,11 @@ def infer(metric: Metric, reports: Sequence[Report]) -> Inference | str:
     best = sorted(believed.items(), key=lambda pair: -pair[1])
     best = best if len(best) == SHOWN + 1 else best[:SHOWN]  # a row for all others would be as long
     beliefs = tuple(Belief(metric.domain.label(value), probability) for value, probability in best)
-    promised = unchanged_cost(metric, len(reports))
+    promised = Claims.of(metric.mechanism).unchanged(len(reports))
     return Inference(len(reports), len(values), prior, beliefs, promised.epsilon, promised.words)
 
 
 def _values(metric: Metric) -> Sequence[Hashable] | str:
-    """Return the mechanism's input for each possible value."""
     labels = metric.labels
     if not labels:
         return "the registry at hand has no list of candidates, so there is nothing to compare"
@@ -199,8 +195,9 @@ def explain(state: State, metric: Metric, value: Any) -> Explanation:
     device = randomizer_of(metric, key or new_secret())
     permanent = device.permanent(encoded)
     fresh = mechanism.fresh
-    before = ReportedBefore() if fresh or key is None else _before(state, metric, key, device.cohort, encoded)
-    report = before.newest or device.report(encoded)
+    nothing = None, None, ""
+    known, newest, cap = nothing if fresh or key is None else _before(state, metric, key, device.cohort, encoded)
+    report = newest or device.report(encoded)
     asked, true = mechanism.question_text(device.cohort), mechanism.encode(encoded, device.cohort)
     base, what = (true, "the truth") if fresh else (permanent, "the permanent response")
     return Explanation(
@@ -212,11 +209,11 @@ def explain(state: State, metric: Metric, value: Any) -> Explanation:
         true_words=SPEAKING if true is None else payload_words(mechanism, true),
         permanent="" if fresh else bit_string(mechanism, permanent),
         permanent_words=FRESH if fresh else _changes(metric, true, permanent, "the truth"),
-        known=before.number,
-        cap=before.cap,
+        known=known,
+        cap=cap,
         report=bit_string(mechanism, report.bits),
         report_words=_changes(metric, base, report.bits, what),
-        example=before.newest is None,
+        example=newest is None,
         is_example_device=key is None,
         inference=infer(metric, [report]),
     )
@@ -244,28 +241,21 @@ def _key(state: State, metric: Metric) -> bytes | None:
     return key
 
 
-@dataclass(frozen=True)
-class ReportedBefore:
-    """Earlier reports of the value: its response's number, the newest report, and the effect of the cap."""
-
-    number: int | None = None
-    newest: Report | None = None
-    cap: str = ""
-
-
-def _before(state: State, metric: Metric, key: bytes, cohort: int, encoded: Any) -> ReportedBefore:
+def _before(
+    state: State, metric: Metric, key: bytes, cohort: int, encoded: Any
+) -> tuple[int | None, Report | None, str]:
+    """Return the number of the value's response, its newest report, and the effect of the cap, as far as there are."""
     tag = Tagger(metric, key, cohort).tag(encoded)
     with state.snapshot() as rows:
         matching = [response for response in rows.responses(metric.id) if response.tag == tag]
         queue, distinct = rows.outbox.rows(metric.id), rows.distinct(metric.id, spare=metric.nothing_is_spare)
     if not matching:
         full = metric.max_values is not None and distinct >= metric.max_values
-        return ReportedBefore(
-            cap=CAPPED.format(plural(distinct, "distinct value"), OVER_CAP[metric.over_cap]) if full else ""
-        )
+        capped = CAPPED.format(plural(distinct, "distinct value"), OVER_CAP[metric.over_cap])
+        return None, None, capped if full else ""
     number = matching[0].number
     made = [report_in(row.body)[1] for row in queue if row.response == number and matches(row, metric)]
-    return ReportedBefore(number + 1, made[-1] if made else None)
+    return number + 1, made[-1] if made else None, ""
 
 
 SPEAKING: Final = "a set of outputs, any of which speaks for the value"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from typing import TYPE_CHECKING, Any, TextIO
 
-from overstory.client.budget import ledger_of, part_of, totals
+from overstory.client.budget import ledger_of
 from overstory.client.consent.consent import WORDS, Choice, Consent, origin, pinned, read_consent
 from overstory.client.outcomes import ConsentError, StateError
 from overstory.client.person.status import relay_status
@@ -20,23 +20,22 @@ from overstory.client.state.files import StatePaths, policy_file
 from overstory.client.state.state import State
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph
 from overstory.privacy.attacks import metric_linkability
-from overstory.privacy.registry.cost import CostLine, MetricCost, metric_cost
-from overstory.privacy.registry.page import (
-    group_words,
-    how_long_kept,
-    how_many_values,
-    how_often,
-    published_words,
-    relay_words,
+from overstory.privacy.registry.cost import (
+    MetricCost,
+    TotalCost,
+    budget_words,
+    metric_cost,
+    total_costs,
+    totals_so_far,
 )
-from overstory.privacy.registry.totals import TotalCost, budget_words, total_costs
+from overstory.privacy.registry.page import metric_facts, relay_words
+from overstory.privacy.statements import Claim
 from overstory.privacy.text import plural
 from overstory.protocol.metrics import Metric, MetricRegistry
 
 if TYPE_CHECKING:
     from overstory.client.consent.policy import EffectiveChoice
     from overstory.privacy.ledger import Ledger
-    from overstory.protocol.metrics.tables import ObliviousRoute
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,6 @@ class CommandContext:
 
     @property
     def effective(self) -> EffectiveChoice:
-        """What may be done now, and why."""
         from overstory.client.consent.policy import effective
 
         return effective(self.paths, self.environ, policy_file(self.environ))
@@ -73,11 +71,10 @@ class Asked:
     """One question to a person."""
 
     registry: MetricRegistry  # what is asked for
-    today: date  # the day of the question, UTC
     server: str | None  # the collector that reports would go to; None where it is not known yet
     before: Consent | None  # the choice before; None where there was none that can be read
     costs: Mapping[str, MetricCost]  # what each metric costs, or has cost on this device
-    ends: Mapping[str, CostLine]  # what each metric costs by the day it expires, in one line; none where it has expired
+    ends: Mapping[str, Claim]  # what each metric costs by the day it expires, in one line; none where it has expired
     totals: tuple[TotalCost, ...]  # what they cost together
     changes: Mapping[str, tuple[str, ...]]  # what of each metric is not as it was agreed to
 
@@ -89,21 +86,16 @@ def asked_of(context: CommandContext, server: str | None, today: date) -> Asked:
         before = read_consent(context.paths)
     spent, collector = _from_state(context, before)
     named = collector if server is None else origin(server)
-    costs = {
-        name: metric_cost(metric, so_far=None if spent is None else part_of(spent, {name}))
-        for name, metric in registry.items()
-    }
-    together = () if spent is None else totals(spent, registry)
+    costs = {name: metric_cost(metric, so_far=spent) for name, metric in registry.items()}
     chosen = before is not None and before.choice is not Choice.OFF
     changes = before.missing(registry, named) if chosen and before else {}
     return Asked(
         registry,
-        today,
         named,
         before,
         costs,
         {name: line for name, metric in registry.items() if (line := _end(metric, today)) is not None},
-        together or total_costs(tuple(costs.values())),
+        totals_so_far(spent) if spent is not None and spent.reports else total_costs(tuple(costs.values())),
         changes,
     )
 
@@ -116,11 +108,11 @@ def _from_state(context: CommandContext, before: Consent | None) -> tuple[Ledger
         with contextlib.suppress(StateError), state.snapshot() as rows:
             if before is not None and before.choice is Choice.ON:
                 named = pinned(rows, before)
-            return ledger_of(rows), named
+            return ledger_of(rows, context.registry), named
     return None, named
 
 
-def _end(metric: Metric, today: date) -> CostLine | None:
+def _end(metric: Metric, today: date) -> Claim | None:
     """Return the first line for a report in every period from today to the metric's end."""
     if metric.mechanism.once:
         return None  # however long it goes on, there is one report
@@ -137,39 +129,21 @@ def question(asked: Asked) -> Iterator[Block]:
         for reason in asked.changes.get(name, ()):
             assert asked.before is not None
             yield Paragraph(f"Since your choice of {asked.before.date}: {reason}.")
-        yield KeyValues(tuple(facts(metric, asked.registry.oblivious)))
+        yield KeyValues(metric_facts(metric, asked.registry.oblivious))
         cost, end = asked.costs[name], asked.ends.get(name)
         reports = plural(cost.reports, "report")
         yield Paragraph(
             f"What {reports} can tell of you:" if cost.planned else f"What your {reports} so far can have told of you:"
         )
-        lines = tuple(cost.pairs())
+        lines = cost.pairs()
         if cost.planned and end is not None and end.epsilon != cost.headline.epsilon:  # alike where neither has a bound
             lines += ((end.amount, f"{end.words} (one per {metric.period} until {metric.expires})"),)
         yield KeyValues(lines, "lines")
     for total in asked.totals if len(asked.registry) > 1 else ():
         yield Heading(3, f"Together: {total.about}")
-        yield KeyValues(tuple(total.pairs()), "lines")
+        yield total.block()
     yield Heading(3, "Budget, and where reports go")
     yield Lines(*_ending(asked))
-
-
-def facts(metric: Metric, route: ObliviousRoute | None, group: str | None = None) -> Iterator[tuple[str, str]]:
-    """Yield what the question and the view say of a metric: of a device with a group, what links its reports."""
-    yield "asked by", metric.owner
-    yield "why", metric.purpose
-    if metric.attribute is not None:
-        yield "it tells of", metric.attribute
-    if metric.groups is not None:
-        yield "sent in clear", group_words(metric.groups)
-    yield "how often", f"{how_often(metric)}, until {metric.expires.isoformat()}"
-    yield "reports are kept", how_long_kept(metric)
-    if metric.is_oblivious:
-        yield "travels", relay_words(route)
-    if metric.publish == "estimates":
-        yield "published", published_words(metric)
-    yield "different values", how_many_values(metric)
-    yield "linkable", metric_linkability(metric, group).words()
 
 
 def _ending(asked: Asked) -> Iterator[str]:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
-from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,13 +16,13 @@ from overstory.client.state.rows import LONGEST_DELAY, RowState
 from overstory.client.state.state import UNCHECKED, machine_id
 from overstory.client.upload.delivery import ASKED, COPIED, CollectorHealth
 from overstory.client.upload.retry import DAY, RELAY, problem_words
-from overstory.privacy.text import columns, duration, plural
+from overstory.presentation.render_text import unbroken
+from overstory.privacy.text import duration, plural
 
 if TYPE_CHECKING:
-    from overstory.client.budget import Spent
     from overstory.client.consent.policy import EffectiveChoice
     from overstory.client.state.rows import Rows
-    from overstory.privacy.registry.totals import TotalCost
+    from overstory.privacy.registry.cost import MetricCost, TotalCost
     from overstory.protocol.metrics import Metric, MetricRegistry
     from overstory.protocol.metrics.tables import ObliviousRoute
 
@@ -167,7 +164,7 @@ class Status:
     last_success: Mapping[str, str] = field(default_factory=dict)
     failures: int = 0
     clock: str | None = None
-    spent: tuple[Spent, ...] = ()
+    spent: tuple[MetricCost, ...] = ()
     notes: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
     totals: tuple[TotalCost, ...] = ()
@@ -193,11 +190,8 @@ class Status:
 
     def troubles(self) -> Iterator[str]:
         """Say what a person has to decide, and what went wrong, a line at a time."""
-        if self.effective.asked:
-            yield from self._asks_again()
-        for problem in (self.clock, self.problem):
-            if problem is not None:
-                yield f"problem: {problem}"
+        yield from self._asks_again()
+        yield from self._problems()
 
     def words(self) -> Iterator[str]:
         """Say it to a person, a line at a time."""
@@ -208,20 +202,22 @@ class Status:
             yield f"reports go to: {self.server or 'the first collector that this application names'}"
         if self.relay is not None:
             yield from self.relay.words()
-        if self.effective.asked:
-            yield from self._asks_again()
+        yield from self._asks_again()
         yield f"state: {self.folder}"
         yield from self._queue()
         yield from self.caveats
         if self.failures:
             yield f"the collector has failed {self.failures}x in a row; what waits is tried again later"
-        for problem in (self.clock, self.problem):
-            if problem is not None:
-                yield f"problem: {problem}"
+        yield from self._problems()
         for note in self.notes:
             yield f"note: {note}"
 
+    def _problems(self) -> Iterator[str]:
+        yield from (f"problem: {problem}" for problem in (self.clock, self.problem) if problem is not None)
+
     def _asks_again(self) -> Iterator[str]:
+        if not self.effective.asked:
+            return
         new = [name for name, reasons in self.missing.items() if reasons == (NEW,)]
         if new:
             yield f"not asked about yet, so not recorded: {', '.join(new)}"
@@ -244,12 +240,12 @@ class Status:
         """Say what the reports have cost, a line at a time: each metric, and all of them together."""
         for spent in self.spent:
             answers = f" from {plural(spent.distinct, 'noisy answer')}" if spent.distinct else ""
-            yield f"{spent.metric}: {plural(spent.reports, 'report')}{answers}"
-            if not spent.cost.planned:
-                yield from columns(spent.cost.pairs())
+            yield f"{spent.metric}: {plural(spent.made, 'report')}{answers}"
+            if not spent.planned:
+                yield from unbroken(spent.pairs())
         for total in self.together:
             yield f"together, {total.about}:"
-            yield from columns(total.pairs())
+            yield from unbroken(total.pairs())
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; an epsilon without bound is null."""
@@ -281,14 +277,9 @@ class Status:
             "problem": self.problem,
             "notes": list(self.notes),
             "caveats": list(self.caveats),
-            "budget": [spent_json(spent) for spent in self.spent],
+            "budget": [spent.to_json() for spent in self.spent],
             "totals": [total.to_json() for total in self.totals],
         }
-
-
-def spent_json(spent: Spent) -> dict[str, Any]:
-    """Return what a metric has cost as JSON values; an epsilon without bound is null."""
-    return {"distinct": spent.distinct, "most_values": spent.most_values} | spent.cost.to_json()
 
 
 def read_status(
@@ -310,12 +301,17 @@ def read_status(
     from overstory.client.state.state import State
 
     consent = effective.consent
-    new = dict.fromkeys(registry, (NEW,))
-    missing = new if consent is None else consent.missing(registry, server)
-    clock = _before_consent(None if consent is None else consent.date, now)
-    named = None if consent is None else consent.server
-    status = Status(effective, missing, paths.folder, pending, problem=problem, clock=clock, server=named)
-    status = replace(status, due=due_in(dues, now), relay=relay_status(registry))
+    status = Status(
+        effective,
+        dict.fromkeys(registry, (NEW,)) if consent is None else consent.missing(registry, server),
+        paths.folder,
+        pending,
+        due=due_in(dues, now),
+        problem=problem,
+        clock=None if consent is None else _before_consent(consent.date, now),
+        server=None if consent is None else consent.server,
+        relay=relay_status(registry),
+    )
     state = State(paths)
     if not state.exists:
         return status
@@ -334,20 +330,20 @@ def read_status(
 
 
 def _completed(status: Status, rows: Rows, registry: MetricRegistry, now: float) -> Status:
-    from overstory.client.budget import ledger_of, spent, totals
+    from overstory.client.budget import ledger_of
+    from overstory.privacy.registry.cost import metric_cost, totals_so_far
 
     rows.read(registry)
-    ledger, sent = ledger_of(rows), [(name, rows.recall(f"sent {name}")) for name in registry]
-    accounts = defaultdict(tuple, {name: tuple(some) for name, some in groupby(ledger.accounts, attrgetter("metric"))})
+    ledger, sent = ledger_of(rows, registry), [(name, rows.recall(f"sent {name}")) for name in registry]
     return replace(
         status,
         outbox={str(name): number for name, number in rows.outbox.tally().items()},
         counts=rows.counts(),
         last_success={name: registry[name].period.label(int(number)) for name, number in sent if number is not None},
         clock=status.clock or _ahead(rows, registry, now),
-        spent=tuple(spent(replace(ledger, accounts=accounts[metric.id]), metric) for metric in registry.values()),
+        spent=tuple(metric_cost(metric, so_far=ledger) for metric in registry.values()),
         caveats=() if rows.recall(COPIED) is None else (COPY_SENT,),
-        totals=totals(ledger, registry),
+        totals=totals_so_far(ledger),
         relay=relay_status(registry, rows),
     )
 
@@ -381,9 +377,9 @@ def _elsewhere(status: Status, rows: Rows, registry: Mapping[str, Metric], serve
     return replace(status, server=first, missing=missing)
 
 
-def _before_consent(chosen: str | None, now: float) -> str | None:
+def _before_consent(chosen: str, now: float) -> str | None:
     today = datetime.fromtimestamp(now, UTC).date()
-    if chosen is None or date.fromisoformat(chosen) <= today:
+    if date.fromisoformat(chosen) <= today:
         return None
     return f"the clock says {today}, before the choice of {chosen}: it was set back, or was ahead then"
 

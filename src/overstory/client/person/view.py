@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from overstory.client.budget import Spent, ledger_of, spent
+from overstory.client.budget import ledger_of
 from overstory.client.person.explanation import (
     Explanation,
     Inference,
@@ -25,14 +25,14 @@ from overstory.client.person.explanation import (
     payload_words,
     report_in,
 )
-from overstory.client.person.question import facts
-from overstory.client.person.status import Status, spent_json
+from overstory.client.person.status import Status
 from overstory.client.state.rows import ALL_VALUES, OutboxRow, Response, Rows, RowState
 from overstory.client.upload.retry import RELAYED
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph, Table
+from overstory.presentation.formats import finite
 from overstory.privacy.attacks import metric_linkability
-from overstory.privacy.claims import finite
-from overstory.privacy.ledger import Ledger
+from overstory.privacy.registry.cost import MetricCost, metric_cost
+from overstory.privacy.registry.page import metric_facts
 from overstory.privacy.text import share
 from overstory.protocol.errors import WireError
 from overstory.protocol.mechanisms.base import Report
@@ -40,6 +40,7 @@ from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.metrics.period import Period
 
 if TYPE_CHECKING:
+    from overstory.privacy.ledger import Ledger
     from overstory.protocol.metrics.tables import ObliviousRoute
 
 
@@ -79,34 +80,32 @@ class ResponseView:
 
 
 @dataclass(frozen=True)
-class Inferences:
-    """What a collector could infer about the value."""
-
-    newest: Inference | str | None = None  # from the newest report; words where nothing is computed
-    linked: Inference | str | None = None
-    hypothetical: bool = False  # whether none of these reports was or will be sent
-
-
-@dataclass(frozen=True)
 class MetricView:
     """One metric on this device, ready to be shown."""
 
     id: str  # its id
     metric: Metric | None  # its entry; None when the registry at hand does not list it
-    recorded: tuple[str, ...]  # the periods with a report, as labels, oldest first
-    responses: tuple[ResponseView, ...]
-    reports: tuple[ReportView, ...]
-    inferences: Inferences  # what can be inferred from the reports
-    spent: Spent | None  # the privacy spent; None without the entry
+    cost: MetricCost | None = None  # what its reports have cost, or would; None without the entry
+    recorded: tuple[str, ...] = ()  # the periods with a report, as labels, oldest first
+    responses: tuple[ResponseView, ...] = ()
+    reports: tuple[ReportView, ...] = ()
+    newest: Inference | str | None = None  # what a collector could infer from the newest report; words where nothing is
+    linked: Inference | str | None = None  # the same from all reports of its permanent response
+    hypothetical: bool = False  # whether none of these reports was or will be sent
     group: str | None = None  # the group that the newest report names in clear, where the entry has groups
 
 
-def view_metrics(rows: Rows, registry: Mapping[str, Metric]) -> tuple[MetricView, ...]:
-    """Return every metric that the registry lists or that this device has reported, in that order."""
+def view_metrics(rows: Rows | None, registry: Mapping[str, Metric]) -> tuple[MetricView, ...]:
+    """Return every metric that the registry lists or that this device has reported, in that order.
+
+    Without rows nothing was recorded, or the state cannot be read: every metric as it is planned.
+    """
+    if rows is None:
+        return tuple(MetricView(name, metric, metric_cost(metric)) for name, metric in registry.items())
     names = dict.fromkeys(registry)
     names |= dict.fromkeys(row.metric for row in rows.outbox.rows())
     names |= dict.fromkeys(response.metric for response in rows.responses())
-    ledger = ledger_of(rows)
+    ledger = ledger_of(rows, registry)
     return tuple(_shown(rows, name, registry.get(name), ledger) for name in names)
 
 
@@ -114,25 +113,24 @@ def _shown(rows: Rows, name: str, metric: Metric | None, ledger: Ledger) -> Metr
     queue = rows.outbox.rows(name)
     claims = rows.claims(name)
     period = Period(claims.length) if claims.length is not None else None if metric is None else metric.period
+    newest, linked, hypothetical = (None, None, False) if metric is None else infer_all(queue, metric)
+    group = None
+    if metric is not None and metric.groups is not None:
+        mine = next((row for row in reversed(queue) if matches(row, metric)), None)
+        named = None if mine is None else report_in(mine.body)[0].group
+        group = named if named in metric.groups.names else None
     return MetricView(
         id=name,
         metric=metric,
+        cost=None if metric is None else metric_cost(metric, so_far=ledger),
         recorded=tuple(_label(period, number) for number in sorted(claims.reported)),
         responses=tuple(_response(each, metric) for each in rows.responses(name) if each.tag != ALL_VALUES),
         reports=tuple(_report(row, metric, period) for row in queue),
-        inferences=Inferences() if metric is None else infer_all(queue, metric),
-        spent=None if metric is None else spent(ledger, metric),
-        group=None if metric is None else _group(queue, metric),
+        newest=newest,
+        linked=linked,
+        hypothetical=hypothetical,
+        group=group,
     )
-
-
-def _group(queue: Sequence[OutboxRow], metric: Metric) -> str | None:
-    """Return the group that the newest report names in clear, where the metric still has it."""
-    if metric.groups is None:
-        return None
-    newest = next((row for row in reversed(queue) if matches(row, metric)), None)
-    group = None if newest is None else report_in(newest.body)[0].group
-    return group if group in metric.groups.names else None
 
 
 def _label(period: Period | None, number: int) -> str:
@@ -140,22 +138,30 @@ def _label(period: Period | None, number: int) -> str:
 
 
 def _response(response: Response, metric: Metric | None) -> ResponseView:
-    if metric is None or response.account != metric.account:
-        return ResponseView(response.number + 1, "", "by earlier parameters", response.reports, response.kept)
-    if response.permanent is None:
-        return ResponseView(response.number + 1, "", "erased: the metric is over", response.reports, response.kept)
-    bits = bit_string(metric.mechanism, response.permanent)
-    text = payload_words(metric.mechanism, response.permanent, metric.labels)
-    return ResponseView(response.number + 1, bits, text, response.reports, response.kept)
+    bits, words = "", "by earlier parameters"
+    if metric is not None and response.account == metric.account:
+        words = "erased: the metric is over"
+        if response.permanent is not None:
+            bits = bit_string(metric.mechanism, response.permanent)
+            words = payload_words(metric.mechanism, response.permanent, metric.labels)
+    return ResponseView(response.number + 1, bits, words, response.reports, response.kept)
 
 
 def _report(row: OutboxRow, metric: Metric | None, period: Period | None) -> ReportView:
     mine = metric if metric is not None and matches(row, metric) else None
-    parts, report = _read(row, mine)
+    try:
+        parts, report = annotate(row.body, mine), report_in(row.body)[1]
+    except WireError as error:
+        parts, report = (Part("bytes", row.body, f"not read here: {error}"),), None
+    detail = BY_RELAY if row.answer == RELAYED else STATE_TEXTS[row.state]
+    if row.state in {RowState.DROPPED, RowState.WAITING} and row.answer:
+        detail += f" ({row.answer})"
+    if row.state is not RowState.SENT and row.attempts:
+        detail += f"; tried {row.attempts}x, so it may have arrived"
     return ReportView(
         period=_label(period, row.period),
         state=row.state,
-        detail=_detail(row),
+        detail=detail,
         arrived=row.state is RowState.SENT or row.attempts > 0,
         response=None if row.response is None else row.response + 1,
         body=row.body,
@@ -165,42 +171,24 @@ def _report(row: OutboxRow, metric: Metric | None, period: Period | None) -> Rep
     )
 
 
-def _read(row: OutboxRow, metric: Metric | None) -> tuple[tuple[Part, ...], Report | None]:
-    try:
-        return annotate(row.body, metric), report_in(row.body)[1]
-    except WireError as error:
-        return (Part("bytes", row.body, f"not read here: {error}"),), None
+def infer_all(
+    queue: Sequence[OutboxRow], metric: Metric
+) -> tuple[Inference | str | None, Inference | str | None, bool]:
+    """Return what a collector with a uniform prior could infer from a metric's stored reports.
 
-
-def _detail(row: OutboxRow) -> str:
-    text = BY_RELAY if row.answer == RELAYED else STATE_TEXTS[row.state]
-    if row.state in {RowState.DROPPED, RowState.WAITING} and row.answer:
-        text += f" ({row.answer})"
-    if row.state is not RowState.SENT and row.attempts:
-        text += f"; tried {row.attempts}x, so it may have arrived"
-    return text
-
-
-def infer_all(queue: Sequence[OutboxRow], metric: Metric) -> Inferences:
-    """Return what a collector with a uniform prior could infer from a metric's stored reports."""
+    From the newest, from all that are of its permanent response, and whether none of these was or will be sent.
+    """
     usable = [row for row in queue if matches(row, metric)]
     sent = [row for row in usable if row.state in {RowState.WAITING, RowState.SENT} or row.attempts]
     seen = sent or usable
     if not seen:
-        return Inferences()
+        return None, None, False
     newest = seen[-1]
     fresh = metric.mechanism.fresh  # then reports of different values cannot be told apart
     alike = [row for row in seen if fresh or (row.response is not None and row.response == newest.response)]
     alone = infer(metric, [report_in(newest.body)[1]])
     linked = infer(metric, [report_in(row.body)[1] for row in alike]) if len(alike) > 1 else None
-    return Inferences(alone, linked, hypothetical=not sent)
-
-
-def view_without_state(registry: Mapping[str, Metric]) -> tuple[MetricView, ...]:
-    """Return the registry's metrics where nothing was recorded or the state cannot be read."""
-    return tuple(
-        MetricView(name, metric, (), (), (), Inferences(), spent(Ledger(), metric)) for name, metric in registry.items()
-    )
+    return alone, linked, not sent
 
 
 PERIODS_SHOWN: Final = 30
@@ -233,7 +221,7 @@ def build(view: View, *, reports: int) -> Iterator[Block]:
         yield Heading(2, "Privacy spent, all together")
     for total in view.status.together:
         yield Heading(3, f"Together: {total.about}")
-        yield KeyValues(tuple(total.pairs()), "lines")
+        yield total.block()
     if not view.metrics and view.status.problem is None:
         yield Paragraph("No metric is known here, and none was recorded.")
 
@@ -242,31 +230,21 @@ def _explained(shown: Explanation) -> Iterator[Block]:
     yield Heading(2, f"{shown.metric} = {shown.value}, explained")
     if shown.is_example_device:
         yield Paragraph("This device has no secret yet, so this is about an example device; nothing was kept.")
-    yield KeyValues(
-        tuple(
-            (name, text)
-            for name, text in (
-                ("value", shown.value),
-                ("to the metric", shown.encoded),
-                ("cohort", str(shown.cohort)),
-                ("without noise (never sent)", _bits(shown.true, shown.true_words)),
-                ("permanent response", _bits(shown.permanent, shown.permanent_words)),
-                ("reported before", _reported(shown)),
-                ("cap", shown.cap),
-                (f"{'an example' if shown.example else 'its newest'} report", _bits(shown.report, shown.report_words)),
-            )
-            if text
-        )
+    before = "never" if shown.known is None else f"as permanent response {shown.known}"
+    steps = (
+        ("value", shown.value),
+        ("to the metric", shown.encoded),
+        ("cohort", str(shown.cohort)),
+        ("without noise (never sent)", _bits(shown.true, shown.true_words)),
+        ("permanent response", _bits(shown.permanent, shown.permanent_words)),
+        ("reported before", before if shown.permanent else "not known: which value a report was of is not kept"),
+        ("cap", shown.cap),
+        (f"{'an example' if shown.example else 'its newest'} report", _bits(shown.report, shown.report_words)),
     )
+    yield KeyValues(tuple((name, text) for name, text in steps if text))
     if shown.example:
         yield Paragraph("The example was drawn for this view: it is not kept and not sent.")
     yield from _inference("What this report alone tells the collector", shown.inference)
-
-
-def _reported(shown: Explanation) -> str:
-    if not shown.permanent:
-        return "not known: which value a report was of is not kept"
-    return "never" if shown.known is None else f"as permanent response {shown.known}"
 
 
 def _bits(bits: str, meaning: str) -> str:
@@ -280,30 +258,18 @@ def _metric(shown: MetricView, reports: int, route: ObliviousRoute | None) -> It
         yield Paragraph("The registry at hand does not list this metric: its bytes are shown, and not what they mean.")
     else:
         yield Paragraph(metric.description)
-        yield KeyValues((*facts(metric, route, shown.group), ("method", _method(metric))))
+        yield KeyValues(metric_facts(metric, route, shown.group))
     yield Heading(3, f"Recorded: {shown.id}")
     yield Paragraph(_recorded(shown))
     yield from _responses(shown)
     yield from _reports(shown, reports)
     yield from _inferred(shown)
-    costs = shown.spent
-    if costs is not None:
-        yield Heading(3, f"Privacy spent: {costs.metric}" if costs.reports else f"Privacy, planned: {costs.metric}")
-        answers = (("noisy answers", str(costs.distinct)),) if costs.distinct else ()
-        yield KeyValues((("reports queued", str(costs.reports)), *answers))
-        yield KeyValues(tuple(costs.cost.pairs()), "lines")
-
-
-def _method(metric: Metric) -> str:
-    """Describe how a value becomes a report, with the mechanism's name."""
-    mechanism = metric.mechanism
-    if mechanism.fresh:
-        steps = "fresh noise for every report"
-    elif mechanism.epsilon_report < mechanism.epsilon_permanent:
-        steps = "noise in two steps: once for each value, and again for each report"
-    else:
-        steps = "noise once for each value"
-    return f"{steps} ({mechanism.name})"
+    cost = shown.cost
+    if cost is not None:
+        yield Heading(3, f"Privacy, planned: {cost.metric}" if cost.planned else f"Privacy spent: {cost.metric}")
+        answers = (("noisy answers", str(cost.distinct)),) if cost.distinct else ()
+        yield KeyValues((("reports queued", str(cost.made)), *answers))
+        yield cost.block()
 
 
 def _recorded(shown: MetricView) -> str:
@@ -322,9 +288,9 @@ def _responses(shown: MetricView) -> Iterator[Block]:
         "Every report is drawn from one of these noisy answers, and a value that returns uses the same one again. No "
         "value is stored."
     )
-    rows = ((str(r.number), r.bits, r.words, str(r.reports), str(r.kept)) for r in shown.responses)
+    rows = [(str(r.number), r.bits, r.words, str(r.reports), str(r.kept)) for r in shown.responses]
     columns = ("response", "bits", "in words", "reports", "kept on this device")
-    yield _table("The permanent responses of this device", columns, tuple(rows), code=("bits",))
+    yield Table.of_cells("The permanent responses of this device", columns, rows, left=columns, code=("bits",))
 
 
 def _reports(shown: MetricView, most: int) -> Iterator[Block]:
@@ -337,58 +303,45 @@ def _reports(shown: MetricView, most: int) -> Iterator[Block]:
         yield Paragraph(f"The newest {most} of {len(shown.reports)} reports that are kept to be shown.")
     newest = shown.reports[max(len(shown.reports) - most, 0) :]
     for number, report in enumerate(reversed(newest)):
-        yield _report_table(report, "closed" if number else "open")
-
-
-def _report_table(report: ReportView, fold: Literal["open", "closed"]) -> Table:
-    origin = "" if report.response is None else f", from permanent response {report.response}"
-    caption = f"The report for {report.period} {report.detail}: {len(report.body)} bytes{origin}"
-    rows = tuple((part.raw.hex(), part.name, part.meaning) for part in report.parts)
-    if report.bits:
-        rows += ((report.bits, "report", "the same bits, bit 0 first"),)
-    return _table(caption, ("bytes", "what", "meaning"), rows, code=("bytes",), fold=fold)
-
-
-def _table(
-    caption: str,
-    headings: tuple[str, ...],
-    rows: tuple[tuple[str, ...], ...],
-    *,
-    code: tuple[str, ...] = (),
-    fold: Literal["", "open", "closed"] = "",
-) -> Table:
-    return Table.of_cells(caption, headings, rows, left=headings, code=code, fold=fold)
+        origin = "" if report.response is None else f", from permanent response {report.response}"
+        caption = f"The report for {report.period} {report.detail}: {len(report.body)} bytes{origin}"
+        rows = [(part.raw.hex(), part.name, part.meaning) for part in report.parts]
+        if report.bits:
+            rows.append((report.bits, "report", "the same bits, bit 0 first"))
+        columns = ("bytes", "what", "meaning")
+        fold: Literal["open", "closed"] = "closed" if number else "open"
+        yield Table.of_cells(caption, columns, rows, left=columns, code=("bytes",), fold=fold)
 
 
 def _inferred(shown: MetricView) -> Iterator[Block]:
-    inferences = shown.inferences
-    if inferences.newest is None:
+    if shown.newest is None:
         return
     yield Heading(3, f"What the collector could infer: {shown.id}")
-    if inferences.hypothetical:
+    if shown.hypothetical:
         yield Paragraph("Nothing of this was sent: this is what would be known if it were.")
-    yield from _inference("From the newest report alone", inferences.newest)
-    if inferences.linked is not None:
+    yield from _inference("From the newest report alone", shown.newest)
+    if shown.linked is not None:
         carried = "" if shown.metric is None else f"{metric_linkability(shown.metric, shown.group).carried()} "
         yield Paragraph(
             f"{carried}If somebody linked them, and the value had not changed, they would tell more together:"
         )
         of_one = "" if shown.metric is None or shown.metric.mechanism.fresh else " of that noisy answer"
-        yield from _inference(f"From all kept reports{of_one}, linked", inferences.linked)
+        yield from _inference(f"From all kept reports{of_one}, linked", shown.linked)
 
 
 def _inference(caption: str, inference: Inference | str) -> Iterator[Block]:
     if isinstance(inference, str):
         yield Paragraph(f"{caption}: {inference}.")
         return
-    rows = tuple((b.label, share(inference.prior), share(b.probability)) for b in inference.beliefs)
+    rows = [(b.label, share(inference.prior), share(b.probability)) for b in inference.beliefs]
     together = f" ({inference.reports} reports)" if inference.reports > 1 else ""
     left = inference.candidates - len(inference.beliefs)
     if left:
         together += f": the {len(rows)} likeliest of {inference.candidates} values"
         rest = 1 - math.fsum(belief.probability for belief in inference.beliefs)
-        rows += ((f"the other {left}", share(left * inference.prior), share(max(rest, 0.0))),)
-    yield _table(caption + together, ("value", "before", "after"), rows)
+        rows.append((f"the other {left}", share(left * inference.prior), share(max(rest, 0.0))))
+    columns = ("value", "before", "after")
+    yield Table.of_cells(caption + together, columns, rows, left=columns)
     yield Paragraph(
         f"Before: any of {inference.candidates} values, all alike. After: the likeliest is {inference.moved:.2f} times "
         f"as likely as before. What is promised of any two values: {inference.promise}."
@@ -417,11 +370,11 @@ def _metric_json(shown: MetricView) -> dict[str, Any]:
         "permanent_responses": [asdict(response) for response in shown.responses],
         "reports": [_report_json(report) for report in shown.reports],
         "inference": {
-            "newest": _inference_json(shown.inferences.newest),
-            "linked": _inference_json(shown.inferences.linked),
-            "hypothetical": shown.inferences.hypothetical,
+            "newest": _inference_json(shown.newest),
+            "linked": _inference_json(shown.linked),
+            "hypothetical": shown.hypothetical,
         },
-        "budget": None if shown.spent is None else spent_json(shown.spent),
+        "budget": None if shown.cost is None else shown.cost.to_json(),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,17 +27,18 @@ from overstory.presentation.document import (
     Preformatted,
     Table,
 )
-from overstory.privacy.claims import finite
+from overstory.presentation.formats import finite
 from overstory.privacy.payloads.registry import terms_of
-from overstory.privacy.registry.cost import metric_cost, unchanged_cost
+from overstory.privacy.registry.cost import metric_cost
 from overstory.privacy.registry.page import metric_page, metric_statement
+from overstory.privacy.statements import Claims, words_of
 from overstory.privacy.text import epsilon_text, odds_text, plural
 from overstory.protocol.metrics.period import WEEK
 
 if TYPE_CHECKING:
     from overstory.console.data import ConsoleData
     from overstory.presentation.svg import Picture
-    from overstory.privacy import PrivacyStatement
+    from overstory.privacy import Claim, PrivacyStatement
     from overstory.protocol.metrics import Metric
 
 MOST_REPORTS: Final = 1000
@@ -49,29 +50,6 @@ class PrivacyQuery(Query):
 
     reports: int | None = Parameter(None, ge=1, le=MOST_REPORTS)
     values: int | None = Parameter(None, ge=1, le=MOST_VALUES)
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One line of the ledger."""
-
-    seen: str  # what is seen of one device, under which condition
-    epsilon: float
-    assumption: str
-    caution: str | None
-    reason: str | None = None  # why there is no bound
-
-    def row(self) -> dict[str, Any]:
-        """Return the line as a row: its epsilon in nats, None where there is no bound."""
-        rests = " ".join(filter(None, (self.assumption, self.caution)))
-        unbounded = math.isinf(self.epsilon)
-        return {
-            "seen": self.seen,
-            "epsilon": finite(self.epsilon),
-            "epsilon_text": epsilon_text(self.epsilon),
-            "odds": odds_text(self.epsilon),
-            "rests_on": f"No bound: {self.reason}. {rests}" if unbounded and self.reason else rests,
-        }
 
 
 class PrivacyScreen(Screen):
@@ -131,37 +109,45 @@ def _reports_in(metric: Metric, seconds: int) -> int:
     return max(1, seconds // metric.period.seconds)
 
 
-def _entries(metric: Metric, stated: PrivacyStatement, reports: int, values: int | None) -> Iterator[Entry]:
+def _entries(metric: Metric, stated: PrivacyStatement, reports: int, values: int | None) -> Iterator[Claim]:
     """Return the ledger: a report, several, values, a week, a year, and all that there can ever be."""
-    costs = metric_cost(metric, reports)
-    lines = [unchanged_cost(metric, 1), *([unchanged_cost(metric, reports)] if reports > 1 else [])]
+    costs, claims = metric_cost(metric, reports), Claims.of(metric.mechanism)
     permanent, lifetime = costs.line("permanent"), costs.line("values")
-    for line in (*lines, permanent):
-        if line is not None:
-            yield Entry(line.about, line.epsilon, line.assumption, line.caution, line.reason)
+    yield from (claims.unchanged(number) for number in sorted({1, reports}))
+    if permanent is not None:
+        yield permanent
     if values is not None:
         claim = stated.values_claim(values, reports=reports)
-        yield Entry(f"{claim.about} in {plural(reports, 'report')}", claim.epsilon, claim.assumption, claim.caution)
+        yield replace(claim, about=f"{claim.about} in {plural(reports, 'report')}")
     for span, seconds in (("a week", WEEK), ("a year", YEAR)):
         line = metric_cost(metric, _reports_in(metric, seconds)).headline
-        yield Entry(f"{span}, {line.about}", line.epsilon, line.assumption, line.caution, line.reason)
+        yield replace(line, about=f"{span}, {line.about}")
     if lifetime is not None:
-        yield Entry(
-            f"a lifetime: {lifetime.about}", lifetime.epsilon, lifetime.assumption, lifetime.caution, lifetime.reason
-        )
+        yield replace(lifetime, about=f"a lifetime: {lifetime.about}")
 
 
-def _table(entries: tuple[Entry, ...]) -> Table:
+def _row(claim: Claim) -> dict[str, Any]:
+    """Return a claim as a row: its epsilon in nats, None where there is no bound."""
+    return {
+        "seen": claim.about,
+        "epsilon": finite(claim.epsilon),
+        "epsilon_text": epsilon_text(claim.epsilon),
+        "odds": odds_text(claim.epsilon),
+        "rests_on": " ".join(words_of(claim)),
+    }
+
+
+def _table(entries: tuple[Claim, ...]) -> Table:
     columns = (
         Column("seen", "what is seen of one device", is_left=True),
         Column("epsilon_text", "epsilon", keys=("epsilon_text", "epsilon"), text=lambda text, _: text),
         Column("odds", "odds move"),
         Column("rests_on", "rests on", is_left=True),
     )
-    return Table("What each epsilon is about, and what it rests on", columns, [entry.row() for entry in entries])
+    return Table("What each epsilon is about, and what it rests on", columns, [_row(entry) for entry in entries])
 
 
-def _no_bound(unbounded: list[Entry]) -> Notice:
+def _no_bound(unbounded: list[Claim]) -> Notice:
     reasons = "; ".join(dict.fromkeys(entry.reason for entry in unbounded if entry.reason))
     what = "One line" if len(unbounded) == 1 else f"{len(unbounded)} lines"
     return Notice(f"{what} of the ledger {'has' if len(unbounded) == 1 else 'have'} no bound: {reasons}.")

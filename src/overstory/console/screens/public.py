@@ -33,9 +33,9 @@ from overstory.presentation.document import (
     Preformatted,
     Table,
 )
-from overstory.privacy.claims import claims_blocks
 from overstory.privacy.registry.changes import Kind, compare_registries
 from overstory.privacy.registry.page import MetricPage, how_often, metric_page
+from overstory.privacy.statements import claims_blocks
 from overstory.privacy.text import epsilon_text, factor
 from overstory.protocol.metrics.metric import SLACK
 from overstory.queries.readings import EstimateOptions

@@ -374,33 +374,28 @@ def _of_time(old: Metric, new: Metric) -> Iterator[Change]:
 
 def _of_publishing(old: Metric, new: Metric) -> Iterator[Change]:
     if old.publish != new.publish:
-        yield _published(new, "publish", f"{old.publish} becomes {new.publish}", more=new.publish != "nothing")
+        what, more = "publish", new.publish != "nothing"
+        detail = f"{old.publish} becomes {new.publish}"
     elif old.publish_least != new.publish_least:
+        what, more = "publish_least", new.publish_least < old.publish_least
         detail = f"a period is published with {new.publish_least:,} reports or more, not with {old.publish_least:,}"
-        yield _published(new, "publish_least", detail, more=new.publish_least < old.publish_least)
-
-
-def _published(new: Metric, what: str, detail: str, *, more: bool) -> Change:
-    if more:
-        return Change(new.id, what, Kind.WEAKENS, f"{detail}: devices ask about it again")
-    return Change(new.id, what, Kind.HARMLESS, detail)
+    else:
+        return
+    again = ": devices ask about it again" if more else ""
+    yield Change(new.id, what, Kind.WEAKENS if more else Kind.HARMLESS, detail + again)
 
 
 def _of_the_groups(old: Metric, new: Metric) -> Iterator[Change]:
     """What a device sends in clear: more of it, less of it, or the same with other public figures."""
     before, after = (_grouped(metric.groups) for metric in (old, new))
-    if before == after:
-        detail = (
-            "other public shares, devices or floor: they decide which groups are listed and shown, and are not sent"
-        )
-        yield Change(new.id, "groups", Kind.HARMLESS, detail)
-        return
-    sent = [f"{names[0]} ({', '.join(names[1:])})" if names else "no group" for names in (before, after)]
-    detail = f"sent in clear: {sent[0]} becomes {sent[1]}: devices ask about the metric again"
-    if after[:1] not in ((), before[:1]):
-        yield Change(new.id, "groups", Kind.WEAKENS, f"{detail}, and no noise protects a group")
-    else:
-        yield Change(new.id, "groups", Kind.HARMLESS, detail)
+    kind = Kind.HARMLESS
+    detail = "other public shares, devices or floor: they decide which groups are listed and shown, and are not sent"
+    if before != after:
+        sent = [f"{names[0]} ({', '.join(names[1:])})" if names else "no group" for names in (before, after)]
+        detail = f"sent in clear: {sent[0]} becomes {sent[1]}: devices ask about the metric again"
+        if after[:1] not in ((), before[:1]):
+            kind, detail = Kind.WEAKENS, f"{detail}, and no noise protects a group"
+    yield Change(new.id, "groups", kind, detail)
 
 
 def _grouped(groups: Groups | None) -> tuple[str, ...]:

@@ -2,41 +2,37 @@
 
 The first line says by how much any two histories of as many reports can be told apart, whatever the person holds and
 however it changes. So does the one of one report. Every other line holds under a condition, and names it in the same
-line. There are at most five lines.
+line. There are at most five lines. Epsilons of several metrics add up, over all metrics and over those of one
+attribute.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from overstory.privacy.caveats import cautions
-from overstory.privacy.claims import FRESH, MEMO, PERMANENT, REPORT, SAME_PATTERN, Claim, finite
-from overstory.privacy.ledger import Ledger
+from overstory.presentation.document import KeyValues
+from overstory.presentation.formats import finite
+from overstory.privacy.ledger import Ledger, charge
 from overstory.privacy.payloads.registry import terms_of
-from overstory.privacy.terms import Terms, add_up
-from overstory.privacy.text import CERTAIN as PRACTICALLY
-from overstory.privacy.text import MOST, epsilon_text, factor, plural
-from overstory.protocol.metrics import Metric
+from overstory.privacy.statements import ALWAYS, FRESH, SAME_PATTERN, UNCHANGED, Claim, Claims, why_unbounded
+from overstory.privacy.terms import add_up
+from overstory.privacy.text import epsilon_text, plural
+from overstory.protocol.metrics import Metric, PersonBudget
 
 PLANNED: Final = 30
 """Reports that a metric without a window is stated for, before there are any."""
 
-ALWAYS: Final = "whatever you hold and however it changes"
-UNCHANGED: Final = "only while the value never changes"
 PATTERN: Final = "not counting which reports share their noise"
-ONLY: Final = ", the only one that a device sends by these parameters"
 IN_FORCE: Final = ", by the parameters in force"
 
 ANY: Final = (
     "Between any two histories of as many reports, whatever the values and however often they change; never below the "
     "truth."
 )
-CERTAIN: Final = "the same value always sends the same report, so two different ones prove a change"
-PART_CERTAIN: Final = "a part of the report stays the same while its value does, so another one proves a change"
-NOT_BOUNDED: Final = "no bound on it is computed"
 NO_CAP: Final = "the metric has no cap on different values, and each further one costs as much as the first"
 ACCOUNTS: Final = (
     "All reports are of one unchanged value. The metric's parameters, or what its values stand for, changed since the "
@@ -45,81 +41,70 @@ ACCOUNTS: Final = (
 
 
 @dataclass(frozen=True)
-class CostLine:
-    """One epsilon, with its condition in its own words."""
+class Cost:
+    """What reports cost the person who sends them, as every surface prints it."""
 
-    kind: str  # "any", "report", "unchanged", "permanent", "values" or "pattern"
-    about: str  # what is seen, and under which condition
-    epsilon: float  # in nats, rounded up
-    assumption: str  # what it rests on, at length
-    reason: str | None = None  # why there is no bound; None where there is one
-    caution: str | None = None  # where the number means less than it seems to
-
-    @property
-    def conditional(self) -> bool:
-        """Whether it holds under a condition only."""
-        return self.kind not in {"any", "report"}
-
-    @property
-    def amount(self) -> str:
-        return "no bound" if math.isinf(self.epsilon) else f"epsilon {epsilon_text(self.epsilon)}"
-
-    @property
-    def words(self) -> str:
-        """What it is about, with its condition, and how far the odds move."""
-        if math.isinf(self.epsilon):
-            return f"{self.about}; {self.reason or NOT_BOUNDED}"
-        if self.epsilon > MOST:
-            return f"{self.about}; somebody could be {PRACTICALLY}"
-        return f"{self.about}; odds move by a factor of {'' if self.conditional else 'at most '}{factor(self.epsilon)}"
-
-    @property
-    def claim(self) -> Claim:
-        return Claim(self.about, self.epsilon, self.assumption, self.caution)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values; an epsilon without bound is null, with its reason."""
-        plain = {"kind": self.kind, "about": self.about, "epsilon": finite(self.epsilon), "assumption": self.assumption}
-        more = {"reason": self.reason if math.isinf(self.epsilon) else None, "caution": self.caution}
-        return plain | {name: text for name, text in more.items() if text}
-
-
-@dataclass(frozen=True)
-class MetricCost:
-    """What a metric costs, or has cost."""
-
-    metric: str
     attribute: str | None
-    reports: int  # how many reports the first line is about
-    planned: bool  # whether they are still to come
-    lines: tuple[CostLine, ...]  # the first is `headline`; the others have a condition, but for "one report"
+    lines: tuple[Claim, ...]  # the first is `headline`; the others have a condition, but for "one report"
     epsilon_pattern: float  # what these reports cost, not counting which reports share their noise
 
     @property
-    def headline(self) -> CostLine:
+    def headline(self) -> Claim:
         """What holds whatever the person holds and however it changes."""
         return self.lines[0]
 
-    def line(self, kind: str) -> CostLine | None:
+    def line(self, kind: str) -> Claim | None:
         return next((line for line in self.lines if line.kind == kind), None)
 
-    @property
-    def claims(self) -> tuple[Claim, ...]:
-        return tuple(line.claim for line in self.lines)
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """Every line as what it comes to and what it is about."""
+        return tuple((line.amount, line.words) for line in self.lines)
 
-    def pairs(self) -> Iterator[tuple[str, str]]:
-        yield from ((line.amount, line.words) for line in self.lines)
+    def block(self) -> KeyValues:
+        return KeyValues(self.pairs(), "lines")
 
     def to_json(self) -> dict[str, Any]:
+        """Return JSON values; an epsilon without bound is null, with its reason."""
         return {
-            "metric": self.metric,
             "attribute": self.attribute,
-            "reports": self.reports,
-            "planned": self.planned,
             "epsilon_any": finite(self.headline.epsilon),
             "epsilon_same_pattern": finite(self.epsilon_pattern),
             "lines": [line.to_json() for line in self.lines],
         }
+
+
+@dataclass(frozen=True)
+class MetricCost(Cost):
+    """What a metric costs, or has cost."""
+
+    metric: str
+    reports: int  # how many reports the first line is about
+    planned: bool  # whether they are still to come
+    distinct: int  # the permanent responses among those so far: none where all noise is fresh
+    most_values: int | None  # the cap on distinct values; None without
+
+    @property
+    def made(self) -> int:
+        return 0 if self.planned else self.reports
+
+    def to_json(self) -> dict[str, Any]:
+        own = {name: getattr(self, name) for name in ("metric", "reports", "planned", "distinct", "most_values")}
+        return own | super().to_json()
+
+
+@dataclass(frozen=True)
+class TotalCost(Cost):
+    """What several metrics cost together: epsilons of one person add up."""
+
+    metrics: tuple[str, ...]  # their ids; what they have in common is `attribute`, None for all metrics
+
+    @property
+    def about(self) -> str:
+        what = "all metrics" if self.attribute is None else f"all that tells of {self.attribute}"
+        return f"{what} ({', '.join(self.metrics)})"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"metrics": list(self.metrics), "about": self.about} | super().to_json()
 
 
 def metric_cost(metric: Metric, reports: int | None = None, *, so_far: Ledger | None = None) -> MetricCost:
@@ -127,106 +112,68 @@ def metric_cost(metric: Metric, reports: int | None = None, *, so_far: Ledger | 
 
     Unless given, `reports` is the metric's window, or 30.
     """
-    made = 0 if so_far is None else sum(account.reports for account in so_far.accounts)
-    if so_far is None or not made:
-        return _planned(metric, 1 if metric.mechanism.once else reports or metric.window or PLANNED)
-    return _so_far(metric, so_far, made)
+    mine = Ledger() if so_far is None else so_far.of({metric.id})
+    if mine.reports:
+        return _so_far(metric, mine)
+    return _planned(metric, 1 if metric.mechanism.once else reports or metric.window or PLANNED)
 
 
 def _planned(metric: Metric, reports: int) -> MetricCost:
-    terms = terms_of(metric.mechanism)
-    lines = [
-        _any((terms,), f"{plural(reports, 'report')}{ONLY if terms.once else ''}", terms.epsilon_any(reports), metric),
-        *_of_the_parameters(metric, terms),
-    ]
+    claims = Claims.of(metric.mechanism)
+    terms, lines = claims.terms, (claims.any_history(reports), *_of_the_parameters(metric, claims))
     distinct = min(number for number in (reports, most_responses(metric)) if number is not None)
     pattern = terms.epsilon_any(reports) if terms.fresh else add_up([(distinct, terms.epsilon_permanent)])
-    return MetricCost(metric.id, metric.attribute, reports, True, tuple(lines), pattern)
+    return MetricCost(metric.attribute, lines, pattern, metric.id, reports, True, 0, metric.max_values)
 
 
-def _so_far(metric: Metric, ledger: Ledger, made: int) -> MetricCost:
-    terms, every = terms_of(metric.mechanism), tuple(account.terms for account in ledger.accounts)
-    yours = f"your {plural(made, 'report')}"
-    alone = [account.digest for account in ledger.accounts] == [metric.account.hex()]
-    about = f"{yours}{ONLY}" if alone and made == 1 and terms.once else yours
-    lines = [
-        _any(every, about, ledger.epsilon_any, metric),
-        *without_times(ledger.epsilon_any, ledger.epsilon, f"{yours}, {PATTERN}"),
-        *(_of_the_parameters(metric, terms) if alone else _of_all_accounts(metric, ledger, made)),
-    ]
-    return MetricCost(metric.id, metric.attribute, made, False, tuple(lines), ledger.epsilon)
+def _so_far(metric: Metric, ledger: Ledger) -> MetricCost:
+    claims, every = Claims.of(metric.mechanism), [account.terms for account in ledger.accounts]
+    made, yours = ledger.reports, f"your {plural(ledger.reports, 'report')}"
+    if [account.digest for account in ledger.accounts] == [metric.account.hex()]:
+        first, others = claims.any_history(made, "your "), _of_the_parameters(metric, claims)
+    else:
+        rests = FRESH if all(terms.fresh for terms in every) else ANY
+        about, why = f"{ALWAYS}: {yours}", why_unbounded(every)
+        first = Claim(about, ledger.epsilon_any, rests, claims.cautions.get("any"), kind="any", reason=why)
+        others = _of_all_accounts(metric, claims, ledger)
+    lines = (first, *_without_times(ledger.epsilon_any, ledger.epsilon, yours), *others)
+    distinct = sum(len(account.numbered) for account in ledger.accounts if not account.terms.fresh)
+    return MetricCost(metric.attribute, lines, ledger.epsilon, metric.id, made, False, distinct, metric.max_values)
 
 
-def without_times(any_history: float, pattern: float, about: str) -> Iterator[CostLine]:
+def _without_times(any_history: float, pattern: float, reports: str) -> Iterator[Claim]:
     """Return the line that leaves out which reports share their noise, where that is less than the first line."""
     if epsilon_text(pattern) != epsilon_text(any_history):
-        yield CostLine("pattern", about, pattern, f"Holds {SAME_PATTERN}")
+        yield Claim(f"{reports}, {PATTERN}", pattern, f"Holds {SAME_PATTERN}", kind="pattern")
 
 
-def _any(every: tuple[Terms, ...], reports: str, epsilon: float, metric: Metric) -> CostLine:
-    assumption = FRESH if all(terms.fresh for terms in every) else ANY
-    caution = cautions(metric.mechanism, terms_of(metric.mechanism)).get("any")
-    return CostLine("any", f"{ALWAYS}: {reports}", epsilon, assumption, _why(every), caution)
-
-
-def _of_the_parameters(metric: Metric, terms: Terms) -> Iterator[CostLine]:
+def _of_the_parameters(metric: Metric, claims: Claims) -> Iterator[Claim]:
     """Return what the parameters in force promise of one value, and of several; of fresh noise the first line is it."""
-    warn = cautions(metric.mechanism, terms).get
-    yield unchanged_cost(metric, 1)
-    if terms.once or terms.fresh:
+    yield claims.unchanged()
+    if claims.terms.once or claims.terms.fresh:
         return
-    about = f"any number of reports, {UNCHANGED}"
-    yield CostLine("permanent", about, terms.epsilon_permanent, PERMANENT, caution=warn("permanent"))
-    yield _values(metric, terms, warn("values"))
+    yield claims.permanent()
+    most, rests = most_responses(metric), f"Each of the values costs the permanent epsilon; {SAME_PATTERN}"
+    values = "any values"
+    if most is not None:
+        number = min(n for n in (metric.max_values, claims.terms.most_values, metric.num_values) if n is not None)
+        values = plural(number, "value") + (" and nothing" if most > number else "")
+    about = f"any number of reports of {values}, {PATTERN}"
+    yield Claim(about, lifetime_epsilon(metric), rests, claims.cautions.get("values"), kind="values", reason=NO_CAP)
 
 
-def _of_all_accounts(metric: Metric, ledger: Ledger, made: int) -> Iterator[CostLine]:
+def _of_all_accounts(metric: Metric, claims: Claims, ledger: Ledger) -> Iterator[Claim]:
     """Return what an unchanged value costs in all accounts: a response in each, independent of the others."""
-    yield unchanged_cost(metric, 1, IN_FORCE)
-    terms = terms_of(metric.mechanism)
+    yield claims.unchanged(under=IN_FORCE)
     ceilings = {account.digest: account.terms.epsilon_permanent for account in ledger.accounts}
-    ceilings[metric.account.hex()] = terms.epsilon_permanent
+    ceilings[metric.account.hex()] = claims.terms.epsilon_permanent
     ceiling = add_up((1, each) for each in ceilings.values())
     unchanged = add_up((1, account.terms.epsilon_n(account.reports)) for account in ledger.accounts)
-    if made > 1 and epsilon_text(unchanged) not in {epsilon_text(ceiling), epsilon_text(ledger.epsilon_any)}:
-        about = f"{plural(made, 'report')}, {UNCHANGED}"
-        yield CostLine("unchanged", about, unchanged, ACCOUNTS)
-    if not terms.once and not math.isinf(ceiling):  # fresh noise adds its own with every report
-        about = f"any number of reports, {UNCHANGED}"
-        yield CostLine("permanent", about, ceiling, ACCOUNTS)
-
-
-def unchanged_cost(metric: Metric, reports: int, under: str = "") -> CostLine:
-    """Return what some reports of one unchanged value tell; of one report, whatever the value."""
-    terms = terms_of(metric.mechanism)
-    epsilon, warn = terms.epsilon_n(reports), cautions(metric.mechanism, terms).get
-    if reports == 1:
-        return CostLine("report", f"one report{under}", epsilon, REPORT, caution=warn("report"))
-    about, rests = f"{plural(reports, 'report')}, {UNCHANGED}", FRESH if terms.fresh else MEMO
-    return CostLine("unchanged", about, epsilon, rests, caution=warn("several"))
-
-
-def _values(metric: Metric, terms: Terms, caution: str | None) -> CostLine:
-    most, rests = most_responses(metric), f"Each of the values costs the permanent epsilon; {SAME_PATTERN}"
-    values = "any values" if most is None else _values_words(metric, terms, most)
-    about = f"any number of reports of {values}, {PATTERN}"
-    if most is None:
-        return CostLine("values", about, math.inf, rests, NO_CAP, caution)
-    return CostLine("values", about, add_up([(most, terms.epsilon_permanent)]), rests, caution=caution)
-
-
-def _values_words(metric: Metric, terms: Terms, most: int) -> str:
-    """Return how many values a device may tell of, and whether it may report nothing by a response of its own."""
-    values = min(n for n in (metric.max_values, terms.most_values, metric.num_values) if n is not None)
-    return plural(values, "value") + (" and nothing" if most > values else "")
-
-
-def _why(every: Iterable[Terms]) -> str:
-    """Say why any two histories have no bound, where they have none."""
-    certain = next((terms for terms in every if math.isinf(terms.change_leak(2))), None)
-    if certain is None:
-        return NOT_BOUNDED
-    return PART_CERTAIN if certain.in_parts else CERTAIN
+    if ledger.reports > 1 and epsilon_text(unchanged) not in {epsilon_text(ceiling), epsilon_text(ledger.epsilon_any)}:
+        about = f"{plural(ledger.reports, 'report')}, {UNCHANGED}"
+        yield Claim(about, unchanged, ACCOUNTS, kind="unchanged")
+    if not claims.terms.once and not math.isinf(ceiling):  # fresh noise adds its own with every report
+        yield Claim(f"any number of reports, {UNCHANGED}", ceiling, ACCOUNTS, kind="permanent")
 
 
 def most_responses(metric: Metric) -> int | None:
@@ -246,3 +193,106 @@ def lifetime_epsilon(metric: Metric) -> float:
     """Return what all that a device may ever report costs, infinite without a bound: see `Terms.epsilon_values`."""
     most = most_responses(metric)
     return math.inf if most is None else add_up([(most, terms_of(metric.mechanism).epsilon_permanent)])
+
+
+T = TypeVar("T")
+
+
+def total_costs(costs: Sequence[MetricCost]) -> tuple[TotalCost, ...]:
+    """Return what metrics cost together: all of them, then those of each attribute that several share."""
+
+    def total(attribute: str | None, group: Sequence[MetricCost]) -> TotalCost:
+        numbers = [cost.reports for cost in group]
+        same = len(set(numbers)) == 1
+        reports = (
+            f"{plural(numbers[0], 'report')} of each" if same else f"{', '.join(map(str, numbers))} reports of these"
+        )
+        any_history = add_up((1, cost.headline.epsilon) for cost in group)
+        pattern = add_up((1, cost.epsilon_pattern) for cost in group)
+        return _total(attribute, [cost.metric for cost in group], any_history, pattern, reports)
+
+    return tuple(total(attribute, group) for attribute, group in _together((cost.attribute, cost) for cost in costs))
+
+
+def totals_so_far(ledger: Ledger) -> tuple[TotalCost, ...]:
+    """Return the same of the reports so far."""
+    accounts = _together((account.attribute, account) for account in {a.metric: a for a in ledger.accounts}.values())
+    totals = []
+    for attribute, some in accounts:
+        names = [account.metric for account in some]
+        part = ledger.of(names)
+        reports = f"your {plural(part.reports, 'report')}"
+        totals.append(_total(attribute, names, part.epsilon_any, part.epsilon, reports))
+    return tuple(totals)
+
+
+def _together(listed: Iterable[tuple[str | None, T]]) -> list[tuple[str | None, list[T]]]:
+    """Return all of the list, then those of each attribute that several share."""
+    shared: dict[str | None, list[T]] = {None: []}
+    for attribute, each in listed:
+        shared[None].append(each)
+        if attribute:
+            shared.setdefault(attribute, []).append(each)
+    everything = shared.pop(None)
+    several = sorted((str(attribute), some) for attribute, some in shared.items() if len(some) > 1)
+    return [(None, everything), *several] if everything else []
+
+
+def _total(attribute: str | None, names: Sequence[str], any_history: float, pattern: float, reports: str) -> TotalCost:
+    rests, reason = f"The epsilons of one person's metrics add up. {ANY}", "no bound on one of them"
+    first = Claim(f"{ALWAYS}: {reports}", any_history, rests, kind="any", reason=reason)
+    lines = (first, *_without_times(any_history, pattern, reports))
+    return TotalCost(attribute, lines, pattern, tuple(names))
+
+
+MOST_REPORTS: Final = 1 << 20
+DAY: Final = 86_400
+
+
+def reports_until_the_end(budget: PersonBudget, metric: Metric) -> int | None:
+    """Return after how many reports of a metric a budget ends that nothing else uses; None where it never does."""
+    terms = terms_of(metric.mechanism)
+    most = min(limit for _, limit in budget.limits_of(metric))
+
+    def cost(reports: int) -> float:
+        return charge(budget.against, terms, reports, metric.max_responses)
+
+    return None if cost(MOST_REPORTS) <= most else bisect_right(range(1, MOST_REPORTS), most, key=cost)
+
+
+def _days(budget: PersonBudget, metrics: Sequence[Metric], most: float) -> int | None:
+    """Return after how many days of reports in every period a limit ends; None where it never does."""
+
+    def cost(days: int) -> float:
+        return add_up(
+            (1, charge(budget.against, terms_of(metric.mechanism), reports, metric.max_responses))
+            for metric in metrics
+            # One report in every period that so many days touch.
+            for reports in [-(-days * DAY // metric.period.seconds)]
+        )
+
+    longest = MOST_REPORTS // 48
+    return None if cost(longest) <= most else bisect_right(range(1, longest), most, key=cost)
+
+
+def budget_words(budget: PersonBudget, metrics: Iterable[Metric]) -> Iterator[str]:
+    """Say what a budget allows, and what happens at its end, a sentence at a time."""
+    listed = list(metrics)
+    meaning = ALWAYS if budget.against == "any-history" else PATTERN
+    yield f"All reports together may cost epsilon {budget.epsilon:g}, {meaning}; then no more are made."
+    for name, most in budget.attributes.items():
+        yield f"All that tells of {name} may cost epsilon {most:g}, {meaning}; then no more of that is reported."
+    for metric in listed:
+        end = reports_until_the_end(budget, metric)
+        if end is None:
+            yield f"{metric.id} alone never reaches its end."
+        else:
+            reports = f"{end:,} report{'s' * (end != 1)}"
+            yield f"After {reports} of {metric.id}, were it alone, this application stops reporting it by itself."
+    if len(listed) > 1:
+        limits: list[tuple[str | None, float]] = [(None, budget.epsilon), *budget.attributes.items()]
+        for attribute, most in limits:
+            days = _days(budget, [metric for metric in listed if attribute in {None, metric.attribute}], most)
+            if days is not None:
+                what = "every metric" if attribute is None else f"everything about {attribute}"
+                yield f"With {what} reported in each of its periods, that is after about {plural(days, 'day')}."

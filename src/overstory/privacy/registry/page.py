@@ -12,13 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.attacks import metric_linkability
-from overstory.privacy.claims import Claim, claims_blocks
-from overstory.privacy.registry.cost import MetricCost, metric_cost
-from overstory.privacy.registry.totals import TotalCost
-from overstory.privacy.statements import PrivacyStatement, statement
+from overstory.privacy.registry.cost import MetricCost, TotalCost, metric_cost
+from overstory.privacy.statements import Claim, PrivacyStatement, claims_blocks, statement
 from overstory.privacy.text import parameter_words, plural
 from overstory.protocol.metrics import Metric
-from overstory.protocol.metrics.groups import Groups
 from overstory.protocol.metrics.metric import FEWEST_TOGETHER
 
 if TYPE_CHECKING:
@@ -38,12 +35,6 @@ def metric_statement(metric: Metric, *, reports: Iterable[int] = (), delta: floa
     return replace(stated, linkable=metric_linkability(metric))
 
 
-def published_words(metric: Metric) -> str:
-    """Say what everybody can read of a published metric."""
-    least = f"{metric.publish_least:,}"
-    return f"everybody can read the estimates of a period once it takes no more reports, if at least {least} came"
-
-
 @dataclass(frozen=True)
 class MetricPage:
     """A metric's page."""
@@ -56,7 +47,7 @@ class MetricPage:
     @property
     def claims(self) -> tuple[Claim, ...]:
         """Every epsilon with its condition and what it rests on, the one without a condition first."""
-        return self.cost.claims
+        return self.cost.lines
 
     def plain_words(self) -> str:
         """Say to a person what holds without a condition."""
@@ -84,7 +75,7 @@ def together_blocks(totals: Iterable[TotalCost], budget: Sequence[str]) -> Itera
     """Return what several metrics cost together, and what the budget allows."""
     for total in totals:
         yield Heading(2, f"Together: {total.about}")
-        yield KeyValues(tuple(total.pairs()), "lines")
+        yield total.block()
     if budget:
         yield Heading(2, "Budget")
         yield Lines(*budget)
@@ -92,21 +83,30 @@ def together_blocks(totals: Iterable[TotalCost], budget: Sequence[str]) -> Itera
 
 def metric_page(metric: Metric, *, reports: int | None = None, route: ObliviousRoute | None = None) -> MetricPage:
     """Return the page of a metric; `route` is the registry's relay, and `reports` as in `metric_cost`."""
-    stated = metric_statement(metric)
-    return MetricPage(metric, tuple(_facts(metric, stated, route)), stated, metric_cost(metric, reports))
+    return MetricPage(metric, metric_facts(metric, route), metric_statement(metric), metric_cost(metric, reports))
 
 
-def _facts(metric: Metric, stated: PrivacyStatement, route: ObliviousRoute | None) -> Iterator[tuple[str, str]]:
+def metric_facts(
+    metric: Metric, route: ObliviousRoute | None = None, group: str | None = None
+) -> tuple[tuple[str, str], ...]:
+    """Return what a person asks first of a metric, each with its answer: of a device in a group, or in the rarest."""
+    return tuple(_facts(metric, route, group))
+
+
+def _facts(metric: Metric, route: ObliviousRoute | None, group: str | None) -> Iterator[tuple[str, str]]:
     yield "Why", metric.purpose
     yield "Responsible", metric.owner
     if metric.attribute is not None:
         yield "What it tells of", f"{metric.attribute}, as every metric with this attribute does"
-    yield (
-        "What a report can be about",
-        metric.domain.describe(None if metric.candidates is None else len(metric.candidates)),
-    )
-    if metric.groups is not None:
-        yield "What is sent in clear", group_words(metric.groups)
+    known = None if metric.candidates is None else len(metric.candidates)
+    yield "What a report can be about", metric.domain.describe(known)
+    groups = metric.groups
+    if groups is not None:
+        group_words = (
+            f"{groups.by}, one of {', '.join(groups.names)}: the group that the device is in. No noise protects it: "
+            f"epsilon protects the value alone. By public shares, each group has at least {groups.floor:,} devices"
+        )
+        yield "What is sent in clear", group_words
     yield "How often", how_often(metric)
     yield "How many values", how_many_values(metric)
     yield "Ends on", f"{metric.expires}: nothing is collected from then on, unless a reviewed change renews it"
@@ -116,18 +116,17 @@ def _facts(metric: Metric, stated: PrivacyStatement, route: ObliviousRoute | Non
     if metric.is_oblivious:
         yield "How reports travel", relay_words(route)
     if metric.publish == "estimates":
-        yield "Published", published_words(metric)
+        period = "everybody can read the estimates of a period once it takes no more reports"
+        yield "Published", f"{period}, if at least {metric.publish_least:,} came"
+    yield "What could put a device's reports together", metric_linkability(metric, group).words()
+    mechanism = metric.mechanism
+    steps = "noise once for each value"
+    if mechanism.fresh:
+        steps = "fresh noise for every report"
+    elif mechanism.epsilon_report < mechanism.epsilon_permanent:
+        steps = "noise in two steps, once for each value and again for each report"
     given = parameter_words(metric.to_json()["parameters"])
-    yield "What could put a device's reports together", stated.linkable.words()
-    yield "How", f"{metric.mechanism.name} ({given}); randomized on the device, which never sends the value itself"
-
-
-def group_words(groups: Groups) -> str:
-    """Say what a device sends of itself without protection."""
-    return (
-        f"{groups.by}, one of {', '.join(groups.names)}: the group that the device is in. No noise protects it: "
-        f"epsilon protects the value alone. By public shares, each group has at least {groups.floor:,} devices"
-    )
+    yield "How", f"{mechanism.name} ({given}): {steps}, on the device, which never sends the value itself"
 
 
 def relay_words(route: ObliviousRoute | None) -> str:

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from overstory.privacy.attacks import metric_linkability
 from overstory.privacy.payloads.registry import terms_of
-from overstory.privacy.registry.cost import lifetime_epsilon
-from overstory.privacy.registry.totals import budget_words
+from overstory.privacy.registry.cost import budget_words, lifetime_epsilon
 from overstory.privacy.terms import add_up
-from overstory.privacy.text import epsilon_text
+from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.errors import WireError
 from overstory.protocol.metrics import Fault, Metric, MetricRegistry
 from overstory.protocol.metrics.groups import FLOOR, OTHER
@@ -54,26 +53,24 @@ def registry_warnings(registry: MetricRegistry, text: str, today: dt.date, *, se
     for path in where:
         if len(path) == 3 and path[0] == "metrics":
             keys.setdefault(path[1], set()).add(path[2])
-    faults = []
-    for key, message in _relay(registry, server):
-        path = ("oblivious", key) if ("oblivious", key) in where else ("oblivious",)
-        faults.append(Fault(where[path].line, ".".join(path), message))
-    for day, message in _shards(registry, today):
-        inner = ("shards", "from", day)
-        faults.append(Fault(where[inner if inner in where else ("shards",)].line, ".".join(inner), message))
+    found: list[tuple[tuple[str, ...], str, str]] = [
+        *((("oblivious",), key, message) for key, message in _relay(registry, server)),
+        *((("shards", "from"), day, message) for day, message in _shards(registry, today)),
+    ]
     for name, metric in registry.items():
-        written = keys.get(name, set())
         warned = (
             *_expiry(metric, today),
-            *_caps(metric, written),
+            *_caps(metric, keys.get(name, set())),
             *_links(metric, today),
             *_published(metric),
             *_resolution(metric),
             *_groups(metric),
         )
-        for key, message in warned:
-            path = ("metrics", name, key) if key in written else ("metrics", name)
-            faults.append(Fault(where[path].line, f"metrics.{name}.{key}", message))
+        found += [(("metrics", name), key, message) for key, message in warned]
+    faults = []
+    for table, key, message in found:
+        line = next(where[path].line for path in ((*table, key), table, table[:1]) if path in where)
+        faults.append(Fault(line, ".".join(filter(None, (*table, key))), message))
     return sorted(faults)
 
 
@@ -122,9 +119,9 @@ def _shards(registry: MetricRegistry, today: dt.date) -> Iterator[tuple[str, str
         left = (dt.date.fromisoformat(day) - today).days
         if 0 < left <= SOON:
             sentence = (
-                f"{count} shards in {left} {'day' if left == 1 else 'days'}: a device with an older registry posts"
+                f"{count} shards in {plural(left, 'day')}: a device with an older registry posts to a wrong shard"
             )
-            yield day, f"{sentence} to a wrong shard, and its reports wait until it has this one; choose a later day"
+            yield day, f"{sentence}, and its reports wait until it has this one; choose a later day"
 
 
 def _expiry(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
@@ -132,8 +129,7 @@ def _expiry(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
     if left <= 0:
         yield "expires", f"expired on {metric.expires}: nothing is collected any more; renew it or remove it"
     elif left <= SOON:
-        days = f"{left} day{'s' * (left != 1)}"
-        yield "expires", f"expires in {days}, on {metric.expires}: renew it in time, or plan its end"
+        yield "expires", f"expires in {plural(left, 'day')}, on {metric.expires}: renew it in time, or plan its end"
 
 
 def _links(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
@@ -213,8 +209,13 @@ def _caps(metric: Metric, written: set[str | int]) -> Iterator[tuple[str, str]]:
         for key in sorted({"max_values", "over_cap"} & written):
             yield str(key), "has no effect: a device sends one report by these parameters, and no other"
     elif cap is None:
-        if not terms.fresh and terms.most_values is None:
-            yield "max_values", _no_cap(metric)
+        if not terms.fresh and terms.most_values is None and metric.num_values is None:
+            yield "max_values", "no cap: what one device may reveal by ever new values is without bound"
+        elif not terms.fresh and terms.most_values is None:
+            together = (
+                f"{metric.num_values:,} values, which cost epsilon {epsilon_text(lifetime_epsilon(metric))} together"
+            )
+            yield "max_values", f"no cap: a device may report all {together}"
         if "over_cap" in written:
             yield "over_cap", "has no effect without max_values"
     elif terms.fresh:
@@ -223,14 +224,6 @@ def _caps(metric: Metric, written: set[str | int]) -> Iterator[tuple[str, str]]:
         yield "max_values", f"has no effect: the domain has {metric.num_values} values"
     elif not metric.nothing_is_spare and metric.domain.refuses:
         yield "max_values", "a value outside the domain is reported as nothing, which takes one of these places"
-
-
-def _no_cap(metric: Metric) -> str:
-    """Warn where values are many, and only the number of values ends what they cost."""
-    if metric.num_values is None:
-        return "no cap: what one device may reveal by ever new values is without bound"
-    together = epsilon_text(lifetime_epsilon(metric))
-    return f"no cap: a device may report all {metric.num_values:,} values, which cost epsilon {together} together"
 
 
 def registry_notes(registry: MetricRegistry) -> Iterator[str]:
@@ -250,29 +243,22 @@ def registry_notes(registry: MetricRegistry) -> Iterator[str]:
             yield _together(names, registry, f"tell of {attribute}:")
     grouped = [name for name, metric in registry.items() if metric.groups is not None]
     if grouped:
-        yield _in_clear(grouped, registry)
+        groups = registry[grouped[0]].groups
+        assert groups is not None
+        rarest = min((name for name in groups.names if not groups.hidden(name)), key=groups.expected)
+        yield (
+            f"{', '.join(grouped)}: reports name the device's {groups.by} in clear, and no epsilon protects it; the "
+            f"rarest group, {rarest}, has {groups.expected(rarest):,.0f} of {groups.devices:,} devices"
+        )
     direct = [name for name, metric in registry.items() if not metric.is_oblivious]
     if direct and len(direct) < len(registry):
-        yield _ways([name for name in registry if name not in direct], direct)
+        oblivious = ", ".join(name for name in registry if name not in direct)
+        yield (
+            f"{oblivious} through the relay, {', '.join(direct)} directly: a device may send both at about the same "
+            "time, and a relay that passes messages on at once does not hide that; one that shuffles does"
+        )
     if registry.budget is not None:
         yield from (f"budget: {sentence}" for sentence in budget_words(registry.budget, registry.values()))
-
-
-def _in_clear(names: list[str], registry: MetricRegistry) -> str:
-    groups = registry[names[0]].groups
-    assert groups is not None
-    rarest = min((name for name in groups.names if not groups.hidden(name)), key=groups.expected)
-    return (
-        f"{', '.join(names)}: reports name the device's {groups.by} in clear, and no epsilon protects it; the rarest "
-        f"group, {rarest}, has {groups.expected(rarest):,.0f} of {groups.devices:,} devices"
-    )
-
-
-def _ways(oblivious: list[str], direct: list[str]) -> str:
-    return (
-        f"{', '.join(oblivious)} through the relay, {', '.join(direct)} directly: a device may send both at about the "
-        "same time, and a relay that passes messages on at once does not hide that; one that shuffles does"
-    )
 
 
 def _together(names: list[str], registry: MetricRegistry, what: str) -> str:

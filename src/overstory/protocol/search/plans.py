@@ -21,8 +21,8 @@ from overstory.protocol.encodings.base import check_count, check_epsilon
 from overstory.protocol.encodings.hashing import OverstoryV1
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import digest
-from overstory.protocol.mechanisms.payloads import SymbolMechanism
 from overstory.protocol.mechanisms.hashes import linear_hash
+from overstory.protocol.mechanisms.payloads import SymbolMechanism
 
 BEAM: Final = 192
 LONG_STEP: Final = 14
