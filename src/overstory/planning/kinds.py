@@ -171,7 +171,7 @@ def _for_a_search(metric: str, domain: AnyDomain, needs: Needs, reports: int) ->
     given = {"epsilon": needs["epsilon_report"]} | ({"waves": needs["waves"]} if "waves" in needs else {})
     (built,) = _built("codes", domain.completes(metric) | given)
     plan = built.plan
-    answers = round(reports * plan.share(plan.level_groups[-1]))
+    answers = round(reports * plan.shares[-1])
     half, nine = (detectable_frequency(plan, reports, power=power) for power in (0.5, 0.9))
     return Plan(
         mechanism=built,
