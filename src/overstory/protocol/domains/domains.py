@@ -28,6 +28,8 @@ class AnyDomain(ABC):
     value_type: ClassVar[type[str | int | float | tuple[Any, ...]]] = str  # what an application measures
     value_word: ClassVar[str] = "value"  # what a person calls one
     choices: tuple[str, ...] = ()  # the values, where they are named one by one
+    is_finite: ClassVar[bool] = False  # whether each value is a symbol
+    is_variable: ClassVar[bool] = False  # whether a table may have it as one of its variables
     reading: ClassVar[str | None] = None  # how its estimates are read, where that does not depend on the mechanism
 
     @property
@@ -128,7 +130,7 @@ _SHORT: Final = {name: short for short, name in FIELDS.items()}
 
 
 def _as_json(value: Any) -> Any:
-    if isinstance(value, AnyDomain):
+    if hasattr(value, "canonical"):  # a domain within another
         return value.canonical()
     return [_as_json(part) for part in value] if isinstance(value, tuple) else value
 
@@ -141,6 +143,9 @@ def _without_order(form: Any) -> Any:
 
 class Domain(AnyDomain):
     """A finite set of values, numbered."""
+
+    is_finite: ClassVar[bool] = True
+    is_variable: ClassVar[bool] = True
 
     @property
     @abstractmethod

@@ -61,7 +61,7 @@ class ItemSet(AnyDomain):
 
     def __post_init__(self) -> None:
         of: Any = self.of
-        if not isinstance(of, Domain):
+        if not getattr(of, "is_finite", False):
             raise ParameterError(
                 f"a set of {getattr(of, 'kind', repr(of))}: give the domain of one item, which has to be finite"
             )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final, cast
 
 from overstory.protocol.domains.domains import AnyDomain, Domain
 from overstory.protocol.domains.tables import Table, Variables
@@ -44,6 +44,7 @@ class Strings(AnyDomain):
     size = None
     labels = ()
     ordered = False
+    is_variable: ClassVar[bool] = True
     kind = "strings"
     families = ("strings",)
 
@@ -125,7 +126,7 @@ class StringTable(Variables):
         super().__post_init__()
         if len(self.of) != PAIR:
             raise ParameterError(f"of has {len(self.of)} domains: strings are linked with one other variable")
-        if not any(isinstance(part, Strings) for part in self.of):
+        if all(part.is_finite for part in self.of):
             raise ParameterError("of: no variable takes strings; use a table of listed values")
 
     @property
@@ -206,21 +207,19 @@ def table_of(
     """Return a table of variables as a registry or a canonical form has them; `build` makes a variable's domain."""
     if not isinstance(of, list | tuple) or not all(isinstance(part, Mapping) for part in of):
         raise ParameterError(f"of = {of!r:.80}: give a list of domains, one for each variable")
-    finite: list[Domain] = []
     parts: list[AnyDomain] = []
     for number, part in enumerate(of, start=1):
         try:
             domain = build({"domain" if key == "kind" else key: value for key, value in part.items()})
         except ParameterError as error:
             raise ParameterError(f"of: domain {number}: {error}") from None
-        if isinstance(domain, Table) or not isinstance(domain, Domain | Strings):
+        if not domain.is_variable:
             raise ParameterError(
                 f"of: domain {number} is no list of values: choose categories, integers or bins, or strings"
             )
         parts.append(domain)
-        finite += [domain] if isinstance(domain, Domain) else []
-    if len(finite) == len(parts):
-        return Table(tuple(finite), names, **given)
+    if all(part.is_finite for part in parts):
+        return Table(cast("tuple[Domain, ...]", tuple(parts)), names, **given)
     if given:
         raise ParameterError(
             f"{next(iter(given))}: devices are divided over tables of listed values; strings are linked with one "

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from overstory.protocol.domains.domains import AnyDomain, Domain, check_size
 from overstory.protocol.errors import ParameterError
@@ -105,6 +105,7 @@ class Table(Variables, Domain):
     (3, 4, 'version=2, crash=yes')
     """
 
+    is_variable: ClassVar[bool] = False
     of: tuple[Domain, ...]
     names: tuple[str, ...]
     tables: tuple[tuple[str, ...], ...] = ()

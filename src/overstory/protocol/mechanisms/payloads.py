@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from overstory.protocol.channels import ONE, BinaryChannel, Rounds, SymbolChannel, SymbolRounds
 from overstory.protocol.encodings.base import Encoding, bits_at, check_cohort, encode, whole_number
@@ -164,9 +164,9 @@ def as_googles_client(mechanism: LocalRandomizer) -> LocalRandomizer:
 
     Files of Google's tools are written so. Never a device's metrics: they would share their noise.
     """
-    if isinstance(mechanism, BitMechanism) and isinstance(mechanism.permanence, GooglePermanence):
-        return replace(mechanism, permanence=GoogleClientPermanence())
-    return mechanism
+    if not isinstance(getattr(mechanism, "permanence", None), GooglePermanence):
+        return mechanism
+    return replace(cast("BitMechanism", mechanism), permanence=GoogleClientPermanence())
 
 
 def _as_bytes(value: Any) -> bytes:

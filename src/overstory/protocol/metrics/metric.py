@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.errors import ParameterError
@@ -112,9 +112,9 @@ class Metric:
         ParameterError
             When it is none: a mean, for example, has no values to count.
         """
-        if not isinstance(self.mechanism, Mechanism):
+        if not self.mechanism.counts_values:
             raise ParameterError(f"{self.id} is collected by {self.mechanism.name}, which counts no single values")
-        return self.mechanism
+        return cast("Mechanism", self.mechanism)
 
     @property
     def reading(self) -> str:
