@@ -15,7 +15,7 @@ import numpy as np
 
 import overstory
 from overstory.analysis.comparison import Choice, rank
-from overstory.analysis.support.registry import support_of
+from overstory.analysis.kinds.base import support_of
 
 
 def measured(choice: Choice, num_reports: int, num_values: int) -> tuple[float, float]:

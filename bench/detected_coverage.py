@@ -21,7 +21,7 @@ from overstory.analysis.difference import difference
 from overstory.analysis.estimate import debias
 from overstory.analysis.reports import SupportCounts
 from overstory.discovery import CodedIntegers, discover, find, simulate
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.registry import mechanism
 
 sys.path.append(str(Path(__file__).parents[1]))  # for the papers
 from papers.rappor.collections import collect_counts

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from overstory.analysis.kinds.base import SimulatedDevices
 from overstory.analysis.oracle import FrequencyOracle, oracle
 from overstory.analysis.reports import ReportBatch
-from overstory.analysis.support.registry import SimulatedDevices
 from overstory.discovery import Plan, discover, find, simulate
 
 TOP = 32

@@ -26,7 +26,7 @@ from pathlib import Path
 from overstory.collector.store import open_store
 from overstory.collector.store.databases.connection import connect
 from overstory.collector.store.databases.database import IdsOfDay
-from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import Metric, load_registry
 from overstory.protocol.metrics.period import DAY
 from overstory.protocol.wire.upload import ID_BYTES, MEDIA_TYPE, Upload, encode_reports, encode_upload

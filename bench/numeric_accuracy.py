@@ -24,7 +24,7 @@ from overstory.analysis.numeric.quantities import Quantity, estimate_numbers
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.steps import MaximumLikelihood, postprocess
 from overstory.protocol.domains import Bins
-from overstory.protocol.mechanisms.bits import oue
+from overstory.protocol.kinds.bits import oue
 from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, RangeRandomizer, SquareWave
 
 sys.path.append(str(Path(__file__).parents[1]))  # for the papers

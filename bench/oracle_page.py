@@ -20,10 +20,11 @@ from overstory.analysis.comparison import report_bits
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.privacy.attacks import linkability
 from overstory.protocol.channels import BinaryChannel, SymbolChannel
-from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
-from overstory.protocol.mechanisms.registry import REGISTRY
-from overstory.protocol.mechanisms.sets import SetMechanism
+from overstory.protocol.kinds.base import Mechanism
+from overstory.protocol.kinds.bits import BitMechanism
+from overstory.protocol.kinds.registry import REGISTRY
+from overstory.protocol.kinds.sets import SetMechanism
+from overstory.protocol.kinds.symbols import SymbolMechanism
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "oracles.md"
 START, STOP = "<!-- written by bench/oracle_page.py from here -->\n", "<!-- to here -->\n"

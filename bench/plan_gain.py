@@ -10,8 +10,8 @@ from overstory.planning import RapporPlan, critical_value, learning_limit, plan_
 from overstory.planning.detection import count_error, reports_needed
 from overstory.planning.needs import sufficient_permanent
 from overstory.privacy import change_leak, statement
-from overstory.protocol.mechanisms.payloads import BitMechanism
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.bits import BitMechanism
+from overstory.protocol.kinds.registry import mechanism
 
 BUDGETS = (1.0742858641667283, 4.394449154672439)  # RAPPOR's f = .5, p = .5, q = .75, h = 2
 REPORTS, CANDIDATES = 10**6, 200

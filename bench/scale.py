@@ -34,7 +34,7 @@ from overstory.files.labels import Label
 from overstory.files.parquet import opened, write_blocks, write_parquet
 from overstory.files.reports import write_packed
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.registry import mechanism
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

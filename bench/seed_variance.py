@@ -14,7 +14,7 @@ import numpy as np
 import overstory
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.variance import lasting_variance
-from overstory.protocol.encodings.seeds import BalancedHash, SeededHash
+from overstory.protocol.kinds.hashes import BalancedHash, SeededHash
 
 SIZES = (10, 40, 85, 100, 300, 1000, 10_000)
 EPSILONS = (1.0, 2.0, 4.0)

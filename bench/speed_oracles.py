@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from _timing import seconds
-from overstory.analysis.support.sets import count_plane_support, simulate_points
+from overstory.analysis.kinds.sets import count_plane_support, simulate_points
 from overstory.kernels.bits.popcount import count_bits_grouped
 from overstory.kernels.devices import StreamKey, assign_cohorts, simulate_bits, simulate_subsets, simulate_symbols
 from overstory.kernels.small_hashes import count_hadamard_support, encode_hadamard, encode_hash, value_words
 from overstory.kernels.threads import cores
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.registry import mechanism
 
 KEY, ONE = StreamKey(bytes(range(32))), 1 << 32
 RNG = np.random.default_rng(1)
@@ -34,7 +34,7 @@ Duel = tuple[Job, Job, float]
 
 
 def numpy_hash(words: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-    """`overstory.protocol.encodings.symbols.hash_word`."""
+    """`overstory.protocol.kinds.hashes.hash_word`."""
     mixed = np.asarray(seeds).astype(np.uint32)
     for shift, factor in ((16, 0x21F0AAAD), (15, 0x735A2D97)):
         mixed = (mixed ^ (mixed >> np.uint32(shift))) * np.uint32(factor)

@@ -23,14 +23,14 @@ from overstory.analysis.association.effect import cramers_v
 from overstory.analysis.association.independence import independence
 from overstory.analysis.association.linked import linked_cells
 from overstory.analysis.association.table import TableEstimate
-from overstory.analysis.support.registry import SimulatedDevices, count_reports
+from overstory.analysis.kinds.base import SimulatedDevices, count_reports
 from overstory.analysis.variance import frequency_variance
 from overstory.presentation.document import Table
 from overstory.presentation.formats import finite
 from overstory.presentation.render_text import print_document
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.joint import joint
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.joint import joint
+from overstory.protocol.kinds.registry import mechanism
 from overstory.trial.run import TrialBudget
 from overstory.trial.tables import Pairs, collect_pairs, count_pairs
 

@@ -25,7 +25,7 @@ from scipy.stats import binom
 
 from overstory.discovery import AlphabetStrings, CodedStrings, ModelStrings, NoCodeError, discover
 from overstory.protocol.domains.codes import CodedDomain
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.registry import mechanism
 
 HELD, MODEL, TOP, KEEP, ALPHA = 20_000, 40_000, 32, 1024, 0.05
 WEIGHTS = np.arange(1, HELD + 1) ** -1.1 / np.sum(np.arange(1, HELD + 1) ** -1.1)

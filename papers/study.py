@@ -19,10 +19,10 @@ from papers.comparison import AGREES, DIFFERS, NEW, Comparison
 if TYPE_CHECKING:
     import numpy as np
 
+    from overstory.analysis.kinds.base import SimulatedDevices
     from overstory.analysis.oracle import FrequencyOracle
     from overstory.analysis.reports import SupportCounts
-    from overstory.analysis.support.registry import SimulatedDevices
-    from overstory.protocol.mechanisms.payloads import BitMechanism
+    from overstory.protocol.kinds.bits import BitMechanism
 
 SEED: Final = 20140814
 THREADS: Final = 2
@@ -214,7 +214,7 @@ def letters(mechanism: BitMechanism, chosen: str = "khmfpq") -> dict[str, float]
 
     Examples
     --------
-    >>> from overstory.protocol.mechanisms.bits import rappor
+    >>> from overstory.protocol.kinds.rappor import rappor
     >>> letters(rappor())
     {'k': 128, 'h': 2, 'm': 16, 'f': 0.5, 'p': 0.5, 'q': 0.75}
     """

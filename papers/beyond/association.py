@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.association.linked_filters import linked_filters, linked_likelihood
-from overstory.analysis.support.registry import SimulatedDevices, count_reports
-from overstory.protocol.mechanisms.joint import JointMechanism, joint
+from overstory.analysis.kinds.base import SimulatedDevices, count_reports
+from overstory.protocol.kinds.joint import JointMechanism, joint
 from papers.comparison import at_least, proportion, simulated
 from papers.study import Context, Study, Table, mean
 

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from overstory.analysis.reports import ReportBatch
-from overstory.protocol.encodings.base import MAX_COHORTS
-from overstory.protocol.encodings.bits import OneHot
-from overstory.protocol.encodings.seeds import BalancedHash, SeededHash
-from overstory.protocol.encodings.symbols import Direct, LinearHash
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.base import MAX_COHORTS
+from overstory.protocol.kinds.bits import OneHot
+from overstory.protocol.kinds.hashes import BalancedHash, LinearHash, SeededHash
+from overstory.protocol.kinds.symbols import Direct
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -21,8 +21,8 @@ from overstory.analysis.alarms.crafted import Check, check_collection
 from overstory.analysis.alarms.sums import Watch
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.steps import postprocess
-from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.base import Mechanism
+from overstory.protocol.kinds.registry import mechanism
 from papers.beyond.attacks import Attack, lie
 from papers.comparison import Comparison, Published, at_most, proportion
 from papers.study import Context, Study, Table, mean

@@ -15,9 +15,9 @@ from overstory.analysis.comparison import report_bits
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.planning.detection import variance_per_person
 from overstory.planning.needs import design
-from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.mechanisms.bits import rappor
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.base import Mechanism
+from overstory.protocol.kinds.rappor import rappor
+from overstory.protocol.kinds.registry import mechanism
 from papers import figures
 from papers.comparison import LEVEL, Comparison, Published, stated
 from papers.epidemic.fit import CASES
@@ -60,7 +60,7 @@ def contenders(domain_size: int) -> list[Contender]:
 
     Examples
     --------
-    >>> from overstory.protocol.mechanisms.registry import REGISTRY
+    >>> from overstory.protocol.kinds.registry import REGISTRY
     >>> chosen = contenders(26)
     >>> {one.mechanism.name for one in chosen} == set(REGISTRY) - {"linear-hash"}
     True

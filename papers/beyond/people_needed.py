@@ -13,8 +13,8 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.variance import frequency_variance
 from overstory.planning.detection import required_sample_size
 from overstory.planning.needs import design
-from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.base import Mechanism
+from overstory.protocol.kinds.registry import mechanism
 from papers import figures
 from papers.comparison import LEVEL, Comparison, Published, exact, proportion
 from papers.study import Context, Study, Table, each

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.oracle import oracle as build_oracle
-from overstory.protocol.mechanisms.payloads import BitMechanism
+from overstory.protocol.kinds.bits import BitMechanism
 from overstory.trial.covid import CONFIRMED
 from papers import figures
 from papers.comparison import Comparison, Published, exact, simulated, stated

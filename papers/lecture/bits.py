@@ -14,14 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from overstory.analysis.kinds.base import SimulatedDevices, support_of
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.selection import null_error
-from overstory.analysis.support.registry import SimulatedDevices, support_of
 from overstory.discovery.codes import Rows, byte_strings, integer_rows
 from overstory.discovery.prefixes import adjusted, counts_of
-from overstory.protocol.mechanisms.payloads import SymbolMechanism
-from overstory.protocol.mechanisms.symbols import hadamard
-from overstory.protocol.search.plans import hashed_by, thresholds
+from overstory.protocol.kinds.symbols import SymbolMechanism, hadamard
+from overstory.protocol.search import hashed_by, thresholds
 
 
 @dataclass(frozen=True)

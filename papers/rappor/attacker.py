@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from overstory.protocol.mechanisms.payloads import BitMechanism
+from overstory.protocol.kinds.bits import BitMechanism
 from papers import figures
 from papers.comparison import Comparison, Published, at_least, at_most, exact, stated
 from papers.rappor.collections import collected

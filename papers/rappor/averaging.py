@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from overstory.client import Randomizer
 from overstory.privacy.attacks import evidence_of, posterior
 from overstory.protocol.channels import BinaryChannel, Rounds
-from overstory.protocol.mechanisms.payloads import BitMechanism
+from overstory.protocol.kinds.bits import BitMechanism
 from overstory.protocol.sampling import SeededEntropy
 from papers import figures
 from papers.comparison import Comparison, Published, at_most, exact, simulated, stated

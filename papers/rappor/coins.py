@@ -12,9 +12,8 @@ from fractions import Fraction
 
 from overstory.privacy.attacks import posterior
 from overstory.protocol.channels import SymbolChannel, SymbolRounds
-from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.mechanisms.payloads import SymbolMechanism
-from overstory.protocol.mechanisms.symbols import grr
+from overstory.protocol.kinds.base import Report
+from overstory.protocol.kinds.symbols import SymbolMechanism, grr
 from papers import figures
 from papers.comparison import Published, exact, printed
 from papers.study import Context, Study, Table

@@ -20,14 +20,13 @@ from numpy.typing import NDArray
 
 from overstory.analysis.decoding import Decoded, decode
 from overstory.analysis.decoding.candidates import CandidateMap
+from overstory.analysis.kinds.base import SimulatedDevices, positions_of
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import SupportCounts
-from overstory.analysis.support.positions import positions_of
-from overstory.analysis.support.registry import SimulatedDevices
 from overstory.analysis.variance import reports_per_device
 from overstory.files.rappor import hash_candidates
-from overstory.protocol.mechanisms.bits import rappor
-from overstory.protocol.mechanisms.payloads import BitMechanism
+from overstory.protocol.kinds.bits import BitMechanism
+from overstory.protocol.kinds.rappor import rappor
 from papers.study import accumulate
 
 F64 = NDArray[np.float64]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.files.rappor import RapporParameters, read_params
-from overstory.protocol.mechanisms.payloads import BitMechanism
+from overstory.protocol.kinds.bits import BitMechanism
 from overstory.trial.page import Life, draw_life, live
 from papers.comparison import LEVEL, Comparison, Published
 from papers.study import Context, Study, Table, letters

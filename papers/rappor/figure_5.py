@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from overstory.planning.detection import critical_value
 from overstory.planning.needs import design
-from overstory.protocol.mechanisms.payloads import BitMechanism
+from overstory.protocol.kinds.bits import BitMechanism
 from papers import figures
 from papers.comparison import Comparison, Published, about, at_most, exact, simulated
 from papers.rappor.collections import (

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.kinds.base import Mechanism
 from papers import figures
 from papers.comparison import Comparison
 from papers.smart_homes import window_based

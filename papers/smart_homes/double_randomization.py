@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from overstory.privacy.statements import statement
-from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.base import Mechanism
+from overstory.protocol.kinds.registry import mechanism
 from papers import figures
 from papers.comparison import Comparison, about, at_most, exact, simulated
 from papers.smart_homes.homes import BINS, homes_of

@@ -19,7 +19,7 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.steps import postprocess
 from overstory.analysis.reports import SupportCounts
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.kinds.base import Mechanism
 from papers import figures
 from papers.comparison import REACH
 from papers.smart_homes.homes import BINS, READINGS, Homes, Symbols, frequencies

@@ -7,8 +7,8 @@ from typing import Final
 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.privacy.statements import statement
-from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.base import Mechanism
+from overstory.protocol.kinds.registry import mechanism
 from papers.comparison import Comparison, Published, about, exact, simulated
 from papers.smart_homes.homes import BINS, homes_of
 from papers.smart_homes.measurement import Distances, Key, by_size, inputs, mean_ratio, measured, table

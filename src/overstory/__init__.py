@@ -89,6 +89,6 @@ def oracles() -> dict[str, str]:
     >>> oracles()["grr"]
     'Generalized randomized response: the value with e^eps / (e^eps + d - 1), else any other'
     """
-    from overstory.protocol.mechanisms.registry import REGISTRY
+    from overstory.protocol.kinds.registry import REGISTRY
 
     return {name: (build.__doc__ or "").partition("\n")[0].rstrip(".") for name, build in REGISTRY.items()}

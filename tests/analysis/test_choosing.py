@@ -11,8 +11,7 @@ from overstory.analysis.comparison import SLACK, TOGETHER, measured_error, rank,
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.privacy.attacks import linkability
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.needs import make
-from overstory.protocol.mechanisms.registry import REGISTRY
+from overstory.protocol.kinds.registry import REGISTRY, make
 
 SIZES = (2, 3, 5, 10, 30, 100, 300, 1000, 10_000)
 EPSILONS = (0.5, 1.0, 1.7, 2.5, 4.0, 6.0)

@@ -17,10 +17,10 @@ from overstory.analysis.decoding import decode
 from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.difference import ratio, total
 from overstory.analysis.estimate import Estimate
-from overstory.analysis.support.base import pair_covariance
+from overstory.analysis.kinds.base import pair_covariance
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.base import Report
+from overstory.protocol.kinds.registry import mechanism
 from support.estimates import estimate_of
 from support.random_collections import FALSE_ALARM, P_STAR, Q_STAR, random_map, report
 from support.two_weeks import KINDS, WEEKS, collections, is_alarming

@@ -26,9 +26,9 @@ from overstory.analysis.alarms.crafted import (
 from overstory.analysis.alarms.sums import Watch
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.selection import binomial_law
-from overstory.protocol.encodings.bits import OneHot
-from overstory.protocol.encodings.sets import Subsets
-from overstory.protocol.encodings.symbols import Direct
+from overstory.protocol.kinds.bits import OneHot
+from overstory.protocol.kinds.sets import Subsets
+from overstory.protocol.kinds.symbols import Direct
 from papers.beyond.attacks import lie
 from papers.beyond.crafted_reports import collect, shares
 

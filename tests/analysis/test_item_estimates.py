@@ -9,11 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from overstory.analysis.kinds.base import SimulatedDevices
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.selection import people_variance
-from overstory.analysis.support.registry import SimulatedDevices
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.registry import any_mechanism
+from overstory.protocol.kinds.registry import any_mechanism
 
 ITEMS, MOST = 10, 4
 HELD = np.array([0.6, 0.4, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02, 0.0, 0.0])
@@ -102,7 +102,7 @@ def test_intervals_of_both_kinds_hold_the_truth(mechanism, kind):
 @pytest.mark.slow
 def test_the_coverage_check_sees_intervals_without_the_draw(monkeypatch):
     """Errors of noise alone, as of an oracle over one item."""
-    from overstory.analysis.support import item_sets
+    from overstory.analysis.kinds import item_sets
 
     without = lambda raw, reports, each: raw * MOST - raw + people_variance(raw, reports, each)  # noqa: E731 - what is taken off
     monkeypatch.setattr(item_sets, "people_variance", without)

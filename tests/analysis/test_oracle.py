@@ -8,7 +8,7 @@ import pytest
 import overstory
 from overstory.analysis.variance import error_bound, frequency_variance
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.registry import mechanism
 
 E = math.e
 

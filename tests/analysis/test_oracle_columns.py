@@ -15,7 +15,7 @@ from overstory.analysis.numeric.means import MeanOracle
 from overstory.client import Randomizer
 from overstory.planning.needs import plan_from_needs
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.numeric.means import Hybrid
 from overstory.protocol.sampling import SeededEntropy
 

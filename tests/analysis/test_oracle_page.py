@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from overstory.protocol.mechanisms.registry import REGISTRY
+from overstory.protocol.kinds.registry import REGISTRY
 
 ROOT = Path(__file__).parents[2]
 spec = importlib.util.spec_from_file_location("oracle_page", ROOT / "bench" / "oracle_page.py")

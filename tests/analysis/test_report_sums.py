@@ -19,7 +19,7 @@ from overstory.analysis.alarms.sums import (
 )
 from overstory.analysis.reports import ReportBatch
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.registry import mechanism
 
 E = {"domain_size": 20, "epsilon": 1.0}
 CASES = {
@@ -57,7 +57,7 @@ def test_votes_are_those_of_the_mechanism(name):
     oracle, batch = simulated(name, 60)
     sums = Watch.of(oracle.mechanism).sum(batch)
     reports = [
-        overstory.protocol.mechanisms.base.Report(int(cohort), int(bits[0]))
+        overstory.protocol.kinds.base.Report(int(cohort), int(bits[0]))
         for cohort, bits in zip(batch.cohorts, batch.bits, strict=True)
     ]
     votes = np.array([[oracle.mechanism.supports(report, value) for value in range(20)] for report in reports])

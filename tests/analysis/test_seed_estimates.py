@@ -8,11 +8,11 @@ import pytest
 from scipy.stats import binom, chi2
 
 import overstory
-from overstory.analysis.support.positions import words_of
-from overstory.analysis.support.seeds import BY_ITSELF, inner_products
-from overstory.protocol.encodings.seeds import BalancedHash, SeededHash, balanced_values
+from overstory.analysis.kinds.base import words_of
+from overstory.analysis.kinds.hashes import BY_ITSELF, inner_products
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.hashes import BalancedHash, SeededHash, balanced_values
+from overstory.protocol.kinds.registry import mechanism
 
 LEVEL = 1e-6
 ARRAYS = [(2, 64, 63), (3, 81, 40), (4, 64, 21), (5, 125, 31), (8, 64, 9), (9, 81, 10), (4, 256, 85)]

@@ -7,15 +7,13 @@ import pytest
 
 import overstory
 from overstory.analysis.comparison import QUICK, TIMES, rank, recommend, trade
-from overstory.analysis.support import positions
-from overstory.analysis.support.positions import positions_of, words_of
-from overstory.analysis.support.registry import support_of
-from overstory.protocol.encodings.bits import Bloom
-from overstory.protocol.encodings.seeds import SeededHash
-from overstory.protocol.encodings.symbols import value_word
+from overstory.analysis.kinds import positions
+from overstory.analysis.kinds.base import positions_of, support_of, words_of
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.base import Report
+from overstory.protocol.kinds.hashes import SeededHash, value_word
+from overstory.protocol.kinds.rappor import Bloom
+from overstory.protocol.kinds.registry import mechanism
 
 COUNTED = ("grr", "oue", "linear-hash", "hadamard", "subset", "projective")
 OUTSIDE = r"outside the domain 0 \.\. 39"

@@ -14,7 +14,7 @@ from overstory.audit.answers import Questions, declare, fresh, read_answers, rep
 from overstory.audit.audit import Settings, audit
 from overstory.audit.clients import OwnClient, Program
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.registry import mechanism
 from support.audited_clients import SimulatedClient, small_rappor
 
 AWK_CLIENT = Path(__file__).parents[2] / "examples" / "client.awk"

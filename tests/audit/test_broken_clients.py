@@ -12,7 +12,7 @@ from overstory.audit.answers import Declared, Questions, declare
 from overstory.audit.audit import Settings, audit
 from overstory.audit.checks import pairs_of
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.registry import mechanism
 from support import audited_clients as clients
 from support.audited_clients import SMALL, OtherMechanism, SimulatedClient, TruthNowAndThen, f_for, small_rappor
 

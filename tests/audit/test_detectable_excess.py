@@ -11,8 +11,8 @@ from overstory.audit.audit import Settings, audit
 from overstory.audit.conformance import conformance_of
 from overstory.audit.game import detectable_excess
 from overstory.audit.probabilities import at_least
-from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.base import Report
+from overstory.protocol.kinds.registry import mechanism
 from support.audited_clients import SMALL as SIZES
 from support.audited_clients import (
     OtherMechanism,

@@ -12,7 +12,7 @@ from overstory.audit.audit import AuditResult
 from overstory.audit.conformance import conformance_of
 from overstory.audit.game import Game, odds, play, threshold
 from overstory.audit.probabilities import at_least
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.registry import mechanism
 from support.audited_clients import SimulatedClient, small_rappor
 
 

@@ -10,7 +10,7 @@ import pytest
 from overstory.audit.answers import declare
 from overstory.audit.audit import Settings, audit
 from overstory.audit.clients import OwnClient, Program
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.registry import mechanism
 from support.audited_clients import SimulatedClient, small_rappor
 from support.contract_cases import SMALL, TYPICAL
 

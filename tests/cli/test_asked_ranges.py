@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overstory.analysis.support.registry import SimulatedDevices, count_reports
+from overstory.analysis.kinds.base import SimulatedDevices, count_reports
 from overstory.collector.store import open_store
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import load_registry, parse_registry

@@ -13,7 +13,7 @@ from support.running import within
 
 COMPILERS = ("numba", "llvmlite", "matplotlib", "pyarrow", "scipy")
 HEAVY = (*COMPILERS, "numpy", "rich", "jinja2", "sqlalchemy", "starlette", "uvicorn")
-METRICS = ("overstory.protocol.metrics", "overstory.protocol.mechanisms")
+METRICS = ("overstory.protocol.metrics", "overstory.protocol.kinds")
 COMPRESSIONS = ("shutil", "zlib", "bz2", "lzma")
 DECODE = "decode --params params.csv --counts counts.csv --map map.csv -o results"
 PARAMS = "k,h,m,p,q,f\n16,2,4,0.5,0.75,0.5\n"

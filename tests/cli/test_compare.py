@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from overstory.protocol.mechanisms.registry import FAMILIES, any_mechanism
+from overstory.protocol.kinds.registry import FAMILIES, any_mechanism
 from support.running import within
 
 DATA = "state,n\nOhio,1\nUtah,2\nOhio,3\n,4\nIowa,5\n"

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overstory.analysis.support.registry import SimulatedDevices
+from overstory.analysis.kinds.base import SimulatedDevices
 from overstory.files.rappor import RapporParameters, hash_candidates, write_map, write_params
-from overstory.protocol.mechanisms.joint import joint
+from overstory.protocol.kinds.joint import joint
 from support.association_populations import population
 from support.running import within
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overstory.analysis.support.registry import SimulatedDevices
+from overstory.analysis.kinds.base import SimulatedDevices
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import load_registry
 from support.registry_texts import registry_of

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from overstory.protocol.mechanisms.registry import REGISTRY
+from overstory.protocol.kinds.registry import REGISTRY
 
 LIST = "import sys; before = set(sys.modules); import overstory.client{more}; print(*sorted(set(sys.modules) - before))"
 LAZY = ("client", "discovery", "gateway", "privacy", "queries")
@@ -82,7 +82,7 @@ def test_a_client_of_one_metric_loads_its_oracle_and_little_else():
     ran = subprocess.run([sys.executable, "-c", ONE_METRIC], capture_output=True, text=True, check=True)
     loaded = ran.stdout.split()
     assert len(loaded) <= MOST_MODULES, loaded
-    assert "overstory.protocol.mechanisms.symbols" in loaded
+    assert "overstory.protocol.kinds.symbols" in loaded
     others = ("bits", "sets", "seeds", "finite_fields", "hashing", "tables", "groups", "toml_positions")
     assert not {name for name in loaded if name.rpartition(".")[2] in others}
 

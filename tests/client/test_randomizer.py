@@ -7,7 +7,7 @@ import pytest
 
 from overstory.client import Randomizer
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.sampling import SeededEntropy
 
 SECRET = bytes(range(32))

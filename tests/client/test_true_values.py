@@ -12,8 +12,9 @@ from overstory.client.state.secret_file import DeviceSecret
 from overstory.client.state.state import State
 from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.registry.cost import metric_cost
-from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
-from overstory.protocol.mechanisms.registry import REGISTRY as ORACLES
+from overstory.protocol.kinds.bits import BitMechanism
+from overstory.protocol.kinds.registry import REGISTRY as ORACLES
+from overstory.protocol.kinds.symbols import SymbolMechanism
 from overstory.protocol.metrics import MetricRegistry, RegistryError
 from support.devices import device, registry
 

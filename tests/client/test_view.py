@@ -32,8 +32,8 @@ from overstory.presentation.document import Table
 from overstory.presentation.render_text import as_text
 from overstory.privacy.attacks import posterior
 from overstory.protocol.errors import ParameterError, WireError
-from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.base import Report
+from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.metrics import MetricRegistry
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import Upload, encode_reports, encode_upload

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from overstory.analysis.oracle import oracle as build_oracle
 from overstory.planning.detection import required_sample_size, smallest_share, variance_per_person
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.registry import mechanism
 from overstory.trial.page import short
 from overstory.trial.population import Population, arranged, count_devices
 from overstory.trial.run import TrialBudget, chunks, collect

@@ -13,7 +13,7 @@ from overstory.collector.committer import Committed
 from overstory.collector.ingest.ingest import Decision, Ingest, Result
 from overstory.collector.store import CollectorState, StoreError, open_store
 from overstory.collector.telemetry import StateReporter, Telemetry
-from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import Period, parse_registry
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_upload

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from overstory.collector.http.connection import LONGEST, MOST, HeaderCache
 from overstory.collector.http.endpoint import Head
 from overstory.collector.settings import Limits
-from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.kinds.base import Report
 from support.collector_in_process import METRICS, batch_id, packed, sound, upload
 from support.served import Wire, post, served
 

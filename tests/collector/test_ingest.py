@@ -17,7 +17,7 @@ from overstory.collector.ingest.ingest import JSON, Ingest, inflate
 from overstory.collector.ingest.validation import TemplateCache
 from overstory.collector.settings import Limits
 from overstory.protocol.errors import WireError
-from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.metric import SLACK
 from overstory.protocol.wire.reasons import Reason

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from overstory.analysis.support.registry import SimulatedDevices
+from overstory.analysis.kinds.base import SimulatedDevices
 from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.ingest.validation import ReportFormat
 from overstory.privacy.registry.page import metric_page

@@ -16,7 +16,7 @@ import httpx
 import numpy as np
 import pytest
 
-from overstory.analysis.support.registry import SimulatedDevices
+from overstory.analysis.kinds.base import SimulatedDevices
 from overstory.client import Client, Outcome
 from overstory.client.person.explanation import explain
 from overstory.client.state.state import State

@@ -23,7 +23,7 @@ from overstory.collector.oblivious.keys import PrivateKey
 from overstory.collector.service import Collector
 from overstory.collector.settings import MEBIBYTE, Limits
 from overstory.collector.store import Released, StoreError, Token
-from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import MetricRegistry, parse_registry
 from overstory.protocol.oblivious.formats import RELEASE_TYPE, REQUEST_TYPE, RESPONSE_TYPE, RESPONSES_PADDED_TO, Release
 from overstory.protocol.wire.reasons import Reason

@@ -15,8 +15,8 @@ from scipy.stats import binom
 from sqlalchemy import select
 
 import overstory
+from overstory.analysis.kinds.base import SimulatedDevices
 from overstory.analysis.reports import SupportCounts
-from overstory.analysis.support.registry import SimulatedDevices
 from overstory.collector.store import Store, compaction, open_store, restore
 from overstory.collector.store.counts import unpack_counts
 from overstory.collector.store.retention import without_few

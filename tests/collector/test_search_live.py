@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 import pytest
 
-from overstory.analysis.support.searches import sorted_answers
+from overstory.analysis.kinds.searches import sorted_answers
 from overstory.client import Randomizer
 from overstory.collector.store import open_store
 from overstory.discovery import find, simulate

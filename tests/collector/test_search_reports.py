@@ -5,7 +5,7 @@ import pytest
 from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.ingest.validation import ReportFormat
 from overstory.collector.store import open_store
-from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_upload

@@ -73,7 +73,7 @@ def test_other_parameters_keep_their_own_counts(store: Store, store_url: str, me
 
 
 def old_with_other_noise(metric: Any) -> Any:
-    from overstory.protocol.mechanisms.registry import mechanism
+    from overstory.protocol.kinds.registry import mechanism
 
     return mechanism("rappor", **(dict(metric.mechanism.parameters) | {"f": 0.75}))
 

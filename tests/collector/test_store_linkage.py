@@ -24,7 +24,7 @@ from overstory.collector.store.schema import (
     ids_table,
     ids_table_name,
 )
-from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.kinds.base import Report
 from support.store_samples import DAY, NOW, received, registry, reports
 
 PERIOD = 20_000

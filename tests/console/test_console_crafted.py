@@ -10,7 +10,7 @@ from overstory.collector.store import open_store
 from overstory.console.alarms import find_alarms
 from overstory.console.data import ConsoleData
 from overstory.console.estimates.estimates import Estimates
-from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import load_registry
 from overstory.queries.counts import read_store, with_sums
 from overstory.queries.estimates import read_estimates

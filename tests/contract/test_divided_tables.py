@@ -10,16 +10,16 @@ import pytest
 from scipy.stats import binom
 
 from overstory.analysis.association.table import divided_tables
-from overstory.analysis.support.registry import SimulatedDevices, count_reports
-from overstory.analysis.support.split import DividedSupport
+from overstory.analysis.kinds.base import SimulatedDevices, count_reports
+from overstory.analysis.kinds.split import DividedSupport
 from overstory.client import Randomizer
 from overstory.client.recorder import Tagger
 from overstory.collector.ingest.validation import ReportFormat
 from overstory.privacy.payloads.registry import epsilon_between
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.mechanisms.divided import DividedMechanism, divided
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.base import Report
+from overstory.protocol.kinds.registry import mechanism
+from overstory.protocol.kinds.split import DividedMechanism, divided
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.sampling import SeededEntropy
 from overstory.protocol.wire.upload import encode_reports

@@ -19,12 +19,12 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+from overstory.analysis.kinds.base import SimulatedDevices, count_reports
 from overstory.analysis.reports import ReportBatch
-from overstory.analysis.support.registry import SimulatedDevices, count_reports
 from overstory.client import Client, Outcome, Randomizer
 from overstory.presentation.render_text import as_text
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.registry import BUILDERS, FAMILIES, REGISTRY, any_mechanism
+from overstory.protocol.kinds.registry import BUILDERS, FAMILIES, REGISTRY, any_mechanism
 from overstory.protocol.metrics import Metric, load_registry, metric_from_json
 from overstory.protocol.metrics.metric_table import DOMAIN_KEYS
 from overstory.protocol.metrics.period import DAY

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from test_every_kind import GROUPS, KINDS, NAMES, entry
 
-from overstory.analysis.support.registry import SimulatedDevices
+from overstory.analysis.kinds.base import SimulatedDevices
 from overstory.cli.main import main
 from overstory.collector.store import open_store
 from overstory.engines import driver

@@ -9,13 +9,11 @@ from itertools import combinations, product
 import pytest
 
 from overstory.privacy.attacks import linkability
-from overstory.protocol.encodings.base import Shape
-from overstory.protocol.encodings.item_sets import ItemBits
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.mechanisms.item_sets import PaddedSampling
-from overstory.protocol.mechanisms.registry import any_mechanism
-from overstory.protocol.mechanisms.symbols import grr
+from overstory.protocol.kinds.base import Report, Shape
+from overstory.protocol.kinds.item_sets import ItemBits, PaddedSampling
+from overstory.protocol.kinds.registry import any_mechanism
+from overstory.protocol.kinds.symbols import grr
 from overstory.protocol.sampling import SeededEntropy
 from support.contract_enumeration import log_of, worst_ratio
 from support.exact_draws import exact_distribution
@@ -180,7 +178,7 @@ def test_a_response_is_the_same_in_every_order_of_items_and_known_by_the_set(cas
 
 def test_a_draw_is_uniform_over_the_padded_set_and_over_the_part_that_counts(monkeypatch):
     """Exact: every way the random numbers can fall."""
-    below = "overstory.protocol.encodings.item_sets.uniform_below"
+    below = "overstory.protocol.kinds.item_sets.uniform_below"
     monkeypatch.setattr(below, lambda bound, entropy: entropy.below(bound))
     encoding = any_mechanism("padding-and-sampling", domain_size=6, most=3, epsilon=1.0, inner="grr").encoding
     for items, expected in (((), {6, 7, 8}), ((2,), {2, 6, 7}), ((0, 1, 2, 5), {0, 1, 2, 5})):

@@ -17,13 +17,13 @@ import pytest
 
 from overstory.privacy.attacks import linkability, posterior
 from overstory.protocol.domains.unknown import ELSEWHERE
-from overstory.protocol.mechanisms.base import LocalRandomizer, Report
-from overstory.protocol.mechanisms.divided import divided
-from overstory.protocol.mechanisms.joint import joint
-from overstory.protocol.mechanisms.registry import any_mechanism, mechanism
+from overstory.protocol.kinds.base import Kind, Report
+from overstory.protocol.kinds.joint import joint
+from overstory.protocol.kinds.registry import any_mechanism, mechanism
+from overstory.protocol.kinds.split import divided
 from overstory.protocol.numeric.ranges import RangeRandomizer
 from overstory.protocol.sampling import SeededEntropy
-from overstory.protocol.search.mechanism import prefix_search
+from overstory.protocol.search import prefix_search
 from support.likelihoods import exact_epsilon_of, law_of, payloads_of, some_cohorts
 
 TIGHT = Decimal("1e-6")
@@ -38,30 +38,30 @@ FILTER = {"oracle": "rappor", "num_bits": 5, "num_hashes": 2, "num_cohorts": 2}
 CODES = {"domain": "integers", "bits": 5}
 
 
-def numbers(name: str) -> tuple[LocalRandomizer, list[Any]]:
+def numbers(name: str) -> tuple[Kind, list[Any]]:
     return any_mechanism(name, epsilon=1.0, resolution=6, minimum=0.0, maximum=3.0), [i / 4 for i in range(13)]
 
 
-def items(name: str, most: int, **more: Any) -> tuple[LocalRandomizer, list[Any]]:
+def items(name: str, most: int, **more: Any) -> tuple[Kind, list[Any]]:
     largest = most if name == "item-bits" else 4  # larger sets show a random part of theirs: see `test_item_sets`
     sets = [part for size in range(largest + 1) for part in combinations(range(4), size)]
     return any_mechanism(name, domain_size=4, most=most, **more), sets
 
 
-def pairs(*of: dict[str, Any]) -> tuple[LocalRandomizer, list[Any]]:
+def pairs(*of: dict[str, Any]) -> tuple[Kind, list[Any]]:
     return joint(of=of), list(product(*(range(part.get("domain_size", 0)) or STRINGS for part in of)))
 
 
-def tables(oracle: str, epsilon: float, sizes: str, each: str) -> tuple[LocalRandomizer, list[Any]]:
+def tables(oracle: str, epsilon: float, sizes: str, each: str) -> tuple[Kind, list[Any]]:
     built = divided(oracle=oracle, epsilon=epsilon, sizes=sizes, tables=each)
     return built, list(range(built.domain_size))
 
 
-def search(**more: Any) -> tuple[LocalRandomizer, list[Any]]:
+def search(**more: Any) -> tuple[Kind, list[Any]]:
     return prefix_search(values=CODES, **more), [0, 1, 3, 5, 7, 31, ELSEWHERE]
 
 
-KINDS: Final[dict[str, tuple[LocalRandomizer, list[Any]]]] = {
+KINDS: Final[dict[str, tuple[Kind, list[Any]]]] = {
     "a symbol": (mechanism("grr", domain_size=4, epsilon=1.0), [*range(4)]),
     "a hash": (mechanism("olh", domain_size=9, epsilon=1.0), [*range(9)]),
     "two rounds of a symbol": (mechanism("l-grr", domain_size=4, epsilon_permanent=2, epsilon_report=1), [*range(4)]),

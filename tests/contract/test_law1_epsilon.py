@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.protocol.channels import BinaryChannel
-from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.rappor import Bloom
+from overstory.protocol.kinds.registry import mechanism
 from support.contract_cases import SMALL_CASES, answers_filters
 from support.contract_enumeration import exact_epsilon
 

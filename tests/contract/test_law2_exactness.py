@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from overstory.protocol import permanent_response, sampling
 from overstory.protocol.channels import ONE, BinaryChannel, SymbolChannel
-from overstory.protocol.encodings import sets
+from overstory.protocol.kinds import sets
 from overstory.protocol.sampling import bit_sampler, channel_digits, symbol_sampler, uniform_below
 from support.contract_cases import SMALL_CASES, TYPICAL_CASES
 
@@ -105,7 +105,10 @@ def test_a_symbol_is_kept_below_its_threshold_and_uniform_from_it_on(size, thres
         assert set(drawn[size:]) <= {0}
 
 
-@pytest.mark.parametrize("module", [sampling, permanent_response, sets], ids=lambda m: m.__name__)
+DECIDING = [sampling, permanent_response, sets.Subsets, sets.Projective, sets.SetMechanism]
+
+
+@pytest.mark.parametrize("module", DECIDING, ids=lambda decides: decides.__name__)
 def test_no_float_is_written_where_bits_are_decided(module):
     """No float constant outside docstrings, no `random`, no `float(...)`, no true division but of fractions."""
     tree = ast.parse(inspect.getsource(module))

@@ -13,8 +13,8 @@ from unittest import mock
 
 import pytest
 
-from overstory.protocol.mechanisms.payloads import as_googles_client
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.rappor import as_googles_client
+from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.sampling import context
 from support.contract_statistics import Alarm, check_binomial
 

@@ -13,8 +13,8 @@ from types import FunctionType, ModuleType
 import pytest
 
 from overstory.client import Randomizer
-from overstory.protocol.mechanisms.payloads import BitMechanism
-from overstory.protocol.mechanisms.registry import any_mechanism
+from overstory.protocol.kinds.bits import BitMechanism
+from overstory.protocol.kinds.registry import any_mechanism
 from support.contract_cases import TYPICAL_CASES, Case, domain_of, shares_responses, some_values
 from support.contract_devices import as_rows, held_values
 from support.contract_statistics import Alarm, Sample, check_independent
@@ -28,7 +28,7 @@ DEVICES = 1500
 ANOTHER_PROCESS = """
 import json, os, sys
 from overstory.client import Randomizer
-from overstory.protocol.mechanisms.registry import any_mechanism
+from overstory.protocol.kinds.registry import any_mechanism
 
 def answers(device, values):
     return [[device.permanent(v) for v in values], device.cohort, [device.report(v)[1] for v in values]]

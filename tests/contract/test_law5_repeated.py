@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from overstory.analysis.kinds.base import SimulatedDevices
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch
-from overstory.analysis.support.registry import SimulatedDevices
 from overstory.analysis.variance import clustering, design_effect, reports_per_device
-from overstory.protocol.mechanisms.payloads import BitMechanism
+from overstory.protocol.kinds.bits import BitMechanism
 from support.contract_cases import DEBIASED_CASES, SMALL_CASES, candidates_of, is_counted_by_seed
 from support.contract_statistics import LEVEL, Alarm, check_coverage, check_spread
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 import overstory
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.mechanisms.payloads import BitMechanism
+from overstory.protocol.kinds.base import Report
+from overstory.protocol.kinds.bits import BitMechanism
+from overstory.protocol.kinds.rappor import Bloom
 from overstory.protocol.wire.upload import decode_batch, encode_reports
 from support.contract_cases import TYPICAL_CASES, domain_of, is_counted_by_seed, some_values
 from support.contract_views import payloads

@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.analysis.reports import ReportBatch
-from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.errors import ParameterError, WireError
-from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.base import MAX_COHORTS, Report
+from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.wire.upload import HEADER, MAGIC, TRAILER, Batch, decode_batch, encode_reports
 from support.contract_cases import TYPICAL_CASES
 

@@ -11,11 +11,12 @@ import pytest
 
 from overstory.client import Randomizer
 from overstory.protocol.channels import BinaryChannel, Rounds, SymbolChannel
-from overstory.protocol.encodings.bits import Bloom, OneHot
-from overstory.protocol.encodings.seeds import BalancedHash
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import canonical, digest
-from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
+from overstory.protocol.kinds.base import canonical, digest
+from overstory.protocol.kinds.bits import OneHot
+from overstory.protocol.kinds.hashes import BalancedHash
+from overstory.protocol.kinds.rappor import Bloom
+from overstory.protocol.kinds.registry import REGISTRY, mechanism
 from support.contract_cases import SMALL, SMALL_CASES, TYPICAL, TYPICAL_CASES, Case, domain_of
 
 ALL_CASES = SMALL_CASES + TYPICAL_CASES
@@ -114,7 +115,7 @@ def test_the_canonical_form_and_the_digest_are_for_ever():
     built = mechanism("rappor")
     assert canonical(built.canonical()) == CANONICAL
     assert built.digest.hex() == DIGEST
-    script = "from overstory.protocol.mechanisms.registry import mechanism; print(mechanism('rappor').digest.hex())"
+    script = "from overstory.protocol.kinds.registry import mechanism; print(mechanism('rappor').digest.hex())"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == DIGEST
 

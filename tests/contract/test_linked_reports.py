@@ -7,11 +7,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from overstory.analysis.support.registry import SimulatedDevices
+from overstory.analysis.kinds.base import SimulatedDevices
 from overstory.client import Randomizer
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.mechanisms.joint import joint
+from overstory.protocol.kinds.base import Report
+from overstory.protocol.kinds.joint import joint
 from support.likelihoods import exact_epsilon_of, payloads_of
 
 SECRET = bytes(range(32))

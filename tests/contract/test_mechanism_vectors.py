@@ -6,7 +6,7 @@ import re
 import pytest
 
 from overstory.protocol.errors import ParameterError, WireError
-from overstory.protocol.mechanisms.registry import FAMILIES, REGISTRY
+from overstory.protocol.kinds.registry import FAMILIES, REGISTRY
 from overstory.protocol.wire.upload import decode_batch
 from support.mechanism_vectors import FOLDER, answer, number_answer
 

@@ -10,8 +10,9 @@ from overstory.analysis.alarms.sums import Watch
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch
 from overstory.client import Randomizer
-from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.bits import BitMechanism
+from overstory.protocol.kinds.registry import mechanism
+from overstory.protocol.kinds.symbols import SymbolMechanism
 from overstory.protocol.sampling import SeededEntropy
 from support.contract_cases import TYPICAL_CASES, Case, answers_filters, domain_of, some_values
 from support.contract_enumeration import bits_of, exact_epsilon

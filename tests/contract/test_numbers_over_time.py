@@ -17,7 +17,7 @@ from overstory.client.recorder import MetricRecorder
 from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.registry.cost import metric_cost
 from overstory.protocol.channels import log_ratio
-from overstory.protocol.mechanisms.registry import any_mechanism
+from overstory.protocol.kinds.registry import any_mechanism
 from overstory.protocol.metrics import parse_registry
 from support.exact_draws import law_of_no_number, law_of_number
 from support.registry_texts import registry_text

@@ -9,7 +9,7 @@ import pytest
 
 from overstory.client import Randomizer
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.sampling import SeededEntropy
 from support.contract_cases import SMALL_CASES, TYPICAL_CASES, some_values
 

@@ -7,14 +7,14 @@ from itertools import product
 import numpy as np
 import pytest
 
+from overstory.analysis.kinds.base import SimulatedDevices, count_reports
+from overstory.analysis.kinds.searches import answers_of
 from overstory.analysis.reports import ReportBatch
-from overstory.analysis.support.registry import SimulatedDevices, count_reports
-from overstory.analysis.support.searches import answers_of
 from overstory.client import Randomizer
 from overstory.privacy.payloads.registry import epsilon_between, terms_from_json, terms_of
 from overstory.protocol.domains.unknown import ELSEWHERE
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.search.mechanism import SearchMechanism, prefix_search
+from overstory.protocol.search import SearchMechanism, prefix_search
 from support.contract_enumeration import log_of
 from support.likelihoods import law_of, payloads_of
 

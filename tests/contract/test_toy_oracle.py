@@ -8,9 +8,8 @@ import pytest
 import overstory
 from overstory.client import Randomizer
 from overstory.protocol.channels import BinaryChannel, Rounds
-from overstory.protocol.encodings.bits import OneHot
-from overstory.protocol.mechanisms.payloads import BitMechanism
-from overstory.protocol.mechanisms.registry import REGISTRY
+from overstory.protocol.kinds.bits import BitMechanism, OneHot
+from overstory.protocol.kinds.registry import REGISTRY
 from overstory.protocol.wire.upload import decode_batch, encode_reports
 from support.contract_devices import sample_bulk, sample_devices, sample_strangers
 from support.contract_enumeration import exact_epsilon

@@ -28,7 +28,7 @@ from overstory.discovery.heavy_hitters import KEEP
 from overstory.protocol.domains.codes import coded_strings
 from overstory.protocol.domains.models import CharacterModel
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.search.plans import level_weights, prefix_bytes
+from overstory.protocol.search import level_weights, prefix_bytes
 
 TREES = ("oak", "elm", "ash", "alder", "hazel", "maple", "yew", "esche", "ahorn", "birke", "weißdorn")
 ORDERS = {order: ModelStrings(TREES, order=order) for order in range(5)}

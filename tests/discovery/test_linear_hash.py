@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from overstory.analysis.support.registry import support_of
-from overstory.protocol.encodings.symbols import LinearHash
+from overstory.analysis.kinds.base import support_of
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.hashes import best_hash_bits, linear_hash
+from overstory.protocol.kinds.hashes import LinearHash, best_hash_bits, linear_hash
 
 WORDS = st.integers(0, (1 << 64) - 1)
 

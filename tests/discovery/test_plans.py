@@ -8,7 +8,7 @@ import pytest
 
 from overstory.discovery import CodedIntegers, discover
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.search.plans import thresholds
+from overstory.protocol.search import thresholds
 
 TINY = CodedIntegers(3)
 

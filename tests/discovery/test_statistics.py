@@ -29,7 +29,7 @@ from overstory.discovery.prefixes import (
     supports_of,
 )
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.registry import mechanism
 from support.populations import zipf
 
 FALSE_ALARM = 1e-6  # of each test here

@@ -12,8 +12,8 @@ import pytest
 from test_driver import Unreliable
 
 import overstory
-from overstory.analysis.support.linked import pair_counts
-from overstory.analysis.support.registry import SimulatedDevices, count_reports
+from overstory.analysis.kinds.base import SimulatedDevices, count_reports
+from overstory.analysis.kinds.linked import pair_counts
 from overstory.cli.main import main
 from overstory.engines.driver import LocalEngine, count
 from overstory.engines.places import find_places
@@ -21,7 +21,7 @@ from overstory.engines.units import Job, read_contents, units_of
 from overstory.files.labels import read_labelled
 from overstory.files.parquet import Label, write_parquet
 from overstory.files.reports import write_packed
-from overstory.protocol.mechanisms.joint import joint
+from overstory.protocol.kinds.joint import joint
 from support.engine_files import EVERY_ORACLE, Collection, pieces
 
 ONE = {"epsilon": 1.0}

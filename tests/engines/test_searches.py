@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from test_driver import Unreliable
 
-from overstory.analysis.support.searches import sorted_answers
+from overstory.analysis.kinds.searches import sorted_answers
 from overstory.cli.main import main
 from overstory.discovery import find
 from overstory.discovery.result import Discovered
@@ -20,7 +20,7 @@ from overstory.engines.places import find_places
 from overstory.engines.searches import search_answers
 from overstory.engines.units import Job, Unit, read_contents, units_of
 from overstory.files.rappor import read_candidates
-from overstory.protocol.search.mechanism import prefix_search
+from overstory.protocol.search import prefix_search
 from support.searched_files import in_files, searched_files
 
 

@@ -33,8 +33,8 @@ from overstory.files.rappor import (
     write_map,
     write_params,
 )
-from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.errors import FormatError
+from overstory.protocol.kinds.rappor import Bloom
 from support.samples import CANDIDATES, COUNTS, PARAMETERS, values_csv
 
 GOOD_PARAMS = "k,h,m,p,q,f\n12,2,3,0.25,0.75,0.5\n"

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overstory.analysis.support.positions import positions_of
-from overstory.protocol.encodings.bits import Bloom
-from overstory.protocol.encodings.hashing import GoogleRapporPython, OverstoryV1
+from overstory.analysis.kinds.base import positions_of
 from overstory.protocol.errors import ParameterError, WireError
-from overstory.protocol.mechanisms.payloads import as_googles_client
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.hashing import GoogleRapporPython, OverstoryV1
+from overstory.protocol.kinds.rappor import Bloom, as_googles_client
+from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.permanent_response import GoogleClientPermanence
 from overstory.protocol.wire.upload import Batch, decode_batch, encode_columns
 

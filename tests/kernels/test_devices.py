@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.analysis.support.sets import simulate_points
+from overstory.analysis.kinds.sets import simulate_points
 from overstory.kernels import devices
 from overstory.kernels.devices import StreamKey, assign_cohorts, simulate_bits, simulate_subsets, simulate_symbols
 from overstory.kernels.threads import at_most
-from overstory.protocol.encodings.sets import Projective
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.sets import Projective
 
 KEY = bytes(range(32))
 ZERO = StreamKey(KEY)
@@ -101,7 +101,7 @@ def space(field_size, dimension):
 
 
 def point_of(symbol, system, inside, device):
-    """The one-to-one maps of `overstory.analysis.support.sets`, over the protocol's own coordinates and numbers."""
+    """The one-to-one maps of `overstory.analysis.kinds.sets`, over the protocol's own coordinates and numbers."""
     q, t, words = system.field_size, system.dimension, Words(b"points-1", device, symbol)
     held = words.coin() < inside
     drawn = words.below(1, system.sizes[1] if held else q ** (t - 1))

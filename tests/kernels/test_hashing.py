@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.kernels.hash.bloom import positions_google, positions_v1
-from overstory.protocol.encodings.hashing import GoogleRapporPython, OverstoryV1
+from overstory.protocol.kinds.hashing import GoogleRapporPython, OverstoryV1
 
 LENGTHS = [0, 1, 3, 4, 7, 8, 9, 50, 51, 52, 55, 56, 57, 63, 64, 65, 115, 119, 120, 127, 128, 129, 255, 256, 257, 1000]
 OURS, GOOGLES = OverstoryV1(b"a key"), GoogleRapporPython()

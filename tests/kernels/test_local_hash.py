@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 
 from overstory.kernels import small_hashes
 from overstory.kernels.threads import at_most
-from overstory.protocol.encodings.seeds import SeededHash
-from overstory.protocol.encodings.symbols import hash_word, value_word
+from overstory.protocol.kinds.hashes import SeededHash, hash_word, value_word
 
 ONE = 2**32
 EDGES = [0, 1, 2**31 - 1, 2**31, ONE - 1]

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.analysis.support.linked import count_pairs_slowly
+from overstory.analysis.kinds.linked import count_pairs_slowly
 from overstory.kernels.bits import pairs
 from overstory.kernels.bits.pairs import count_pairs_by_cohort
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.analysis.support import sets
-from overstory.analysis.support.sets import packed
+from overstory.analysis.kinds import sets
+from overstory.analysis.kinds.sets import packed
 from overstory.kernels.sets.planes import count_plane_support, inverse, opposite, plus, times
-from overstory.protocol.encodings.finite_fields import field_of
-from overstory.protocol.encodings.sets import Projective
+from overstory.protocol.kinds.finite_fields import field_of
+from overstory.protocol.kinds.sets import Projective
 
 
 def space(field_size, dimension):

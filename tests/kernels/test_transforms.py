@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from overstory.kernels import columns, small_hashes
 from overstory.kernels.small_hashes import encode_hadamard, encode_linear
-from overstory.protocol.encodings.symbols import HadamardRow
+from overstory.protocol.kinds.symbols import HadamardRow
 
 SEEDS = st.lists(st.integers(0, (1 << 31) - 1), min_size=1, max_size=12)
 by_examples = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from overstory.planning import detection
-from overstory.protocol.mechanisms.registry import REGISTRY
+from overstory.protocol.kinds.registry import REGISTRY
 from papers.beyond import oracles, people_needed
 from papers.beyond.oracles import ONE, PERMANENT, REPORT, WINDOW, contenders
 from papers.comparison import AGREES, DIFFERS

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from overstory.protocol.mechanisms.bits import rappor, rappor_one_time
+from overstory.protocol.kinds.rappor import rappor, rappor_one_time
 from papers.rappor.collections import collect_counts, collect_reports
 
 NAMES = ["ash", "elm", "oak", "nobody's"]

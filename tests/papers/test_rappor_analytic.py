@@ -8,7 +8,7 @@ import pytest
 
 from overstory.files.rappor import RapporParameters, write_params
 from overstory.protocol.channels import BinaryChannel, Rounds
-from overstory.protocol.mechanisms.bits import rappor
+from overstory.protocol.kinds.rappor import rappor
 from papers.rappor import averaging, figure_3
 from papers.rappor.collections import collected
 from papers.run import EXPERIMENTS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.kinds.base import Mechanism
 from papers.comparison import AGREES, DIFFERS
 from papers.epidemic import fit
 from papers.rappor import epsilons, figure_4, figure_5, figure_6, table_1, table_2

@@ -11,7 +11,7 @@ from overstory.planning import plan_from_needs
 from overstory.planning.needs import best_channel, design, paper_design, sufficient_permanent
 from overstory.privacy import statement
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.bits import rappor
+from overstory.protocol.kinds.rappor import rappor
 
 PAPER_BUDGETS = (1.0742858641667283, 4.394449154672439)
 BUDGETS = st.tuples(st.floats(0.01, 6), st.floats(1, 8)).map(lambda pair: (pair[0], pair[0] * pair[1]))

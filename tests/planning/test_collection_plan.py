@@ -8,7 +8,7 @@ import pytest
 from overstory.planning import critical_value, learning_limit, plan_from_needs, plan_from_parameters
 from overstory.planning.detection import critical_value_fdr, detectable_frequency, reports_needed
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.registry import mechanism
 
 LN_3 = mechanism("basic-rappor-one-time", domain_size=10_000, p=0.5, q=0.75)
 SOME = {

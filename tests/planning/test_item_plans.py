@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from overstory.analysis.kinds.base import SimulatedDevices
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.support.registry import SimulatedDevices
 from overstory.cli.main import main
 from overstory.planning.kinds import MOST_LEFT_OUT, other_mechanism, rank_item_mechanisms, sizes_about
 from overstory.protocol.errors import ParameterError

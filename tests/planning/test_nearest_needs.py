@@ -10,8 +10,8 @@ from overstory.planning.detection import required_sample_size
 from overstory.planning.kinds import plan_for_domain
 from overstory.planning.nearest import MOST_EPSILON, nearest
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.bits import rappor
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.rappor import rappor
+from overstory.protocol.kinds.registry import mechanism
 
 STRINGS = [
     (1.07, 4.39, 10**4, 200, 0.01),

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import chi2
 
 from overstory.planning.detection import cohort_variance, count_error, fitted_candidates
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.registry import mechanism
 
 FALSE_ALARM = 1e-6
 PAPER = {"num_bits": 128, "num_hashes": 2, "num_cohorts": 16, "f": 0.5, "p": 0.5, "q": 0.75}

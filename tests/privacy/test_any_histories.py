@@ -9,8 +9,8 @@ import pytest
 from overstory.privacy import Account, Ledger, epsilon_between, terms_of
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.payloads import SymbolMechanism
-from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
+from overstory.protocol.kinds.registry import REGISTRY, mechanism
+from overstory.protocol.kinds.symbols import SymbolMechanism
 from overstory.protocol.sampling import symbol_sampler
 from support.referee_cases import SIZED, apart_cohort
 from support.referee_device import NOTHING, PRECISE, BitDevice, SymbolDevice, device

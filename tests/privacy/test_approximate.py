@@ -16,7 +16,7 @@ from overstory.privacy.payloads.bits import BitTerms
 from overstory.privacy.payloads.symbols import SymbolTerms
 from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.sampling import bit_sampler
 from support.referee_laws import BitLaw
 

@@ -11,7 +11,7 @@ from test_any_histories import CASES, values_of
 from overstory.privacy import attack, statement
 from overstory.privacy.payloads.base import CANDIDATES, percent
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.registry import FAMILIES, mechanism
+from overstory.protocol.kinds.registry import FAMILIES, mechanism
 from support.referee_cases import apart_cohort
 from support.referee_device import device
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from overstory.privacy.attacks import evidence_of, posterior
 from overstory.protocol.channels import BinaryChannel, Rounds, SymbolChannel, SymbolRounds
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.mechanisms.payloads import BitMechanism
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.base import Report
+from overstory.protocol.kinds.bits import BitMechanism
+from overstory.protocol.kinds.registry import mechanism
 from papers.rappor.attacker import false_discovery_rate, missed_share, nothing_to_learn, posterior_of_bits
 from support.referee_device import device
 

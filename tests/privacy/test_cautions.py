@@ -8,10 +8,11 @@ from overstory.privacy import epsilon_between, statement, terms_of
 from overstory.privacy.caveats import first_change_above
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.bits import oue, rappor, wb
-from overstory.protocol.mechanisms.hashes import loloha, olh, random_matrix
-from overstory.protocol.mechanisms.sets import subset
-from overstory.protocol.mechanisms.symbols import grr, l_grr
+from overstory.protocol.kinds.bits import oue, wb
+from overstory.protocol.kinds.hashes import loloha, olh, random_matrix
+from overstory.protocol.kinds.rappor import rappor
+from overstory.protocol.kinds.sets import subset
+from overstory.protocol.kinds.symbols import grr, l_grr
 
 LOLOHA = loloha(epsilon_permanent=2, epsilon_report=1)
 

@@ -9,7 +9,7 @@ from overstory.privacy import change_leak, epsilon_between
 from overstory.privacy.histories import pairs
 from overstory.privacy.histories.pairs import bit_losses
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.registry import mechanism
 from support.referee_cases import SIZED, STRINGS, apart_cohort
 from support.referee_device import SymbolDevice, device
 

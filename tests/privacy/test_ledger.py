@@ -9,16 +9,15 @@ from hypothesis import strategies as st
 from overstory.privacy import Account, Ledger, statement, terms_of
 from overstory.privacy.payloads.registry import terms_from_json
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.mechanisms import bits, sets, symbols
-from overstory.protocol.mechanisms import bits as unary
+from overstory.protocol.kinds import bits, rappor, sets, symbols
 
 CHAIN = symbols.l_grr(domain_size=3, epsilon_permanent=2.0, epsilon_report=1.0)
 MECHANISMS = {
-    "bits": unary.opt_dr(domain_size=5, epsilon_permanent=2.0),
+    "bits": bits.opt_dr(domain_size=5, epsilon_permanent=2.0),
     "symbols": CHAIN,
     "sets": sets.subset(domain_size=5, epsilon=1.0),
-    "fresh": unary.opt_wb(domain_size=5, epsilon=1.0, window=3),
-    "strings": bits.rappor(),
+    "fresh": bits.opt_wb(domain_size=5, epsilon=1.0, window=3),
+    "strings": rappor.rappor(),
 }
 
 

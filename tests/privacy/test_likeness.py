@@ -9,8 +9,8 @@ import pytest
 from overstory.privacy.attacks import linkability
 from overstory.privacy.payloads.shared import Likeness
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.payloads import SymbolMechanism
-from overstory.protocol.mechanisms.registry import any_mechanism, mechanism
+from overstory.protocol.kinds.registry import any_mechanism, mechanism
+from overstory.protocol.kinds.symbols import SymbolMechanism
 from support.referee_device import device
 
 TWO = {"epsilon_permanent": 2.0, "epsilon_report": 1.0}

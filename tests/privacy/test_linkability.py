@@ -11,7 +11,7 @@ from overstory.client.randomizer import Randomizer
 from overstory.privacy.attacks import linkability
 from overstory.privacy.payloads.shared import Constant
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
+from overstory.protocol.kinds.registry import REGISTRY, mechanism
 from support.privacy_cases import some_mechanism
 
 HUNDRED = {"domain_size": 100, "epsilon": 1.0}

@@ -13,8 +13,8 @@ from overstory.privacy.payloads.combined import LinkedTerms
 from overstory.privacy.payloads.registry import attack, change_leak, epsilon_between, terms_from_json, terms_of
 from overstory.privacy.statements import statement
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.mechanisms.joint import joint
+from overstory.protocol.kinds.base import Report
+from overstory.protocol.kinds.joint import joint
 
 CHAIN = {"oracle": "l-grr", "domain_size": 3, "epsilon_permanent": 2.0, "epsilon_report": 1.0}
 TWICE = {"oracle": "basic-rappor", "domain_size": 2, "f": 0.5, "p": 0.5, "q": 0.75}

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.privacy import map_differences, statement
-from overstory.protocol.encodings.bits import Bloom
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.rappor import Bloom
+from overstory.protocol.kinds.registry import mechanism
 
 NUM_BITS = 6
 FILTERS = st.lists(st.lists(st.integers(0, NUM_BITS - 1), min_size=1, max_size=4), min_size=2, max_size=12)

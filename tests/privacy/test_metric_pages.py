@@ -15,7 +15,7 @@ from overstory.privacy.registry.page import metric_page, metric_statement
 from overstory.privacy.registry.warnings import registry_warnings
 from overstory.privacy.statements import claims_blocks, notes_of
 from overstory.privacy.text import epsilon_text
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.metrics import load_registry, parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
 

@@ -12,7 +12,7 @@ import pytest
 from overstory.privacy.ledger import Account, Ledger
 from overstory.privacy.statements import statement
 from overstory.protocol.channels import BinaryChannel
-from overstory.protocol.mechanisms.registry import REGISTRY
+from overstory.protocol.kinds.registry import REGISTRY
 from overstory.protocol.sampling import bit_sampler
 from support.referee_cases import SIZED, cases, of_case, truth_of
 from support.referee_device import ENDLESS, BitDevice, Device, SymbolDevice, Truth, device

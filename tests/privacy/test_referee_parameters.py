@@ -10,7 +10,7 @@ import pytest
 
 from overstory.privacy.statements import statement
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.registry import mechanism
 from support.referee_cases import truth_of
 from support.referee_device import Truth
 

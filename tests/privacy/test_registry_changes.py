@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from overstory.privacy.payloads.registry import epsilon_between, terms_of
-from overstory.privacy.registry.changes import Change, Kind, compare_registries
+from overstory.privacy.registry.changes import Change, Harm, compare_registries
 from overstory.privacy.registry.cost import lifetime_epsilon
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.metrics import Metric, parse_registry
@@ -43,13 +43,13 @@ def kinds(found):
 
 
 def weakened(found):
-    return {change.what for change in found if change.kind == Kind.WEAKENS}
+    return {change.what for change in found if change.kind == Harm.WEAKENS}
 
 
 def test_nothing_changed():
     assert compare_registries(registry(), registry()) == []
     (only,) = changes({})
-    assert (only.metric, only.what, only.kind, only.detail) == ("", "registry", Kind.HARMLESS, "version 1 becomes 2")
+    assert (only.metric, only.what, only.kind, only.detail) == ("", "registry", Harm.HARMLESS, "version 1 becomes 2")
 
 
 ABC = '{kind = "categories", names = ["a", "b", "c"]}'
@@ -345,14 +345,14 @@ def test_a_change_of_other_promises(what, before, after, weakens):
     ],
 )
 def test_what_breaks_stored_counts(new, breaks):
-    assert {change.what for change in changes(new) if change.kind == Kind.BREAKS} == breaks
+    assert {change.what for change in changes(new) if change.kind == Harm.BREAKS} == breaks
 
 
 def test_less_noise_never_comes_free_where_responses_are_memoized():
     """Even a smaller epsilon: the old permanent responses are out, and new ones are drawn."""
     found = changes({"parameters": "{epsilon_permanent = 2.0, epsilon_report = 0.5}"})
     assert weakened(found) == {"parameters"}
-    (said,) = [change.detail for change in found if change.kind == Kind.WEAKENS]
+    (said,) = [change.detail for change in found if change.kind == Harm.WEAKENS]
     old, new = (
         terms_of(registry(**p)["m"].mechanism).epsilon_permanent
         for p in ({}, {"parameters": "{epsilon_permanent = 2.0, epsilon_report = 0.5}"})
@@ -365,7 +365,7 @@ def test_two_responses_of_one_value_really_cost_both():
     built = registry()["m"].mechanism
     cost = epsilon_between(built, [0] * 200 + [1] * 200, [2] * 200 + [3] * 200)
     assert built.epsilon_permanent * 1.99 < cost <= built.epsilon_permanent * 2
-    (said,) = [c.detail for c in changes({"domain": '{kind = "integers", min = 1, max = 4}'}) if c.kind == Kind.WEAKENS]
+    (said,) = [c.detail for c in changes({"domain": '{kind = "integers", min = 1, max = 4}'}) if c.kind == Harm.WEAKENS]
     assert f"cost {epsilon_text(cost)} together, where {epsilon_text(built.epsilon_permanent)} was promised" in said
 
 
@@ -379,14 +379,14 @@ def test_metrics_that_come_and_go():
     two = parse_registry(text("m", "n"))
     (new,) = [change for change in compare_registries(registry(), two) if change.metric]
     (gone,) = [change for change in compare_registries(two, registry()) if change.metric]
-    assert (new.metric, new.what, new.kind) == (gone.metric, gone.what, gone.kind) == ("n", "metric", Kind.HARMLESS)
+    assert (new.metric, new.what, new.kind) == (gone.metric, gone.what, gone.kind) == ("n", "metric", Harm.HARMLESS)
     assert "asked" in new.detail
     assert "no longer listed" in gone.detail
 
 
 def test_a_metric_that_comes_back_is_compared_with_what_it_was():
     found = compare_registries(registry(), parse_registry(text("n")), registry(version="3", retention_days="91"))
-    assert ("retention_days", Kind.WEAKENS) in kinds(found)
+    assert ("retention_days", Harm.WEAKENS) in kinds(found)
     (listed,) = [change.detail for change in found if change.metric == "m" and change.what == "metric"]
     assert listed == "listed again, as last in version 1: what was reported then counts too"
 
@@ -403,7 +403,7 @@ def test_every_earlier_registry_has_its_promises_and_each_is_said_once():
 def spent(*epsilons):
     """Return the line on the past of registries with these permanent epsilons."""
     history = [registry(parameters=f"{{epsilon_permanent = {one}, epsilon_report = 1.0}}") for one in epsilons]
-    return [c.detail for c in compare_registries(*history) if c.what == "parameters" and c.kind == Kind.WEAKENS]
+    return [c.detail for c in compare_registries(*history) if c.what == "parameters" and c.kind == Harm.WEAKENS]
 
 
 def test_all_parameters_that_a_device_may_have_reported_by_add_up_and_the_same_ones_count_once():
@@ -422,7 +422,7 @@ def test_one_variable_with_permanent_responses_is_enough():
     parts = "{of = [{oracle = 'opt-wb', epsilon = 1.0, window = 2}, {oracle = 'grr', epsilon = 1.0}]}"
     joint = {"oracle": '"joint"', "parameters": parts, "domain": TABLE["domain"]}
     found = compare_registries(metrics(**joint), metrics(**joint | {"domain": TABLE["domain"].replace('"a"', '"d"')}))
-    (said,) = [change for change in found if change.kind == Kind.WEAKENS]
+    (said,) = [change for change in found if change.kind == Harm.WEAKENS]
     assert (said.what, said.detail.partition(": ")[2]) == ("domain", "what both cost adds up")
 
 
@@ -437,8 +437,8 @@ def test_candidates_of_counts_by_candidate(tmp_path):
         return parse_registry(text(domain='{kind = "strings", candidates = "trees.txt"}', **oracle), tmp_path)
 
     for oracle, kind in (
-        ({"oracle": '"olh"', "parameters": "{epsilon = 1.0}"}, Kind.HARMLESS),
-        ({"oracle": '"rappor"', "parameters": "{}"}, Kind.HARMLESS),
+        ({"oracle": '"olh"', "parameters": "{epsilon = 1.0}"}, Harm.HARMLESS),
+        ({"oracle": '"rappor"', "parameters": "{}"}, Harm.HARMLESS),
     ):
         found = compare_registries(read(oracle, "oak\n"), read(oracle, "oak\nash\n"))
         assert kinds(found) == {("candidates", kind)}

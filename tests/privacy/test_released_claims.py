@@ -8,7 +8,7 @@ import pytest
 
 from overstory.privacy.shuffle.central import GROUPED, NO_REPORTS, ONE_BY_ONE, SEVERAL, ReleasedPeriods, shuffled
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.registry import mechanism
 
 GRR = mechanism("grr", domain_size=4, epsilon=1.0)
 RAPPOR = mechanism("rappor", num_bits=16, num_hashes=2, num_cohorts=4, f=0.5, p=0.5, q=0.75)

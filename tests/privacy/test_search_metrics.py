@@ -6,7 +6,7 @@ import pytest
 
 from overstory.client.randomizer import Randomizer
 from overstory.privacy.attacks import linkability
-from overstory.privacy.registry.changes import Kind, compare_registries
+from overstory.privacy.registry.changes import Harm, compare_registries
 from overstory.privacy.registry.cost import metric_cost
 from overstory.privacy.registry.page import metric_page
 from overstory.privacy.registry.warnings import registry_warnings
@@ -62,7 +62,7 @@ PLAN = "epsilon = 3.0, wave = 1, waves = 3"
 )
 def test_a_plan_weakens_where_it_asks_a_device_again_or_for_more(new, weakens):
     found = compare_registries(registry(PLAN), registry(*new))
-    worse = [change.detail for change in found if change.kind is Kind.WEAKENS]
+    worse = [change.detail for change in found if change.kind is Harm.WEAKENS]
     assert any(weakens in detail for detail in worse) if weakens else not worse
     assert weakens or any("other devices are asked" in change.detail for change in found)
 
@@ -74,13 +74,13 @@ ALL, IN_THREE = registry("epsilon = 2.0"), registry("epsilon = 1.0, wave = 3, wa
 
 def of_the_past(*registries):
     """Return what is said of devices that have answered."""
-    return [c for c in compare_registries(*registries) if c.what in {"parameters", "domain"} and c.kind != Kind.BREAKS]
+    return [c for c in compare_registries(*registries) if c.what in {"parameters", "domain"} and c.kind != Harm.BREAKS]
 
 
 def test_a_wave_that_an_earlier_registry_asked_answers_again_whatever_the_last_one_asked():
     """Of ten devices, those of the first wave answer by the first plan and by the third."""
     (said,) = of_the_past(FIRST, SECOND, FIRST_AGAIN)
-    assert said.kind is Kind.WEAKENS
+    assert said.kind is Harm.WEAKENS
     assert said.detail.endswith("all reports of one value cost 6.0000 together, where 3.0000 was promised")
     numbers = [Randomizer(SECOND["word"].mechanism, secret=bytes([n]) * 32, metric="word").cohort for n in range(10)]
     asked = [[each["word"].mechanism.asks(number) for number in numbers] for each in (FIRST, SECOND, FIRST_AGAIN)]
@@ -90,7 +90,7 @@ def test_a_wave_that_an_earlier_registry_asked_answers_again_whatever_the_last_o
 
 def test_two_registries_alone_cannot_say_that_no_device_answers_again():
     (said,) = of_the_past(SECOND, FIRST_AGAIN)
-    assert said.kind is Kind.HARMLESS
+    assert said.kind is Harm.HARMLESS
     assert said.detail.endswith("none that an earlier registry of these asked")
 
 
@@ -107,7 +107,7 @@ def test_two_registries_alone_cannot_say_that_no_device_answers_again():
 )
 def test_each_device_pays_for_the_plans_that_ask_it(registries, cost):
     (said,) = of_the_past(*registries)
-    assert said.kind is (Kind.WEAKENS if cost else Kind.HARMLESS)
+    assert said.kind is (Harm.WEAKENS if cost else Harm.HARMLESS)
     assert (cost or "other devices are asked") in said.detail
 
 

@@ -9,9 +9,9 @@ from overstory.privacy.ledger import Account, Ledger, charge
 from overstory.privacy.payloads.combined import SeveralTerms, terms_of_several
 from overstory.privacy.payloads.registry import terms_from_json, terms_of
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.mechanisms.divided import divided
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.base import Report
+from overstory.protocol.kinds.registry import mechanism
+from overstory.protocol.kinds.split import divided
 from overstory.protocol.numeric.ranges import RangeRandomizer
 
 TABLES = [("2 3 8", "0 1,0 2,1 2"), ("3 2 2", "0 1, 2"), ("4 5", "0,1"), ("6 6", "0 1")]

@@ -31,8 +31,8 @@ from overstory.privacy.shuffle.central import (
 )
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Mechanism, Report
-from overstory.protocol.mechanisms.registry import any_mechanism, mechanism
+from overstory.protocol.kinds.base import Mechanism, Report
+from overstory.protocol.kinds.registry import any_mechanism, mechanism
 from support.referee_device import device
 from support.registry_texts import registry_text
 

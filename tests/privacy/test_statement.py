@@ -9,10 +9,11 @@ import pytest
 from overstory.privacy import map_differences, statement
 from overstory.privacy.statements import ANY_BOUND, ANY_EXACT, FRESH, NO_CEILING, claims_blocks
 from overstory.privacy.text import epsilon_text, factor
-from overstory.protocol.encodings.base import encode
-from overstory.protocol.encodings.bits import Bloom, OneHot, SampledBits
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
+from overstory.protocol.kinds.base import encode
+from overstory.protocol.kinds.bits import OneHot, SampledBits
+from overstory.protocol.kinds.rappor import Bloom
+from overstory.protocol.kinds.registry import REGISTRY, mechanism
 from support.privacy_cases import some_mechanism
 
 

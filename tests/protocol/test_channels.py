@@ -17,9 +17,9 @@ from overstory.protocol.channels import (
     set_epsilon,
 )
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms import sets
-from overstory.protocol.mechanisms.calibration import ONE_BIT_EACH, least_noise, optimized, symmetric
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds import sets
+from overstory.protocol.kinds.calibration import ONE_BIT_EACH, least_noise, optimized, symmetric
+from overstory.protocol.kinds.registry import mechanism
 
 PRECISE = Context(prec=60)
 grid = st.integers(1, ONE - 1).map(lambda t: Fraction(t, ONE))

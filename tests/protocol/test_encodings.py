@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overstory.protocol.encodings.base import encode
-from overstory.protocol.encodings.bits import Bloom, OneHot
+from overstory.protocol.kinds.base import encode
+from overstory.protocol.kinds.bits import OneHot
+from overstory.protocol.kinds.rappor import Bloom
 
 GOOGLE = "google-rappor-python"
 

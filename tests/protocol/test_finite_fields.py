@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.protocol.encodings.finite_fields import MAX_POWER, field_of, is_field_size, powers_of_x
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.finite_fields import MAX_POWER, field_of, is_field_size, powers_of_x
 
 SMALL = [2, 3, 5, 4, 8, 9, 16, 25, 27]
 POWERS = [4, 8, 9, 16, 25, 27, 32, 49, 64, 81, 121, 125, 128, 169, 243, 256, 289, 343, 361, 512, 529, 625, 729, 841]

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from overstory.protocol.encodings.hashing import GoogleRapporPython, OverstoryV1
+from overstory.protocol.kinds.hashing import GoogleRapporPython, OverstoryV1
 from support.protocol_twins import google_positions
 
 LEVEL = 5e-13  # of one comparison: the false-alarm rate that docs/explanation/laws.md states for the whole suite

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from overstory.collector.http.endpoint import error_response, refusal
 from overstory.protocol.errors import ParameterError, WireError
-from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.json_uploads import uploads_from_json
 from overstory.protocol.wire.reasons import (

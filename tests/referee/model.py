@@ -22,10 +22,11 @@ from typing import Any
 import numpy as np
 
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.joint import JointMechanism
-from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
+from overstory.protocol.kinds.bits import BitMechanism
+from overstory.protocol.kinds.joint import JointMechanism
+from overstory.protocol.kinds.symbols import SymbolMechanism
 from overstory.protocol.metrics import Metric
-from overstory.protocol.search.mechanism import SearchMechanism
+from overstory.protocol.search import SearchMechanism
 
 NOTHING = "nothing"
 MOST_HISTORIES = 128

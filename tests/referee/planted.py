@@ -164,7 +164,7 @@ def sees_no_other_symbol(patch: Patch) -> None:
 
     def compare(*registries: Any) -> Any:
         found = usual(*registries)
-        return [each for each in found if each.what not in overlooked or each.kind is not changes.Kind.WEAKENS]
+        return [each for each in found if each.what not in overlooked or each.kind is not changes.Harm.WEAKENS]
 
     patch.setattr(changes, "compare_registries", compare)
 

@@ -12,8 +12,8 @@ import pytest
 from overstory.client import Client
 from overstory.client.state.rows import Bounds, Outbox, Rows
 from overstory.privacy.payloads.registry import terms_of
-from overstory.protocol.mechanisms.payloads import BitMechanism
-from overstory.protocol.mechanisms.registry import REGISTRY as ORACLES
+from overstory.protocol.kinds.bits import BitMechanism
+from overstory.protocol.kinds.registry import REGISTRY as ORACLES
 from overstory.protocol.metrics import RegistryError, load_registry, parse_registry
 from support.privacy_cases import toml_parameters
 from support.processes import in_child

@@ -16,7 +16,7 @@ from overstory.client.state.state import State
 from overstory.client.upload.delivery import Collector
 from overstory.client.upload.http import Response
 from overstory.protocol.domains import Bins, Categories, Integers, Strings
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.metrics import load_registry
 
 REGISTRY = load_registry(Path(__file__).parents[2] / "examples" / "metrics.toml", read_candidates=False)

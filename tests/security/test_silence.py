@@ -11,8 +11,8 @@ from overstory.client.state.files import StatePaths
 from overstory.client.state.state import State
 from overstory.client.upload.http import Response
 from overstory.privacy.registry.cost import metric_cost
-from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
+from overstory.protocol.kinds.base import Report
+from overstory.protocol.kinds.registry import REGISTRY, mechanism
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.upload import decode_uploads
 from support.privacy_cases import toml_parameters

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from overstory.audit.answers import Answers, Declared, Questions, declare
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.registry import mechanism
 
 SMALL = {"num_bits": 32, "num_hashes": 2, "num_cohorts": 8}
 

@@ -17,7 +17,7 @@ from overstory.collector.settings import UpkeepIntervals
 from overstory.collector.store import Received
 from overstory.collector.store.compaction import Compacted
 from overstory.collector.store.retention import Retained
-from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import Metric, parse_registry
 from overstory.protocol.wire.upload import Upload, encode_columns, encode_reports, encode_upload
 from support.registry_texts import COLOURS, STRINGS, registry_of

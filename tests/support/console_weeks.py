@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from overstory.analysis.decoding.candidates import CandidateMap
+from overstory.analysis.kinds.base import positions_of
 from overstory.analysis.reports import SupportCounts
-from overstory.analysis.support.positions import positions_of
 from overstory.protocol.metrics import MetricRegistry, parse_registry
 from overstory.queries.counts import PeriodCounts
 from support.random_collections import report

@@ -7,9 +7,9 @@ import math
 from typing import Any
 
 from overstory.client import Randomizer
-from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.mechanisms.payloads import BitMechanism
-from overstory.protocol.mechanisms.registry import mechanism as build
+from overstory.protocol.kinds.base import Report
+from overstory.protocol.kinds.bits import BitMechanism
+from overstory.protocol.kinds.registry import mechanism as build
 from overstory.protocol.sampling import SystemEntropy
 from support.contract_views import payloads
 

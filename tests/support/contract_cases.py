@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from overstory.protocol.encodings.bits import Bloom
-from overstory.protocol.encodings.seeds import BalancedHash, SeededHash
-from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.mechanisms.payloads import SymbolMechanism
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.base import Mechanism
+from overstory.protocol.kinds.hashes import BalancedHash, SeededHash
+from overstory.protocol.kinds.rappor import Bloom
+from overstory.protocol.kinds.registry import mechanism
+from overstory.protocol.kinds.symbols import SymbolMechanism
 from overstory.protocol.permanent_response import GooglePermanence
 
 GOOGLE = {"hash_family": "google-rappor-python"}

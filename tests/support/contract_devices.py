@@ -10,7 +10,7 @@ import numpy as np
 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.client import Randomizer
-from overstory.protocol.mechanisms.base import Mechanism, Report
+from overstory.protocol.kinds.base import Mechanism, Report
 from overstory.protocol.sampling import SystemEntropy
 from overstory.protocol.wire.upload import decode_batch
 from support.contract_cases import domain_of, some_values

@@ -9,9 +9,10 @@ from functools import cache
 from itertools import product
 from math import prod
 
-from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
-from overstory.protocol.mechanisms.sets import SetMechanism
+from overstory.protocol.kinds.base import Mechanism
+from overstory.protocol.kinds.bits import BitMechanism
+from overstory.protocol.kinds.sets import SetMechanism
+from overstory.protocol.kinds.symbols import SymbolMechanism
 from support.contract_cases import some_values
 from support.contract_views import output_chances
 

@@ -14,10 +14,10 @@ from itertools import combinations
 from typing import Any
 
 from overstory.protocol.channels import BinaryChannel, SymbolChannel
-from overstory.protocol.encodings.sets import Subsets
-from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
-from overstory.protocol.mechanisms.sets import SetMechanism
+from overstory.protocol.kinds.base import Mechanism
+from overstory.protocol.kinds.bits import BitMechanism
+from overstory.protocol.kinds.sets import SetMechanism, Subsets
+from overstory.protocol.kinds.symbols import SymbolMechanism
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from overstory.collector.committer import Committed
 from overstory.collector.http.connection import Connection
 from overstory.collector.server import _config
 from overstory.collector.service import Collector
-from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.kinds.base import Report
 from overstory.supervision.listening import Listening
 from support.collector_in_process import METRICS, NOW, FakeStore, packed, sound, upload
 from support.served import post

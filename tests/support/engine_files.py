@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 import overstory
+from overstory.analysis.kinds.base import count_reports
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.support.registry import count_reports
 from overstory.engines.places import find_places
 from overstory.engines.units import Job, Unit, read_contents, units_of
 from overstory.files import parquet as blocks

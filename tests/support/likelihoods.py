@@ -8,23 +8,23 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from overstory.protocol.mechanisms.base import LocalRandomizer, Report
+from overstory.protocol.kinds.base import Kind, Report
 from support.contract_enumeration import log_of, worst_ratio
 
 
-def payloads_of(built: LocalRandomizer, cohort: int) -> list[int]:
+def payloads_of(built: Kind, cohort: int) -> list[int]:
     """Every payload of a cohort: of a mechanism that is split, those of the part that answers there."""
     place_of = getattr(built, "place_of", None)
     limit = built.payload_limit if place_of is None else built.parts[place_of(cohort)[0]].payload_limit  # type: ignore[attr-defined]
     return [payload for payload in range(limit) if built.valid(payload)]
 
 
-def law_of(built: LocalRandomizer, value: Any, cohort: int) -> list[Fraction]:
+def law_of(built: Kind, value: Any, cohort: int) -> list[Fraction]:
     """P(payload | value), in the order of `payloads_of`."""
     return [built.likelihood(Report(cohort, payload), value) for payload in payloads_of(built, cohort)]
 
 
-def some_cohorts(built: LocalRandomizer, most: int = 8) -> list[int]:
+def some_cohorts(built: Kind, most: int = 8) -> list[int]:
     """As many of the cohorts that are asked: the ends of every range of them, and some between."""
     stops = [0, *(stop for stop, _ in built.zones)]
     ends = {end for start, stop in pairwise(stops) for end in (start, stop - 1)}
@@ -32,7 +32,7 @@ def some_cohorts(built: LocalRandomizer, most: int = 8) -> list[int]:
     return sorted(cohort for cohort in ends | spread if built.asks(cohort))
 
 
-def exact_epsilon_of(built: LocalRandomizer, values: Sequence[Any], cohorts: Iterable[int] | None = None) -> Decimal:
+def exact_epsilon_of(built: Kind, values: Sequence[Any], cohorts: Iterable[int] | None = None) -> Decimal:
     """The worst log ratio of one report over all payloads and pairs of values, in the worst of some cohorts."""
     ratios = [
         worst_ratio([law_of(built, value, cohort) for value in values])

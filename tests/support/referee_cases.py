@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.base import Mechanism
+from overstory.protocol.kinds.registry import mechanism
 from support.referee_device import Device, Truth, device
 
 ONCE = {"epsilon": 1.0}

@@ -15,10 +15,10 @@ from itertools import product
 from typing import Any
 from unittest import mock
 
-from overstory.protocol.encodings import sets
-from overstory.protocol.mechanisms import payloads
-from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
+from overstory.protocol.kinds import sets, symbols
+from overstory.protocol.kinds.base import Mechanism
+from overstory.protocol.kinds.bits import BitMechanism
+from overstory.protocol.kinds.symbols import SymbolMechanism
 from overstory.protocol.sampling import bit_sampler
 from support.referee_laws import BitLaw, Law, Script, law, scripted
 
@@ -180,7 +180,7 @@ class SymbolDevice(Device):
             scripts[:] = [script]
             return self.mechanism.nothing(SECRETS[0], "metric", self.cohort)
 
-        module = payloads if isinstance(self.mechanism, SymbolMechanism) else sets
+        module = symbols if isinstance(self.mechanism, SymbolMechanism) else sets
         with mock.patch.object(module, "uniform_below", lambda bound, _: scripts[0].below(bound)):
             return law(run)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from unittest import mock
 
-from overstory.protocol.encodings import sets
+from overstory.protocol.kinds import sets
 
 Law = dict[int, Fraction]
 Run = Callable[["Script"], int]

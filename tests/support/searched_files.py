@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
+from overstory.analysis.kinds.base import SimulatedDevices
 from overstory.analysis.reports import ReportBatch
-from overstory.analysis.support.registry import SimulatedDevices
 from overstory.files import parquet as blocks
 from overstory.files.parquet import Label, write_parquet
 from overstory.files.reports import write_packed
 from overstory.protocol.metrics import load_registry
-from overstory.protocol.search.mechanism import SearchMechanism
+from overstory.protocol.search import SearchMechanism
 from support.engine_files import pieces
 
 

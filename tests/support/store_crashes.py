@@ -21,7 +21,7 @@ from overstory.analysis.alarms.sums import ReportSums, Watch
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.collector.store import Store, open_store
 from overstory.collector.store.schema import tables_of_ids
-from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import Metric
 from support.store_samples import NOW, Received, counted, received, registry, reports
 

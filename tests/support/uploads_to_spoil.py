@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 from overstory.protocol.errors import WireError
-from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.base import Report
+from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import (
     ID_BYTES,

@@ -17,21 +17,19 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from overstory.analysis.kinds.base import support_of
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.oracle import oracle as build_oracle
 from overstory.analysis.reports import ReportBatch
-from overstory.analysis.support.registry import support_of
 from overstory.analysis.variance import frequency_variance
 from overstory.presentation.formats import seconds_text
 from overstory.privacy.attacks import Linkability, linkability
 from overstory.privacy.payloads.registry import change_leak
 from overstory.privacy.payloads.shared import MILLION, bits_text
 from overstory.privacy.text import epsilon_text
-from overstory.protocol.encodings.base import check_count, whole_number
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Influence, Mechanism
-from overstory.protocol.mechanisms.needs import oracles_for
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.base import Influence, Mechanism, check_count, whole_number
+from overstory.protocol.kinds.registry import mechanism, oracles_for
 
 TWICE: Final = 2.0
 """An oracle with at most twice the least variance is mentioned if its reports are smaller."""

@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from overstory.analysis.kinds.base import Rng, SimulatedDevices, Support, count_reports, generator, support_of
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.support.base import Support
-from overstory.analysis.support.registry import Rng, SimulatedDevices, count_reports, generator, support_of
 from overstory.analysis.tables.columns import Label, coded, labels_from, missing_values, read_column
 from overstory.analysis.tables.output import label_text
 from overstory.analysis.variance import error_bound, frequency_variance
 from overstory.kernels.threads import at_most
 from overstory.protocol.channels import BinaryChannel, SymbolChannel
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Mechanism, Report
-from overstory.protocol.mechanisms.registry import REGISTRY
-from overstory.protocol.mechanisms.registry import mechanism as build_mechanism
+from overstory.protocol.kinds.base import Mechanism, Report
+from overstory.protocol.kinds.registry import REGISTRY
+from overstory.protocol.kinds.registry import mechanism as build_mechanism
 from overstory.protocol.sampling import Entropy
 from overstory.protocol.wire.upload import Batch
 

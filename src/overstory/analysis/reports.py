@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from overstory.kernels import columns
 from overstory.kernels.threads import at_most
-from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import LocalRandomizer, Report
+from overstory.protocol.kinds.base import MAX_COHORTS, Kind, Report
 from overstory.protocol.wire.upload import Batch, cohort_width, decode_batch, encode_columns, encode_reports
 
 if TYPE_CHECKING:
@@ -320,7 +319,7 @@ class ReportBatch:
         return cls.from_octets(cohorts, octets, num_bits=batch.num_bits, num_cohorts=batch.num_cohorts)
 
     @classmethod
-    def of(cls, mechanism: LocalRandomizer, reports: Iterable[Report]) -> ReportBatch:
+    def of(cls, mechanism: Kind, reports: Iterable[Report]) -> ReportBatch:
         """Gather reports of one mechanism.
 
         Raises

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from overstory.protocol.mechanisms.base import Mechanism
-    from overstory.protocol.search.plans import Plan
+    from overstory.protocol.kinds.base import Mechanism
+    from overstory.protocol.search import Plan
 
     F64 = NDArray[np.float64]
     Interval = tuple[F64, F64]
@@ -524,7 +524,7 @@ def detectable_frequency(plan: Plan, num_reports: int, *, alpha: float = 0.05, p
 
     Examples
     --------
-    >>> from overstory.protocol.search.plans import discover
+    >>> from overstory.protocol.search import discover
     >>> 0.003 < detectable_frequency(discover(epsilon=4.0), 10**6) < 0.005
     True
     """

@@ -27,9 +27,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from overstory.protocol.encodings.seeds import SeededHash
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.kinds.base import Mechanism
+from overstory.protocol.kinds.hashes import SeededHash
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,7 +72,7 @@ def frequency_variance(
 
     M is `num_candidates`; unless given, so few that it does not matter.
 
-    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> from overstory.protocol.kinds.registry import mechanism
     >>> round(1e6 * frequency_variance(mechanism("rappor"), 10**6, num_candidates=200) ** 0.5)
     2975
     """
@@ -102,7 +102,7 @@ def _by_seed(
 ) -> float:
     """Return the variance with a small set of pseudo-random seeds, which are fitted, or leave their collisions.
 
-    See `overstory.analysis.support.seeds`: d values use up d of the s (g - 1) independent counts. By
+    See `overstory.analysis.kinds.hashes`: d values use up d of the s (g - 1) independent counts. By
     themselves, values keep an error of variance ``sum of the others' f^2 / (s (g - 1))``: here of others that are all
     alike.
     """
@@ -123,7 +123,7 @@ def lasting_variance(mechanism: Mechanism, frequency: float = 0.0, *, num_candid
 
     Nothing, but for hashes of a small pseudo-random set with more values than it can tell apart.
 
-    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> from overstory.protocol.kinds.registry import mechanism
     >>> [lasting_variance(mechanism("olh", epsilon=1.0, domain_size=d)) > 0 for d in (100, 10_000)]
     [False, True]
     """
@@ -151,7 +151,7 @@ def error_bound(mechanism: Mechanism, num_reports: float, beta: float) -> float:
     counts this is the lecture's ``sqrt(2 n ln(2 / beta)) (e^eps + 1) / (e^eps - 1)``. Pure oracles only: not Bloom
     filters, not sampled bits, not a few public seeds that values meet in unevenly.
 
-    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> from overstory.protocol.kinds.registry import mechanism
     >>> round(error_bound(mechanism("random-matrix", epsilon=1.0, domain_size=1000), 10**6, 0.05), 5)
     0.00588
     """
@@ -232,7 +232,7 @@ def clustering(mechanism: Mechanism, per_device: float = 1.0) -> Clustering:
       seeds or rows (they are the device's own, and shared): ``c keep1 + (1 - c) other1``, c the share of collisions.
     - Sets: all reports of a device are one: ``p* (1 - p*)`` and ``q* (1 - q*)``.
 
-    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> from overstory.protocol.kinds.registry import mechanism
     >>> clustering(mechanism("basic-rappor", domain_size=4, f=0.5, p=0.5, q=0.75)).own  # .75 * .25 * .25**2
     0.01171875
     """
@@ -249,7 +249,7 @@ def design_effect(mechanism: Mechanism, per_device: float, frequency: float = 0.
 
     RAPPOR, section 6.3 (Table 2: 186,792 reports of 10,133 machines), had they reported equally often:
 
-    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> from overstory.protocol.kinds.registry import mechanism
     >>> round(design_effect(mechanism("rappor", f=0.5, p=0.5, q=0.75), 186_792 / 10_133), 3)
     1.832
     >>> design_effect(mechanism("opt-wb", domain_size=10, epsilon=1.0, window=10), 48.0)

@@ -21,8 +21,8 @@ from overstory.files.reports import OTHER_NAMES, packed_text
 from overstory.presentation.render_data import quoted
 from overstory.privacy.text import plural
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.mechanisms.base import Mechanism, Report
-from overstory.protocol.mechanisms.registry import REGISTRY
+from overstory.protocol.kinds.base import Mechanism, Report
+from overstory.protocol.kinds.registry import REGISTRY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,8 +24,8 @@ from overstory.presentation.document import Block, Lines, Notice, Paragraph, Tab
 from overstory.presentation.document import Column as TableColumn
 from overstory.presentation.formats import finite, p_value
 from overstory.privacy.text import epsilon_text, rounded_down, rounded_up
-from overstory.protocol.encodings.base import check_count
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.base import check_count
 
 if TYPE_CHECKING:
     from overstory.audit.answers import Declared

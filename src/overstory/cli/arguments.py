@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from overstory.files.columns import Form
     from overstory.files.rappor import RapporParameters
     from overstory.presentation.document import Block
-    from overstory.protocol.mechanisms.payloads import BitMechanism
+    from overstory.protocol.kinds.bits import BitMechanism
 
 
 OPTIONS: Final[dict[str, dict[str, Any]]] = {

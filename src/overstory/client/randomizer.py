@@ -7,9 +7,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from overstory.protocol.encodings.base import check_count, whole_number
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import LocalRandomizer, Report
+from overstory.protocol.kinds.base import Kind, Report, check_count, whole_number
 from overstory.protocol.sampling import Entropy, KeyedEntropy, SystemEntropy, check_secret, context, uniform_below
 from overstory.protocol.wire.upload import ID_BYTES
 
@@ -31,7 +30,7 @@ def new_secret() -> bytes:
     return os.urandom(32)
 
 
-def cohort_of(mechanism: LocalRandomizer, secret: bytes, metric: str) -> int:
+def cohort_of(mechanism: Kind, secret: bytes, metric: str) -> int:
     """Return the device's cohort: it follows from the secret, the metric's id and the number of cohorts alone."""
     return uniform_below(mechanism.num_cohorts, KeyedEntropy(secret, context(metric), purpose=b"cohort"))
 
@@ -77,7 +76,7 @@ class Randomizer:
 
     Examples
     --------
-    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> from overstory.protocol.kinds.registry import mechanism
     >>> device = Randomizer(mechanism("rappor"), secret=b"sixteen bytes...", metric="search-engine")
     >>> again = Randomizer(mechanism("rappor"), secret=b"sixteen bytes...", metric="search-engine")
     >>> device.permanent("example.org") == again.permanent("example.org")
@@ -86,12 +85,12 @@ class Randomizer:
 
     def __init__(
         self,
-        mechanism: LocalRandomizer,
+        mechanism: Kind,
         *,
         secret: bytes,
         metric: str,
         cohort: int | None = None,
-        built_with: LocalRandomizer | None = None,
+        built_with: Kind | None = None,
         entropy: Entropy | None = None,
         memo_size: int = 1024,
     ) -> None:

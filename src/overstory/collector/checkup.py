@@ -25,7 +25,7 @@ from overstory.collector.settings import DAY, MEBIBYTE
 from overstory.collector.store import Store, open_store
 from overstory.collector.store.databases.connection import MissingStoreError
 from overstory.collector.store.metrics import StoredMetric
-from overstory.privacy.registry.changes import Kind, compare_registries
+from overstory.privacy.registry.changes import Harm, compare_registries
 from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.metrics import Metric, MetricRegistry
@@ -380,7 +380,7 @@ def _weakened(metric: Metric, stored: Sequence[tuple[StoredMetric, int]]) -> str
     for entry, reports in sorted(same or stored, key=itemgetter(1), reverse=True):
         before = replace(metric, mechanism=entry.mechanism, period=entry.period, retention_days=entry.retention_days)
         old, new = (MetricRegistry({metric.id: version}, "") for version in (before, metric))
-        weaker = {change.what: change.detail for change in compare_registries(old, new) if change.kind is Kind.WEAKENS}
+        weaker = {change.what: change.detail for change in compare_registries(old, new) if change.kind is Harm.WEAKENS}
         if weaker:
             were, are = ("was", "is") if reports == 1 else ("were", "are")
             promised = _epsilons(before, metric)

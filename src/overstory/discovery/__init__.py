@@ -8,7 +8,7 @@ from overstory._lazy import lazy_names
 from overstory.protocol.domains.codes import AlphabetStrings, CodedDomain, CodedIntegers, CodedStrings
 from overstory.protocol.domains.models import ModelStrings
 from overstory.protocol.errors import NoCodeError
-from overstory.protocol.search.plans import Plan, discover
+from overstory.protocol.search import Plan, discover
 
 if TYPE_CHECKING:
     from overstory.analysis.selection import detectable_frequency

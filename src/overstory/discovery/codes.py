@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from overstory.protocol.domains.codes import END, CodedDomain
 from overstory.protocol.errors import NoCodeError, ParameterError
-from overstory.protocol.search.plans import prefix_bytes
+from overstory.protocol.search import prefix_bytes
 
 Rows = NDArray[np.uint8]
 

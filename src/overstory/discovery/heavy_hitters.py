@@ -39,7 +39,7 @@ from overstory.discovery.prefixes import (
 from overstory.discovery.result import Discovered, HeavyPrefix
 from overstory.discovery.simulation import Progress
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.search.plans import DICTIONARY, Plan
+from overstory.protocol.search import DICTIONARY, Plan
 
 KEEP: Final = 1024
 """Values that the last level keeps, whether detected or not."""

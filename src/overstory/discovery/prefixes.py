@@ -15,16 +15,16 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from overstory.analysis.kinds.symbols import LinearSupport
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.selection import Correction, adjusted_p_values, null_error
-from overstory.analysis.support.symbols import LinearSupport
 from overstory.analysis.variance import support_noise
 from overstory.discovery.codes import Rows, byte_strings, code_rows, extensions, may_go_on, number_of
 from overstory.discovery.result import F64, Discovered, Level
 from overstory.discovery.simulation import Progress
 from overstory.protocol.domains.codes import CodedDomain
-from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.search.plans import Plan, Question
+from overstory.protocol.kinds.base import Mechanism
+from overstory.protocol.search import Plan, Question
 
 FEW: Final = 512
 """Reports up to which p-values are summed in whole numbers: SciPy takes longer to load."""
@@ -109,7 +109,7 @@ def needed_support(mechanism: Mechanism, num_reports: int, level: float) -> int:
 
     Examples
     --------
-    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> from overstory.protocol.kinds.registry import mechanism
     >>> needed_support(mechanism("blh", epsilon=1.0), 4, 0.07), needed_support(mechanism("blh", epsilon=1.0), 4, 0.06)
     (4, 5)
     """

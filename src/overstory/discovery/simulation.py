@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from overstory.analysis.kinds.base import Rng, SimulatedDevices, generator, support_of
 from overstory.analysis.reports import ReportBatch
-from overstory.analysis.support.registry import Rng, SimulatedDevices, generator, support_of
 from overstory.discovery.codes import Rows, byte_strings, code_rows, distinct, prefixes
-from overstory.protocol.search.plans import DICTIONARY, Plan, Question
+from overstory.protocol.search import DICTIONARY, Plan, Question
 
 Progress = Callable[[str, float], object]
 """Told what is being done, and how much of it all is done, from 0 to 1."""

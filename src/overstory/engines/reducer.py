@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Executor, Future
 
-    from overstory.protocol.mechanisms.base import LocalRandomizer
+    from overstory.protocol.kinds.base import Kind
 
 
 Given = TypeVar("Given")
@@ -93,7 +93,7 @@ def count_unit(job: Job, unit: Unit) -> bytes:
     return encode_counts(job.empty() if counts is None else counts, num_reports)
 
 
-def read_unit(job: Job, unit: Unit, mechanism: LocalRandomizer) -> Iterator[ReportBatch]:
+def read_unit(job: Job, unit: Unit, mechanism: Kind) -> Iterator[ReportBatch]:
     """Yield the reports of a unit; the first of an exported file compares the CRC-32 of all its bytes, as a rule."""
     with open_place(unit.address) as raw:
         if job.verify and unit.crc32 is not None:
@@ -113,7 +113,7 @@ def _check_file(raw: Any, crc32: int, source: str) -> None:
     raw.seek(0)
 
 
-def check_label(digest: bytes, mechanism: LocalRandomizer, source: str) -> None:
+def check_label(digest: bytes, mechanism: Kind, source: str) -> None:
     """Raise FormatError unless reports are of this mechanism."""
     if digest != mechanism.digest:
         raise FormatError(
@@ -123,7 +123,7 @@ def check_label(digest: bytes, mechanism: LocalRandomizer, source: str) -> None:
         )
 
 
-def _packed(raw: Any, unit: Unit, mechanism: LocalRandomizer) -> Iterator[ReportBatch]:
+def _packed(raw: Any, unit: Unit, mechanism: Kind) -> Iterator[ReportBatch]:
     at = unit.first
     while at < unit.stop:
         try:

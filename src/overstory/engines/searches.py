@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from overstory.analysis.support.base import pooled
-from overstory.analysis.support.searches import answers_of
-from overstory.analysis.support.symbols import LinearSupport
+from overstory.analysis.kinds.base import pooled
+from overstory.analysis.kinds.searches import answers_of
+from overstory.analysis.kinds.symbols import LinearSupport
 from overstory.engines.units import Job
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from overstory.analysis.reports import ReportBatch, SupportCounts
-    from overstory.protocol.mechanisms.payloads import SymbolMechanism
-    from overstory.protocol.search.mechanism import SearchMechanism
+    from overstory.protocol.kinds.symbols import SymbolMechanism
+    from overstory.protocol.search import SearchMechanism
 
 Counting = Callable[[Job], "SupportCounts"]
 

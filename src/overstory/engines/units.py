@@ -15,8 +15,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
+from overstory.analysis.kinds.base import count_reports, server_half
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.support.base import count_reports, server_half
 from overstory.engines.folders import shown_address
 from overstory.engines.places import Place, open_place
 from overstory.files.io import GZIP_MAGIC
@@ -25,7 +25,7 @@ from overstory.files.parquet import has_blocks, opened, reports_of_row_groups
 from overstory.files.rappor import read_candidates
 from overstory.files.reports import PARQUET_MAGIC
 from overstory.protocol.errors import FormatError, WireError
-from overstory.protocol.mechanisms.base import LocalRandomizer
+from overstory.protocol.kinds.base import Kind
 from overstory.protocol.wire.upload import HEADER, MAGIC, batch_length, decode_batch, encode_reports
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Job:
     @classmethod
     def of(
         cls,
-        mechanism: LocalRandomizer,
+        mechanism: Kind,
         asked: Sequence[Any] | None = None,
         *,
         verify: bool = True,
@@ -126,7 +126,7 @@ class Job:
         """Return the job of counting a mechanism's reports."""
         return cls(pickle.dumps(mechanism), None if asked is None else tuple(asked), verify, listed)
 
-    def mechanism(self) -> LocalRandomizer:
+    def mechanism(self) -> Kind:
         """Return the mechanism, built once in each process."""
         return _built(self.packed)
 
@@ -153,8 +153,8 @@ class Job:
 
 
 @lru_cache(maxsize=8)
-def _built(packed: bytes) -> LocalRandomizer:
-    built: LocalRandomizer = pickle.loads(packed)  # noqa: S301 - our own driver pickled it
+def _built(packed: bytes) -> Kind:
+    built: Kind = pickle.loads(packed)  # noqa: S301 - our own driver pickled it
     return built
 
 

@@ -17,17 +17,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from overstory.analysis.reports import SupportCounts
 from overstory.files.io import is_standard, reading, writing_text
-from overstory.protocol.encodings.base import MAX_BITS, MAX_COHORTS, SEEDS
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.mechanisms.base import canonical
-from overstory.protocol.mechanisms.base import digest as digest_of
-from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
+from overstory.protocol.kinds.base import MAX_BITS, MAX_COHORTS, SEEDS, canonical
+from overstory.protocol.kinds.base import digest as digest_of
+from overstory.protocol.kinds.registry import REGISTRY, mechanism
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from overstory.files.io import FilePath
-    from overstory.protocol.mechanisms.base import LocalRandomizer
+    from overstory.protocol.kinds.base import Kind
 
 
 KEY: Final = b"overstory"
@@ -43,12 +42,12 @@ class Label:
     built_from: dict[str, Any] | None = None  # the registry's parameters, by which a reader makes the mechanism again
 
     @classmethod
-    def of(cls, mechanism: LocalRandomizer) -> Label:
+    def of(cls, mechanism: Kind) -> Label:
         """Return the label of a mechanism's reports."""
         built = dict(mechanism.parameters) if mechanism.name in REGISTRY else None
         return cls(mechanism.payload_bits, mechanism.num_cohorts, mechanism.canonical(), built)
 
-    def mechanism(self, source: str) -> LocalRandomizer:
+    def mechanism(self, source: str) -> Kind:
         """Return the mechanism of the reports; FormatError when this version builds another one from the label."""
         name = self.parameters.get("name")
         if self.built_from is None:
@@ -114,9 +113,7 @@ class LabelledCounts:
     counts: SupportCounts
 
     @classmethod
-    def of(
-        cls, mechanism: LocalRandomizer, counts: SupportCounts, values: Sequence[Any] | None = None
-    ) -> LabelledCounts:
+    def of(cls, mechanism: Kind, counts: SupportCounts, values: Sequence[Any] | None = None) -> LabelledCounts:
         """Return the counts of a mechanism's reports."""
         return cls(Label.of(mechanism), None if values is None else tuple(values), counts)
 

@@ -27,8 +27,8 @@ import numpy as np
 from overstory.analysis.reports import ReportBatch, are_few, count_slowly, group_by_cohort, packed_words
 from overstory.files.io import replacing
 from overstory.files.labels import KEY, Label, label_of
-from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.errors import FormatError, ParameterError
+from overstory.protocol.kinds.base import MAX_COHORTS
 from overstory.protocol.wire.upload import cohort_width
 
 if TYPE_CHECKING:

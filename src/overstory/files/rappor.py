@@ -35,9 +35,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from overstory.analysis.decoding.candidates import CandidateMap
+from overstory.analysis.kinds.base import positions_of
+from overstory.analysis.kinds.linked import count_bit_pairs
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.support.linked import count_bit_pairs
-from overstory.analysis.support.positions import positions_of
 from overstory.files.columns import SMALLEST, read_block
 from overstory.files.csv import (
     Block,
@@ -67,8 +67,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from overstory.analysis.decoding import Decoded
-    from overstory.protocol.encodings.base import Encoding
-    from overstory.protocol.mechanisms.payloads import BitMechanism
+    from overstory.protocol.kinds.base import Encoding
+    from overstory.protocol.kinds.bits import BitMechanism
 
 
 def read_candidates(path: FilePath, advance: Advance | None = None) -> list[str]:
@@ -124,7 +124,7 @@ def _lines(path: FilePath, advance: Advance | None) -> Iterator[str]:
 def hash_candidates(candidates: Sequence[str], encoding: Encoding) -> CandidateMap:
     """Return the bits that each candidate sets in each cohort.
 
-    >>> from overstory.protocol.encodings.bits import Bloom
+    >>> from overstory.protocol.kinds.rappor import Bloom
     >>> hash_candidates(["v1"], Bloom(16, 2, 1, "google-rappor-python")).positions.tolist()
     [[[8, 10]]]
     """
@@ -311,7 +311,7 @@ class RapporParameters:
 
     def mechanism(self, hash_family: str = "overstory-v1", hash_key: str = "") -> BitMechanism:
         """Return the mechanism: the parameters with a hash family."""
-        from overstory.protocol.mechanisms.bits import rappor
+        from overstory.protocol.kinds.rappor import rappor
 
         return rappor(
             num_bits=self.k,
@@ -440,7 +440,7 @@ LADDER: Final = (1, 2, 3, 5, 10)
 def privacy(mechanism: BitMechanism) -> dict[str, Any]:
     """Return the epsilons under their JSON names; None means no bound.
 
-    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> from overstory.protocol.kinds.registry import mechanism
     >>> spent = privacy(mechanism("rappor"))
     >>> round(spent["epsilon_report"], 3), round(spent["epsilon_n"]["2"], 3)
     (1.074, 2.017)

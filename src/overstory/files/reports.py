@@ -22,8 +22,8 @@ from overstory.files.csv import Block, Skipped, bit_string, blocks, integer, rec
 from overstory.files.io import is_standard, reading, writing, writing_text
 from overstory.files.parquet import joined, read_label, read_parquet
 from overstory.presentation.render_data import quoted
-from overstory.protocol.encodings.hashing import FAMILIES
 from overstory.protocol.errors import FormatError, ParameterError, WireError
+from overstory.protocol.kinds.hashing import FAMILIES
 from overstory.protocol.wire.upload import HEADER, MAGIC, Batch, batch_length, decode_batch
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from overstory.files.io import Advance, FilePath
     from overstory.files.rappor import RapporParameters
-    from overstory.protocol.mechanisms.payloads import BitMechanism
+    from overstory.protocol.kinds.bits import BitMechanism
 
 
 KINDS: Final = ("csv", "csv.gz", "ovsb", "ovsb.gz", "parquet")

@@ -80,7 +80,7 @@ def parity(words: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def masks_of(seeds: NDArray[Any], num_bits: int, hash_bits: int) -> U64:
-    """Return every seed's matrix, its rows as masks of bits: `protocol.encodings.symbols.matrix_rows` of many."""
+    """Return every seed's matrix, its rows as masks of bits: `protocol.kinds.hashes.matrix_rows` of many."""
     if are_few(len(seeds) * hash_bits // TOGETHER, TRANSFORMS):
         words = (seeds.astype(np.uint64) << np.uint64(8))[:, None] | np.arange(hash_bits, dtype=np.uint64)
         return np.asarray(split_mix(words) >> np.uint64(64 - num_bits))
@@ -227,7 +227,7 @@ def encode_hash(words: U64, symbols: NDArray[Any], seeds: NDArray[Any], hash_ran
 
 
 def _mix32(words: NDArray[Any]) -> U64:
-    """`overstory.protocol.encodings.symbols.mix32` of many."""
+    """`overstory.protocol.kinds.hashes.mix32` of many."""
     x = words.astype(np.uint64)
     x = ((x ^ (x >> np.uint64(16))) * np.uint64(C1)) & MASK
     x = ((x ^ (x >> np.uint64(15))) * np.uint64(C2)) & MASK
@@ -236,7 +236,7 @@ def _mix32(words: NDArray[Any]) -> U64:
 
 
 def _hash_words(words: Any, seeds: NDArray[Any]) -> U64:
-    """`overstory.protocol.encodings.symbols.hash_word` of many."""
+    """`overstory.protocol.kinds.hashes.hash_word` of many."""
     # x = low ^ m; x = (x ^ x >> 16) C1 + high; x = (x ^ x >> 15) C2, modulo 2^32.
     x = (words & MASK) ^ _mix32(seeds)
     x ^= x >> np.uint64(16)

@@ -18,7 +18,7 @@ from typing import Final
 
 from overstory.analysis.variance import check_reports_per_device, design_effect, frequency_variance, lasting_variance
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.kinds.base import Mechanism
 
 LEAST_SHARE: Final = 1e-100
 """A smaller one is refused: the reports that it needs have more digits than a float's exponent."""
@@ -147,7 +147,7 @@ def learning_limit(mechanism: Mechanism, num_reports: float, num_candidates: int
 
     Examples
     --------
-    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> from overstory.protocol.kinds.registry import mechanism
     >>> basic = mechanism("basic-rappor-one-time", domain_size=100, p=0.5, q=0.75)
     >>> limit = learning_limit(basic, 10**6, 100)
     >>> math.isclose(limit, (2 * 0.75 - 1) * 1000 / critical_value(0.05, 100))
@@ -226,7 +226,7 @@ def variance_per_person(
 
     Examples
     --------
-    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> from overstory.protocol.kinds.registry import mechanism
     >>> oue = mechanism("oue", domain_size=100, epsilon=1.0)
     >>> round(variance_per_person(oue, 0.0, 100), 2)  # 4 e / (e - 1)^2
     3.68
@@ -255,7 +255,7 @@ def required_sample_size(
 
     Examples
     --------
-    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> from overstory.protocol.kinds.registry import mechanism
     >>> oue = mechanism("oue", domain_size=100, epsilon=1.0)
     >>> [required_sample_size(oue, share, 100) for share in (0.1, 0.01, 0.001)]
     [7866, 771496, 76999362]
@@ -289,7 +289,7 @@ def smallest_share(
 
     Examples
     --------
-    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> from overstory.protocol.kinds.registry import mechanism
     >>> oue = mechanism("oue", domain_size=100, epsilon=1.0)
     >>> round(smallest_share(oue, 771_496, 100), 6), smallest_share(oue, 50, 100)
     (0.01, None)

@@ -27,13 +27,10 @@ from overstory.presentation.document import Column, Table
 from overstory.presentation.formats import percent, thousands
 from overstory.protocol.domains import AnyDomain
 from overstory.protocol.domains.numbers import Interval
-from overstory.protocol.encodings.base import check_count
-from overstory.protocol.encodings.item_sets import ItemBits
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.mechanisms.item_sets import INNER, item_bits, padding_and_sampling
-from overstory.protocol.mechanisms.needs import determined_by, oracles_for
-from overstory.protocol.mechanisms.registry import FAMILIES, any_mechanism, mechanism, names_for
+from overstory.protocol.kinds.base import Mechanism, check_count
+from overstory.protocol.kinds.item_sets import INNER, ItemBits, item_bits, padding_and_sampling
+from overstory.protocol.kinds.registry import FAMILIES, any_mechanism, determined_by, mechanism, names_for, oracles_for
 
 EPSILON_STEP: Final = 0.01
 """How far the permanent epsilon of proposed needs is above the other: a report must not be the permanent response."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from overstory.privacy.text import share as percentage
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.calibration import least_noise
+from overstory.protocol.kinds.calibration import least_noise
 
 COMMON_SHARE: Final = 0.1
 """A share that a collection should at least show, where none is asked for and none would be detected."""

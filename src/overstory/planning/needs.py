@@ -28,13 +28,12 @@ from overstory.planning.detection import (
 from overstory.planning.nearest import COMMON_SHARE, Nearest, nearest
 from overstory.planning.plan import WRITTEN, AtShare, Comparison, RapporPlan
 from overstory.privacy import statement
-from overstory.protocol.encodings.base import check_count, whole_number
-from overstory.protocol.encodings.bits import Bloom, OneHot
-from overstory.protocol.encodings.hashing import GoogleRapporPython
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.bits import rappor
-from overstory.protocol.mechanisms.calibration import least_noise
-from overstory.protocol.mechanisms.payloads import BitMechanism
+from overstory.protocol.kinds.base import check_count, whole_number
+from overstory.protocol.kinds.bits import BitMechanism, OneHot
+from overstory.protocol.kinds.calibration import least_noise
+from overstory.protocol.kinds.hashing import GoogleRapporPython
+from overstory.protocol.kinds.rappor import Bloom, rappor
 
 EPSILON_REPORTS: Final = (1, 2, 3, 5, 10, 20, 100)
 MOST: Final = 1 << 62
@@ -80,7 +79,7 @@ def plan_from_parameters(
 
     Examples
     --------
-    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> from overstory.protocol.kinds.registry import mechanism
     >>> plan = plan_from_parameters(mechanism("rappor"), 10**6, 200, share=0.01)
     >>> round(plan.standard_error), round(plan.detectable_frequency, 4), plan.learnable_strings
     (2976, 0.0104, 96)

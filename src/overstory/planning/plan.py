@@ -12,7 +12,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.analysis.support.work import REGRESSION
+from overstory.analysis.kinds.base import REGRESSION
 from overstory.analysis.variance import frequency_variance
 from overstory.planning.detection import count_error, critical_value, smallest_share
 from overstory.presentation.document import Column, Table
@@ -24,12 +24,12 @@ from overstory.privacy.shuffle.central import DELTA, CentralPrivacy, shuffled
 from overstory.privacy.statements import by_number
 from overstory.privacy.text import epsilon_text, plural
 from overstory.privacy.text import share as percentage
-from overstory.protocol.mechanisms.base import Influence
+from overstory.protocol.kinds.base import Influence
 
 if TYPE_CHECKING:
     from overstory.analysis.comparison import Choice, Measured
     from overstory.planning.nearest import Nearest
-    from overstory.protocol.mechanisms.payloads import BitMechanism
+    from overstory.protocol.kinds.bits import BitMechanism
 
 
 WRITTEN: Final = ("num_bits", "num_hashes", "num_cohorts", "f", "p", "q")

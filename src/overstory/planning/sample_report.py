@@ -7,7 +7,7 @@ from typing import Final
 
 from overstory.presentation.document import Block, Figure, KeyValues, Paragraph
 from overstory.privacy.text import plural
-from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.kinds.base import Mechanism
 from overstory.protocol.sampling import SeededEntropy, uniform_below
 
 SEED: Final = "what a device would send"

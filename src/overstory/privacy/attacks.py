@@ -43,9 +43,8 @@ from overstory.privacy.histories.pairs import PRECISE
 from overstory.privacy.payloads.base import Evidence, terms_class
 from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, bits_text
 from overstory.privacy.text import share
-from overstory.protocol.encodings.base import check_cohort
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import LocalRandomizer, Report
+from overstory.protocol.kinds.base import Kind, Report, check_cohort
 
 if TYPE_CHECKING:
     from overstory.protocol.metrics import Metric
@@ -150,7 +149,7 @@ class Linkability:
         }
 
 
-def linkability(mechanism: LocalRandomizer, group: tuple[str, float] | None = None) -> Linkability:
+def linkability(mechanism: Kind, group: tuple[str, float] | None = None) -> Linkability:
     """Return what stays the same in a device's reports; `group`: its name and share, where it is sent in clear."""
     kind, outcomes = terms_class(mechanism), 1.0 if group is None else 1 / group[1]
     equal = (kind.always(mechanism).times(outcomes), kind.unchanged(mechanism).times(outcomes))
@@ -165,7 +164,7 @@ def metric_linkability(metric: Metric, group: str | None = None) -> Linkability:
 V = TypeVar("V", bound=Hashable)
 
 
-def posterior(mechanism: LocalRandomizer, reports: Iterable[Report], prior: Mapping[V, float]) -> dict[V, float]:
+def posterior(mechanism: Kind, reports: Iterable[Report], prior: Mapping[V, float]) -> dict[V, float]:
     """Return P(value | reports) for every value of `prior` (of any positive scale): what the best attacker believes.
 
     The reports are all that the attacker has of one device, and of one unchanged value.
@@ -184,7 +183,7 @@ def posterior(mechanism: LocalRandomizer, reports: Iterable[Report], prior: Mapp
     return {value: weight / total for value, weight in weights.items()}
 
 
-def evidence_of(mechanism: LocalRandomizer, reports: Sequence[Report]) -> Evidence:
+def evidence_of(mechanism: Kind, reports: Sequence[Report]) -> Evidence:
     """Return the function from a value to ln P(reports | value), up to one constant, for reports of one cohort."""
     return terms_class(mechanism).evidence(mechanism, reports)
 
@@ -194,7 +193,7 @@ def _sum(terms: Iterable[Decimal]) -> Decimal:
         return sum(terms, Decimal(0))
 
 
-def _by_cohort(mechanism: LocalRandomizer, reports: Iterable[Report]) -> list[list[Report]]:
+def _by_cohort(mechanism: Kind, reports: Iterable[Report]) -> list[list[Report]]:
     """Return the reports of each cohort: they share a permanent response."""
     groups: dict[int, list[Report]] = {}
     for report in reports:

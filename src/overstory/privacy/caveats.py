@@ -18,17 +18,16 @@ from overstory.privacy.histories.pairs import MOST_CHANGE_REPORTS
 from overstory.privacy.terms import Terms, add_up
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.channels import Differences
-from overstory.protocol.encodings.base import Encoding
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism
-from overstory.protocol.mechanisms.joint import JointMechanism
+from overstory.protocol.kinds.base import Encoding, Kind, Mechanism
+from overstory.protocol.kinds.joint import JointMechanism
 from overstory.protocol.numeric.randomizer import NumericRandomizer
 from overstory.protocol.numeric.ranges import RangeRandomizer
 
 Caution = Callable[[Any, Terms], dict[str, str]]
 
 
-def cautions(mechanism: LocalRandomizer, terms: Terms) -> dict[str, str]:
+def cautions(mechanism: Kind, terms: Terms) -> dict[str, str]:
     """Return the cautions of a mechanism by claim."""
     by_claim = _superadditive(terms)
     for caution in ABOUT.get(mechanism.name, ()):
@@ -191,7 +190,7 @@ def map_differences(positions: Positions, encoding: Encoding) -> Differences:
 
     Examples
     --------
-    >>> from overstory.protocol.encodings.bits import Bloom
+    >>> from overstory.protocol.kinds.rappor import Bloom
     >>> map_differences([[[0, 1], [1, 2], [2, 0]]], Bloom(128, 2, 1))
     ((1, 1),)
     """

@@ -52,7 +52,7 @@ class Account:
     Examples
     --------
     >>> from overstory.privacy.payloads.registry import terms_of
-    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> from overstory.protocol.kinds.registry import mechanism
     >>> colour = mechanism("basic-rappor", domain_size=4)
     >>> account = Account("colour", colour.digest.hex(), terms_of(colour), ((0, 2), (1, 1)))
     >>> account.reports, round(account.epsilon, 4)
@@ -109,7 +109,7 @@ class Ledger:
     Examples
     --------
     >>> from overstory.privacy.payloads.registry import terms_of
-    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> from overstory.protocol.kinds.registry import mechanism
     >>> colour = mechanism("basic-rappor", domain_size=4)
     >>> names = ("colour", "shade")
     >>> ledger = Ledger(tuple(Account(name, colour.digest.hex(), terms_of(colour), ((0, 2),)) for name in names))
@@ -176,7 +176,7 @@ def charge(against: Against, terms: Terms, reports: int, most_responses: int | N
     report came from another permanent response, up to the cap; or what the former charges, where that is less.
 
     >>> from overstory.privacy.payloads.registry import terms_of
-    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> from overstory.protocol.kinds.registry import mechanism
     >>> terms = terms_of(mechanism("grr", domain_size=4, epsilon=1.0))
     >>> [round(charge("same-pattern", terms, reports, 2), 4) for reports in (0, 1, 2, 100)]
     [0.0, 1.0, 2.0, 2.0]

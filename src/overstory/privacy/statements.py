@@ -20,7 +20,7 @@ from overstory.privacy.payloads.base import Attack, terms_class
 from overstory.privacy.payloads.registry import attack, terms_of
 from overstory.privacy.terms import Terms
 from overstory.privacy.text import CERTAIN, MOST, epsilon_text, factor, odds_text, plural
-from overstory.protocol.mechanisms.base import Influence, LocalRandomizer
+from overstory.protocol.kinds.base import Influence, Kind
 
 ALWAYS: Final = "whatever you hold and however it changes"
 UNCHANGED: Final = "only while the value never changes"
@@ -100,7 +100,7 @@ class Claims:
     cautions: Mapping[str, str] = field(default_factory=dict)  # by what they are about
 
     @classmethod
-    def of(cls, mechanism: LocalRandomizer) -> Claims:
+    def of(cls, mechanism: Kind) -> Claims:
         terms = terms_of(mechanism)
         return cls(terms, cautions(mechanism, terms))
 
@@ -353,7 +353,7 @@ class PrivacyStatement:
 
 
 def statement(
-    mechanism: LocalRandomizer,
+    mechanism: Kind,
     *,
     reports: Iterable[int] = (1, 2, 3, 5, 10),
     change_reports: Iterable[int] = (2,),
@@ -382,7 +382,7 @@ def statement(
 
     Examples
     --------
-    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> from overstory.protocol.kinds.registry import mechanism
     >>> rappor = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75)
     >>> said = statement(rappor)
     >>> round(said.epsilon_report, 4), round(said.epsilon_permanent, 4), round(said.change_leak[2], 2)

@@ -2,7 +2,7 @@
 
 Terms are what a ledger keeps of a mechanism, so they outlive it: they are frozen, have a canonical form, are read back
 without the registry, and never change their meaning. A kind of mechanism names its class of terms
-(`LocalRandomizer.terms_place`); `terms_of` and `terms_from_json` are in `overstory.privacy.payloads.registry`.
+(`Kind.terms_place`); `terms_of` and `terms_from_json` are in `overstory.privacy.payloads.registry`.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from overstory.analysis.alarms.sums import ReportSums
+from overstory.analysis.kinds.base import server_half
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.support.registry import server_half
 from overstory.presentation.render_data import csv_line
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric

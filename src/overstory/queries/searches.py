@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import numpy as np
 
-from overstory.analysis.support.searches import sorted_answers
+from overstory.analysis.kinds.searches import sorted_answers
 from overstory.analysis.tables.output import estimate_lines, plot_height
 from overstory.discovery.heavy_hitters import find
 from overstory.discovery.result import Discovered
@@ -29,7 +29,7 @@ from overstory.queries.readings import Aggregation, EstimateOptions, Panel, Peri
 if TYPE_CHECKING:
     from overstory.analysis.selection import IntervalKind
     from overstory.discovery.simulation import Progress
-    from overstory.protocol.search.mechanism import SearchMechanism
+    from overstory.protocol.search import SearchMechanism
 
 NO_ANSWERS: Final = (
     "{}: a search reads the answers themselves, and only their counts are here: read the store, with --store"

@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Final, TextIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from overstory.analysis.kinds.base import Rng
+from overstory.analysis.kinds.item_sets import ItemEstimate
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.support.item_sets import ItemEstimate
-from overstory.analysis.support.registry import Rng
 from overstory.analysis.tables.output import label_text, write_csv
 from overstory.files.columns import blocks
 from overstory.files.io import Advance
@@ -21,10 +21,10 @@ from overstory.planning.kinds import other_mechanism, rank_item_mechanisms
 from overstory.presentation.document import Block, Column, Lines, Table
 from overstory.presentation.formats import interval, percent
 from overstory.privacy.text import epsilon_text
-from overstory.protocol.encodings.item_sets import Items
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.mechanisms.registry import FAMILIES
+from overstory.protocol.kinds.base import Mechanism
+from overstory.protocol.kinds.item_sets import Items
+from overstory.protocol.kinds.registry import FAMILIES
 from overstory.trial.population import READ_OFF, empty
 from overstory.trial.run import Memory, Trial, TrialBudget, seed_of, send
 

@@ -11,11 +11,11 @@ from typing import Any, ClassVar, Final, Literal, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from overstory.analysis.kinds.base import Rng, SimulatedDevices, generator
+from overstory.analysis.kinds.numbers import GeneratorDraws, draw_payloads, positions
 from overstory.analysis.numeric.means import MeanOracle
 from overstory.analysis.numeric.quantities import NumberEstimate, Quantity, estimate_numbers
 from overstory.analysis.reports import ReportBatch
-from overstory.analysis.support.numbers import GeneratorDraws, draw_payloads, positions
-from overstory.analysis.support.registry import Rng, SimulatedDevices, generator
 from overstory.analysis.tables.columns import read_numbers
 from overstory.files.columns import blocks
 from overstory.files.io import Advance
@@ -25,8 +25,8 @@ from overstory.privacy.text import epsilon_text
 from overstory.protocol.domains import Bins
 from overstory.protocol.domains.numbers import Interval
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import LocalRandomizer
-from overstory.protocol.mechanisms.registry import FAMILIES, any_mechanism
+from overstory.protocol.kinds.base import Kind
+from overstory.protocol.kinds.registry import FAMILIES, any_mechanism
 from overstory.protocol.numeric.means import MeanRandomizer
 from overstory.protocol.numeric.randomizer import NumericRandomizer
 from overstory.protocol.numeric.ranges import RangeRandomizer
@@ -73,7 +73,7 @@ class NumberTrial(Trial):
     ----------
     name : str
         The name of the column that the numbers are from.
-    mechanism : LocalRandomizer
+    mechanism : Kind
         What each row randomized its number with.
     estimate : NumberEstimate
         What is learned, with intervals.
@@ -91,7 +91,7 @@ class NumberTrial(Trial):
     every: ClassVar[str] = "Every estimate"
 
     name: str
-    mechanism: LocalRandomizer
+    mechanism: Kind
     estimate: NumberEstimate
     truth: tuple[float, ...]
     missing: int = 0
@@ -165,7 +165,7 @@ def read_column_of_numbers(path: str, column: str, **how: Any) -> Numbers:
     return numbers
 
 
-def mechanism_for(learned: Learned, oracle: str, epsilon: float, domain: Interval) -> LocalRandomizer:
+def mechanism_for(learned: Learned, oracle: str, epsilon: float, domain: Interval) -> Kind:
     """Return the mechanism of that name, or the best for what is to be learned."""
     if learned not in LEARNED:
         raise ParameterError(f"{learned!r} is not learned of numbers: choose one of {', '.join(LEARNED)}")
@@ -222,7 +222,7 @@ def collect_numbers(
     return NumberTrial(held.name, built, estimate, truth, held.missing, tuple(notes))
 
 
-def _draw_ranges(built: LocalRandomizer, shown: Bins, numbers: F64, rng: np.random.Generator) -> ReportBatch:
+def _draw_ranges(built: Kind, shown: Bins, numbers: F64, rng: np.random.Generator) -> ReportBatch:
     return SimulatedDevices.holding(built, range(shown.count), symbols(shown, numbers), rng).report()
 
 

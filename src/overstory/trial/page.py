@@ -31,9 +31,9 @@ from overstory.presentation.formats import if_detected, p_value, percent, thousa
 from overstory.presentation.svg import BLUE, FAINT, INK, MUTED, OURS, THEIRS, VERMILION, Picture
 from overstory.privacy.statements import statement
 from overstory.privacy.text import epsilon_text
-from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.mechanisms.payloads import BitMechanism
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.base import Mechanism
+from overstory.protocol.kinds.bits import BitMechanism
+from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.sampling import KeyedEntropy, SeededEntropy
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ import numpy as np
 
 from overstory.analysis.comparison import Choice, rank, recommend
 from overstory.analysis.estimate import Estimate
+from overstory.analysis.kinds.base import Rng, SimulatedDevices, count_reports, generator
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.steps import Processed, postprocess
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.support.registry import Rng, SimulatedDevices, count_reports, generator
 from overstory.analysis.variance import check_reports_per_device
 from overstory.files.io import writing_text
 from overstory.planning.detection import count_error
@@ -25,10 +25,9 @@ from overstory.planning.needs import plan_from_needs
 from overstory.presentation.document import Block, Column
 from overstory.presentation.render_data import csv_lines
 from overstory.presentation.render_html import as_page
-from overstory.protocol.encodings.base import whole_number
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism
-from overstory.protocol.mechanisms.registry import REGISTRY, build_from
+from overstory.protocol.kinds.base import Kind, Mechanism, whole_number
+from overstory.protocol.kinds.registry import REGISTRY, build_from
 from overstory.trial.population import Devices, Population
 
 CHUNK: Final = 1 << 17
@@ -177,7 +176,7 @@ class Transport(Protocol):
     size: int
     """Devices that report at a time."""
 
-    def carry(self, mechanism: LocalRandomizer, batches: Iterable[ReportBatch]) -> SupportCounts:
+    def carry(self, mechanism: Kind, batches: Iterable[ReportBatch]) -> SupportCounts:
         """Take every batch, and return the counts of all."""
         ...
 
@@ -187,7 +186,7 @@ class Memory:
 
     size = CHUNK
 
-    def carry(self, mechanism: LocalRandomizer, batches: Iterable[ReportBatch]) -> SupportCounts:
+    def carry(self, mechanism: Kind, batches: Iterable[ReportBatch]) -> SupportCounts:
         return reduce(add, (count_reports(mechanism, batch) for batch in batches))
 
 
@@ -217,7 +216,7 @@ def collect(
 
 
 def send(
-    mechanism: LocalRandomizer,
+    mechanism: Kind,
     values: Sequence[Any],  # that there are
     counts: np.ndarray[Any, Any],  # how many devices hold each
     rng: np.random.Generator,

@@ -37,7 +37,7 @@ from overstory.files.rappor import (
 from overstory.files.reports import write_packed
 from overstory.planning import plan_from_parameters
 from overstory.protocol.errors import OverstoryError, ParameterError
-from overstory.protocol.mechanisms.base import LocalRandomizer
+from overstory.protocol.kinds.base import Kind
 from overstory.protocol.metrics import Metric, MetricRegistry, load_registry
 from overstory.protocol.wire import parse_digits
 from overstory.protocol.wire.upload import ID_BYTES, MEDIA_TYPE, Upload, encode_upload
@@ -176,7 +176,7 @@ class OverHttp:
     folder: Path
     size = 10_000  # reports of one upload
 
-    def carry(self, mechanism: LocalRandomizer, batches: Iterable[ReportBatch]) -> SupportCounts:
+    def carry(self, mechanism: Kind, batches: Iterable[ReportBatch]) -> SupportCounts:
         """Post every batch, as a relay of many devices would; take the counts from the store when all are committed."""
         paths = Paths.below(self.folder)
         registry = write_registry(paths.registry, paths.candidates, self.parameters, dt.datetime.now(dt.UTC).date())

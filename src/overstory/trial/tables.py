@@ -13,7 +13,7 @@ from overstory.analysis.association.effect import Compared, compare_rows
 from overstory.analysis.association.independence import MOST_CELLS
 from overstory.analysis.association.summary import ROW, TableSummary
 from overstory.analysis.association.table import pair_table
-from overstory.analysis.support.registry import Rng
+from overstory.analysis.kinds.base import Rng
 from overstory.analysis.tables.columns import read_column
 from overstory.analysis.tables.output import label_text
 from overstory.files.columns import NO_NUMBERS, blocks

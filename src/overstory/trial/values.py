@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.comparison import Choice, recommend
+from overstory.analysis.kinds.base import Rng
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.steps import Processed, postprocess
-from overstory.analysis.support.registry import Rng
 from overstory.analysis.tables.columns import Label, coded, labels_from, read_column, read_numbers
 from overstory.analysis.tables.output import label_text, write_csv
 from overstory.planning.detection import (
@@ -34,8 +34,8 @@ from overstory.privacy.statements import statement
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.domains import Bins
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.base import Mechanism
+from overstory.protocol.kinds.registry import mechanism
 from overstory.trial.population import ANOTHER, I64, MANY_NUMBERS, MOST_VALUES, Column, Population, round_bins, symbols
 from overstory.trial.run import Trial, TrialBudget, TrialResult, collect, seed_of
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 import overstory
 from overstory.analysis.association.summary import TableSummary
-from overstory.analysis.support.registry import SimulatedDevices, count_reports
+from overstory.analysis.kinds.base import SimulatedDevices, count_reports
 from overstory.collector.store import open_store
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import load_registry, parse_registry

@@ -8,11 +8,11 @@ import pytest
 from overstory.analysis.association.linked import linked_cells
 from overstory.analysis.association.summary import TableSummary
 from overstory.analysis.association.table import divided_tables
+from overstory.analysis.kinds.base import SimulatedDevices, count_reports
 from overstory.analysis.reports import ReportBatch
-from overstory.analysis.support.registry import SimulatedDevices, count_reports
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.divided import divided
-from overstory.protocol.mechanisms.joint import joint
+from overstory.protocol.kinds.joint import joint
+from overstory.protocol.kinds.split import divided
 from overstory.protocol.metrics import load_registry
 from overstory.queries.counts import PeriodCounts
 from overstory.queries.readings import read

@@ -23,11 +23,11 @@ from overstory.analysis.association.linked_filters import (
     linked_filters,
     linked_likelihood,
 )
+from overstory.analysis.kinds.base import SimulatedDevices, count_reports, support_of
 from overstory.analysis.reports import SupportCounts
-from overstory.analysis.support.registry import SimulatedDevices, count_reports, support_of
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.mechanisms.joint import JointMechanism, joint
+from overstory.protocol.kinds.base import Report
+from overstory.protocol.kinds.joint import JointMechanism, joint
 from support.association_populations import clipped_chi_square, population
 
 ALARM = 1e-6

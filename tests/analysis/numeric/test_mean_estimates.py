@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from overstory.analysis.kinds.base import SimulatedDevices
 from overstory.analysis.numeric import MeanEstimate, MeanOracle, ReportSums
 from overstory.analysis.numeric.means import SPLIT, _sum_of_squares, positions
-from overstory.analysis.support.registry import SimulatedDevices
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, SquareWave
 from overstory.protocol.sampling import SeededEntropy

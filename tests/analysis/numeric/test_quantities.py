@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from overstory.analysis.kinds.base import SimulatedDevices, count_reports
 from overstory.analysis.numeric import MeanOracle, RangeOracle, ReportSums, SquareWaveOracle
 from overstory.analysis.numeric.quantities import NumberEstimate, Quantity, estimate_numbers, group_name, subtract
 from overstory.analysis.reports import SupportCounts
-from overstory.analysis.support.registry import SimulatedDevices, count_reports
 from overstory.protocol.domains import Bins, Categories, Integers
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, RangeRandomizer, SquareWave
 from support.numeric_alarms import FALSE_ALARM, Alarm
 

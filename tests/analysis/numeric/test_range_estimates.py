@@ -9,7 +9,7 @@ from overstory.analysis.numeric import RangeOracle, RangeSum
 from overstory.analysis.numeric.ranges import ConsistentTree
 from overstory.analysis.postprocess.steps import project_simplex
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.numeric import LevelTree, RangeRandomizer
 from support.numeric_alarms import Alarm, check_coverage, check_spread, check_unbiased
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from overstory.analysis.kinds.numbers import bucket_edges
 from overstory.analysis.numeric import SquareWaveOracle
 from overstory.analysis.numeric.distribution import expectation_maximization, transition_table
 from overstory.analysis.reports import SupportCounts
-from overstory.analysis.support.numbers import bucket_edges
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric import Interval, SquareWave
 from overstory.protocol.numeric.windows import WindowChannel

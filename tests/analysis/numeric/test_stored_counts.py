@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from overstory.analysis.kinds.base import SimulatedDevices, count_reports, server_half
+from overstory.analysis.kinds.numbers import MeanSupport, count_bit_pairs, positions, sums_of_pairs
 from overstory.analysis.numeric import MeanOracle, RangeOracle, ReportSums, SquareWaveOracle
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.support.numbers import MeanSupport, count_bit_pairs, positions, sums_of_pairs
-from overstory.analysis.support.registry import SimulatedDevices, count_reports, server_half
 from overstory.kernels.devices import StreamKey
-from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.kinds.base import Report
 from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, RangeRandomizer, SquareWave
 from overstory.protocol.sampling import SeededEntropy
 

@@ -9,7 +9,7 @@ import pytest
 
 from overstory.collector.http.pages import public_html, public_registry
 from overstory.presentation.document import KeyValues
-from overstory.privacy.registry.changes import Kind, compare_registries
+from overstory.privacy.registry.changes import Harm, compare_registries
 from overstory.privacy.registry.page import metric_page
 from overstory.privacy.registry.warnings import registry_warnings
 from overstory.protocol.metrics import MetricRegistry, RegistryError, parse_registry
@@ -63,12 +63,12 @@ def test_the_registrys_digest_covers_them_and_a_file_without_them_keeps_its_own(
 def test_who_agreed_to_nothing_is_asked_before_estimates_are_published() -> None:
     plain = parse_registry(EXAMPLE)
     published = replace(parse_registry(PUBLISHED), version="2")
-    for old, new, kind in ((plain, published, Kind.WEAKENS), (published, plain, Kind.HARMLESS)):
+    for old, new, kind in ((plain, published, Harm.WEAKENS), (published, plain, Harm.HARMLESS)):
         changes = {change.what: change for change in compare_registries(old, new)}
         assert set(changes) == {"registry", "opt_out", "publish"}
-        assert {change.kind for name, change in changes.items() if name != "publish"} == {Kind.HARMLESS}
+        assert {change.kind for name, change in changes.items() if name != "publish"} == {Harm.HARMLESS}
         assert changes["publish"].kind is kind
-        assert changes["publish"].detail.endswith(": devices ask about it again") == (kind is Kind.WEAKENS)
+        assert changes["publish"].detail.endswith(": devices ask about it again") == (kind is Harm.WEAKENS)
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,10 @@ def test_who_agreed_to_nothing_is_asked_before_estimates_are_published() -> None
 def test_a_change_that_breaks_the_promise_about_publishing_weakens(key: str, value: int, says: str) -> None:
     old = parse_registry(PUBLISHED)
     new = replace(old, version="2", metrics={"colour": replace(old["colour"], **{key: value})})
-    for before, after, kind in ((old, new, Kind.WEAKENS), (new, old, Kind.HARMLESS)):
+    for before, after, kind in ((old, new, Harm.WEAKENS), (new, old, Harm.HARMLESS)):
         (change,) = (change for change in compare_registries(before, after) if change.what == key)
         assert change.kind == kind
-        assert (says in change.detail) == (kind == Kind.WEAKENS)
+        assert (says in change.detail) == (kind == Harm.WEAKENS)
 
 
 def test_lint_warns_of_few_reports() -> None:

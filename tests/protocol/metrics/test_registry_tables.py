@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overstory.privacy.registry.changes import Kind, compare_registries
+from overstory.privacy.registry.changes import Harm, compare_registries
 from overstory.privacy.registry.warnings import registry_warnings
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import RegistryError, parse_registry
@@ -131,7 +131,7 @@ def test_a_diff_says_whether_periods_that_have_begun_are_divided_otherwise():
     details = {}
     for name, old, new in (("more", four, five), ("later", four, later), ("first", plain, one), ("new", plain, four)):
         (change,) = [change for change in compare_registries(old, new) if change.what == "shards"]
-        assert change.kind is (Kind.BREAKS if name in {"more", "new"} else Kind.HARMLESS)
+        assert change.kind is (Harm.BREAKS if name in {"more", "new"} else Harm.HARMLESS)
         details[name] = change.detail
     assert details["more"].startswith(
         "shards 4 becomes shards 5: uploads of periods that have begun go to other stores"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from overstory.protocol.mechanisms.registry import REGISTRY
+from overstory.protocol.kinds.registry import REGISTRY
 from overstory.protocol.metrics import RegistryError, parse_registry
 
 TEXT = (Path(__file__).parents[3] / "examples" / "metrics.toml").read_text()

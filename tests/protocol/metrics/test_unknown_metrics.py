@@ -10,7 +10,7 @@ from overstory.protocol.domains import UnknownIntegers, UnknownStrings, domain_f
 from overstory.protocol.domains.unknown import ELSEWHERE, ELSEWHERE_LABEL
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.metrics import RegistryError, load_registry, metric_from_json, parse_registry
-from overstory.protocol.search.mechanism import prefix_search
+from overstory.protocol.search import prefix_search
 from support.registry_texts import registry_text, the_fault
 
 KINDS = {

@@ -9,7 +9,7 @@ from overstory.privacy import statement
 from overstory.privacy.payloads.registry import terms_from_json, terms_of
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.mechanisms import base
+from overstory.protocol.kinds import base
 from overstory.protocol.numeric import (
     Duchi,
     Hybrid,

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.mechanisms.bits import l_osue
-from overstory.protocol.mechanisms.hashes import olh
+from overstory.protocol.kinds.base import Report
+from overstory.protocol.kinds.bits import l_osue
+from overstory.protocol.kinds.hashes import olh
 from overstory.protocol.numeric import Duchi, Hybrid, Interval, LevelTree, Piecewise, RangeRandomizer, SquareWave
 from overstory.protocol.sampling import SeededEntropy
 

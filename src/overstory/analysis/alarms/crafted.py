@@ -39,8 +39,8 @@ import numpy as np
 
 from overstory.analysis.alarms.sums import WATCHED, Watch, expected_buckets
 from overstory.analysis.decoding.decoder import WHY_COHORTS, WHY_RESIDUALS
+from overstory.analysis.kinds.base import pair_covariance, server_half
 from overstory.analysis.selection import binomial_law, chi2_tail, holm, upper_p_values
-from overstory.analysis.support.base import pair_covariance, server_half
 from overstory.presentation.formats import finite
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from overstory.analysis.alarms.sums import ReportSums
     from overstory.analysis.decoding.decoder import Decoded
     from overstory.analysis.estimate import Estimate
+    from overstory.analysis.kinds.base import Support
     from overstory.analysis.reports import I64, SupportCounts
     from overstory.analysis.selection import F64
-    from overstory.analysis.support.base import Support
-    from overstory.protocol.mechanisms.base import LocalRandomizer
+    from overstory.protocol.kinds.base import Kind
 
 
 EXPECTED: Final = 20.0
@@ -281,7 +281,7 @@ class Check:
 
 
 def check_collection(
-    mechanism: LocalRandomizer,
+    mechanism: Kind,
     counts: SupportCounts,
     estimate: Estimate | None = None,
     *,
@@ -363,7 +363,7 @@ def _below_zero(half: Support[Any], estimate: Estimate) -> Check:
     return Check(name="below-zero", statistic=statistic, p_value=p_value, detail=detail)
 
 
-def _of_sums(mechanism: LocalRandomizer, sums: ReportSums | None, labels: Sequence[str]) -> Iterator[Check]:
+def _of_sums(mechanism: Kind, sums: ReportSums | None, labels: Sequence[str]) -> Iterator[Check]:
     watch = None if sums is None else Watch.of(mechanism)
     if watch is None or sums is None:
         return

@@ -23,17 +23,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from overstory.analysis.kinds.base import Support, server_half
+from overstory.analysis.kinds.linked import count_bit_pairs
 from overstory.analysis.reports import ReportBatch
-from overstory.analysis.support.base import Support, server_half
-from overstory.analysis.support.linked import count_bit_pairs
-from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.base import MAX_COHORTS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from overstory.analysis.reports import I64
-    from overstory.protocol.mechanisms.base import LocalRandomizer
+    from overstory.protocol.kinds.base import Kind
 
 
 WATCHED: Final = 256
@@ -109,10 +109,10 @@ class Watch:
     values: Sequence[int]  # the symbols whose pairs are counted; at most `WATCHED`
 
     @classmethod
-    def of(cls, mechanism: LocalRandomizer) -> Watch | None:
+    def of(cls, mechanism: Kind) -> Watch | None:
         """Return what is summed; None where nothing is, as of a symbol.
 
-        >>> from overstory.protocol.mechanisms.registry import mechanism
+        >>> from overstory.protocol.kinds.registry import mechanism
         >>> Watch.of(mechanism("grr", domain_size=3, epsilon=1.0)) is None
         True
         """

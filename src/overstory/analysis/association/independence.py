@@ -14,7 +14,7 @@ What T would have detected is stated as Cramer's V, in the mean over all ways in
 
 *Covariances.* What is stated of a table needs :math:`\Sigma w` for weights w on the cells: a marginal, a conditional
 share and a contrast are such weights. For a pair of variables in one report, with the letters of
-`overstory.analysis.support.base`, n reports and shares f,
+`overstory.analysis.kinds.base`, n reports and shares f,
 
 .. math:: n (p^* - q^*)^2 \Sigma_{vw} = c_0 + (f_v + f_w) (c_1 - c_0) , \quad v \ne w ,
 
@@ -29,14 +29,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
+from overstory.analysis.kinds.base import pair_covariance
 from overstory.analysis.selection import check_alpha, chi2_tail
-from overstory.analysis.support.base import pair_covariance
 from overstory.analysis.variance import clustering, support_noise
 
 if TYPE_CHECKING:
     from overstory.analysis.association.table import TableEstimate
     from overstory.analysis.selection import F64, IntervalKind
-    from overstory.protocol.mechanisms.base import Mechanism
+    from overstory.protocol.kinds.base import Mechanism
 
 
 class TableCovariance(Protocol):

@@ -29,9 +29,9 @@ import numpy as np
 from overstory.analysis.association.table import Marginal, TableEstimate
 from overstory.analysis.decoding import CandidateMap, decode
 from overstory.analysis.estimate import NO_REPORTS
+from overstory.analysis.kinds.base import support_of
+from overstory.analysis.kinds.linked import PairCounts, pair_counts
 from overstory.analysis.reports import SupportCounts
-from overstory.analysis.support.base import support_of
-from overstory.analysis.support.linked import PairCounts, pair_counts
 from overstory.analysis.variance import check_reports_per_device, clustering
 from overstory.protocol.errors import ParameterError
 
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from overstory.analysis.reports import I64
     from overstory.analysis.selection import F64, IntervalKind
-    from overstory.protocol.mechanisms.base import Mechanism
-    from overstory.protocol.mechanisms.joint import JointMechanism
+    from overstory.protocol.kinds.base import Mechanism
+    from overstory.protocol.kinds.joint import JointMechanism
 
 
 LinkedMethod = Literal["gls", "closed"]

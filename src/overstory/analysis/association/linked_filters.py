@@ -39,9 +39,9 @@ from overstory.analysis.association.linked import DecodedVariable, filter_variab
 from overstory.analysis.association.table import Marginal, TableEstimate
 from overstory.analysis.decoding import CandidateMap
 from overstory.analysis.decoding.model import SingularDesignError, inverse
+from overstory.analysis.kinds.base import support_of
+from overstory.analysis.kinds.linked import PairCounts, pair_counts, words_of_part
 from overstory.analysis.reports import unpack_bits
-from overstory.analysis.support.base import support_of
-from overstory.analysis.support.linked import PairCounts, pair_counts, words_of_part
 from overstory.analysis.variance import check_reports_per_device
 from overstory.protocol.errors import ParameterError
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from overstory.analysis.reports import I64, ReportBatch, SupportCounts
     from overstory.analysis.selection import F64, IntervalKind
-    from overstory.protocol.mechanisms.joint import JointMechanism
+    from overstory.protocol.kinds.joint import JointMechanism
 
 
 DENSE: Final = 2_000

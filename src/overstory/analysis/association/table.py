@@ -26,9 +26,9 @@ from overstory.analysis.association.independence import (
     SummedCovariance,
     TableCovariance,
 )
+from overstory.analysis.kinds.base import SupportErrors
+from overstory.analysis.kinds.split import DividedSupport
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.support.base import SupportErrors
-from overstory.analysis.support.split import DividedSupport
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
     from overstory.analysis.reports import SupportCounts
     from overstory.analysis.selection import F64, IntervalKind
-    from overstory.protocol.mechanisms.base import Mechanism
-    from overstory.protocol.mechanisms.divided import DividedMechanism
+    from overstory.protocol.kinds.base import Mechanism
+    from overstory.protocol.kinds.split import DividedMechanism
 
 
 Design = Literal["pair", "linked"]

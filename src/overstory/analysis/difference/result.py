@@ -38,8 +38,8 @@ import numpy as np
 
 from overstory.analysis import selection
 from overstory.analysis.estimate import freeze_columns
+from overstory.analysis.kinds.base import SupportErrors
 from overstory.analysis.selection import chi2_tail
-from overstory.analysis.support.base import SupportErrors
 from overstory.presentation.document import Column, Lines, Table
 from overstory.presentation.formats import UNKNOWN, finite, interval, p_value, percent
 from overstory.presentation.render_text import UNFOLDED, as_text

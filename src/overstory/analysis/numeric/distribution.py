@@ -40,12 +40,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 from scipy.special import ndtri
 
+from overstory.analysis.kinds.numbers import WaveSupport
 from overstory.analysis.numeric.means import MeanEstimate, NumericOracle, as_payloads
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.selection import normal_reach
-from overstory.analysis.support.numbers import WaveSupport
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.kinds.base import Report
 from overstory.protocol.numeric.windows import SquareWave, WindowChannel
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from overstory.analysis.reports import SupportCounts
-from overstory.analysis.selection import normal_reach
-from overstory.analysis.support.numbers import (
+from overstory.analysis.kinds.base import Rng, generator
+from overstory.analysis.kinds.numbers import (
     GeneratorDraws,
     MeanSupport,
     draw_payloads,
@@ -23,9 +22,10 @@ from overstory.analysis.support.numbers import (
     positions,
     sums_of_pairs,
 )
-from overstory.analysis.support.registry import Rng, generator
+from overstory.analysis.reports import SupportCounts
+from overstory.analysis.selection import normal_reach
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.kinds.base import Report
 from overstory.protocol.numeric.means import MeanRandomizer
 from overstory.protocol.numeric.randomizer import NumericRandomizer
 

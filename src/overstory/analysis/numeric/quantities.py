@@ -19,7 +19,7 @@ from overstory.analysis.reports import SupportCounts
 from overstory.analysis.selection import adjusted_p_values, normal_reach, upper_p_values
 from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import LocalRandomizer
+from overstory.protocol.kinds.base import Kind
 from overstory.protocol.numeric.means import MeanRandomizer
 from overstory.protocol.numeric.ranges import RangeRandomizer
 from overstory.protocol.numeric.windows import SquareWave
@@ -78,7 +78,7 @@ class NumberEstimate:
 
 
 def estimate_numbers(
-    mechanism: LocalRandomizer,
+    mechanism: Kind,
     domain: AnyDomain,
     counts: SupportCounts,
     *,

@@ -22,13 +22,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from overstory.analysis.kinds.base import Rng, generator, symbols_of
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.selection import IntervalKind, normal_reach
-from overstory.analysis.support.positions import symbols_of
-from overstory.analysis.support.registry import Rng, generator
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.kinds.base import Report
 from overstory.protocol.numeric.ranges import LevelTree, RangeRandomizer
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from overstory.analysis.decoding.candidates import CandidateMap
     from overstory.audit.answers import Declared
     from overstory.audit.clients import AuditedClient
-    from overstory.protocol.mechanisms.base import LocalRandomizer
+    from overstory.protocol.kinds.base import Kind
     from overstory.protocol.metrics import Metric
 
 MORE = """\
@@ -120,7 +120,7 @@ def _declared(args: argparse.Namespace) -> Declared:
     return declare(mechanism, metric=metric, candidates=_map(args, mechanism) if args.map else None)
 
 
-def _mechanism(args: argparse.Namespace) -> tuple[LocalRandomizer, Metric | None]:
+def _mechanism(args: argparse.Namespace) -> tuple[Kind, Metric | None]:
     if args.params:
         from overstory.files.rappor import read_params
 

@@ -133,7 +133,7 @@ def _read_symbols(args: argparse.Namespace, path: str) -> tuple[NDArray[np.integ
     import numpy as np
 
     from overstory.files.columns import blocks
-    from overstory.protocol.encodings.base import check_count
+    from overstory.protocol.kinds.base import check_count
 
     if args.reports is not None:
         check_count("num_reports", args.reports, 1, 1 << 62)
@@ -308,7 +308,7 @@ def _checked_numbers(args: argparse.Namespace) -> NDArray[np.float64] | None:
 def _numeric_rows(args: argparse.Namespace, numbers: NDArray[np.float64] | None) -> Iterator[dict[str, Any]]:
     """Yield each randomizer with the standard error of the mean: of people who hold one value, and of the column's."""
     from overstory.planning.kinds import mean_errors
-    from overstory.protocol.mechanisms.registry import FAMILIES, any_mechanism
+    from overstory.protocol.kinds.registry import FAMILIES, any_mechanism
 
     low, high = args.numeric
     names = list(FAMILIES["numbers"].builders)

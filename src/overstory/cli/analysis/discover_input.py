@@ -11,8 +11,8 @@ from overstory.files.columns import blocks, is_json, is_parquet, line_of
 from overstory.presentation.streams import printable
 from overstory.protocol.domains.codes import MAX_BYTES
 from overstory.protocol.domains.models import MOST_ORDER, MOST_WIDTH, ORDER, WIDTH
-from overstory.protocol.encodings.base import check_count
 from overstory.protocol.errors import FormatError, NoCodeError, ParameterError
+from overstory.protocol.kinds.base import check_count
 
 if TYPE_CHECKING:
     import argparse

@@ -108,7 +108,7 @@ def _choose_for_sets(args: argparse.Namespace) -> int:
     """Recommend a mechanism for sets of a domain's items."""
     from overstory.planning.kinds import item_table, other_mechanism, rank_item_mechanisms, sizes_about
     from overstory.planning.plan import oracle_toml
-    from overstory.protocol.encodings.item_sets import ItemBits
+    from overstory.protocol.kinds.item_sets import ItemBits
 
     idle = given(args, ("epsilon_permanent", "share", *STRINGS_ONLY))
     if args.domain_size is None or args.most is None or args.epsilon is None or idle:

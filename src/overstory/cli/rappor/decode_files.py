@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from overstory.files.labels import LabelledCounts
     from overstory.files.rappor import PairForm, RapporParameters
     from overstory.presentation.document import Block
-    from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism
-    from overstory.protocol.mechanisms.payloads import BitMechanism
+    from overstory.protocol.kinds.base import Kind, Mechanism
+    from overstory.protocol.kinds.bits import BitMechanism
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +117,7 @@ def _of_reports(args: argparse.Namespace, files: Any) -> CountedEstimate:
 
 def _of_counts(args: argparse.Namespace) -> CountedEstimate:
     """Read counts with their label, and estimate."""
-    from overstory.analysis.support.registry import server_half
+    from overstory.analysis.kinds.base import server_half
     from overstory.cli.rappor.engine_runs import stated_mechanism
     from overstory.files.labels import read_labelled
 
@@ -130,7 +130,7 @@ def _of_counts(args: argparse.Namespace) -> CountedEstimate:
     return _estimated(args, oracle, labelled.counts, labelled.values)
 
 
-def _oracle(mechanism: LocalRandomizer) -> Mechanism:
+def _oracle(mechanism: Kind) -> Mechanism:
     if not mechanism.counts_values:
         raise ParameterError(
             f"{mechanism.name} does not count single values: its estimates are read from a store, with --store"
@@ -286,7 +286,7 @@ def _from_counts(
 ) -> TableEstimate:
     from overstory.analysis.association.linked import boolean_variable, filter_variable
     from overstory.analysis.association.linked_filters import table_of_variables
-    from overstory.analysis.support.linked import apart
+    from overstory.analysis.kinds.linked import apart
     from overstory.files.rappor import read_pair_counts
 
     counts = apart(read_pair_counts(args.counts, form), *form.widths)

@@ -10,8 +10,9 @@ from typing import Final, cast
 
 from overstory.files.rappor import Holding
 from overstory.files.reports import ReportRow
-from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.mechanisms.payloads import BitMechanism, as_googles_client
+from overstory.protocol.kinds.base import Report
+from overstory.protocol.kinds.bits import BitMechanism
+from overstory.protocol.kinds.rappor import as_googles_client
 from overstory.protocol.permanent_response import Responder
 from overstory.protocol.sampling import KeyedEntropy, SystemEntropy, context
 from overstory.protocol.wire.upload import encode_reports
@@ -28,7 +29,7 @@ class Fleet:
     `most` of them stay in memory. A `seed` makes everything repeatable; without it all secrets and fresh bits are the
     operating system's.
 
-    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> from overstory.protocol.kinds.registry import mechanism
     >>> fleet, forgetful = Fleet(mechanism("rappor"), "7"), Fleet(mechanism("rappor"), "7", most=1)
     >>> holdings = [Holding("ann", 0, "x"), Holding("bob", 1, "x"), Holding("ann", 0, "x")]
     >>> [fleet.row(holding) for holding in holdings] == [forgetful.row(holding) for holding in holdings]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from overstory.engines.places import Place
     from overstory.engines.units import Job, Unit
     from overstory.files.labels import Label
-    from overstory.protocol.mechanisms.base import LocalRandomizer
+    from overstory.protocol.kinds.base import Kind
     from overstory.queries.sources.exported import Files
 
 
@@ -197,7 +197,7 @@ def _are_large(names: list[str]) -> bool:
 class CountedFiles:
     """Files of reports: what made them, where they lie, and the units that an engine counts."""
 
-    mechanism: LocalRandomizer
+    mechanism: Kind
     engine: Engine
     job: Job
     places: list[Place]
@@ -336,14 +336,14 @@ def _print_run(args: argparse.Namespace, files: CountedFiles, run: Run) -> None:
     )
 
 
-def stated_mechanism(args: argparse.Namespace, digest: bytes, label: Label | None, source: str) -> LocalRandomizer:
+def stated_mechanism(args: argparse.Namespace, digest: bytes, label: Label | None, source: str) -> Kind:
     """Return the mechanism of reports with this digest."""
     if args.params:
         return _of_params(args, digest, source)
     if args.registry:
         from overstory.protocol.metrics import load_registry
 
-        mechanism: LocalRandomizer = load_registry(args.registry)[args.metric].mechanism
+        mechanism: Kind = load_registry(args.registry)[args.metric].mechanism
         if mechanism.digest != digest:
             raise FormatError(f"these reports were not made with the parameters of {args.metric}", source=source)
         return mechanism
@@ -353,7 +353,7 @@ def stated_mechanism(args: argparse.Namespace, digest: bytes, label: Label | Non
     return label.mechanism(source)
 
 
-def _of_params(args: argparse.Namespace, digest: bytes, source: str) -> LocalRandomizer:
+def _of_params(args: argparse.Namespace, digest: bytes, source: str) -> Kind:
     from overstory.files.rappor import read_params
     from overstory.files.reports import LabelCheck
 

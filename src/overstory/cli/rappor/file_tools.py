@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from overstory.cli.rappor.devices import Fleet
     from overstory.files.csv import Skipped
     from overstory.files.rappor import Holding
-    from overstory.protocol.mechanisms.base import LocalRandomizer
+    from overstory.protocol.kinds.base import Kind
 
 
 def add_parser(commands: Any) -> None:
@@ -298,7 +298,7 @@ def _convert(args: argparse.Namespace) -> int:
     return 0
 
 
-def _mechanism(args: argparse.Namespace) -> LocalRandomizer:
+def _mechanism(args: argparse.Namespace) -> Kind:
     """Return the mechanism of the first file that says of which it is, or of the options."""
     from overstory.files.parquet import read_label
     from overstory.files.reports import read_packed, start_of
@@ -318,7 +318,7 @@ def _mechanism(args: argparse.Namespace) -> LocalRandomizer:
     return read_params(args.params).mechanism(**hashing, hash_key=args.hash_key)
 
 
-def _check(mechanism: LocalRandomizer, path: str, num_bits: int, num_cohorts: int, digest: bytes) -> None:  # noqa: ARG001 - the digest says it all
+def _check(mechanism: Kind, path: str, num_bits: int, num_cohorts: int, digest: bytes) -> None:  # noqa: ARG001 - the digest says it all
     if digest != mechanism.digest:
         raise FormatError(
             f"these reports are of other parameters than those of {mechanism.name} stated or read first: convert them "

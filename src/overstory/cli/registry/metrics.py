@@ -156,14 +156,14 @@ def _introduction(registry: MetricRegistry) -> Iterator[Block]:
 
 
 def _diff(args: argparse.Namespace) -> int:
-    from overstory.privacy.registry.changes import Kind, compare_registries
+    from overstory.privacy.registry.changes import Harm, compare_registries
     from overstory.protocol.metrics import load_registry
 
     earlier, new = [load_registry(file) for file in args.old], load_registry(args.new)
     changes = compare_registries(*earlier, new)
-    weaker = list(dict.fromkeys(change.metric for change in changes if change.kind == Kind.WEAKENS))
+    weaker = list(dict.fromkeys(change.metric for change in changes if change.kind == Harm.WEAKENS))
     larger = "" in weaker
-    broken = list(dict.fromkeys(change.metric for change in changes if change.kind == Kind.BREAKS))
+    broken = list(dict.fromkeys(change.metric for change in changes if change.kind == Harm.BREAKS))
     outcome = {
         "old": args.old,
         "new": args.new,

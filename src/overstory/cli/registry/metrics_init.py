@@ -278,7 +278,7 @@ def _rappor(epsilon: float, permanent: float) -> tuple[float, float]:
     A bit's permanent response is wrong with chance f/2 = 1 / (1 + e^(permanent/2)); p is the least, to six digits,
     with which one report has no more than `epsilon`.
     """
-    from overstory.protocol.mechanisms.registry import mechanism
+    from overstory.protocol.kinds.registry import mechanism
 
     f = math.ceil(2e6 / (1 + math.exp(permanent / 2))) / 1e6
     low, high = 0, 499_999  # millionths: at the one epsilon may be too large, at the other it is next to nothing

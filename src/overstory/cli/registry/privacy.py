@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from overstory.presentation.document import Block
     from overstory.privacy import CentralPrivacy, Claim, PrivacyStatement
     from overstory.privacy.terms import Terms
-    from overstory.protocol.mechanisms.base import LocalRandomizer
-    from overstory.protocol.mechanisms.registry import Builders
+    from overstory.protocol.kinds.base import Kind
+    from overstory.protocol.kinds.registry import Builders
     from overstory.protocol.metrics import Metric
 
 
@@ -65,8 +65,8 @@ def _oracles() -> list[str]:
     return sorted(_makers())
 
 
-def _makers() -> Builders[LocalRandomizer]:
-    from overstory.protocol.mechanisms.registry import BUILDERS, Builders, names_for
+def _makers() -> Builders[Kind]:
+    from overstory.protocol.kinds.registry import BUILDERS, Builders, names_for
 
     names = names_for(("symbols", "strings", "ordered", "numbers", "sets"))
     return Builders({name: BUILDERS.places[name] for name in names})
@@ -177,7 +177,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _shuffled(mechanism: LocalRandomizer, args: argparse.Namespace, metric: Metric | None) -> CentralPrivacy:
+def _shuffled(mechanism: Kind, args: argparse.Namespace, metric: Metric | None) -> CentralPrivacy:
     from overstory.privacy.shuffle.central import DELTA, GROUPED, shuffled
 
     if metric is not None and metric.groups is not None:
@@ -186,7 +186,7 @@ def _shuffled(mechanism: LocalRandomizer, args: argparse.Namespace, metric: Metr
     return shuffled(mechanism, args.shuffled, delta, periods=args.periods, honest=args.honest)
 
 
-def _mechanism(args: argparse.Namespace) -> LocalRandomizer:
+def _mechanism(args: argparse.Namespace) -> Kind:
     if args.params:
         from overstory.files.rappor import read_params
 
@@ -200,11 +200,11 @@ def _mechanism(args: argparse.Namespace) -> LocalRandomizer:
     return mechanism_from(args.oracle, args.param)
 
 
-def mechanism_from(name: str, texts: list[str]) -> LocalRandomizer:
+def mechanism_from(name: str, texts: list[str]) -> Kind:
     """Build a mechanism from texts, each read by the annotation of its parameter."""
     import inspect
 
-    from overstory.protocol.mechanisms.registry import build_from
+    from overstory.protocol.kinds.registry import build_from
 
     makers = _makers()
     accepted = inspect.signature(makers[name]).parameters if name in makers else {}

@@ -20,7 +20,7 @@ from overstory.privacy.attacks import posterior
 from overstory.privacy.statements import Claims
 from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError, WireError
-from overstory.protocol.mechanisms.base import LocalRandomizer, Report
+from overstory.protocol.kinds.base import Kind, Report
 from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.wire.upload import Upload, cohort_width, decode_batch, decode_uploads
 
@@ -95,17 +95,17 @@ def _period(metric: Metric | None, number: int) -> str:
     return metric.period.label(number)
 
 
-def payload_words(mechanism: LocalRandomizer, payload: int, labels: Sequence[str] = ()) -> str:
+def payload_words(mechanism: Kind, payload: int, labels: Sequence[str] = ()) -> str:
     """Return a permanent response's or a report's payload in words; `labels` name the values that it may be.
 
-    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> from overstory.protocol.kinds.registry import mechanism
     >>> [payload_words(mechanism("basic-rappor", domain_size=4), bits) for bits in (0b1010, 0b1000)]
     ['2 of 4 bits are 1', '1 of 4 bits is 1']
     """
     return mechanism.payload_words(payload, labels)
 
 
-def bit_string(mechanism: LocalRandomizer, payload: int) -> str:
+def bit_string(mechanism: Kind, payload: int) -> str:
     """Return a payload's bits, bit 0 first, in groups of eight."""
     bits = f"{payload:0{mechanism.payload_bits}b}"[::-1]
     return " ".join(bits[start : start + 8] for start in range(0, len(bits), 8))

@@ -35,7 +35,7 @@ from overstory.privacy.registry.cost import MetricCost, metric_cost
 from overstory.privacy.registry.page import metric_facts
 from overstory.privacy.text import share
 from overstory.protocol.errors import WireError
-from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.metrics.period import Period
 

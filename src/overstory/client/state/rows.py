@@ -264,7 +264,7 @@ class Rows:
         self._accounts.add(metric.account)
         if self._connection.execute("SELECT 1 FROM terms WHERE account = ?", (metric.account,)).fetchone() is None:
             from overstory.privacy.payloads.registry import terms_of
-            from overstory.protocol.mechanisms.base import canonical
+            from overstory.protocol.kinds.base import canonical
 
             text = canonical(terms_of(metric.mechanism).canonical())
             self._connection.execute("INSERT INTO terms VALUES (?, ?)", (metric.account, text))

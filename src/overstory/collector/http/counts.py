@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import StreamingResponse
 
 from overstory.analysis.alarms.sums import Watch
-from overstory.analysis.support.registry import server_half
+from overstory.analysis.kinds.base import server_half
 from overstory.collector.http.endpoint import ALWAYS_TEXT
 from overstory.presentation.render_data import for_spreadsheet
 from overstory.protocol.errors import ParameterError

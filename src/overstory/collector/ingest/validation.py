@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.collector.ingest.received import Received
-from overstory.protocol.mechanisms.base import LocalRandomizer
+from overstory.protocol.kinds.base import Kind
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import HEADER, ID_BYTES, MAGIC, TRAILER, UPLOAD_HEADER, VERSION, cohort_width
 
@@ -48,10 +48,10 @@ class ReportFormat:
     num_cohorts: int
     below: int  # every payload is a number below this
     weight: int | None = None  # how many bits of a payload are set, where that is fixed (subset selection); else None
-    zones: Zones = ()  # where the limit depends on the cohort: `LocalRandomizer.zones`
+    zones: Zones = ()  # where the limit depends on the cohort: `Kind.zones`
 
     @classmethod
-    def of(cls, mechanism: LocalRandomizer) -> ReportFormat:
+    def of(cls, mechanism: Kind) -> ReportFormat:
         """Return the format of a mechanism's reports."""
         shape = mechanism.payload_bits, mechanism.num_cohorts, mechanism.payload_limit, mechanism.payload_weight
         return cls(mechanism.digest, *shape, mechanism.zones if len(mechanism.zones) > 1 else ())

@@ -23,7 +23,7 @@ from overstory.protocol.errors import ParameterError
 if TYPE_CHECKING:
     from overstory.analysis.alarms.sums import Watch
     from overstory.analysis.reports import ReportBatch, SupportCounts
-    from overstory.protocol.mechanisms.base import LocalRandomizer
+    from overstory.protocol.kinds.base import Kind
     from overstory.protocol.metrics import Metric, MetricRegistry, Period
     from overstory.protocol.metrics.tables import Shards
 
@@ -33,7 +33,7 @@ class StoredMetric:
     """How one metric's reports of one mechanism are counted, and how long they are stored."""
 
     metric: str
-    mechanism: LocalRandomizer
+    mechanism: Kind
     period: Period
     retention_days: int  # after a period's end
     counts_digest: bytes  # of all that stored counts depend on; see `Metric.counts_digest`
@@ -53,7 +53,7 @@ class StoredMetric:
 
     def count(self, batch: ReportBatch) -> SupportCounts:
         """Count reports: bits by cohort, symbols, or the support of every value of the domain."""
-        from overstory.analysis.support.registry import count_reports
+        from overstory.analysis.kinds.base import count_reports
 
         return count_reports(self.mechanism, batch)
 
@@ -83,7 +83,7 @@ class StoredMetric:
     @classmethod
     def from_row(cls, row: Row[Any]) -> StoredMetric | None:
         """Read a row; None when this program cannot build the mechanism, or builds another one."""
-        from overstory.protocol.mechanisms.registry import any_mechanism
+        from overstory.protocol.kinds.registry import any_mechanism
         from overstory.protocol.metrics import Period
 
         described = json.loads(row.mechanism)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from overstory.analysis.selection import Adjustment, IntervalKind
     from overstory.console.data import ConsoleData
     from overstory.presentation.svg import Picture
-    from overstory.protocol.mechanisms.base import Mechanism
+    from overstory.protocol.kinds.base import Mechanism
     from overstory.protocol.metrics import Metric
 
 YEAR: Final = 365 * DAY

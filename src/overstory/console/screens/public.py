@@ -33,7 +33,7 @@ from overstory.presentation.document import (
     Preformatted,
     Table,
 )
-from overstory.privacy.registry.changes import Kind, compare_registries
+from overstory.privacy.registry.changes import Harm, compare_registries
 from overstory.privacy.registry.page import MetricPage, how_often, metric_page
 from overstory.privacy.statements import claims_blocks
 from overstory.privacy.text import epsilon_text, factor
@@ -368,7 +368,7 @@ def _changes(data: ConsoleData) -> Table | None:
     columns = (
         Column("metric", "Metric", text=lambda name: name or "the registry", is_left=True),
         Column("what", "What", is_left=True),
-        Column("kind", "What it does", is_left=True, tone=lambda kind: "" if kind == Kind.HARMLESS else "bad"),
+        Column("kind", "What it does", is_left=True, tone=lambda kind: "" if kind == Harm.HARMLESS else "bad"),
         Column("detail", "How", is_left=True),
     )
     rows = [change.to_json() for change in compare_registries(data.previous, data.registry)]

@@ -14,7 +14,7 @@ so reports add signs at the 2**m points A' z, and one Walsh-Hadamard transform g
 a known upper part and s free lower bits, the upper part's signs are fixed, and a transform over 2**s points does.
 
 **Local hashing** has a symbol for each device. With word = low + 2^32 high and m = mix32(seed), ``hash_word(word,
-seed)`` of `overstory.protocol.encodings.symbols` is
+seed)`` of `overstory.protocol.kinds.symbols` is
 
     x = low ^ m;    x = (x ^ x >> 16) C1 + high;    x = (x ^ x >> 15) C2        (modulo 2 ** 32).
 """
@@ -101,7 +101,7 @@ def add_block_signs(masks: Any, reported: Any, parents: Any, signs: Any) -> None
 
 @kernel
 def mix32(word: Any) -> Any:
-    """`overstory.protocol.encodings.symbols.mix32`."""
+    """`overstory.protocol.kinds.hashes.mix32`."""
     word = np.uint64(word)
     word = ((word ^ (word >> np.uint64(16))) * np.uint64(C1)) & MASK
     word = ((word ^ (word >> np.uint64(15))) * np.uint64(C2)) & MASK
@@ -110,7 +110,7 @@ def mix32(word: Any) -> Any:
 
 @kernel
 def hash_word(word: Any, seed: Any) -> Any:
-    """`overstory.protocol.encodings.symbols.hash_word`."""
+    """`overstory.protocol.kinds.hashes.hash_word`."""
     word = np.uint64(word)
     x = (word & MASK) ^ np.uint64(mix32(seed))
     x = x ^ (x >> np.uint64(16))

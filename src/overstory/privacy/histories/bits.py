@@ -36,7 +36,7 @@ from typing import Final, NamedTuple
 
 from overstory.privacy.histories.pairs import PRECISE, SLACK, Worst, bits_seen, crowded
 from overstory.protocol.channels import Rounds, log_ratio, round_up
-from overstory.protocol.encodings.base import Shape
+from overstory.protocol.kinds.base import Shape
 
 MOST_SHARED: Final = 10
 """Up to as many reports the smallest probability is searched for."""

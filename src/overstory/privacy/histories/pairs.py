@@ -49,8 +49,8 @@ from overstory.protocol.channels import (
     round_up,
     weighted_sum,
 )
-from overstory.protocol.encodings.base import Shape
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.base import Shape
 
 # Per report: which permanent response it is read through, and the true symbol (or bit).
 Entry = tuple[Hashable, int]
@@ -202,7 +202,7 @@ def with_nothing(shapes: Sequence[Shape]) -> tuple[Shape, ...]:
     They follow from how many ones a value's encoding has. Nothing has none; where filters are crowded (all of h
     distinct positions, h > k/2), it is a filter as any, and may be a value's own: see `Encoding.nothing`.
 
-    >>> from overstory.protocol.encodings.bits import Bloom
+    >>> from overstory.protocol.kinds.rappor import Bloom
     >>> with_nothing(Bloom(4, 3, 16).shapes(equal_bits=False))
     (Shape(both=2, lowered=1, raised=1, neither=0), Shape(both=3, lowered=0, raised=0, neither=1))
     """

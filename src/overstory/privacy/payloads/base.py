@@ -36,7 +36,7 @@ from overstory.protocol.errors import ParameterError
 if TYPE_CHECKING:
     from overstory.privacy.caveats import Positions
     from overstory.privacy.payloads.blankets import Blanket
-    from overstory.protocol.mechanisms.base import LocalRandomizer, Report
+    from overstory.protocol.kinds.base import Kind, Report
 
 CANDIDATES: Final = 100
 """Among how many strings, or positions of a number, the attacker guesses, where no domain says."""
@@ -165,7 +165,7 @@ Evidence = Callable[[Any], Decimal]
 class PayloadTerms(Terms):
     """Terms of a kind of mechanism: its class says what the reports of such a mechanism disclose.
 
-    `LocalRandomizer.terms_place` names the class. Nothing else in this package, nor above it, asks what kind of payload
+    `Kind.terms_place` names the class. Nothing else in this package, nor above it, asks what kind of payload
     a mechanism has.
     """
 
@@ -241,7 +241,7 @@ def class_at(place: str) -> type[PayloadTerms]:
     return found
 
 
-def terms_class(mechanism: LocalRandomizer) -> type[PayloadTerms]:
+def terms_class(mechanism: Kind) -> type[PayloadTerms]:
     """Return the class of terms that says what a mechanism's reports disclose."""
     place = getattr(mechanism, "terms_place", None)
     if place is None:

@@ -35,13 +35,13 @@ from overstory.protocol.channels import (
     round_up,
     weighted_sum,
 )
-from overstory.protocol.encodings.base import Shape
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.base import Shape
 
 if TYPE_CHECKING:
     from overstory.privacy.caveats import Positions
     from overstory.privacy.payloads.blankets import Blanket
-    from overstory.protocol.mechanisms.base import Report
+    from overstory.protocol.kinds.base import Report
 
 Pair = tuple[int, int]
 

@@ -36,7 +36,8 @@ from typing import TYPE_CHECKING, Final
 from overstory.protocol.channels import BinaryChannel
 
 if TYPE_CHECKING:
-    from overstory.protocol.mechanisms.payloads import BitMechanism, OutputMechanism
+    from overstory.protocol.kinds.bits import BitMechanism
+    from overstory.protocol.kinds.symbols import OutputMechanism
     from overstory.protocol.numeric.randomizer import NumberChannel
 
 Atom = tuple[float, float, float]

@@ -30,7 +30,7 @@ from overstory.privacy.payloads.base import Attack, Evidence, PayloadTerms, Succ
 from overstory.privacy.payloads.shared import Constant, Likeness, mixed
 from overstory.privacy.terms import OneRoundTerms, Terms, add_up, float_above
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.kinds.base import Report
 
 
 def part_of(part: Any) -> Any:

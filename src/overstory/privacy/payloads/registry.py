@@ -9,13 +9,13 @@ from typing import Any, Final
 from overstory.privacy.payloads.base import CANDIDATES, Attack, terms_class
 from overstory.privacy.terms import Terms
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism
+from overstory.protocol.kinds.base import Kind, Mechanism
 
 MODULES: Final = ("bits", "symbols", "single_round", "combined")
 """Where the classes of terms are that a canonical form may name."""
 
 
-def terms_of(mechanism: LocalRandomizer) -> Terms:
+def terms_of(mechanism: Kind) -> Terms:
     """Return the terms of a mechanism, or of what takes numbers (of a range tree: its worst level's).
 
     Parameters
@@ -30,7 +30,7 @@ def terms_of(mechanism: LocalRandomizer) -> Terms:
 
     Examples
     --------
-    >>> from overstory.protocol.mechanisms.symbols import grr
+    >>> from overstory.protocol.kinds.symbols import grr
     >>> terms_of(grr(domain_size=4, epsilon=1.0))
     SymbolTerms(num_symbols=4, permanent=1290591209, instantaneous=4294967296, most_values=4)
     """
@@ -59,7 +59,7 @@ def change_leak(mechanism: Mechanism, reports: int = 2) -> float:
     --------
     RAPPOR's own parameters, whose epsilon_permanent is 4.39:
 
-    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> from overstory.protocol.kinds.registry import mechanism
     >>> rappor = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75)
     >>> [round(change_leak(rappor, n), 2) for n in (2, 3, 4)]
     [8.61, 15.83, 25.18]
@@ -91,7 +91,7 @@ def epsilon_between(mechanism: Mechanism, first: Sequence[Any], second: Sequence
     --------
     Two reports of one value against two of another, and against a change, which is more visible:
 
-    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> from overstory.protocol.kinds.registry import mechanism
     >>> basic = mechanism("basic-rappor", domain_size=64)
     >>> round(epsilon_between(basic, [1, 1], [2, 2]), 3)
     1.009
@@ -101,7 +101,7 @@ def epsilon_between(mechanism: Mechanism, first: Sequence[Any], second: Sequence
     return terms_class(mechanism).epsilon_between(mechanism, first, second, cohort)
 
 
-def attack(mechanism: LocalRandomizer, values: int | None = None) -> Attack:
+def attack(mechanism: Kind, values: int | None = None) -> Attack:
     """Return what the best attacker achieves against a mechanism.
 
     Parameters
@@ -118,7 +118,7 @@ def attack(mechanism: LocalRandomizer, values: int | None = None) -> Attack:
 
     Examples
     --------
-    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> from overstory.protocol.kinds.registry import mechanism
     >>> from overstory.privacy.payloads.base import percent
     >>> grr = attack(mechanism("grr", domain_size=4, epsilon=1.0))
     >>> percent(grr.prior), percent(grr.report.guess), percent(grr.report.true_positives)

@@ -32,8 +32,8 @@ from functools import lru_cache
 from typing import Any, Final
 
 from overstory.protocol.channels import BinaryChannel, Rounds, SymbolRounds
-from overstory.protocol.encodings.base import check_count
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.base import check_count
 
 Group = tuple[float, float]
 """Outcomes of equal probability: the logarithm of their number, and of each one's probability."""

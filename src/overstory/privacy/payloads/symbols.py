@@ -45,7 +45,7 @@ from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.privacy.payloads.blankets import Blanket
-    from overstory.protocol.mechanisms.base import Report
+    from overstory.protocol.kinds.base import Report
 
 MOST_SYMBOLS: Final = 5
 """Up to as many reports the worst pair of histories is searched."""

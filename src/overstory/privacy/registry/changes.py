@@ -27,7 +27,7 @@ from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.registry.cost import lifetime_epsilon, most_responses
 from overstory.privacy.terms import add_up
 from overstory.privacy.text import epsilon_text
-from overstory.protocol.mechanisms.base import LocalRandomizer
+from overstory.protocol.kinds.base import Kind
 from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
 from overstory.protocol.metrics.groups import Groups
 
@@ -38,7 +38,7 @@ NUMBERS: Final = (2, 3, 5, 10, 20, 50, 100)
 CHANGES: Final = (2, 5, 10)
 
 
-class Kind(StrEnum):
+class Harm(StrEnum):
     """What a change does."""
 
     WEAKENS = "weakens-privacy"
@@ -47,9 +47,9 @@ class Kind(StrEnum):
 
 
 _BECOMES: Final = {
-    "direct": (Kind.WEAKENS, "oblivious becomes direct: the collector sees the address that a report comes from"),
+    "direct": (Harm.WEAKENS, "oblivious becomes direct: the collector sees the address that a report comes from"),
     "oblivious": (
-        Kind.HARMLESS,
+        Harm.HARMLESS,
         "direct becomes oblivious: a relay sees the address, not the collector; devices ask again",
     ),
 }
@@ -61,7 +61,7 @@ class Change:
 
     metric: str  # the metric's id; empty for the registry as a whole
     what: str  # the key, or the promise, that changed
-    kind: Kind  # whether it weakens privacy, breaks stored counts, or neither
+    kind: Harm  # whether it weakens privacy, breaks stored counts, or neither
     detail: str  # in a sentence
 
     def to_json(self) -> dict[str, str]:
@@ -80,15 +80,15 @@ def compare_registries(*registries: MetricRegistry) -> list[Change]:
         if name not in new:
             if name in earlier[-1]:
                 detail = "no longer listed: its reports are refused, counts stay"
-                changes.append(Change(name, "metric", Kind.HARMLESS, detail))
+                changes.append(Change(name, "metric", Harm.HARMLESS, detail))
         elif not had:
-            changes.append(Change(name, "metric", Kind.HARMLESS, "new: nothing is recorded before a person was asked"))
+            changes.append(Change(name, "metric", Harm.HARMLESS, "new: nothing is recorded before a person was asked"))
         else:
-            order = list(Kind)
+            order = list(Harm)
             changes += sorted(_of_a_name(name, had, new), key=lambda change: order.index(change.kind))
             if name not in earlier[-1]:
                 detail = f"listed again, as last in version {had[-1].version}: what was reported then counts too"
-                changes.append(Change(name, "metric", Kind.HARMLESS, detail))
+                changes.append(Change(name, "metric", Harm.HARMLESS, detail))
     return changes
 
 
@@ -100,7 +100,7 @@ def _against_all(
     for registry in reversed(earlier):
         for change in changes(registry):
             is_last = registry is earlier[-1]
-            if (is_last or change.kind is Kind.WEAKENS) and change not in seen:
+            if (is_last or change.kind is Harm.WEAKENS) and change not in seen:
                 seen.add(change)
                 since = "" if is_last else f"since version {registry.version}: "
                 yield replace(change, detail=since + change.detail)
@@ -108,32 +108,32 @@ def _against_all(
 
 def _of_the_whole(old: MetricRegistry, new: MetricRegistry) -> Iterator[Change]:
     if old.version != new.version:
-        yield Change("", "registry", Kind.HARMLESS, f"version {old.version} becomes {new.version}")
+        yield Change("", "registry", Harm.HARMLESS, f"version {old.version} becomes {new.version}")
     elif old.digest != new.digest:
         detail = (
             f"still version {old.version}, though metrics changed: consent could not tell the two apart; give another"
         )
-        yield Change("", "registry", Kind.HARMLESS, detail)
+        yield Change("", "registry", Harm.HARMLESS, detail)
     if old.budget != new.budget:
         before, after = (_limits(registry.budget) for registry in (old, new))
         weaker = old.budget is not None and (new.budget is None or new.budget.allows_more_than(old.budget))
         detail = f"{before} becomes {after}" + (": devices ask about every metric again" if weaker else "")
-        yield Change("", "budget", Kind.WEAKENS if weaker else Kind.HARMLESS, detail)
+        yield Change("", "budget", Harm.WEAKENS if weaker else Harm.HARMLESS, detail)
 
     yield from _of_the_relay(old.oblivious, new.oblivious)
     yield from _of_the_shards(old.shards, new.shards)
     if old.opt_out != new.opt_out:
-        yield Change("", "opt_out", Kind.HARMLESS, f"{old.opt_out!r} becomes {new.opt_out!r}")
+        yield Change("", "opt_out", Harm.HARMLESS, f"{old.opt_out!r} becomes {new.opt_out!r}")
 
 
 def _of_the_relay(old: ObliviousRoute | None, new: ObliviousRoute | None) -> Iterator[Change]:
     before, after = ("none" if route is None else route.described for route in (old, new))
     if before != after:
         asks = "" if old is None or new is None else ": devices ask about oblivious metrics again"
-        yield Change("", "oblivious", Kind.HARMLESS, f"{before} becomes {after}{asks}")
+        yield Change("", "oblivious", Harm.HARMLESS, f"{before} becomes {after}{asks}")
     if old is not None and new is not None and old.keys != new.keys:
         detail = f"{_keys_text(old)} becomes {_keys_text(new)}: the collector must have the private key of each"
-        yield Change("", "oblivious.keys", Kind.HARMLESS, detail)
+        yield Change("", "oblivious.keys", Harm.HARMLESS, detail)
 
 
 def _of_the_shards(old: Shards | None, new: Shards | None) -> Iterator[Change]:
@@ -149,7 +149,7 @@ def _of_the_shards(old: Shards | None, new: Shards | None) -> Iterator[Change]:
         )
     elif first is not None:
         detail += ": release it to devices before the first new day, and keep [shards] afterwards"
-    yield Change("", "shards", Kind.BREAKS if first == 0 else Kind.HARMLESS, detail)
+    yield Change("", "shards", Harm.BREAKS if first == 0 else Harm.HARMLESS, detail)
 
 
 def _keys_text(route: ObliviousRoute) -> str:
@@ -180,7 +180,7 @@ def _of_a_metric(old: Metric, new: Metric, budget: PersonBudget | None) -> Itera
         yield from _of_the_domain(old, new)
     if (old.candidates, old.candidate_lists) != (new.candidates, new.candidate_lists):
         detail = "stored counts can be decoded again with the new list"
-        yield Change(new.id, "candidates", Kind.HARMLESS, detail)
+        yield Change(new.id, "candidates", Harm.HARMLESS, detail)
     yield from _of_the_words(old, new, budget)
     if old.transport != new.transport:
         yield Change(new.id, "transport", *_BECOMES[new.transport])
@@ -189,7 +189,7 @@ def _of_a_metric(old: Metric, new: Metric, budget: PersonBudget | None) -> Itera
         yield from _of_the_groups(old, new)
     if old.window != new.window and "window" not in new.mechanism.parameters:
         detail = f"privacy is stated for {new.window or 'no'} reports, not for {old.window or 'none'}"
-        yield Change(new.id, "window", Kind.HARMLESS, detail)
+        yield Change(new.id, "window", Harm.HARMLESS, detail)
 
 
 def _of_the_words(old: Metric, new: Metric, budget: PersonBudget | None) -> Iterator[Change]:
@@ -201,7 +201,7 @@ def _of_the_words(old: Metric, new: Metric, budget: PersonBudget | None) -> Iter
             detail = f"{before!r} becomes {after!r}: devices ask about it again"
             leaves = limited and key == "attribute"
             detail += f", and its reports no longer count within the budget of {before}" if leaves else ""
-            yield Change(new.id, key, Kind.WEAKENS if leaves else Kind.HARMLESS, detail)
+            yield Change(new.id, key, Harm.WEAKENS if leaves else Harm.HARMLESS, detail)
 
 
 def _of_the_mechanism(old: Metric, new: Metric) -> Iterator[Change]:
@@ -224,7 +224,7 @@ def _of_the_mechanism(old: Metric, new: Metric) -> Iterator[Change]:
         yield from _worse(new.id, "any two histories", CHANGES, before.epsilon_any, after.epsilon_any)
     what = "oracle" if old.mechanism.name != new.mechanism.name else "parameters"
     detail = "reports made with the old parameters are refused, and the counts of both cannot be added up"
-    yield Change(new.id, what, Kind.BREAKS, detail)
+    yield Change(new.id, what, Harm.BREAKS, detail)
 
 
 def _of_the_account(name: str, earlier: Sequence[MetricRegistry], new: Metric) -> Iterator[Change]:
@@ -239,7 +239,7 @@ def _of_the_account(name: str, earlier: Sequence[MetricRegistry], new: Metric) -
     groups = [group for group in _answered_again([*accounts.values()], new.mechanism) if group]
     if not groups and not since:
         yield Change(
-            new.id, what, Kind.HARMLESS, "other devices are asked: none that an earlier registry of these asked"
+            new.id, what, Harm.HARMLESS, "other devices are asked: none that an earlier registry of these asked"
         )
     # Fresh noise has no past: what it costs is said of the mechanism.
     memoized = [[one.epsilon_permanent for one in each if not one.fresh] for each in groups if not new.mechanism.fresh]
@@ -260,10 +260,10 @@ def _of_the_account(name: str, earlier: Sequence[MetricRegistry], new: Metric) -
         detail += (
             "; responses under an earlier registry with the same parameters and domain are the same: they cost once"
         )
-    yield Change(new.id, what, Kind.WEAKENS, detail)
+    yield Change(new.id, what, Harm.WEAKENS, detail)
 
 
-def _answered_again(earlier: Sequence[LocalRandomizer], new: LocalRandomizer) -> Iterator[list[LocalRandomizer]]:
+def _answered_again(earlier: Sequence[Kind], new: Kind) -> Iterator[list[Kind]]:
     """Yield, for each range of devices that the new parameters ask, which of the earlier ones asked them.
 
     Where a device answers once, waves ask by its number, which is the same under all parameters.
@@ -274,7 +274,7 @@ def _answered_again(earlier: Sequence[LocalRandomizer], new: LocalRandomizer) ->
             yield [mechanism for mechanism in earlier if _asks(mechanism, number)]
 
 
-def _asks(mechanism: LocalRandomizer, number: int) -> bool:
+def _asks(mechanism: Kind, number: int) -> bool:
     return not mechanism.once or mechanism.asks(number)
 
 
@@ -288,7 +288,7 @@ def _worse(
         number, before, after = max(risen, key=lambda pair: pair[2] - pair[1])
         of = f"for {number} reports: " if number > 1 else ""
         detail = f"{of}epsilon {_epsilon(before)} becomes {_epsilon(after)}"
-        yield Change(name, what, Kind.WEAKENS, detail)
+        yield Change(name, what, Harm.WEAKENS, detail)
 
 
 def _epsilon(epsilon: float) -> str:
@@ -299,10 +299,10 @@ def _of_the_domain(old: Metric, new: Metric) -> Iterator[Change]:
     """Other values for the symbols; what that costs is said of the account."""
     if old.domain.numbering == new.domain.numbering:
         detail = "the categories' order has a meaning now, or has none any more: values keep their symbols"
-        yield Change(new.id, "domain", Kind.HARMLESS, detail)
+        yield Change(new.id, "domain", Harm.HARMLESS, detail)
         return
     what = "reports stand for other numbers" if new.domain.size is None else "symbols stand for other values"
-    yield Change(new.id, "domain", Kind.BREAKS, f"{what}, and so do stored counts")
+    yield Change(new.id, "domain", Harm.BREAKS, f"{what}, and so do stored counts")
 
 
 def _of_the_cap(old: Metric, new: Metric) -> Iterator[Change]:
@@ -324,7 +324,7 @@ def _of_the_cap(old: Metric, new: Metric) -> Iterator[Change]:
     detail = "; ".join(becomes.values())
     detail += f": all that a device may ever report, epsilon {epsilons[0]} becomes {epsilons[1]}"
     detail += ", and past the cap reports follow the value" if follows else ""
-    yield Change(new.id, " and ".join(becomes), Kind.WEAKENS if weakens else Kind.HARMLESS, detail)
+    yield Change(new.id, " and ".join(becomes), Harm.WEAKENS if weakens else Harm.HARMLESS, detail)
 
 
 def _with_what_was_given(old: Metric, new: Metric) -> Metric:
@@ -345,11 +345,11 @@ def _of_time(old: Metric, new: Metric) -> Iterator[Change]:
     if old.period != new.period:
         if new.period < old.period:
             detail = f"every {old.period} becomes every {new.period}: a device reports more often"
-            yield Change(new.id, "period", Kind.WEAKENS, detail)
+            yield Change(new.id, "period", Harm.WEAKENS, detail)
         detail = f"every {old.period} becomes every {new.period}: stored counts are numbered by other periods"
-        yield Change(new.id, "period", Kind.BREAKS, detail)
+        yield Change(new.id, "period", Harm.BREAKS, detail)
     if old.retention_days != new.retention_days:
-        kind = Kind.WEAKENS if new.retention_days > old.retention_days else Kind.HARMLESS
+        kind = Harm.WEAKENS if new.retention_days > old.retention_days else Harm.HARMLESS
         detail = f"reports are kept for {new.retention_days} days, not for {old.retention_days}"
         yield Change(new.id, "retention_days", kind, detail)
     if old.grace_days != new.grace_days:
@@ -361,7 +361,7 @@ def _of_time(old: Metric, new: Metric) -> Iterator[Change]:
         reopens = new.grace_days > old.grace_days and old.publish != "nothing"
         if reopens:
             detail += "; a published period takes reports again, and its estimates published then show them"
-        yield Change(new.id, "grace_days", Kind.WEAKENS if reopens else Kind.HARMLESS, detail)
+        yield Change(new.id, "grace_days", Harm.WEAKENS if reopens else Harm.HARMLESS, detail)
     if old.expires != new.expires:
         renewed = "renewed until" if new.expires > old.expires else "ends sooner, on"
         detail = f"{renewed} {new.expires}, not {old.expires}: " + (
@@ -369,7 +369,7 @@ def _of_time(old: Metric, new: Metric) -> Iterator[Change]:
             if new.expires > old.expires
             else "less is collected"
         )
-        yield Change(new.id, "expires", Kind.HARMLESS, detail)
+        yield Change(new.id, "expires", Harm.HARMLESS, detail)
 
 
 def _of_publishing(old: Metric, new: Metric) -> Iterator[Change]:
@@ -382,19 +382,19 @@ def _of_publishing(old: Metric, new: Metric) -> Iterator[Change]:
     else:
         return
     again = ": devices ask about it again" if more else ""
-    yield Change(new.id, what, Kind.WEAKENS if more else Kind.HARMLESS, detail + again)
+    yield Change(new.id, what, Harm.WEAKENS if more else Harm.HARMLESS, detail + again)
 
 
 def _of_the_groups(old: Metric, new: Metric) -> Iterator[Change]:
     """What a device sends in clear: more of it, less of it, or the same with other public figures."""
     before, after = (_grouped(metric.groups) for metric in (old, new))
-    kind = Kind.HARMLESS
+    kind = Harm.HARMLESS
     detail = "other public shares, devices or floor: they decide which groups are listed and shown, and are not sent"
     if before != after:
         sent = [f"{names[0]} ({', '.join(names[1:])})" if names else "no group" for names in (before, after)]
         detail = f"sent in clear: {sent[0]} becomes {sent[1]}: devices ask about the metric again"
         if after[:1] not in ((), before[:1]):
-            kind, detail = Kind.WEAKENS, f"{detail}, and no noise protects a group"
+            kind, detail = Harm.WEAKENS, f"{detail}, and no noise protects a group"
     yield Change(new.id, "groups", kind, detail)
 
 

@@ -15,7 +15,7 @@ from overstory.privacy.payloads.base import terms_class
 from overstory.privacy.payloads.blankets import MOST_PERIODS, Blanket, clones
 from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import LocalRandomizer
+from overstory.protocol.kinds.base import Kind
 
 DELTA: Final = 1e-9
 MOST_REPORTS: Final = 10**15
@@ -92,7 +92,7 @@ class CentralPrivacy:
 
 
 def shuffled(
-    mechanism: LocalRandomizer,
+    mechanism: Kind,
     reports: int,
     delta: float = DELTA,
     *,
@@ -132,7 +132,7 @@ def shuffled(
     --------
     RAPPOR's own parameters, one report and any number of one value:
 
-    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> from overstory.protocol.kinds.registry import mechanism
     >>> rappor = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75)
     >>> [round(shuffled(rappor, 100_000, 1e-6, periods=n).epsilon, 4) for n in (1, None)]
     [0.0067, 0.1036]
@@ -148,7 +148,7 @@ def shuffled(
     return CentralPrivacy(epsilon, delta, number, periods, known, (*rests_on, _of_cohorts(fewest, known)))
 
 
-def blankets_of(mechanism: LocalRandomizer, periods: int | None = 1, *, in_cohort: bool = False) -> list[Blanket]:
+def blankets_of(mechanism: Kind, periods: int | None = 1, *, in_cohort: bool = False) -> list[Blanket]:
     """Return blankets of a device's reports, or of the worst cohort's: the largest bound over them holds.
 
     There are `periods` reports of one unchanged value, each shuffled with the others' of its period; None: any number.
@@ -160,7 +160,7 @@ def blankets_of(mechanism: LocalRandomizer, periods: int | None = 1, *, in_cohor
     return blankets
 
 
-def has_own_blanket(mechanism: LocalRandomizer) -> bool:
+def has_own_blanket(mechanism: Kind) -> bool:
     """Whether the bound is the mechanism's own, not that of any mechanism of its epsilon."""
     return bool(terms_class(mechanism).blankets(mechanism, 1, in_cohort=True))
 
@@ -197,9 +197,7 @@ def _check(reports: int, delta: float, periods: int | None) -> None:
         raise ParameterError(f"periods = {periods!r}: give a whole number from 1, or None for any number")
 
 
-def _epsilon(
-    mechanism: LocalRandomizer, reports: int, delta: float, periods: int | None, *, in_cohort: bool = False
-) -> float:
+def _epsilon(mechanism: Kind, reports: int, delta: float, periods: int | None, *, in_cohort: bool = False) -> float:
     def bound(chance: float, number: int | None) -> float:
         blankets = blankets_of(mechanism, number, in_cohort=in_cohort)
         return max(blanket.epsilon(reports, chance) for blanket in blankets)
@@ -216,7 +214,7 @@ def _epsilon(
     return best if periods is None else min(best, bound(delta, periods))
 
 
-def _sentences(mechanism: LocalRandomizer, reports: int, number: int, periods: int | None) -> Iterator[str]:
+def _sentences(mechanism: Kind, reports: int, number: int, periods: int | None) -> Iterator[str]:
     yield BATCH
     if number < reports:
         yield f"{number:,} of the {reports:,} reports are honest: those of colluders and robots hide nobody."
@@ -306,7 +304,7 @@ class ReleasedPeriods:
         complete = {period: each.smallest for period, each in released.items() if each.complete}
         return cls({period: complete.get(period, 0) for period in periods}, grouped)
 
-    def claim(self, mechanism: LocalRandomizer) -> CentralClaim:
+    def claim(self, mechanism: Kind) -> CentralClaim:
         """Return what one report of this mechanism reveals, in any of the periods."""
         sizes = self.smallest.values()
         without = sum(not size for size in sizes)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
-from overstory.protocol.encodings.base import check_count
 from overstory.protocol.errors import NoCodeError, ParameterError
+from overstory.protocol.kinds.base import check_count
 
 MAX_BYTES: Final = 32
 """Of a string that can be searched for."""

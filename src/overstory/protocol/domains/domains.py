@@ -35,7 +35,7 @@ class AnyDomain(ABC):
     @property
     @abstractmethod
     def families(self) -> tuple[str, ...]:
-        """The families of mechanisms that take its values: see `overstory.protocol.mechanisms.registry`."""
+        """The families of mechanisms that take its values: see `overstory.protocol.kinds.registry`."""
 
     @abstractmethod
     def completes(self, metric: str) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from itertools import accumulate
 from typing import Any, Final
 
 from overstory.protocol.domains.codes import CodedDomain, string_bytes, text_of
-from overstory.protocol.encodings.base import check_count
 from overstory.protocol.errors import NoCodeError, ParameterError
+from overstory.protocol.kinds.base import check_count
 
 ORDER: Final = 2
 WIDTH: Final = 96

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism, digest
+from overstory.protocol.kinds.base import Kind, Mechanism, digest
 from overstory.protocol.metrics.period import DAY, Period
 from overstory.protocol.sampling import context
 
@@ -87,7 +87,7 @@ class Metric:
     owner: str
     purpose: str
     domain: AnyDomain
-    mechanism: LocalRandomizer
+    mechanism: Kind
     period: Period
     window: int | None
     max_values: int | None

@@ -16,15 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 from overstory.protocol.domains import domain_from
 from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.mechanisms.base import LocalRandomizer
-from overstory.protocol.mechanisms.registry import (
-    BUILDERS,
-    FAMILIES,
-    any_mechanism,
-    names_for,
-    parameters_of,
-    values_of,
-)
+from overstory.protocol.kinds.base import Kind
+from overstory.protocol.kinds.registry import BUILDERS, FAMILIES, any_mechanism, names_for, parameters_of, values_of
 from overstory.protocol.metrics.metric import Metric, OverCap
 from overstory.protocol.metrics.period import Period
 from overstory.protocol.metrics.toml_fields import Fields
@@ -175,7 +168,7 @@ def metric_from_json(entry: Mapping[str, Any]) -> Metric:
     return metric
 
 
-def _mechanism(fields: Fields, name: str, domain: AnyDomain | None) -> LocalRandomizer | None:
+def _mechanism(fields: Fields, name: str, domain: AnyDomain | None) -> Kind | None:
     if not _oracle_or_needs(fields):
         return None
     is_one = fields.table["oracle"] in [*BUILDERS]  # else those that fit the domain are named
@@ -257,7 +250,7 @@ def _with_window(fields: Fields, complete: dict[str, Any], accepted: Mapping[str
     return complete
 
 
-def _built(fields: Fields, oracle: str, parameters: Mapping[str, Any]) -> LocalRandomizer | None:
+def _built(fields: Fields, oracle: str, parameters: Mapping[str, Any]) -> Kind | None:
     try:
         return any_mechanism(oracle, **parameters)
     except (ParameterError, TypeError, OverflowError) as error:
@@ -287,7 +280,7 @@ def _period(fields: Fields) -> Period | None:
         return None
 
 
-def _window(fields: Fields, built: LocalRandomizer | None) -> int | None:
+def _window(fields: Fields, built: Kind | None) -> int | None:
     window = fields.whole("window", 1, MOST_REPORTS)
     own = None if built is None else built.parameters.get("window")
     if own is None or window is None:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.protocol.errors import FormatError, ParameterError, suggestion
-from overstory.protocol.mechanisms.base import digest
+from overstory.protocol.kinds.base import digest
 from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.metrics.metric_table import Folder, build_metric
 from overstory.protocol.metrics.toml_fields import Fields, RegistryError, read_root

@@ -100,7 +100,7 @@ class Duchi(MeanRandomizer):
     """
 
     name = "duchi"
-    server: ClassVar[str] = "analysis.support.numbers:EndsSupport"
+    server: ClassVar[str] = "analysis.kinds.numbers:EndsSupport"
 
     @cached_property
     def channel(self) -> EndsChannel:
@@ -123,7 +123,7 @@ class Piecewise(MeanRandomizer):
     """
 
     name = "piecewise"
-    server: ClassVar[str] = "analysis.support.numbers:MeanSupport"
+    server: ClassVar[str] = "analysis.kinds.numbers:MeanSupport"
 
     @cached_property
     def channel(self) -> WindowChannel:
@@ -211,7 +211,7 @@ class Hybrid(MeanRandomizer):
     """
 
     name = "hybrid"
-    server: ClassVar[str] = "analysis.support.numbers:HybridSupport"
+    server: ClassVar[str] = "analysis.kinds.numbers:HybridSupport"
 
     @cached_property
     def duchi(self) -> Duchi:

@@ -10,9 +10,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from overstory.protocol.domains.numbers import Interval
-from overstory.protocol.encodings.base import check_count, check_symbol
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import LocalRandomizer, Report, outward
+from overstory.protocol.kinds.base import Kind, Report, check_count, check_symbol, outward
 from overstory.protocol.sampling import Entropy, uniform_below
 
 MAX_RESOLUTION = 1 << 32
@@ -85,7 +84,7 @@ class NumberChannel(ABC):
 
 
 @dataclass(frozen=True)
-class NumericRandomizer(LocalRandomizer):
+class NumericRandomizer(Kind):
     """The device's half of a numeric collection: one round, whose response is sent as it is.
 
     A value becomes a whole number, its *position*, before anything is drawn; this is the only rounding there is, and

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from overstory.protocol.encodings.base import check_count, check_symbol
-from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.mechanisms.bits import oue
-from overstory.protocol.mechanisms.split import Split
+from overstory.protocol.kinds.base import Mechanism, check_count, check_symbol
+from overstory.protocol.kinds.bits import oue
+from overstory.protocol.kinds.split import Split
 
 MAX_DOMAIN = 1 << 20
 
@@ -114,7 +113,7 @@ class RangeRandomizer(Split):
     name = "ranges"
     payload: ClassVar[str] = "levels"
     reading: ClassVar[str] = "ranges"
-    server: ClassVar[str] = "analysis.support.split:LevelSupport"
+    server: ClassVar[str] = "analysis.kinds.split:LevelSupport"
 
     def __post_init__(self) -> None:
         _ = self.mechanisms  # says so when a parameter is none

@@ -25,8 +25,8 @@ from typing import Any, ClassVar, Literal
 
 from overstory.protocol.channels import ONE, THRESHOLD_BITS, check_probability, log_ratio, round_up
 from overstory.protocol.domains.numbers import Interval
-from overstory.protocol.encodings.base import check_count, check_symbol
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.base import check_count, check_symbol
 from overstory.protocol.numeric.randomizer import (
     MAX_RESOLUTION,
     NumberChannel,
@@ -174,7 +174,7 @@ class SquareWave(NumericRandomizer):
 
     name = "square-wave"
     reading: ClassVar[str] = "distribution"
-    server: ClassVar[str] = "analysis.support.numbers:WaveSupport"
+    server: ClassVar[str] = "analysis.kinds.numbers:WaveSupport"
     middle: ClassVar[Fraction] = Fraction(1, 2)
 
     @cached_property

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.protocol.errors import ParameterError, WireError
-from overstory.protocol.mechanisms.base import LocalRandomizer
+from overstory.protocol.kinds.base import Kind
 from overstory.protocol.wire import GROUP, METRIC_ID
 from overstory.protocol.wire.upload import PERIODS, Upload, cohort_width, encode_columns
 
@@ -82,7 +82,7 @@ def _period(given: Any, metric: Metric, where: str) -> int:
         raise WireError("json", f"{where}: {error}") from None
 
 
-def _packed(reports: Sequence[Any], digest: bytes, mechanism: LocalRandomizer, where: str) -> bytes:
+def _packed(reports: Sequence[Any], digest: bytes, mechanism: Kind, where: str) -> bytes:
     """Return the packed batch of reports written as [cohort, hex]."""
     width, cohort_bytes = (mechanism.payload_bits + 7) // 8, cohort_width(mechanism.num_cohorts)
     cohorts, bits = bytearray(), bytearray()

@@ -32,9 +32,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from overstory.protocol.encodings.base import MAX_COHORTS, SEEDS, check_cohort, check_count
 from overstory.protocol.errors import ParameterError, WireError
-from overstory.protocol.mechanisms.base import LocalRandomizer, Report
+from overstory.protocol.kinds.base import MAX_COHORTS, SEEDS, Kind, Report, check_cohort, check_count
 from overstory.protocol.wire import GROUP, METRIC_ID
 
 MAGIC: Final = b"OVSB"
@@ -77,10 +76,10 @@ def encode_columns(digest: bytes, num_bits: int, num_cohorts: int, cohorts: byte
     return body + TRAILER.pack(zlib.crc32(body))
 
 
-def encode_reports(mechanism: LocalRandomizer, reports: Iterable[Report]) -> bytes:
+def encode_reports(mechanism: Kind, reports: Iterable[Report]) -> bytes:
     """Write `reports` of `mechanism` as one batch.
 
-    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> from overstory.protocol.kinds.registry import mechanism
     >>> basic = mechanism("basic-rappor", domain_size=4)
     >>> list(decode_batch(encode_reports(basic, [Report(0, 5)])))
     [Report(cohort=0, bits=5)]

@@ -209,7 +209,7 @@ class Export:
         from overstory.engines.folders import file_checksum
         from overstory.files.labels import Label, PartFile, part_name
         from overstory.files.parquet import write_blocks
-        from overstory.protocol.encodings.base import MAX_COHORTS
+        from overstory.protocol.kinds.base import MAX_COHORTS
 
         cohorts = entry.mechanism.num_cohorts
         totals = np.zeros(cohorts if cohorts <= MAX_COHORTS else 0, np.int64)

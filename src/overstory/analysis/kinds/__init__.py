@@ -1,0 +1,1 @@
+"""The server's half of each kind: counts, estimates, their covariances, and simulated devices."""

@@ -1,0 +1,130 @@
+"""Devices divided over parts, the public number of a report saying which: tables, levels of ranges, and questions.
+
+Each part is a mechanism of its own, whose server counts and estimates; a row of counts belongs to each.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overstory.analysis.kinds.base import Cohorts, ServerHalf, Support, Words, support_of, symbols_of
+from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.protocol.kinds.base import Mechanism
+from overstory.protocol.wire.upload import cohort_width
+
+if TYPE_CHECKING:
+    from overstory.kernels.devices import StreamKey
+
+
+class SplitSupport(ServerHalf[Any]):
+    """The server's half of a mechanism of several parts; which part of a value a part is about, a class says."""
+
+    @cached_property
+    def halves(self) -> list[Support[Any]]:
+        return [support_of(part) for part in self.mechanism.parts]
+
+    @property
+    def num_supports(self) -> int:
+        """Counts of a row: those of the largest part."""
+        return max(self.part_supports(place) for place in range(len(self.halves)))
+
+    def part_supports(self, place: int) -> int:
+        """Return how many supports of a part are counted."""
+        return self.halves[place].mechanism.domain_size or 0
+
+    @abstractmethod
+    def project(self, table: NDArray[Any], symbols: NDArray[Any], place: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the table of a part, and each device's place in it."""
+
+    def part_of(self, cohorts: Cohorts) -> NDArray[np.integer[Any]]:
+        return np.asarray(cohorts)
+
+    def part_key(self, key: bytes, place: int) -> bytes:
+        return bytes(byte ^ place for byte in key)
+
+    def reports_of(self, batch: ReportBatch, place: int) -> ReportBatch:
+        """Return the reports of one part, as reports of its own mechanism."""
+        part, mine = self.halves[place].mechanism, self.part_of(batch.cohorts) == place
+        words = np.ascontiguousarray(batch.bits[mine, : -(-part.payload_bits // 64)])
+        return ReportBatch(_seeds(batch.cohorts, part, mine), words, part.payload_bits, part.num_cohorts)
+
+    def counts_of(self, counts: SupportCounts, place: int) -> SupportCounts:
+        """Return the counts of one part, as its oracle estimates from them."""
+        return SupportCounts([counts.totals[place]], counts.ones[place : place + 1, : self.part_supports(place)])
+
+    def table(self, values: Sequence[Any]) -> NDArray[Any]:
+        return symbols_of(values, self.mechanism.domain_size)
+
+    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:
+        parts = self.part_of(cohorts)
+        out = np.zeros((len(symbols), -(-self.mechanism.payload_bits // 64)), np.uint64)
+        for place, half in enumerate(self.halves):
+            mine = parts == place
+            if not mine.any():
+                continue
+            own, held = self.project(table, symbols, place)
+            seeds = _seeds(cohorts, half.mechanism)
+            # Of all devices, so that a report does not depend on the rows that it is computed with.
+            sent = half.respond(own, held, seeds, replace(stream, key=self.part_key(stream.key, place)))
+            out[mine, : sent.shape[1]] = sent[mine]
+        return out
+
+    def shape(self, labels: Sequence[str]) -> tuple[int, int]:  # noqa: ARG002 - parts have supports of their own
+        return len(self.halves), self.num_supports
+
+    def count(self, batch: ReportBatch, values: Sequence[Any] | None = None) -> SupportCounts:
+        self.refuse_values(values, "the cells of its tables, not chosen values")
+        totals, ones = np.zeros(len(self.halves), np.int64), np.zeros(self.shape(()), np.int64)
+        for place, half in enumerate(self.halves):
+            if len(own := self.reports_of(batch, place)):
+                totals[place] = len(own)
+                ones[place, : self.part_supports(place)] = half.count(own, None).ones.sum(axis=0)
+        return SupportCounts(totals, ones)
+
+
+def _seeds(cohorts: Cohorts, part: Mechanism, mine: NDArray[np.bool_] | None = None) -> Cohorts:
+    """Return the cohort of each device, or of some, in a part."""
+    if part.num_cohorts == 1:
+        return np.zeros(len(cohorts) if mine is None else np.count_nonzero(mine), np.uint16)
+    own = cohorts if mine is None else cohorts[mine]
+    return (own % np.uint32(part.num_cohorts)).astype(f"u{cohort_width(part.num_cohorts)}")
+
+
+class DividedSupport(SplitSupport):
+    """Devices divided over tables: the support of each table's cells."""
+
+    count_name = "cell"
+
+    def project(self, table: NDArray[Any], symbols: NDArray[Any], place: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        parts = np.unravel_index(table, self.mechanism.sizes)
+        chosen = self.mechanism.tables[place]
+        shape = [self.mechanism.sizes[variable] for variable in chosen]
+        cells = np.ravel_multi_index([parts[variable] for variable in chosen], shape)
+        half = self.halves[place]
+        return half.table(range(half.domain_size or 0)), cells.astype(np.int32)[symbols]
+
+
+class LevelSupport(SplitSupport):
+    """Range queries: the bits of every level's nodes."""
+
+    count_name = "node"
+
+    def part_supports(self, place: int) -> int:
+        return int(self.halves[place].mechanism.payload_bits)
+
+    def project(self, table: NDArray[Any], symbols: NDArray[Any], place: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        half, width = self.halves[place], self.mechanism.tree.leaves_under(place + 1)
+        return half.table(range(half.domain_size or 0)), (table // width).astype(np.int32)[symbols]
+
+    def count(self, batch: ReportBatch, values: Sequence[Any] | None = None) -> SupportCounts:  # noqa: ARG002
+        """Count the bits of all levels in one pass; bits past a level's width, which none sends, count for nothing."""
+        counts = batch.accumulate()
+        widths = np.array([self.part_supports(place) for place in range(len(self.halves))])
+        return SupportCounts(counts.totals, np.where(np.arange(counts.num_bits) < widths[:, None], counts.ones, 0))

@@ -1,1 +1,0 @@
-"""Which values a report supports, by kind of encoding."""

@@ -1,1 +1,0 @@
-"""Encodings: from a value to what the channels randomize."""

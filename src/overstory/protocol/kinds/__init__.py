@@ -1,0 +1,1 @@
+"""Kinds of data: the encoding, the noise and the builder of each. The standard library alone."""

@@ -1,0 +1,431 @@
+"""Oracles that report bits: a bit per symbol, or a few of them, and one or two binary channels on each.
+
+Unary encodings: a bit per symbol, and other numbers in the channels.
+Wang et al. (USENIX Security 2017): SUE, OUE. Arcolezi et al. (2022): L-SUE, L-OSUE, L-SOUE. Vidal's thesis
+(ProTECting): WB, OPT-WB, OPT-DR. Each is a channel or two over the one-hot encoding.
+
+d-bit flipping: each device answers for a few of the domain's values, always the same ones.
+Ding, Kulkarni, Yekhanin (NeurIPS 2017): the collection of telemetry where a report must stay a few bits long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from overstory.protocol.channels import (
+    BinaryChannel,
+    Differences,
+    Rounds,
+)
+from overstory.protocol.kinds.base import (
+    MAX_BITS,
+    Encoding,
+    Mechanism,
+    Report,
+    Shape,
+    bits_at,
+    check_cohort,
+    check_count,
+    check_epsilon,
+    check_symbol,
+    encode,
+    whole_number,
+)
+from overstory.protocol.kinds.calibration import (
+    Family,
+    check_two,
+    one_round,
+    optimized,
+    second_round,
+    symmetric,
+    window_round,
+)
+from overstory.protocol.kinds.hashing import OverstoryV1
+from overstory.protocol.permanent_response import (
+    Permanence,
+)
+from overstory.protocol.sampling import Draw, Entropy, bit_sampler, context
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(frozen=True)
+class OneHot(Encoding):
+    """Symbol s of ``0 .. domain_size - 1`` sets bit s alone ("Basic RAPPOR", unary encoding)."""
+
+    domain_size: int
+    server: ClassVar[str] = "analysis.kinds.bits:OneHotSupport"
+
+    num_cohorts: ClassVar[int] = 1
+    pairable: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_count("domain_size", self.domain_size, 2, MAX_BITS)
+
+    @property
+    def num_bits(self) -> int:
+        return self.domain_size
+
+    @property
+    def most_values(self) -> int:
+        """All that there are."""
+        return self.domain_size
+
+    def shapes(self, *, equal_bits: bool) -> tuple[Shape, ...]:  # noqa: ARG002 - no two values have equal bits
+        """Return the one of two bits that differ."""
+        return (Shape(0, 1, 1, self.num_bits - 2),)
+
+    def positions(self, value: Any, cohort: int) -> tuple[int, ...]:  # noqa: ARG002 - one cohort encodes as any
+        return (check_symbol(value, self.domain_size),)
+
+    def canonical(self) -> dict[str, Any]:
+        return {"encoding": "one-hot", "domain_size": self.domain_size}
+
+
+@dataclass(frozen=True)
+class SampledBits(Encoding):
+    """The bits of `sampled_bits` values, out of the one-hot vector: those at fixed offsets from the device's cohort.
+
+    The cohort is public. As many cohorts as values, so every value is asked of exactly the share
+    ``sampled_bits / domain_size`` of the cohorts; the offsets are spread over the domain by the project's hash family.
+
+    >>> encoding = SampledBits(5, 2)
+    >>> [sum(len(encoding.positions(value, cohort)) for cohort in range(5)) for value in range(5)]
+    [2, 2, 2, 2, 2]
+    """
+
+    domain_size: int
+    sampled_bits: int
+
+    server: ClassVar[str] = "analysis.kinds.bits:SampledSupport"
+    pure: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        OneHot(self.domain_size)
+        check_count("sampled_bits", self.sampled_bits, 1, self.domain_size)
+
+    @property
+    def num_bits(self) -> int:
+        return self.sampled_bits
+
+    @property
+    def num_cohorts(self) -> int:
+        return self.domain_size
+
+    @property
+    def asked(self) -> float:
+        """The share d'/d of the cohorts."""
+        return self.sampled_bits / self.domain_size
+
+    @property
+    def most_values(self) -> int:
+        """The sampled bits d', at least two of them.
+
+        With d' >= 2 sampled bits a pair of values that differs in one bit costs no more than half of one that differs
+        in two, and of all pairs of one history together at most d' ones are lowered and d' zeros raised: d' epsilons.
+        With d' = 1 every pair differs in one bit, and two pairs can do so.
+        """
+        return min(max(self.sampled_bits, 2), self.domain_size)
+
+    def shapes(self, *, equal_bits: bool) -> tuple[Shape, ...]:  # noqa: ARG002 - those that are not sampled have none
+        """Return the shapes of one-hot vectors of which a value may show its bit, or none."""
+        asked, others = self.num_bits, self.domain_size - self.num_bits
+        both_asked = (Shape(0, 1, 1, asked - 2),) if asked > 1 else ()
+        one_asked = (Shape(0, 1, 0, asked - 1), Shape(0, 0, 1, asked - 1)) if others else ()
+        return both_asked + one_asked + ((Shape(0, 0, 0, asked),) if others > 1 else ())
+
+    @property
+    def differences(self) -> Differences:
+        """Two sampled values differ in two bits; if one value alone is sampled, in its own."""
+        return ((1, 1),) if self.sampled_bits > 1 else ((1, 0), (0, 1))
+
+    @cached_property
+    def offsets(self) -> tuple[int, ...]:
+        """Return the distance from the cohort to the value that each bit stands for."""
+        if self.sampled_bits == self.domain_size:
+            return tuple(range(self.domain_size))
+        family = OverstoryV1(b"d-bit flip")
+        return tuple(sorted(family.positions(b"offsets", 0, self.domain_size, self.sampled_bits)))
+
+    @cached_property
+    def places(self) -> dict[int, int]:
+        """Return the bit that stands for each sampled distance."""
+        return {offset: bit for bit, offset in enumerate(self.offsets)}
+
+    def positions(self, value: Any, cohort: int) -> tuple[int, ...]:
+        """Return the value's bit, or nothing where it is not sampled."""
+        distance = (check_symbol(value, self.domain_size) - cohort) % self.domain_size
+        return (self.places[distance],) if distance in self.places else ()
+
+    def canonical(self) -> dict[str, Any]:
+        return {"encoding": "sampled-bits", "domain_size": self.domain_size, "sampled_bits": self.sampled_bits}
+
+
+_NOTHING: Final = b"nothing"  # after a digest's 16 bytes: no mechanism has this digest
+
+
+@dataclass(frozen=True)
+class BitMechanism(Mechanism):
+    """Encode a value as bits, randomize them permanently, randomize that afresh for every report."""
+
+    name: str
+    parameters: Mapping[str, Any] = field(hash=False)
+    encoding: Encoding
+    rounds: Rounds  # either channel may be the identity
+    permanence: Permanence = field(default_factory=Permanence, compare=False, repr=False)
+
+    payload: ClassVar[str] = "bits"
+    terms_place: ClassVar[str] = "privacy.payloads.bits:BitTerms"
+
+    @property
+    def payload_bits(self) -> int:
+        return self.encoding.num_bits
+
+    @property
+    def payload_limit(self) -> int:
+        return 1 << self.encoding.num_bits
+
+    @property
+    def p_star(self) -> Fraction:
+        """P(a report's bit is 1 | the value sets it)."""
+        return self.channel.keep_one
+
+    @property
+    def q_star(self) -> Fraction:
+        """P(a report's bit is 1 | the value does not)."""
+        return self.channel.raise_zero
+
+    @property
+    def channel(self) -> BinaryChannel:
+        """P(report bit | true bit): RAPPOR's q* is its `keep_one`, RAPPOR's p* its `raise_zero`."""
+        return self.rounds.combined
+
+    @property
+    def fresh(self) -> bool:
+        return self.rounds.permanent.is_identity
+
+    @property
+    def repeats(self) -> bool:
+        return self.rounds.instantaneous.is_identity
+
+    @cached_property
+    def epsilon_permanent(self) -> float:
+        return self.rounds.epsilon_permanent(self.encoding.differences)
+
+    def epsilon_n(self, reports: int) -> float:
+        return self.rounds.epsilon(self.encoding.differences, reports=whole_number(reports))
+
+    @property
+    def odds(self) -> Fraction:
+        keep, low = self.channel.keep_one, self.channel.raise_zero
+        one, zero = keep / low, (1 - low) / (1 - keep)
+        return max(one**lowered * zero**raised for lowered, raised in self.encoding.differences)
+
+    @property
+    def permanent_support(self) -> tuple[float, float, float]:
+        """See `Mechanism.permanent_support`: of one of the value's own bits, and of any other."""
+        first = self.rounds.permanent
+        return float(first.keep_one), float(first.raise_zero), float(self.rounds.instantaneous.span)
+
+    def encode(self, value: Any, cohort: int) -> int:
+        return encode(self.encoding, value, cohort)
+
+    def held(self, value: Any, cohort: int) -> int:
+        return self.encode(value, cohort)
+
+    def likelihood(self, report: Report, value: Any) -> Fraction:
+        """P(these bits | value): each bit by itself."""
+        true, every = self.encode(value, report.cohort), self.payload_limit - 1
+        likelihood = Fraction(1)
+        for rate, bits in ((self.channel.keep_one, true), (self.channel.raise_zero, every ^ true)):
+            ones = (bits & report.bits).bit_count()
+            likelihood *= rate**ones * (1 - rate) ** (bits.bit_count() - ones)
+        return likelihood
+
+    def supports(self, report: Report, value: Any) -> bool:
+        """Whether the report was asked for the value, and all of the value's bits are set in it."""
+        bits = self.encode(value, report.cohort)
+        return bits != 0 and report.bits & bits == bits
+
+    def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
+        check_cohort(cohort, self.encoding.num_cohorts)
+        permanent, positions = self.rounds.permanent, self.encoding.positions
+        if permanent.is_identity:
+            return lambda value: bits_at(positions(value, cohort))
+        about = context(metric, self.digest, cohort)
+        respond = self.permanence.responder(permanent, self.encoding.num_bits, secret, about)
+        return lambda value: respond(_as_bytes(value), bits_at(positions(value, cohort)))
+
+    def response_key(self, value: Any, cohort: int) -> Hashable:
+        """Return the value, or its true bits, where the derivation takes nothing but these (`Permanence.by_bits`)."""
+        key: Hashable = self.encode(value, cohort) if self.permanence.by_bits else value
+        return key
+
+    def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
+        """Return the permanent bits of the encoding of nothing; see `Kind.nothing`."""
+        check_cohort(cohort, self.num_cohorts)
+        permanent, bits = self.rounds.permanent, self.encoding.nothing
+        if permanent.is_identity:
+            return bits
+        about = context(metric, self.digest + _NOTHING, cohort)
+        return self.permanence.responder(permanent, self.encoding.num_bits, secret, about)(_NOTHING, bits)
+
+    def draw(self, held: int, cohort: int, entropy: Entropy) -> int:  # noqa: ARG002 - bits are alike in all
+        if self.rounds.permanent.is_identity:
+            return held
+        return bit_sampler(self.rounds.permanent, self.encoding.num_bits)(held, entropy.bits)
+
+    @cached_property
+    def instantaneous(self) -> Draw:
+        """The function (permanent response, random_bits) -> the bits of a fresh report."""
+        if self.rounds.instantaneous.is_identity:
+            return lambda permanent, random_bits: permanent  # noqa: ARG005 - one round draws nothing afresh
+        return bit_sampler(self.rounds.instantaneous, self.encoding.num_bits)
+
+    def payload_words(self, payload: int, labels: Sequence[str] = ()) -> str:  # noqa: ARG002 - several bits may be 1
+        ones, size = payload.bit_count(), self.payload_bits
+        return f"{ones} of {size:,} bit{'s' * (size != 1)} {'is' if ones == 1 else 'are'} 1"
+
+    def compared_words(self, before: int, after: int) -> str:
+        changed = (before ^ after).bit_count()
+        return f"{changed} of them {'differs' if changed == 1 else 'differ'} from"
+
+    def canonical(self) -> dict[str, Any]:
+        thresholds = [list(c.thresholds) for c in (self.rounds.permanent, self.rounds.instantaneous)]
+        return {"name": self.name, "thresholds": thresholds, **self.encoding.canonical()}
+
+
+def _as_bytes(value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    # An enumeration's member is its number: its own text changes with its class's name.
+    return value if isinstance(value, bytes) else str(int(value) if isinstance(value, int) else value).encode()
+
+
+def sue(*, domain_size: int, epsilon: float) -> BitMechanism:
+    """Symmetric unary encoding (basic RAPPOR's round): P(1|1) = e^(eps/2) / (e^(eps/2) + 1), P(1|0) = 1 - P(1|1).
+
+    References
+    ----------
+    Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
+    """
+    return _once("sue", dict(locals()), symmetric)
+
+
+def oue(*, domain_size: int, epsilon: float) -> BitMechanism:
+    """Optimized unary encoding: P(1|1) = 1/2, P(1|0) = 1 / (e^eps + 1); the least variance of all unary encodings.
+
+    References
+    ----------
+    Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
+    """
+    return _once("oue", dict(locals()), optimized)
+
+
+def wb(*, domain_size: int, epsilon: float, window: int) -> BitMechanism:
+    """Window based (thesis, section 4.2): fresh symmetric noise at epsilon / window for every report.
+
+    References
+    ----------
+    Vidal et al., "ProTECting: differential privacy for smart homes", SBBD 2019; Vidal, thesis, UFC 2020.
+    """
+    return _window("wb", dict(locals()), symmetric)
+
+
+def opt_wb(*, domain_size: int, epsilon: float, window: int) -> BitMechanism:
+    """Optimized window based (thesis, section 4.2): fresh OUE noise at epsilon / window for every report.
+
+    References
+    ----------
+    Vidal et al., "ProTECting: differential privacy for smart homes", SBBD 2019; Vidal, thesis, UFC 2020.
+    """
+    return _window("opt-wb", dict(locals()), optimized)
+
+
+def opt_dr(*, domain_size: int, epsilon_permanent: float) -> BitMechanism:
+    """Optimized double randomization (thesis, section 4.3): the same OUE channel twice, the first memoized.
+
+    References
+    ----------
+    Vidal et al., "ProTECting: differential privacy for smart homes", SBBD 2019; Vidal, thesis, UFC 2020.
+    """
+    parameters = dict(locals())
+    channel = one_round(optimized, check_epsilon("epsilon_permanent", epsilon_permanent))
+    return BitMechanism("opt-dr", parameters, OneHot(domain_size), Rounds(channel, channel))
+
+
+def l_sue(*, domain_size: int, epsilon_permanent: float, epsilon_report: float) -> BitMechanism:
+    """Longitudinal SUE: symmetric noise in both rounds.
+
+    References
+    ----------
+    Arcolezi, Couchot, Al Bouna, Xiao, "Improving the utility of locally differentially private protocols for
+    longitudinal and multidimensional frequency estimates", Digital Communications and Networks 2022.
+    """
+    return _twice("l-sue", dict(locals()), symmetric, symmetric)
+
+
+def l_osue(*, domain_size: int, epsilon_permanent: float, epsilon_report: float) -> BitMechanism:
+    """Longitudinal OUE then SUE: one report is exactly OUE(epsilon_report); the second round costs no accuracy.
+
+    p1 = 1/2, q1 = 1/(e^eps_inf + 1), p2 = 1 - q2 give p* = 1/2 whatever p2 is: a half is a fixed point of symmetric
+    noise. So at epsilon_report the chain is OUE's own channel.
+
+    References
+    ----------
+    Arcolezi, Couchot, Al Bouna, Xiao, "Improving the utility of locally differentially private protocols for
+    longitudinal and multidimensional frequency estimates", Digital Communications and Networks 2022.
+    """
+    return _twice("l-osue", dict(locals()), optimized, symmetric)
+
+
+def l_soue(*, domain_size: int, epsilon_permanent: float, epsilon_report: float) -> BitMechanism:
+    """Longitudinal SUE then OUE.
+
+    References
+    ----------
+    Arcolezi, Couchot, Al Bouna, Xiao, "Improving the utility of locally differentially private protocols for
+    longitudinal and multidimensional frequency estimates", Digital Communications and Networks 2022.
+    """
+    return _twice("l-soue", dict(locals()), symmetric, optimized)
+
+
+def _once(name: str, parameters: dict[str, Any], family: Family) -> BitMechanism:
+    channel = one_round(family, check_epsilon("epsilon", parameters["epsilon"]))
+    return BitMechanism(name, parameters, OneHot(parameters["domain_size"]), Rounds(channel, BinaryChannel.identity()))
+
+
+def _window(name: str, parameters: dict[str, Any], family: Family) -> BitMechanism:
+    check_count("window", parameters["window"], 1, 1 << 20)
+    channel = window_round(family, check_epsilon("epsilon", parameters["epsilon"]), parameters["window"])
+    rounds = Rounds(BinaryChannel.identity(), channel)
+    return BitMechanism(name, parameters, OneHot(parameters["domain_size"]), rounds)
+
+
+def _twice(name: str, parameters: dict[str, Any], first: Family, second: Family) -> BitMechanism:
+    permanent, report = check_two(parameters["epsilon_permanent"], parameters["epsilon_report"])
+    memoized = one_round(first, permanent)
+    rounds = Rounds(memoized, second_round(memoized, second, report))
+    return BitMechanism(name, parameters, OneHot(parameters["domain_size"]), rounds)
+
+
+def dbitflip(*, domain_size: int, epsilon: float, sampled_bits: int | None = None) -> BitMechanism:
+    """d-bit flipping: symmetric noise, memoized, on the bits of a public sample of the values (16 unless given).
+
+    References
+    ----------
+    Ding, Kulkarni, Yekhanin, "Collecting telemetry data privately", NeurIPS 2017.
+    """
+    parameters = dict(locals())
+    encoding = SampledBits(domain_size, _few(domain_size) if sampled_bits is None else sampled_bits)
+    channel = one_round(symmetric, check_epsilon("epsilon", epsilon), tuple(encoding.differences))
+    return BitMechanism("dbitflip", parameters, encoding, Rounds(channel, BinaryChannel.identity()))
+
+
+def _few(domain_size: int) -> int:
+    return min(OneHot(domain_size).num_bits, 16)

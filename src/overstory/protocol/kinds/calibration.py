@@ -1,0 +1,125 @@
+"""From a wished epsilon to integer thresholds: the least noise whose exact epsilon is not above the wish.
+
+Nothing here is solved in closed form and then rounded. A family of channels is indexed by one integer threshold, more
+noise for a larger one; bisection on the exact epsilon finds the first that keeps the promise. The answer is within one
+step of 2**-32 of the real optimum, on the safe side.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+from overstory.protocol.channels import ONE, BinaryChannel, Differences, Rounds
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.base import check_epsilon
+
+ONE_BIT_EACH = ((1, 1),)
+
+
+def least_noise(
+    promised: Callable[[int], float], epsilon: float, low: int, high: int, *, near: int | None = None
+) -> int:
+    """Return the smallest threshold in ``low .. high`` with ``promised(threshold) <= epsilon``.
+
+    The search begins `near`, such as at what a formula says in floats; the answer does not depend on it.
+    """
+    under = promised(high) - epsilon
+    if under > 0:
+        raise ParameterError(f"no channel on the 2**-32 grid reaches epsilon = {epsilon}: it is too small")
+    over = promised(low) - epsilon
+    if over <= 0:
+        return low
+    for guess in () if near is None else (near + 1, near - 1):
+        if low < guess < high:
+            excess = promised(guess) - epsilon
+            low, over, high, under = (guess, excess, high, under) if excess > 0 else (low, over, guess, excess)
+    steps, before = 0, 0.0
+    while high - low > 1:  # promised(low) > epsilon >= promised(high)
+        middle = _between(low, over, high, under) if steps < MOST_INTERPOLATED else (low + high) // 2
+        excess, steps = promised(middle) - epsilon, steps + 1
+        if excess > 0:
+            low, over, under = middle, excess, under / 2 if before > 0 else under
+        else:
+            high, under, over = middle, excess, over / 2 if before < 0 else over
+        before = excess or -1.0
+    return high
+
+
+MOST_INTERPOLATED: Final = 24
+"""Steps until plain bisection takes over; an epsilon that is nearly linear in the logarithm needs some ten."""
+
+
+def _between(low: int, over: float, high: int, under: float) -> int:
+    """Return where the excess is about 0: on a line in the logarithm of the threshold, else in the middle.
+
+    The caller halves the excess of an end that stays twice (the Illinois rule), so that both ends come closer.
+    """
+    if low < 1 or not math.isfinite(over):
+        return (low + high) // 2
+    there = math.log(low) + math.log(high / low) * over / (over - under)
+    return min(max(round(math.exp(there)), low + 1), high - 1)
+
+
+def symmetric(threshold: int) -> BinaryChannel:
+    """Flip with probability ``threshold / 2**32`` (SUE, Warner): P(1|1) = 1 - P(1|0)."""
+    return BinaryChannel(Fraction(ONE - threshold, ONE), Fraction(threshold, ONE))
+
+
+def optimized(threshold: int) -> BinaryChannel:
+    """Keep a one with probability 1/2, raise a zero with ``threshold / 2**32`` (OUE)."""
+    return BinaryChannel(Fraction(1, 2), Fraction(threshold, ONE))
+
+
+Family = Callable[[int], BinaryChannel]
+
+
+MOST_CHANNELS: Final = 256
+"""Channels that each search keeps for the next mechanism with the same needs: one search takes 5 ms."""
+
+
+@lru_cache(MOST_CHANNELS)
+def one_round(family: Family, epsilon: float, differences: Differences = ONE_BIT_EACH) -> BinaryChannel:
+    """Return the family's channel of least noise whose exact epsilon, by these differences, is at most `epsilon`."""
+    identity = BinaryChannel.identity()
+    return family(least_noise(lambda t: Rounds(family(t), identity).epsilon(differences), epsilon, 1, ONE // 2 - 1))
+
+
+@lru_cache(MOST_CHANNELS)
+def window_round(family: Family, epsilon: float, window: int) -> BinaryChannel:
+    """Return the family's channel of least noise that `window` fresh reports of one-hot bits pass within `epsilon`."""
+    fresh = BinaryChannel.identity()
+
+    def promised(threshold: int) -> float:
+        return Rounds(fresh, family(threshold)).epsilon(ONE_BIT_EACH, reports=window)
+
+    return family(least_noise(promised, epsilon, 1, ONE // 2 - 1))
+
+
+def check_two(epsilon_permanent: float, epsilon_report: float) -> tuple[float, float]:
+    """Return both epsilons of two rounds, or raise ParameterError unless the first is larger."""
+    permanent = check_epsilon("epsilon_permanent", epsilon_permanent)
+    report = check_epsilon("epsilon_report", epsilon_report)
+    if report >= permanent:
+        raise ParameterError(
+            f"epsilon_report = {report} must be below epsilon_permanent = {permanent}: otherwise one round does"
+        )
+    return permanent, report
+
+
+@lru_cache(MOST_CHANNELS)
+def second_round(permanent: BinaryChannel, family: Family, epsilon: float) -> BinaryChannel:
+    """Return the family's channel that, after `permanent`, brings one report down to `epsilon`; the least noise."""
+    if permanent.epsilon < epsilon:
+        raise ParameterError(
+            f"epsilon_report = {epsilon} is above what the permanent round leaves ({permanent.epsilon:.6f}): "
+            "give an epsilon_report below epsilon_permanent"
+        )
+
+    def promised(threshold: int) -> float:
+        return Rounds(permanent, family(threshold)).epsilon(ONE_BIT_EACH)
+
+    return family(least_noise(promised, epsilon, 0, ONE // 2 - 1))

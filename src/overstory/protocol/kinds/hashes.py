@@ -1,0 +1,534 @@
+"""Oracles that report a symbol of the value's hash: one of a small public set of hash functions, or a linear one.
+
+The number of the function, its seed, is a cohort, shared by many devices.
+
+Wang et al. (USENIX Security 2017): BLH, OLH. The lecture (after Bassily and Smith 2015): one randomized bit of a public
+random matrix. Arcolezi et al. (2023): LOLOHA.
+
+A seed of its own would be a number of the device in every report. With s seeds, 64 to 1,024, one device in s has the
+same one, and reports can be counted by (seed, symbol): nothing of a report has to be kept, and candidates can come
+later.
+
+A small set has a price. Two values collide under a share of the seeds that is not exactly 1/g, and what is wrong with
+it stays wrong however many reports arrive. Two ways out, the first without any price:
+
+- `BalancedHash`: an orthogonal array of strength 2. Seeds are the vectors a of GF(g)^m, values are different points u
+  of the projective space PG(m-1, g), the symbol is the inner product <a, u>. For two points a -> (<a, u>, <a, w>) is
+  linear and onto GF(g)^2, so they collide under exactly s/g of the s = g^m seeds. There are (g^m - 1)/(g - 1) points.
+- `SeededHash`: pseudo-random functions, keyed by the metric, for strings and for large domains. The server takes the
+  actual collisions into account (`overstory.analysis.kinds.hashes`).
+
+No set is balanced for more than (s - 1)/(g - 1) values (Plackett and Burman 1946; Rao's bound for strength 2).
+
+How many symbols and public seeds a hashing oracle takes depends on its variance. That of a frequency is 1 / (alpha(g)^2
+(g - 1)) per report when every two values collide in 1/g of the seeds. A balanced set has that. With pseudo-random seeds
+the server fits d values to s (g - 1) independent counts, which leaves ``1 - d / (s (g - 1))`` of the information to
+each (`overstory.analysis.kinds.hashes`). Of all sets within a hundredth of the least variance, the one with
+the fewest seeds is taken: a device is then one of more.
+
+References
+----------
+Plackett, Burman, "The design of optimum multifactorial experiments", Biometrika 1946.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, Final
+
+from overstory.protocol.channels import ONE, SymbolChannel, SymbolRounds
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.base import (
+    DEFAULT_SEEDS,
+    MAX_SYMBOLS,
+    SEEDS,
+    SymbolEncoding,
+    check_count,
+    check_epsilon,
+    check_symbol,
+)
+from overstory.protocol.kinds.finite_fields import Field, field_of, is_field_size
+from overstory.protocol.kinds.symbols import SymbolMechanism, build_once, build_twice, check_rounds, published_alpha
+from overstory.protocol.sampling import context
+
+_MASK32: Final = (1 << 32) - 1
+
+
+MAX_HASH_BITS: Final = 12  # of a linear hash: a report adds a sign at each of its 2**m points
+
+
+def mix32(word: int) -> int:
+    """Finalize a 32-bit word (a bijection with full avalanche; Wellons' low-bias constants)."""
+    word = (word ^ (word >> 16)) * 0x21F0AAAD & _MASK32
+    word = (word ^ (word >> 15)) * 0x735A2D97 & _MASK32
+    return word ^ (word >> 15)
+
+
+def value_word(value: Any, domain_size: int | None, key: str) -> int:
+    """Return the 64-bit word that a value is hashed from: a symbol's own mix, or a string's keyed digest."""
+    if domain_size is not None:
+        symbol = check_symbol(value, domain_size)
+        return mix32(2 * symbol + 1) | mix32(2 * symbol + 2) << 32
+    from overstory.protocol.kinds.hashing import OverstoryV1
+
+    raw = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+    if not isinstance(raw, bytes):
+        raise ParameterError(f"a hashing oracle without a domain takes a string or bytes, not {type(value).__name__}")
+    return OverstoryV1(key.encode()).digest(raw)
+
+
+def hash_word(word: int, seed: int) -> int:
+    """Return 32 bits of a value's 64-bit word under a seed, the upper ones well mixed; the kernels compute the same.
+
+    Two multiplications: what 10**10 (report, value) pairs can afford in a second.
+    """
+    low, high = word & _MASK32, word >> 32
+    mixed = low ^ mix32(seed)
+    mixed = (mixed ^ (mixed >> 16)) * 0x21F0AAAD + high & _MASK32
+    return (mixed ^ (mixed >> 15)) * 0x735A2D97 & _MASK32
+
+
+@lru_cache(maxsize=1024)
+def matrix_rows(seed: int, num_bits: int, hash_bits: int) -> tuple[int, ...]:
+    """Return the matrix of a seed: `hash_bits` masks of `num_bits` bits, from SplitMix64."""
+    from overstory.protocol.kinds.hashing import GOLDEN, MASK64, mix64
+
+    return tuple(mix64(((seed << 8 | row) + 1) * GOLDEN & MASK64) >> (64 - num_bits) for row in range(hash_bits))
+
+
+@dataclass(frozen=True)
+class LinearHash(SymbolEncoding):
+    """The value's bits times the seed's matrix, modulo 2: ``hash(v) = A v``, A being m x b.
+
+    Two different values share a symbol for one matrix in ``2**m``, exactly, if matrices are uniform. The values that a
+    report supports are an affine subspace, so all values are counted by one fast transform
+    (`overstory.kernels.symbols.transforms`).
+    """
+
+    domain_size: int  # at most 2**64; a value has b = ceil(log2 domain_size) bits
+    hash_bits: int  # m: there are 2**m symbols
+    server: ClassVar[str] = "analysis.kinds.symbols:LinearSupport"
+
+    linear: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_count("domain_size", self.domain_size, 2, 1 << 64)
+        check_count("hash_bits", self.hash_bits, 1, MAX_HASH_BITS)
+
+    @property
+    def num_bits(self) -> int:
+        """b, the bits of a value."""
+        return (self.domain_size - 1).bit_length()
+
+    @property
+    def num_symbols(self) -> int:
+        return 1 << self.hash_bits
+
+    @property
+    def num_cohorts(self) -> int:
+        return SEEDS
+
+    def symbol(self, value: Any, cohort: int) -> int:
+        bits = check_symbol(value, self.domain_size)
+        rows = matrix_rows(cohort, self.num_bits, self.hash_bits)
+        return sum(((row & bits).bit_count() & 1) << place for place, row in enumerate(rows))
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the parameters; a domain of all b-bit numbers goes by b, for 2**64 is no number in JSON."""
+        smaller = {"domain_size": self.domain_size} if self.domain_size < 1 << self.num_bits else {}
+        return {"encoding": "linear-hash", "num_bits": self.num_bits, "hash_bits": self.hash_bits} | smaller
+
+
+FEWEST_SEEDS: Final = 64
+
+
+MOST_SEEDS: Final = 1024
+
+
+MOST_SYMBOLS: Final = 1024
+"""So that counts by (seed, symbol) are at most a million numbers."""
+
+
+MOST_FITTED: Final = 2000
+"""Values up to which the server fits the collisions of pseudo-random seeds: a second, and 64 megabytes."""
+
+
+@dataclass(frozen=True)
+class BalancedHash(SymbolEncoding):
+    """The inner product of the seed's vector and the value's point, over GF(g): any two values collide in s/g seeds."""
+
+    hash_range: int
+    num_seeds: int  # s = g^m vectors; digit i of a seed in base g is coordinate i, the lowest first
+    domain_size: int  # at most (s - 1) / (g - 1)
+
+    server: ClassVar[str] = "analysis.kinds.hashes:BalancedSupport"
+    by_seed: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_count("domain_size", self.domain_size, 2, MAX_SYMBOLS)
+        if self.domain_size > balanced_values(self.hash_range, self.num_seeds):
+            raise ParameterError(
+                f"{self.num_seeds} seeds with {self.hash_range} symbols are balanced for at most "
+                f"{balanced_values(self.hash_range, self.num_seeds)} values, not {self.domain_size}"
+            )
+
+    @property
+    def field(self) -> Field:
+        """GF(g)."""
+        return field_of(self.hash_range)
+
+    @property
+    def num_symbols(self) -> int:
+        return self.hash_range
+
+    @property
+    def num_cohorts(self) -> int:
+        return self.num_seeds
+
+    @cached_property
+    def dimension(self) -> int:
+        """m: the coordinates of a seed."""
+        return dimension_of(self.hash_range, self.num_seeds) or 0
+
+    def vector(self, seed: int) -> tuple[int, ...]:
+        """Return the coordinates of a seed."""
+        digits = []
+        for _ in range(self.dimension):
+            seed, digit = divmod(seed, self.hash_range)
+            digits.append(digit)
+        return tuple(digits)
+
+    def point(self, value: Any) -> tuple[int, ...]:
+        """Return the point of a value: some digits, then a 1, then zeros; no two are multiples of each other."""
+        rest, length, many = check_symbol(value, self.domain_size), 0, 1
+        while rest >= many:
+            rest, length, many = rest - many, length + 1, many * self.hash_range
+        digits = []
+        for _ in range(length):
+            rest, digit = divmod(rest, self.hash_range)
+            digits.append(digit)
+        return (*digits, 1, *(0,) * (self.dimension - 1 - length))
+
+    def symbol(self, value: Any, cohort: int) -> int:
+        return self.field.inner(self.vector(cohort), self.point(value))
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the parameters; the polynomial is part of what a product means, where there is one."""
+        own = {
+            "encoding": "balanced-hash",
+            "hash_range": self.hash_range,
+            "num_seeds": self.num_seeds,
+            "domain_size": self.domain_size,
+        }
+        return own | ({"polynomial": self.field.polynomial} if self.field.polynomial else {})
+
+
+def dimension_of(hash_range: int, num_seeds: int) -> int | None:
+    """Return m with ``hash_range ** m == num_seeds``; None where there is none, or no such field.
+
+    >>> dimension_of(4, 256), dimension_of(6, 216), dimension_of(2, 100)
+    (4, None, None)
+    """
+    if not is_field_size(hash_range):
+        return None
+    dimension, power = 0, 1
+    while power < num_seeds:
+        dimension, power = dimension + 1, power * hash_range
+    return dimension if power == num_seeds else None
+
+
+def balanced_values(hash_range: int, num_seeds: int) -> int:
+    """Return for how many values there is a balanced set of so many seeds: (g^m - 1) / (g - 1), or 0.
+
+    >>> [balanced_values(g, s) for g, s in ((2, 1024), (3, 729), (4, 256), (4, 1000))]
+    [1023, 364, 85, 0]
+    """
+    return 0 if dimension_of(hash_range, num_seeds) is None else (num_seeds - 1) // (hash_range - 1)
+
+
+@dataclass(frozen=True)
+class SeededHash(SymbolEncoding):
+    """The value's hash under one of a metric's `num_seeds` public pseudo-random seeds."""
+
+    hash_range: int
+    num_seeds: int
+    domain_size: int | None = None  # None for strings, of which any candidate can be asked later
+    key: str = ""  # public: a metric's id; the seeds follow from it, and the digests of strings
+
+    server: ClassVar[str] = "analysis.kinds.hashes:SeededSupport"
+    pure: ClassVar[bool] = False
+    uneven: ClassVar[bool] = True
+    by_seed: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_count("hash_range", self.hash_range, 2, MOST_SYMBOLS)
+        check_count("num_seeds", self.num_seeds, FEWEST_SEEDS, MOST_SEEDS)
+        if self.domain_size is not None:
+            check_count("domain_size", self.domain_size, 2, MAX_SYMBOLS)
+
+    @property
+    def num_symbols(self) -> int:
+        return self.hash_range
+
+    @property
+    def num_cohorts(self) -> int:
+        return self.num_seeds
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return seeds_of(self.key, self.num_seeds)
+
+    def can_be_fitted(self, num_values: int, num_seeds: float | None = None) -> bool:
+        """Whether so many values can be told apart by their collisions, of all seeds or of those with reports."""
+        seeds = self.num_seeds if num_seeds is None else num_seeds
+        return num_values <= MOST_FITTED and 2 * num_values <= seeds * (self.hash_range - 1)
+
+    def symbol(self, value: Any, cohort: int) -> int:
+        word = value_word(value, self.domain_size, self.key)
+        return hash_word(word, self.seeds[cohort]) * self.hash_range >> 32
+
+    def canonical(self) -> dict[str, Any]:
+        return {
+            "encoding": "seeded-hash",
+            "hash_range": self.hash_range,
+            "num_seeds": self.num_seeds,
+            "domain_size": self.domain_size,
+            "hash_key": self.key,
+        }
+
+
+@lru_cache(maxsize=64)
+def seeds_of(key: str, num_seeds: int) -> tuple[int, ...]:
+    """Return the public seeds of a metric: 31 bits each, from BLAKE2b of its key and the seed's number.
+
+    >>> seeds_of("colour", 64)[:2] == seeds_of("colour", 128)[:2] != seeds_of("size", 64)[:2]
+    True
+    """
+    names = (context(key, number) for number in range(num_seeds))
+    digests = (hashlib.blake2b(name, digest_size=4, person=b"public seed").digest() for name in names)
+    return tuple(int.from_bytes(raw, "little") >> 1 for raw in digests)
+
+
+def blh(
+    *, epsilon: float, domain_size: int | None = None, hash_key: str = "", num_seeds: int | None = None
+) -> SymbolMechanism:
+    """Binary local hashing: one randomized bit of the value's hash.
+
+    `num_seeds`, as for all hashing oracles: how many public hash functions there are, from 64 to 1,024 (chosen where it
+    is not given).
+
+    References
+    ----------
+    Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
+    """
+    return _hashed("blh", dict(locals()), 2, check_epsilon("epsilon", epsilon))
+
+
+def olh(
+    *,
+    epsilon: float,
+    domain_size: int | None = None,
+    hash_range: int | None = None,
+    hash_key: str = "",
+    num_seeds: int | None = None,
+) -> SymbolMechanism:
+    """Optimal local hashing: GRR on the value's hash into the range of least variance, near e^eps + 1.
+
+    References
+    ----------
+    Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
+    """
+    return _hashed("olh", dict(locals()), hash_range, check_epsilon("epsilon", epsilon))
+
+
+def linear_hash(*, domain_size: int, epsilon: float, hash_bits: int | None = None) -> SymbolMechanism:
+    """Local hashing by a random linear map of the value's bits: all values are counted by one fast transform.
+
+    The seed of the map is the device's own, and travels with every report. The variance is OLH's at a hash range of
+    ``2**hash_bits``, a power of two.
+
+    References
+    ----------
+    Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017
+    (local hashing); Bassily, Nissim, Stemmer, Thakurta, "Practical locally private heavy hitters", NeurIPS 2017
+    (the Hadamard transform in place of a scan).
+    """
+    parameters = dict(locals())
+    encoding = LinearHash(domain_size, best_hash_bits(epsilon) if hash_bits is None else hash_bits)
+    return build_once("linear-hash", parameters, encoding, epsilon)
+
+
+def random_matrix(
+    *,
+    epsilon: float | None = None,
+    domain_size: int | None = None,
+    advantage: float | None = None,
+    hash_key: str = "",
+    num_seeds: int | None = None,
+) -> SymbolMechanism:
+    """One randomized sign of the lecture's public pseudo-random +-1 matrix.
+
+    `advantage` is the lecture's small epsilon: the true sign is sent with probability 1/2 + advantage. Its real
+    epsilon is ln((1/2 + advantage) / (1/2 - advantage)), about four times as large, and `epsilon_report` says so.
+
+    References
+    ----------
+    Bassily, Smith, "Local, private, efficient protocols for succinct histograms", STOC 2015; the lecture, after it.
+    """
+    parameters = dict(locals())
+    if (epsilon is None) == (advantage is None):
+        raise ParameterError("random-matrix: give either epsilon, or the lecture's advantage")
+    encoding = _small(parameters, 2, lambda size: 1 / size)
+    if advantage is None:
+        assert epsilon is not None
+        return build_once("random-matrix", parameters, encoding, epsilon)
+    if not 0 < advantage < 0.5:
+        raise ParameterError(f"advantage = {advantage!r}: 1/2 + advantage must be a probability between 1/2 and 1")
+    alpha = Fraction(math.floor(Fraction(advantage) * 2 * ONE), ONE)
+    channel = SymbolChannel(2, alpha)
+    return SymbolMechanism("random-matrix", parameters, encoding, SymbolRounds(channel, SymbolChannel(2, Fraction(1))))
+
+
+def loloha(
+    *,
+    epsilon_permanent: float,
+    epsilon_report: float,
+    domain_size: int | None = None,
+    hash_range: int | None = None,
+    hash_key: str = "",
+    published: bool = False,
+    num_seeds: int | None = None,
+) -> SymbolMechanism:
+    """LOLOHA: a public hash, then GRR memoized per hashed symbol, then GRR afresh.
+
+    Without `hash_range`, the range of least variance for the chain that is really used. The exact chain is one GRR at
+    epsilon_report, whatever the permanent round, so its range is that of OLH; the published one adds noise of its own.
+
+    References
+    ----------
+    Arcolezi, Pinzón, Palamidessi, Gambs, "Frequency estimation of evolving data under local differential privacy",
+    EDBT 2023.
+    """
+    parameters, two = dict(locals()), check_rounds(epsilon_permanent, epsilon_report)
+    alpha = _published_chain(*two) if published else kept_by(epsilon_report)
+    return build_twice("loloha", parameters, _small(parameters, hash_range, alpha))
+
+
+def _published_chain(epsilon_permanent: float, epsilon_report: float) -> Alpha:
+    first = math.expm1(min(epsilon_permanent, 700.0))
+
+    def alpha(size: int) -> float:
+        return first / (first + size) * float(published_alpha(size, epsilon_permanent, epsilon_report))
+
+    return alpha
+
+
+def _hashed(name: str, parameters: dict[str, Any], hash_range: int | None, epsilon: float) -> SymbolMechanism:
+    """Return one round on a hash, of `hash_range` symbols where that is given."""
+    return build_once(name, parameters, _small(parameters, hash_range, kept_by(epsilon)), epsilon)
+
+
+def _small(parameters: dict[str, Any], hash_range: int | None, alpha: Alpha) -> SymbolEncoding:
+    """Return a small public set of hash functions, and complete the parameters by its size."""
+    if parameters["num_seeds"] is not None:
+        check_count("num_seeds", parameters["num_seeds"], FEWEST_SEEDS, MOST_SEEDS)
+    if hash_range is not None:
+        check_count("hash_range", hash_range, 2, MOST_SYMBOLS)
+    if parameters["domain_size"] is not None:
+        check_count("domain_size", parameters["domain_size"], 2, MAX_SYMBOLS)
+    usual = least_range(range(2, MOST_SYMBOLS + 1), alpha) if hash_range is None else hash_range
+    encoding = small_set(
+        alpha,
+        usual,
+        domain_size=parameters["domain_size"],
+        key=parameters["hash_key"],
+        hash_range=hash_range,
+        num_seeds=parameters["num_seeds"],
+    )
+    parameters["num_seeds"] = encoding.num_seeds
+    return encoding
+
+
+Alpha = Callable[[int], float]
+"""From a hash range to the probability that the whole chain keeps a symbol."""
+
+
+SLACK: Final = 1.01
+
+
+MAX_RANGE: Final = 1 << 16
+
+
+def small_set(
+    alpha: Alpha,
+    usual_range: int,
+    *,
+    domain_size: int | None,  # None for strings, of which nobody knows how many there are
+    key: str,
+    hash_range: int | None = None,
+    num_seeds: int | None = None,
+) -> BalancedHash | SeededHash:
+    """Return the set of hash functions for these needs; `usual_range` is best where nothing collides too often."""
+    ranges = range(2, min(4 * usual_range, MOST_SYMBOLS) + 1) if hash_range is None else (hash_range,)
+    if domain_size is None:
+        return SeededHash(ranges[0] if hash_range else usual_range, num_seeds or DEFAULT_SEEDS, None, key)
+    options = list(_options(alpha, ranges, domain_size, key, num_seeds))
+    if not options:  # too many values for any set: the more seeds, the smaller the error that stays
+        return SeededHash(hash_range or usual_range, num_seeds or MOST_SEEDS, domain_size, key)
+    least = min(variance for variance, _ in options)
+    near = [(encoding.num_seeds, variance, encoding) for variance, encoding in options if variance <= SLACK * least]
+    return min(near, key=lambda option: option[:2])[2]
+
+
+def _options(
+    alpha: Alpha, ranges: Iterable[int], domain_size: int, key: str, num_seeds: int | None
+) -> Iterator[tuple[float, BalancedHash | SeededHash]]:
+    """Yield every set that can tell the values apart, with its variance."""
+    for size in ranges:
+        variance = _variance(alpha, size)
+        for seeds in _powers(size) if num_seeds is None else (num_seeds,):
+            if balanced_values(size, seeds) >= domain_size:
+                yield variance, BalancedHash(size, seeds, domain_size)
+        for seeds in (DEFAULT_SEEDS, MOST_SEEDS) if num_seeds is None else (num_seeds,):
+            encoding = SeededHash(size, seeds, domain_size, key)
+            if encoding.can_be_fitted(domain_size):
+                yield variance / (1 - domain_size / (seeds * (size - 1))), encoding
+
+
+def _powers(size: int) -> list[int]:
+    """Return the powers of `size` from 64 to 1,024."""
+    powers, power = [], size
+    while power <= MOST_SEEDS:
+        if power >= FEWEST_SEEDS:
+            powers.append(power)
+        power *= size
+    return powers
+
+
+def least_range(ranges: Iterable[int], alpha: Alpha) -> int:
+    """Return the range g of least variance 1 / (alpha(g)^2 (g - 1)), alpha being the whole chain's."""
+    usable = (g for g in ranges if 2 <= g <= MAX_RANGE)
+    return min(usable, key=lambda size: _variance(alpha, size), default=MAX_RANGE)
+
+
+def _variance(alpha: Alpha, size: int) -> float:
+    """Return 1 / (alpha^2 (g - 1)) of a range; infinity where epsilon is too small for a float to tell alpha from 0."""
+    squared = alpha(size) ** 2
+    return 1 / (squared * (size - 1)) if squared else math.inf
+
+
+def kept_by(epsilon: float) -> Alpha:
+    """Return the alpha of one exact GRR on `size` symbols: (E - 1) / (E - 1 + size)."""
+    odds = math.expm1(min(epsilon, 12.0))
+    return lambda size: odds / (odds + size)
+
+
+def best_hash_bits(epsilon: float) -> int:
+    """Return the m of least variance among the ranges ``2**m``."""
+    ranges = [1 << bits for bits in range(1, MAX_HASH_BITS + 1)]
+    return least_range(ranges, kept_by(check_epsilon("epsilon", epsilon))).bit_length() - 1

@@ -1,0 +1,120 @@
+"""Hash families: which bits of a Bloom filter a string sets in a cohort. Named and versioned.
+
+A family is part of what was collected: a collection is read with the family that its devices used, so a family is
+never changed, only joined by another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import ClassVar, Final, Protocol
+
+from overstory.protocol.errors import ParameterError
+
+MASK64: Final = (1 << 64) - 1
+
+
+GOLDEN: Final = 0x9E3779B97F4A7C15
+
+
+class HashFamily(Protocol):
+    """A family of hash functions, one set per cohort."""
+
+    name: ClassVar[str]
+    max_hashes: ClassVar[int]
+    max_bits: ClassVar[int]
+    distinct: ClassVar[bool]  # whether the positions of one value never coincide
+
+    def positions(self, value: bytes, cohort: int, num_bits: int, num_hashes: int) -> tuple[int, ...]:
+        """Return the `num_hashes` bit positions, each in ``0 .. num_bits - 1``."""
+        ...
+
+
+def mix64(word: int) -> int:
+    """Finalize a 64-bit word (Stafford's variant 13, as in SplitMix64): a bijection with full avalanche."""
+    word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 & MASK64
+    word = (word ^ (word >> 27)) * 0x94D049BB133111EB & MASK64
+    return word ^ (word >> 31)
+
+
+@lru_cache(maxsize=4096)
+def _cohort_offset(cohort: int) -> int:
+    return mix64((cohort + 1) * GOLDEN & MASK64)
+
+
+@dataclass(frozen=True)
+class OverstoryV1:
+    """The project's family: one keyed digest per value, one 64-bit mix per (cohort, hash).
+
+    The positions are drawn without replacement by Floyd's method, so they are always distinct; a position's bias is
+    at most ``num_bits / 2**64`` (multiply-shift instead of a modulus).
+
+    The key is public, at most 64 bytes: a metric's id, so that two metrics never share a filter. Empty in plain files.
+    """
+
+    key: bytes = b""
+
+    name: ClassVar[str] = "overstory-v1"
+    max_hashes: ClassVar[int] = 1 << 15
+    max_bits: ClassVar[int] = (1 << 16) - 1  # a filter's size travels as 16 bits
+    distinct: ClassVar[bool] = True
+    person: ClassVar[bytes] = b"overstory-v1"
+
+    def __post_init__(self) -> None:
+        if len(self.key) > 64:
+            raise ParameterError(f"a hash key has at most 64 bytes; this one has {len(self.key)}")
+
+    @cached_property
+    def _keyed(self) -> hashlib.blake2b:
+        return hashlib.blake2b(digest_size=8, key=self.key, person=self.person)
+
+    def digest(self, value: bytes) -> int:
+        """Return the value's 64-bit keyed digest."""
+        state = self._keyed.copy()
+        state.update(value)
+        return int.from_bytes(state.digest(), "little")
+
+    def positions(self, value: bytes, cohort: int, num_bits: int, num_hashes: int) -> tuple[int, ...]:
+        state = mix64(self.digest(value) + _cohort_offset(cohort) & MASK64)
+        chosen: list[int] = []
+        for last in range(num_bits - num_hashes, num_bits):
+            state = state + GOLDEN & MASK64
+            drawn = mix64(state) * (last + 1) >> 64
+            chosen.append(last if drawn in chosen else drawn)
+        return tuple(chosen)
+
+
+@dataclass(frozen=True)
+class GoogleRapporPython:
+    """The family of Google's public Python client: bytes of MD5(cohort, value), each modulo the filter's size.
+
+    Its positions may coincide; then fewer than `num_hashes` bits are set.
+    """
+
+    name: ClassVar[str] = "google-rappor-python"
+    max_hashes: ClassVar[int] = 16  # an MD5 digest has 16 bytes
+    max_bits: ClassVar[int] = 256  # one byte chooses a bit
+    distinct: ClassVar[bool] = False
+
+    def positions(self, value: bytes, cohort: int, num_bits: int, num_hashes: int) -> tuple[int, ...]:
+        seeded = cohort.to_bytes(4, "big") + value
+        digest = hashlib.md5(seeded, usedforsecurity=False).digest()
+        return tuple(byte % num_bits for byte in digest[:num_hashes])
+
+
+FAMILIES: Final = (OverstoryV1.name, GoogleRapporPython.name)
+
+
+def hash_family(name: str, key: str = "") -> HashFamily:
+    """Return the family of that name."""
+    if not isinstance(key, str):
+        raise ParameterError(f"hash_key = {key!r}: give a string of at most 64 bytes")
+    if name == OverstoryV1.name:
+        return OverstoryV1(key.encode("utf-8", "surrogatepass"))
+    if name == GoogleRapporPython.name:
+        if key:
+            raise ParameterError(f"the hash family {name} takes no key; this one was given: {key!r}")
+        return GoogleRapporPython()
+    raise ParameterError(f"there is no hash family {name!r}: choose one of {', '.join(FAMILIES)}")

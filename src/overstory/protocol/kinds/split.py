@@ -1,0 +1,207 @@
+"""Several mechanisms of which a device uses one: the public part of its report says which, whatever it holds.
+
+Tables of which a device answers one, levels of a tree, questions of a search. Which part answers follows from the
+report's cohort alone, so a report reveals what the part's own reveals, and epsilon is the worst part's, exactly.
+
+*Divided tables.* Each device answers one table, at the whole epsilon. Each of k tables gets a k-th of the devices,
+so its variance is k times as large; to divide epsilon by k instead costs about k squared.
+
+A change of a variable that is not in a device's table changes nothing: it keeps its permanent response.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.base import MAX_COHORTS, Kind, Mechanism, Report, check_cohort, check_symbol
+from overstory.protocol.kinds.registry import REGISTRY, mechanism
+from overstory.protocol.sampling import Draw, Entropy
+
+
+class Split(Kind):
+    """The part that answers follows from the cohort; what it answers about is a projection of the value."""
+
+    terms_place: ClassVar[str] = "privacy.payloads.combined:SeveralTerms"
+
+    if TYPE_CHECKING:
+
+        @property
+        def parts(self) -> tuple[Mechanism, ...]:
+            """The mechanisms, of which a device uses one."""
+
+    @abstractmethod
+    def project(self, value: Any, place: int) -> Any:
+        """Return what part number `place` is asked about a value."""
+
+    def place_of(self, cohort: int) -> tuple[int, int]:
+        """Return the number of the part that answers in a cohort, and its own cohort."""
+        check_cohort(cohort, self.num_cohorts)
+        if self.parts[cohort].num_cohorts > 1:
+            raise ParameterError(f"{self.name}: the cohorts of {self.parts[cohort].name} do not travel beside its own")
+        return cohort, 0
+
+    def noise_name(self, metric: str, place: int) -> str:  # noqa: ARG002 - a device uses one part of a metric
+        """Return the name that a part's permanent responses are derived under."""
+        return metric
+
+    @property
+    def num_cohorts(self) -> int:
+        return len(self.parts)
+
+    @property
+    def payload_limit(self) -> int:
+        """No payload of any part is this number, or a larger one."""
+        return max(part.payload_limit for part in self.parts)
+
+    def epsilon_n(self, reports: int) -> float:
+        """Largest epsilon of a part: it is chosen without looking at the value."""
+        return max(part.epsilon_n(reports) for part in self.parts)
+
+    @property
+    def epsilon_permanent(self) -> float:
+        """Largest permanent epsilon of a part, of a device that keeps its part."""
+        return max(part.epsilon_permanent for part in self.parts)
+
+    @property
+    def repeats(self) -> bool:
+        return all(part.repeats for part in self.parts)
+
+    def encode(self, value: Any, cohort: int) -> int | None:
+        place, own = self.place_of(cohort)
+        return self.parts[place].encode(self.project(value, place), own)
+
+    def held(self, value: Any, cohort: int) -> Any:
+        place, own = self.place_of(cohort)
+        return self.parts[place].held(self.project(value, place), own)
+
+    def draw(self, held: Any, cohort: int, entropy: Entropy) -> int:
+        place, own = self.place_of(cohort)
+        return self.parts[place].draw(held, own, entropy)
+
+    def likelihood(self, report: Report, value: Any) -> Fraction:
+        place, own = self.place_of(report.cohort)
+        return self.parts[place].likelihood(Report(own, report.bits), self.project(value, place))
+
+    def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
+        """Return the answer of the part alone: a change that its projection does not show changes nothing."""
+        place, own = self.place_of(cohort)
+        respond, project = self.parts[place].responder(secret, self.noise_name(metric, place), own), self.project
+        return lambda value: respond(project(value, place))
+
+    def response_key(self, value: Any, cohort: int) -> Hashable:
+        place, own = self.place_of(cohort)
+        return self.parts[place].response_key(self.project(value, place), own)
+
+    def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
+        """Return the part's own response to no value."""
+        place, own = self.place_of(cohort)
+        return self.parts[place].nothing(secret, self.noise_name(metric, place), own)
+
+    @property
+    def instantaneous(self) -> Draw:
+        """The permanent payload is sent as it is.
+
+        ParameterError where a part has a second round, which a payload without its part cannot go through.
+        """
+        if not self.repeats:
+            raise ParameterError(f"{self.name}: a second round is drawn by the part itself: choose parts of one round")
+        return super().instantaneous
+
+
+CHOICES: Final = "grr, oue, sue or projective"
+"""The oracles of one round, without cohorts of their own, whose payloads a limit alone describes."""
+
+
+@dataclass(frozen=True)
+class DividedMechanism(Split):
+    """An oracle for each table's cells; a report's cohort is its table's number.
+
+    >>> either = divided(oracle="grr", epsilon=1.0, sizes="3 2 2", tables="0 1, 2")
+    >>> either.num_cohorts, [part.domain_size for part in either.parts], either.cell(7, 0), either.cell(7, 1)
+    (2, [6, 2], 3, 1)
+    """
+
+    name: str
+    parameters: Mapping[str, Any] = field(hash=False)
+    sizes: tuple[int, ...]  # how many values each variable has
+    tables: tuple[tuple[int, ...], ...]  # the numbers of each table's variables
+    parts: tuple[Mechanism, ...]
+
+    payload: ClassVar[str] = "divided"
+    reading: ClassVar[str] = "table"
+    server: ClassVar[str] = "analysis.kinds.split:DividedSupport"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
+        for part in self.parts:
+            one_round = part.epsilon_permanent == part.epsilon_report
+            if part.num_cohorts > 1 or part.payload_weight is not None or part.fresh or not one_round:
+                raise ParameterError(f"{self.name} cannot divide devices with {part.name}: choose {CHOICES}")
+        if not 1 <= len(self.parts) <= MAX_COHORTS:
+            raise ParameterError(f"{len(self.parts)} tables: give from 1 to {MAX_COHORTS}")
+
+    @property
+    def zones(self) -> tuple[tuple[int, int], ...]:
+        return tuple((place + 1, part.payload_limit) for place, part in enumerate(self.parts))
+
+    @property
+    def domain_size(self) -> int:
+        """How many combinations of all variables there are."""
+        return math.prod(self.sizes)
+
+    def cell(self, value: Any, place: int) -> int:
+        """Return which cell of a table, by its number, the combination of all variables is in."""
+        rest, symbols = check_symbol(value, self.domain_size), []
+        for size in reversed(self.sizes):
+            rest, symbol = divmod(rest, size)
+            symbols.append(symbol)
+        symbols.reverse()
+        cell = 0
+        for variable in self.tables[place]:
+            cell = cell * self.sizes[variable] + symbols[variable]
+        return cell
+
+    project = cell
+
+    def canonical(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "sizes": list(self.sizes),
+            "tables": [list(table) for table in self.tables],
+            "parts": [part.canonical() for part in self.parts],
+        }
+
+
+def divided(*, oracle: str, epsilon: float, sizes: str = "2 2", tables: str = "0 1") -> DividedMechanism:
+    """Devices divided over tables: each answers one, by an oracle of one round, at the whole epsilon.
+
+    The oracle is grr, oue, sue or projective. `sizes` has spaces between the variables' sizes; `tables` has the
+    variables' numbers, with commas between tables. Both follow from a metric's domain.
+    """
+    build = REGISTRY.get(str(oracle))
+    if build is None or not {"domain_size", "epsilon"} <= set(inspect.signature(build).parameters):
+        raise ParameterError(f"oracle = {oracle!r}: choose {CHOICES}")
+    values, places = _numbers("sizes", sizes), [_numbers("tables", table) for table in str(tables).split(",")]
+    for table in places:
+        if not table or len(set(table)) < len(table) or not all(0 <= place < len(values) for place in table):
+            raise ParameterError(f"tables = {tables!r}: give numbers of variables below {len(values)}, each once")
+    parts = [
+        mechanism(oracle, domain_size=math.prod(values[place] for place in table), epsilon=epsilon) for table in places
+    ]
+    parameters = {"oracle": oracle, "epsilon": epsilon, "sizes": sizes, "tables": tables}
+    return DividedMechanism("divided", parameters, tuple(values), tuple(map(tuple, places)), tuple(parts))
+
+
+def _numbers(name: str, text: str) -> Sequence[int]:
+    try:
+        return [int(number) for number in str(text).split()]
+    except ValueError:
+        raise ParameterError(f"{name} = {text!r}: give whole numbers with spaces between them") from None

@@ -1,0 +1,498 @@
+"""A search for values that nobody listed: devices are divided over questions about the bits of their values' codes.
+
+A plan is public and the same on every device and on the server; everything about a report follows from it and from
+the device's secret. A question is answered through one oracle, the linear hash: its words have 64 bits, each report is
+under a seed of its own, so a test is exact for any candidate, and all extensions of a prefix are counted at once.
+
+Each device answers one question, once.
+
+The public part of a report is one number that follows from the device's secret and the metric, uniform below 2^31. It
+decides everything but the answer: the wave in which the device is asked, its question in that wave's plan, and the seed
+of its hash. Waves are ranges of that number, and so are the questions of a wave:
+
+    |  wave 1                   |  wave 2                   |  ...      the number, from 0 to 2^31 - 1
+    |  dictionary | 22 | 36 ... |  dictionary | 22 | 36 ... |
+
+So a device that was asked in one wave is never asked in another, whatever the plans of the waves are, as long as their
+number stays. Users are divided over the questions, and epsilon never is.
+
+*Once.* A device sends one answer by a plan: in the first period in which it has a value or nothing to report, and never
+again, whether the value changes or not. Two histories of any length differ in that answer alone, so they cost one
+epsilon, and the time of the answer depends on no value.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from statistics import NormalDist
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
+
+from overstory.protocol.channels import ONE
+from overstory.protocol.domains.codes import CodedDomain, CodedIntegers, tried_at
+from overstory.protocol.domains.unknown import ELSEWHERE, coded_from
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.base import (
+    SEEDS,
+    Mechanism,
+    check_cohort,
+    check_count,
+    check_epsilon,
+    digest,
+    whole_number,
+)
+from overstory.protocol.kinds.hashes import linear_hash
+from overstory.protocol.kinds.hashing import OverstoryV1
+from overstory.protocol.kinds.split import Split
+from overstory.protocol.kinds.symbols import SymbolMechanism
+
+BEAM: Final = 192
+
+
+LONG_STEP: Final = 14
+
+
+MAX_STEP: Final = 26
+
+
+MOST_BEAM: Final = 1 << 20
+
+
+MOST_TRIED: Final = 1 << 28
+
+
+DICTIONARY: Final = "dictionary"
+
+
+DICTIONARY_SHARE: Final = 0.3
+
+
+def prefix_bytes(code: int, width: int, num_bits: int) -> bytes:
+    """Return the first `num_bits` bits of a code of `width` bits: whole bytes, the last filled up with zeros."""
+    return (code >> (width - num_bits) << (-num_bits % 8)).to_bytes(-(-num_bits // 8), "big")
+
+
+def hashed_by(key: str) -> OverstoryV1:
+    """Return the hash of a public key."""
+    return OverstoryV1(key.encode())
+
+
+@dataclass(frozen=True)
+class Question:
+    """The first `num_bits` bits of the value's code, asked of a group of the devices."""
+
+    name: str  # a device's permanent responses to two names are independent
+    width: int
+    num_bits: int
+    step: int
+    mechanism: SymbolMechanism
+    key: str = ""  # public; of the hash that the mechanism's words come from
+    threshold: int = ONE  # a device whose 32-bit draw is below this, and not below the question's before, is asked
+
+    def __post_init__(self) -> None:
+        hashed_by(self.key)
+
+    def value(self, code: int | None) -> int:
+        """Return what the mechanism is given for a code; None is "elsewhere"."""
+        return self.word(b"" if code is None else prefix_bytes(code, self.width, self.num_bits))
+
+    def word(self, raw: bytes) -> int:
+        """Return what the mechanism is given for a prefix's bytes; none of them are "elsewhere".
+
+        That is the digest of all but its last `step` bits, and those.
+        """
+        if not raw:
+            return hashed_by(self.key).digest(b"elsewhere")
+        prefix = int.from_bytes(raw, "big") >> (-self.num_bits % 8)
+        before = self.num_bits - self.step
+        parent = prefix_bytes(prefix >> self.step, before, before)
+        return self.parent_word(parent) | prefix & ((1 << self.step) - 1)
+
+    def parent_word(self, parent: bytes) -> int:
+        """Return the word of a prefix `step` bits shorter: its digest, the lowest `step` bits zero."""
+        return hashed_by(self.key).digest(b"prefix" + parent) >> self.step << self.step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What every device and the server agree on: prefixes are extended level by level; the most frequent go on.
+
+    Attributes
+    ----------
+    domain
+        The codes of the values: `CodedIntegers`, `CodedStrings`, `AlphabetStrings` or `ModelStrings`.
+    questions
+        In order of their thresholds: that about the dictionary first, if there is one. A device answers one of them.
+    known
+        Codes of the dictionary: asked of a group of their own, and "elsewhere" to all others.
+    beam
+        How many prefixes of a level are extended.
+    """
+
+    domain: CodedDomain
+    questions: tuple[Question, ...]
+    known: frozenset[int] = field(repr=False)
+    beam: int
+
+    @property
+    def epsilon(self) -> float:
+        """The most that any device reveals by its one answer, exactly, rounded up."""
+        return max(question.mechanism.epsilon_permanent for question in self.questions)
+
+    @property
+    def mechanism(self) -> SymbolMechanism:
+        """What every question is answered through."""
+        return self.questions[0].mechanism
+
+    @property
+    def levels(self) -> tuple[Question, ...]:
+        """The questions about prefixes, in order."""
+        return self.questions[bool(self.known) :]
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The expected share of the devices that are asked about each level."""
+        ends = [0, *(question.threshold for question in self.questions)]
+        return tuple((end - start) / ONE for start, end in pairwise(ends))[bool(self.known) :]
+
+    @property
+    def tried(self) -> tuple[int, ...]:
+        """How many prefixes are tried at each level, at most: of those of the last one, only values."""
+        return tried_at(self.domain, [question.step for question in self.levels], self.beam)
+
+    def held(self, question: Question, code: int | None) -> int | None:
+        """Return the code, or None where the question is not about it.
+
+        The dictionary's group answers about the dictionary, all others about what is not in it.
+        """
+        if code is None or not self.known:
+            return code
+        return code if (code in self.known) == (question.name == DICTIONARY) else None
+
+    @cached_property
+    def digest(self) -> bytes:
+        """The 16-byte digest of all that a report's meaning depends on."""
+        groups = [
+            {"threshold": q.threshold, "questions": [[q.name, q.key, q.mechanism.digest.hex()]]} for q in self.questions
+        ]
+        dictionary = digest({"known": [str(code) for code in sorted(self.known)]}).hex()
+        return digest({"domain": self.domain.canonical(), "groups": groups, "known": dictionary})
+
+
+def discover(
+    *,
+    epsilon: float,
+    domain: CodedDomain | None = None,
+    known: Iterable[Any] = (),
+    known_share: float = DICTIONARY_SHARE,
+    step: int = LONG_STEP,
+    beam: int = BEAM,
+    levels: Sequence[int] | None = None,
+    shares: Sequence[float] | None = None,
+    key: str = "",
+) -> Plan:
+    """A dictionary of known values first, asked of a share of the users; the others search the remainder.
+
+    The search is prefix extension (PEM): each group of users reports a longer prefix, and only likely ones are
+    extended. A device answers one question once, so the whole epsilon goes into it. Steps are few and long, which the
+    linear hash affords; the first level is longer, for there is but one prefix to extend.
+
+    A user of the search whose value is in the dictionary says "elsewhere" (a reserved value, through the same
+    randomizer), so known values take no place in the beam; a user of the dictionary whose value is not in it says so
+    too.
+
+    Parameters
+    ----------
+    epsilon
+        What one device reveals in all.
+    domain
+        `CodedIntegers` of 64 bits unless given.
+    known
+        Values that are expected; with none, all users search.
+    known_share
+        Share of the users who are asked about them.
+    step
+        The most bits of a level after the first.
+    beam
+        Prefixes extended at each level; six times the values hoped for is a good choice.
+    levels
+        The prefix lengths themselves, in place of `step`; the last is the domain's width.
+    shares
+        Of the users who search, for each level; unless given, more where a value must stand out more
+        (`level_weights`).
+    key
+        Public key of the hashes: the metric's id.
+
+    Raises
+    ------
+    ParameterError
+        When the levels do not lead through the domain, too many prefixes would have to be counted, or `known_share` is
+        not between 0 and 1.
+
+    References
+    ----------
+    Wang, Li, Jha, "Locally differentially private heavy hitter identification", IEEE TDSC 2021 (PEM); Bassily, Nissim,
+    Stemmer, Thakurta, "Practical locally private heavy hitters", NeurIPS 2017 (TreeHist: one bit a step).
+
+    Examples
+    --------
+    >>> plan = discover(epsilon=4.0, known=[80, 443])
+    >>> [question.name for question in plan.questions], plan.epsilon <= 4.0
+    (['dictionary', '22 bits', '36 bits', '50 bits', '64 bits'], True)
+    """
+    domain = CodedIntegers() if domain is None else domain
+    check_count("beam", beam, 1, MOST_BEAM)
+    check_count("step", step, 1, MAX_STEP)
+    first = min(step + (beam - 1).bit_length(), MAX_STEP)
+    lengths = even_levels(domain.width, first, step) if levels is None else levels
+    steps = _steps(domain.width, lengths, beam)
+    weights = list(level_weights(tried_at(domain, steps, beam), beam) if shares is None else shares)
+    if len(weights) != len(steps):
+        raise ParameterError(f"{len(weights)} shares for {len(steps)} levels: give one for each")
+    mechanism = linear_hash(epsilon=check_epsilon("epsilon", epsilon), domain_size=1 << 64)
+    asked = [(f"{length} bits", length, step, f"{key}/{length}") for length, step in zip(lengths, steps, strict=True)]
+    codes = frozenset(domain.code(value) for value in known)
+    if codes:
+        if not 0 < known_share < 1:
+            raise ParameterError(f"known_share = {known_share!r}: give a share between 0 and 1")
+        asked.insert(0, (DICTIONARY, domain.width, 0, f"{key}/known"))
+        weights.insert(0, sum(weights) * known_share / (1 - known_share))
+    questions = tuple(
+        Question(name, domain.width, length, step, mechanism, own, threshold)
+        for (name, length, step, own), threshold in zip(asked, thresholds(weights), strict=True)
+    )
+    return Plan(domain=domain, questions=questions, known=codes, beam=beam)
+
+
+def thresholds(weights: Sequence[float]) -> tuple[int, ...]:
+    """Return the groups' thresholds for shares proportional to `weights`; the last is 2**32."""
+    if not weights or not all(isinstance(w, int | float) and 0 < w < math.inf for w in weights):
+        raise ParameterError(f"shares = {list(weights)!r}: give a number above 0 for each group")
+    total, running, out = math.fsum(weights), 0.0, []
+    for weight in weights:
+        running += weight
+        out.append(round(ONE * min(running / total, 1.0)))
+    return (*out[:-1], ONE)
+
+
+def level_weights(tried: Sequence[int], beam: int) -> tuple[float, ...]:
+    """Return how many users each level needs, in proportion.
+
+    A prefix stays when its estimate, of standard error s, is among the best `beam` of those tried: noise alone reaches
+    ``z s`` there, z the normal quantile of 1 - beam / tried. To stay surely it needs a frequency of (z + 2) s or so; s
+    falls with the root of the users. At the last level z is that of the selection rule, about .05 / tried.
+
+    >>> [round(weight, 1) for weight in level_weights([256, 24576, 24576], 96)]
+    [5.4, 21.7, 36.7]
+    """
+    normal = NormalDist()
+    last = len(tried) - 1
+    boundaries = [
+        normal.inv_cdf(1 - min(0.05 * max(beam / 8, 1) / many if level == last else beam / many, 0.5))
+        for level, many in enumerate(tried)
+    ]
+    return tuple((z + 2) ** 2 for z in boundaries)
+
+
+def even_levels(width: int, first: int, step: int) -> list[int]:
+    """Return prefix lengths from `first` to `width`, in equal steps (to a bit) of at most `step`.
+
+    >>> even_levels(64, 22, 14), even_levels(20, 8, 8)
+    ([22, 36, 50, 64], [8, 14, 20])
+    """
+    if first >= width:
+        return [width]
+    more = -(-(width - first) // step)
+    return [first + (width - first) * i // more for i in range(more + 1)]
+
+
+def _steps(width: int, lengths: Sequence[int], beam: int) -> list[int]:
+    """Return by how much each level is longer than the one before; refuse levels that count too many prefixes."""
+    if not lengths or not all(isinstance(length, int) for length in lengths):
+        raise ParameterError(f"levels = {lengths!r}: give prefix lengths, whole numbers")
+    steps = [length - before for before, length in zip([0, *lengths], lengths, strict=False)]
+    if min(steps) < 1 or lengths[-1] != width:
+        raise ParameterError(f"levels = {list(lengths)}: give rising lengths that end with the domain's width, {width}")
+    parents = 1
+    for step in steps:
+        if step > MAX_STEP or parents << step > MOST_TRIED:
+            raise ParameterError(
+                f"{parents} prefixes extended by {step} bits are {parents << step:,} to count; at most {MOST_TRIED:,} "
+                f"are, in steps of at most {MAX_STEP} bits: give shorter steps or a smaller beam"
+            )
+        parents = min(beam, parents << step)
+    return steps
+
+
+MOST_WAVES: Final = 1 << 10
+
+
+LONGEST_KEY: Final = 48
+"""Bytes of a hash's key, to which every question adds its own name."""
+
+
+@dataclass(frozen=True)
+class SearchMechanism(Split):
+    """The device's half of a search: its one question, and its one answer.
+
+    ParameterError where a question has a larger epsilon.
+
+    >>> search = prefix_search(values={"domain": "integers", "bits": 64}, epsilon=4.0)
+    >>> [question.name for question in search.questions], search.epsilon_permanent <= 4.0
+    (['22 bits', '36 bits', '50 bits', '64 bits'], True)
+    >>> half = prefix_search(values={"domain": "integers", "bits": 64}, epsilon=4.0, wave=2, waves=2)
+    >>> half.asks(7), half.asks(2**31 - 1), search.asks(7)
+    (False, True, True)
+    """
+
+    parameters: Mapping[str, Any] = field(hash=False)
+    plan: Plan
+    epsilon: float  # declared; a question's exact epsilon may lie below, by what rounding takes
+    wave: int = 1  # of the equal parts of all devices, the one that is asked
+    waves: int = 1
+
+    name = "prefix-search"
+    payload: ClassVar[str] = "search"
+    terms_place: ClassVar[str] = "privacy.payloads.combined:SearchTerms"
+    reading: ClassVar[str] = "search"
+    domain_size = None
+    num_cohorts = SEEDS
+    reads_reports: ClassVar[bool] = True
+    once: ClassVar[bool] = True
+    server: ClassVar[str] = "analysis.kinds.searches:SearchSupport"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
+        check_count("waves", self.waves, 1, MOST_WAVES)
+        check_count("wave", self.wave, 1, self.waves)
+        if self.plan.epsilon > self.epsilon:
+            raise ParameterError(f"{self.name}: the plan's epsilon, {self.plan.epsilon}, is above {self.epsilon}")
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        return self.plan.questions
+
+    @cached_property
+    def bounds(self) -> tuple[int, ...]:
+        """The first number of the wave, and for each group the number after its last."""
+        thresholds = (0, *(question.threshold for question in self.questions))
+        before, all_waves = (self.wave - 1) * ONE, ONE * self.waves
+        return tuple(-(-(before + threshold) * SEEDS // all_waves) for threshold in thresholds)
+
+    @property
+    def zones(self) -> tuple[tuple[int, int], ...]:
+        """The groups' numbers and payloads; nobody of another wave sends any."""
+        limits = (0, *(question.mechanism.payload_limit for question in self.questions), 0)
+        stops, starts = (*self.bounds, SEEDS), (0, *self.bounds)
+        return tuple((stop, limit) for start, stop, limit in zip(starts, stops, limits, strict=True) if stop > start)
+
+    @property
+    def counted_by_value(self) -> bool:
+        """Never: reports are kept, and a search reads them; what is counted is how many answer each question."""
+        return False
+
+    @property
+    def num_asked(self) -> int:
+        """The numbers of this wave."""
+        return self.bounds[-1] - self.bounds[0]
+
+    def asks(self, cohort: int) -> bool:
+        """Whether a device of that number is asked in this wave."""
+        return self.bounds[0] <= cohort < self.bounds[-1]
+
+    def group_of(self, cohort: int) -> int:
+        """Return the group of a device that is asked; ParameterError where it is not."""
+        check_cohort(cohort, self.num_cohorts)
+        if not self.asks(cohort):
+            raise ParameterError(f"the device of number {cohort} is not asked in wave {self.wave} of {self.waves}")
+        return bisect_right(self.bounds, cohort) - 1
+
+    def question_text(self, cohort: int) -> str:
+        """Return what the device's question is about."""
+        question = self.questions[self.group_of(cohort)]
+        if question.name == DICTIONARY:
+            return f"which of {len(self.plan.known):,} expected values it has, if any"
+        return f"the first {question.num_bits} of the code's {question.width} bits"
+
+    def given(self, question: Question, value: Any) -> int:
+        """Return what the question's mechanism is given for a code, or for `ELSEWHERE`."""
+        if value == ELSEWHERE:
+            return question.value(None)
+        code = whole_number(value)
+        if not isinstance(code, int) or isinstance(code, bool) or not 0 <= code < 1 << self.plan.domain.width:
+            raise ParameterError(f"{value!r:.60} is no code of {self.plan.domain.width} bits")
+        return question.value(self.plan.held(question, code))
+
+    @cached_property
+    def parts(self) -> tuple[Mechanism, ...]:
+        return tuple(question.mechanism for question in self.questions)
+
+    def place_of(self, cohort: int) -> tuple[int, int]:
+        place = self.group_of(cohort)
+        return place, cohort % self.parts[place].num_cohorts
+
+    def project(self, value: Any, place: int) -> int:
+        return self.given(self.questions[place], value)
+
+    def noise_name(self, metric: str, place: int) -> str:
+        return f"{metric}/{self.digest.hex()}/{self.questions[place].name}"
+
+    def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
+        """Return the function from a code to the device's answer; of a device that is not asked, one that raises."""
+        check_cohort(cohort, self.num_cohorts)
+        if not self.asks(cohort):
+            return lambda value: self.group_of(cohort)  # noqa: ARG005 - it raises, whatever the value
+        return super().responder(secret, metric, cohort)
+
+    def payload_words(self, payload: int, labels: Sequence[str] = ()) -> str:  # noqa: ARG002 - it names no value
+        return f"answer {payload} to this device's one question"
+
+    def epsilon_n(self, reports: int) -> float:
+        """The declared epsilon: the device answers one question, once."""
+        check_count("reports", reports, 1, ONE)
+        return self.epsilon
+
+    @property
+    def epsilon_permanent(self) -> float:
+        return self.epsilon
+
+    def canonical(self) -> dict[str, Any]:
+        plan = {"plan": self.plan.digest.hex(), "epsilon": self.epsilon}
+        return {"name": self.name, **plan, "wave": self.wave, "waves": self.waves, "once": True}
+
+
+def prefix_search(
+    *,
+    values: Mapping[str, Any] | CodedDomain,  # codes, by their parameters
+    epsilon: float,  # of all that one device reveals
+    known: Iterable[str] = (),
+    known_share: float = DICTIONARY_SHARE,  # of the devices, asked about the `known` values
+    step: int = LONG_STEP,  # the bits that a level adds
+    beam: int = BEAM,  # the prefixes that a level lets through
+    wave: int = 1,  # of the equal parts of the devices, the one that is asked
+    waves: int = 1,
+    hash_key: str = "",  # the metric's id
+) -> SearchMechanism:
+    """Search for frequent values that nobody listed: prefix extension, one question a device (`discover`).
+
+    Wang, Li, Jha, "Locally differentially private heavy hitter identification", IEEE TDSC 2021 (PEM).
+    """
+    given = dict(locals())
+    domain = coded_from(values) if isinstance(values, Mapping) else values
+    expected = tuple(known)
+    parameters = given | {"values": domain.parameters, "known": list(expected)}
+    plan = discover(
+        epsilon=epsilon,
+        domain=domain,
+        known=[domain.parse(text) for text in expected],
+        known_share=known_share,
+        step=step,
+        beam=beam,
+        key=hash_key if len(hash_key.encode()) <= LONGEST_KEY else digest({"key": hash_key}).hex(),
+    )
+    return SearchMechanism(parameters, plan, float(epsilon), wave, waves)
