@@ -42,8 +42,8 @@ GOALS: Final = {
     "POST to answer": 10,
     "POST like an earlier one": 10,
     "POST, writer thread": 4,
-    "counts to estimate": 15,
-    "`decode` of files": 22,
+    "counts to estimate": 12,
+    "`decode` of files": 26,
 }
 """Files at most, where there is a goal."""
 

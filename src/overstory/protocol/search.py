@@ -52,23 +52,11 @@ from overstory.protocol.kinds.split import Split
 from overstory.protocol.kinds.symbols import SymbolMechanism
 
 BEAM: Final = 192
-
-
 LONG_STEP: Final = 14
-
-
 MAX_STEP: Final = 26
-
-
 MOST_BEAM: Final = 1 << 20
-
-
 MOST_TRIED: Final = 1 << 28
-
-
 DICTIONARY: Final = "dictionary"
-
-
 DICTIONARY_SHARE: Final = 0.3
 
 
@@ -330,8 +318,6 @@ def _steps(width: int, lengths: Sequence[int], beam: int) -> list[int]:
 
 
 MOST_WAVES: Final = 1 << 10
-
-
 LONGEST_KEY: Final = 48
 """Bytes of a hash's key, to which every question adds its own name."""
 

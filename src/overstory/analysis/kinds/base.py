@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 
 PER_BIT: Final = 2e-11
 """Of a report's bit, added to its count."""
-
-
 PER_VALUE: Final = 1e-7
 """Of a value's estimate, once its support is known."""
 
@@ -142,20 +140,10 @@ def _texts(values: Any) -> list[bytes]:
 
 
 F64 = NDArray[np.float64]
-
-
 Indices = NDArray[np.intp]
-
-
 Words = NDArray[np.uint64]
-
-
 Cohorts = NDArray[np.uint16] | NDArray[np.uint32]
-
-
 M_co = TypeVar("M_co", bound=Kind, covariant=True)
-
-
 O_co = TypeVar("O_co", bound=Mechanism, covariant=True)
 
 
@@ -414,8 +402,6 @@ class SampledErrors:
 
 
 __all__ = ["Rng", "SimulatedDevices", "count_reports", "generator", "server_half", "support_of"]
-
-
 Rng: TypeAlias = "int | np.integer[Any] | np.random.Generator | None"  # a text: numpy.random is not loaded for it
 """Randomness for simulations, as NumPy takes it: a seed, a generator, or None for a fresh one."""
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 MOST_BUCKETS: Final = 1024
 """Square Wave's cells are counted in at most this many buckets."""
-
-
 ROWS: Final = 1 << 16
 """Payloads whose bits are counted at a time: sums of float32 are exact up to 2**24."""
 

@@ -24,17 +24,9 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.sampling import Draw, Entropy, KeyedEntropy, check_secret, context, uniform_below
 
 MAX_COHORTS = 1 << 16  # that are counted apart; they travel as 16 bits
-
-
 DEFAULT_SEEDS = 256  # of a hashing oracle's small public set: of a million devices about 3,900 share each
-
-
 SEEDS = 1 << 31  # of linear-hash, and numbers of devices in a search, which are not; they travel as 32 bits
-
-
 MAX_SYMBOLS = 1 << 31
-
-
 MAX_BITS = (1 << 16) - 1  # so does the number of bits
 
 

@@ -75,8 +75,6 @@ def optimized(threshold: int) -> BinaryChannel:
 
 
 Family = Callable[[int], BinaryChannel]
-
-
 MOST_CHANNELS: Final = 256
 """Channels that each search keeps for the next mechanism with the same needs: one search takes 5 ms."""
 

@@ -15,8 +15,6 @@ from typing import Final
 from overstory.protocol.errors import ParameterError
 
 MAX_PRIME: Final = 1 << 15
-
-
 MAX_POWER: Final = 1 << 10
 """Primes lie so close above it that powers would gain nothing, and a table of all sums fits into two megabytes."""
 

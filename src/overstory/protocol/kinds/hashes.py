@@ -57,8 +57,6 @@ from overstory.protocol.kinds.symbols import SymbolMechanism, build_once, build_
 from overstory.protocol.sampling import context
 
 _MASK32: Final = (1 << 32) - 1
-
-
 MAX_HASH_BITS: Final = 12  # of a linear hash: a report adds a sign at each of its 2**m points
 
 
@@ -145,15 +143,9 @@ class LinearHash(SymbolEncoding):
 
 
 FEWEST_SEEDS: Final = 64
-
-
 MOST_SEEDS: Final = 1024
-
-
 MOST_SYMBOLS: Final = 1024
 """So that counts by (seed, symbol) are at most a million numbers."""
-
-
 MOST_FITTED: Final = 2000
 """Values up to which the server fits the collisions of pseudo-random seeds: a second, and 64 megabytes."""
 
@@ -456,11 +448,7 @@ def _small(parameters: dict[str, Any], hash_range: int | None, alpha: Alpha) -> 
 
 Alpha = Callable[[int], float]
 """From a hash range to the probability that the whole chain keeps a symbol."""
-
-
 SLACK: Final = 1.01
-
-
 MAX_RANGE: Final = 1 << 16
 
 

@@ -14,8 +14,6 @@ from typing import ClassVar, Final, Protocol
 from overstory.protocol.errors import ParameterError
 
 MASK64: Final = (1 << 64) - 1
-
-
 GOLDEN: Final = 0x9E3779B97F4A7C15
 
 

@@ -310,8 +310,6 @@ class ItemBitMechanism(BitMechanism):
 
 INNER: Final = ("grr", "oue", "olh")
 """The oracles that padding and sampling may report an item by."""
-
-
 NOISES: Final[Mapping[str, Family]] = {"optimized": optimized, "symmetric": symmetric}
 
 

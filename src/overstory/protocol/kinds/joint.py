@@ -29,8 +29,6 @@ from overstory.protocol.sampling import Draw, Entropy, check_secret, context
 
 PARTS: Final = 2
 """How many variables a linked report has: pairs are what is counted."""
-
-
 HASH_FAMILY: Final = OverstoryV1.name
 """The hash that takes a key."""
 

@@ -104,16 +104,10 @@ _VALUES: Final = {
     "numbers": "numbers",
     "sets": "sets of items",
 }
-
-
 FAMILIES: Final[Mapping[str, Family]] = {name: Family(values, _taking(name)) for name, values in _VALUES.items()}
 """By the names that `AnyDomain.families` has."""
-
-
 REGISTRY: Final[Builders[Mechanism]] = _taking("symbols strings")
 """The frequency oracles."""
-
-
 BUILDERS: Final[Builders[Kind]] = _taking(" ".join(_VALUES))
 """Every mechanism that a metric can have."""
 
