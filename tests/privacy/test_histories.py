@@ -16,7 +16,7 @@ from support.referee_device import SymbolDevice, device
 BASIC = mechanism("basic-rappor", domain_size=3, f=0.5, p=0.5, q=0.75)
 GOOGLE = {"num_bits": 3, "num_hashes": 2, "num_cohorts": 1, "hash_family": "google-rappor-python"}
 CASES = [
-    *((name, {"domain_size": 3} | given) for name, given in SIZED.items()),
+    *SIZED.items(),
     ("loloha", {"domain_size": 4, "epsilon_permanent": 2.0, "epsilon_report": 1.0, "hash_range": 2}),
     *STRINGS.items(),
     ("rappor", GOOGLE),

@@ -69,7 +69,7 @@ def pairs_alike(keys):
 def test_real_devices_are_alike_as_often_as_stated(name):
     """Pairs of 300 devices with one cohort and one constant payload, against the stated chance, at five sigma."""
     built, count = some_mechanism(name), 300
-    value = 1 if built.parameters.get("domain_size") else "example.org"
+    value = 1 if built.domain_size else "example.org"
     alike = pairs_alike(seen(device, value) for device in devices_of(built, value, count))
     assert near(alike, linkability(built), count), alike
 

@@ -6,36 +6,12 @@ from itertools import count
 from typing import Any
 
 from overstory.protocol.kinds.base import Mechanism
-from overstory.protocol.kinds.registry import mechanism
+from overstory.protocol.kinds.registry import REGISTRY, make, mechanism
+from support.privacy_cases import some_parameters
 from support.referee_device import Device, Truth, device
 
-ONCE = {"epsilon": 1.0}
-TWICE = {"epsilon_permanent": 2.0, "epsilon_report": 1.0}
 BLOOM = {"num_bits": 4, "num_hashes": 2, "num_cohorts": 2}
-
-SIZED: dict[str, dict[str, Any]] = {
-    "grr": ONCE,
-    "sue": ONCE,
-    "oue": ONCE,
-    "blh": ONCE,
-    "olh": ONCE,
-    "linear-hash": ONCE,
-    "hadamard": ONCE,
-    "subset": ONCE,
-    "projective": ONCE,
-    "random-matrix": ONCE,
-    "basic-rappor": {"f": 0.5, "p": 0.5, "q": 0.75},
-    "basic-rappor-one-time": {"f": 0.5},
-    "wb": {"epsilon": 1.0, "window": 3},
-    "opt-wb": {"epsilon": 1.0, "window": 3},
-    "opt-dr": {"epsilon_permanent": 1.0},
-    "l-grr": TWICE,
-    "l-sue": TWICE,
-    "l-osue": TWICE,
-    "l-soue": TWICE,
-    "dbitflip": ONCE | {"sampled_bits": 2},
-    "loloha": TWICE,
-}
+OWN: dict[str, dict[str, Any]] = {"dbitflip": {"sampled_bits": 2}, "opt-dr": {"epsilon_permanent": 1.0}}
 STRINGS: dict[str, dict[str, Any]] = {
     "rappor": BLOOM | {"f": 0.5, "p": 0.5, "q": 0.75},
     "rappor-one-time": BLOOM | {"f": 0.5},
@@ -44,8 +20,18 @@ SEEDS = 6
 
 
 def cases(sizes: range = range(2, 5)) -> list[tuple[str, dict[str, Any]]]:
-    sized = [(name, {"domain_size": size} | given) for name, given in SIZED.items() for size in sizes]
+    """Return each oracle of symbols at these sizes, or at its own where it has one, and those of strings."""
+    sized = []
+    for name in REGISTRY:
+        if name not in STRINGS:
+            given = some_parameters(name) | OWN.get(name, {})
+            every = [given | {"domain_size": size} for size in sizes]
+            sized += [(name, one) for one in every if make(name, **one)] or [(name, given)]
     return [*sized, *STRINGS.items()]
+
+
+SIZED = {name: given for name, given in cases(range(3, 4)) if name not in STRINGS}
+"""Of three values, or of as many as an oracle has."""
 
 
 def of_case(name: str, given: dict[str, Any]) -> Mechanism:
