@@ -12,7 +12,7 @@ from overstory.presentation.charts.drawing import NARROW, WIDE, Scale
 from overstory.presentation.charts.numbers import counts_over_time, differences, dots, sparkline
 from overstory.presentation.charts.series import MOST_COLUMNS, Event, Line, over_time
 from overstory.presentation.document import Figure
-from overstory.presentation.render_html import DRAWING_STYLE, as_html, as_svg
+from overstory.presentation.render_html import DRAWING_STYLE, as_html, as_svg, as_svg_file
 from overstory.presentation.svg import COLOUR
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -241,6 +241,20 @@ def test_a_file_has_light_colours_of_its_own_and_the_dark_ones_in_its_style():
     assert all(f'fill="{colour}"' in DRAWING_STYLE for colour in used - {"none"})
     assert "var(" not in as_svg(picture)
     assert not COLOUR.search(as_html([Figure(picture)]).replace("&quot;", ""))
+
+
+def test_a_file_of_several_pictures_has_each_below_its_caption():
+    pictures = [over_time("p", f"{EVIL} " * 9, labels(), lines()), sparkline("s", "The second", np.array([1.0, 2.0]))]
+    tree = ET.fromstring(as_svg_file(pictures))
+    assert tree.find(f"{SVG}style").text == DRAWING_STYLE
+    drawings = tree.findall(f"{SVG}svg")
+    assert [drawing.find(f"{SVG}title").text.split()[-1] for drawing in drawings] == ['"#0072b2"', "second"]
+    tops = [(float(each.get("y")), float(each.get("y")) + float(each.get("height").rstrip("px"))) for each in drawings]
+    lines_of_text = [(float(text.get("y")), text.text) for text in tree.findall(f"{SVG}text")]
+    assert [words for place, words in lines_of_text if tops[0][1] < place < tops[1][0]] == ["The second"]
+    assert all(place < tops[0][0] for place, words in lines_of_text if words != "The second")
+    assert float(tree.get("height")) == tops[1][1]
+    assert not list(tree.iter(f"{SVG}script"))
 
 
 def test_the_size_of_five_series_stays_small():

@@ -9,6 +9,7 @@ import base64
 import hashlib
 import math
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from html import escape
@@ -33,7 +34,7 @@ from overstory.presentation.document import (
     Table,
 )
 from overstory.presentation.streams import printable
-from overstory.presentation.svg import VARIABLES, Picture, inline, labelled
+from overstory.presentation.svg import INK, PAPER, VARIABLES, Picture, inline, labelled
 
 _SAFE_ADDRESS: Final = re.compile(r"https?://|[^:]*\Z|[^:]*[/?#]")
 """An address of the web, or one without a scheme."""
@@ -289,3 +290,27 @@ def as_svg(picture: Picture) -> str:
     text = labelled(picture, picture.svg[picture.svg.index("<svg") :], 'font-family="system-ui, sans-serif"')
     opening, rest = text.split(">", 1)
     return f"{opening}><style>{DRAWING_STYLE}</style>{rest}"
+
+
+LINE: Final = 18
+"""Pixels from one line of a caption to the next."""
+LONGEST_LINE: Final = 115
+"""Characters of a caption that a line of a wide drawing has room for."""
+
+
+def as_svg_file(pictures: Sequence[Picture]) -> str:
+    """Return pictures as one SVG document: below each other, each under its caption."""
+    parts, top, widest = [], 0.0, 0.0
+    for picture in pictures:
+        for words in textwrap.wrap(printable(picture.caption), LONGEST_LINE):
+            top += LINE
+            parts.append(f'<text x="8" y="{top:g}" font-size="13" fill="{INK}">{escape(words)}</text>')
+        top += LINE / 2
+        svg = picture.svg[picture.svg.index("<svg") :]
+        width, height = (float(size) for size in re.findall(r'\b(?:width|height)="([\d.]+)', svg)[:2])
+        parts.append(labelled(picture, svg, f'y="{top:g}"'))
+        top, widest = top + height, max(widest, width)
+    size = f'width="{widest:g}" height="{top:g}" viewBox="0 0 {widest:g} {top:g}"'
+    paper = f'<path d="M0 0H{widest:g}V{top:g}H0Z" fill="{PAPER}"/>'
+    opening = f'<svg xmlns="http://www.w3.org/2000/svg" font-family="system-ui, sans-serif" {size}>'
+    return f"{opening}<style>{DRAWING_STYLE}</style>{paper}{''.join(parts)}</svg>\n"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from html import escape
-from typing import Any, Final
+from typing import Final
 
 from overstory.presentation.streams import printable
 
@@ -50,19 +50,17 @@ COLOUR: Final = re.compile(rf"""(["'] ?|: ?)({"|".join(VARIABLES)})\b""", re.IGN
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawn figure: made by `figures.picture`, or written as SVG by `charts`."""
+    """A drawing as SVG, such as those of `charts`."""
 
     name: str  # what its files are called
     caption: str
     alt: str  # what it shows, for a reader who does not see it
     svg: str
-    png: bytes = b""  # empty where a page is all that shows it
     narrow: str = ""  # the same for a narrow page, where its text would be too small
 
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values: the files' names, not their contents."""
-        files = [f"{self.name}.png", f"{self.name}.svg"]
-        return {"name": self.name, "caption": self.caption, "alt": self.alt, "files": files}
+    def _repr_svg_(self) -> str:
+        """Return what a notebook shows."""
+        return self.svg
 
 
 def inline(picture: Picture) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from overstory.analysis.association.linked import linked_cells
 from overstory.analysis.association.linked_filters import TooFewReportsError, linked_filters
-from overstory.analysis.association.picture import plot_height, plot_table
+from overstory.analysis.association.picture import table_picture
 from overstory.analysis.association.summary import TableSummary
 from overstory.analysis.association.table import TableEstimate, divided_tables, pair_table
 from overstory.analysis.oracle import FrequencyOracle
@@ -23,7 +22,6 @@ from overstory.queries.comparison import Comparison, check_comparable, compared,
 from overstory.queries.readings import (
     Aggregation,
     EstimateOptions,
-    Panel,
     PeriodEstimate,
     RangeReading,
     estimate_parts,
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
 
     from overstory.analysis.reports import SupportCounts
     from overstory.analysis.selection import IntervalKind
+    from overstory.presentation.svg import Picture
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
 
@@ -93,11 +92,15 @@ class TableSeries(RangeReading):
     def part_notes(self, part: PeriodEstimate) -> Iterable[str]:
         return (note for table in part.estimate for note in table.table.notes)
 
-    def panels(self) -> tuple[list[Panel], str]:
+    def pictures(self) -> list[Picture]:
         """Return a picture of the shares in each row for each table of the last range."""
-        left_out = "the last range is shown" if len(self.parts) > 1 else ""
-        tables = self.parts[-1].estimate if self.parts else ()
-        return [Panel(plot_height(table), partial(plot_table, table)) for table in tables], left_out
+        return [picture for part in self.parts[-1:] for picture in self.part_pictures(part)]
+
+    def part_pictures(self, part: PeriodEstimate) -> Iterator[Picture]:
+        for number, summary in enumerate(part.estimate, start=1):
+            if summary.table.num_reports:
+                picture = table_picture(f"{self.picture_name(part)}-{number}", summary)
+                yield replace(picture, caption=self.caption(part, picture.caption))
 
 
 def read_tables(
