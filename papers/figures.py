@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -106,6 +107,43 @@ def picture(figure: Figure, name: str, caption: str, alt: str) -> Picture:
     with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):  # the same figure gives the same text
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     return Picture(name, caption, alt, text.getvalue(), png=pixels.getvalue())
+
+
+def for_a_page(picture: Picture) -> Picture:
+    """Return a figure as a page can take it into its text.
+
+    Its styles become attributes, so that a strict Content-Security-Policy allows them; its identifiers begin with its
+    name, so that two figures on one page share none.
+    """
+    text = re.sub(r"<style.*?</style>", "", picture.svg, flags=re.DOTALL)
+    text = re.sub(r'\bstyle="([^"]*)"', lambda style: as_attributes(style[1]), text)
+    return replace(picture, svg=with_own_names(text, picture.name))
+
+
+def as_attributes(style: str) -> str:
+    """Return the properties of a style as attributes of an SVG element.
+
+    >>> as_attributes("fill: none; stroke-width: 2"), as_attributes("font: bold 10px 'DejaVu Sans', sans-serif")
+    ('fill="none" stroke-width="2"', 'font-weight="bold" font-size="10px"')
+    """
+    properties = dict(part.split(":", 1) for part in style.split(";") if ":" in part)
+    named = {name.strip(): value.strip() for name, value in properties.items()}
+    named.pop("font-family", None)  # the page has its own
+    font = re.match(r"(?:([a-z0-9]+) )?([\d.]+px) ", named.pop("font", ""))
+    if font:
+        named |= ({"font-weight": font[1]} if font[1] else {}) | {"font-size": font[2]}
+    return " ".join(f'{name}="{value}"' for name, value in named.items())
+
+
+def with_own_names(text: str, prefix: str) -> str:
+    """Return an SVG element whose identifiers all begin with `prefix`.
+
+    >>> with_own_names('<g id="axes_1"/><use xlink:href="#axes_1" clip-path="url(#c)"/>', "a")
+    '<g id="a-axes_1"/><use xlink:href="#a-axes_1" clip-path="url(#a-c)"/>'
+    """
+    text = re.sub(r'\bid="', f'id="{prefix}-', text)
+    text = re.sub(r'href="#', f'href="#{prefix}-', text)
+    return re.sub(r"url\(#", f"url(#{prefix}-", text)
 
 
 DASHED: Final = (0, (4, 3))

@@ -104,11 +104,10 @@ class SearchReading:
 
     def pictures(self) -> list[Picture]:
         """Return the picture of the values that were detected, or of the first few that were kept."""
-        ends = (
-            dict.fromkeys(str(self.counted.label(self.counted.periods[end])) for end in (0, -1)) if self.stored else ()
-        )
-        name = f"{self.metric.id}-{'-to-'.join(ends)}"
-        return [replace(self.discovered.plot(), name=name)] if self.stored else []
+        if not self.stored:
+            return []
+        ends = dict.fromkeys(str(self.counted.label(self.counted.periods[end])) for end in (0, -1))
+        return [replace(self.discovered.plot(), name=f"{self.metric.id}-{'-to-'.join(ends)}")]
 
 
 def read_search(
