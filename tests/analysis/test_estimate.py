@@ -44,7 +44,7 @@ def many(detected: int, absent: int) -> Estimate:
 def test_a_picture_says_how_much_it_leaves_out() -> None:
     """A13: 115 of 300 were detected, the picture ended at the fiftieth, and did not say so."""
     picture = many(115, 185).plot()
-    assert picture.svg.count("data-row=") == 50
+    assert picture._repr_svg_().count("data-row=") == 50
     shown = "50 of 300 values shown, the most frequent; 50 of the 115 detected are among them"
     assert picture.caption == f"{shown}, with 95% intervals of these reports, wider for detected values."
     assert many(3, 4).plot().caption.startswith("3 of 7 values detected, with ")

@@ -120,7 +120,7 @@ def test_a_reading_is_drawn_as_every_estimate_is(folder: Path) -> None:
 
 
 def test_a_picture_of_many_periods_says_how_many_it_leaves_out(folder: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(readings, "MOST_PICTURES", 2)
+    monkeypatch.setattr(readings.RangeReading, "most_drawn", 2)
     decode(folder, *COLOUR, "--cumulative", "--plot", "two.svg")
     shown = texts(folder / "two.svg")
     assert "2 of 3 ranges shown, the last" in shown

@@ -82,6 +82,8 @@ class NumberSeries(RangeReading):
 
     def over_time(self, fewest: int = 2) -> Iterator[Picture]:
         """Yield the means of the parts with their intervals, or the medians where no mean is estimated."""
+        each = f"each {self.metric.period}"
+        when = {"total": "all reports", "per-period": each, "cumulative": f"all reports up to {each}"}[self.kind]
         for kind, of, what in (("mean", "", "mean"), ("quantile", "0.5", "median")):
             pairs = [
                 (str(self.counted.label(part.last)), row)
@@ -90,7 +92,7 @@ class NumberSeries(RangeReading):
                 if row.of == of and not isinstance(row.value, str)
             ]
             if len(pairs) >= fewest:
-                caption = f"The {what} of each {self.metric.period}, with its 95% interval."
+                caption = f"The {what} of {when}, with its 95% interval."
                 labels, (values, low, high) = [label for label, _ in pairs], _ends([row for _, row in pairs])
                 name = f"{self.metric.id}-{what}"
                 yield estimates_over_time(name, caption, labels, values=values, low=low, high=high)

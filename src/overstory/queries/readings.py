@@ -34,8 +34,6 @@ NO_REPORTS: Final = "there are no reports in this range"
 HOW: Final = {"total": "over all of them", "per-period": "each period alone", "cumulative": "over all reports so far"}
 """By aggregation: what is estimated."""
 MOST_NOTES: Final = 12
-MOST_PICTURES: Final = 12
-"""Ranges that are drawn, the last ones."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +156,7 @@ class RangeReading:
     is_of_shares: ClassVar[bool] = False
     every: ClassVar[str] = "value"  # what a line of the file is of
     how: ClassVar[str] = "estimated"
+    most_drawn: ClassVar[int] = 12  # ranges that are drawn, the last ones
 
     counted: PeriodCounts
     kind: Aggregation
@@ -260,7 +259,7 @@ class RangeReading:
 
     def pictures(self) -> list[Picture]:
         """Return the pictures of the last ranges; see `Reading`."""
-        last = self.parts[-MOST_PICTURES:]
+        last = self.parts[-self.most_drawn :]
         drawn = [picture for part in last for picture in self.part_pictures(part)]
         if drawn and len(last) < len(self.parts):
             left_out = f"{len(last)} of {len(self.parts)} ranges shown, the last."

@@ -67,6 +67,7 @@ class TableSeries(RangeReading):
     name: ClassVar[str] = "tables"
     every: ClassVar[str] = "cell"
     how: ClassVar[str] = "learned"
+    most_drawn: ClassVar[int] = 1
 
     def part_json(self, part: PeriodEstimate, limit: int | None, *, everything: bool) -> dict[str, Any]:  # noqa: ARG002 - all of it is shown
         return {"tables": [table.to_json() for table in part.estimate]}
@@ -91,10 +92,6 @@ class TableSeries(RangeReading):
 
     def part_notes(self, part: PeriodEstimate) -> Iterable[str]:
         return (note for table in part.estimate for note in table.table.notes)
-
-    def pictures(self) -> list[Picture]:
-        """Return a picture of the shares in each row for each table of the last range."""
-        return [picture for part in self.parts[-1:] for picture in self.part_pictures(part)]
 
     def part_pictures(self, part: PeriodEstimate) -> Iterator[Picture]:
         for number, summary in enumerate(part.estimate, start=1):
