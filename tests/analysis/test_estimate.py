@@ -9,7 +9,7 @@ import pytest
 
 from overstory.analysis.estimate import Estimate, debias
 from overstory.analysis.reports import SupportCounts
-from overstory.presentation.render_html import as_svg_file
+from overstory.presentation.render_html import as_svg
 from overstory.protocol.errors import ParameterError
 from support.estimates import estimate_of
 from support.random_collections import P_STAR, Q_STAR
@@ -54,7 +54,7 @@ def test_a_picture_says_how_much_it_leaves_out() -> None:
 def test_a_label_is_text_whatever_stands_in_it(name: str) -> None:
     """T21: `$x_$` ended decode --plot with exit status 70, and `$5 to $10` was drawn as a formula."""
     picture = estimate_of([50.0, 20.0], 1.0, values=[name, "plain"], reports=100).plot()
-    for svg in (picture.svg, picture.narrow, as_svg_file([picture])):
+    for svg in (picture.svg, picture.narrow, as_svg(picture)):
         drawn = [text.text or "" for text in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
         assert all(c.isprintable() for text in drawn for c in text)
         assert any(len(text) <= 26 and name[:2] == text[:2] for text in drawn) or "\n" in name

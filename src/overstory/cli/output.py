@@ -55,7 +55,7 @@ def draw(path: str, pictures: Sequence[Picture]) -> None:
     if not pictures:
         raise ParameterError(f"--plot {path}: there are no reports to draw")
     from overstory.files.io import writing_text
-    from overstory.presentation.render_html import as_svg_file
+    from overstory.presentation.render_html import as_svg
 
     with writing_text(path) as text:
-        text.write(as_svg_file(pictures))
+        text.write(as_svg(*pictures))

@@ -285,32 +285,28 @@ DRAWING_STYLE: Final = "@media(prefers-color-scheme:dark){{{}}}".format(
 """The style of a file: the page's dark colours. A program that reads no style sheets shows the light ones."""
 
 
-def as_svg(picture: Picture) -> str:
-    """Return a chart as an SVG document; a Content-Security-Policy must allow `DRAWING_STYLE`, by its hash."""
-    text = labelled(picture, picture.svg[picture.svg.index("<svg") :], 'font-family="system-ui, sans-serif"')
-    opening, rest = text.split(">", 1)
-    return f"{opening}><style>{DRAWING_STYLE}</style>{rest}"
-
-
 LINE: Final = 18
 """Pixels from one line of a caption to the next."""
-LONGEST_LINE: Final = 115
-"""Characters of a caption that a line of a wide drawing has room for."""
+CHARACTER: Final = 7.5
+"""Pixels that a character of it takes, with some to spare."""
 
 
-def as_svg_file(pictures: Sequence[Picture]) -> str:
-    """Return pictures as one SVG document: below each other, each under its caption."""
+def as_svg(*pictures: Picture) -> str:
+    """Return charts as one SVG document: below each other, each under its caption.
+
+    A Content-Security-Policy must allow `DRAWING_STYLE`, by its hash.
+    """
     parts, top, widest = [], 0.0, 0.0
     for picture in pictures:
-        for words in textwrap.wrap(printable(picture.caption), LONGEST_LINE):
+        svg = picture.svg[picture.svg.index("<svg") :]
+        width, height = (float(size) for size in re.findall(r'\b(?:width|height)="([\d.]+)', svg)[:2])
+        for words in textwrap.wrap(printable(picture.caption), int(width / CHARACTER)):
             top += LINE
             parts.append(f'<text x="8" y="{top:g}" font-size="13" fill="{INK}">{escape(words)}</text>')
         top += LINE / 2
-        svg = picture.svg[picture.svg.index("<svg") :]
-        width, height = (float(size) for size in re.findall(r'\b(?:width|height)="([\d.]+)', svg)[:2])
         parts.append(labelled(picture, svg, f'y="{top:g}"'))
         top, widest = top + height, max(widest, width)
     size = f'width="{widest:g}" height="{top:g}" viewBox="0 0 {widest:g} {top:g}"'
-    paper = f'<path d="M0 0H{widest:g}V{top:g}H0Z" fill="{PAPER}"/>'
     opening = f'<svg xmlns="http://www.w3.org/2000/svg" font-family="system-ui, sans-serif" {size}>'
+    paper = f'<rect width="{widest:g}" height="{top:g}" fill="{PAPER}"/>'
     return f"{opening}<style>{DRAWING_STYLE}</style>{paper}{''.join(parts)}</svg>\n"
