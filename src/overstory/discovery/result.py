@@ -83,7 +83,7 @@ class Discovered(Estimate):
     levels : tuple of Level
         What the search tried and kept at each level.
     tree : tuple of ndarray of float64, each of shape (kept,)
-        For plots: the kept frequency estimates of each level.
+        The kept frequency estimates of each level.
     known_frequency, known_standard_error : float or None
         The share of the dictionary's values in all, and its standard error.
     elsewhere_frequency, elsewhere_standard_error : float or None
