@@ -9,6 +9,7 @@ from typing import Final
 from overstory.presentation.document import Block, Column, Figure, Heading, Lines, Paragraph, Preformatted, Table, Tone
 from overstory.presentation.render_html import as_page
 from papers.comparison import AGREES, AT_LEAST, AT_MOST, DIFFERS, NEW, Comparison, Published
+from papers.figures import for_a_page
 from papers.study import Cell, Result
 
 COLUMNS = ("quantity", "published", "ours", "verdict")
@@ -144,7 +145,7 @@ def _blocks(results: Sequence[Result], command: str) -> Iterator[Block]:
     for result in results:
         yield Heading(2, result.title, result.name)
         yield Paragraph(f"{result.paper}, {result.section}. {result.name}, {_mode(result)}.", is_lead=True)
-        yield from map(Figure, result.figures)
+        yield from (Figure(for_a_page(figure)) for figure in result.figures)
         yield verdicts(result, "Published and found")
         for shown in result.tables:
             rows = [tuple(map(cell, row)) for row in shown.rows]

@@ -10,14 +10,16 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from overstory import __version__
 from overstory.files.io import writing, writing_text
-from overstory.presentation.svg import Picture
 from overstory.protocol.errors import ParameterError
 from papers.comparison import Comparison
 from papers.study import SEED, Context, Experiment, Progress, Result, Table, silent
+
+if TYPE_CHECKING:
+    from papers.figures import Picture
 
 _PAPERS: Final = {
     "rappor": "RAPPOR (Erlingsson, Pihur, Korolova, CCS 2014)",
@@ -148,9 +150,11 @@ def _result(saved: dict[str, Any], folder: Path) -> Result:
 
 
 def _picture(saved: dict[str, Any], folder: Path) -> Picture:
+    from papers.figures import Picture
+
     svg = (folder / f"{saved['name']}.svg").read_text(encoding="utf-8")
     png = (folder / f"{saved['name']}.png").read_bytes()
-    return Picture(saved["name"], saved["caption"], saved["alt"], svg, png)
+    return Picture(saved["name"], saved["caption"], saved["alt"], svg, png=png)
 
 
 def reproduce(

@@ -12,7 +12,6 @@ from operator import add
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from zlib import crc32
 
-from overstory.presentation.svg import Picture
 from overstory.protocol.errors import ParameterError
 from papers.comparison import AGREES, DIFFERS, NEW, Comparison
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from overstory.analysis.oracle import FrequencyOracle
     from overstory.analysis.reports import SupportCounts
     from overstory.protocol.kinds.bits import BitMechanism
+    from papers.figures import Picture
 
 SEED: Final = 20140814
 THREADS: Final = 2

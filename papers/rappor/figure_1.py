@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from overstory.files.rappor import RapporParameters, read_params
 from overstory.protocol.kinds.bits import BitMechanism
-from overstory.trial.page import Life, draw_life, live
+from overstory.trial.page import Life, live
+from papers import figures
 from papers.comparison import LEVEL, Comparison, Published
 from papers.study import Context, Study, Table, letters
 
@@ -27,7 +29,7 @@ def run(context: Context) -> Study:
         inputs={"value": value, "cohort": life.cohort} | letters(mechanism, "khmpqf"),
         comparisons=compare(mechanism, life, published=value == VALUE and parameters == PAPERS),
         tables=[_table(life)],
-        figures=[draw_life(mechanism, life)],
+        figures=[_draw(mechanism, life)],
         notes=_note(mechanism),
     )
 
@@ -82,6 +84,44 @@ def _table(life: Life) -> Table:
             "of the value's own": [(bits & life.true).bit_count() for bits in rows.values()],
         },
     )
+
+
+def _draw(mechanism: BitMechanism, life: Life) -> figures.Picture:
+    """Draw one device's bits: the true filter, its permanent response, and what is sent (RAPPOR, figure 1)."""
+    rows = [life.true, life.permanent, *life.reports]
+    names = ["true bits B", "permanent B'", *(f"report {i + 1}: S" for i in range(len(life.reports)))]
+    figure, axes = figures.panels(width=8.4, height=1.15 + 0.5 * len(rows))
+    axes.grid(visible=False)
+    width = mechanism.encoding.num_bits
+    for row, bits in enumerate(rows):
+        _row(axes, row, bits, life.true, width)
+    for bit in (i for i in range(width) if life.true >> i & 1):
+        axes.plot([width / 2, bit + 0.5], [-1.25, -0.42], color=figures.MUTED, linewidth=0.8)
+    axes.text(width / 2, -1.3, f"value {life.value[:40]!r}", ha="center", va="bottom", color=figures.INK, fontsize=10)
+    place = {"xytext": (6, 0), "fontsize": 8}
+    figures.level(axes, 1.5, figures.MUTED, "the device's edge", width, place=place, linewidth=0.8)
+    for row, bits in enumerate(rows):
+        figures.label(axes, width, row, f"{bits.bit_count()} of {width}", xytext=(6, 0))
+    axes.set_yticks(range(len(rows)), names)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.set(xlim=(0, width), ylim=(len(rows) - 0.5, -1.9), xlabel="bit of the report")
+    return figures.picture(
+        figure,
+        "rappor-figure-1",
+        f"One value on one device of cohort {life.cohort}. Vermilion: the value's own bits where they are 1; blue: "
+        "other bits that are 1. The rows above the dashed line never leave the device.",
+        f"Rows of {width} bits. The true row has {life.true.bit_count()} bits set, the permanent response "
+        f"{life.permanent.bit_count()}, the reports {', '.join(str(bits.bit_count()) for bits in life.reports)}.",
+    )
+
+
+def _row(axes: Any, row: int, bits: int, own: int, width: int) -> None:
+    """Draw a row of bits, each as wide as its place; the value's own are a little wider, to be seen among others."""
+    axes.broken_barh([(0, width)], (row - 0.36, 0.72), facecolor=figures.FAINT, linewidth=0)
+    for colour, chosen, grown in ((figures.BLUE, bits & ~own, 0.0), (figures.VERMILION, bits & own, width / 600)):
+        spans = [(i - grown, 1 + 2 * grown) for i in range(width) if chosen >> i & 1]
+        axes.broken_barh(spans, (row - 0.36, 0.72), facecolor=colour, linewidth=0)
 
 
 def _note(mechanism: BitMechanism) -> str:

@@ -169,12 +169,3 @@ def test_a_long_list_says_what_it_leaves_out() -> None:
     assert "5 more values are not shown" in parsed.text
     assert ("v24" in parsed.text, "v4" in parsed.text.split()) == (True, False)
     assert "... and 5 more\n" in str(many)
-
-
-def test_showing_an_estimate_leaves_matplotlib_as_it_was() -> None:
-    import matplotlib as mpl
-    from matplotlib import pyplot as plt
-
-    before, figures = dict(mpl.rcParams), plt.get_fignums()
-    LABELLED._repr_html_()
-    assert (dict(mpl.rcParams), plt.get_fignums()) == (before, figures)

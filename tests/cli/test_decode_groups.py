@@ -64,9 +64,11 @@ def decode(folder: Path, *options: str, metric: str = "colour") -> Any:
 
 
 def test_each_group_is_estimated_by_itself(folder: Path) -> None:
-    ran = decode(folder, "--by-group", "--json")
+    ran = decode(folder, "--by-group", "--json", "--plot", "groups.svg")
     assert (ran.returncode, ran.stderr) == (0, "")
     read = json.loads(ran.stdout)
+    drawn = (folder / "groups.svg").read_text()
+    assert [drawn.count(f">{name}, 2026-") for name in ("1.0", "1.1", "1.2", "other")] == [2] * 4  # text and title
     assert [(part["group"], part["expected_devices"], part["reports"]) for part in read["groups"]] == [
         ("1.0", 50_000, 4000),
         ("1.1", 30_000, 8000),

@@ -100,8 +100,8 @@ def test_files_are_written_and_every_detected_value_is_in_the_picture_with_its_i
     assert all(value in done.stdout for value in detected)
     assert (files / "out.csv").read_text(encoding="utf-8").startswith("string,estimate,")
     drawn = (files / "twelve.svg").read_text()
-    assert [value for value in detected if f"<!-- {value} -->" not in drawn] == []
-    assert "95% interval of these reports" in drawn
+    assert [value for value in detected if f">{value}<" not in drawn] == []
+    assert "95% intervals of these reports" in drawn
 
 
 @pytest.mark.parametrize("kind", ["reports", "population"])

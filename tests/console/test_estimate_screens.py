@@ -179,10 +179,10 @@ def test_a_column_of_several_periods_is_the_estimate_of_their_sum(client, folder
 def test_the_picture_of_a_series_is_its_rows_and_the_download_is_the_page_s(client):
     answer = client.get("/m/theme.svg")
     assert answer.headers["content-type"] == "image/svg+xml"
-    tree = ET.fromstring(answer.text)
+    tree = ET.fromstring(answer.text).find(f"{SVG}svg")
     x, y = (Scale(*map(float, tree.get(f"data-{axis}").split())) for axis in ("x", "y"))
     rows = client.get("/m/theme.json").json()["rows"]
-    names = [line["name"] for line in json.loads(tree.find(f"{SVG}metadata").text)["series"]]
+    names = [line["name"] for line in json.loads(tree.find(f".//{SVG}metadata").text)["series"]]
     assert names == [*THEMES[:5], "other"]
     half = 0.5 * (y.high - y.low) / (y.start - y.stop)
     seen = 0
@@ -211,7 +211,7 @@ def test_a_picture_of_a_period_can_leave_out_the_most_frequent(client):
 def test_other_is_the_sum_with_an_interval_of_its_own(client, data, registry):
     from overstory.analysis.difference.combination import total
 
-    values = json.loads(ET.fromstring(client.get("/m/theme.svg").text).find(f"{SVG}metadata").text)
+    values = json.loads(ET.fromstring(client.get("/m/theme.svg").text).find(f".//{SVG}metadata").text)
     other = values["series"][-1]
     (part,) = data.estimates(data.counts(registry["theme"], LAST_WEEK, LAST_WEEK), "per-period").parts
     expected = total(part.estimate, THEMES[5:])
@@ -322,7 +322,7 @@ def test_chosen_values_are_the_lines_and_stay_in_the_form(client):
     names = [
         line["name"]
         for line in json.loads(
-            ET.fromstring(client.get("/m/theme.svg?values=mono&values=amber").text).find(f"{SVG}metadata").text
+            ET.fromstring(client.get("/m/theme.svg?values=mono&values=amber").text).find(f".//{SVG}metadata").text
         )["series"]
     ]
     assert names == ["mono", "amber"]

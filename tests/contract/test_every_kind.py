@@ -289,7 +289,9 @@ def test_json_file_text_and_picture_have_the_same_parts(metrics: Any, kind: str,
     rows = list(csv.DictReader(reading.csv_lines()))
     assert list(dict.fromkeys((row["from"], row["to"]) for row in rows)) == ends
     assert len(rows) % len(ends) == 0
-    assert len(reading.panels()[0]) >= 1
+    pictures = reading.pictures()
+    assert len(pictures) >= 1
+    assert len({picture.name for picture in pictures}) == len(pictures)
     text = as_text(reading.blocks(written="every.csv"))
     assert f"{2 * counts.num_reports:,} reports of {metric.id} in 2 periods between {ends[0][0]} and" in text
     assert f"every {reading.every}: every.csv\n" in text
@@ -300,7 +302,7 @@ def test_no_reports_are_said_and_not_estimated(metrics: Any, kind: str) -> None:
     metric = metrics[False][kind]
     nothing = PeriodCounts(metric, 1, 2, {})
     reading = read(nothing)
-    assert (reading.to_json()["readings"], reading.panels()) == ([], ([], ""))
+    assert (reading.to_json()["readings"], reading.pictures()) == ([], [])
     assert as_text(reading.blocks()).startswith(f"no reports of {metric.id} between")
     with pytest.raises(ParameterError, match="reading = 'weekly': choose one of total, per-period, cumulative"):
         read(nothing, "weekly")  # type: ignore[arg-type]

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from scipy.stats import t
 
-from overstory.presentation import figures
 from overstory.presentation.svg import VARIABLES
+from papers import figures
 from papers.comparison import LEVEL, simulated
 from papers.page import row, section
 from papers.run import EXPERIMENTS

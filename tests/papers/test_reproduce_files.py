@@ -10,6 +10,7 @@ import pytest
 
 from overstory.protocol.errors import ParameterError
 from papers import run
+from papers.figures import Picture, for_a_page
 from papers.page import markdown, page
 from papers.run import EXPERIMENTS, experiment, key_of, load, reproduce
 from papers.study import Context
@@ -150,6 +151,18 @@ def test_the_page_stands_alone_and_can_be_read_without_seeing_it(made):
     assert reader.tags.count("caption") == reader.tags.count("table") == 6
     assert "prefers-color-scheme: dark" in text
     assert "#0072b2" not in text.partition("</style>")[2].lower()  # every colour of a picture is the page's own
+
+
+def test_a_figure_on_a_page_has_no_style_and_names_of_its_own():
+    drawn = (
+        '<?xml version="1.0"?><svg width="9pt" height="8pt"><defs><style type="text/css">*{a: b}</style></defs>'
+        '<path id="a" style="fill: #1d2520; stroke: none"/><use href="#a"/>'
+        "<text style=\"font: bold 10px 'DejaVu Sans', sans-serif; text-anchor: middle\">x</text></svg>"
+    )
+    figure = for_a_page(Picture("p", "caption", "what it shows", drawn)).svg
+    assert '<path id="p-a" fill="#1d2520" stroke="none"/><use href="#p-a"/>' in figure
+    assert 'font-weight="bold" font-size="10px"' in figure.replace('text-anchor="middle" ', "")
+    assert "style" not in figure
 
 
 def test_what_an_experiment_says_of_itself_cannot_break_the_page(made):

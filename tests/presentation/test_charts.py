@@ -208,7 +208,7 @@ def test_words_in_a_picture_are_text():
     for svg in (picture.svg, picture.narrow, as_svg(picture)):
         tree = ET.fromstring(svg)
         assert {element.tag.removeprefix(SVG) for element in tree.iter()} <= {
-            "svg", "path", "g", "text", "title", "desc", "metadata", "style",
+            "svg", "rect", "path", "g", "text", "title", "desc", "metadata", "style",
         }  # fmt: skip
         assert not any(name.startswith("on") or name == "style" for element in tree.iter() for name in element.attrib)
         assert "\u202e" not in unescape(svg)
@@ -234,13 +234,29 @@ def test_text_is_legible_at_390_pixels_and_on_a_page_of_56_rem():
 def test_a_file_has_light_colours_of_its_own_and_the_dark_ones_in_its_style():
     picture = over_time("p", "The caption", labels(), lines())
     tree = ET.fromstring(as_svg(picture))
-    assert tree.find(f"{SVG}title").text == "The caption"
-    assert tree.find(f"{SVG}desc").text.startswith("5 line(s) over 104 column(s), 2024-W000 to 2024-W103. dark, ")
+    assert tree.find(f"{SVG}text").text == tree.find(f"{SVG}svg/{SVG}title").text == "The caption"
+    assert tree.find(f"{SVG}svg/{SVG}desc").text.startswith(
+        "5 line(s) over 104 column(s), 2024-W000 to 2024-W103. dark, "
+    )
     assert tree.find(f"{SVG}style").text == DRAWING_STYLE
     used = {value for element in tree.iter() for key, value in element.attrib.items() if key in {"fill", "stroke"}}
     assert all(f'fill="{colour}"' in DRAWING_STYLE for colour in used - {"none"})
     assert "var(" not in as_svg(picture)
     assert not COLOUR.search(as_html([Figure(picture)]).replace("&quot;", ""))
+
+
+def test_a_file_of_several_pictures_has_each_below_its_caption():
+    pictures = [over_time("p", f"{EVIL} " * 9, labels(), lines()), sparkline("s", "The second", np.array([1.0, 2.0]))]
+    tree = ET.fromstring(as_svg(*pictures))
+    assert tree.find(f"{SVG}style").text == DRAWING_STYLE
+    drawings = tree.findall(f"{SVG}svg")
+    assert [drawing.find(f"{SVG}title").text.split()[-1] for drawing in drawings] == ['"#0072b2"', "second"]
+    tops = [(float(each.get("y")), float(each.get("y")) + float(each.get("height").rstrip("px"))) for each in drawings]
+    lines_of_text = [(float(text.get("y")), text.text) for text in tree.findall(f"{SVG}text")]
+    assert [words for place, words in lines_of_text if tops[0][1] < place < tops[1][0]] == ["The second"]
+    assert all(place < tops[0][0] for place, words in lines_of_text if words != "The second")
+    assert float(tree.get("height")) == tops[1][1]
+    assert not list(tree.iter(f"{SVG}script"))
 
 
 def test_the_size_of_five_series_stays_small():

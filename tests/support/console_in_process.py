@@ -49,9 +49,8 @@ class HostileScreen(Screen):
         word = "<script>alert(1)</script>\u202egnp"
         table = Table.of_cells("Words", ("word", "formula"), [(word, "=cmd()"), (query.candidates or "none", "-1.5")])
         form = Form("Decode", (Field("candidates", "Candidates", kind="lines"),), "Decode", "", "post")
-        picture = Picture(
-            "drawn", "Caption", "Text", '<svg xmlns="http://www.w3.org/2000/svg"><style>a{}</style></svg>'
-        )
+        drawing = '<svg xmlns="http://www.w3.org/2000/svg" width="9px" height="9px"><style>a{}</style></svg>'
+        picture = Picture("drawn", "Caption", "Text", drawing)
         held = data.lists.find(query.list)
         facts = {"held": None if held is None else len(held), "not_a_number": float("nan")}
         return View(word, (Heading(1, word), form, table), table, picture, facts)

@@ -58,7 +58,7 @@ OPTIONS: Final[dict[str, dict[str, Any]]] = {
         "help": "a parameter of the oracle; may be repeated",
     },
     "--params": {"metavar": "FILE", "help": "RAPPOR's parameters: header k,h,m,p,q,f and one row"},
-    "--plot": {"metavar": "FILE", "help": "draw a picture into this file: .svg, .pdf or .png"},
+    "--plot": {"metavar": "FILE", "help": "draw a picture into this file, an .svg"},
     "--quiet": {"action": "store_true", "help": "print no progress bar and no closing line"},
     "--registry": {"metavar": "FILE", "help": "the metric registry"},
     "--seed": {"type": int, "metavar": "N", "help": "the same seed gives the same output"},
@@ -201,8 +201,8 @@ def add_interval(parser: argparse.ArgumentParser, default: str) -> None:
 
 def check_plot(path: str | None) -> None:
     """Raise ParameterError unless a picture can be drawn into a file of that name."""
-    if path and not path.endswith((".svg", ".pdf", ".png")):
-        raise ParameterError(f"--plot {path}: end the name in .svg, .pdf or .png")
+    if path and not path.endswith(".svg"):
+        raise ParameterError(f"--plot {path}: pictures are SVG: give a name that ends in .svg")
 
 
 def add_output(parser: argparse.ArgumentParser, meaning: str) -> None:

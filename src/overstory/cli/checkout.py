@@ -74,7 +74,7 @@ def papers() -> Path:
     if not next(found.glob("*.py"), None):
         raise ParameterError(
             "the papers' experiments are in the folder papers/ of the source: clone the repository, install it with "
-            "`pip install -e .[analysis]` and run this there"
+            "`pip install -e .[analysis] --group papers` and run this there"
         )
     return found
 

@@ -71,7 +71,7 @@ MODULES: Final = {
 """Commands that share a module, whose `add_parser` adds them all."""
 
 EXTRAS: Final = {
-    **dict.fromkeys(("numpy", "scipy", "numba", "llvmlite", "pyarrow", "matplotlib", "jinja2", "rich"), "analysis"),
+    **dict.fromkeys(("numpy", "scipy", "numba", "llvmlite", "pyarrow", "jinja2", "rich"), "analysis"),
     **dict.fromkeys(("starlette", "uvicorn", "sqlalchemy", "prometheus_client", "cryptography"), "server"),
     "h11": "relay",
     "distributed": "dask",

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
+    from overstory.presentation.svg import Picture
     from overstory.queries.readings import Answer
 
 
@@ -53,42 +50,12 @@ def _write(args: argparse.Namespace, answer: Answer) -> Path:
     return folder / f"{answer.name}.csv"
 
 
-def draw_panels(path: str, panels: Sequence[Any], title: str = "") -> None:
-    """Draw panels, each of its height, below each other."""
-    if not panels:
+def draw(path: str, pictures: Sequence[Picture]) -> None:
+    """Write pictures into an SVG file, below each other."""
+    if not pictures:
         raise ParameterError(f"--plot {path}: there are no reports to draw")
-    heights = [panel.height for panel in panels]
-    with picture(path, height=sum(heights)) as figure:
-        axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
-        for panel, ax in zip(panels, axes, strict=True):
-            panel.draw(ax)
-        if title:
-            figure.suptitle(title, fontsize=9, x=0.01, ha="left")
+    from overstory.files.io import writing_text
+    from overstory.presentation.render_html import as_svg
 
-
-def draw_estimate(path: str, estimate: Any) -> None:
-    """Draw what a decoding, or an oracle, estimates."""
-    from overstory.analysis.tables.output import plot_height
-
-    with picture(path, height=plot_height(estimate)) as figure:
-        estimate.plot(figure.subplots())
-
-
-TIMELESS: Final = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-"""What would differ from one run to the next."""
-
-
-@contextmanager
-def picture(path: str, width: float = 10, height: float = 5) -> Iterator[Figure]:
-    """Give a figure to draw into, in inches; write it when that is done, as .svg, .pdf or .png by the name."""
-    from matplotlib import figure, rc_context
-
-    from overstory.files.io import replacing
-
-    with rc_context({"svg.hashsalt": "overstory"}):
-        drawn = figure.Figure(figsize=(width, height), layout="constrained")
-        yield drawn
-        kind = path.rpartition(".")[2]
-        with replacing(path) as name, warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Glyph")  # of texts in any script; the file shows a box
-            drawn.savefig(name, format=kind, metadata=TIMELESS.get(kind))
+    with writing_text(path) as text:
+        text.write(as_svg(*pictures))

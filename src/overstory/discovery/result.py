@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import TextIO
 
+    from overstory.presentation.svg import Picture
+
 F64 = NDArray[np.float64]
 
 
@@ -81,7 +83,7 @@ class Discovered(Estimate):
     levels : tuple of Level
         What the search tried and kept at each level.
     tree : tuple of ndarray of float64, each of shape (kept,)
-        For plots: the kept frequency estimates of each level.
+        The kept frequency estimates of each level.
     known_frequency, known_standard_error : float or None
         The share of the dictionary's values in all, and its standard error.
     elsewhere_frequency, elsewhere_standard_error : float or None
@@ -189,48 +191,18 @@ class Discovered(Estimate):
         """Write a row for each kept value, with a header: the columns of results.csv, and the value's source."""
         output.write_csv(self, target, {"source": self.sources})
 
-    def plot(self, ax: Any = None, limit: int = 50) -> Any:  # noqa: ARG002 - a search is drawn with all that it kept
-        """Draw the search: what each level kept as dots, its cut as a dash, and what was detected as rings at the end.
+    def plot(self, limit: int | None = None) -> Picture:
+        """Return a picture of the most frequent values with their 95% intervals, as of any estimate.
 
-        Returns the axes.
+        Shown are at most `limit`; all that were detected unless given, up to 100.
         """
-        if ax is None:
-            from matplotlib import pyplot as plt
-
-            ax = plt.gca()
-        for at, (level, estimates) in enumerate(zip(self.levels, self.tree, strict=True)):
-            spread = at + np.linspace(-0.3, 0.3, max(estimates.size, 1))[: estimates.size]
-            ax.scatter(spread, np.sort(estimates)[::-1], s=5, color="C0", alpha=0.5, label=None if at else "kept")
-            ax.hlines(level.cut, at - 0.35, at + 0.35, color="C3", linewidth=1, label=None if at else "cut")
-        names = [level.name for level in self.levels]
-        chosen = self.detected()
-        if chosen.any():
-            end = np.full(int(chosen.sum()), float(len(names)))
-            ax.scatter(end, self.frequencies[chosen], s=20, facecolors="none", edgecolors="C2", label="detected")
-            names.append("detected")
-        ax.set_xticks([float(at) for at in range(len(names))], names, rotation=45, parse_math=False)
-        ax.set_ylabel("estimated frequency")
-        if self.levels:
-            ax.legend()
-        return ax
-
-    @property
-    def rows_drawn(self) -> int:
-        """How many values a picture shows: all that were detected, as far as there is room."""
-        return min(max(int(np.count_nonzero(self.detected())), FEW), MOST)
-
-    def plot_values(self, ax: Any = None, limit: int | None = None) -> Any:
-        """Draw the most frequent values with their 95% intervals, as an `Estimate` does. Returns the axes.
-
-        Parameters
-        ----------
-        ax
-            Matplotlib's axes; the current ones unless given.
-        limit
-            The most values that are drawn; all that were detected unless given, up to 100. The title names what is
-            left out.
-        """
-        return output.plot(self, ax, self.rows_drawn if limit is None else limit)
+        detected = int(np.count_nonzero(self.detected()))
+        rows = self.rows(min(max(detected, FEW), MOST) if limit is None else limit, everything=True)
+        among = sum(row["detected"] for row in rows)
+        left_out = "" if among == detected else f"; {among:,} of the {detected:,} detected are among them"
+        about = output.interval_caption(0.95, self.adjustment, self.interval_kind)
+        caption = f"Share of the {len(rows):,} most frequent values that the search kept, with {about}{left_out}."
+        return output.estimate_picture("search", caption, rows)
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -239,6 +211,6 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 MOST: Final = 100
-"""Rows of a picture; beyond them its title says how many are left out."""
+"""Rows of a picture; beyond them its caption says how many detected values are left out."""
 FEW: Final = 10
 """Values that are drawn where none, or hardly any, was detected."""

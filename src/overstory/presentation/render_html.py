@@ -9,6 +9,7 @@ import base64
 import hashlib
 import math
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from html import escape
@@ -33,7 +34,7 @@ from overstory.presentation.document import (
     Table,
 )
 from overstory.presentation.streams import printable
-from overstory.presentation.svg import VARIABLES, Picture, inline, labelled
+from overstory.presentation.svg import INK, PAPER, VARIABLES, Picture, inline, labelled
 
 _SAFE_ADDRESS: Final = re.compile(r"https?://|[^:]*\Z|[^:]*[/?#]")
 """An address of the web, or one without a scheme."""
@@ -284,8 +285,28 @@ DRAWING_STYLE: Final = "@media(prefers-color-scheme:dark){{{}}}".format(
 """The style of a file: the page's dark colours. A program that reads no style sheets shows the light ones."""
 
 
-def as_svg(picture: Picture) -> str:
-    """Return a chart as an SVG document; a Content-Security-Policy must allow `DRAWING_STYLE`, by its hash."""
-    text = labelled(picture, picture.svg[picture.svg.index("<svg") :], 'font-family="system-ui, sans-serif"')
-    opening, rest = text.split(">", 1)
-    return f"{opening}><style>{DRAWING_STYLE}</style>{rest}"
+LINE: Final = 18
+"""Pixels from one line of a caption to the next."""
+CHARACTER: Final = 7.5
+"""Pixels that a character of it takes, with some to spare."""
+
+
+def as_svg(*pictures: Picture) -> str:
+    """Return charts as one SVG document: below each other, each under its caption.
+
+    A Content-Security-Policy must allow `DRAWING_STYLE`, by its hash.
+    """
+    parts, top, widest = [], 0.0, 0.0
+    for picture in pictures:
+        svg = picture.svg[picture.svg.index("<svg") :]
+        width, height = (float(size) for size in re.findall(r'\b(?:width|height)="([\d.]+)', svg)[:2])
+        for words in textwrap.wrap(printable(picture.caption), int(width / CHARACTER)):
+            top += LINE
+            parts.append(f'<text x="8" y="{top:g}" font-size="13" fill="{INK}">{escape(words)}</text>')
+        top += LINE / 2
+        parts.append(labelled(picture, svg, f'y="{top:g}"'))
+        top, widest = top + height, max(widest, width)
+    size = f'width="{widest:g}" height="{top:g}" viewBox="0 0 {widest:g} {top:g}"'
+    opening = f'<svg xmlns="http://www.w3.org/2000/svg" font-family="system-ui, sans-serif" {size}>'
+    paper = f'<rect width="{widest:g}" height="{top:g}" fill="{PAPER}"/>'
+    return f"{opening}<style>{DRAWING_STYLE}</style>{paper}{''.join(parts)}</svg>\n"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from html import escape
-from typing import Any, Final
+from typing import Final
 
 from overstory.presentation.streams import printable
 
@@ -50,42 +50,36 @@ COLOUR: Final = re.compile(rf"""(["'] ?|: ?)({"|".join(VARIABLES)})\b""", re.IGN
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawn figure: made by `figures.picture`, or written as SVG by `charts`."""
+    """A drawing as SVG, such as those of `charts`."""
 
     name: str  # what its files are called
     caption: str
     alt: str  # what it shows, for a reader who does not see it
     svg: str
-    png: bytes = b""  # empty where a page is all that shows it
     narrow: str = ""  # the same for a narrow page, where its text would be too small
 
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values: the files' names, not their contents."""
-        files = [f"{self.name}.png", f"{self.name}.svg"]
-        return {"name": self.name, "caption": self.caption, "alt": self.alt, "files": files}
+    def _repr_svg_(self) -> str:
+        """Return what a notebook shows."""
+        return self.svg
 
 
 def inline(picture: Picture) -> str:
     """Return a picture as an element that a screen reader can name and a style sheet can colour.
 
-    Its styles become attributes, so that a strict Content-Security-Policy allows them; its identifiers begin with its
-    name, so that two pictures on one page share none. A picture with a narrow drawing becomes two elements, of the
-    classes ``on-wide`` and ``on-narrow``: a style sheet shows one of them.
+    A picture with a narrow drawing becomes two elements, of the classes ``on-wide`` and ``on-narrow``: a style sheet
+    shows one of them.
     """
     if not picture.narrow:
-        return _element(picture, picture.svg, picture.name, "")
-    wide = _element(picture, picture.svg, picture.name, 'class="on-wide" ')
-    return wide + _element(picture, picture.narrow, f"{picture.name}-narrow", 'class="on-narrow" ')
+        return _element(picture, picture.svg, "")
+    wide = _element(picture, picture.svg, 'class="on-wide" ')
+    return wide + _element(picture, picture.narrow, 'class="on-narrow" ')
 
 
-def _element(picture: Picture, svg: str, name: str, attributes: str) -> str:
+def _element(picture: Picture, svg: str, attributes: str) -> str:
     text = COLOUR.sub(lambda match: f"{match[1]}var(--{VARIABLES[match[2].lower()]})", svg[svg.index("<svg") :])
-    text = re.sub(r"<style.*?</style>", "", text, flags=re.DOTALL)
-    text = re.sub(r'\bstyle="([^"]*)"', lambda style: as_attributes(style[1]), text)
     text = re.sub(r'<svg ([^>]*?)width="[^"]*"', r"<svg \1", text, count=1)
     text = re.sub(r'<svg ([^>]*?)height="[^"]*"', r"<svg \1", text, count=1)
-    joins = 'stroke-linejoin="round"'  # matplotlib says so in the style sheet that was left out
-    return with_own_names(labelled(picture, text, f"{attributes}{joins}"), name)
+    return labelled(picture, text, f'{attributes}stroke-linejoin="round"')
 
 
 def labelled(picture: Picture, svg: str, attributes: str) -> str:
@@ -93,29 +87,3 @@ def labelled(picture: Picture, svg: str, attributes: str) -> str:
     label = f"<title>{escape(printable(picture.caption))}</title><desc>{escape(printable(picture.alt))}</desc>"
     opening, rest = svg.split(">", 1)
     return f'<svg role="img" {attributes} {opening.removeprefix("<svg ")}>{label}{rest}'
-
-
-def as_attributes(style: str) -> str:
-    """Return the properties of a style as attributes of an SVG element.
-
-    >>> as_attributes("fill: none; stroke-width: 2"), as_attributes("font: bold 10px 'DejaVu Sans', sans-serif")
-    ('fill="none" stroke-width="2"', 'font-weight="bold" font-size="10px"')
-    """
-    properties = dict(part.split(":", 1) for part in style.split(";") if ":" in part)
-    named = {name.strip(): value.strip() for name, value in properties.items()}
-    named.pop("font-family", None)  # the page has its own
-    font = re.match(r"(?:([a-z0-9]+) )?([\d.]+px) ", named.pop("font", ""))
-    if font:
-        named |= ({"font-weight": font[1]} if font[1] else {}) | {"font-size": font[2]}
-    return " ".join(f'{name}="{value}"' for name, value in named.items())
-
-
-def with_own_names(text: str, prefix: str) -> str:
-    """Return an SVG element whose identifiers all begin with `prefix`.
-
-    >>> with_own_names('<g id="axes_1"/><use xlink:href="#axes_1" clip-path="url(#c)"/>', "a")
-    '<g id="a-axes_1"/><use xlink:href="#a-axes_1" clip-path="url(#a-c)"/>'
-    """
-    text = re.sub(r'\bid="', f'id="{prefix}-', text)
-    text = re.sub(r'href="#', f'href="#{prefix}-', text)
-    return re.sub(r"url\(#", f"url(#{prefix}-", text)

@@ -17,7 +17,7 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.steps import postprocess
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.selection import bound_text
-from overstory.analysis.tables.output import estimate_table, file_columns, plot_height, records
+from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, file_columns, records
 from overstory.analysis.variance import clustering
 from overstory.presentation.document import Block, Column, Lines, Paragraph
 from overstory.protocol.errors import ParameterError
@@ -26,7 +26,6 @@ from overstory.queries.counts import PeriodCounts
 from overstory.queries.readings import (
     Aggregation,
     EstimateOptions,
-    Panel,
     PeriodEstimate,
     RangeReading,
     estimate_parts,
@@ -34,7 +33,7 @@ from overstory.queries.readings import (
 )
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from overstory.presentation.svg import Picture
 
 Estimator = Callable[[Metric, SupportCounts, float, EstimateOptions, Sequence[str]], Estimate]
 """What makes one estimate: `estimate_counts`, or something that calls it."""
@@ -101,12 +100,9 @@ class EstimateSeries(RangeReading):
     def detected_by(self) -> str:
         return f"; {bound_text(self.options.correction, self.options.alpha)}"
 
-    def panel(self, part: PeriodEstimate) -> Panel:
-        def draw(ax: Axes) -> None:
-            part.estimate.plot(ax)
-            ax.set_title(f"{self.when(part)}: {ax.get_title('left')}", loc="left")
-
-        return Panel(plot_height(part.estimate), draw)
+    def part_pictures(self, part: PeriodEstimate) -> Iterator[Picture]:
+        drawn = part.estimate.plot()
+        yield replace(drawn, name=self.picture_name(part), caption=f"{self.when(part)}: {drawn.caption}")
 
 
 def read_estimates(
@@ -256,6 +252,10 @@ class ItemSeries(EstimateSeries):
         yield from super().blocks(everything=everything, written=written)
         if self.parts:
             yield Lines(*self.sizes())
+
+    def part_pictures(self, part: PeriodEstimate) -> Iterator[Picture]:
+        caption = self.caption(part, "Share of the devices that have each item, with its interval.")
+        yield estimate_picture(self.picture_name(part), caption, part.estimate.rows(MOST_DRAWN))
 
     def sizes(self) -> Iterator[str]:
         """Yield the mean size of each of the last ranges in a sentence."""

@@ -21,13 +21,12 @@ from overstory.presentation.render_data import csv_lines
 from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError
 from overstory.queries.counts import PeriodCounts
-from overstory.queries.readings import EstimateOptions, Panel, Reading, read
+from overstory.queries.readings import EstimateOptions, Reading, read
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from overstory.analysis.estimate import Estimate
     from overstory.analysis.postprocess.small_areas import Smoothed
+    from overstory.presentation.svg import Picture
     from overstory.protocol.metrics import Metric
     from overstory.protocol.metrics.groups import Groups
     from overstory.queries.readings import Aggregation
@@ -155,13 +154,13 @@ class GroupedReading:
         lines = [f"note: {note}" for note in self.notes()]
         yield Lines(*lines, *([] if written is None else [f"every value: {written}"]))
 
-    def panels(self) -> tuple[list[Panel], str]:
-        """Return the groups' panels, each with its group's name, and what is left out."""
-        panels, left_out = [], ""
-        for part in self.parts:
-            own, left_out = part.reading.panels()
-            panels += [Panel(panel.height, _named(part.group, panel.draw)) for panel in own]
-        return panels, left_out
+    def pictures(self) -> list[Picture]:
+        """Return the groups' pictures, each with its group's name."""
+        return [
+            replace(picture, name=f"{picture.name}-{part.group}", caption=f"{part.group}, {picture.caption}")
+            for part in self.parts
+            for picture in part.reading.pictures()
+        ]
 
 
 VALUE: Final = Column("value", is_left=True)
@@ -188,14 +187,6 @@ SMOOTHED_KEYS: Final = (
     "smoothed",
     "smoothed_error",
 )
-
-
-def _named(group: str, draw: Callable[[Axes], None]) -> Callable[[Axes], None]:
-    def drawn(ax: Axes) -> None:
-        draw(ax)
-        ax.set_title(f"{group}, {ax.get_title('left')}", loc="left")
-
-    return drawn
 
 
 def read_groups(

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from overstory.analysis.numeric.quantities import NumberDifference, Quantity, estimate_numbers, subtract
+from overstory.presentation.charts.drawing import F64
+from overstory.presentation.charts.numbers import estimates_over_time, histogram
 from overstory.presentation.document import Block, Column, Lines, Table
 from overstory.protocol.errors import ParameterError
 from overstory.queries.comparison import Comparison, check_comparable, compared
 from overstory.queries.readings import (
     Aggregation,
     EstimateOptions,
-    Panel,
     PeriodEstimate,
     RangeReading,
     estimate_parts,
@@ -21,8 +24,7 @@ from overstory.queries.readings import (
 )
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
+    from overstory.presentation.svg import Picture
     from overstory.protocol.domains import AnyDomain
     from overstory.queries.counts import PeriodCounts
 
@@ -66,51 +68,41 @@ class NumberSeries(RangeReading):
     def interval_text(self) -> str:
         return "95% intervals for all devices like these: randomization, and which devices reported"
 
-    def panels(self) -> tuple[list[Panel], str]:
-        """Return one panel of means where these are all that is learned, else one for each of the last ranges."""
-        parts = [part for part in self.parts if part.estimate.quantities]
-        if parts and self.metric.reading == "mean":
-            return [Panel(3.0, _means(self, parts))], ""
-        return super().panels()
+    def pictures(self) -> list[Picture]:
+        """Return the picture of all means where these are all that is learned, else those of the last ranges."""
+        return list(self.over_time(1)) if self.metric.reading == "mean" else super().pictures()
 
-    def panel(self, part: PeriodEstimate) -> Panel:
-        return Panel(3.0, _shares(self, part))
+    def part_pictures(self, part: PeriodEstimate) -> Iterator[Picture]:
+        """Yield the histogram; none of a mean alone."""
+        if rows := list(part.estimate.of_kind("share")):
+            caption = self.caption(part, "Share of the devices in each range of numbers, with its 95% interval.")
+            names = [row.of if row.start is None else f"{row.start:g}" for row in rows]
+            values, low, high = _ends(rows)
+            yield histogram(self.picture_name(part), caption, names, values=values, low=low, high=high)
+
+    def over_time(self, fewest: int = 2) -> Iterator[Picture]:
+        """Yield the means of the parts with their intervals, or the medians where no mean is estimated."""
+        each = f"each {self.metric.period}"
+        when = {"total": "all reports", "per-period": each, "cumulative": f"all reports up to {each}"}[self.kind]
+        for kind, of, what in (("mean", "", "mean"), ("quantile", "0.5", "median")):
+            pairs = [
+                (str(self.counted.label(part.last)), row)
+                for part in self.parts
+                for row in part.estimate.of_kind(kind)
+                if row.of == of and not isinstance(row.value, str)
+            ]
+            if len(pairs) >= fewest:
+                caption = f"The {what} of {when}, with its 95% interval."
+                labels, (values, low, high) = [label for label, _ in pairs], _ends([row for _, row in pairs])
+                name = f"{self.metric.id}-{what}"
+                yield estimates_over_time(name, caption, labels, values=values, low=low, high=high)
+                return
 
 
-def _means(series: NumberSeries, parts: list[PeriodEstimate]) -> Callable[[Axes], None]:
-    def draw(ax: Axes) -> None:
-        rows = [row for part in parts for row in part.estimate.of_kind("mean")]
-        low, middle, high = ([float(getattr(row, name)) for row in rows] for name in ("low", "value", "high"))
-        places = range(len(rows))
-        spread = [[m - end for m, end in zip(middle, low, strict=True)]]
-        spread.append([end - m for m, end in zip(middle, high, strict=True)])
-        ax.errorbar(places, middle, yerr=spread, fmt="o", capsize=3)
-        ax.set_xticks(places, [str(series.counted.label(part.last)) for part in parts], rotation=30, ha="right")
-        ax.set_ylabel("mean, 95% interval")
-        ax.set_title(series.metric.title, loc="left")
-
-    return draw
-
-
-def _shares(series: NumberSeries, part: PeriodEstimate) -> Callable[[Axes], None]:
-    def draw(ax: Axes) -> None:
-        rows = list(part.estimate.of_kind("share"))
-        numeric = all(row.start is not None and row.stop is not None for row in rows)
-        edges = [(float(row.start or 0), float(row.stop or 0)) for row in rows] if numeric else []
-        least = min((stop - start for start, stop in edges if stop > start), default=1.0)
-        left = [start for start, _ in edges] if numeric else [place - 0.4 for place in range(len(rows))]
-        widths = [max(stop - start, least) for start, stop in edges] if numeric else [0.8] * len(rows)
-        heights = [float(row.value) for row in rows]
-        ax.bar(left, [max(height, 0.0) for height in heights], widths, align="edge", color="C0", alpha=0.4, linewidth=0)
-        middles = [start + width / 2 for start, width in zip(left, widths, strict=True)]
-        ends = [(float(row.low), float(row.high)) for row in rows]
-        ax.vlines(middles, [low for low, _ in ends], [high for _, high in ends], color="C0")
-        if not numeric:
-            ax.set_xticks(middles, [row.of for row in rows], rotation=30, ha="right")
-        ax.set_ylabel("share, 95% interval")
-        ax.set_title(f"{series.metric.title}, {series.when(part)}: {part.estimate.num_reports:,} reports", loc="left")
-
-    return draw
+def _ends(rows: Sequence[Quantity]) -> tuple[F64, F64, F64]:
+    ends = ("value", "low", "high")
+    value, low, high = (np.array([float(getattr(row, end)) for row in rows]) for end in ends)
+    return value, low, high
 
 
 COLUMNS: Final = (

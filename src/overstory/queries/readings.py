@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, get_args
 
@@ -20,10 +20,9 @@ from overstory.privacy.text import epsilons_text, plural
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from overstory.analysis.reports import SupportCounts
     from overstory.analysis.selection import Adjustment, Correction, IntervalKind
+    from overstory.presentation.svg import Picture
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
 
@@ -35,8 +34,6 @@ NO_REPORTS: Final = "there are no reports in this range"
 HOW: Final = {"total": "over all of them", "per-period": "each period alone", "cumulative": "over all reports so far"}
 """By aggregation: what is estimated."""
 MOST_NOTES: Final = 12
-MOST_PANELS: Final = 12
-"""Periods in one picture."""
 
 
 @dataclass(frozen=True)
@@ -94,14 +91,6 @@ class EstimateOptions:
 PLAIN: Final = EstimateOptions()
 
 
-@dataclass(frozen=True)
-class Panel:
-    """A part of a picture."""
-
-    height: float  # in inches
-    draw: Callable[[Axes], None]
-
-
 @dataclass(frozen=True, eq=False)
 class PeriodEstimate:
     """The estimate of the periods `first` to `last`.
@@ -154,8 +143,8 @@ class Reading(Answer, Protocol):
     @property
     def parts(self) -> tuple[PeriodEstimate, ...]: ...
 
-    def panels(self) -> tuple[list[Panel], str]:
-        """Return the parts of a picture, and what is left out; none without reports."""
+    def pictures(self) -> list[Picture]:
+        """Return the pictures, whose captions say what is left out; none without reports."""
         ...
 
 
@@ -167,6 +156,7 @@ class RangeReading:
     is_of_shares: ClassVar[bool] = False
     every: ClassVar[str] = "value"  # what a line of the file is of
     how: ClassVar[str] = "estimated"
+    most_drawn: ClassVar[int] = 12  # ranges that are drawn, the last ones
 
     counted: PeriodCounts
     kind: Aggregation
@@ -267,11 +257,22 @@ class RangeReading:
             *counted.central_sentences(),
         ]
 
-    def panels(self) -> tuple[list[Panel], str]:
-        """Return a panel for each of the last ranges; see `Reading`."""
-        last = self.parts[-MOST_PANELS:]
-        left_out = f"{len(last)} of {len(self.parts)} ranges shown, the last" if len(last) < len(self.parts) else ""
-        return [self.panel(part) for part in last], left_out
+    def pictures(self) -> list[Picture]:
+        """Return the pictures of the last ranges; see `Reading`."""
+        last = self.parts[-self.most_drawn :]
+        drawn = [picture for part in last for picture in self.part_pictures(part)]
+        if drawn and len(last) < len(self.parts):
+            left_out = f"{len(last)} of {len(self.parts)} ranges shown, the last."
+            drawn[0] = replace(drawn[0], caption=f"{left_out} {drawn[0].caption}")
+        return drawn
+
+    def picture_name(self, part: PeriodEstimate) -> str:
+        """Return what the file of a part's picture is called."""
+        return f"{self.metric.id}-{self.when(part).replace(' ', '-')}"
+
+    def caption(self, part: PeriodEstimate, words: str) -> str:
+        """Return the caption of a part's picture: of one of several parts it says which."""
+        return words if self.kind == "total" else f"{self.when(part)}: {words}"
 
     # What is a kind's own.
 
@@ -311,8 +312,8 @@ class RangeReading:
         """Return what the intervals hold."""
         return interval_words(self.interval_kind, self.options.adjustment)
 
-    def panel(self, part: PeriodEstimate) -> Panel:
-        """Return the picture of a part."""
+    def part_pictures(self, part: PeriodEstimate) -> Iterable[Picture]:
+        """Return the pictures of a part."""
         raise NotImplementedError
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 import numpy as np
 
 from overstory.analysis.kinds.searches import sorted_answers
-from overstory.analysis.tables.output import estimate_lines, plot_height
+from overstory.analysis.tables.output import estimate_lines
 from overstory.discovery.heavy_hitters import find
 from overstory.discovery.result import Discovered
 from overstory.presentation.document import Block
@@ -24,11 +24,12 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
 from overstory.queries.comparison import Comparison, check_comparable, less
 from overstory.queries.counts import PeriodCounts
-from overstory.queries.readings import Aggregation, EstimateOptions, Panel, PeriodEstimate
+from overstory.queries.readings import Aggregation, EstimateOptions, PeriodEstimate
 
 if TYPE_CHECKING:
     from overstory.analysis.selection import IntervalKind
     from overstory.discovery.simulation import Progress
+    from overstory.presentation.svg import Picture
     from overstory.protocol.search import SearchMechanism
 
 NO_ANSWERS: Final = (
@@ -101,16 +102,12 @@ class SearchReading:
         )
         yield from (f"note: {note}" for note in self.notes)
 
-    def panels(self) -> tuple[list[Panel], str]:
-        return panels_of(self.discovered) if self.stored else [], ""
-
-
-def panels_of(discovered: Discovered) -> list[Panel]:
-    """Return the picture of a search, and that of the detected values with their intervals."""
-    return [
-        Panel(4.0, discovered.plot),
-        Panel(plot_height(discovered, discovered.rows_drawn), discovered.plot_values),
-    ]
+    def pictures(self) -> list[Picture]:
+        """Return the picture of the values that were detected, or of the first few that were kept."""
+        if not self.stored:
+            return []
+        ends = dict.fromkeys(str(self.counted.label(self.counted.periods[end])) for end in (0, -1))
+        return [replace(self.discovered.plot(), name=f"{self.metric.id}-{'-to-'.join(ends)}")]
 
 
 def read_search(

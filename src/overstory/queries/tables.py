@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from overstory.analysis.association.linked import linked_cells
 from overstory.analysis.association.linked_filters import TooFewReportsError, linked_filters
-from overstory.analysis.association.picture import plot_height, plot_table
+from overstory.analysis.association.picture import table_picture
 from overstory.analysis.association.summary import TableSummary
 from overstory.analysis.association.table import TableEstimate, divided_tables, pair_table
 from overstory.analysis.oracle import FrequencyOracle
@@ -23,7 +22,6 @@ from overstory.queries.comparison import Comparison, check_comparable, compared,
 from overstory.queries.readings import (
     Aggregation,
     EstimateOptions,
-    Panel,
     PeriodEstimate,
     RangeReading,
     estimate_parts,
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
 
     from overstory.analysis.reports import SupportCounts
     from overstory.analysis.selection import IntervalKind
+    from overstory.presentation.svg import Picture
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
 
@@ -68,6 +67,7 @@ class TableSeries(RangeReading):
     name: ClassVar[str] = "tables"
     every: ClassVar[str] = "cell"
     how: ClassVar[str] = "learned"
+    most_drawn: ClassVar[int] = 1
 
     def part_json(self, part: PeriodEstimate, limit: int | None, *, everything: bool) -> dict[str, Any]:  # noqa: ARG002 - all of it is shown
         return {"tables": [table.to_json() for table in part.estimate]}
@@ -93,11 +93,11 @@ class TableSeries(RangeReading):
     def part_notes(self, part: PeriodEstimate) -> Iterable[str]:
         return (note for table in part.estimate for note in table.table.notes)
 
-    def panels(self) -> tuple[list[Panel], str]:
-        """Return a picture of the shares in each row for each table of the last range."""
-        left_out = "the last range is shown" if len(self.parts) > 1 else ""
-        tables = self.parts[-1].estimate if self.parts else ()
-        return [Panel(plot_height(table), partial(plot_table, table)) for table in tables], left_out
+    def part_pictures(self, part: PeriodEstimate) -> Iterator[Picture]:
+        for number, summary in enumerate(part.estimate, start=1):
+            if summary.table.num_reports:
+                picture = table_picture(f"{self.picture_name(part)}-{number}", summary)
+                yield replace(picture, caption=self.caption(part, picture.caption))
 
 
 def read_tables(

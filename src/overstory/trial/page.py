@@ -14,6 +14,7 @@ from overstory.analysis.tables.output import not_detected, share_interval
 from overstory.client import Randomizer
 from overstory.planning.detection import smallest_share
 from overstory.presentation import svg
+from overstory.presentation.charts.bits import MOST_BITS, Step, bits_of_a_report
 from overstory.presentation.charts.curves import Loss, loss_over_reports
 from overstory.presentation.charts.drawing import F64, Chart, Scale, apart, text_width
 from overstory.presentation.document import (
@@ -28,7 +29,7 @@ from overstory.presentation.document import (
     Table,
 )
 from overstory.presentation.formats import if_detected, p_value, percent, thousands
-from overstory.presentation.svg import BLUE, FAINT, INK, MUTED, OURS, THEIRS, VERMILION, Picture
+from overstory.presentation.svg import OURS, THEIRS, Picture
 from overstory.privacy.statements import statement
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.kinds.base import Mechanism
@@ -164,44 +165,18 @@ def live(mechanism: BitMechanism, value: str, seed: int) -> Life:
     return Life(value, device.cohort, mechanism.encode(value, device.cohort), device.permanent(value), reports)
 
 
-def draw_life(mechanism: BitMechanism, life: Life) -> Picture:
-    """Draw one device's bits: the true filter, its permanent response, and what is sent (RAPPOR, figure 1)."""
-    from overstory.presentation import figures
-
-    rows = [life.true, life.permanent, *life.reports]
-    names = ["true bits B", "permanent B'", *(f"report {i + 1}: S" for i in range(len(life.reports)))]
-    figure, axes = figures.panels(width=8.4, height=1.15 + 0.5 * len(rows))
-    axes.grid(visible=False)
+def life_picture(mechanism: BitMechanism, life: Life) -> Picture:
+    """Draw one device's bits: those of the value, its permanent response, and what is sent."""
     width = mechanism.encoding.num_bits
-    for row, bits in enumerate(rows):
-        _row(axes, row, bits, life.true, width)
-    for bit in (i for i in range(width) if life.true >> i & 1):
-        axes.plot([width / 2, bit + 0.5], [-1.25, -0.42], color=MUTED, linewidth=0.8)
-    axes.text(width / 2, -1.3, f"value {life.value[:40]!r}", ha="center", va="bottom", color=INK, fontsize=10)
-    place = {"xytext": (6, 0), "fontsize": 8}
-    figures.level(axes, 1.5, MUTED, "the device's edge", width, place=place, linewidth=0.8)
-    for row, bits in enumerate(rows):
-        figures.label(axes, width, row, f"{bits.bit_count()} of {width}", xytext=(6, 0))
-    axes.set_yticks(range(len(rows)), names)
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
-    axes.set(xlim=(0, width), ylim=(len(rows) - 0.5, -1.9), xlabel="bit of the report")
-    return figures.picture(
-        figure,
-        "rappor-figure-1",
-        f"One value on one device of cohort {life.cohort}. Vermilion: the value's own bits where they are 1; blue: "
-        "other bits that are 1. The rows above the dashed line never leave the device.",
-        f"Rows of {width} bits. The true row has {life.true.bit_count()} bits set, the permanent response "
-        f"{life.permanent.bit_count()}, the reports {', '.join(str(bits.bit_count()) for bits in life.reports)}.",
+    named = [("The value's bits", life.true), ("Kept on the device: noise drawn once for the value", life.permanent)]
+    named += [(f"Sent, report {number}", bits) for number, bits in enumerate(life.reports, start=1)]
+    steps = [Step(name, [bool(bits >> place & 1) for place in range(width)]) for name, bits in named]
+    first = f" The first {MOST_BITS} of {width:,} bits." if width > MOST_BITS else ""
+    caption = (
+        f"The value {life.value[:40]!r} on one device of cohort {life.cohort}. A square is a bit, filled where it is "
+        f"1. Orange: noise changed it.{first}"
     )
-
-
-def _row(axes: Any, row: int, bits: int, own: int, width: int) -> None:
-    """Draw a row of bits, each as wide as its place; the value's own are a little wider, to be seen among others."""
-    axes.broken_barh([(0, width)], (row - 0.36, 0.72), facecolor=FAINT, linewidth=0)
-    for colour, chosen, grown in ((BLUE, bits & ~own, 0.0), (VERMILION, bits & own, width / 600)):
-        spans = [(i - grown, 1 + 2 * grown) for i in range(width) if chosen >> i & 1]
-        axes.broken_barh(spans, (row - 0.36, 0.72), facecolor=colour, linewidth=0)
+    return bits_of_a_report("bits", caption, steps)
 
 
 MOST_ROWS: Final = 1_000
@@ -222,10 +197,10 @@ def page_blocks(summary: Summary, command: str) -> Iterator[Block]:
         yield Table("Quantiles, by the bins", columns, summary.quantiles())
     if mechanism.encoding.decoded:
         yield Heading(2, "What one device sent")
-        yield Paragraph("The collector gets one of the rows below the dashed line, and the cohort's number.")
+        yield Paragraph("Only reports leave the device. The collector gets one of them, and the cohort's number.")
         population, filters = summary.result.population, cast("BitMechanism", mechanism)
         first = int(np.argmax(population.counts)) if population.devices is None else int(population.devices.symbols[0])
-        yield Figure(draw_life(filters, live(filters, population.labels[first], summary.result.seed)))
+        yield Figure(life_picture(filters, live(filters, population.labels[first], summary.result.seed)))
     yield Heading(2, "What it cost in privacy")
     yield Paragraph(statement(mechanism).plain_words())
     if mechanism.epsilon_permanent > mechanism.epsilon_report:

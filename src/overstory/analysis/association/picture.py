@@ -8,16 +8,14 @@ picture of noise is nearly always blank.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from overstory.analysis import selection
 from overstory.analysis.association.independence import MOST_CELLS
 from overstory.analysis.selection import normal_reach
-from overstory.presentation.charts.heat_map import ALIKE, MOST_COLUMNS, MOST_ROWS, OVERALL, Cells, heat_map
-from overstory.presentation.streams import printable
-from overstory.presentation.svg import BLUE, VERMILION
+from overstory.presentation.charts.heat_map import Cells, heat_map
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,10 +54,6 @@ def departures(table: TableEstimate, alpha: float = 0.05) -> Departures:
     return Departures(difference, errors, sure)
 
 
-ROW: Final = 0.42
-"""Inches that a row of the picture takes."""
-
-
 def table_cells(summary: TableSummary) -> Cells:
     """Return the numbers of a table's picture."""
     table, given = summary.table, summary.conditional
@@ -74,55 +68,10 @@ def table_cells(summary: TableSummary) -> Cells:
 
 
 def table_picture(name: str, summary: TableSummary) -> Picture:
-    """Return the picture of a table, for a page."""
+    """Return the picture of a table."""
     first, second = summary.table.names
     caption = (
         f"{second} in each {first}, in percent, with what {summary.level:.0%} intervals reach to either side. Coloured "
         f"shares differ from those of all rows together, at a false discovery rate of {100 * summary.alpha:.3g}%."
     )
     return heat_map(name, caption, table_cells(summary))
-
-
-def plot_height(summary: TableSummary) -> float:
-    """Return how high a picture should be, in inches."""
-    return 1.6 + ROW * min(len(summary.table.labels[0]), MOST_ROWS)
-
-
-def plot_table(summary: TableSummary, ax: Any) -> Any:
-    """Draw a table with Matplotlib, as `table_picture` draws it for a page. Returns the axes."""
-    cells = table_cells(summary).most(MOST_ROWS, MOST_COLUMNS)
-    rows, columns = cells.shares.shape
-    strengths = cells.strengths()
-    for row in range(rows):
-        for column in range(columns):
-            _draw_cell(ax, cells, row, column, float(strengths[row, column]))
-    for column in range(columns):
-        ax.text(column, rows, f"{100 * cells.overall[column]:.1f}%", ha="center", va="center", fontsize=8, color="0.4")
-    names = [*map(printable, cells.labels[0]), OVERALL]
-    ax.set_yticks(range(rows + 1), names, fontsize=8, parse_math=False)
-    ax.set_xticks(range(columns), [*map(printable, cells.labels[1])], fontsize=8, parse_math=False)
-    ax.xaxis.tick_top()
-    ax.set_xlim(-0.5, columns - 0.5)
-    ax.set_ylim(rows + 0.5, -0.5)
-    ax.tick_params(length=0)
-    for side in ax.spines.values():
-        side.set_visible(False)
-    first, second = map(printable, cells.names)
-    ax.set_title(f"{second} in each {first}; hatched: {ALIKE}", fontsize=9, loc="left", parse_math=False)
-    return ax
-
-
-def _draw_cell(ax: Any, cells: Cells, row: int, column: int, strength: float) -> None:
-    from matplotlib.patches import Rectangle
-
-    place, share = (column - 0.48, row - 0.46), float(cells.shares[row, column])
-    text, ink = "too few", "0.4"
-    if np.isfinite(share):
-        text = f"{100 * min(max(share, 0.0), 1.0):.1f}%\n\N{PLUS-MINUS SIGN}{100 * float(cells.reach[row, column]):.1f}"
-    if cells.sure[row, column]:
-        colour, ink = (BLUE if cells.departures[row, column] > 0 else VERMILION), "black"
-        ax.add_patch(Rectangle(place, 0.96, 0.92, facecolor=colour, alpha=max(strength, 0.08), linewidth=0))
-    else:
-        hatch = "////" if np.isfinite(share) else ""
-        ax.add_patch(Rectangle(place, 0.96, 0.92, facecolor="none", edgecolor="0.85", hatch=hatch, linewidth=0.5))
-    ax.text(column, row, text, ha="center", va="center", fontsize=8, color=ink)

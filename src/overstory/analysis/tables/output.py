@@ -7,8 +7,6 @@ it is used.
 
 from __future__ import annotations
 
-import io
-import warnings
 from base64 import b64encode
 from collections import namedtuple
 from collections.abc import Iterator, Sequence
@@ -26,7 +24,6 @@ from overstory.presentation.document import Column, Lines, Paragraph, Table
 from overstory.presentation.formats import detection, interval, p_value, percent, thousands
 from overstory.presentation.render_data import csv_lines
 from overstory.presentation.render_text import UNFOLDED, as_text
-from overstory.presentation.streams import printable
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -40,6 +37,7 @@ if TYPE_CHECKING:
 
     from overstory.analysis.estimate import Estimate
     from overstory.analysis.selection import Adjustment, IntervalKind
+    from overstory.presentation.svg import Picture
 
 
 VALUE: Final = Column("value", csv="string", is_left=True)
@@ -196,65 +194,36 @@ def records(
     return zip(_labels(estimate, places), *numbers, *more, strict=True)
 
 
-ROW: Final = 0.21
-"""Inches that a row of the picture takes."""
-LONGEST: Final = 40
-"""Characters of a label in it."""
+MOST_DRAWN: Final = 50
+"""Values in a picture, the most frequent."""
 
 
-def plot(estimate: Estimate, ax: Any, limit: int) -> Any:
-    """Draw a row per value, most frequent on top: the estimate with its interval; what was detected is filled."""
-    if ax is None:
-        from matplotlib import pyplot as plt
+def estimate_picture(name: str, caption: str, rows: Sequence[Mapping[str, Any]], tags: Sequence[str] = ()) -> Picture:
+    """Draw rows of estimates: each with its interval, what was not detected hollow."""
+    from overstory.presentation.charts.numbers import dots
 
-        ax = plt.gca()
-    order, detected, scale = estimate.order(), estimate.detected(), max(estimate.num_reports, 1)
-    estimated = order[np.isfinite(estimate.standard_errors[order])]
-    drawn = estimated[:limit]
-    shares, raw = estimate.counts[drawn] / scale, estimate.raw_counts[drawn] / scale
-    low, high = (bound[drawn] / scale for bound in estimate.interval(0.95))
-    place, filled = np.arange(drawn.size), detected[drawn]
-    ax.hlines(place, low, high, color="C0", linewidth=2, alpha=0.5)
-    kind = INTERVAL_KINDS[estimate.interval_kind].partition(" (")[0]
-    for chosen, fill, label in (
-        (filled, "C0", f"detected, 95% interval {kind} ({SHORT[estimate.adjustment]})"),
-        (~filled, "white", "not detected"),
-    ):
-        if chosen.any():
-            style = {"color": "C0", "markerfacecolor": fill, "markersize": 5, "label": label}
-            ax.plot(shares[chosen], place[chosen], "o", linestyle="none", **style)
-    if not np.array_equal(shares, raw):
-        ax.plot(raw, place, "|", color="C1", markersize=7, linestyle="none", label="unbiased")
-    ax.axvline(0.0, color="0.5", linewidth=0.8)
-    # Values are people's texts: a pair of $ in one is no formula.
-    ax.set_yticks(place, [_label(label_text(estimate.values[index])) for index in drawn], fontsize=8, parse_math=False)
-    ax.set_ylim(max(drawn.size, 1) - 0.4, -0.6)
-    ax.set_xlabel("share of the reports")
-    ax.set_title(_title(drawn.size, estimated.size, filled, detected), fontsize=9, loc="left")
-    if drawn.size:
-        ax.legend(fontsize=8)
-    return ax
+    keys = ("frequency", "frequency_low", "frequency_high")
+    shares, low, high = (np.array([np.nan if row[key] is None else row[key] for row in rows], float) for key in keys)
+    detected = np.array([row["detected"] for row in rows], bool)
+    names = [row["value"] for row in rows]
+    return dots(name, caption, names, shares=shares, low=low, high=high, detected=detected, tags=tags)
 
 
-SHORT: Final = {"fcr": "false coverage rate 5%", "conditional": "given the detection", "none": "plain"}
-"""The adjustments in a picture's key."""
+def interval_caption(level: float, adjustment: Adjustment, kind: IntervalKind = "population") -> str:
+    """Return what the intervals of a picture are, for its caption."""
+    of_detected = {"fcr": ", wider for detected values", "conditional": ", of detected values given the detection"}
+    words = INTERVAL_KINDS[kind].partition(" (")[0]
+    return f"{level:.0%} intervals {words}{of_detected.get(adjustment, '')}"
 
 
-def plot_height(estimate: Estimate, limit: int = 50) -> float:
-    """Return how high a picture of an estimate should be, in inches."""
-    return 1.2 + ROW * max(min(len(estimate.values), limit), 4)
-
-
-def _title(drawn: int, estimated: int, filled: NDArray[np.bool_], detected: NDArray[np.bool_]) -> str:
-    if drawn == estimated:
-        return f"{int(detected.sum()):,} of {estimated:,} values detected"
-    shown = f"{drawn:,} of {estimated:,} values shown, the most frequent"
-    return f"{shown}; {int(filled.sum()):,} of the {int(detected.sum()):,} detected are among them"
-
-
-def _label(text: str) -> str:
-    shown = printable(text)
-    return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "\N{HORIZONTAL ELLIPSIS}"
+def _shown_words(estimate: Estimate, shown: int) -> str:
+    """Say how many values were detected, and how many of all values a picture shows."""
+    every, detected = len(estimate.values), estimate.detected()
+    if shown == every:
+        return f"{int(detected.sum()):,} of {every:,} values detected"
+    among = int(detected[estimate.order()[:shown]].sum())
+    words = f"{shown:,} of {every:,} values shown, the most frequent"
+    return f"{words}; {among:,} of the {int(detected.sum()):,} detected are among them"
 
 
 def plain(column: NDArray[Any]) -> list[Any]:
@@ -358,9 +327,14 @@ class Frame:
         """Write results.csv (see `overstory.analysis.tables.output.CSV`): every value, most frequent first."""
         write_csv(self, target)
 
-    def plot(self: Any, ax: Any = None, limit: int = 50) -> Any:
-        """Draw the most frequent values with their intervals; the title says how many are left. Returns the axes."""
-        return plot(self, ax, limit)
+    def plot(self: Any, limit: int = MOST_DRAWN) -> Picture:
+        """Return a picture of the most frequent values with their 95% intervals; its caption says how many are left.
+
+        A notebook shows it; `Picture.svg` is its text, for a file.
+        """
+        rows = Frame.rows(self, limit)
+        about = interval_caption(0.95, self.adjustment, self.interval_kind)
+        return estimate_picture("estimates", f"{_shown_words(self, len(rows))}, with {about}.", rows)
 
     def __iter__(self: Any) -> Iterator[Row]:
         """Yield a row for each value, most frequent first; of a corrected estimate a `CorrectedRow`."""
@@ -439,12 +413,13 @@ class Frame:
 
     def _repr_html_(self: Any) -> str:
         """Return what a notebook shows: a headline, the picture, the table and the notes; a value is only ever text."""
-        from overstory.presentation.render_html import as_html
+        from overstory.presentation.render_html import as_html, as_svg
 
         shown = Frame.rows(self, SHOWN)
         left = len(self.values) - len(shown)
         notes = [*([f"{left:,} more values are not shown"] if left else []), *self.notes]
-        picture = f'<img alt="the table\'s shares with their intervals" src="{_picture(self)}">'
+        drawing = b64encode(as_svg(Frame.plot(self, SHOWN)).encode()).decode()  # an image: nothing of a value can run
+        picture = f'<img alt="the table\'s shares with their intervals" src="data:image/svg+xml;base64,{drawing}">'
         headline = Paragraph(f"{type(self).__name__}: {self._headline()}")
         drawn = as_html([estimate_table(shown), *([Lines(*notes)] if notes else [])])
         return f'<div class="overstory"><style>{STYLE}</style>{as_html([headline])}{picture}{drawn}</div>'
@@ -452,21 +427,6 @@ class Frame:
 
 def _row_class(estimate: Any) -> Any:
     return CorrectedRow if estimate.adjustment == "conditional" else Row
-
-
-def _picture(estimate: Any) -> str:
-    """Return the picture as the address of an image, in which nothing of a value can run."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    drawn = io.BytesIO()
-    height = plot_height(estimate, SHOWN)
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "overstory"}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph ", UserWarning)  # the browser has fonts of its own
-        figure = Figure(figsize=(8, height), layout="constrained")
-        plot(estimate, figure.subplots(), SHOWN)
-        figure.savefig(drawn, format="svg", metadata={"Date": None})
-    return f"data:image/svg+xml;base64,{b64encode(drawn.getvalue()).decode()}"
 
 
 def _arrow_labels(labels: list[Any]) -> Any:

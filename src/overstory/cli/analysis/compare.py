@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from overstory.analysis.comparison import Choice, Measured
     from overstory.presentation.document import Block
+    from overstory.presentation.svg import Picture
     from overstory.protocol.numeric.randomizer import NumericRandomizer
 
 
@@ -98,7 +99,9 @@ def run(args: argparse.Namespace) -> int:
     measured = _measured(args, ranking, symbols, workers)
     best = recommend(ranking)
     if args.plot:
-        draw(ranking, measured, args.plot)
+        from overstory.cli.output import draw
+
+        draw(args.plot, [ranking_picture(ranking, measured)])
     shown = blocks(ranking, measured, best, trade(ranking, best))
     print_answer(args, as_json(args, ranking, measured, best), shown)
     return 0
@@ -245,29 +248,43 @@ def _absurd(ranking: tuple[Choice, ...]) -> Iterator[str]:
             )
 
 
-def draw(ranking: tuple[Choice, ...], measured: list[Measured] | None, path: str) -> None:
+def ranking_picture(ranking: tuple[Choice, ...], measured: list[Measured] | None) -> Picture:
     """Draw a row for each oracle, the best on top: a ring for the exact error, a dot with its error for the measured.
 
     Dots have no base, so that the axis may be logarithmic and begin anywhere.
     """
-    from overstory.cli.output import picture
+    from overstory.presentation.charts.drawing import WIDE, Scale
+    from overstory.presentation.svg import BLUE, VERMILION, Picture
 
-    places = range(len(ranking))
-    with picture(path, 7, 1.2 + 0.25 * len(ranking)) as figure:
-        axes = figure.subplots()
-        exact = [choice.standard_error for choice in ranking]
-        axes.plot(exact, places, "o", color="C0", markerfacecolor="white", markersize=7, label="exact")
-        if measured:
-            errors = [trial.error for trial in measured]
-            spread = [trial.standard_error or 0.0 for trial in measured]
-            label = f"measured, {measured[0].rounds:,} runs, +/- standard error"
-            axes.errorbar(errors, places, xerr=spread, fmt="o", color="C1", markersize=3, label=label)
-        axes.set_xscale("log")
-        axes.set_yticks(places, [choice.name for choice in ranking])
-        axes.invert_yaxis()
-        axes.grid(axis="x", color="0.9")
-        axes.set_xlabel("standard error of a frequency")
-        axes.legend(fontsize=8)
+    exact, names = [choice.standard_error for choice in ranking], [choice.name for choice in ranking]
+    spread = ((trial.error, trial.standard_error or 0.0) for trial in measured or ())
+    trials = [(error - half, error, error + half) for error, half in spread]
+    ticks = _ticks([*exact, *(end for trial in trials for end in trial if end > 0)])
+    left, bottom = 20 + max(map(WIDE.text_width, names)), 30.0 + 20 * len(names)
+    x = Scale(ticks[0], ticks[-1], left, WIDE.width - 16, logarithmic=True)
+    chart = WIDE.chart(bottom + 3.6 * WIDE.font, x, Scale(len(names) - 0.5, -0.5, bottom, 30))
+    chart.axes("standard error of a frequency", rows=names, columns=[(tick, f"{tick:g}") for tick in ticks])
+    for row, error in enumerate(exact):
+        chart.dot(error, row, BLUE, hollow=True)
+    for row, (low, error, high) in enumerate(trials):
+        chart.line([(max(low, ticks[0]), row), (high, row)], VERMILION)
+        chart.dot(error, row, VERMILION)
+    words = [f"measured, {measured[0].rounds:,} runs, +/- standard error"] if measured else []
+    chart.legend([("hollow", "exact", BLUE), *(("dot", text, VERMILION) for text in words)])
+    caption = "Standard error of a frequency by each oracle, the most accurate on top."
+    alt = " ".join(f"{name}: {error:.3g}." for name, error in zip(names, exact, strict=True))
+    return Picture("oracles", caption, alt, chart.svg())
+
+
+def _ticks(numbers: list[float]) -> list[float]:
+    """Return 1, 2 and 5 times powers of ten, from below the numbers, all above 0, to above them."""
+    from math import floor, log10
+
+    powers = range(floor(log10(min(numbers))) - 1, floor(log10(max(numbers))) + 2)
+    every = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
+    first = max(place for place, tick in enumerate(every) if tick < min(numbers))
+    last = min(place for place, tick in enumerate(every) if tick > max(numbers))
+    return every[first : last + 1]
 
 
 EITHER = "--numeric needs --reports N, at least 1, or FILE and --column C"

@@ -305,9 +305,9 @@ def _run_files(args: argparse.Namespace) -> int:
     sheet = {"spreadsheet": args.spreadsheet}
     results = "-" if to_pipe else str(write_results(args.output, decoded, about, **sheet)[0])
     if args.plot:
-        from overstory.cli.output import draw_estimate
+        from overstory.cli.output import draw
 
-        draw_estimate(args.plot, decoded)
+        draw(args.plot, [decoded.plot()])
     if args.json:
         shown = {**about, "estimates": decoded.rows(everything=args.all)}
         print(json.dumps(shown, separators=(",", ":"), allow_nan=False))

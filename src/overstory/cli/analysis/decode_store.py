@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from overstory.cli.arguments import check_pipes, token_of_environment
-from overstory.cli.output import draw_panels, show_answer
+from overstory.cli.output import draw, show_answer
 from overstory.cli.progress import progress
 from overstory.protocol.errors import ParameterError
 
@@ -84,7 +84,7 @@ def run_store(args: argparse.Namespace) -> int:
     check_pipes(args)
     reading = _reading(args, metric, kind)
     if args.plot:
-        draw_panels(args.plot, *reading.panels())
+        draw(args.plot, reading.pictures())
     show_answer(args, reading)
     return 0
 

@@ -80,8 +80,7 @@ def add_parser(commands: Any) -> None:
     add_option(parser, "--seed")
     parser.add_argument("--csv", metavar="FILE", help="write every value of the last level into this file")
     add_option(parser, "--spreadsheet")
-    drawn = "draw the search and the detected values, with their intervals: .svg, .pdf or .png"
-    add_option(parser, "--plot", help=drawn)
+    add_option(parser, "--plot", help="draw the detected values with their intervals into this file, an .svg")
     add_store_options(parser)
     add_engines(parser, with_candidates=False, unfinished=False)
     add_reporting(parser)
@@ -110,10 +109,9 @@ def _show(args: argparse.Namespace, found: Discovered, answer: dict[str, Any], b
         with writing_csv(args.csv, spreadsheet=args.spreadsheet) as text:
             found.to_csv(text)
     if args.plot:
-        from overstory.cli.output import draw_panels
-        from overstory.queries.searches import panels_of
+        from overstory.cli.output import draw
 
-        draw_panels(args.plot, panels_of(found) if found.num_reports else [])
+        draw(args.plot, [found.plot()] if found.num_reports else [])
     offered = offer_candidates(args.candidates_out, found) if args.candidates_out else []
     print_answer(args, answer, chain(blocks, offered))
     return 0

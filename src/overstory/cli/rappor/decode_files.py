@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from overstory.cli.arguments import check_pipes, check_sources, read_mechanism
-from overstory.cli.output import draw_estimate, show_answer
+from overstory.cli.output import draw, show_answer
 from overstory.cli.progress import reading_bar
 from overstory.presentation.document import Column, Lines, Paragraph
 from overstory.privacy.text import epsilons_text, plural
@@ -98,7 +98,7 @@ def run_labelled(args: argparse.Namespace) -> int:
     else:
         answer = _of_counts(args)
     if args.plot:
-        draw_estimate(args.plot, answer.estimate)
+        draw(args.plot, [answer.estimate.plot()])
     show_answer(args, answer)
     return 0
 

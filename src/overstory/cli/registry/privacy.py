@@ -135,7 +135,7 @@ def add_parser(subparsers: Any) -> None:
     honest, periods = "with --shuffled: the honest share (default: 1)", "with --shuffled: reports of one value"
     parser.add_argument("--honest", type=float, default=1.0, metavar="SHARE", help=honest)
     parser.add_argument("--periods", type=int, metavar="T", help=f"{periods} (default: any number)")
-    add_option(parser, "--plot", help="draw epsilon against the number of reports: .svg, .pdf or .png")
+    add_option(parser, "--plot", help="draw epsilon against the number of reports into this file, an .svg")
     add_hashing(parser, note=", with --params")
     add_option(parser, "--json", help="print the statement as JSON")
 
@@ -169,7 +169,10 @@ def run(args: argparse.Namespace) -> int:
     values = None if args.values is None else stated.values_claim(args.values, reports=args.reports)
     central = None if args.shuffled is None else _shuffled(mechanism, args, metric)
     if args.plot:
-        _draw(stated, args.plot)
+        from overstory.cli.output import draw
+        from overstory.presentation.charts.curves import loss_of_a_device
+
+        draw(args.plot, [loss_of_a_device(stated.mechanism, stated.terms.epsilon_n, stated.terms.epsilon_any)])
     named = {} if metric is None else {"metric": metric.id}
     of_values = {} if values is None else {"values": args.values, "epsilon_values": finite(values.epsilon)}
     shuffled = {} if central is None else {"central": central.to_json()}
@@ -260,19 +263,3 @@ def _picture(terms: Terms) -> Iterator[str]:
 def _bar(epsilon: float, top: float) -> str:
     cells = BAR if math.isinf(epsilon) else round(BAR * epsilon / top)
     return f"{'█' * cells:<{BAR}}"
-
-
-def _draw(stated: PrivacyStatement, path: str) -> None:
-    from overstory.cli.output import picture
-
-    numbers = sorted({round(10 ** (tenth / 10)) for tenth in range(21)})
-    with picture(path, 7, 4) as figure:
-        axes = figure.subplots()
-        axes.plot(numbers, [stated.terms.epsilon_n(n) for n in numbers], label="of one unchanged value")
-        changes = [stated.terms.change_leak(n) for n in numbers[1:]]
-        if math.isfinite(changes[0]) and not stated.terms.once:
-            axes.plot(numbers[1:], changes, label="in which the value changed once", linestyle="--")
-        if math.isfinite(stated.epsilon_permanent):
-            axes.axhline(stated.epsilon_permanent, color="grey", linewidth=0.8, label="permanent")
-        axes.set(xscale="log", yscale="log", xlabel="reports of one device", ylabel="epsilon", title=stated.mechanism)
-        axes.legend()

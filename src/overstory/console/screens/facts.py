@@ -5,16 +5,13 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
-
-import numpy as np
+from typing import TYPE_CHECKING, Final
 
 from overstory.analysis.selection import ADJUSTMENTS, INTERVAL_KINDS, interval_words
 from overstory.analysis.tables.output import file_columns
 from overstory.console.alarms import find_alarms
 from overstory.console.view import ScreenError
 from overstory.planning.detection import required_sample_size, smallest_share
-from overstory.presentation.charts.numbers import dots
 from overstory.presentation.document import Block, Column, Field, Heading, KeyValues, Links, Notice, Paragraph
 from overstory.presentation.formats import percent
 from overstory.privacy.registry.cost import metric_cost
@@ -25,7 +22,6 @@ from overstory.protocol.metrics.period import DAY
 if TYPE_CHECKING:
     from overstory.analysis.selection import Adjustment, IntervalKind
     from overstory.console.data import ConsoleData
-    from overstory.presentation.svg import Picture
     from overstory.protocol.kinds.base import Mechanism
     from overstory.protocol.metrics import Metric
 
@@ -177,18 +173,3 @@ def adjustment_field(chosen: Adjustment, selected: str = "detected") -> Field:
     choices = tuple((adjustment, ADJUSTMENT_NAMES[adjustment].format(selected)) for adjustment in ADJUSTMENTS)
     hint = f"They were chosen because they are {selected}: plain ones are too short."
     return Field("adjustment", f"Intervals of {selected} values", chosen, "choice", choices, hint=hint)
-
-
-def interval_caption(level: float, adjustment: Adjustment) -> str:
-    """Return what the intervals of a picture are, for its caption."""
-    of_detected = {"fcr": ", wider for detected values", "conditional": ", of detected values given the detection"}
-    return f"{level:.0%} intervals of all devices like these{of_detected.get(adjustment, '')}"
-
-
-def estimate_picture(name: str, caption: str, rows: Sequence[Mapping[str, Any]], tags: Sequence[str] = ()) -> Picture:
-    """Draw rows of estimates: each with its interval, what was not detected hollow."""
-    keys = ("frequency", "frequency_low", "frequency_high")
-    shares, low, high = (np.array([np.nan if row[key] is None else row[key] for row in rows], float) for key in keys)
-    detected = np.array([row["detected"] for row in rows], bool)
-    names = [row["value"] for row in rows]
-    return dots(name, caption, names, shares=shares, low=low, high=high, detected=detected, tags=tags)

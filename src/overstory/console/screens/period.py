@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from pydantic import Field as Parameter
 
 from overstory.analysis.selection import Adjustment
-from overstory.analysis.tables.output import estimate_table
+from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, interval_caption
 from overstory.console.screens.facts import (
     adjustment_field,
     epsilons,
-    estimate_picture,
-    interval_caption,
     number_field,
     page_head,
     people_for,
@@ -61,7 +59,6 @@ if TYPE_CHECKING:
 
 MOST_CANDIDATES: Final = 100_000
 """More are decoded by the command line, not by a page."""
-MOST_DOTS: Final = 50
 MOST_ROWS: Final = 500
 MOST_BEFORE: Final = 1_000
 """Characters of the list before that an address carries."""
@@ -212,7 +209,7 @@ class _Page:
     def _picture(self, rows: Sequence[dict[str, Any]], new: set[str]) -> Picture:
         """Draw the values from the rank on that was asked for: without the most frequent, the others have room."""
         first = min(self.query.rank, len(rows)) - 1
-        drawn = rows[first : first + MOST_DOTS]
+        drawn = rows[first : first + MOST_DRAWN]
         which = f"; ranks {first + 1:,} to {first + len(drawn):,} of {len(rows):,}" if len(drawn) < len(rows) else ""
         kind = interval_caption(self.query.level, self.query.adjustment)
         return estimate_picture(

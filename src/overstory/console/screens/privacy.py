@@ -12,7 +12,7 @@ from pydantic import Field as Parameter
 
 from overstory.console.screens.facts import YEAR, metric_links
 from overstory.console.view import Query, Screen, View
-from overstory.presentation.charts.curves import Loss, loss_over_reports
+from overstory.presentation.charts.curves import loss_of_a_device
 from overstory.presentation.document import (
     Block,
     Column,
@@ -165,12 +165,7 @@ def _form(query: PrivacyQuery, reports: int) -> Form:
 @lru_cache(maxsize=256)
 def _picture(metric: Metric) -> Picture:
     terms = terms_of(metric.mechanism)
-    numbers = sorted({round(10 ** (tenth / 10)) for tenth in range(31)})
-    unchanged = Loss("one unchanged value", [terms.epsilon_n(number) for number in numbers])
-    changing = Loss("values that change", [terms.epsilon_any(number) for number in numbers])
-    losses = [unchanged, changing] if changing.epsilons != unchanged.epsilons else [unchanged]
-    caption = f"Epsilon of the first 1 to {numbers[-1]:,} reports of one device; both axes have equal ratios."
-    return loss_over_reports(f"epsilon-of-{metric.id}", caption, numbers, losses)
+    return loss_of_a_device(metric.id, terms.epsilon_n, terms.epsilon_any)
 
 
 def _command(metric: Metric, query: PrivacyQuery) -> str:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from overstory.analysis.selection import interval_words
-from overstory.analysis.tables.output import estimate_table
-from overstory.console.screens.facts import estimate_picture, interval_caption, period_columns
+from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, interval_caption
+from overstory.console.screens.facts import period_columns
 from overstory.console.screens.readings import ReadingPage, file_rows, is_shares
 from overstory.console.view import Query, Screen, View
 from overstory.presentation.document import (
@@ -138,7 +138,6 @@ MEANING: Final = (
 )
 UNPUBLISHED: Final = "Results are not published."
 OPTIONS: Final = EstimateOptions(interval_kind="population")
-MOST_DOTS: Final = 50
 MOST_ROWS: Final = 500
 
 _page_of = lru_cache(maxsize=256)(metric_page)
@@ -252,7 +251,7 @@ class AboutScreen(Screen):
         picture = estimate_picture(
             f"{metric.id}-{_label(series)}",
             f"Share of each answer in {_label(series)}, with {interval_caption(0.95, OPTIONS.adjustment)}.",
-            rows[:MOST_DOTS],
+            rows[:MOST_DRAWN],
         )
         results = tuple(_results(series, rows))
         blocks = (*head, *results[:1], Figure(picture), *results[1:], *tail)

@@ -5,18 +5,14 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote
 
-import numpy as np
-
-from overstory.analysis.association.picture import table_picture
 from overstory.console.screens.columns import Columns, reports_picture
 from overstory.console.screens.facts import (
     NO_DIMENSIONS,
     adjustment_field,
     epsilons,
-    estimate_picture,
     number_field,
     page_head,
     rests_on,
@@ -25,8 +21,6 @@ from overstory.console.screens.facts import (
     state_words,
 )
 from overstory.console.view import ScreenError, View
-from overstory.presentation.charts.drawing import F64
-from overstory.presentation.charts.numbers import estimates_over_time, histogram
 from overstory.presentation.document import (
     Block,
     Column,
@@ -42,16 +36,14 @@ from overstory.presentation.document import (
 from overstory.presentation.formats import interval, percent, thousands
 
 if TYPE_CHECKING:
-    from overstory.analysis.numeric.quantities import Quantity
     from overstory.console.data import ConsoleData
     from overstory.presentation.svg import Picture
     from overstory.protocol.metrics import Metric
     from overstory.queries.comparison import Comparison
     from overstory.queries.counts import PeriodCounts
-    from overstory.queries.estimates import EstimateSeries, ItemSeries
+    from overstory.queries.estimates import EstimateSeries
     from overstory.queries.numbers import NumberSeries
     from overstory.queries.readings import Aggregation, EstimateOptions, Reading
-    from overstory.queries.tables import TableSeries
 
 
 MOST_SHARES: Final = 4
@@ -129,66 +121,6 @@ def _share_words(share: float | None, low: float | None, high: float | None) -> 
     return f"{percent(share)} ({interval(percent)(low, high)})"
 
 
-MOST_DOTS: Final = 50
-FEW: Final = 10
-
-
-def table_pictures(name: str, reading: TableSeries) -> Iterator[Picture]:
-    """Yield a picture of each table of the last range."""
-    for number, summary in enumerate(reading.parts[-1].estimate if reading.parts else (), start=1):
-        if summary.table.num_reports:
-            yield table_picture(f"{name}-{number}", summary)
-
-
-def item_pictures(name: str, reading: ItemSeries) -> Iterator[Picture]:
-    """Yield a picture of the share of devices that have each item."""
-    if reading.parts:
-        caption = "Share of the devices that have each item, with its interval."
-        yield estimate_picture(name, caption, reading.parts[-1].estimate.rows(MOST_DOTS))
-
-
-def search_pictures(name: str, reading: Any) -> Iterator[Picture]:
-    """Yield a picture of the values that a `SearchReading` detected, or of the first few that it kept."""
-    every = reading.discovered.rows(everything=True)
-    detected = sum(row["detected"] for row in every)
-    rows = every[: min(max(detected, FEW), MOST_DOTS)]
-    if rows:
-        caption = f"Share of the {len(rows)} most frequent values that the search kept, each with its interval."
-        yield estimate_picture(name, caption, rows)
-
-
-def number_pictures(name: str, reading: NumberSeries) -> Iterator[Picture]:
-    """Yield the histogram of the last range; none of a mean alone."""
-    rows = list(reading.parts[-1].estimate.of_kind("share")) if reading.parts else []
-    if rows:
-        caption = "Share of the devices in each range of numbers, with its 95% interval."
-        names = [row.of if row.start is None else f"{row.start:g}" for row in rows]
-        values, low, high = _numbers(rows)
-        yield histogram(name, caption, names, values=values, low=low, high=high)
-
-
-def numbers_over_time(name: str, reading: Any) -> Iterator[Picture]:
-    """Yield the means of the periods with their intervals, or the medians where no mean is estimated."""
-    for kind, of, what in (("mean", "", "mean"), ("quantile", "0.5", "median")):
-        pairs = [
-            (str(reading.counted.label(part.last)), row)
-            for part in reading.parts
-            for row in part.estimate.of_kind(kind)
-            if row.of == of and not isinstance(row.value, str)
-        ]
-        if len(pairs) > 1:
-            caption = f"The {what} of each {reading.metric.period}, with its 95% interval."
-            labels, (values, low, high) = [label for label, _ in pairs], _numbers([row for _, row in pairs])
-            yield estimates_over_time(f"{name}-{what}", caption, labels, values=values, low=low, high=high)
-            return
-
-
-def _numbers(rows: Sequence[Quantity]) -> tuple[F64, F64, F64]:
-    ends = ("value", "low", "high")
-    value, low, high = (np.array([float(getattr(row, end)) for row in rows]) for end in ends)
-    return value, low, high
-
-
 def marginal_tables(reading: Any) -> Iterator[Block]:
     """Yield the shares of each variable's values, each variable once."""
     if not reading.parts:
@@ -210,15 +142,6 @@ def _marginal(name: str, rows: list[dict[str, object]], level: float) -> Table:
     )
     return Table(name, columns, rows)
 
-
-PICTURES: Final[Mapping[str, Callable[[str, Any], Iterator[Picture]]]] = {
-    "table": table_pictures,
-    "items": item_pictures,
-    "search": search_pictures,
-    "distribution": number_pictures,
-    "ranges": number_pictures,
-}
-"""By reading: what draws it, from a name for files and the reading."""
 
 OF_NUMBERS: Final = frozenset({"mean", "distribution", "ranges"})
 """Readings of which a number is drawn over all periods."""
@@ -297,7 +220,7 @@ def series_view(
         *state_notice(data, metric, shown.periods[-1]),
         *shown_blocks,
         Heading(2, "Over time"),
-        *map(Figure, numbers_over_time(metric.id, every) if metric.reading in OF_NUMBERS else ()),
+        *map(Figure, cast("NumberSeries", every).over_time() if metric.reading in OF_NUMBERS else ()),
         Figure(reports),
         _periods(metric, counted),
         *_left_out(len(counted.periods) - len(periods), whole=whole),
@@ -345,9 +268,7 @@ class ReadingPage:
     def read(self) -> tuple[Reading, Picture | None, tuple[Block, ...]]:
         """Return the reading, its first picture, and what a person reads of it."""
         reading = self.change(self.data.reading(self.counted, "total", self.options))
-        label = _ends(self.metric, self.counted).replace(" ", "-")
-        draw = PICTURES.get(self.metric.reading)
-        pictures = tuple(draw(f"{self.metric.id}-{label}", reading)) if draw else ()
+        pictures = () if self.metric.reading == "mean" else reading.pictures()  # a mean by itself is a number
         more = marginal_tables(reading) if self.metric.reading == "table" else ()
         own = tuple(_for_a_page(block) for block in reading.blocks())
         return reading, (pictures[0] if pictures else None), (*map(Figure, pictures), *own, *more)

@@ -13,14 +13,12 @@ from pydantic import Field as Parameter
 from overstory.analysis.decoding.decoder import NEEDED_SHARE, Decoded
 from overstory.analysis.difference.combination import total
 from overstory.analysis.selection import Adjustment, normal_reach, people_variance
-from overstory.analysis.tables.output import estimate_table
+from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, interval_caption
 from overstory.console.screens.columns import MOST_CUMULATIVE, Columns, reports_picture
 from overstory.console.screens.facts import (
     adjustment_field,
     alarm_notices,
     epsilons,
-    estimate_picture,
-    interval_caption,
     number_field,
     page_head,
     people_for,
@@ -341,7 +339,7 @@ class _Page:
 
     def _picture(self, shown: Shown) -> Picture:
         if self.query.reading == "total":
-            rows = self._part_rows(0)[:50]
+            rows = self._part_rows(0)[:MOST_DRAWN]
             caption = f"Share of each value over the range: the {len(rows)} most frequent, with intervals."
             return estimate_picture(f"{self.metric.id}-series", caption, rows)
         kind = interval_caption(self.query.level, self.query.adjustment)
