@@ -236,13 +236,9 @@ class Folder:
         except OverstoryError:
             raise
         except (OSError, pa.ArrowException, ValueError) as error:
-            if self._is_local:
-                shown, reason = f"{self._path}/{name}", getattr(error, "strerror", None) or str(error).splitlines()[0]
-            else:
-                shown, reason = (
-                    shown_address(name or self.identity),
-                    without_secrets(str(error).splitlines()[0], self._text),
-                )
+            reason = getattr(error, "strerror", None) if self._is_local else None
+            reason = reason or without_secrets(str(error).splitlines()[0], self._text)
+            shown = f"{self._path}/{name}" if self._is_local else shown_address(name or self.identity)
             raise FolderError(f"{shown}: {reason[:1].lower()}{reason[1:]}") from error
 
 
