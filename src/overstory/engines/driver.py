@@ -12,6 +12,7 @@ import socket
 import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -247,12 +248,9 @@ class Checkpoint:
 
     def remove(self) -> None:
         """The run is complete; a file that is none of this run stays, whoever wrote it."""
-        try:
-            is_own = self.belongs()
-        except FormatError:
-            is_own = False
-        if is_own:
-            self.path.unlink(missing_ok=True)
+        with suppress(FormatError):
+            if self.belongs():
+                self.path.unlink(missing_ok=True)
 
 
 def _decoded(raw: bytes) -> tuple[str, dict[int, SupportCounts], set[int]]:

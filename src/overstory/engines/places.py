@@ -96,11 +96,10 @@ def check_once(sets: Iterable[ExportedSet]) -> None:
 
 
 def _read(folder: Folder, name: str) -> ExportedSet:
-    manifest = Manifest.from_json(folder.read(name, LARGEST), f"{folder.identity}/{name}")
+    source = f"{folder.identity}/{name}"
+    manifest = Manifest.from_json(folder.read(name, LARGEST), source)
     if name != manifest_name(manifest.id):
-        raise FormatError(
-            f"this is the manifest of {manifest.id} under another name", source=f"{folder.identity}/{name}"
-        )
+        raise FormatError(f"this is the manifest of {manifest.id} under another name", source=source)
     return ExportedSet(folder, manifest)
 
 
@@ -231,9 +230,8 @@ def _of_disk(text: str) -> list[Place]:
             raise ParameterError(f"no file's name matches {text}")
     places = []
     for name in names:
-        path = os.path.realpath(name)
-        state = Path(path).stat() if Path(path).exists() else Path(name).stat()
-        places.append(Place(path, state.st_size, str(state.st_mtime_ns)))
+        state = Path(name).stat()
+        places.append(Place(os.path.realpath(name), state.st_size, str(state.st_mtime_ns)))
     return places
 
 

@@ -124,7 +124,7 @@ class Contents:
     parts: list[Unit]
 
 
-def read_contents(places: Sequence[Place], advance: Callable[[int], object] | None = None) -> list[Contents]:
+def read_contents(places: Sequence[Place]) -> list[Contents]:
     """Read the footers and headers of files, several at a time; files of different parameters are refused."""
     contents = []
     with ThreadPoolExecutor(8) as pool:
@@ -139,8 +139,6 @@ def read_contents(places: Sequence[Place], advance: Callable[[int], object] | No
                     f"its reports are of other parameters than those of {contents[0].place.shown}: count them apart",
                     source=read.place.shown,
                 )
-            if advance is not None:
-                advance(1)
     return contents
 
 

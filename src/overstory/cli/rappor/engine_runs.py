@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.cli.arguments import UNFINISHED, print_outcome, shown
+from overstory.cli.arguments import ENGINE_ALONE, UNFINISHED, print_outcome, shown
 from overstory.cli.progress import progress
 from overstory.presentation.document import Lines
 from overstory.privacy.text import plural
@@ -153,8 +153,6 @@ def notes_of_repeats(resumed: int, repeated: int, units: int | None = None) -> l
     return notes + ([f"{repeated:,} units were counted again, because a worker was lost"] if repeated else [])
 
 
-ALONE: Final = ("engine", "workers", "scheduler", "master", "dry_run", "no_verify", "resume", "candidates", "registry")
-"""Options that only an engine takes: any of them asks for one."""
 LARGE: Final = 1 << 27
 """Bytes of files that are counted in units also where nobody asks for it."""
 
@@ -167,7 +165,11 @@ def wants_engine(args: argparse.Namespace) -> bool:
     from overstory.engines.folders import is_address
     from overstory.files.labels import is_labelled
 
-    if is_labelled(args.output) or any(getattr(args, name) for name in ALONE) or not args.params:
+    if (
+        is_labelled(args.output)
+        or any(getattr(args, name) for name in (*ENGINE_ALONE, "candidates", "registry"))
+        or not args.params
+    ):
         return True
     if any(is_address(name) or Path(name).is_dir() for name in args.reports):
         return True
