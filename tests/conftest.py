@@ -33,8 +33,7 @@ DAY: Final = os.environ.setdefault("OVERSTORY_DAY", date.today().isoformat())  #
 """By what a mark `sampled(count)` draws the cases of an enumeration that run with the quick tests."""
 
 TOGETHER: Final = (
-    "tests/engines/test_clusters.py",
-    "tests/engines/test_spark.py",
+    "tests/engines/test_engine_contract.py",
     "tests/golden/test_golden.py",
 )
 """Files whose cases share what is costly to set up, or start clusters: `--dist loadgroup` gives each to one worker."""

@@ -1,27 +1,60 @@
-"""A search over files and a reading of exported folders that are killed go on from the units that are counted."""
+"""A command that is killed while it counts goes on from what is counted; the file of that is no obstacle."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_local_workers import KILLED
 
 from overstory.cli.main import main
+from overstory.files import io
+from support.engine_files import Collection
 from support.exported_store import export_all, fill, registry, registry_toml, small_parts
 from support.searched_files import searched_files
 
-COUNTED = KILLED.replace("    take(*given)\n", "    take(*given)\n    print('counted', file=sys.stderr)\n")
-"""As `KILLED`; each unit that it counts is a line on the error stream."""
+KILLED = """
+import os, signal, sys
+from overstory.engines import driver
+driver.EVERY, driver.SHARE = 0.0, float("inf")
+take, left = driver._take, [int(sys.argv[1])]
+def taking(*given):
+    left[0] -= 1
+    if left[0] < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    take(*given)
+    print('counted', file=sys.stderr)
+driver._take = taking
+from overstory.engines import units
+units.SMALLEST_UNIT = 1
+units.PART_BYTES = 1
+from overstory.cli.main import main
+sys.exit(main(sys.argv[2:]))
+"""
+"""Is killed once it has counted so many units; each is a line on the error stream."""
 
 
 def run_until(units: int, *command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in a process that is killed once it has counted so many units."""
-    program = [sys.executable, "-c", COUNTED, str(units), *command, "--workers", "1"]
+    program = [sys.executable, "-c", KILLED, str(units), *command, "--workers", "1"]
     return subprocess.run(program, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_a_killed_command_goes_on_where_it_was(collection: Callable[..., Collection], tmp_path: Path) -> None:
+    made, output = collection(), tmp_path / "counts.csv"
+    command = ("sum", str(made.folder), "-o", str(output))
+    assert run_until(5, *command).returncode == -9
+    assert not output.exists()
+    assert Path(f"{output}.unfinished").exists()
+    done = run_until(10**6, *command)
+    assert done.returncode == 0, done.stderr
+    assert "5 units had been counted by an earlier run" in done.stdout
+    assert not Path(f"{output}.unfinished").exists()
+    rows = [[int(cell) for cell in line.split(",")] for line in output.read_text().splitlines()]
+    assert [row[0] for row in rows] == made.counts.totals.tolist()
+    assert [row[1:] for row in rows] == made.counts.ones.tolist()
 
 
 def check_resumed(folder: Path, capsys: pytest.CaptureFixture[str], *command: str) -> None:
@@ -74,3 +107,82 @@ def test_what_another_search_left_is_refused(tmp_path: Path, capsys: pytest.Capt
     Path(f"{kept}.1").replace(kept)
     assert main([*command, "--resume", str(kept)]) == 2
     assert "this is of a run over other files or parameters" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["-o", "c.csv", "--resume", "c.csv"], "--resume c.csv and -o c.csv are one file"),
+        (["-o", "c.csv", "--resume", "sub/../c.csv"], "and -o c.csv are one file"),
+        (["-o", "link.csv", "--resume", "c.csv"], "and -o link.csv are one file"),
+        (["-o", "k.1", "--resume", "k"], "and -o k.1 are one file"),
+        (["-o", "c.csv", "--resume", "reports/a.parquet"], "and the input reports/a.parquet are one file"),
+    ],
+)
+def test_a_result_is_not_the_file_that_a_run_removes(
+    collection: Callable[..., Collection],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    says: str,
+) -> None:
+    made = collection()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "link.csv").symlink_to("c.csv")
+    before = (made.folder / "a.parquet").read_bytes()
+    assert main(["sum", "reports/a.parquet", "--quiet", *options]) == 2
+    assert says in capsys.readouterr().err
+    assert (made.folder / "a.parquet").read_bytes() == before
+    assert not (tmp_path / "c.csv").exists()
+
+
+@pytest.mark.parametrize("option", ["--csv", "--plot", "--candidates-out"])
+def test_a_search_does_not_remove_what_it_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    command, *_ = searched_files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert main([*command, "--quiet", "--resume", "found.svg", option, "./found.svg"]) == 2
+    assert f"--resume found.svg and {option} ./found.svg are one file" in capsys.readouterr().err
+
+
+DAMAGED = [b"", b"PAR1", b'{"run": "a", "parts": []}\n', b"\0" * 300]
+
+
+@pytest.mark.parametrize("content", DAMAGED)
+def test_a_damaged_file_that_nobody_named_is_no_obstacle(
+    collection: Callable[..., Collection], tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes
+) -> None:
+    made = collection()
+    counts, unfinished = tmp_path / "c.csv", tmp_path / "c.csv.unfinished"
+    assert main(["sum", str(made.folder), "--quiet", "-o", str(tmp_path / "right.csv")]) == 0
+    unfinished.write_bytes(content)
+    assert main(["sum", str(made.folder), "--quiet", "-o", str(counts)]) == 0
+    assert f"{unfinished} is damaged: counting from the start" in capsys.readouterr().err
+    assert counts.read_bytes() == (tmp_path / "right.csv").read_bytes()
+    assert not unfinished.exists()
+
+
+@pytest.mark.parametrize("content", DAMAGED)
+def test_a_damaged_file_that_is_named_is_refused_by_its_name(
+    collection: Callable[..., Collection], tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes
+) -> None:
+    named = tmp_path / "kept"
+    named.write_bytes(content)
+    command = ["sum", str(collection().folder), "--quiet", "-o", str(tmp_path / "c.csv"), "--resume", str(named)]
+    assert main(command) == 2
+    assert f"{named}: this is no file of a run that was cut short, or a damaged one" in capsys.readouterr().err
+    assert named.read_bytes() == content
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the name may be there after a power cut, and its content not."""
+    steps: list[tuple[str, str]] = []
+    replace = Path.replace
+    monkeypatch.setattr(io, "sync", lambda path: steps.append(("sync", path.name)))
+    monkeypatch.setattr(Path, "replace", lambda self, to: (steps.append(("replace", to.name)), replace(self, to))[1])
+    with io.replacing(tmp_path / "c.csv") as name:
+        Path(name).write_text("1")
+    assert steps == [("sync", Path(name).name), ("replace", "c.csv"), ("sync", tmp_path.name)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +13,9 @@ import pytest
 from overstory.analysis.reports import SupportCounts
 from overstory.cli.main import main
 from overstory.engines import reducer
-from overstory.engines.driver import Checkpoint, Run, count, fingerprint
+from overstory.engines.driver import Checkpoint, LocalEngine, Run, count, fingerprint
 from overstory.engines.places import ExportedSet, find_places, find_sets
-from overstory.engines.reducer import count_unit
-from overstory.engines.units import Job, Unit, read_contents, units_of
+from overstory.engines.units import Job, read_contents, units_of
 from overstory.protocol.errors import FormatError, OverstoryError
 from overstory.queries.sources.exported import ExportedReports, Files
 from support.engine_files import ORACLES, Collection
@@ -25,17 +23,8 @@ from support.exported_store import export_all, fill, registry, small_parts, sum_
 from support.object_store import put
 
 
-class Here:
-    """An engine that counts in this process."""
-
-    name, retries = "here", 0
-
-    def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
-        return ((unit.number, count_unit(job, unit)) for unit in units)
-
-
 def count_here(job: Job, files: Files) -> Run:
-    return count(Here(), job, files.units)
+    return count(LocalEngine(1), job, files.units)
 
 
 @pytest.fixture
@@ -95,7 +84,7 @@ def test_each_file_is_read_once_more_whatever_its_units_are(tmp_path: Path, monk
     units = units_of(read_contents(places), 1)
     assert len(units) > len(places)
     for job in (Job.of(metric.mechanism), Job.of(metric.mechanism, verify=False)):
-        count(Here(), job, units)
+        count(LocalEngine(1), job, units)
     assert checked == [place.address for place in places]
 
 
@@ -108,7 +97,7 @@ def test_a_run_that_did_not_verify_is_not_gone_on_with(
     units = units_of(read_contents(places), 1 << 24)
     job = Job.of(metric.mechanism, verify=False)
     unverified = Checkpoint(tmp_path / "kept", fingerprint(job, places, units))
-    unverified.write(count(Here(), job, units).collections, {unit.number for unit in units}, at_once=True)
+    unverified.write(count(LocalEngine(1), job, units).collections, {unit.number for unit in units}, at_once=True)
     assert not Checkpoint(tmp_path / "kept", fingerprint(replace(job, verify=True), places, units)).belongs()
     command = ["sum", str(folder / "metric=bloom"), "-o", str(tmp_path / "counts.csv"), "--quiet"]
     assert main([*command, "--resume", str(tmp_path / "kept")]) == 2
@@ -140,7 +129,7 @@ def test_a_few_random_bytes_are_refused_or_change_nothing(
 
 
 def counted(job: Job, path: Path) -> SupportCounts:
-    return count(Here(), job, units_of(read_contents(find_places([str(path)])), 1 << 30)).counts
+    return count(LocalEngine(1), job, units_of(read_contents(find_places([str(path)])), 1 << 30)).counts
 
 
 @pytest.mark.slow

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socket
 import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -22,7 +24,7 @@ from overstory.kernels.threads import cores
 from overstory.protocol.errors import FormatError, OverstoryError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from overstory.analysis.reports import SupportCounts
     from overstory.engines.places import Place
@@ -52,17 +54,29 @@ class EngineError(OverstoryError, RuntimeError):
     """An engine lost its workers, or did not count what it was given."""
 
 
+ANSWER_SECONDS: Final = 20
+"""In which a scheduler or a master must take a connection."""
+
+
+def check_answers(problem: str, places: Iterable[tuple[str, int]]) -> None:
+    """Raise EngineError, with the problem, when nobody listens: engines' own clients try for minutes, and print why."""
+    reason: Exception | None = None
+    for place in places:
+        try:
+            socket.create_connection(place, ANSWER_SECONDS).close()
+        except OSError as error:
+            reason = error
+        else:
+            return
+    raise EngineError(f"{problem}: {reason}") from reason
+
+
 class Engine(Protocol):
     """What runs the reducer."""
 
     @property
     def name(self) -> str:
         """As ``--engine`` takes it."""
-        ...
-
-    @property
-    def retries(self) -> int:
-        """How often this engine has counted a unit again because a worker was lost, where it can tell."""
         ...
 
     def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
@@ -77,7 +91,6 @@ class LocalEngine:
     """
 
     name = "local"
-    retries = 0
 
     def __init__(self, workers: int | None = None) -> None:
         self.workers = cores(workers)
@@ -99,7 +112,6 @@ class Run:
     num_units: int = 0
     resumed: int = 0  # units taken over from an earlier run that was killed
     repeats: int = 0  # results of units that had been counted already, and were dropped
-    retries: int = 0  # by how many the engine's own grew
     seconds: float = 0.0
     finished: set[int] = field(default_factory=set)
 
@@ -123,7 +135,7 @@ def count(
     `advance` is called with the bytes of every unit that is done. Raises EngineError when a unit's counts are missing,
     damaged, or of another number of reports than its file states.
     """
-    started, retries = time.perf_counter(), getattr(engine, "retries", 0)
+    started = time.perf_counter()
     by_number = {unit.number: unit for unit in units}
     assert len(by_number) == len(units)
     run = Run({collection: job.empty() for collection in sorted({unit.collection for unit in units} or {0})})
@@ -144,7 +156,6 @@ def count(
         if checkpoint is not None:
             checkpoint.write(run.collections, run.finished)
     _check_complete(run, units)
-    run.retries = getattr(engine, "retries", 0) - retries  # an engine of the user's own may count none
     run.seconds = time.perf_counter() - started
     run.num_reports, run.num_bytes = sizes_of(units)
     return run
@@ -204,45 +215,30 @@ class Checkpoint:
 
     def belongs(self) -> bool:
         """Whether the file is of this run, or there is none."""
-        return not self.path.exists() or self._header()[0].get("run") == self._fingerprint
+        return not self.path.exists() or self._read()[0] == self._fingerprint
 
     def read(self) -> tuple[dict[int, SupportCounts], set[int]] | None:
         """Return the counts and the numbers of the units they are of; None where there are none of this run."""
         if not self.path.exists():
             return None
-        header, body = self._header()
-        if header.get("run") != self._fingerprint:
-            return None
-        try:
-            return self._decoded(header, body)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise self._damaged() from error
+        run_id, parts, finished = self._read()
+        return (parts, finished) if run_id == self._fingerprint else None
 
-    def _decoded(self, header: dict[str, Any], body: bytes) -> tuple[dict[int, SupportCounts], set[int]]:
-        numbers = {number for first, stop in header["units"] for number in range(first, stop)}
-        parts: dict[int, SupportCounts] = {}
-        at = 0
-        for collection, size in header["parts"]:
-            parts[collection], num_finished = decode_counts(body[at : at + size])
-            at += size
-            if num_finished != len(numbers):
-                raise self._damaged()
-        return parts, numbers
+    def _read(self) -> tuple[str, dict[int, SupportCounts], set[int]]:
+        try:
+            return _decoded(self.path.read_bytes())
+        except (KeyError, TypeError, ValueError, OverflowError, FormatError) as error:
+            problem = "this is no file of a run that was cut short, or a damaged one: remove it, or name another"
+            raise FormatError(problem, source=str(self.path)) from error
 
     def write(self, parts: Mapping[int, SupportCounts], finished: set[int], *, at_once: bool = False) -> None:
         """Write what is finished, now and then unless it must be written at once."""
         started = time.monotonic()
         if started < self._next and not at_once:
             return
-        ranges: list[list[int]] = []
-        for number in sorted(finished):
-            if ranges and ranges[-1][1] == number:
-                ranges[-1][1] = number + 1
-            else:
-                ranges.append([number, number + 1])
         encoded = [(collection, encode_counts(counts, len(finished))) for collection, counts in parts.items()]
         sizes = [(collection, len(raw)) for collection, raw in encoded]
-        header = json.dumps({"run": self._fingerprint, "units": ranges, "parts": sizes}).encode()
+        header = json.dumps({"run": self._fingerprint, "units": sorted(finished), "parts": sizes}).encode()
         content = header + b"\n" + b"".join(raw for _, raw in encoded)
         with replacing(self.path) as name, Path(name).open("wb") as file:
             file.write(content)
@@ -252,29 +248,22 @@ class Checkpoint:
 
     def remove(self) -> None:
         """The run is complete; a file that is none of this run stays, whoever wrote it."""
-        try:
-            is_own = self.belongs()
-        except FormatError:
-            is_own = False
-        if is_own:
-            self.path.unlink(missing_ok=True)
+        with suppress(FormatError):
+            if self.belongs():
+                self.path.unlink(missing_ok=True)
 
-    def _header(self) -> tuple[dict[str, Any], bytes]:
-        raw = self.path.read_bytes()
-        content = raw[:-CHECKSUM]
-        if zlib.crc32(content).to_bytes(CHECKSUM) != raw[-CHECKSUM:]:
-            raise self._damaged()
-        line, _, body = content.partition(b"\n")
-        try:
-            header = json.loads(line)
-        except ValueError:
-            header = None
-        if not isinstance(header, dict):
-            raise self._damaged()
-        return header, body
 
-    def _damaged(self) -> FormatError:
-        return FormatError(
-            "this is no file of a run that was cut short, or a damaged one: remove it, or name another",
-            source=str(self.path),
-        )
+def _decoded(raw: bytes) -> tuple[str, dict[int, SupportCounts], set[int]]:
+    """Return of which run a checkpoint is, its counts, and the numbers of the units that they are of."""
+    line, _, body = raw[:-CHECKSUM].partition(b"\n")
+    if zlib.crc32(raw[:-CHECKSUM]).to_bytes(CHECKSUM) != raw[-CHECKSUM:]:
+        raise ValueError("its checksum is another one")
+    header: dict[str, Any] = json.loads(line)
+    finished, at = set(header["units"]), 0
+    parts: dict[int, SupportCounts] = {}
+    for collection, size in header["parts"]:
+        parts[collection], num_finished = decode_counts(body[at : at + size])
+        at += size
+        if num_finished != len(finished):
+            raise ValueError("its counts are of other units")
+    return header["run"], parts, finished

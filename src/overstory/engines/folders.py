@@ -8,7 +8,7 @@ import tempfile
 import zlib
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote
 
 from overstory.files.io import sync
@@ -78,27 +78,7 @@ def address_key(address: str) -> str:
     base, _, options = address.partition("?")
     if base.partition(":")[0].lower() not in {"s3", "gs", "gcs"}:
         return address
-    return f"{shown_address(base)}?{dict(parse_qsl(options)).get('endpoint_override', '')}"
-
-
-def before_path(base: str, path: str) -> str:
-    """Return what stands before a path in its address, whose other half may be written with percent signs.
-
-    >>> before_path("s3://KEY:secret@bucket/a%20b", "bucket/a b")
-    's3://KEY:secret@'
-    """
-    start = base.index("://") + 3
-    for place in range(start, len(base)):
-        if path in {base[place:], unquote(base[place:])}:
-            return base[:place]
-    return base[:start]
-
-
-def in_address(system: Any, path: str) -> str:
-    """Return a path as an address has it: Arrow decodes addresses, fsspec does not."""
-    from pyarrow import fs
-
-    return path if isinstance(system, fs.PyFileSystem) else quote(path, safe="/=,:")
+    return f"{unquote(shown_address(base))}?{dict(parse_qsl(options)).get('endpoint_override', '')}"
 
 
 def file_system(address: str) -> tuple[Any, str]:
@@ -123,6 +103,14 @@ def file_system(address: str) -> tuple[Any, str]:
     return system, path
 
 
+class Entry(NamedTuple):
+    """A file of a folder, by its name below it."""
+
+    name: str
+    size: int  # in bytes
+    stamp: str  # when it was last written, in nanoseconds, or what the object store says instead
+
+
 class Folder:
     """A folder, by its path or by an address such as ``s3://bucket/reports?region=eu-west-1``.
 
@@ -138,13 +126,15 @@ class Folder:
 
         self._text, self._is_local = text, not is_address(text)
         if self._is_local:
-            self._system, self._path, self._before, self._after = fs.LocalFileSystem(), os.path.realpath(text), "", ""
+            self._system, self._path = fs.LocalFileSystem(), os.path.realpath(text)
+            self._base, self._after = self._path, ""
         else:
             base, _, options = text.partition("?")
-            self._after = f"?{options}" if options else ""
+            self._base, self._after = base.rstrip("/"), f"?{options}" if options else ""
             with self._errors(text):
-                self._system, self._path = file_system(base.rstrip("/") + self._after)
-            self._before = before_path(base.rstrip("/"), self._path)
+                self._system, self._path = file_system(self._base + self._after)
+        # Arrow decodes addresses, fsspec does not.
+        self._is_decoded = not self._is_local and not isinstance(self._system, fs.PyFileSystem)
 
     @property
     def identity(self) -> str:
@@ -152,38 +142,42 @@ class Folder:
         if self._is_local:
             return self._path
         endpoint = dict(parse_qsl(self._after[1:])).get("endpoint_override")
-        before = shown_address(self._before)
-        return f"{before}{self._path}" + (f"?endpoint_override={endpoint}" if endpoint else "")
+        return self.decoded(shown_address(self._base)) + (f"?endpoint_override={endpoint}" if endpoint else "")
+
+    def decoded(self, text: str) -> str:
+        """Return a part of an address as names are written."""
+        return unquote(text) if self._is_decoded else text
 
     def address(self, name: str) -> str:
         """Return the path or the address of a file, as `overstory.engines.places.open_place` takes it."""
-        path = f"{self._path}/{name}"
-        return path if self._is_local else f"{self._before}{in_address(self._system, path)}{self._after}"
+        return f"{self._base}/{quote(name, safe='/=,:') if self._is_decoded else name}{self._after}"
 
     def names(self, below: str = "", *, recursive: bool = False) -> list[str]:
         """Return the names of the files in a folder below this one, in order; none where there is no such folder."""
+        return [entry.name for entry in self.entries(below, recursive=recursive)]
+
+    def entries(self, below: str = "", *, recursive: bool = False) -> list[Entry]:
+        """Return the files in a folder below this one, in the order of their names."""
         from pyarrow import fs
 
         path = f"{self._path}/{below}".rstrip("/")
         with self._errors(below):
             infos = self._system.get_file_info(fs.FileSelector(path, recursive=recursive, allow_not_found=True))
-        start = len(path) + 1
-        return sorted(info.path[start:] for info in infos if info.type == fs.FileType.File)
+        start, files = len(path) + 1, (info for info in infos if info.type == fs.FileType.File)
+        return sorted(Entry(info.path[start:], info.size, str(info.mtime_ns)) for info in files)
 
-    def is_file(self) -> bool:
-        """Whether this is the path or the address of a file, and no folder."""
-        from pyarrow import fs
-
-        with self._errors(""):
-            return bool(self._system.get_file_info(self._path).type == fs.FileType.File)
-
-    def size(self, name: str) -> int | None:
-        """Return the size of a file in bytes; None where there is none."""
+    def entry(self, name: str = "") -> Entry | None:
+        """Return what is known of a file, or of this folder where it is a file itself; None where there is none."""
         from pyarrow import fs
 
         with self._errors(name):
-            info = self._system.get_file_info(f"{self._path}/{name}")
-        return info.size if info.type == fs.FileType.File else None
+            info = self._system.get_file_info(f"{self._path}/{name}" if name else self._path)
+        return Entry(name, info.size, str(info.mtime_ns)) if info.type == fs.FileType.File else None
+
+    def size(self, name: str) -> int | None:
+        """Return the size of a file in bytes; None where there is none."""
+        entry = self.entry(name)
+        return None if entry is None else entry.size
 
     def read(self, name: str, most: int = 1 << 30) -> bytes:
         """Return the content of a file, at most so many bytes."""
@@ -242,13 +236,9 @@ class Folder:
         except OverstoryError:
             raise
         except (OSError, pa.ArrowException, ValueError) as error:
-            if self._is_local:
-                shown, reason = f"{self._path}/{name}", getattr(error, "strerror", None) or str(error).splitlines()[0]
-            else:
-                shown, reason = (
-                    shown_address(name or self.identity),
-                    without_secrets(str(error).splitlines()[0], self._text),
-                )
+            reason = getattr(error, "strerror", None) if self._is_local else None
+            reason = reason or without_secrets(str(error).splitlines()[0], self._text)
+            shown = f"{self._path}/{name}" if self._is_local else shown_address(name or self.identity)
             raise FolderError(f"{shown}: {reason[:1].lower()}{reason[1:]}") from error
 
 

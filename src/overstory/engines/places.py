@@ -15,17 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from overstory.engines.folders import (
-    Folder,
-    FolderError,
-    address_key,
-    before_path,
-    file_system,
-    in_address,
-    is_address,
-    shown_address,
-    without_secrets,
-)
+from overstory.engines.folders import Folder, FolderError, address_key, file_system, is_address, shown_address
 from overstory.files.labels import LARGEST, MANIFEST_NAME, PART_NAME, Manifest, PartFile, manifest_name
 from overstory.protocol.errors import FormatError, ParameterError
 
@@ -70,11 +60,8 @@ def read_sets(folder: Folder) -> list[ExportedSet]:
 def find_sets(source: str) -> list[ExportedSet]:
     """Return the sets of an exported folder, or of one that is below it, each once."""
     top = Folder(source)
-    sets = []
-    for name in top.names(recursive=True):
-        below, _, last = name.rpartition("/")
-        if MANIFEST_NAME.fullmatch(last):
-            sets.append(_read(Folder(top.address(below) if below else source), last))
+    split = [name.rpartition("/") for name in _manifests(top)]
+    sets = [_read(Folder(top.address(below) if below else source), last) for below, _, last in split]
     if not sets:
         raise ParameterError(f"{top.identity} holds no manifest: nothing was exported there, or no export has finished")
     check_once(sets)
@@ -83,18 +70,19 @@ def find_sets(source: str) -> list[ExportedSet]:
 
 def is_exported(source: str) -> bool:
     """Whether this names a folder, or one in an object store, that holds a manifest at any depth."""
-    if not is_address(source):
-        return Path(source).is_dir() and any(MANIFEST_NAME.fullmatch(path.name) for path in Path(source).rglob("*"))
-    if "*" in source:
+    if "*" in source if is_address(source) else not Path(source).is_dir():
         return False
     folder = Folder(source)
     try:
-        names = folder.names(recursive=True)
+        return bool(_manifests(folder))
     except FolderError:
-        if folder.is_file():
+        if folder.entry() is not None:
             return False
         raise
-    return any(MANIFEST_NAME.fullmatch(name.rpartition("/")[2]) for name in names)
+
+
+def _manifests(folder: Folder) -> list[str]:
+    return [name for name in folder.names(recursive=True) if MANIFEST_NAME.fullmatch(name.rpartition("/")[2])]
 
 
 def check_once(sets: Iterable[ExportedSet]) -> None:
@@ -108,11 +96,10 @@ def check_once(sets: Iterable[ExportedSet]) -> None:
 
 
 def _read(folder: Folder, name: str) -> ExportedSet:
-    manifest = Manifest.from_json(folder.read(name, LARGEST), f"{folder.identity}/{name}")
+    source = f"{folder.identity}/{name}"
+    manifest = Manifest.from_json(folder.read(name, LARGEST), source)
     if name != manifest_name(manifest.id):
-        raise FormatError(
-            f"this is the manifest of {manifest.id} under another name", source=f"{folder.identity}/{name}"
-        )
+        raise FormatError(f"this is the manifest of {manifest.id} under another name", source=source)
     return ExportedSet(folder, manifest)
 
 
@@ -243,9 +230,8 @@ def _of_disk(text: str) -> list[Place]:
             raise ParameterError(f"no file's name matches {text}")
     places = []
     for name in names:
-        path = os.path.realpath(name)
-        state = Path(path).stat() if Path(path).exists() else Path(name).stat()
-        places.append(Place(path, state.st_size, str(state.st_mtime_ns)))
+        state = Path(name).stat()
+        places.append(Place(os.path.realpath(name), state.st_size, str(state.st_mtime_ns)))
     return places
 
 
@@ -259,33 +245,17 @@ def _files(paths: Iterable[Path]) -> list[str]:
 
 
 def _of_store(address: str) -> list[Place]:
-    import pyarrow as pa
-    from pyarrow import fs
-
-    base, _, options = address.partition("?")
-    asked = f"?{options}" if options else ""
+    base, mark, options = address.partition("?")
     before, star, _ = base.partition("*")
-    folder = before.rpartition("/")[0] if star else base
-    try:
-        system, path = file_system(folder + asked)
-        info = system.get_file_info(path)
-        if info.type == fs.FileType.File:
-            infos = [info]
-        else:
-            infos = system.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
-    except (OSError, pa.ArrowException, ValueError) as error:
-        reason = without_secrets(str(error).splitlines()[0], address)
-        raise FormatError(f"this cannot be read ({reason})", source=shown_address(address)) from error
-    root = before_path(folder.rstrip("/"), path)
-    below = base[len(root) :]
-    pattern = _pattern(unquote(below) if in_address(system, "%") != "%" else below)
-    matches = re.compile(pattern).fullmatch if star else (lambda _: True)
+    top = before.rpartition("/")[0] if star else base.rstrip("/")
+    folder = Folder(top + mark + options)
+    if not star and (entry := folder.entry()) is not None:
+        return [Place(address, entry.size, entry.stamp)]
+    matches = re.compile(_pattern(folder.decoded(base[len(top) + 1 :])) if star else ".*").fullmatch
     places = [
-        Place(f"{root}{in_address(system, info.path)}{asked}", info.size, str(info.mtime_ns))
-        for info in sorted(infos, key=lambda info: str(info.path))
-        if info.type == fs.FileType.File
-        and (info.path == path or _is_read(info.path.rpartition("/")[2]))
-        and matches(info.path)
+        Place(folder.address(entry.name), entry.size, entry.stamp)
+        for entry in folder.entries(recursive=True)
+        if _is_read(entry.name.rpartition("/")[2]) and matches(entry.name)
     ]
     if not places:
         raise ParameterError(f"there is no file of reports at {shown_address(address)}")
@@ -308,7 +278,6 @@ def open_place(address: str) -> Iterator[Any]:
         with pa.memory_map(address) as raw:
             yield raw
         return
-    base, _, options = address.partition("?")
-    system, path = file_system(f"{base}?{options}" if options else base)
+    system, path = file_system(address)
     with system.open_input_file(path) as raw:
         yield raw

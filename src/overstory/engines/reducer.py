@@ -47,7 +47,7 @@ def encode_counts(counts: SupportCounts, num_reports: int) -> bytes:
 def decode_counts(raw: bytes) -> tuple[SupportCounts, int]:
     """Read what `encode_counts` wrote."""
     if len(raw) < COUNTS_HEADER.size:
-        raise FormatError(f"counts have a header of {HEADER.size} bytes; {len(raw)} are here")
+        raise FormatError(f"counts have a header of {COUNTS_HEADER.size} bytes; {len(raw)} are here")
     magic, cohorts, bits, num_reports, checksum = COUNTS_HEADER.unpack_from(raw)
     body = raw[COUNTS_HEADER.size :]
     if magic != MAGIC or len(body) != 8 * cohorts * (bits + 1) or zlib.crc32(body) != checksum:

@@ -11,7 +11,6 @@ repeated task adds to twice. In a notebook, with a session of your own:
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from overstory.engines.driver import EngineError
+from overstory.engines.driver import EngineError, check_answers
 from overstory.engines.reducer import count_unit, results_of
 from overstory.kernels.threads import cores
 from overstory.protocol.errors import OverstoryError, ParameterError
@@ -38,8 +37,11 @@ PER_WAVE: Final = 4
 MOST_THREADS: Final = 1 << 16
 """Of a cluster, that are told apart."""
 
-TIMEOUT: Final = 20
-"""Seconds in which a master or a server of Spark Connect must answer."""
+SETTINGS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
+}
 PORTS: Final = {"sc": 15002, "spark": 7077}
 """Where they listen unless the address says otherwise."""
 
@@ -61,7 +63,6 @@ class SparkEngine:
             raise ParameterError("--engine spark needs Spark: pip install 'overstory[spark]', and Java 17") from error
         self.session, self.master = session, master
         self.workers = cores(workers) if workers is not None or (master is None and session is None) else None
-        self.retries = 0
 
     def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
         """Yield each unit's number and counts, a wave of units at a time."""
@@ -79,47 +80,31 @@ class SparkEngine:
         if self.session is not None:
             yield self.session
             return
-        if self.master is not None and self.master.startswith(("sc://", "spark://")):
-            _check_answers(self.master)
+        problem = f"no Spark session at {self.master or 'this machine'}"
+        # Local mode tries nothing again unless the master says so: local[workers, tries].
+        master = self.master or f"local[{self.workers},4]"
+        scheme, _, hosts = master.partition("://")
+        try:
+            places = [urlsplit(f"//{host}") for host in hosts.split(",") if scheme in PORTS]
+            if places:
+                check_answers(problem, [(place.hostname or "", place.port or PORTS[scheme]) for place in places])
+        except ValueError as error:
+            raise EngineError(f"{problem}: {error}") from error
         from pyspark.sql import SparkSession
 
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        if master.startswith("local"):
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         builder = SparkSession.builder.appName("overstory")
-        if self.master is not None and self.master.startswith("sc://"):
-            builder = builder.remote(self.master)
-        else:
-            # Local mode tries nothing again unless the master says so: local[workers, tries].
-            master = self.master or f"local[{self.workers},{4}]"
-            if master.startswith("local"):
-                os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-            builder = (
-                builder.master(master)
-                .config("spark.ui.enabled", "false")
-                .config("spark.ui.showConsoleProgress", "false")
-                .config("spark.sql.execution.arrow.maxRecordsPerBatch", "1")
-            )
+        builder = builder.remote(master) if scheme == "sc" else builder.master(master).config(map=SETTINGS)
         try:
             session = builder.getOrCreate()
         except Exception as error:
-            raise EngineError(f"no Spark session at {self.master or 'this machine'}: {_first_line(error)}") from error
+            raise EngineError(f"{problem}: {_first_line(error)}") from error
         try:
             yield session
         finally:
             session.stop()
-
-
-def _check_answers(master: str) -> None:
-    """Raise EngineError when nobody listens at any of a master's addresses: Spark itself would try for minutes."""
-    scheme, _, hosts = master.partition("://")
-    problem: Exception | None = None
-    for host in hosts.split(","):
-        try:
-            place = urlsplit(f"//{host}")
-            with socket.create_connection((place.hostname or "", place.port or PORTS[scheme]), TIMEOUT):
-                return
-        except (OSError, ValueError) as error:
-            problem = error
-    raise EngineError(f"no Spark session at {master}: {problem}")
 
 
 def threads_of(session: Any) -> int:

@@ -5,15 +5,12 @@ The numbers of reports are in the files' footers and headers. What a worker coun
 
 from __future__ import annotations
 
-import hashlib
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from overstory.analysis.kinds.base import count_reports, server_half
 from overstory.analysis.reports import ReportBatch, SupportCounts
@@ -22,7 +19,6 @@ from overstory.engines.places import Place, open_place
 from overstory.files.io import GZIP_MAGIC
 from overstory.files.labels import Label, label_of
 from overstory.files.parquet import has_blocks, opened, reports_of_row_groups
-from overstory.files.rappor import read_candidates
 from overstory.files.reports import PARQUET_MAGIC
 from overstory.protocol.errors import FormatError, WireError
 from overstory.protocol.kinds.base import Kind
@@ -67,37 +63,10 @@ class Unit:
         """The address without credentials and options."""
         return shown_address(self.address)
 
-
-class Listed(NamedTuple):
-    """A file of values, one per line, where workers find it, and the digest of the values."""
-
-    path: str
-    digest: bytes
-
-    @classmethod
-    def of(cls, path: str | Path, values: Sequence[Any]) -> Listed:
-        """Return what a job says of a file."""
-        return cls(str(Path(path).absolute()), _digest_of(values))
-
-
-def _digest_of(values: Iterable[Any]) -> bytes:
-    digest = hashlib.blake2b(digest_size=16)
-    for value in values:
-        digest.update(repr(value).encode() + b"\n")
-    return digest.digest()
-
-
-@lru_cache(maxsize=2)
-def _read_list(listed: Listed) -> tuple[Any, ...]:
-    values: tuple[Any, ...] = tuple(read_candidates(listed.path))
-    if _digest_of(values) != listed.digest:
-        with suppress(ValueError):
-            values = tuple(map(int, values))
-    if _digest_of(values) != listed.digest:
-        raise FormatError(
-            "its values are not those that the driver read: workers need the same file", source=listed.path
-        )
-    return values
+    def joined(self, after: Unit) -> Unit:
+        """Return this unit and the one after it in its file, as one."""
+        reports, size = self.num_reports + after.num_reports, self.num_bytes + after.num_bytes
+        return replace(self, stop=after.stop, num_reports=reports, num_bytes=size)
 
 
 @dataclass(frozen=True)
@@ -109,34 +78,21 @@ class Job:
     """
 
     packed: bytes  # the mechanism, pickled
-    asked: tuple[Any, ...] | None = None  # the values to count, where an oracle without a domain needs them
+    asked: tuple[Any, ...] | None = None  # the values to count; None: the domain, or none in particular
     verify: bool = True  # whether checksums are compared
-    # The file that workers read the values from, instead of `asked`, where these are too many to travel.
-    listed: Listed | None = None
 
     @classmethod
-    def of(
-        cls,
-        mechanism: Kind,
-        asked: Sequence[Any] | None = None,
-        *,
-        verify: bool = True,
-        listed: Listed | None = None,
-    ) -> Self:
+    def of(cls, mechanism: Kind, asked: Sequence[Any] | None = None, *, verify: bool = True) -> Self:
         """Return the job of counting a mechanism's reports."""
-        return cls(pickle.dumps(mechanism), None if asked is None else tuple(asked), verify, listed)
+        return cls(pickle.dumps(mechanism), None if asked is None else tuple(asked), verify)
 
     def mechanism(self) -> Kind:
         """Return the mechanism, built once in each process."""
         return _built(self.packed)
 
-    def values(self) -> tuple[Any, ...] | None:
-        """Return the values to count; None: the domain, or none in particular."""
-        return self.asked if self.listed is None else _read_list(self.listed)
-
     def count(self, batch: ReportBatch) -> SupportCounts:
         """Return the counts of a batch."""
-        return count_reports(self.mechanism(), batch, self.values())
+        return count_reports(self.mechanism(), batch, self.asked)
 
     def counting(self, unit: Unit) -> Callable[[ReportBatch], SupportCounts]:  # noqa: ARG002 - of some jobs
         """Return what counts the batches of a unit, one after the other."""
@@ -158,27 +114,17 @@ def _built(packed: bytes) -> Kind:
     return built
 
 
-class Part(NamedTuple):
-    """The smallest part of a file that can be a unit."""
-
-    first: int
-    stop: int
-    num_reports: int
-    num_bytes: int
-
-
 @dataclass(frozen=True)
 class Contents:
-    """What a file holds: its layout, its label or, of packed batches, the digest alone, and its parts."""
+    """What a file holds: its label or, of packed batches, the digest alone, and the smallest units that it has."""
 
     place: Place
-    layout: str
     digest: bytes
     label: Label | None
-    parts: tuple[Part, ...]
+    parts: list[Unit]
 
 
-def read_contents(places: Sequence[Place], advance: Callable[[int], object] | None = None) -> list[Contents]:
+def read_contents(places: Sequence[Place]) -> list[Contents]:
     """Read the footers and headers of files, several at a time; files of different parameters are refused."""
     contents = []
     with ThreadPoolExecutor(8) as pool:
@@ -193,8 +139,6 @@ def read_contents(places: Sequence[Place], advance: Callable[[int], object] | No
                     f"its reports are of other parameters than those of {contents[0].place.shown}: count them apart",
                     source=read.place.shown,
                 )
-            if advance is not None:
-                advance(1)
     return contents
 
 
@@ -218,17 +162,16 @@ def _contents(place: Place) -> Contents:
 def _of_parquet(raw: Any, place: Place) -> Contents:
     with opened(raw, place.shown) as file:
         label = label_of(file, place.shown)
-        reports = reports_of_row_groups(file, place.shown)
-        parts = tuple(
-            Part(group, group + 1, count, file.metadata.row_group(group).total_byte_size)
-            for group, count in enumerate(reports)
-        )
         layout = BLOCKS if has_blocks(file.schema_arrow) else ROWS
-        return Contents(place, layout, label.digest, label, parts)
+        parts = [
+            Unit(0, place.address, layout, group, group + 1, count, file.metadata.row_group(group).total_byte_size)
+            for group, count in enumerate(reports_of_row_groups(file, place.shown))
+        ]
+        return Contents(place, label.digest, label, parts)
 
 
 def _of_batches(raw: Any, place: Place) -> Contents:
-    parts: list[Part] = []
+    parts: list[Unit] = []
     at, digests = 0, set()
     while at < place.size:
         raw.seek(at)
@@ -243,15 +186,15 @@ def _of_batches(raw: Any, place: Place) -> Contents:
             )
         *_, num_reports, digest = HEADER.unpack(header)
         digests.add(digest)
+        batch = Unit(0, place.address, PACKED, at, stop, num_reports, stop - at)
         if parts and parts[-1].num_bytes < PART_BYTES:  # small batches are handed out together
-            last = parts.pop()
-            parts.append(Part(last.first, stop, last.num_reports + num_reports, stop - last.first))
+            parts[-1] = parts[-1].joined(batch)
         else:
-            parts.append(Part(at, stop, num_reports, stop - at))
+            parts.append(batch)
         at = stop
     if len(digests) > 1:
         raise FormatError("its batches are of different parameters: count them apart", source=place.shown)
-    return Contents(place, PACKED, digests.pop(), None, tuple(parts))
+    return Contents(place, digests.pop(), None, parts)
 
 
 def unit_bytes(contents: Iterable[Contents], workers: int) -> int:
@@ -264,19 +207,9 @@ def units_of(contents: Iterable[Contents], largest: int) -> list[Unit]:
     """Cut files into units of about `largest` bytes; a unit is of one file, and at least one row group or batch."""
     units: list[Unit] = []
     for file in contents:
-        for run in _runs(file.parts, largest):
-            reports, size = (sum(getattr(part, name) for part in run) for name in ("num_reports", "num_bytes"))
-            unit = Unit(len(units), file.place.address, file.layout, run[0].first, run[-1].stop, reports, size)
-            units.append(replace(unit, crc32=file.place.crc32) if run[0] is file.parts[0] else unit)
+        for place, part in enumerate(file.parts):
+            if place and units[-1].num_bytes + part.num_bytes <= largest:
+                units[-1] = units[-1].joined(part)
+            else:
+                units.append(replace(part, number=len(units), crc32=None if place else file.place.crc32))
     return units
-
-
-def _runs(parts: Sequence[Part], largest: int) -> Iterator[Sequence[Part]]:
-    start, size = 0, 0
-    for place, part in enumerate(parts):
-        if place > start and size + part.num_bytes > largest:
-            yield parts[start:place]
-            start, size = place, 0
-        size += part.num_bytes
-    if parts:
-        yield parts[start:]

@@ -109,7 +109,7 @@ def _of_reports(args: argparse.Namespace, files: Any) -> CountedEstimate:
 
     oracle = _oracle(files.mechanism)
     with count_units(args, files, None) as run:
-        answer = _estimated(args, oracle, run.counts, files.job.values())
+        answer = _estimated(args, oracle, run.counts, files.job.asked)
     return replace(
         answer, counted=tuple(run_sentences(files.engine.name, run)), about={"counting": run_facts(files, run)}
     )

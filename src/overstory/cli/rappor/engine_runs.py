@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.cli.arguments import UNFINISHED, print_outcome, shown
+from overstory.cli.arguments import ENGINE_ALONE, UNFINISHED, print_outcome, shown
 from overstory.cli.progress import progress
 from overstory.presentation.document import Lines
 from overstory.privacy.text import plural
@@ -55,7 +55,7 @@ def counting_jobs(
     if args.quiet or not runs:
         return
     whole = _whole_of(runs)
-    notes = notes_of_repeats(whole.resumed, whole.retries + whole.repeats, whole.num_units)
+    notes = notes_of_repeats(whole.resumed, whole.repeats, whole.num_units)
     for note in [*(run_sentences(engine.name, whole)[:1] if args.engine else []), *notes]:
         print(f"overstory: {note}", file=sys.stderr)
 
@@ -110,7 +110,7 @@ def _whole_of(runs: list[Run]) -> Run:
     """Return what runs took together; a file that each of them read counts each time."""
     from overstory.engines.driver import Run
 
-    names = ("num_reports", "num_bytes", "num_units", "resumed", "repeats", "retries", "seconds")
+    names = ("num_reports", "num_bytes", "num_units", "resumed", "repeats", "seconds")
     sums = {name: sum(getattr(run, name) for run in runs) for name in names}
     return Run({}, **sums)
 
@@ -143,7 +143,7 @@ def run_sentences(engine: str, run: Run) -> list[str]:
     spent = max(run.seconds, 1e-9)
     rates = f"{run.num_reports / spent:,.0f} reports and {in_bytes(run.num_bytes / spent)} a second"
     notes = [f"{plural(run.num_units, 'unit')} in {run.seconds:.1f} s by {engine}: {rates}"]
-    return notes + notes_of_repeats(run.resumed, run.retries + run.repeats)
+    return notes + notes_of_repeats(run.resumed, run.repeats)
 
 
 def notes_of_repeats(resumed: int, repeated: int, units: int | None = None) -> list[str]:
@@ -153,10 +153,6 @@ def notes_of_repeats(resumed: int, repeated: int, units: int | None = None) -> l
     return notes + ([f"{repeated:,} units were counted again, because a worker was lost"] if repeated else [])
 
 
-ALONE: Final = ("engine", "workers", "scheduler", "master", "dry_run", "no_verify", "resume", "candidates", "registry")
-"""Options that only an engine takes: any of them asks for one."""
-LONG: Final = 1 << 16
-"""Values of a list that workers of a cluster read themselves: it does not travel with every unit."""
 LARGE: Final = 1 << 27
 """Bytes of files that are counted in units also where nobody asks for it."""
 
@@ -169,7 +165,11 @@ def wants_engine(args: argparse.Namespace) -> bool:
     from overstory.engines.folders import is_address
     from overstory.files.labels import is_labelled
 
-    if is_labelled(args.output) or any(getattr(args, name) for name in ALONE) or not args.params:
+    if (
+        is_labelled(args.output)
+        or any(getattr(args, name) for name in (*ENGINE_ALONE, "candidates", "registry"))
+        or not args.params
+    ):
         return True
     if any(is_address(name) or Path(name).is_dir() for name in args.reports):
         return True
@@ -210,7 +210,7 @@ def run_engine(args: argparse.Namespace) -> int:
     from overstory.files.rappor import write_counts
 
     files = find_units(args, args.reports)
-    if args.candidates and files.job.values() is None:
+    if args.candidates and files.job.asked is None:
         raise ParameterError(
             f"--candidates has no effect: {files.mechanism.name} is counted by bit or seed; give them to "
             "`overstory decode`"
@@ -220,7 +220,7 @@ def run_engine(args: argparse.Namespace) -> int:
     unfinished = None if args.output == "-" else args.output + UNFINISHED
     with count_units(args, files, unfinished) as run:
         if is_labelled(args.output):
-            write_labelled(args.output, LabelledCounts.of(files.mechanism, run.counts, files.job.values()))
+            write_labelled(args.output, LabelledCounts.of(files.mechanism, run.counts, files.job.asked))
         else:
             write_counts(args.output, run.counts)
     _print_run(args, files, run)
@@ -230,7 +230,7 @@ def run_engine(args: argparse.Namespace) -> int:
 def find_units(args: argparse.Namespace, names: list[str]) -> CountedFiles:
     """Return the files that are named, and the units that the engine of the options will count."""
     from overstory.engines.places import find_copies, find_places
-    from overstory.engines.units import Job, Listed, read_contents, unit_bytes, units_of
+    from overstory.engines.units import Job, read_contents, unit_bytes, units_of
 
     check_engine(args, names)
     engine = engine_of(args)
@@ -243,11 +243,7 @@ def find_units(args: argparse.Namespace, names: list[str]) -> CountedFiles:
     labelled = next((file for file in contents if file.label is not None), contents[0])
     mechanism = stated_mechanism(args, labelled.digest, labelled.label, labelled.place.shown)
     asked = asked_values(args, mechanism)
-    is_long = asked is not None and len(asked) > LONG and args.candidates and not args.registry
-    if asked is not None and is_long and engine.name != "local":
-        job = Job.of(mechanism, verify=not args.no_verify, listed=Listed.of(args.candidates, asked))
-    else:
-        job = Job.of(mechanism, asked, verify=not args.no_verify)
+    job = Job.of(mechanism, asked, verify=not args.no_verify)
     units = units_of(contents, unit_bytes(contents, workers))
     return CountedFiles(mechanism, engine, job, places, units)
 
@@ -322,7 +318,7 @@ def run_facts(files: CountedFiles, run: Run) -> dict[str, Any]:
         "bytes": run.num_bytes,
         "seconds": run.seconds,
         "resumed_units": run.resumed,
-        "repeated_units": run.retries + run.repeats,
+        "repeated_units": run.repeats,
     }
 
 
