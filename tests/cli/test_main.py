@@ -69,7 +69,12 @@ def test_what_is_no_whole_number_is_refused(tmp_path: Any, text: str) -> None:
 def test_the_list_of_commands_says_what_each_says_of_itself() -> None:
     commands = Parser().add_subparsers()
     for name in dict.fromkeys(MODULES[name] for name in COMMANDS):
-        import_module(f"overstory.cli.{name}").add_parser(commands)
+        module = import_module(f"overstory.cli.{name}")
+        if hasattr(module, "COMMANDS"):
+            for command in module.COMMANDS.values():
+                command.add_to(commands)
+        else:
+            module.add_parser(commands)
     assert {action.dest: action.help for action in commands._choices_actions} == SUMMARIES
 
 

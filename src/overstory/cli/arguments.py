@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from overstory.presentation.document import Lines
 from overstory.protocol.errors import OverstoryError, ParameterError
@@ -76,15 +76,98 @@ SHORT: Final = {"--output": "-o"}
 
 
 class Option:
-    """An option or an argument of a command; a shared one needs only what differs from its usual settings."""
+    """An option or an argument of a command, as data; a shared one needs only what differs from its usual settings.
 
-    def __init__(self, name: str, **differences: Any) -> None:
-        self._names = [SHORT[name], name] if name in SHORT else [name]
-        self._settings = OPTIONS.get(name, {}) | differences
+    One with a scope is a setting: also a variable, and a key of a file (`settings`).
+    """
+
+    def __init__(self, name: str, text: str | None = None, metavar: str | None = None, **differences: Any) -> None:
+        positional = {"help": text, "metavar": metavar}
+        given = {key: value for key, value in positional.items() if value is not None}
+        self.name, self._settings = name, OPTIONS.get(name, {}) | given | differences
+        self.default, self.kind = self._settings.get("default"), self._settings.get("type", str)
+        self.choices: tuple[str, ...] = self._settings.get("choices", ())
+        self.scope: str | None = None
+        text = self._settings.get("help", "")
+        if isinstance(self.default, (str, int, float)) and self.default and "default" not in (text or ""):
+            shown = f"{self.default:g}" if isinstance(self.default, float) else self.default
+            self._settings["help"] = f"{text} (default: {shown})"
+
+    @property
+    def key(self) -> str:
+        """The name of the parsed argument."""
+        return self.name.removeprefix("--").replace("-", "_")
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether it is a list of texts: several options, a list or one text in a file, `;` between a variable's."""
+        return self._settings.get("action") == "append"
+
+    @property
+    def variable(self) -> str:
+        """The environment variable of a setting."""
+        return f"{PREFIX}{self.scope}{self.key.upper()}"
 
     def add_to(self, parser: Any) -> None:
-        """Add it to a command or a group."""
-        parser.add_argument(*self._names, **self._settings)
+        """Add it to a command or a group; a setting is None unless it is given there."""
+        names = [SHORT[self.name], self.name] if self.name in SHORT else [self.name]
+        chosen = self._settings if self.scope is None else self._settings | {"default": None}
+        if self.kind is bool:
+            chosen = {"help": chosen["help"], "default": None, "action": argparse.BooleanOptionalAction}
+        parser.add_argument(*names, **chosen)
+
+
+class Group(NamedTuple):
+    """Options under a title; without one, options that exclude each other."""
+
+    title: str | None
+    options: tuple[Option, ...]
+
+    def add_to(self, parser: Any) -> None:
+        """Add them to a command."""
+        group = parser.add_argument_group(self.title) if self.title else parser.add_mutually_exclusive_group()
+        for option in self.options:
+            option.add_to(group)
+
+
+class Command(NamedTuple):
+    """A command, or an action of one, as data: its help loads nothing that runs."""
+
+    name: str
+    summary: str
+    example: str
+    options: tuple[Option | Group, ...] = ()
+    more: str = ""
+    runs: str = ""
+    """Where it runs: ``MODULE``, below `overstory.cli`, with ``run(args) -> int``, or ``MODULE:FUNCTION``."""
+    actions: tuple[Command, ...] = ()
+
+    def add_to(self, commands: Any) -> None:
+        """Add it, with its actions."""
+        parser = add_command(
+            commands, self.name, self.summary, more=self.more, example=self.example, options=self.options
+        )
+        if self.runs:
+            parser.set_defaults(runs=self.runs)
+        if self.actions:
+            actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
+            for action in self.actions:
+                action.add_to(actions)
+
+
+PREFIX: Final = "OVERSTORY_"
+
+
+def settings(scope: str, *options: Option) -> tuple[Option, ...]:
+    """Return options that are settings; their variables have the scope after the prefix."""
+    for option in options:
+        option.scope = scope
+    return options
+
+
+def flag(name: str, text: str) -> Option:
+    """Return an option without a value."""
+    return Option(name, text, action="store_true")
 
 
 def add_option(parser: Any, name: str, **differences: Any) -> None:
@@ -99,28 +182,30 @@ def add_options(parser: Any, *names: str) -> None:
 
 
 def add_command(
-    commands: Any, name: str, summary: str, *, more: str = "", example: str, options: Iterable[Option] = ()
+    commands: Any, name: str, summary: str, *, more: str = "", example: str, options: Iterable[Option | Group] = ()
 ) -> argparse.ArgumentParser:
     """Add a command whose help ends with an example."""
-    from overstory.cli.main import Formatter
-
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=summary,
         description=f"{summary[:1].upper()}{summary[1:]}.\n\n{more}".rstrip(),
         epilog=f"example:\n  {example}",
-        formatter_class=Formatter,
     )
     for option in options:
         option.add_to(parser)
     return parser
 
 
-def add_hashing(parser: Any, *, otherwise: str = "overstory-v1", note: str = "") -> None:
-    """Add ``--hash-family`` and ``--hash-key``; `hashing` reads them."""
+def hashing_options(*, otherwise: str = "overstory-v1", note: str = "") -> tuple[Option, ...]:
+    """Return ``--hash-family`` and ``--hash-key``; `hashing` reads them."""
     families = f"overstory-v1 or google-rappor-python (default: {otherwise}){note}"
-    add_option(parser, "--hash-family", help=families)
-    add_option(parser, "--hash-key")
+    return Option("--hash-family", families), Option("--hash-key")
+
+
+def add_hashing(parser: Any, *, otherwise: str = "overstory-v1", note: str = "") -> None:
+    """Add ``--hash-family`` and ``--hash-key``."""
+    for option in hashing_options(otherwise=otherwise, note=note):
+        option.add_to(parser)
 
 
 def add_pair(parser: Any) -> None:
@@ -283,16 +368,17 @@ def print_outcome(args: argparse.Namespace, outcome: dict[str, Any], *shown: str
 TAB: Final = ("tab", r"\t")
 
 
-def add_form(parser: argparse.ArgumentParser) -> None:
-    """Add ``--delimiter``, ``--missing``, ``--strip``, ``--encoding`` and ``--no-header``."""
-    group = parser.add_argument_group("format of the CSV file")
-    group.add_argument("--delimiter", metavar="C", help="between fields: , ; | or tab (default: detected)")
-    group.add_argument(
-        "--missing", nargs="+", default=[], metavar="TEXT", help="texts that mean a missing value, such as NA '?'"
-    )
-    group.add_argument("--strip", action="store_true", help="remove spaces around fields")
-    group.add_argument("--encoding", metavar="NAME", help="such as latin-1 (default: UTF-8, or UTF-16 by its mark)")
-    group.add_argument("--no-header", action="store_true", help="the first line is data; columns are 1, 2, ...")
+FORM: Final = Group(
+    "format of the CSV file",
+    (
+        Option("--delimiter", "between fields: , ; | or tab (default: detected)", "C"),
+        Option("--missing", "texts that mean a missing value, such as NA '?'", "TEXT", nargs="+", default=[]),
+        flag("--strip", "remove spaces around fields"),
+        Option("--encoding", "such as latin-1 (default: UTF-8, or UTF-16 by its mark)", "NAME"),
+        flag("--no-header", "the first line is data; columns are 1, 2, ..."),
+    ),
+)
+add_form: Final = FORM.add_to
 
 
 def form_of(args: argparse.Namespace) -> Form:

@@ -21,8 +21,8 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "demo",
         help="run a private collection of real figures, and show what is learned",
-        description="Draws respondents from real figures, randomizes each one's state on a simulated device, sends, "
-        "counts and decodes the reports. Shows the truth, the estimates with their intervals, and the privacy loss.",
+        description="Draws respondents from real figures, randomizes each one's state on a simulated device, sends,\n"
+        "counts and decodes the reports. Shows the truth, the estimates with their intervals, and the\nprivacy loss.",
         epilog=EXAMPLE,
     )
     parser.add_argument(

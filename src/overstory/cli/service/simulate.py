@@ -3,90 +3,31 @@
 from __future__ import annotations
 
 import argparse
+import csv
+import hashlib
 import json
 import random
 import shlex
 import sys
+import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from overstory.cli.arguments import add_command, add_form, add_reporting, check_seed, form_of, token_of_environment
+from overstory.cli.arguments import check_seed, form_of, token_of_environment
+from overstory.client.upload.http import http_transport
+from overstory.files.io import writing_text
 from overstory.presentation.streams import printable
 from overstory.protocol.errors import ParameterError
-
-if TYPE_CHECKING:
-    import random
-
-    from overstory.protocol.metrics import Metric, MetricRegistry
-    from overstory.trial.fleet import Fleet, Holders, Moment, ValueDistribution
-
-MORE = """\
-Each device has its own secret, state and outbox, and randomizes like a real one. Only three things differ: its clock is
-simulated, its state is in memory, and it sends without a delay. Reports are for the last T periods, the current one
-included. Give the --url of a collector, or a --store: a collector then runs on it until the command ends."""
-
-EXAMPLE = """\
-overstory simulate --registry metrics.toml --devices 10000 --store trial.db --truth truth.csv
-  overstory simulate --registry metrics.toml --devices 500 --periods 4 --url http://127.0.0.1:8000 --token TOKEN"""
-
-
-def add_parser(commands: Any) -> None:
-    parser = add_command(
-        commands, "simulate", "let simulated devices report to a collector", more=MORE, example=EXAMPLE
-    )
-    parser.add_argument("--registry", required=True, metavar="FILE", help="the metric registry")
-    parser.add_argument("--devices", type=int, required=True, metavar="N", help="number of devices")
-    parser.add_argument(
-        "--periods", type=int, default=1, metavar="T", help="number of periods that each device reports (default: 1)"
-    )
-    parser.add_argument(
-        "--metric", action="append", metavar="ID", help="only this metric; may be repeated (default: all)"
-    )
-    where = parser.add_argument_group("where reports go")
-    where.add_argument("--url", metavar="URL", help="address of a running collector")
-    where.add_argument(
-        "--token", help="write token of the collector (default: OVERSTORY_WRITE_TOKEN in the environment)"
-    )
-    where.add_argument("--store", metavar="STORE", help="a store; a collector runs on it until the command ends")
-    held = parser.add_argument_group("what devices hold")
-    held.add_argument(
-        "--population",
-        choices=("uniform", "zipf"),
-        default="zipf",
-        help="distribution of values; zipf: the n-th value is 1/n as frequent as the first (default: zipf)",
-    )
-    held.add_argument("--candidates", metavar="FILE", help="values of a metric of strings, one per line")
-    held.add_argument("--data", metavar="FILE", help="draw the values from a column of a CSV or Parquet file")
-    held.add_argument("--column", metavar="C", help="column of the values")
-    add_form(parser)
-    held.add_argument(
-        "--change",
-        type=float,
-        default=0.0,
-        metavar="SHARE",
-        help="share of devices that draw another value each period (default: 0)",
-    )
-    held.add_argument(
-        "--group", metavar="NAME", help="group of every device (default: drawn by the registry's public shares)"
-    )
-    held.add_argument(
-        "--seed",
-        type=int,
-        metavar="S",
-        help="seed: the same devices and values again; a collector counts their reports once",
-    )
-    parser.add_argument("--truth", metavar="FILE", help="write the devices' true values to this file, as CSV")
-    add_reporting(parser)
+from overstory.protocol.metrics import Metric, MetricRegistry, load_registry
+from overstory.protocol.wire.reasons import check_token
+from overstory.trial.fleet import MOST_DEVICES, Fleet, Holders, Moment, ValueDistribution, moments, read_texts
 
 
 def run(args: argparse.Namespace) -> int:
-    from overstory.protocol.metrics import load_registry
-    from overstory.trial.fleet import MOST_DEVICES, Holders, moments
-
     _check(args, MOST_DEVICES)
     registry = load_registry(args.registry)
     if args.store and registry.shards is not None:
@@ -123,8 +64,6 @@ def _check(args: argparse.Namespace, most: int) -> None:
 
 
 def _populations(args: argparse.Namespace, metrics: Sequence[Metric]) -> dict[str, ValueDistribution]:
-    from overstory.trial.fleet import ValueDistribution, read_texts
-
     if args.data is not None:
         if len(metrics) > 1:
             named = ", ".join(metric.id for metric in metrics)
@@ -134,28 +73,20 @@ def _populations(args: argparse.Namespace, metrics: Sequence[Metric]) -> dict[st
         }
     candidates = None
     if args.candidates is not None:
-        from overstory.files.rappor import read_candidates
+        from overstory.files.rappor import read_candidates  # which loads NumPy
 
         candidates = list(read_candidates(args.candidates))
     return {metric.id: ValueDistribution.of_shape(metric, args.population, candidates) for metric in metrics}
 
 
 def _random(seed: int | None) -> random.Random:
-    import random
-
     return random.SystemRandom() if seed is None else random.Random(f"population {seed}")  # noqa: S311 - no secret
 
 
 def _fleet(args: argparse.Namespace, registry: MetricRegistry, url: str) -> Fleet:
-    from overstory.client.upload.http import http_transport
-    from overstory.protocol.wire.reasons import check_token
-    from overstory.trial.fleet import Fleet
-
     token = check_token(args.token if args.token is not None else token_of_environment("WRITE"))
     roots = None
     if args.seed is not None:
-        import hashlib
-
         numbers = count()
 
         def roots() -> bytes:
@@ -185,9 +116,7 @@ def _address(args: argparse.Namespace) -> Iterator[str]:
     if args.url is not None:
         yield args.url
         return
-    import tempfile
-
-    from overstory.trial.service import CollectorService, ServiceError
+    from overstory.trial.service import CollectorService, ServiceError  # devices alone need no server
 
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "log")
@@ -220,10 +149,6 @@ def _progress(args: argparse.Namespace, total: int) -> Iterator[Callable[[int], 
 
 
 def _write_truth(path: str, when: Sequence[Moment], holders: Holders) -> None:
-    import csv
-
-    from overstory.files.io import writing_text
-
     with writing_text(path) as text:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(("metric", "period", "string", "count", "proportion"))
@@ -234,8 +159,6 @@ def _write_truth(path: str, when: Sequence[Moment], holders: Holders) -> None:
 
 
 def _table(args: argparse.Namespace, fleet: Fleet) -> list[str]:
-    from collections import Counter
-
     rows: list[tuple[str, ...]] = [("metric", "devices", "reports", "accepted", "refused")]
     reasons: Counter[str] = Counter()
     for name, outcome in fleet.outcomes.items():
