@@ -72,7 +72,7 @@ def test_the_list_of_commands_says_what_each_says_of_itself() -> None:
         module = import_module(f"overstory.cli.{name}")
         if hasattr(module, "COMMANDS"):
             for command in module.COMMANDS.values():
-                command.add_to(commands)
+                command.add_to(commands, SUMMARIES[command.name])
         else:
             module.add_parser(commands)
     assert {action.dest: action.help for action in commands._choices_actions} == SUMMARIES

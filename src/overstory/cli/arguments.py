@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from overstory.presentation.document import Lines
 from overstory.protocol.errors import OverstoryError, ParameterError
@@ -20,58 +20,6 @@ if TYPE_CHECKING:
     from overstory.protocol.mechanisms.payloads import BitMechanism
 
 
-OPTIONS: Final[dict[str, dict[str, Any]]] = {
-    "--adjustment": {
-        "choices": ("fcr", "conditional", "none"),
-        "default": "fcr",
-        "help": "the intervals of detected (or changed) values: fcr, wider, so that the level holds for those too; "
-        "conditional, given the detection, with a corrected estimate; none, plain (default: fcr)",
-    },
-    "--alpha": {"type": float, "default": 0.05, "help": "the bound, a fraction (default: 0.05)"},
-    "--column": {"metavar": "C", "help": "the column with the values"},
-    "--correction": {
-        "choices": ("fdr", "bonferroni"),
-        "default": "fdr",
-        "help": "what --alpha bounds: fdr, the share of false detections; bonferroni, the chance of any (default: fdr)",
-    },
-    "--epsilon": {
-        "type": float,
-        "metavar": "E",
-        "help": "privacy loss of one report (epsilon; smaller is more private)",
-    },
-    "--epsilon-permanent": {
-        "type": float,
-        "metavar": "Y",
-        "help": "privacy loss of all reports of one value together",
-    },
-    "--from": {"dest": "first", "metavar": "PERIOD", "help": "the first period, such as 2026-11-21 or 2026-W47"},
-    "--group": {"metavar": "NAME", "help": "only the devices of this group, of a metric with groups"},
-    "--hash-family": {"metavar": "NAME"},
-    "--hash-key": {"default": "", "metavar": "KEY", "help": "public key of overstory-v1 (default: none)"},
-    "--interval": {"choices": ("reports", "population")},
-    "--json": {"action": "store_true", "help": "print the outcome as JSON"},
-    "--output": {"metavar": "FILE"},
-    "--param": {
-        "action": "append",
-        "default": [],
-        "metavar": "NAME=VALUE",
-        "help": "a parameter of the oracle; may be repeated",
-    },
-    "--params": {"metavar": "FILE", "help": "RAPPOR's parameters: header k,h,m,p,q,f and one row"},
-    "--plot": {"metavar": "FILE", "help": "draw a picture into this file: .svg, .pdf or .png"},
-    "--quiet": {"action": "store_true", "help": "print no progress bar and no closing line"},
-    "--registry": {"metavar": "FILE", "help": "the metric registry"},
-    "--seed": {"type": int, "metavar": "N", "help": "the same seed gives the same output"},
-    "--skip-bad": {"action": "store_true"},
-    "--spreadsheet": {
-        "action": "store_true",
-        "help": "write an apostrophe before texts in CSV files that a spreadsheet would run as formulas (=, +, -, @)",
-    },
-    "--to": {"dest": "last", "metavar": "PERIOD", "help": "the last period, included"},
-    "--token": {"metavar": "TOKEN"},
-}
-"""Every option that several commands share, as argparse takes it; a command adds what differs (`Option`)."""
-
 SHORT: Final = {"--output": "-o"}
 
 
@@ -81,17 +29,26 @@ class Option:
     One with a scope is a setting: also a variable, and a key of a file (`settings`).
     """
 
-    def __init__(self, name: str, text: str | None = None, metavar: str | None = None, **differences: Any) -> None:
-        positional = {"help": text, "metavar": metavar}
+    def __init__(
+        self,
+        name: str,
+        text: str | None = None,
+        metavar: str | None = None,
+        type: Any = None,  # noqa: A002 - as argparse calls it
+        default: Any = None,
+        **differences: Any,
+    ) -> None:
+        positional = {"help": text, "metavar": metavar, "type": type, "default": default}
         given = {key: value for key, value in positional.items() if value is not None}
-        self.name, self._settings = name, OPTIONS.get(name, {}) | given | differences
-        self.default, self.kind = self._settings.get("default"), self._settings.get("type", str)
-        self.choices: tuple[str, ...] = self._settings.get("choices", ())
+        shared = OPTIONS[name].settings if name in OPTIONS else {}
+        self.name, self.settings = name, shared | given | differences
+        self.default, self.kind = self.settings.get("default"), self.settings.get("type", str)
+        self.choices: tuple[str, ...] = self.settings.get("choices", ())
         self.scope: str | None = None
-        text = self._settings.get("help", "")
+        text = self.settings.get("help", "")
         if isinstance(self.default, (str, int, float)) and self.default and "default" not in (text or ""):
             shown = f"{self.default:g}" if isinstance(self.default, float) else self.default
-            self._settings["help"] = f"{text} (default: {shown})"
+            self.settings["help"] = f"{text} (default: {shown})"
 
     @property
     def key(self) -> str:
@@ -101,7 +58,7 @@ class Option:
     @property
     def repeatable(self) -> bool:
         """Whether it is a list of texts: several options, a list or one text in a file, `;` between a variable's."""
-        return self._settings.get("action") == "append"
+        return self.settings.get("action") == "append"
 
     @property
     def variable(self) -> str:
@@ -111,47 +68,101 @@ class Option:
     def add_to(self, parser: Any) -> None:
         """Add it to a command or a group; a setting is None unless it is given there."""
         names = [SHORT[self.name], self.name] if self.name in SHORT else [self.name]
-        chosen = self._settings if self.scope is None else self._settings | {"default": None}
+        chosen = self.settings if self.scope is None else self.settings | {"default": None}
         if self.kind is bool:
             chosen = {"help": chosen["help"], "default": None, "action": argparse.BooleanOptionalAction}
         parser.add_argument(*names, **chosen)
 
 
-class Group(NamedTuple):
+OPTIONS: Final[dict[str, Option]] = {}
+OPTIONS |= {
+    option.name: option
+    for option in (
+        Option(
+            "--adjustment",
+            "the intervals of detected (or changed) values: fcr, wider, so that the level holds for those too; "
+            "conditional, given the detection, with a corrected estimate; none, plain",
+            choices=("fcr", "conditional", "none"),
+            default="fcr",
+        ),
+        Option("--alpha", "the bound, a fraction", type=float, default=0.05),
+        Option("--column", "the column with the values", "C"),
+        Option(
+            "--correction",
+            "what --alpha bounds: fdr, the share of false detections; bonferroni, the chance of any",
+            choices=("fdr", "bonferroni"),
+            default="fdr",
+        ),
+        Option("--epsilon", "privacy loss of one report (epsilon; smaller is more private)", "E", float),
+        Option("--epsilon-permanent", "privacy loss of all reports of one value together", "Y", float),
+        Option("--from", "the first period, such as 2026-11-21 or 2026-W47", "PERIOD", dest="first"),
+        Option("--group", "only the devices of this group, of a metric with groups", "NAME"),
+        Option("--hash-family", None, "NAME"),
+        Option("--hash-key", "public key of overstory-v1 (default: none)", "KEY", default=""),
+        Option("--interval", choices=("reports", "population")),
+        Option("--json", "print the outcome as JSON", action="store_true"),
+        Option("--output", None, "FILE"),
+        Option("--param", "a parameter of the oracle; may be repeated", "NAME=VALUE", action="append", default=[]),
+        Option("--params", "RAPPOR's parameters: header k,h,m,p,q,f and one row", "FILE"),
+        Option("--plot", "draw a picture into this file: .svg, .pdf or .png", "FILE"),
+        Option("--quiet", "print no progress bar and no closing line", action="store_true"),
+        Option("--registry", "the metric registry", "FILE"),
+        Option("--seed", "the same seed gives the same output", "N", int),
+        Option("--skip-bad", action="store_true"),
+        Option(
+            "--spreadsheet",
+            "write an apostrophe before texts in CSV files that a spreadsheet would run as formulas (=, +, -, @)",
+            action="store_true",
+        ),
+        Option("--to", "the last period, included", "PERIOD", dest="last"),
+        Option("--token", None, "TOKEN"),
+    )
+}
+"""The options that several commands share; a command adds what differs."""
+
+
+class Group:
     """Options under a title; without one, options that exclude each other."""
 
-    title: str | None
-    options: tuple[Option, ...]
+    def __init__(self, title: str | None, *options: Option) -> None:
+        self._title, self._options = title, options
 
     def add_to(self, parser: Any) -> None:
         """Add them to a command."""
-        group = parser.add_argument_group(self.title) if self.title else parser.add_mutually_exclusive_group()
-        for option in self.options:
+        group = parser.add_argument_group(self._title) if self._title else parser.add_mutually_exclusive_group()
+        for option in self._options:
             option.add_to(group)
 
 
-class Command(NamedTuple):
-    """A command, or an action of one, as data: its help loads nothing that runs."""
+class Command:
+    """A command, or an action of one, as data: its help loads nothing that runs.
 
-    name: str
-    summary: str
-    example: str
-    options: tuple[Option | Group, ...] = ()
-    more: str = ""
-    runs: str = ""
-    """Where it runs: ``MODULE``, below `overstory.cli`, with ``run(args) -> int``, or ``MODULE:FUNCTION``."""
-    actions: tuple[Command, ...] = ()
+    It runs in a module below `overstory.cli` with ``run(args) -> int``, or in a function: ``MODULE:FUNCTION``.
+    """
 
-    def add_to(self, commands: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        example: str,
+        *options: Option | Group,
+        summary: str = "",
+        more: str = "",
+        runs: str = "",
+        actions: Iterable[Command] = (),
+    ) -> None:
+        self.name, self._example, self._options, self._summary, self._more = name, example, options, summary, more
+        self._runs, self._actions = runs, tuple(actions)
+
+    def add_to(self, commands: Any, summary: str = "") -> None:
         """Add it, with its actions."""
         parser = add_command(
-            commands, self.name, self.summary, more=self.more, example=self.example, options=self.options
+            commands, self.name, summary or self._summary, more=self._more, example=self._example, options=self._options
         )
-        if self.runs:
-            parser.set_defaults(runs=self.runs)
-        if self.actions:
+        if self._runs:
+            parser.set_defaults(runs=self._runs)
+        if self._actions:
             actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
-            for action in self.actions:
+            for action in self._actions:
                 action.add_to(actions)
 
 
@@ -370,13 +381,11 @@ TAB: Final = ("tab", r"\t")
 
 FORM: Final = Group(
     "format of the CSV file",
-    (
-        Option("--delimiter", "between fields: , ; | or tab (default: detected)", "C"),
-        Option("--missing", "texts that mean a missing value, such as NA '?'", "TEXT", nargs="+", default=[]),
-        flag("--strip", "remove spaces around fields"),
-        Option("--encoding", "such as latin-1 (default: UTF-8, or UTF-16 by its mark)", "NAME"),
-        flag("--no-header", "the first line is data; columns are 1, 2, ..."),
-    ),
+    Option("--delimiter", "between fields: , ; | or tab (default: detected)", "C"),
+    Option("--missing", "texts that mean a missing value, such as NA '?'", "TEXT", nargs="+", default=[]),
+    flag("--strip", "remove spaces around fields"),
+    Option("--encoding", "such as latin-1 (default: UTF-8, or UTF-16 by its mark)", "NAME"),
+    flag("--no-header", "the first line is data; columns are 1, 2, ..."),
 )
 add_form: Final = FORM.add_to
 

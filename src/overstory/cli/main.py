@@ -186,7 +186,7 @@ def _parser(named: str, module: ModuleType | None, listed: Iterable[str]) -> arg
         if module is None or MODULES.get(name) != MODULES.get(named):
             commands.add_parser(name, help=SUMMARIES[name], add_help=False)
         elif name in getattr(module, "COMMANDS", ()):
-            module.COMMANDS[name].add_to(commands)
+            module.COMMANDS[name].add_to(commands, SUMMARIES[name])
         elif name not in commands.choices:
             module.add_parser(commands)
     return parser

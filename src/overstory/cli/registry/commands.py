@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from overstory.cli.arguments import Command, Group, Option, flag, hashing_options
-from overstory.cli.main import SUMMARIES
 
 
 class Question(Option):
@@ -48,7 +47,6 @@ REGISTRY_FILE: Final = "metrics.toml"
 
 METRICS: Final = Command(
     "metrics",
-    SUMMARIES["metrics"],
     "overstory metrics init\n"
     "  overstory metrics lint metrics.toml\n"
     "  overstory metrics show metrics.toml search-engine\n"
@@ -61,20 +59,18 @@ docs/reference/metrics.md.""",
     actions=(
         Command(
             "init",
-            "write a first registry, with a comment on every key",
             "overstory metrics init\n"
             "  overstory metrics init --id theme --kind choice --values light,dark,system --description 'The theme in "
             "use.' \\\n"
             "    --owner 'Design team' --purpose https://example.org/issues/7 --yes",
-            (
-                Option("file", f"default: {REGISTRY_FILE}", "FILE", nargs="?", default=REGISTRY_FILE),
-                *QUESTIONS,
-                Option("--group-by", "what devices are grouped by, in clear, such as release", "NAME"),
-                Option("--groups", "the groups, each with its public share of all devices", "A=SHARE,..."),
-                Option("--devices", "how many devices are expected to report; with groups", "N"),
-                flag("--yes", "ask nothing; use the defaults"),
-                flag("--force", "replace FILE if it exists"),
-            ),
+            Option("file", f"default: {REGISTRY_FILE}", "FILE", nargs="?", default=REGISTRY_FILE),
+            *QUESTIONS,
+            Option("--group-by", "what devices are grouped by, in clear, such as release", "NAME"),
+            Option("--groups", "the groups, each with its public share of all devices", "A=SHARE,..."),
+            Option("--devices", "how many devices are expected to report; with groups", "N"),
+            flag("--yes", "ask nothing; use the defaults"),
+            flag("--force", "replace FILE if it exists"),
+            summary="write a first registry, with a comment on every key",
             more="""\
 On a terminal, it asks. In a script, give options, or the answers on standard input, one per line. A question without
 an answer takes its default. FILE is written after every answer is valid, and replaced only with --force.""",
@@ -82,53 +78,45 @@ an answer takes its default. FILE is written after every answer is valid, and re
         ),
         Command(
             "lint",
-            "list every fault of a registry, each with its line",
             "overstory metrics lint metrics.toml --strict",
-            (
-                FILE,
-                flag("--strict", "exit with status 1 if there is a warning"),
-                Option("--server", "address of the collector, to compare with that of the relay", "URL"),
-                Option("--json", "print faults and warnings as JSON"),
-            ),
+            FILE,
+            flag("--strict", "exit with status 1 if there is a warning"),
+            Option("--server", "address of the collector, to compare with that of the relay", "URL"),
+            Option("--json", "print faults and warnings as JSON"),
+            summary="list every fault of a registry, each with its line",
             more="Exit status: 2 for a fault, 1 for a warning (such as an expiry in the past) with --strict, otherwise "
             "0.",
             runs="registry.lint",
         ),
         Command(
             "show",
-            "print a metric's public page: what is collected, why, and what it can reveal",
             "overstory metrics show metrics.toml --markdown > privacy.md",
-            (
-                FILE,
-                Option("metric", "a metric's id", "METRIC", nargs="?"),
-                Option("--reports", "state epsilon for N reports (default: the window, or 30)", "N", type=int),
-                Group(None, (flag("--markdown", "print Markdown"), Option("--json", "print JSON"))),
-            ),
+            FILE,
+            Option("metric", "a metric's id", "METRIC", nargs="?"),
+            Option("--reports", "state epsilon for N reports (default: the window, or 30)", "N", int),
+            Group(None, flag("--markdown", "print Markdown"), Option("--json", "print JSON")),
+            summary="print a metric's public page: what is collected, why, and what it can reveal",
             more="Without METRIC, print the pages of all metrics.",
             runs="registry.metrics:show",
         ),
         Command(
             "diff",
-            "list the promises that a change weakens, and the stored counts that it breaks",
             "overstory metrics diff released.toml metrics.toml",
-            (
-                Option("old", "the registries that people agreed to, oldest first", "OLD", nargs="+"),
-                Option("new", "the registry that replaces the last of them", "NEW"),
-                Option("--json", "print the changes as JSON"),
-            ),
+            Option("old", "the registries that people agreed to, oldest first", "OLD", nargs="+"),
+            Option("new", "the registry that replaces the last of them", "NEW"),
+            Option("--json", "print the changes as JSON"),
+            summary="list the promises that a change weakens, and the stored counts that it breaks",
             more="Give every registry that was released, so that what devices reported under each of them counts.\n\n"
             "Exit status: 1 if a metric's privacy is weakened under the same id (give it a new id), 0 otherwise.",
             runs="registry.metrics:diff",
         ),
         Command(
             "plan",
-            "derive oracle and parameters from each metric's needs, and write them into the file",
             "overstory metrics plan metrics.toml",
-            (
-                FILE,
-                Option("--output", "write to OUT instead of FILE", "OUT"),
-                Option("--json", "print the planned parameters as JSON"),
-            ),
+            FILE,
+            Option("--output", "write to OUT instead of FILE", "OUT"),
+            Option("--json", "print the planned parameters as JSON"),
+            summary="derive oracle and parameters from each metric's needs, and write them into the file",
             more="The rest of the file does not change, and the needs stay as a comment.",
             runs="registry.metrics:plan",
         ),
@@ -137,30 +125,27 @@ an answer takes its default. FILE is written after every answer is valid, and re
 
 PRIVACY: Final = Command(
     "privacy",
-    SUMMARIES["privacy"],
     "overstory privacy search-engine --registry metrics.toml\n"
     "  overstory privacy loloha --param epsilon_permanent=2 --param epsilon_report=1\n"
     "  overstory privacy --params params.csv --reports 20 --values 3 --plot epsilons.svg",
-    (
-        Option("oracle", "a metric's id, or an oracle: rappor, loloha, square-wave, ...", "METRIC|ORACLE", nargs="?"),
-        Option("--registry", f"the metric's registry (default: {REGISTRY_FILE}, if it exists)"),
-        Option("--param"),
-        Option("--params"),
-        Option("--reports", "also state epsilon for N reports of a device", "N", type=int),
-        Option("--values", "also state epsilon for D distinct values of a device", "D", type=int),
-        Option(
-            "--delta",
-            "the chance by which an epsilon may be exceeded, where noise is fresh (default: 1e-6) or with --shuffled "
-            "(default: 1e-9)",
-            type=float,
-        ),
-        Option("--shuffled", "also state what reports reveal that arrive shuffled among N others'", "N", type=int),
-        Option("--honest", "with --shuffled: the honest share", "SHARE", type=float, default=1.0),
-        Option("--periods", "with --shuffled: reports of one value (default: any number)", "T", type=int),
-        Option("--plot", "draw epsilon against the number of reports: .svg, .pdf or .png"),
-        *hashing_options(note=", with --params"),
-        Option("--json", "print the statement as JSON"),
+    Option("oracle", "a metric's id, or an oracle: rappor, loloha, square-wave, ...", "METRIC|ORACLE", nargs="?"),
+    Option("--registry", f"the metric's registry (default: {REGISTRY_FILE}, if it exists)"),
+    Option("--param"),
+    Option("--params"),
+    Option("--reports", "also state epsilon for N reports of a device", "N", int),
+    Option("--values", "also state epsilon for D distinct values of a device", "D", int),
+    Option(
+        "--delta",
+        "the chance by which an epsilon may be exceeded, where noise is fresh (default: 1e-6) or with --shuffled "
+        "(default: 1e-9)",
+        type=float,
     ),
+    Option("--shuffled", "also state what reports reveal that arrive shuffled among N others'", "N", int),
+    Option("--honest", "with --shuffled: the honest share", "SHARE", float, 1.0),
+    Option("--periods", "with --shuffled: reports of one value (default: any number)", "T", int),
+    Option("--plot", "draw epsilon against the number of reports: .svg, .pdf or .png"),
+    *hashing_options(note=", with --params"),
+    Option("--json", "print the statement as JSON"),
     more="""\
 Give a metric of a registry (--registry FILE, or ./metrics.toml if it exists), an oracle with its parameters, or
 --params for RAPPOR. A name that is both a metric and an oracle means the oracle, unless --registry is given.

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final
 
 from overstory.cli.arguments import FORM, Command, Group, Option, flag, settings
-from overstory.cli.main import SUMMARIES
 
 CONSOLE: Final = "CONSOLE_"
 """What the console's own variables have after the prefix; it shares the registry and the store with `serve`."""
@@ -24,14 +23,14 @@ STORES: Final = "the store: a file, sqlite:///FILE, or postgresql://..."
 def _listening(port: int) -> tuple[Option, ...]:
     return (
         Option("--host", "address to listen on", "H", default="127.0.0.1"),
-        Option("--port", "port; 0: any free port", "P", type=int, default=port),
+        Option("--port", "port; 0: any free port", "P", int, port),
     )
 
 
 def _tls() -> tuple[Option, ...]:
     return (
-        Option("--tls-certificate", "serve HTTPS: certificate chain, PEM", "FILE", type=Path),
-        Option("--tls-key", "private key of the certificate, PEM", "FILE", type=Path),
+        Option("--tls-certificate", "serve HTTPS: certificate chain, PEM", "FILE", Path),
+        Option("--tls-key", "private key of the certificate, PEM", "FILE", Path),
     )
 
 
@@ -39,7 +38,7 @@ SERVE_SETTINGS: Final = settings(
     "",
     Option("--registry"),
     Option("--store", STORES, "URL"),
-    Option("--shard", "the shard of the registry whose uploads are taken: 0, 1, ...", "I", type=int),
+    Option("--shard", "the shard of the registry whose uploads are taken: 0, 1, ...", "I", int),
     *_listening(8000),
     Option("--open-writes", "take reports without a token (default: no)", type=bool, default=False),
     Option(
@@ -53,33 +52,30 @@ SERVE_SETTINGS: Final = settings(
         "--oblivious-keys",
         "private keys of `overstory keys`: take reports of oblivious metrics, which come sealed through a relay",
         "FILE",
-        type=Path,
+        Path,
     ),
-    Option("--compact-every", "seconds between compactions; 0: never", "S", type=float, default=10.0),
+    Option("--compact-every", "seconds between compactions; 0: never", "S", float, 10.0),
     Option(
         "--compact-within",
         "seconds that a few reports may wait before a large chunk is written again for them; 0: none",
         "S",
-        type=float,
-        default=300.0,
+        float,
+        300.0,
     ),
-    Option("--queue-reports", "reports that may wait for their commit", "N", type=int, default=1_000_000),
-    Option("--grace", "seconds of refusing reports before it stops listening", "S", type=float, default=1.0),
-    Option("--metrics-port", "answer Prometheus on this port, without a token; 0: any free port", "P", type=int),
+    Option("--queue-reports", "reports that may wait for their commit", "N", int, 1_000_000),
+    Option("--grace", "seconds of refusing reports before it stops listening", "S", float, 1.0),
+    Option("--metrics-port", "answer Prometheus on this port, without a token; 0: any free port", "P", int),
     Option("--metrics-host", "address of --metrics-port", "H", default="127.0.0.1"),
-    Option("--console-port", "run a console on this port of 127.0.0.1, too; 0: any free port", "P", type=int),
+    Option("--console-port", "run a console on this port of 127.0.0.1, too; 0: any free port", "P", int),
     Option("--log-format", "form of the log on standard error", choices=("text", "json"), default="text"),
 )
 
 SERVE: Final = Command(
     "serve",
-    SUMMARIES["serve"],
     "overstory serve --registry metrics.toml --store reports.db --port 8000",
-    (
-        CONFIG,
-        flag("--check", "ask the collector with these settings whether it takes reports, and end"),
-        *SERVE_SETTINGS,
-    ),
+    CONFIG,
+    flag("--check", "ask the collector with these settings whether it takes reports, and end"),
+    *SERVE_SETTINGS,
     more="""\
 The collector takes reports over HTTP, acknowledges them after they are committed, and returns counts. It creates the
 store if it does not exist. Devices need a write token unless --open-writes is given; counts need an admin token
@@ -117,21 +113,18 @@ CONSOLE_SETTINGS: Final = (
             "WHERE",
             dest="from",
         ),
-        Option("--roles", "TOML file of the roles of people", "FILE", type=Path),
+        Option("--roles", "TOML file of the roles of people", "FILE", Path),
     ),
 )
 
 CONSOLE_COMMAND: Final = Command(
     "console",
-    SUMMARIES["console"],
     "overstory console --registry metrics.toml --store reports.db --open",
-    (
-        CONFIG,
-        *CONSOLE_SETTINGS,
-        flag("--open", "open it in a browser, logged in"),
-        flag("--check", "print the alarms as JSON; exit with 1 if there are any"),
-        flag("--ends-with-input", argparse.SUPPRESS),
-    ),
+    CONFIG,
+    *CONSOLE_SETTINGS,
+    flag("--open", "open it in a browser, logged in"),
+    flag("--check", "print the alarms as JSON; exit with 1 if there are any"),
+    flag("--ends-with-input", argparse.SUPPRESS),
     more="""\
 The console shows a store in a browser: what is collected, estimates with their intervals over time, comparisons,
 alarms, the health of the collectors, and a public page without a login. It runs in a process of its own, on the same
@@ -154,54 +147,37 @@ OVERSTORY_CONSOLE_CONFIG names. SIGTERM and SIGINT end it.""",
 
 RELAY: Final = Command(
     "relay",
-    SUMMARIES["relay"],
     "overstory relay --gateway https://collector.example.org --port 8100",
-    (
-        Option("--gateway", "address of the collector", "URL", required=True),
-        *_listening(8100),
-        *_tls(),
-        Group(
-            "bounds",
-            (
-                Option("--per-hour", "messages of one address in any hour", "N", type=int, default=50),
-                flag(
-                    "--trust-forwarded",
-                    "a proxy in front names the sender in X-Forwarded-For: its last address counts",
-                ),
-                Option("--most-bytes", "bytes of one message", "N", type=int, default=1 << 16),
-            ),
+    Option("--gateway", "address of the collector", "URL", required=True),
+    *_listening(8100),
+    *_tls(),
+    Group(
+        "bounds",
+        Option("--per-hour", "messages of one address in any hour", "N", int, 50),
+        flag("--trust-forwarded", "a proxy in front names the sender in X-Forwarded-For: its last address counts"),
+        Option("--most-bytes", "bytes of one message", "N", int, 1 << 16),
+    ),
+    Group(
+        "shuffling",
+        flag("--shuffle", "gather messages, and release many together"),
+        Option("--spool", "folder for messages that wait", "DIR", Path),
+        Option("--token-file", "the collector's token of the role relay", "FILE", Path),
+        Option("--least", "messages of the smallest release", "N", int, 1000),
+        Option(
+            "--per-release",
+            "messages of one address that are taken for one release (default: a twentieth of --least, at least 1)",
+            "N",
+            int,
         ),
-        Group(
-            "shuffling",
-            (
-                flag("--shuffle", "gather messages, and release many together"),
-                Option("--spool", "folder for messages that wait", "DIR", type=Path),
-                Option("--token-file", "the collector's token of the role relay", "FILE", type=Path),
-                Option("--least", "messages of the smallest release", "N", type=int, default=1000),
-                Option(
-                    "--per-release",
-                    "messages of one address that are taken for one release (default: a twentieth of --least, at least "
-                    "1)",
-                    "N",
-                    type=int,
-                ),
-                Option("--every", "time between two releases, such as 90m, 24h or 7d", "TIME", default="24h"),
-                Option(
-                    "--at-most",
-                    "drop what waits if --least is not reached within this; not shorter than --every; the first "
-                    "message after a silence has at least half of it",
-                    "TIME",
-                    default="30d",
-                ),
-                Option(
-                    "--capacity",
-                    "messages that may wait, of 1 KiB each on disk, from the beginning",
-                    "N",
-                    type=int,
-                    default=100_000,
-                ),
-            ),
+        Option("--every", "time between two releases, such as 90m, 24h or 7d", "TIME", default="24h"),
+        Option(
+            "--at-most",
+            "drop what waits if --least is not reached within this; not shorter than --every; the first "
+            "message after a silence has at least half of it",
+            "TIME",
+            default="30d",
         ),
+        Option("--capacity", "messages that may wait, of 1 KiB each on disk, from the beginning", "N", int, 100_000),
     ),
     more="""\
 Somebody else than the operator of the collector runs the relay: it sees addresses and cannot read messages; the
@@ -221,67 +197,40 @@ alone.""",
 
 GATEWAY: Final = Command(
     "gateway",
-    SUMMARIES["gateway"],
     "overstory gateway --metric energy --registry metrics.toml --readings - --server https://collector.test",
-    (
-        Option("--metric", "a metric of the registry", "ID", required=True),
-        REGISTRY,
-        Group(
-            "readings",
-            (
-                Option("--readings", "file of readings; -: standard input", "FILE", required=True),
-                Option("--format", "default: from the file's name, else csv", choices=("csv", "jsonl")),
-                Option("--time-column", "column of times: a name, or a number from 1", "NAME", default="time"),
-                Option("--value-column", "column of values: a name, or a number from 1", "NAME", default="value"),
-                Option("--timezone", "time zone of times without an offset", "ZONE", default="UTC"),
-                flag("--strict", "stop at the first bad line instead of counting it"),
-            ),
-        ),
-        Group(
-            "periods",
-            (
-                Option(
-                    "--pick",
-                    "value of a period with several readings",
-                    choices=("last", "mean", "sum"),
-                    default="last",
-                ),
-                Option(
-                    "--missing",
-                    "value of a period without readings",
-                    choices=("skip", "repeat", "zero"),
-                    default="skip",
-                ),
-                Option(
-                    "--clock",
-                    "clock that ends periods (default: real for a stream, readings for a file)",
-                    choices=("real", "readings"),
-                ),
-                Option(
-                    "--wait",
-                    "how long a stream waits for late readings after a period",
-                    "SECONDS",
-                    type=float,
-                    default=60.0,
-                ),
-            ),
-        ),
-        Group(
-            "the device and where its reports go",
-            (
-                Option("--state", "the device's state (default: the platform's folder)", "DIR"),
-                Option(
-                    "--agree", "consent to this registry's metrics; local: nothing is sent", choices=("on", "local")
-                ),
-                Option("--group", "public group of the device, sent in clear (default: other)", "NAME"),
-                Option("--server", "address of the collector", "URL"),
-                TOKEN,
-                Option("--output", "write the uploads to this file instead of sending them", "FILE"),
-                Option("--spread", "longest random delay before sending", "SECONDS", type=float),
-            ),
-        ),
-        *REPORTING,
+    Option("--metric", "a metric of the registry", "ID", required=True),
+    REGISTRY,
+    Group(
+        "readings",
+        Option("--readings", "file of readings; -: standard input", "FILE", required=True),
+        Option("--format", "default: from the file's name, else csv", choices=("csv", "jsonl")),
+        Option("--time-column", "column of times: a name, or a number from 1", "NAME", default="time"),
+        Option("--value-column", "column of values: a name, or a number from 1", "NAME", default="value"),
+        Option("--timezone", "time zone of times without an offset", "ZONE", default="UTC"),
+        flag("--strict", "stop at the first bad line instead of counting it"),
     ),
+    Group(
+        "periods",
+        Option("--pick", "value of a period with several readings", choices=("last", "mean", "sum"), default="last"),
+        Option("--missing", "value of a period without readings", choices=("skip", "repeat", "zero"), default="skip"),
+        Option(
+            "--clock",
+            "clock that ends periods (default: real for a stream, readings for a file)",
+            choices=("real", "readings"),
+        ),
+        Option("--wait", "how long a stream waits for late readings after a period", "SECONDS", float, 60.0),
+    ),
+    Group(
+        "the device and where its reports go",
+        Option("--state", "the device's state (default: the platform's folder)", "DIR"),
+        Option("--agree", "consent to this registry's metrics; local: nothing is sent", choices=("on", "local")),
+        Option("--group", "public group of the device, sent in clear (default: other)", "NAME"),
+        Option("--server", "address of the collector", "URL"),
+        TOKEN,
+        Option("--output", "write the uploads to this file instead of sending them", "FILE"),
+        Option("--spread", "longest random delay before sending", "SECONDS", float),
+    ),
+    *REPORTING,
     more="""\
 Readings are lines with a time and a value. Each period of the metric is reported once, after its end: the state folder
 remembers this through restarts and crashes. One state folder is one device. For a file, the times in it are the clock,
@@ -291,49 +240,36 @@ so that a year takes seconds; a stream (-) is followed in real time.""",
 
 SIMULATE: Final = Command(
     "simulate",
-    SUMMARIES["simulate"],
     "overstory simulate --registry metrics.toml --devices 10000 --store trial.db --truth truth.csv\n"
     "  overstory simulate --registry metrics.toml --devices 500 --periods 4 --url http://127.0.0.1:8000 --token TOKEN",
-    (
-        REGISTRY,
-        Option("--devices", "number of devices", "N", type=int, required=True),
-        Option("--periods", "number of periods that each device reports", "T", type=int, default=1),
-        Option("--metric", "only this metric; may be repeated (default: all)", "ID", action="append"),
-        Group(
-            "where reports go",
-            (
-                Option("--url", "address of a running collector", "URL"),
-                TOKEN,
-                Option("--store", "a store; a collector runs on it until the command ends", "STORE"),
-            ),
-        ),
-        Group(
-            "what devices hold",
-            (
-                Option(
-                    "--population",
-                    "distribution of values; zipf: the n-th value is 1/n as frequent as the first",
-                    choices=("uniform", "zipf"),
-                    default="zipf",
-                ),
-                Option("--candidates", "values of a metric of strings, one per line", "FILE"),
-                Option("--data", "draw the values from a column of a CSV or Parquet file", "FILE"),
-                Option("--column", "column of the values"),
-                Option(
-                    "--change",
-                    "share of devices that draw another value each period (default: 0)",
-                    "SHARE",
-                    type=float,
-                    default=0.0,
-                ),
-                Option("--group", "group of every device (default: drawn by the registry's public shares)"),
-                Option("--seed", "seed: the same devices and values again; a collector counts their reports once", "S"),
-            ),
-        ),
-        FORM,
-        Option("--truth", "write the devices' true values to this file, as CSV", "FILE"),
-        *REPORTING,
+    REGISTRY,
+    Option("--devices", "number of devices", "N", int, required=True),
+    Option("--periods", "number of periods that each device reports", "T", int, 1),
+    Option("--metric", "only this metric; may be repeated (default: all)", "ID", action="append"),
+    Group(
+        "where reports go",
+        Option("--url", "address of a running collector", "URL"),
+        TOKEN,
+        Option("--store", "a store; a collector runs on it until the command ends", "STORE"),
     ),
+    Group(
+        "what devices hold",
+        Option(
+            "--population",
+            "distribution of values; zipf: the n-th value is 1/n as frequent as the first",
+            choices=("uniform", "zipf"),
+            default="zipf",
+        ),
+        Option("--candidates", "values of a metric of strings, one per line", "FILE"),
+        Option("--data", "draw the values from a column of a CSV or Parquet file", "FILE"),
+        Option("--column", "column of the values"),
+        Option("--change", "share of devices that draw another value each period (default: 0)", "SHARE", float, 0.0),
+        Option("--group", "group of every device (default: drawn by the registry's public shares)"),
+        Option("--seed", "seed: the same devices and values again; a collector counts their reports once", "S"),
+    ),
+    FORM,
+    Option("--truth", "write the devices' true values to this file, as CSV", "FILE"),
+    *REPORTING,
     more="""\
 Each device has its own secret, state and outbox, and randomizes like a real one. Only three things differ: its clock is
 simulated, its state is in memory, and it sends without a delay. Reports are for the last T periods, the current one
@@ -343,16 +279,13 @@ included. Give the --url of a collector, or a --store: a collector then runs on 
 
 DOCTOR: Final = Command(
     "doctor",
-    SUMMARIES["doctor"],
     "overstory doctor --registry metrics.toml --store reports.db --url https://collector.example.org",
-    (
-        Option("--registry", "registry of the collected metrics"),
-        Option("--store", "a file, sqlite:///FILE, or postgresql://...", "URL"),
-        Option("--oblivious-keys", "private keys of `overstory keys`", "FILE", type=Path),
-        Option("--url", "address of a running collector", "URL"),
-        Option("--config", "TOML file with the settings of `overstory serve`", "FILE"),
-        Option("--json", "print the findings as JSON"),
-    ),
+    Option("--registry", "registry of the collected metrics"),
+    Option("--store", "a file, sqlite:///FILE, or postgresql://...", "URL"),
+    Option("--oblivious-keys", "private keys of `overstory keys`", "FILE", Path),
+    Option("--url", "address of a running collector", "URL"),
+    Option("--config", "TOML file with the settings of `overstory serve`", "FILE"),
+    Option("--json", "print the findings as JSON"),
     more="""\
 Prints one line for each check: ok, warning or error, and what to do. The options decide what is checked; the settings
 of `overstory serve` are also read from its file and its environment. Nothing is changed.
@@ -362,19 +295,16 @@ The exit status is 1 when there is an error.""",
 
 EXPORT: Final = Command(
     "export",
-    SUMMARIES["export"],
     "overstory export --store reports.db --registry metrics.toml exported\n"
     "  overstory export --store reports.db --registry metrics.toml s3://bucket/reports",
-    (
-        Option("destination", "a folder, or an address in an object store", "DESTINATION"),
-        Option("--store", "where the reports are: a file, or postgresql://...", "URL", required=True),
-        REGISTRY,
-        Option("--metric", "only this metric (default: all of the registry)", "ID"),
-        Option("--from", "with --metric: the first period"),
-        Option("--to", "with --metric: the last period"),
-        flag("--verify", "write nothing: compare the destination with what the store has of closed periods"),
-        *REPORTING,
-    ),
+    Option("destination", "a folder, or an address in an object store", "DESTINATION"),
+    Option("--store", "where the reports are: a file, or postgresql://...", "URL", required=True),
+    REGISTRY,
+    Option("--metric", "only this metric (default: all of the registry)", "ID"),
+    Option("--from", "with --metric: the first period"),
+    Option("--to", "with --metric: the last period"),
+    flag("--verify", "write nothing: compare the destination with what the store has of closed periods"),
+    *REPORTING,
     more="""\
 Writes the reports of closed periods, those that take no reports any more, as Parquet in blocks into folders
 metric=ID/period=N/digest=HEX, and a manifest of each. What is there already is not written again; an export that was
@@ -385,16 +315,15 @@ the exported files: that is yours to do.""",
     runs="service.exports",
 )
 
-_KEYS_FILE: Final = (Option("file", "the file of private keys", "FILE", type=Path), Option("--json"))
+_KEYS_FILE: Final = (Option("file", "the file of private keys", "FILE", Path), Option("--json"))
 
 
 def _key(name: str, summary: str, *options: Option, more: str = "") -> Command:
-    return Command(name, summary, f"overstory keys {name} oblivious.keys{more}", (*_KEYS_FILE, *options))
+    return Command(name, f"overstory keys {name} oblivious.keys{more}", *_KEYS_FILE, *options, summary=summary)
 
 
 KEYS: Final = Command(
     "keys",
-    SUMMARIES["keys"],
     "overstory keys new oblivious.keys",
     more="""\
 A device seals the reports of an oblivious metric for a public key of the registry; only `overstory serve
@@ -409,13 +338,13 @@ key when no message comes for it any more.""",
         _key(
             "new",
             "draw a key and add it to a file, which is made where it is missing",
-            Option("--id", "its number, 0 to 255 (default: the next free one)", "N", type=int),
+            Option("--id", "its number, 0 to 255 (default: the next free one)", "N", int),
         ),
         _key("show", "print the public keys, as the registry lists them"),
         _key(
             "remove",
             "remove an earlier key from a file",
-            Option("--id", "its number", "N", type=int, required=True),
+            Option("--id", "its number", "N", int, required=True),
             more=" --id 1",
         ),
     ),
@@ -433,17 +362,19 @@ def _of_store(name: str, summary: str, example: str, runs: str, *options: Option
     """Return what is done with a store, its tokens or its notes."""
     return Command(
         name,
-        summary,
         example,
-        (Option("url", "the store", "URL"), Option("--json"), *options),
+        Option("url", "the store", "URL"),
+        Option("--json"),
+        *options,
+        summary=summary,
         runs=f"service.store:{runs}",
     )
 
 
 TOKENS: Final = Command(
     "tokens",
-    "make, list and revoke tokens for writing and reading",
     _ADD_TOKEN,
+    summary="make, list and revoke tokens for writing and reading",
     more="""\
 A write token is part of a program that sends reports: everybody who has the program has the token, which only keeps
 strangers out. An admin token lets its holder read counts. In the console (`overstory console`) a viewer
@@ -481,8 +412,8 @@ it is shown once, when it is made.""",
 
 NOTES: Final = Command(
     "notes",
-    "add, list and remove notes about a day",
     _ADD_NOTE,
+    summary="add, list and remove notes about a day",
     more="""\
 Notes of kind release are drawn as markers on the console's charts. A note is about one metric, or about all. Everybody
 who may read the store's counts can read its notes, and they stay when reports are deleted: write no names into them.
@@ -517,7 +448,6 @@ Who wrote a note, and when, is not stored.""",
 
 STORE: Final = Command(
     "store",
-    SUMMARIES["store"],
     "overstory store create reports.db\n"
     "  overstory store summary reports.db\n"
     "  overstory store tokens add reports.db --role write --application my-app\n"
@@ -547,14 +477,12 @@ A collector (`overstory serve`) compacts and retains by itself. docs/how-to/stor
         ),
         Command(
             "restore",
-            "fill a new store from a backup",
             _RESTORE,
-            (
-                Option("file", "the backup", "FILE"),
-                Option("url", "the new store: a file that does not exist, or an empty database", "URL"),
-                Option("--json"),
-                _SILENT,
-            ),
+            Option("file", "the backup", "FILE"),
+            Option("url", "the new store: a file that does not exist, or an empty database", "URL"),
+            Option("--json"),
+            _SILENT,
+            summary="fill a new store from a backup",
             runs="service.store:fill",
         ),
         TOKENS,

@@ -49,12 +49,7 @@ def _print_verified(args: argparse.Namespace, sets: int, wrong: list[str], desti
     return 1 if wrong else 0
 
 
-def _print_exported(
-    args: argparse.Namespace,
-    destination: str,
-    registry: MetricRegistry,
-    done: Exported,
-) -> None:
+def _print_exported(args: argparse.Namespace, destination: str, registry: MetricRegistry, done: Exported) -> None:
     reports, size = (sum(getattr(one, name) for one in done.manifests) for name in ("num_reports", "num_bytes"))
     brief = [name for name in retained_too_briefly(registry) if args.metric in {None, name}]
     lines = [

@@ -44,14 +44,7 @@ def read_settings(args: argparse.Namespace) -> Settings:
 
     listening = Listening(args.host, args.port, args.tls_certificate, args.tls_key)
     listening.check_certificate()
-    return Settings(
-        gateway,
-        listening,
-        args.per_hour,
-        args.trust_forwarded,
-        args.most_bytes,
-        shuffling,
-    )
+    return Settings(gateway, listening, args.per_hour, args.trust_forwarded, args.most_bytes, shuffling)
 
 
 def _gateway(url: str) -> str:
