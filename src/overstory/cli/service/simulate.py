@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 import csv
 import hashlib
-import json
 import random
 import shlex
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -17,14 +15,19 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from overstory.cli.arguments import check_seed, form_of, token_of_environment
+from overstory.cli.arguments import check_seed, form_of, print_answer, token_of_environment
+from overstory.cli.progress import progress
 from overstory.client.upload.http import http_transport
 from overstory.files.io import writing_text
+from overstory.presentation.document import Block, Column, Lines, Table
+from overstory.presentation.formats import thousands
 from overstory.presentation.streams import printable
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric, MetricRegistry, load_registry
 from overstory.protocol.wire.reasons import check_token
 from overstory.trial.fleet import MOST_DEVICES, Fleet, Holders, Moment, ValueDistribution, moments, read_texts
+
+NUMBERS = ("devices", "reports", "accepted", "refused")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -38,18 +41,16 @@ def run(args: argparse.Namespace) -> int:
     metrics = [registry[name] for name in dict.fromkeys(args.metric or registry)]
     when = moments(metrics, args.periods, time.time())
     holders = Holders(_populations(args, metrics), when, args.change, _random(args.seed))
-    begun = time.monotonic()
-    with _address(args) as url, _progress(args, args.devices * len(when)) as advance:
+    begun, total = time.monotonic(), args.devices * len(when)
+    with _address(args) as url, progress("simulating", total, quiet=args.quiet) as bar:
         fleet = _fleet(args, registry, url)
-        fleet.run(holders.devices(args.devices), when, advance)
+        fleet.run(holders.devices(args.devices), when, bar.advance if bar.is_shown else None)
     if args.truth:
         _write_truth(args.truth, when, holders)
     taken = time.monotonic() - begun
-    if args.json:
-        outcomes = {name: outcome.to_json() for name, outcome in fleet.outcomes.items()}
-        print(json.dumps({"devices": args.devices, "seconds": round(taken, 3), "metrics": outcomes}, indent=2))
-    else:
-        print("\n".join([*_table(args, fleet), *([] if args.quiet else _closing(args, metrics, taken))]))
+    outcomes = {name: outcome.to_json() for name, outcome in fleet.outcomes.items()}
+    values = {"devices": args.devices, "seconds": round(taken, 3), "metrics": outcomes}
+    print_answer(args, values, _blocks(args, fleet, metrics, taken))
     return 0
 
 
@@ -129,25 +130,6 @@ def _address(args: argparse.Namespace) -> Iterator[str]:
             raise ServiceError(f"the collector did not run: {last}") from error
 
 
-@contextmanager
-def _progress(args: argparse.Namespace, total: int) -> Iterator[Callable[[int], object] | None]:
-    """Show the number of finished reports on the error stream, if it is a terminal."""
-    if args.quiet or not sys.stderr.isatty():
-        yield None
-        return
-    done = 0
-
-    def advance(number: int) -> None:
-        nonlocal done
-        done += number
-        print(f"\r{done:,} of {total:,} reports", end="", file=sys.stderr, flush=True)
-
-    try:
-        yield advance
-    finally:
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-
 def _write_truth(path: str, when: Sequence[Moment], holders: Holders) -> None:
     with writing_text(path) as text:
         writer = csv.writer(text, lineterminator="\n")
@@ -158,21 +140,17 @@ def _write_truth(path: str, when: Sequence[Moment], holders: Holders) -> None:
                 writer.writerow((moment.metric.id, period, label, number, number / truth.total()))
 
 
-def _table(args: argparse.Namespace, fleet: Fleet) -> list[str]:
-    rows: list[tuple[str, ...]] = [("metric", "devices", "reports", "accepted", "refused")]
-    reasons: Counter[str] = Counter()
+def _blocks(args: argparse.Namespace, fleet: Fleet, metrics: Sequence[Metric], taken: float) -> Iterator[Block]:
+    rows, reasons = [], Counter[str]()
     for name, outcome in fleet.outcomes.items():
-        numbers = (args.devices, outcome.made, outcome.accepted, outcome.dropped.total())
-        rows.append((name, *(f"{number:,}" for number in numbers)))
+        numbers = {"reports": outcome.made, "accepted": outcome.accepted, "refused": outcome.dropped.total()}
+        rows.append({"metric": name, "devices": args.devices} | numbers)
         reasons.update({f"refused, {reason}": number for reason, number in outcome.dropped.items()})
         reasons.update({f"not made, {reason}": number for reason, number in outcome.not_made.items()})
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = [
-        f"{row[0]:<{widths[0]}}  "
-        + "  ".join(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
-        for row in rows
-    ]
-    return [*lines, *(f"{reason}: {number:,}" for reason, number in reasons.items())]
+    yield Table("", (Column("metric", is_left=True), *(Column(name, text=thousands) for name in NUMBERS)), rows)
+    said = [f"{reason}: {number:,}" for reason, number in reasons.items()]
+    if said or not args.quiet:
+        yield Lines(*said, *([] if args.quiet else _closing(args, metrics, taken)))
 
 
 def _shown(store: str) -> str:
