@@ -101,8 +101,8 @@ def started(folder):
 
 
 def test_what_a_line_loads_is_not_there_for_the_next(started):
-    names = ("overstory.cli.analysis.plan", "overstory.cli.registry.commands")
-    assert started.loaded("plan --help", names) == ["overstory.cli.analysis.plan"]
+    names = ("overstory.cli.analysis.commands", "overstory.cli.registry.commands")
+    assert started.loaded("plan --help", names) == ["overstory.cli.analysis.commands"]
     assert started.loaded("metrics --help", names) == ["overstory.cli.registry.commands"]
     assert started.loaded("--version", ("overstory.cli.main", *names)) == ["overstory.cli.main"]
 

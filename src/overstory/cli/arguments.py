@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 
 SHORT: Final = {"--output": "-o"}
+SHARED: Final[dict[str, Option]] = {}
+"""The options that several commands share; a command adds what differs."""
 
 
 class Option:
@@ -33,15 +35,15 @@ class Option:
         self,
         name: str,
         text: str | None = None,
-        metavar: str | None = None,
+        metavar: str | tuple[str, ...] | None = None,
         type: Any = None,  # noqa: A002 - as argparse calls it
         default: Any = None,
         **differences: Any,
     ) -> None:
         positional = {"help": text, "metavar": metavar, "type": type, "default": default}
         given = {key: value for key, value in positional.items() if value is not None}
-        shared = OPTIONS[name].settings if name in OPTIONS else {}
-        self.name, self.settings = name, shared | given | differences
+        self.name: str = name
+        self.settings: dict[str, Any] = (SHARED[name].settings if name in SHARED else {}) | given | differences
         self.default, self.kind = self.settings.get("default"), self.settings.get("type", str)
         self.choices: tuple[str, ...] = self.settings.get("choices", ())
         self.scope: str | None = None
@@ -74,9 +76,8 @@ class Option:
         parser.add_argument(*names, **chosen)
 
 
-OPTIONS: Final[dict[str, Option]] = {}
-OPTIONS |= {
-    option.name: option
+SHARED.update(
+    (option.name, option)
     for option in (
         Option(
             "--adjustment",
@@ -117,14 +118,13 @@ OPTIONS |= {
         Option("--to", "the last period, included", "PERIOD", dest="last"),
         Option("--token", None, "TOKEN"),
     )
-}
-"""The options that several commands share; a command adds what differs."""
+)
 
 
 class Group:
     """Options under a title; without one, options that exclude each other."""
 
-    def __init__(self, title: str | None, *options: Option) -> None:
+    def __init__(self, title: str | None, *options: Option | Group) -> None:
         self._title, self._options = title, options
 
     def add_to(self, parser: Any) -> None:
@@ -155,9 +155,15 @@ class Command:
 
     def add_to(self, commands: Any, summary: str = "") -> None:
         """Add it, with its actions."""
-        parser = add_command(
-            commands, self.name, summary or self._summary, more=self._more, example=self._example, options=self._options
+        summary = summary or self._summary
+        parser = commands.add_parser(
+            self.name,
+            help=summary,
+            description=f"{summary[:1].upper()}{summary[1:]}.\n\n{self._more}".rstrip(),
+            epilog=f"example:\n  {self._example}",
         )
+        for option in self._options:
+            option.add_to(parser)
         if self._runs:
             parser.set_defaults(runs=self._runs)
         if self._actions:
@@ -181,49 +187,16 @@ def flag(name: str, text: str) -> Option:
     return Option(name, text, action="store_true")
 
 
-def add_option(parser: Any, name: str, **differences: Any) -> None:
-    """Add one option."""
-    Option(name, **differences).add_to(parser)
-
-
-def add_options(parser: Any, *names: str) -> None:
-    """Add shared options with their usual settings."""
-    for name in names:
-        add_option(parser, name)
-
-
-def add_command(
-    commands: Any, name: str, summary: str, *, more: str = "", example: str, options: Iterable[Option | Group] = ()
-) -> argparse.ArgumentParser:
-    """Add a command whose help ends with an example."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=summary,
-        description=f"{summary[:1].upper()}{summary[1:]}.\n\n{more}".rstrip(),
-        epilog=f"example:\n  {example}",
-    )
-    for option in options:
-        option.add_to(parser)
-    return parser
-
-
 def hashing_options(*, otherwise: str = "overstory-v1", note: str = "") -> tuple[Option, ...]:
     """Return ``--hash-family`` and ``--hash-key``; `hashing` reads them."""
     families = f"overstory-v1 or google-rappor-python (default: {otherwise}){note}"
     return Option("--hash-family", families), Option("--hash-key")
 
 
-def add_hashing(parser: Any, *, otherwise: str = "overstory-v1", note: str = "") -> None:
-    """Add ``--hash-family`` and ``--hash-key``."""
-    for option in hashing_options(otherwise=otherwise, note=note):
-        option.add_to(parser)
-
-
-def add_pair(parser: Any) -> None:
-    """Add ``--pair`` and ``--boolean``, of files with two variables."""
-    meaning = "the two variables of every report: columns of its files"
-    parser.add_argument("--pair", nargs=2, metavar="NAME", help=meaning)
-    parser.add_argument("--boolean", metavar="NAME", help="the one of them that is one bit: true or false")
+PAIR: Final = (
+    Option("--pair", "the two variables of every report: columns of its files", "NAME", nargs=2),
+    Option("--boolean", "the one of them that is one bit: true or false", "NAME"),
+)
 
 
 ENGINES: Final = ("local", "dask", "spark")
@@ -232,34 +205,33 @@ ENGINE_ALONE: Final = ("engine", "workers", "scheduler", "master", "no_verify", 
 """Options that only an engine takes."""
 
 
-def add_engines(parser: argparse.ArgumentParser, *, with_candidates: bool = True, unfinished: bool = True) -> None:
-    """Add the options; a command may have ``--candidates`` already, or resume only where a file is named."""
-    group = parser.add_argument_group("of Parquet and packed batches, by an engine")
-    group.add_argument("--engine", choices=ENGINES, help="what counts: processes here, Dask or Spark (default: local)")
-    group.add_argument("--workers", type=int, metavar="N", help="processes (default: one for each core)")
-    group.add_argument("--scheduler", metavar="ADDRESS", help="of a running Dask scheduler, such as tcp://host:8786")
-    group.add_argument("--master", metavar="URL", help="of Spark, such as spark://host:7077 (default: this machine)")
-    if with_candidates:
-        group.add_argument(
-            "--candidates", metavar="FILE", help="values to count, one per line; needed where an oracle has no domain"
-        )
-    group.add_argument("--no-verify", action="store_true", help="count without comparing the files' checksums")
-    group.add_argument(
-        "--resume",
-        metavar="FILE",
-        help="where finished units are written; a run that was killed goes on from there "
-        f"(default: {f'the name of the output and {UNFINISHED}' if unfinished else 'nowhere'})",
+def engine_options(*more: Option, unfinished: bool = False) -> Group:
+    """Return the options, and a command's own; one without a file of its name resumes only where a file is named."""
+    default = f"the name of the output and {UNFINISHED}" if unfinished else "nowhere"
+    return Group(
+        "of Parquet and packed batches, by an engine",
+        Option("--engine", "what counts: processes here, Dask or Spark (default: local)", choices=ENGINES),
+        Option("--workers", "processes (default: one for each core)", "N", int),
+        Option("--scheduler", "of a running Dask scheduler, such as tcp://host:8786", "ADDRESS"),
+        Option("--master", "of Spark, such as spark://host:7077 (default: this machine)", "URL"),
+        *more,
+        flag("--no-verify", "count without comparing the files' checksums"),
+        Option(
+            "--resume",
+            f"where finished units are written; a run that was killed goes on from there (default: {default})",
+            "FILE",
+        ),
+        flag("--dry-run", "print what would be read and how long it may take"),
     )
-    group.add_argument("--dry-run", action="store_true", help="print what would be read and how long it may take")
 
 
-def add_sources(parser: argparse.ArgumentParser) -> None:
-    """Add ``--params``, ``--registry`` and their own."""
-    group = parser.add_argument_group("what made the reports (unless given: the label of a Parquet file)")
-    add_option(group, "--params")
-    add_hashing(group, otherwise="any", note="; packed and Parquet files are checked against it")
-    add_option(group, "--registry")
-    group.add_argument("--metric", metavar="ID", help="with --registry: the metric")
+SOURCES: Final = Group(
+    "what made the reports (unless given: the label of a Parquet file)",
+    Option("--params"),
+    *hashing_options(otherwise="any", note="; packed and Parquet files are checked against it"),
+    Option("--registry"),
+    Option("--metric", "with --registry: the metric", "ID"),
+)
 
 
 def check_sources(args: argparse.Namespace) -> None:
@@ -288,27 +260,10 @@ def given(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
     ]
 
 
-def add_interval(parser: argparse.ArgumentParser, default: str) -> None:
-    """Add ``--interval`` and ``--adjustment``."""
-    meaning = "intervals for these reports (noise alone), or for all devices like these (sampling of people too)"
-    add_option(parser, "--interval", help=f"{meaning} (default: {default})")
-    add_option(parser, "--adjustment")
-
-
 def check_plot(path: str | None) -> None:
     """Raise ParameterError unless a picture can be drawn into a file of that name."""
     if path and not path.endswith((".svg", ".pdf", ".png")):
         raise ParameterError(f"--plot {path}: end the name in .svg, .pdf or .png")
-
-
-def add_output(parser: argparse.ArgumentParser, meaning: str) -> None:
-    """Add ``-o``."""
-    add_option(parser, "--output", required=True, metavar="FILE", help=f"{meaning} (-: standard output)")
-
-
-def add_reporting(parser: argparse.ArgumentParser) -> None:
-    """Add ``--json`` and ``--quiet``."""
-    add_options(parser, "--json", "--quiet")
 
 
 def check_pipes(args: argparse.Namespace, *inputs: str) -> None:
@@ -323,11 +278,6 @@ def check_pipes(args: argparse.Namespace, *inputs: str) -> None:
 def shown(output: str) -> str:
     """Return an output's name in a sentence."""
     return "standard output" if output == "-" else output
-
-
-def add_skipping(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add ``--skip-bad``."""
-    add_option(parser, "--skip-bad", help=f"count malformed {what} and go on, instead of stopping at the first")
 
 
 def check_seed(seed: int | None) -> None:
@@ -387,7 +337,6 @@ FORM: Final = Group(
     Option("--encoding", "such as latin-1 (default: UTF-8, or UTF-16 by its mark)", "NAME"),
     flag("--no-header", "the first line is data; columns are 1, 2, ..."),
 )
-add_form: Final = FORM.add_to
 
 
 def form_of(args: argparse.Namespace) -> Form:

@@ -56,11 +56,10 @@ which repeats the summary, and `run(args) -> int`.
 
 COMMANDS: Final = tuple(SUMMARIES)
 
-_ANALYSIS: Final = ("audit", "collect", "compare", "decode", "demo", "discover", "plan")
 MODULES: Final = {
-    **{command: f"analysis.{command}" for command in _ANALYSIS},
+    **dict.fromkeys(("audit", "collect", "compare", "decode", "demo", "discover", "plan"), "analysis.commands"),
     **dict.fromkeys(("on", "local", "off", "forget", "status", "view"), "person"),
-    **dict.fromkeys(("convert", "encode", "map", "sum"), "rappor.file_tools"),
+    **dict.fromkeys(("convert", "encode", "map", "sum"), "rappor.commands"),
     **dict.fromkeys(("metrics", "privacy"), "registry.commands"),
     **dict.fromkeys(
         ("console", "doctor", "export", "gateway", "keys", "relay", "serve", "simulate", "store"), "service.commands"

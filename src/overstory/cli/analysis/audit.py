@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.cli.arguments import add_command, add_hashing, add_option, given, hashing, print_answer
+from overstory.cli.arguments import given, hashing, print_answer
 from overstory.cli.progress import progress
 from overstory.protocol.errors import ParameterError
 
@@ -16,60 +16,7 @@ if TYPE_CHECKING:
     from overstory.protocol.mechanisms.base import LocalRandomizer
     from overstory.protocol.metrics import Metric
 
-MORE = """\
-COMMAND reads lines of client,cohort,value on its standard input and writes a report for each: a header with client,
-cohort and irr, then one line a report. Bits are text, most significant first; symbols are numbers. It runs several
-times: for fresh devices, three times at once, and for devices that report two values repeatedly. Where {metric} stands
-in COMMAND, the metric's id replaces it, and the devices are asked once more as --second-metric. --client audits the
-library's own randomizer instead.
-
-Exit status: 0 no fault was found, 1 the client violates or deviates from what it declares, 2 the input or COMMAND
-failed. A right client is accused with probability at most 2 alpha: alpha for all checks together, and alpha for the
-bound of epsilon. No audit proves an epsilon: it bounds it from below."""
-
-EXAMPLE = """\
-overstory audit --params params.csv -- overstory encode --params params.csv --values - -o -
-  overstory audit --oracle oue --param domain_size=8 --param epsilon=1 --client
-  overstory audit --registry metrics.toml --metric colour --own-cohorts --restart -- ./client --audit"""
-
 FAULTY: Final = 1
-
-
-def add_parser(subparsers: Any) -> None:
-    parser = add_command(
-        subparsers,
-        "audit",
-        "test a client, in any language, against its declared parameters",
-        more=MORE,
-        example=EXAMPLE,
-    )
-    declared = parser.add_argument_group("what is declared (one of)")
-    add_option(declared, "--params")
-    declared.add_argument("--oracle", metavar="NAME", help="an oracle: rappor, oue, olh, ...")
-    add_option(declared, "--param")
-    add_option(declared, "--registry", help="a metric registry; with --metric")
-    declared.add_argument("--metric", metavar="ID", help="the metric of the registry")
-    declared.add_argument("--map", metavar="FILE", help="a candidate map: ask its strings, with its bits")
-    add_hashing(declared, note=", with --params")
-    run = parser.add_argument_group("how it is audited")
-    run.add_argument("--client", action="store_true", help="audit the library's own randomizer, in this process")
-    run.add_argument("--reports", type=int, default=100_000, metavar="N", help="fresh devices (default: 100,000)")
-    run.add_argument(
-        "--repeats", type=int, default=16, metavar="T", help="reports of a device, of each of two values (default: 16)"
-    )
-    run.add_argument(
-        "--second-metric", default="second", metavar="ID", help="with the same parameters (default: second)"
-    )
-    chance = (
-        "chance that a right client fails a check, and, apart from that, that its bound is too high (default: 0.001)"
-    )
-    run.add_argument("--alpha", type=float, default=0.001, help=chance)
-    run.add_argument("--restart", action="store_true", help="COMMAND remembers its clients: run it again, and compare")
-    run.add_argument("--own-cohorts", action="store_true", help="clients choose their cohorts: the column is empty")
-    run.add_argument("--timeout", type=float, default=600.0, metavar="S", help="seconds of one run (default: 600)")
-    add_option(parser, "--json")
-    add_option(parser, "--quiet", help="show no progress")
-    parser.add_argument("program", nargs="*", metavar="COMMAND", help="the client, after --")
 
 
 def run(args: argparse.Namespace) -> int:

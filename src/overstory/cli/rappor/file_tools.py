@@ -6,22 +6,7 @@ import argparse
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from overstory.cli.arguments import (
-    add_command,
-    add_engines,
-    add_hashing,
-    add_option,
-    add_output,
-    add_pair,
-    add_reporting,
-    add_skipping,
-    add_sources,
-    check_pipes,
-    check_sources,
-    print_outcome,
-    read_mechanism,
-    shown,
-)
+from overstory.cli.arguments import check_pipes, check_sources, print_outcome, read_mechanism, shown
 from overstory.cli.progress import reading_bar, tell_skipped
 from overstory.cli.rappor.engine_runs import run_engine, stated_mechanism, wants_engine
 from overstory.protocol.errors import FormatError, ParameterError
@@ -36,48 +21,7 @@ if TYPE_CHECKING:
     from overstory.protocol.mechanisms.base import LocalRandomizer
 
 
-def add_parser(commands: Any) -> None:
-    """Add the commands."""
-    _add_encode(commands)
-    _add_map(commands)
-    _add_sum(commands)
-    _add_convert(commands)
-
-
-def run(args: argparse.Namespace) -> int:
-    commands = {"encode": _encode, "map": _map, "sum": _sum, "convert": _convert}
-    return commands[args.command](args)
-
-
-ENCODE = """\
-Every client is a device with its own secret, drawn from the operating system for this run: a client that has a value
-twice has one permanent response to it. The output's name decides its format: .csv, .csv.gz, .ovsb (packed batches, also
-.ovsb.gz) or .parquet. Only the CSV has the columns bloom and prr, which never leave a real device: use them to test
-clients against each other."""
-
-
-def _add_encode(commands: Any) -> None:
-    parser = add_command(
-        commands,
-        "encode",
-        "randomize a file of true values into reports",
-        more=ENCODE,
-        example="overstory encode --params params.csv --values values.csv -o reports.csv",
-    )
-    add_option(parser, "--params", required=True)
-    parser.add_argument("--values", required=True, metavar="FILE", help="true values: header client,cohort,value")
-    add_hashing(parser)
-    parser.add_argument(
-        "--seed",
-        metavar="N",
-        help="the same seed gives the same output. For experiments; a seed protects nobody",
-    )
-    add_output(parser, "file for the reports")
-    add_skipping(parser, "lines")
-    add_reporting(parser)
-
-
-def _encode(args: argparse.Namespace) -> int:
+def encode(args: argparse.Namespace) -> int:
     check_pipes(args, "params", "values")
     from overstory.cli.rappor.devices import Fleet
     from overstory.files.csv import Skipped
@@ -120,27 +64,7 @@ def _write(path: str, fleet: Fleet, holdings: Iterator[Holding]) -> None:
         write_parquet(path, batches, Label.of(fleet.mechanism))
 
 
-MAP = """\
-The file has one candidate per line. A file named .csv has them as its only column, quoted where needed. Give the hash
-family (and key) that the devices used."""
-
-
-def _add_map(commands: Any) -> None:
-    parser = add_command(
-        commands,
-        "map",
-        "hash candidates into a candidate map",
-        more=MAP,
-        example="overstory map --params params.csv --candidates candidates.txt -o map.csv",
-    )
-    add_option(parser, "--params", required=True)
-    parser.add_argument("--candidates", required=True, metavar="FILE", help="the strings that may have been reported")
-    add_hashing(parser)
-    add_output(parser, "file for the map: a row per candidate, then m * h integers cohort * k + bit + 1")
-    add_reporting(parser)
-
-
-def _map(args: argparse.Namespace) -> int:
+def map_candidates(args: argparse.Namespace) -> int:
     check_pipes(args, "params", "candidates")
     from overstory.analysis.decoding.candidates import colliding
     from overstory.files.rappor import hash_candidates, read_candidates, write_map
@@ -159,36 +83,7 @@ def _map(args: argparse.Namespace) -> int:
     return 0
 
 
-SUM = """\
-Reads reports.csv (also gz), packed batches (.ovsb) and Parquet, recognized by their first bytes, in a stream: memory
-does not grow with the files. Of a CSV it uses only the columns cohort and irr.
-
-Parquet and packed batches of any oracle are also counted in units by several processes, by Dask or by Spark: name
-files, folders, globs or addresses in an object store (s3://..., gs://...). A killed run goes on where it was.
-
-With --pair it counts pairs of bits of two variables, from the files of Google's association tools: a header with cohort
-and the two variables, or, as their simulation writes it, no header, the cohort counted from 1 and the bits reversed."""
-
-
-def _add_sum(commands: Any) -> None:
-    parser = add_command(
-        commands,
-        "sum",
-        "count reports",
-        more=SUM,
-        example="overstory sum --params params.csv monday.csv.gz tuesday.ovsb -o counts.csv\n"
-        "  overstory sum --engine dask s3://reports/metric=theme -o counts.csv",
-    )
-    parser.add_argument("reports", nargs="+", metavar="INPUT", help="files of reports, folders, globs or addresses")
-    add_sources(parser)
-    add_pair(parser)
-    add_output(parser, "file for the counts: a row per cohort, its reports and then each bit's count")
-    add_skipping(parser, "lines (in packed files: batches)")
-    add_engines(parser)
-    add_reporting(parser)
-
-
-def _sum(args: argparse.Namespace) -> int:
+def count(args: argparse.Namespace) -> int:
     check_pipes(args, "params", "reports")
     if args.boolean and not args.pair:
         raise ParameterError("--boolean has no effect without --pair, which names the two variables")
@@ -244,30 +139,7 @@ def _print_sum(
     return 0
 
 
-CONVERT = """\
-A row of the output is a block of reports of one cohort, which `overstory sum` counts at a third of the time of a row
-for each report. Its label says what mechanism made the reports, so that nothing else need be given to count them.
-Reports are read in a stream; the order within a cohort stays."""
-
-
-def _add_convert(commands: Any) -> None:
-    parser = add_command(
-        commands,
-        "convert",
-        "put reports into Parquet in blocks, which are counted fastest",
-        more=CONVERT,
-        example="overstory convert monday.parquet tuesday.parquet -o week.parquet\n"
-        "  overstory convert --params params.csv reports.csv.gz reports.ovsb -o reports.parquet",
-    )
-    parser.add_argument("inputs", nargs="+", metavar="FILE", help="reports.csv (also gz), packed batches or Parquet")
-    add_sources(parser)
-    parser.add_argument("--period", metavar="LABEL", help="with --registry: the reports' period, for its column")
-    add_output(parser, "the Parquet file")
-    add_skipping(parser, "lines (in packed files: batches)")
-    add_reporting(parser)
-
-
-def _convert(args: argparse.Namespace) -> int:
+def convert(args: argparse.Namespace) -> int:
     check_sources(args)
     if args.output == "-":
         raise ParameterError("-o -: Parquet cannot be written to standard output; name a file")

@@ -11,7 +11,7 @@ class Question(Option):
     """An option that is asked for where it is not given; its words are the prompt."""
 
     def __init__(self, name: str, words: str, metavar: str, default: str | None = None, note: str = "") -> None:
-        super().__init__(name, f"{words}{note}{'' if default is None else f' (default: {default})'}", metavar)
+        super().__init__(name, f"{words}{note}{'' if default is None else f' (default: {default})'}", metavar, str)
         self.words, self.default = words, default  # None: there is none, or it depends on other answers
 
 

@@ -19,7 +19,7 @@ from overstory.cli.arguments import check_seed, form_of, print_answer, token_of_
 from overstory.cli.progress import progress
 from overstory.client.upload.http import http_transport
 from overstory.files.io import writing_text
-from overstory.presentation.document import Block, Column, Lines, Table
+from overstory.presentation.document import Block, Column, Preformatted, Table
 from overstory.presentation.formats import thousands
 from overstory.presentation.streams import printable
 from overstory.protocol.errors import ParameterError
@@ -150,7 +150,7 @@ def _blocks(args: argparse.Namespace, fleet: Fleet, metrics: Sequence[Metric], t
     yield Table("", (Column("metric", is_left=True), *(Column(name, text=thousands) for name in NUMBERS)), rows)
     said = [f"{reason}: {number:,}" for reason, number in reasons.items()]
     if said or not args.quiet:
-        yield Lines(*said, *([] if args.quiet else _closing(args, metrics, taken)))
+        yield Preformatted("\n".join([*said, *([] if args.quiet else _closing(args, metrics, taken))]))
 
 
 def _shown(store: str) -> str:
