@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any, Final, NoReturn
 
+from overstory.client.person.command_line import SUMMARIES as OF_A_PERSON
 from overstory.presentation.streams import PIPE_CLOSED, close_quietly, printable, write_anything
 from overstory.protocol.errors import OverstoryError, suggestion
 
@@ -41,12 +42,7 @@ SUMMARIES: Final = {
     "store": "maintain the collector's database",
     "export": "write the reports of closed periods for engines to count",
     "doctor": "check a collector and its settings",
-    "on": "agree to report: show what is asked for, ask, and record your consent",
-    "local": "record on this machine only, for you to look at; nothing is sent",
-    "off": "record nothing and send nothing",
-    "forget": "delete the program's secret on this machine and everything that was recorded",
-    "status": "show what may be recorded and why, what waits, and its privacy cost",
-    "view": "show what was recorded, what exactly is sent, and what that reveals",
+    **OF_A_PERSON,
 }
 """Each command and what it does, so that listing them loads none.
 
@@ -58,7 +54,7 @@ COMMANDS: Final = tuple(SUMMARIES)
 
 MODULES: Final = {
     **dict.fromkeys(("audit", "collect", "compare", "decode", "demo", "discover", "plan"), "analysis.commands"),
-    **dict.fromkeys(("on", "local", "off", "forget", "status", "view"), "person"),
+    **dict.fromkeys(OF_A_PERSON, "person"),
     **dict.fromkeys(("convert", "encode", "map", "sum"), "rappor.commands"),
     **dict.fromkeys(("metrics", "privacy"), "registry.commands"),
     **dict.fromkeys(

@@ -5,23 +5,23 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any, Final
 
+from overstory.analysis.decoding.candidates import CandidateMap
+from overstory.audit.answers import Declared, declare
+from overstory.audit.audit import Settings, audit
+from overstory.audit.clients import AuditedClient, OwnClient, Program
 from overstory.cli.arguments import given, hashing, print_answer
 from overstory.cli.progress import progress
+from overstory.files.rappor import read_map, read_params
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.base import LocalRandomizer
 
 if TYPE_CHECKING:
-    from overstory.analysis.decoding.candidates import CandidateMap
-    from overstory.audit.answers import Declared
-    from overstory.audit.clients import AuditedClient
-    from overstory.protocol.mechanisms.base import LocalRandomizer
     from overstory.protocol.metrics import Metric
 
 FAULTY: Final = 1
 
 
 def run(args: argparse.Namespace) -> int:
-    from overstory.audit.audit import Settings, audit
-
     settings = Settings(args.reports, args.repeats, args.alpha, restart=args.restart, own_cohorts=args.own_cohorts)
     client = _client(args)
     declared = _declared(args)
@@ -32,8 +32,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _client(args: argparse.Namespace) -> AuditedClient:
-    from overstory.audit.clients import OwnClient, Program
-
     if args.client == bool(args.program):
         raise ParameterError("give either the client's command, after --, or --client for the library's own")
     if not args.timeout > 0:
@@ -47,8 +45,6 @@ def _client(args: argparse.Namespace) -> AuditedClient:
 
 def _declared(args: argparse.Namespace) -> Declared:
     """Return what is declared, from exactly one of its three forms."""
-    from overstory.audit.answers import declare
-
     forms = [name for name in ("params", "oracle", "registry") if getattr(args, name)]
     if len(forms) != 1:
         raise ParameterError(
@@ -69,13 +65,12 @@ def _declared(args: argparse.Namespace) -> Declared:
 
 def _mechanism(args: argparse.Namespace) -> tuple[LocalRandomizer, Metric | None]:
     if args.params:
-        from overstory.files.rappor import read_params
-
         return read_params(args.params).mechanism(**hashing(args)), None
     if args.oracle:
-        from overstory.cli.registry.privacy import mechanism_from
+        from overstory.cli.registry.privacy import mechanism_from  # which loads the metrics
 
         return mechanism_from(args.oracle, args.param), None
+
     from overstory.protocol.metrics import load_registry
 
     if not args.metric:
@@ -85,8 +80,6 @@ def _mechanism(args: argparse.Namespace) -> tuple[LocalRandomizer, Metric | None
 
 
 def _map(args: argparse.Namespace, mechanism: Any) -> CandidateMap:
-    from overstory.files.rappor import read_map
-
     encoding = mechanism.encoding
     if not encoding.decoded:
         raise ParameterError(f"--map is for RAPPOR's filters: {mechanism.name} hashes no strings into bits")

@@ -3,30 +3,50 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from overstory.analysis.decoding.candidates import colliding
+from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.cli.arguments import check_pipes, check_sources, print_outcome, read_mechanism, shown
 from overstory.cli.progress import reading_bar, tell_skipped
+from overstory.cli.rappor.devices import Fleet
 from overstory.cli.rappor.engine_runs import run_engine, stated_mechanism, wants_engine
+from overstory.files.csv import Skipped
+from overstory.files.labels import Label
+from overstory.files.rappor import (
+    Holding,
+    epsilon_text,
+    hash_candidates,
+    pair_form,
+    privacy,
+    read_candidates,
+    read_pairs,
+    read_params,
+    read_values,
+    sum_pairs,
+    write_counts,
+    write_map,
+    write_pair_counts,
+)
+from overstory.files.reports import (
+    kind_of,
+    read_batches,
+    read_packed,
+    read_reports,
+    start_of,
+    sum_reports,
+    write_packed,
+    write_reports_csv,
+)
 from overstory.protocol.errors import FormatError, ParameterError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from overstory.analysis.reports import SupportCounts
-    from overstory.cli.rappor.devices import Fleet
-    from overstory.files.csv import Skipped
-    from overstory.files.rappor import Holding
-    from overstory.protocol.mechanisms.base import LocalRandomizer
+from overstory.protocol.mechanisms.base import LocalRandomizer
+from overstory.protocol.wire.upload import decode_batch
 
 
 def encode(args: argparse.Namespace) -> int:
     check_pipes(args, "params", "values")
-    from overstory.cli.rappor.devices import Fleet
-    from overstory.files.csv import Skipped
-    from overstory.files.rappor import epsilon_text, privacy, read_values
-
     parameters, mechanism = read_mechanism(args)
     fleet = Fleet(mechanism, args.seed)
     skipped = Skipped() if args.skip_bad else None
@@ -43,22 +63,13 @@ def encode(args: argparse.Namespace) -> int:
 
 
 def _write(path: str, fleet: Fleet, holdings: Iterator[Holding]) -> None:
-    from overstory.files.reports import kind_of
-
     kind, encoding = kind_of(path), fleet.mechanism.encoding
     if kind == "csv":
-        from overstory.files.reports import write_reports_csv
-
         write_reports_csv(path, map(fleet.row, holdings), encoding.num_bits)
     elif kind == "ovsb":
-        from overstory.files.reports import write_packed
-
         write_packed(path, fleet.batches(holdings))
     else:
-        from overstory.analysis.reports import ReportBatch
-        from overstory.files.labels import Label
         from overstory.files.parquet import write_parquet
-        from overstory.protocol.wire.upload import decode_batch
 
         batches = (ReportBatch.from_wire(decode_batch(raw)) for raw in fleet.batches(holdings))
         write_parquet(path, batches, Label.of(fleet.mechanism))
@@ -66,9 +77,6 @@ def _write(path: str, fleet: Fleet, holdings: Iterator[Holding]) -> None:
 
 def map_candidates(args: argparse.Namespace) -> int:
     check_pipes(args, "params", "candidates")
-    from overstory.analysis.decoding.candidates import colliding
-    from overstory.files.rappor import hash_candidates, read_candidates, write_map
-
     parameters, mechanism = read_mechanism(args)
     with reading_bar(args, "reading candidates", [args.candidates]) as advance:
         candidates = read_candidates(args.candidates, advance)
@@ -92,10 +100,6 @@ def count(args: argparse.Namespace) -> int:
     check_sources(args)
     if wants_engine(args):
         return run_engine(args)
-    from overstory.files.csv import Skipped
-    from overstory.files.rappor import read_params, write_counts
-    from overstory.files.reports import read_reports, sum_reports
-
     parameters = read_params(args.params)
     skipped = Skipped() if args.skip_bad else None
     with reading_bar(args, "summing", args.reports) as advance:
@@ -114,9 +118,6 @@ def _sum_pairs(args: argparse.Namespace) -> int:
         raise ParameterError("--pair needs --params: its files have no labels")
     if args.hash_family or args.hash_key:
         raise ParameterError("--hash-family and --hash-key have no effect with --pair: its files have no labels")
-    from overstory.files.csv import Skipped
-    from overstory.files.rappor import pair_form, read_pairs, read_params, sum_pairs, write_pair_counts
-
     form = pair_form(read_params(args.params), args.pair, args.boolean)
     skipped = Skipped() if args.skip_bad else None
     with reading_bar(args, "summing", args.reports) as advance:
@@ -145,10 +146,7 @@ def convert(args: argparse.Namespace) -> int:
         raise ParameterError("-o -: Parquet cannot be written to standard output; name a file")
     if args.period and not args.registry:
         raise ParameterError("--period has no effect without --registry, whose metric says how long a period is")
-    from overstory.files.csv import Skipped
-    from overstory.files.labels import Label
     from overstory.files.parquet import write_blocks
-    from overstory.files.reports import read_batches
 
     mechanism, skipped = _mechanism(args), Skipped() if args.skip_bad else None
     period = None
@@ -173,7 +171,6 @@ def convert(args: argparse.Namespace) -> int:
 def _mechanism(args: argparse.Namespace) -> LocalRandomizer:
     """Return the mechanism of the first file that says of which it is, or of the options."""
     from overstory.files.parquet import read_label
-    from overstory.files.reports import read_packed, start_of
 
     for path in args.inputs:
         start = start_of(path)
@@ -184,8 +181,6 @@ def _mechanism(args: argparse.Namespace) -> LocalRandomizer:
             return stated_mechanism(args, next(read_packed(path)).digest, None, path)
     if not args.params:
         raise ParameterError("reports.csv does not say what made its reports: give --params")
-    from overstory.files.rappor import read_params
-
     hashing = {"hash_family": args.hash_family} if args.hash_family else {}
     return read_params(args.params).mechanism(**hashing, hash_key=args.hash_key)
 

@@ -9,18 +9,17 @@ import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from overstory.cli.arguments import check_plot, given, hashing, print_answer
 from overstory.cli.registry.commands import REGISTRY_FILE
 from overstory.presentation.document import Block, Lines, Paragraph, Preformatted
 from overstory.presentation.formats import finite
 from overstory.presentation.streams import printable
-from overstory.privacy import CentralPrivacy, Claim, PrivacyStatement, statement
+from overstory.privacy import Claim, PrivacyStatement, statement
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.histories.pairs import check_reports
 from overstory.privacy.registry.page import metric_statement
-from overstory.privacy.shuffle import central
 from overstory.privacy.statements import claims_blocks
 from overstory.privacy.terms import Terms
 from overstory.privacy.text import epsilon_text, parameter_words
@@ -28,6 +27,9 @@ from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer
 from overstory.protocol.mechanisms.registry import BUILDERS, Builders, build_from, names_for
 from overstory.protocol.metrics import Metric, load_registry
+
+if TYPE_CHECKING:
+    from overstory.privacy import CentralPrivacy
 
 
 def find_metric(args: argparse.Namespace) -> Metric | None:
@@ -116,6 +118,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _shuffled(mechanism: LocalRandomizer, args: argparse.Namespace, metric: Metric | None) -> CentralPrivacy:
+    from overstory.privacy.shuffle import central  # alone --shuffled needs it
+
     if metric is not None and metric.groups is not None:
         raise ParameterError(f"{metric.id}: {central.GROUPED}")
     delta = central.DELTA if args.delta is None else args.delta
