@@ -101,9 +101,9 @@ def started(folder):
 
 
 def test_what_a_line_loads_is_not_there_for_the_next(started):
-    names = ("overstory.cli.analysis.plan", "overstory.cli.registry.metrics")
-    assert started.loaded("plan --help", names) == ["overstory.cli.analysis.plan"]
-    assert started.loaded("metrics --help", names) == ["overstory.cli.registry.metrics"]
+    names = ("overstory.cli.analysis.commands", "overstory.cli.registry.commands")
+    assert started.loaded("plan --help", names) == ["overstory.cli.analysis.commands"]
+    assert started.loaded("metrics --help", names) == ["overstory.cli.registry.commands"]
     assert started.loaded("--version", ("overstory.cli.main", *names)) == ["overstory.cli.main"]
 
 

@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from overstory.cli.service import console, serve
-from overstory.cli.service.serve_settings import fill_in
+from overstory.cli.service.commands import COMMANDS, CONSOLE_SETTINGS, SERVE_SETTINGS
+from overstory.cli.service.settings import fill_in
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "examples" / "deploy"
-VARIABLES = {setting.variable for setting in serve.SETTINGS}
+VARIABLES = {setting.variable for setting in SERVE_SETTINGS}
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -57,9 +57,9 @@ def test_the_image_runs_as_nobody_in_particular_from_what_the_repository_has() -
 
 def settings_of(environ: dict[str, str], *options: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    serve.add_parser(parser.add_subparsers())
+    COMMANDS["serve"].add_to(parser.add_subparsers())
     args = parser.parse_args(["serve", *options])
-    fill_in(args, serve.SETTINGS, environ)
+    fill_in(args, SERVE_SETTINGS, environ)
     return args
 
 
@@ -127,9 +127,9 @@ def test_the_proxy_s_block_is_the_page_s_and_keeps_its_connections() -> None:
 
 def test_the_console_s_settings_are_read_and_its_unit_is_the_collector_s_but_for_what_differs() -> None:
     parser = argparse.ArgumentParser()
-    console.add_parser(parser.add_subparsers())
+    COMMANDS["console"].add_to(parser.add_subparsers())
     args = parser.parse_args(["console", "--config", str(DEPLOY / "console.toml")])
-    fill_in(args, console.SETTINGS, {})
+    fill_in(args, CONSOLE_SETTINGS, {})
     assert (args.names, args.behind_proxy, args.port) == ("console.example.org", True, 8001)
     units = [(DEPLOY / name).read_text().splitlines() for name in ("overstory.service", "overstory-console.service")]
     shut = [

@@ -3,14 +3,13 @@
 import re
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from overstory.cli import main as main_module
-from overstory.cli.main import COMMANDS, MODULES, SUMMARIES, Parser, explain, main
+from overstory.cli.main import COMMANDS, explain, main
 from overstory.protocol.errors import FormatError
 from support.running import overstory, python, within
 
@@ -64,13 +63,6 @@ def test_large_numbers_may_be_written_as_people_do(tmp_path: Any, reports: str) 
 def test_what_is_no_whole_number_is_refused(tmp_path: Any, text: str) -> None:
     ran = within("compare", "--domain-size", "4", "--epsilon", "1", "--reports", text, cwd=tmp_path)
     assert (ran.returncode, "is not a whole number" in ran.stderr) == (2, True)
-
-
-def test_the_list_of_commands_says_what_each_says_of_itself() -> None:
-    commands = Parser().add_subparsers()
-    for name in dict.fromkeys(MODULES[name] for name in COMMANDS):
-        import_module(f"overstory.cli.{name}").add_parser(commands)
-    assert {action.dest: action.help for action in commands._choices_actions} == SUMMARIES
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["--version"], ["discombobulate"], [], ["--hlep"]])

@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 from overstory.cli.service import serve
-from overstory.cli.service.serve_settings import fill_in
+from overstory.cli.service.commands import SERVE, SERVE_SETTINGS
+from overstory.cli.service.settings import fill_in
 from overstory.protocol.errors import OverstoryError
 
 
 def settings(*options: str, **environ: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    serve.add_parser(parser.add_subparsers())
+    SERVE.add_to(parser.add_subparsers())
     args = parser.parse_args(["serve", *options])
-    fill_in(args, serve.SETTINGS, {f"OVERSTORY_{name}": value for name, value in environ.items()})
+    fill_in(args, SERVE_SETTINGS, {f"OVERSTORY_{name}": value for name, value in environ.items()})
     return args
 
 
@@ -32,7 +33,7 @@ def test_the_command_line_goes_before_the_environment_and_that_before_the_file(t
 
 def test_every_option_is_a_variable_and_a_key(tmp_path) -> None:
     examples = {str: "x", int: "3", float: "0.5", bool: "1", Path: "file"}
-    for setting in serve.SETTINGS:
+    for setting in SERVE_SETTINGS:
         text = "json" if setting.choices else examples[setting.kind]
         by_variable = getattr(settings(**{setting.key.upper(): text}), setting.key)
         written = "true" if setting.kind is bool else text if setting.kind in {int, float} else repr(text)
@@ -89,6 +90,6 @@ def test_variables_of_others_are_left_alone() -> None:
 def test_what_is_needed_is_named_with_every_place_for_it(monkeypatch) -> None:
     monkeypatch.delenv("OVERSTORY_STORE", raising=False)
     parser = argparse.ArgumentParser()
-    serve.add_parser(parser.add_subparsers())
+    SERVE.add_to(parser.add_subparsers())
     with pytest.raises(OverstoryError, match="--store must be given, or OVERSTORY_STORE, or store in the --config"):
         serve.check_settings(parser.parse_args(["serve", "--registry", "metrics.toml"]))

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from overstory.cli.service import relay
+from overstory.cli.service.commands import RELAY
 from overstory.client.upload.http import Request, Response
 from overstory.protocol.oblivious.formats import RELEASE_TYPE, REQUEST_TYPE, RESPONSE_TYPE, Release, read_release
 from overstory.relay.process import Settings
@@ -47,7 +48,7 @@ class RelayProcess(ListeningProcess):
 def settings_of(command: Sequence[str], folder: Path) -> Settings:
     """Return what a relay reads from its command line; its token is a file of this folder, and it has no TLS."""
     parser = argparse.ArgumentParser()
-    relay.add_parser(parser.add_subparsers(dest="command"))
+    RELAY.add_to(parser.add_subparsers(dest="command"))
     args = parser.parse_args(command)
     assert args.command == "relay"
     args.token_file, args.tls_certificate, args.tls_key = folder / "token", None, None

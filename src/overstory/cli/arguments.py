@@ -20,114 +20,183 @@ if TYPE_CHECKING:
     from overstory.protocol.kinds.bits import BitMechanism
 
 
-OPTIONS: Final[dict[str, dict[str, Any]]] = {
-    "--adjustment": {
-        "choices": ("fcr", "conditional", "none"),
-        "default": "fcr",
-        "help": "the intervals of detected (or changed) values: fcr, wider, so that the level holds for those too; "
-        "conditional, given the detection, with a corrected estimate; none, plain (default: fcr)",
-    },
-    "--alpha": {"type": float, "default": 0.05, "help": "the bound, a fraction (default: 0.05)"},
-    "--column": {"metavar": "C", "help": "the column with the values"},
-    "--correction": {
-        "choices": ("fdr", "bonferroni"),
-        "default": "fdr",
-        "help": "what --alpha bounds: fdr, the share of false detections; bonferroni, the chance of any (default: fdr)",
-    },
-    "--epsilon": {
-        "type": float,
-        "metavar": "E",
-        "help": "privacy loss of one report (epsilon; smaller is more private)",
-    },
-    "--epsilon-permanent": {
-        "type": float,
-        "metavar": "Y",
-        "help": "privacy loss of all reports of one value together",
-    },
-    "--from": {"dest": "first", "metavar": "PERIOD", "help": "the first period, such as 2026-11-21 or 2026-W47"},
-    "--group": {"metavar": "NAME", "help": "only the devices of this group, of a metric with groups"},
-    "--hash-family": {"metavar": "NAME"},
-    "--hash-key": {"default": "", "metavar": "KEY", "help": "public key of overstory-v1 (default: none)"},
-    "--interval": {"choices": ("reports", "population")},
-    "--json": {"action": "store_true", "help": "print the outcome as JSON"},
-    "--output": {"metavar": "FILE"},
-    "--param": {
-        "action": "append",
-        "default": [],
-        "metavar": "NAME=VALUE",
-        "help": "a parameter of the oracle; may be repeated",
-    },
-    "--params": {"metavar": "FILE", "help": "RAPPOR's parameters: header k,h,m,p,q,f and one row"},
-    "--plot": {"metavar": "FILE", "help": "draw a picture into this file, an .svg"},
-    "--quiet": {"action": "store_true", "help": "print no progress bar and no closing line"},
-    "--registry": {"metavar": "FILE", "help": "the metric registry"},
-    "--seed": {"type": int, "metavar": "N", "help": "the same seed gives the same output"},
-    "--skip-bad": {"action": "store_true"},
-    "--spreadsheet": {
-        "action": "store_true",
-        "help": "write an apostrophe before texts in CSV files that a spreadsheet would run as formulas (=, +, -, @)",
-    },
-    "--to": {"dest": "last", "metavar": "PERIOD", "help": "the last period, included"},
-    "--token": {"metavar": "TOKEN"},
-}
-"""Every option that several commands share, as argparse takes it; a command adds what differs (`Option`)."""
-
 SHORT: Final = {"--output": "-o"}
+SHARED: Final[dict[str, Option]] = {}
+"""The options that several commands share; a command adds what differs."""
 
 
 class Option:
-    """An option or an argument of a command; a shared one needs only what differs from its usual settings."""
+    """An option or an argument of a command, as data; a shared one needs only what differs from its usual settings.
 
-    def __init__(self, name: str, **differences: Any) -> None:
-        self._names = [SHORT[name], name] if name in SHORT else [name]
-        self._settings = OPTIONS.get(name, {}) | differences
+    One with a scope is a setting: also a variable, and a key of a file (`settings`).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        text: str | None = None,
+        metavar: str | tuple[str, ...] | None = None,
+        type: Any = None,  # noqa: A002 - as argparse calls it
+        default: Any = None,
+        **differences: Any,
+    ) -> None:
+        positional = {"help": text, "metavar": metavar, "type": type, "default": default}
+        given = {key: value for key, value in positional.items() if value is not None}
+        self.name: str = name
+        self.settings: dict[str, Any] = (SHARED[name].settings if name in SHARED else {}) | given | differences
+        self.default, self.kind = self.settings.get("default"), self.settings.get("type", str)
+        self.choices: tuple[str, ...] = self.settings.get("choices", ())
+        self.scope: str | None = None
+        text = self.settings.get("help", "")
+        if isinstance(self.default, (str, int, float)) and self.default and "default" not in (text or ""):
+            shown = f"{self.default:g}" if isinstance(self.default, float) else self.default
+            self.settings["help"] = f"{text} (default: {shown})"
+
+    @property
+    def key(self) -> str:
+        """The name of the parsed argument."""
+        return self.name.removeprefix("--").replace("-", "_")
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether it is a list of texts: several options, a list or one text in a file, `;` between a variable's."""
+        return self.settings.get("action") == "append"
+
+    @property
+    def variable(self) -> str:
+        """The environment variable of a setting."""
+        return f"{PREFIX}{self.scope}{self.key.upper()}"
 
     def add_to(self, parser: Any) -> None:
-        """Add it to a command or a group."""
-        parser.add_argument(*self._names, **self._settings)
+        """Add it to a command or a group; a setting is None unless it is given there."""
+        names = [SHORT[self.name], self.name] if self.name in SHORT else [self.name]
+        chosen = self.settings if self.scope is None else self.settings | {"default": None}
+        if self.kind is bool:
+            chosen = {"help": chosen["help"], "default": None, "action": argparse.BooleanOptionalAction}
+        parser.add_argument(*names, **chosen)
 
 
-def add_option(parser: Any, name: str, **differences: Any) -> None:
-    """Add one option."""
-    Option(name, **differences).add_to(parser)
-
-
-def add_options(parser: Any, *names: str) -> None:
-    """Add shared options with their usual settings."""
-    for name in names:
-        add_option(parser, name)
-
-
-def add_command(
-    commands: Any, name: str, summary: str, *, more: str = "", example: str, options: Iterable[Option] = ()
-) -> argparse.ArgumentParser:
-    """Add a command whose help ends with an example."""
-    from overstory.cli.main import Formatter
-
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=summary,
-        description=f"{summary[:1].upper()}{summary[1:]}.\n\n{more}".rstrip(),
-        epilog=f"example:\n  {example}",
-        formatter_class=Formatter,
+SHARED.update(
+    (option.name, option)
+    for option in (
+        Option(
+            "--adjustment",
+            "the intervals of detected (or changed) values: fcr, wider, so that the level holds for those too; "
+            "conditional, given the detection, with a corrected estimate; none, plain",
+            choices=("fcr", "conditional", "none"),
+            default="fcr",
+        ),
+        Option("--alpha", "the bound, a fraction", type=float, default=0.05),
+        Option("--column", "the column with the values", "C"),
+        Option(
+            "--correction",
+            "what --alpha bounds: fdr, the share of false detections; bonferroni, the chance of any",
+            choices=("fdr", "bonferroni"),
+            default="fdr",
+        ),
+        Option("--epsilon", "privacy loss of one report (epsilon; smaller is more private)", "E", float),
+        Option("--epsilon-permanent", "privacy loss of all reports of one value together", "Y", float),
+        Option("--from", "the first period, such as 2026-11-21 or 2026-W47", "PERIOD", dest="first"),
+        Option("--group", "only the devices of this group, of a metric with groups", "NAME"),
+        Option("--hash-family", None, "NAME"),
+        Option("--hash-key", "public key of overstory-v1 (default: none)", "KEY", default=""),
+        Option("--interval", choices=("reports", "population")),
+        Option("--json", "print the outcome as JSON", action="store_true"),
+        Option("--output", None, "FILE"),
+        Option("--param", "a parameter of the oracle; may be repeated", "NAME=VALUE", action="append", default=[]),
+        Option("--params", "RAPPOR's parameters: header k,h,m,p,q,f and one row", "FILE"),
+        Option("--plot", "draw a picture into this file, an .svg", "FILE"),
+        Option("--quiet", "print no progress bar and no closing line", action="store_true"),
+        Option("--registry", "the metric registry", "FILE"),
+        Option("--seed", "the same seed gives the same output", "N", int),
+        Option("--skip-bad", action="store_true"),
+        Option(
+            "--spreadsheet",
+            "write an apostrophe before texts in CSV files that a spreadsheet would run as formulas (=, +, -, @)",
+            action="store_true",
+        ),
+        Option("--to", "the last period, included", "PERIOD", dest="last"),
+        Option("--token", None, "TOKEN"),
     )
+)
+
+
+class Group:
+    """Options under a title; without one, options that exclude each other."""
+
+    def __init__(self, title: str | None, *options: Option | Group) -> None:
+        self._title, self._options = title, options
+
+    def add_to(self, parser: Any) -> None:
+        """Add them to a command."""
+        group = parser.add_argument_group(self._title) if self._title else parser.add_mutually_exclusive_group()
+        for option in self._options:
+            option.add_to(group)
+
+
+class Command:
+    """A command, or an action of one, as data: its help loads nothing that runs.
+
+    It runs in a module below `overstory.cli` with ``run(args) -> int``, or in a function: ``MODULE:FUNCTION``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        example: str,
+        *options: Option | Group,
+        summary: str = "",
+        more: str = "",
+        runs: str = "",
+        actions: Iterable[Command] = (),
+    ) -> None:
+        self.name, self._example, self._options, self._summary, self._more = name, example, options, summary, more
+        self._runs, self._actions = runs, tuple(actions)
+
+    def add_to(self, commands: Any, summary: str = "") -> None:
+        """Add it, with its actions."""
+        summary = summary or self._summary
+        parser = commands.add_parser(
+            self.name,
+            help=summary,
+            description=f"{summary[:1].upper()}{summary[1:]}.\n\n{self._more}".rstrip(),
+            epilog=f"example:\n  {self._example}",
+        )
+        for option in self._options:
+            option.add_to(parser)
+        if self._runs:
+            parser.set_defaults(runs=self._runs)
+        if self._actions:
+            actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
+            for action in self._actions:
+                action.add_to(actions)
+
+
+PREFIX: Final = "OVERSTORY_"
+
+
+def settings(scope: str, *options: Option) -> tuple[Option, ...]:
+    """Return options that are settings; their variables have the scope after the prefix."""
     for option in options:
-        option.add_to(parser)
-    return parser
+        option.scope = scope
+    return options
 
 
-def add_hashing(parser: Any, *, otherwise: str = "overstory-v1", note: str = "") -> None:
-    """Add ``--hash-family`` and ``--hash-key``; `hashing` reads them."""
+def flag(name: str, text: str) -> Option:
+    """Return an option without a value."""
+    return Option(name, text, action="store_true")
+
+
+def hashing_options(*, otherwise: str = "overstory-v1", note: str = "") -> tuple[Option, ...]:
+    """Return ``--hash-family`` and ``--hash-key``; `hashing` reads them."""
     families = f"overstory-v1 or google-rappor-python (default: {otherwise}){note}"
-    add_option(parser, "--hash-family", help=families)
-    add_option(parser, "--hash-key")
+    return Option("--hash-family", families), Option("--hash-key")
 
 
-def add_pair(parser: Any) -> None:
-    """Add ``--pair`` and ``--boolean``, of files with two variables."""
-    meaning = "the two variables of every report: columns of its files"
-    parser.add_argument("--pair", nargs=2, metavar="NAME", help=meaning)
-    parser.add_argument("--boolean", metavar="NAME", help="the one of them that is one bit: true or false")
+PAIR: Final = (
+    Option("--pair", "the two variables of every report: columns of its files", "NAME", nargs=2),
+    Option("--boolean", "the one of them that is one bit: true or false", "NAME"),
+)
 
 
 ENGINES: Final = ("local", "dask", "spark")
@@ -136,34 +205,33 @@ ENGINE_ALONE: Final = ("engine", "workers", "scheduler", "master", "no_verify", 
 """Options that only an engine takes."""
 
 
-def add_engines(parser: argparse.ArgumentParser, *, with_candidates: bool = True, unfinished: bool = True) -> None:
-    """Add the options; a command may have ``--candidates`` already, or resume only where a file is named."""
-    group = parser.add_argument_group("of Parquet and packed batches, by an engine")
-    group.add_argument("--engine", choices=ENGINES, help="what counts: processes here, Dask or Spark (default: local)")
-    group.add_argument("--workers", type=int, metavar="N", help="processes (default: one for each core)")
-    group.add_argument("--scheduler", metavar="ADDRESS", help="of a running Dask scheduler, such as tcp://host:8786")
-    group.add_argument("--master", metavar="URL", help="of Spark, such as spark://host:7077 (default: this machine)")
-    if with_candidates:
-        group.add_argument(
-            "--candidates", metavar="FILE", help="values to count, one per line; needed where an oracle has no domain"
-        )
-    group.add_argument("--no-verify", action="store_true", help="count without comparing the files' checksums")
-    group.add_argument(
-        "--resume",
-        metavar="FILE",
-        help="where finished units are written; a run that was killed goes on from there "
-        f"(default: {f'the name of the output and {UNFINISHED}' if unfinished else 'nowhere'})",
+def engine_options(*more: Option, unfinished: bool = False) -> Group:
+    """Return the options, and a command's own; one without a file of its name resumes only where a file is named."""
+    default = f"the name of the output and {UNFINISHED}" if unfinished else "nowhere"
+    return Group(
+        "of Parquet and packed batches, by an engine",
+        Option("--engine", "what counts: processes here, Dask or Spark (default: local)", choices=ENGINES),
+        Option("--workers", "processes (default: one for each core)", "N", int),
+        Option("--scheduler", "of a running Dask scheduler, such as tcp://host:8786", "ADDRESS"),
+        Option("--master", "of Spark, such as spark://host:7077 (default: this machine)", "URL"),
+        *more,
+        flag("--no-verify", "count without comparing the files' checksums"),
+        Option(
+            "--resume",
+            f"where finished units are written; a run that was killed goes on from there (default: {default})",
+            "FILE",
+        ),
+        flag("--dry-run", "print what would be read and how long it may take"),
     )
-    group.add_argument("--dry-run", action="store_true", help="print what would be read and how long it may take")
 
 
-def add_sources(parser: argparse.ArgumentParser) -> None:
-    """Add ``--params``, ``--registry`` and their own."""
-    group = parser.add_argument_group("what made the reports (unless given: the label of a Parquet file)")
-    add_option(group, "--params")
-    add_hashing(group, otherwise="any", note="; packed and Parquet files are checked against it")
-    add_option(group, "--registry")
-    group.add_argument("--metric", metavar="ID", help="with --registry: the metric")
+SOURCES: Final = Group(
+    "what made the reports (unless given: the label of a Parquet file)",
+    Option("--params"),
+    *hashing_options(otherwise="any", note="; packed and Parquet files are checked against it"),
+    Option("--registry"),
+    Option("--metric", "with --registry: the metric", "ID"),
+)
 
 
 def check_sources(args: argparse.Namespace) -> None:
@@ -192,27 +260,10 @@ def given(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
     ]
 
 
-def add_interval(parser: argparse.ArgumentParser, default: str) -> None:
-    """Add ``--interval`` and ``--adjustment``."""
-    meaning = "intervals for these reports (noise alone), or for all devices like these (sampling of people too)"
-    add_option(parser, "--interval", help=f"{meaning} (default: {default})")
-    add_option(parser, "--adjustment")
-
-
 def check_plot(path: str | None) -> None:
     """Raise ParameterError unless a picture can be drawn into a file of that name."""
     if path and not path.endswith(".svg"):
         raise ParameterError(f"--plot {path}: pictures are SVG: give a name that ends in .svg")
-
-
-def add_output(parser: argparse.ArgumentParser, meaning: str) -> None:
-    """Add ``-o``."""
-    add_option(parser, "--output", required=True, metavar="FILE", help=f"{meaning} (-: standard output)")
-
-
-def add_reporting(parser: argparse.ArgumentParser) -> None:
-    """Add ``--json`` and ``--quiet``."""
-    add_options(parser, "--json", "--quiet")
 
 
 def check_pipes(args: argparse.Namespace, *inputs: str) -> None:
@@ -227,11 +278,6 @@ def check_pipes(args: argparse.Namespace, *inputs: str) -> None:
 def shown(output: str) -> str:
     """Return an output's name in a sentence."""
     return "standard output" if output == "-" else output
-
-
-def add_skipping(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add ``--skip-bad``."""
-    add_option(parser, "--skip-bad", help=f"count malformed {what} and go on, instead of stopping at the first")
 
 
 def check_seed(seed: int | None) -> None:
@@ -283,16 +329,14 @@ def print_outcome(args: argparse.Namespace, outcome: dict[str, Any], *shown: str
 TAB: Final = ("tab", r"\t")
 
 
-def add_form(parser: argparse.ArgumentParser) -> None:
-    """Add ``--delimiter``, ``--missing``, ``--strip``, ``--encoding`` and ``--no-header``."""
-    group = parser.add_argument_group("format of the CSV file")
-    group.add_argument("--delimiter", metavar="C", help="between fields: , ; | or tab (default: detected)")
-    group.add_argument(
-        "--missing", nargs="+", default=[], metavar="TEXT", help="texts that mean a missing value, such as NA '?'"
-    )
-    group.add_argument("--strip", action="store_true", help="remove spaces around fields")
-    group.add_argument("--encoding", metavar="NAME", help="such as latin-1 (default: UTF-8, or UTF-16 by its mark)")
-    group.add_argument("--no-header", action="store_true", help="the first line is data; columns are 1, 2, ...")
+FORM: Final = Group(
+    "format of the CSV file",
+    Option("--delimiter", "between fields: , ; | or tab (default: detected)", "C"),
+    Option("--missing", "texts that mean a missing value, such as NA '?'", "TEXT", nargs="+", default=[]),
+    flag("--strip", "remove spaces around fields"),
+    Option("--encoding", "such as latin-1 (default: UTF-8, or UTF-16 by its mark)", "NAME"),
+    flag("--no-header", "the first line is data; columns are 1, 2, ..."),
+)
 
 
 def form_of(args: argparse.Namespace) -> Form:

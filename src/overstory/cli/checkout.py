@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from overstory.cli.arguments import Option, add_command, print_answer
+from overstory.cli.arguments import Command, Option, flag, print_answer
 from overstory.cli.progress import progress
 from overstory.cli.workers import check_workers, each_cell
 from overstory.presentation.document import Lines
@@ -21,49 +21,34 @@ if TYPE_CHECKING:
     from overstory.presentation.document import Block
     from papers.study import Experiment, Result
 
-MORE = """\
-Writes every result into the folder: NAME.json with the published numbers, ours, their intervals and the verdicts; the
-pictures as PNG and SVG; and index.html and summary.md with all results in the folder. A verdict is always computed.
-Finished results are not computed again, unless --fresh is given. The papers are in a checkout of the source only."""
-
-EXAMPLE = """\
-overstory reproduce --list
-  overstory reproduce rappor-75-of-100 -o results
-  overstory reproduce --all --quick"""
-
 OPTIONS = ("value", "params", "readings")
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add the command."""
-    add_command(
-        subparsers,
+COMMANDS = {
+    "reproduce": Command(
         "reproduce",
-        "recompute the papers' figures and tables, and compare them with the published ones",
-        more=MORE,
-        example=EXAMPLE,
-        options=(
-            Option("names", nargs="*", metavar="NAME", help="what to reproduce (--list prints the names)"),
-            Option("--all", action="store_true", help="reproduce everything"),
-            Option("--list", action="store_true", help="list everything, and exit"),
-            Option("--quick", action="store_true", help="use smaller sizes and fewer replicates: seconds each"),
-            Option("--fresh", action="store_true", help="compute finished results again"),
-            Option("--value", metavar="TEXT", help="the value whose report is drawn (rappor-figure-1)"),
-            Option("--params", help="RAPPOR's parameters for --value: header k,h,m,p,q,f and one row"),
-            Option(
-                "--readings", metavar="FILE", help="real meter readings, instead of synthetic ones (protecting-...)"
-            ),
-            Option(
-                "--workers",
-                type=int,
-                metavar="N",
-                help="processes, each of one result; the results are the same (default: 1)",
-            ),
-            Option("--output", default="out/reproduce", metavar="DIR", help="folder (default: out/reproduce)"),
-            Option("--json", help="print the results as JSON"),
-            Option("--quiet", help="print no progress bar and no table"),
-        ),
+        "overstory reproduce --list\n"
+        "  overstory reproduce rappor-75-of-100 -o results\n"
+        "  overstory reproduce --all --quick",
+        Option("names", "what to reproduce (--list prints the names)", "NAME", nargs="*"),
+        flag("--all", "reproduce everything"),
+        flag("--list", "list everything, and exit"),
+        flag("--quick", "use smaller sizes and fewer replicates: seconds each"),
+        flag("--fresh", "compute finished results again"),
+        Option("--value", "the value whose report is drawn (rappor-figure-1)", "TEXT"),
+        Option("--params", "RAPPOR's parameters for --value: header k,h,m,p,q,f and one row"),
+        Option("--readings", "real meter readings, instead of synthetic ones (protecting-...)", "FILE"),
+        Option("--workers", "processes, each of one result; the results are the same (default: 1)", "N", int),
+        Option("--output", "folder", "DIR", default="out/reproduce"),
+        Option("--json", "print the results as JSON"),
+        Option("--quiet", "print no progress bar and no table"),
+        more="""\
+Writes every result into the folder: NAME.json with the published numbers, ours, their intervals and the verdicts; the
+pictures as PNG and SVG; and index.html and summary.md with all results in the folder. A verdict is always computed.
+Finished results are not computed again, unless --fresh is given. The papers are in a checkout of the source only.""",
+        runs="checkout",
     )
+}
 
 
 def papers() -> Path:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any, Final, NoReturn
 
+from overstory.client.person.command_line import SUMMARIES as OF_A_PERSON
 from overstory.presentation.streams import PIPE_CLOSED, close_quietly, printable, write_anything
 from overstory.protocol.errors import OverstoryError, suggestion
 
@@ -41,34 +42,27 @@ SUMMARIES: Final = {
     "store": "maintain the collector's database",
     "export": "write the reports of closed periods for engines to count",
     "doctor": "check a collector and its settings",
-    "on": "agree to report: show what is asked for, ask, and record your consent",
-    "local": "record on this machine only, for you to look at; nothing is sent",
-    "off": "record nothing and send nothing",
-    "forget": "delete the program's secret on this machine and everything that was recorded",
-    "status": "show what may be recorded and why, what waits, and its privacy cost",
-    "view": "show what was recorded, what exactly is sent, and what that reveals",
+    **OF_A_PERSON,
 }
 """Each command and what it does, so that listing them loads none.
 
-Each is a module below this package, with `add_parser(subparsers)`, which repeats the summary, and `run(args) -> int`;
-see `MODULES`.
+Its module (`MODULES`) has it in a table `COMMANDS`, as data that names where it runs; or else `add_parser(subparsers)`,
+which repeats the summary, and `run(args) -> int`.
 """
 
 COMMANDS: Final = tuple(SUMMARIES)
 
-_FOLDERS: Final = {
-    "analysis": ("audit", "collect", "compare", "decode", "demo", "discover", "plan"),
-    "registry": ("metrics", "privacy"),
-    "service": ("console", "doctor", "gateway", "keys", "relay", "serve", "simulate", "store"),
-}
 MODULES: Final = {
-    **{command: f"{folder}.{command}" for folder, commands in _FOLDERS.items() for command in commands},
-    **dict.fromkeys(("on", "local", "off", "forget", "status", "view"), "person"),
-    **dict.fromkeys(("convert", "encode", "map", "sum"), "rappor.file_tools"),
-    "export": "service.exports",
+    **dict.fromkeys(("audit", "collect", "compare", "decode", "demo", "discover", "plan"), "analysis.commands"),
+    **dict.fromkeys(OF_A_PERSON, "person"),
+    **dict.fromkeys(("convert", "encode", "map", "sum"), "rappor.commands"),
+    **dict.fromkeys(("metrics", "privacy"), "registry.commands"),
+    **dict.fromkeys(
+        ("console", "doctor", "export", "gateway", "keys", "relay", "serve", "simulate", "store"), "service.commands"
+    ),
     "reproduce": "checkout",
 }
-"""Commands that share a module, whose `add_parser` adds them all."""
+"""The module of each command's options; several may share one."""
 
 EXTRAS: Final = {
     **dict.fromkeys(("numpy", "scipy", "numba", "llvmlite", "pyarrow", "jinja2", "rich"), "analysis"),
@@ -162,7 +156,10 @@ def _run(argv: list[str]) -> int:
     if module is None:
         parser.print_help(sys.stderr)
         return BAD_INPUT
-    status: int = module.run(args)
+    runner, _, function = getattr(args, "runs", "").partition(":")
+    if runner:
+        module = importlib.import_module(f"overstory.cli.{runner}")
+    status: int = getattr(module, function or "run")(args)
     return status
 
 
@@ -177,13 +174,14 @@ def _parser(named: str, module: ModuleType | None, listed: Iterable[str]) -> arg
         description="See the forest, never the trees: statistics under local differential privacy.",
         epilog="example:\n  overstory decode --params params.csv --counts counts.csv --map map.csv -o results\n\n"
         "`overstory COMMAND --help` has an example for each command.",
-        formatter_class=Formatter,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", prog=parser.prog)
     for name in listed:
         if module is None or MODULES.get(name) != MODULES.get(named):
             commands.add_parser(name, help=SUMMARIES[name], add_help=False)
+        elif name in getattr(module, "COMMANDS", ()):
+            module.COMMANDS[name].add_to(commands, SUMMARIES[name])
         elif name not in commands.choices:
             module.add_parser(commands)
     return parser
@@ -231,7 +229,7 @@ class Parser(argparse.ArgumentParser):
     """An argument parser whose subcommands report their own errors; numbers may be written 1,000,000 or 1e6."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, **{"formatter_class": Formatter, **kwargs})
         self.register("type", int, whole_number)
         self.register("type", float, number)
 

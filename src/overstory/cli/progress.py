@@ -43,9 +43,13 @@ def progress(label: str, total: float | None, *, quiet: bool = False, in_bytes: 
     if quiet or not sys.stderr.isatty():
         yield Progress()
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+    except ImportError:  # of the extra `analysis`; what it shows is not worth an error
+        yield Progress()
+        return
 
     amount = DownloadColumn() if in_bytes else TaskProgressColumn()
     columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())

@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from overstory.collector.store import Store
-    from overstory.queries.sources.stores import SeveralStores
+from overstory.collector.store import Store, open_store
+from overstory.queries.sources.stores import SeveralStores
 
 MOST_SHOWN: Final = 20
 
@@ -17,9 +16,6 @@ MOST_SHOWN: Final = 20
 @contextmanager
 def open_stores(urls: Sequence[str]) -> Iterator[Store | SeveralStores]:
     """Open the store that is named, or all that are, as one; warn where shards are missing."""
-    from overstory.collector.store import open_store
-    from overstory.queries.sources.stores import SeveralStores
-
     with ExitStack() as opened:
         stores = [opened.enter_context(open_store(url)) for url in urls]
         if len(stores) > 1 or stores[0].served_shard() is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from overstory.protocol.errors import OverstoryError, ParameterError
 
@@ -15,13 +15,6 @@ Outcome = TypeVar("Outcome")
 
 class LostWorkerError(OverstoryError, RuntimeError):
     """A process of a sweep ended before its cell was computed."""
-
-
-def add_workers(parser: Any, what: str) -> None:
-    """Add ``--workers``."""
-    parser.add_argument(
-        "--workers", type=int, metavar="N", help=f"processes that {what}; the result is the same (default: 1)"
-    )
 
 
 def check_workers(workers: int | None) -> int:

@@ -12,16 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from overstory.cli.arguments import (
-    add_command,
-    add_form,
-    add_option,
-    check_pipes,
-    form_of,
-    form_words,
-    print_answer,
-    seekable,
-)
+from overstory.cli.arguments import check_pipes, form_of, form_words, print_answer, seekable
 from overstory.cli.progress import progress
 from overstory.presentation.document import Paragraph
 from overstory.protocol.errors import ParameterError
@@ -31,102 +22,8 @@ if TYPE_CHECKING:
     from overstory.trial.run import Trial, TrialBudget
     from overstory.trial.values import Summary
 
-MORE = """\
-Each row of the column is one device, which randomizes its value and sends it. The reports are counted and decoded, and
-you see the estimates next to the truth, and the privacy loss. You also see which oracle is best for such a column, how
-many people rare values need, and which shares these people show. The file is read in a stream, and nothing of it leaves
-this machine.
-
-A column of numbers is counted in bins, given or chosen. Rows without a value are counted and send nothing. With
---numeric its numbers are collected as they are: you see the estimated mean, quantiles and shares next to the true ones.
-
-Of two columns each row reports its pair of values: you see the shares of the second in each value of the first, whether
-the two depend on each other, and how strongly.
-
-Of a column with several answers in a row, --separator counts each of them, and how many a row has."""
-
-EXAMPLE = """\
-overstory collect survey.csv --column state --epsilon 2
-  overstory collect survey.csv --column state --column party --epsilon 2
-  overstory collect survey.csv --column languages --separator ";" --epsilon 2
-  overstory collect homes.parquet --column kwh --numeric distribution --min 0 --max 5
-  overstory collect homes.parquet --column kwh --bins 0 5 50 --epsilon 1 --epsilon-permanent 3 -o homes"""
-
 WEAK = 10
 """Epsilon of one report above which there is a warning."""
-
-
-def add_parser(subparsers: Any) -> None:
-    parser = add_command(
-        subparsers, "collect", "simulate a private collection on your own data", more=MORE, example=EXAMPLE
-    )
-    parser.add_argument("file", metavar="FILE", help="CSV (gz too), JSON lines or Parquet; - for standard input")
-    parser.add_argument(
-        "--column",
-        required=True,
-        action="append",
-        metavar="C",
-        help="the column to collect; give two to see what they say of each other",
-    )
-    parser.add_argument(
-        "--conditional",
-        action="store_true",
-        help="of two columns: how the shares of the second differ between the values of the first",
-    )
-    parser.add_argument("--separator", metavar="S", help="count the items of a row that has several, such as ';'")
-    parser.add_argument(
-        "--most",
-        type=int,
-        metavar="M",
-        help="with --separator: as many items of one row count (default: as many as make the least error)",
-    )
-    parser.add_argument(
-        "--numeric",
-        nargs="?",
-        const="mean",
-        choices=("mean", "distribution", "ranges"),
-        help="collect numbers as they are, and learn their mean (default), their distribution, or shares of ranges",
-    )
-    parser.add_argument("--min", type=float, metavar="A", help="with --numeric: the least number (default: chosen)")
-    parser.add_argument("--max", type=float, metavar="B", help="with --numeric: the greatest number (default: chosen)")
-    add_form(parser)
-    _add_collection(parser)
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="the same seed gives the same output")
-    meaning = "folder for the results (default out/collect); -: only learned.csv, to standard output"
-    parser.add_argument("-o", "--output", default="out/collect", metavar="DIR", help=meaning)
-    add_option(parser, "--spreadsheet")
-    add_option(parser, "--json")
-
-
-def _add_collection(parser: argparse.ArgumentParser) -> None:
-    """Add what is collected of each row, and how privately."""
-    parser.add_argument(
-        "--oracle", default="auto", metavar="NAME", help="what the devices randomize with (default auto: the best)"
-    )
-    parser.add_argument("--epsilon", type=float, metavar="E", help="privacy loss of one report (default 1)")
-    add_option(parser, "--epsilon-permanent")
-    parser.add_argument(
-        "--reports-per-device", type=int, default=1, metavar="R", help="reports of each device (default 1)"
-    )
-    parser.add_argument(
-        "--device-column", metavar="D", help="column with the device's id: a device's rows are its reports"
-    )
-    parser.add_argument(
-        "--bins",
-        type=float,
-        nargs=3,
-        metavar=("MIN", "MAX", "COUNT"),
-        help="count numbers in COUNT equal bins from MIN to MAX (default: chosen)",
-    )
-    parser.add_argument(
-        "--candidates", metavar="FILE", help="values to look for, one per line; all others count as one value"
-    )
-    parser.add_argument(
-        "--most-values", type=int, default=10_000, metavar="M", help="most distinct values (default 10,000)"
-    )
-    parser.add_argument(
-        "--people", type=int, metavar="N", help="draw N people from the rows, instead of one person per row"
-    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,19 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.cli.arguments import (
-    add_command,
-    add_form,
-    add_option,
-    add_options,
-    check_plot,
-    check_seed,
-    form_of,
-    print_answer,
-    seekable,
-)
+from overstory.cli.arguments import check_plot, check_seed, form_of, print_answer, seekable
 from overstory.cli.progress import progress
-from overstory.cli.workers import add_workers, check_workers, each_cell
+from overstory.cli.workers import check_workers, each_cell
 from overstory.presentation.document import Column, Lines, Paragraph, Table
 from overstory.protocol.errors import ParameterError
 
@@ -31,55 +21,6 @@ if TYPE_CHECKING:
     from overstory.presentation.document import Block
     from overstory.presentation.svg import Picture
     from overstory.protocol.numeric.randomizer import NumericRandomizer
-
-
-MORE = """\
-Ranks the registered oracles by their exact average error over the domain, which no population changes. With
---epsilon-permanent: the oracles that memoize and send fresh reports; without: those that send one report. Among the
-oracles within 1% of the least variance, it recommends the one of which two reports share the fewest bits, equal or
-alike; then the one with the smallest reports. An oracle that takes more than ten core-seconds, and more than ten times
-those of another of them, is left out. With FILE, or --measure, collections are simulated and the table has the measured
-error next to the exact one, with its own standard error: the trial does not separate oracles whose measured errors
-overlap."""
-
-EXAMPLE = """\
-overstory compare --domain-size 100 --epsilon 1 --reports 1000000
-  overstory compare survey.csv --column state --epsilon 2 --plot oracles.svg
-  overstory compare homes.csv --column kwh --numeric 0 2 --epsilon 1"""
-
-
-def add_parser(subparsers: Any) -> None:
-    parser = add_command(subparsers, "compare", "rank oracles at equal privacy", more=MORE, example=EXAMPLE)
-    parser.add_argument(
-        "file",
-        metavar="FILE",
-        nargs="?",
-        help="true values to simulate: CSV (also .gz), JSON lines or Parquet; -: standard input",
-    )
-    add_option(parser, "--epsilon", required=True)
-    add_option(parser, "--epsilon-permanent")
-    parser.add_argument("--domain-size", type=int, metavar="D", help="number of values (default: those in FILE)")
-    parser.add_argument(
-        "--reports", type=int, metavar="N", help="how many devices report, once each (default: the rows of FILE)"
-    )
-    parser.add_argument("--column", metavar="C", help="the column of FILE with the values")
-    add_form(parser)
-    parser.add_argument(
-        "--measure",
-        type=int,
-        metavar="R",
-        help="simulate R collections of each oracle (with FILE: 4 to 20, by the number of values)",
-    )
-    add_workers(parser, "simulate the oracles' collections")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the simulation (default: 0)")
-    parser.add_argument(
-        "--numeric",
-        type=float,
-        nargs=2,
-        metavar=("MIN", "MAX"),
-        help="compare randomizers of numbers in this range instead; with FILE, on its column",
-    )
-    add_options(parser, "--plot", "--json")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,21 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from overstory.cli.arguments import (
-    ENGINE_ALONE,
-    add_command,
-    add_engines,
-    add_hashing,
-    add_interval,
-    add_option,
-    add_options,
-    add_pair,
-    add_reporting,
-    check_pipes,
-    check_plot,
-    given,
-    read_mechanism,
-)
+from overstory.cli.arguments import ENGINE_ALONE, check_pipes, check_plot, given, read_mechanism
 from overstory.cli.progress import reading_bar
 from overstory.protocol.errors import ParameterError
 
@@ -34,135 +20,8 @@ if TYPE_CHECKING:
     from overstory.protocol.channels import Rounds
 
 
-MORE = """\
-From files: writes results.csv (every candidate, most frequent first) and metrics.json into DIR, and prints the
-detected candidates. The map is not checked: make it with the hash family and key of the devices.
-
-From files with a label, of any oracle: counts of `overstory sum -o NAME.json`, by --counts, or the reports themselves,
-which an engine counts first. The label says what made the reports; --candidates are the strings to look for.
-
-With --pair, from counts of `overstory sum --pair`: the table of two variables that were reported together.
-
-From a store, or from a collector by its address: estimates a metric of the registry over a range of periods: in total,
-per period, or cumulative (over all reports so far); or compares two ranges. A device reports once a period and its
-reports share permanent responses. Standard errors assume that every device reported in every period, unless
---reports-per-device is given. From folders of `overstory export`, with --registry: the same, by counts of an engine."""
-
 OF_FILES = ("params", "counts", "map")
 OF_STORES = ("metric", "registry")
-
-
-def add_parser(commands: Any) -> None:
-    parser = add_command(
-        commands,
-        "decode",
-        "estimate how often each candidate was reported",
-        more=MORE,
-        example="overstory decode --params params.csv --counts counts.csv --map map.csv -o results\n"
-        "  overstory decode monday.parquet --candidates names.txt\n"
-        "  overstory decode exported/metric=colour --registry metrics.toml --per-period\n"
-        "  overstory decode --store reports.db --registry metrics.toml --metric colour --from 2026-11-01",
-    )
-    parser.add_argument("inputs", nargs="*", metavar="INPUT", help="files of reports, folders, globs or addresses")
-    _add_files(parser)
-    add_engines(parser, with_candidates=False, unfinished=False)
-    _add_stores(parser)
-    parser.add_argument(
-        "--method",
-        choices=("gls", "lasso", "likelihood"),
-        default="gls",
-        help="least squares, the RAPPOR paper's Lasso or, of --pair, the likelihood of whole reports (default: gls)",
-    )
-    add_options(parser, "--correction", "--alpha")
-    parser.add_argument(
-        "--complete",
-        action="store_true",
-        help="there are no other values: the candidates' counts add up to all reports",
-    )
-    parser.add_argument(
-        "--reports-per-device",
-        type=float,
-        metavar="R",
-        help="reports of one device (if uneven: sum of squares over sum; default: 1 for files, else the number of "
-        "periods with reports)",
-    )
-    add_interval(parser, "reports; population with --per-period, --cumulative or --compare")
-    parser.add_argument(
-        "--all",
-        action="store_true",
-        help="also show what was not detected, or did not change (CSV files always have it)",
-    )
-    meaning = "folder for the results, required for files; -: only the CSV, to standard output"
-    parser.add_argument("-o", "--output", metavar="DIR", help=meaning)
-    add_options(parser, "--plot", "--spreadsheet")
-    add_reporting(parser)
-
-
-def _add_files(parser: argparse.ArgumentParser) -> None:
-    files = parser.add_argument_group("from files")
-    add_option(files, "--params")
-    files.add_argument("--counts", metavar="FILE", help="counts, from `overstory sum`; .json: with their label")
-    files.add_argument("--map", metavar="FILE", help="candidate map, from `overstory map`")
-    add_pair(files)
-    files.add_argument("--map2", metavar="FILE", help="with --pair: the map of the second variable's strings")
-    files.add_argument("--reports", metavar="FILE", help="with --pair and --method likelihood: the reports themselves")
-    add_hashing(files, note="; google-rappor-python rounds f")
-
-
-def _add_stores(parser: argparse.ArgumentParser) -> None:
-    stored = parser.add_argument_group("from a store, a collector, or exported folders")
-    store_help = "a file, or postgresql://...; of a registry with shards, once for each shard's store"
-    stored.add_argument("--store", action="append", metavar="URL", help=store_help)
-    stored.add_argument("--url", metavar="URL", help="a collector's address; it needs an admin token")
-    stored.add_argument("--token", help="an admin token (default: the variable OVERSTORY_ADMIN_TOKEN)")
-    stored.add_argument("--metric", metavar="ID", help="the metric's id (not needed where folders hold one)")
-    stored.add_argument("--registry", metavar="FILE", help="the metric registry (not needed with --url)")
-    add_options(stored, "--from", "--to", "--group")
-    stored.add_argument("--by-group", action="store_true", help="estimate each group separately")
-    stored.add_argument(
-        "--smooth", action="store_true", help="with --by-group: also shares that are smoothed over the groups"
-    )
-    _add_readings(stored)
-    stored.add_argument(
-        "--delta", type=float, metavar="D", help="of reports through a relay: the claim's delta (default: 1e-9)"
-    )
-    stored.add_argument(
-        "--honest", type=float, metavar="SHARE", help="of reports through a relay: the honest share (default: 1)"
-    )
-    stored.add_argument("--candidates", metavar="FILE", help="strings to look for, instead of the registry's list")
-    stored.add_argument(
-        "--range",
-        action="append",
-        metavar="A:B",
-        help="of a metric of ranges: also the share from A to B, both included",
-    )
-    stored.add_argument("--steps", metavar="NAMES", help="post-processing steps, in order: norm-sub, base-cut, ...")
-
-
-def _add_readings(stored: Any) -> None:
-    """Add how the periods, or the groups, are read together."""
-    reading = stored.add_mutually_exclusive_group()
-    reading.add_argument("--per-period", action="store_true", help="estimate each period separately")
-    reading.add_argument(
-        "--cumulative", action="store_true", help="estimate each period together with all earlier ones"
-    )
-    reading.add_argument(
-        "--compare",
-        nargs=2,
-        metavar="A..B",
-        help="two ranges of periods, such as 2026-W45..2026-W47 2026-W41..2026-W44: the shares of the first less those "
-        "of the second",
-    )
-    reading.add_argument(
-        "--compare-groups", nargs=2, metavar="NAME", help="two groups: the shares of the first less those of the second"
-    )
-    stored.add_argument(
-        "--overlap",
-        type=float,
-        metavar="SHARE",
-        help="with --compare: share of the smaller range's devices that reported in both and kept their values, 0 to 1 "
-        "(default: 0, which is always safe)",
-    )
 
 
 def run(args: argparse.Namespace) -> int:

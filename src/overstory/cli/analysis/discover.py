@@ -10,22 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.cli.arguments import (
-    ENGINE_ALONE,
-    add_command,
-    add_engines,
-    add_form,
-    add_interval,
-    add_option,
-    add_options,
-    add_reporting,
-    check_plot,
-    check_seed,
-    form_of,
-    given,
-    print_answer,
-    seekable,
-)
+from overstory.cli.arguments import ENGINE_ALONE, check_plot, check_seed, form_of, given, print_answer, seekable
 from overstory.cli.progress import progress, reading_bar
 from overstory.presentation.document import Lines
 from overstory.privacy.text import plural
@@ -34,56 +19,6 @@ from overstory.protocol.errors import FormatError, ParameterError
 if TYPE_CHECKING:
     from overstory.discovery import CodedDomain, Discovered, Plan
     from overstory.presentation.document import Block
-
-
-MORE = """\
-Each row of the column is one person's value. A simulated device per row answers one question about its value, with the
-full epsilon, and the search sees only the answers. So this is what a real collection would find. --known names expected
-values: some devices are asked about those, the others about the rest.
-
-With --store, the answers are those of real devices: of a metric whose domain is unknown strings or integers. With
---reports, they are in files, and an engine counts what each level asks; --resume keeps the finished levels."""
-
-
-def add_parser(commands: Any) -> None:
-    parser = add_command(
-        commands,
-        "discover",
-        "find frequent values without a list of candidates",
-        more=MORE,
-        example="overstory discover crashes.csv --column address --epsilon 4 --bits 64\n"
-        "  overstory discover --store reports.db --registry metrics.toml --metric address --candidates-out found.txt",
-    )
-    source = "CSV (also .gz), JSON lines or Parquet; -: standard input"
-    parser.add_argument("file", metavar="FILE", nargs="?", help=source)
-    add_option(parser, "--column")
-    add_form(parser)
-    loss = "privacy loss of each device (epsilon; smaller is more private)"
-    add_option(parser, "--epsilon", help=loss)
-    kind = parser.add_mutually_exclusive_group()
-    kind.add_argument("--bits", type=int, metavar="B", help="values are integers of B bits (default: 64)")
-    kind.add_argument(
-        "--bytes",
-        type=int,
-        metavar="B",
-        help="values are texts of at most B bytes in UTF-8 (at most 32; with --alphabet, B characters, at most 64)",
-    )
-    kind.add_argument("--model", metavar="FILE", help="values are texts like the lines of FILE, a public list")
-    parser.add_argument("--alphabet", metavar="CHARACTERS", help="values are texts of these characters alone")
-    parser.add_argument("--order", type=int, metavar="K", help="--model looks at K characters before (default: 2)")
-    parser.add_argument("--width", type=int, metavar="W", help="--model codes in W bits (default: 96)")
-    parser.add_argument("--known", metavar="FILE", help="expected values, one per line")
-    parser.add_argument("--step", type=int, default=14, metavar="S", help="bits that each level adds (default: 14)")
-    parser.add_argument("--beam", type=int, default=192, metavar="N", help="prefixes per level (default: 192)")
-    add_options(parser, "--correction", "--alpha")
-    add_interval(parser, "reports")
-    add_option(parser, "--seed")
-    parser.add_argument("--csv", metavar="FILE", help="write every value of the last level into this file")
-    add_option(parser, "--spreadsheet")
-    add_option(parser, "--plot", help="draw the detected values with their intervals into this file, an .svg")
-    add_store_options(parser)
-    add_engines(parser, with_candidates=False, unfinished=False)
-    add_reporting(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -160,23 +95,6 @@ def _about(plan: Plan) -> dict[str, Any]:
 OF_STORES: Final = ("store", "registry", "metric")
 OF_REPORTS: Final = ("reports", "registry", "metric")
 OF_COLUMNS: Final = ("file", "column", "epsilon")
-
-
-def add_store_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command's second form."""
-    stored = parser.add_argument_group("from a store, or from files of its reports")
-    store_help = "a file, or postgresql://...: search the reports that it holds; once for each shard's store"
-    stored.add_argument("--store", action="append", metavar="URL", help=store_help)
-    stored.add_argument(
-        "--reports",
-        metavar="INPUT",
-        nargs="+",
-        help="files of reports, folders, globs or addresses, instead of a store",
-    )
-    stored.add_argument("--metric", metavar="ID", help="the metric's id: its domain is unknown strings or integers")
-    add_options(stored, "--registry", "--from", "--to")
-    out = "add the detected values to this file of candidates, one per line; values that it has stay"
-    stored.add_argument("--candidates-out", metavar="FILE", help=out)
 
 
 def is_of_a_store(args: argparse.Namespace) -> bool:

@@ -4,68 +4,17 @@ from __future__ import annotations
 
 import argparse
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from overstory.cli.arguments import add_command, add_hashing, add_option, given, hashing, print_answer
+from overstory.cli.arguments import given, hashing, print_answer
 from overstory.presentation.document import Lines, Paragraph
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.planning import RapporPlan
 
-MORE = """\
-Give either --params, or both --epsilon and --epsilon-permanent. With epsilons, it searches the parameters with the
-smallest standard error for rare strings; -o writes them. The plan's epsilons never exceed those that you give. For
-values of a known domain give --domain-size and --epsilon: it recommends an oracle (`overstory compare` shows all)."""
-
-EXAMPLE = """\
-overstory plan --params params.csv --reports 1000000 --candidates 200 --share 0.01
-  overstory plan --epsilon 1.0743 --epsilon-permanent 4.3945 --reports 1000000 --candidates 200 -o params.csv
-  overstory plan --domain-size 100 --epsilon 1 --reports 1000000
-  overstory plan --domain-size 100 --most 8 --typical 3 --epsilon 1 --reports 1000000"""
-
 NEEDS_ONLY = ("num_bits", "num_hashes", "num_cohorts", "thrifty", "output")
 STRINGS_ONLY = ("params", "candidates", "hash_family", "hash_key", *NEEDS_ONLY)
-ALPHA = 0.05
-
-
-def add_parser(subparsers: Any) -> None:
-    parser = add_command(
-        subparsers,
-        "plan",
-        "choose parameters for your needs, or state what parameters achieve",
-        more=MORE,
-        example=EXAMPLE,
-    )
-    parameters = parser.add_argument_group("for given parameters")
-    add_option(parameters, "--params")
-    _add_needs(parser.add_argument_group("for given needs"))
-    domain = parser.add_argument_group("for a known domain")
-    domain.add_argument("--domain-size", type=int, metavar="D", help="number of values; with --epsilon")
-    domain.add_argument("--most", type=int, metavar="M", help="sets of items: as many of one set count")
-    domain.add_argument("--typical", type=float, metavar="S", help="sets of items: how many a device has, on average")
-    parser.add_argument("--reports", type=int, required=True, metavar="N", help="number of devices; each reports once")
-    parser.add_argument("--candidates", type=int, metavar="M", help="number of strings to look for")
-    parser.add_argument(
-        "--share", type=float, metavar="S", help="also plan for a string with this share of the reports, such as 0.01"
-    )
-    parser.add_argument("--alpha", type=float, help=f"chance of any false detection (default: {ALPHA})")
-    add_hashing(parser)
-    parser.add_argument("--json", action="store_true", help="print the plan as JSON")
-
-
-def _add_needs(needs: Any) -> None:
-    for name in ("--epsilon", "--epsilon-permanent"):
-        add_option(needs, name)
-    needs.add_argument("--num-bits", type=int, metavar="K", help="bits of a report (default: chosen)")
-    needs.add_argument("--num-hashes", type=int, metavar="H", help="hashes of a value (default: chosen)")
-    needs.add_argument("--num-cohorts", type=int, metavar="M", help="cohorts (default: chosen)")
-    needs.add_argument(
-        "--thrifty",
-        action="store_true",
-        help="use the smallest permanent epsilon that does not make one report less accurate",
-    )
-    needs.add_argument("-o", "--output", metavar="FILE", help="write the parameters into this file, as params.csv")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -75,7 +24,6 @@ def run(args: argparse.Namespace) -> int:
         return _choose(args)
     if args.candidates is None:
         raise ParameterError("give --candidates M, how many strings are looked for; or --domain-size D and --epsilon E")
-    args.alpha = ALPHA if args.alpha is None else args.alpha
     plan = _from_params(args) if args.params else _from_needs(args)
     if args.output:
         _write(args.output, plan)
@@ -96,8 +44,7 @@ def _choose(args: argparse.Namespace) -> int:
             f"--epsilon-permanent Y{'; it takes no ' if idle else ''}{', '.join(idle)}"
         )
     needs = {"epsilon_permanent": args.epsilon_permanent, "share": args.share}
-    alpha = ALPHA if args.alpha is None else args.alpha
-    plan = plan_for_domain(args.domain_size, args.epsilon, args.reports, alpha=alpha, **needs)
+    plan = plan_for_domain(args.domain_size, args.epsilon, args.reports, alpha=args.alpha, **needs)
     best = recommend(plan.ranking)
     recommended = blocks((best,), None, best, plan.instead)
     print_answer(args, plan.to_json(), chain(recommended, [Lines(*plan.detection())]))

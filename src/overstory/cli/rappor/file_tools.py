@@ -3,86 +3,50 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from overstory.cli.arguments import (
-    add_command,
-    add_engines,
-    add_hashing,
-    add_option,
-    add_output,
-    add_pair,
-    add_reporting,
-    add_skipping,
-    add_sources,
-    check_pipes,
-    check_sources,
-    print_outcome,
-    read_mechanism,
-    shown,
-)
+from overstory.analysis.decoding.candidates import colliding
+from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.cli.arguments import check_pipes, check_sources, print_outcome, read_mechanism, shown
 from overstory.cli.progress import reading_bar, tell_skipped
+from overstory.cli.rappor.devices import Fleet
 from overstory.cli.rappor.engine_runs import run_engine, stated_mechanism, wants_engine
+from overstory.files.csv import Skipped
+from overstory.files.labels import Label
+from overstory.files.rappor import (
+    Holding,
+    epsilon_text,
+    hash_candidates,
+    pair_form,
+    privacy,
+    read_candidates,
+    read_pairs,
+    read_params,
+    read_values,
+    sum_pairs,
+    write_counts,
+    write_map,
+    write_pair_counts,
+)
+from overstory.files.reports import (
+    kind_of,
+    read_batches,
+    read_packed,
+    read_reports,
+    start_of,
+    sum_reports,
+    write_packed,
+    write_reports_csv,
+)
 from overstory.protocol.errors import FormatError, ParameterError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from overstory.analysis.reports import SupportCounts
-    from overstory.cli.rappor.devices import Fleet
-    from overstory.files.csv import Skipped
-    from overstory.files.rappor import Holding
-    from overstory.protocol.kinds.base import Kind
+from overstory.protocol.kinds.base import Kind
+from overstory.protocol.wire.upload import decode_batch
 
 
-def add_parser(commands: Any) -> None:
-    """Add the commands."""
-    _add_encode(commands)
-    _add_map(commands)
-    _add_sum(commands)
-    _add_convert(commands)
-
-
-def run(args: argparse.Namespace) -> int:
-    commands = {"encode": _encode, "map": _map, "sum": _sum, "convert": _convert}
-    return commands[args.command](args)
-
-
-ENCODE = """\
-Every client is a device with its own secret, drawn from the operating system for this run: a client that has a value
-twice has one permanent response to it. The output's name decides its format: .csv, .csv.gz, .ovsb (packed batches, also
-.ovsb.gz) or .parquet. Only the CSV has the columns bloom and prr, which never leave a real device: use them to test
-clients against each other."""
-
-
-def _add_encode(commands: Any) -> None:
-    parser = add_command(
-        commands,
-        "encode",
-        "randomize a file of true values into reports",
-        more=ENCODE,
-        example="overstory encode --params params.csv --values values.csv -o reports.csv",
-    )
-    add_option(parser, "--params", required=True)
-    parser.add_argument("--values", required=True, metavar="FILE", help="true values: header client,cohort,value")
-    add_hashing(parser)
-    parser.add_argument(
-        "--seed",
-        metavar="N",
-        help="the same seed gives the same output. For experiments; a seed protects nobody",
-    )
-    add_output(parser, "file for the reports")
-    add_skipping(parser, "lines")
-    add_reporting(parser)
-
-
-def _encode(args: argparse.Namespace) -> int:
+def encode(args: argparse.Namespace) -> int:
     check_pipes(args, "params", "values")
-    from overstory.cli.rappor.devices import Fleet
-    from overstory.files.csv import Skipped
-    from overstory.files.rappor import epsilon_text, privacy, read_values
-
     parameters, mechanism = read_mechanism(args)
     fleet = Fleet(mechanism, args.seed)
     skipped = Skipped() if args.skip_bad else None
@@ -99,52 +63,20 @@ def _encode(args: argparse.Namespace) -> int:
 
 
 def _write(path: str, fleet: Fleet, holdings: Iterator[Holding]) -> None:
-    from overstory.files.reports import kind_of
-
     kind, encoding = kind_of(path), fleet.mechanism.encoding
     if kind == "csv":
-        from overstory.files.reports import write_reports_csv
-
         write_reports_csv(path, map(fleet.row, holdings), encoding.num_bits)
     elif kind == "ovsb":
-        from overstory.files.reports import write_packed
-
         write_packed(path, fleet.batches(holdings))
     else:
-        from overstory.analysis.reports import ReportBatch
-        from overstory.files.labels import Label
         from overstory.files.parquet import write_parquet
-        from overstory.protocol.wire.upload import decode_batch
 
         batches = (ReportBatch.from_wire(decode_batch(raw)) for raw in fleet.batches(holdings))
         write_parquet(path, batches, Label.of(fleet.mechanism))
 
 
-MAP = """\
-The file has one candidate per line. A file named .csv has them as its only column, quoted where needed. Give the hash
-family (and key) that the devices used."""
-
-
-def _add_map(commands: Any) -> None:
-    parser = add_command(
-        commands,
-        "map",
-        "hash candidates into a candidate map",
-        more=MAP,
-        example="overstory map --params params.csv --candidates candidates.txt -o map.csv",
-    )
-    add_option(parser, "--params", required=True)
-    parser.add_argument("--candidates", required=True, metavar="FILE", help="the strings that may have been reported")
-    add_hashing(parser)
-    add_output(parser, "file for the map: a row per candidate, then m * h integers cohort * k + bit + 1")
-    add_reporting(parser)
-
-
-def _map(args: argparse.Namespace) -> int:
+def map_candidates(args: argparse.Namespace) -> int:
     check_pipes(args, "params", "candidates")
-    from overstory.analysis.decoding.candidates import colliding
-    from overstory.files.rappor import hash_candidates, read_candidates, write_map
-
     parameters, mechanism = read_mechanism(args)
     with reading_bar(args, "reading candidates", [args.candidates]) as advance:
         candidates = read_candidates(args.candidates, advance)
@@ -159,36 +91,7 @@ def _map(args: argparse.Namespace) -> int:
     return 0
 
 
-SUM = """\
-Reads reports.csv (also gz), packed batches (.ovsb) and Parquet, recognized by their first bytes, in a stream: memory
-does not grow with the files. Of a CSV it uses only the columns cohort and irr.
-
-Parquet and packed batches of any oracle are also counted in units by several processes, by Dask or by Spark: name
-files, folders, globs or addresses in an object store (s3://..., gs://...). A killed run goes on where it was.
-
-With --pair it counts pairs of bits of two variables, from the files of Google's association tools: a header with cohort
-and the two variables, or, as their simulation writes it, no header, the cohort counted from 1 and the bits reversed."""
-
-
-def _add_sum(commands: Any) -> None:
-    parser = add_command(
-        commands,
-        "sum",
-        "count reports",
-        more=SUM,
-        example="overstory sum --params params.csv monday.csv.gz tuesday.ovsb -o counts.csv\n"
-        "  overstory sum --engine dask s3://reports/metric=theme -o counts.csv",
-    )
-    parser.add_argument("reports", nargs="+", metavar="INPUT", help="files of reports, folders, globs or addresses")
-    add_sources(parser)
-    add_pair(parser)
-    add_output(parser, "file for the counts: a row per cohort, its reports and then each bit's count")
-    add_skipping(parser, "lines (in packed files: batches)")
-    add_engines(parser)
-    add_reporting(parser)
-
-
-def _sum(args: argparse.Namespace) -> int:
+def count(args: argparse.Namespace) -> int:
     check_pipes(args, "params", "reports")
     if args.boolean and not args.pair:
         raise ParameterError("--boolean has no effect without --pair, which names the two variables")
@@ -197,10 +100,6 @@ def _sum(args: argparse.Namespace) -> int:
     check_sources(args)
     if wants_engine(args):
         return run_engine(args)
-    from overstory.files.csv import Skipped
-    from overstory.files.rappor import read_params, write_counts
-    from overstory.files.reports import read_reports, sum_reports
-
     parameters = read_params(args.params)
     skipped = Skipped() if args.skip_bad else None
     with reading_bar(args, "summing", args.reports) as advance:
@@ -219,9 +118,6 @@ def _sum_pairs(args: argparse.Namespace) -> int:
         raise ParameterError("--pair needs --params: its files have no labels")
     if args.hash_family or args.hash_key:
         raise ParameterError("--hash-family and --hash-key have no effect with --pair: its files have no labels")
-    from overstory.files.csv import Skipped
-    from overstory.files.rappor import pair_form, read_pairs, read_params, sum_pairs, write_pair_counts
-
     form = pair_form(read_params(args.params), args.pair, args.boolean)
     skipped = Skipped() if args.skip_bad else None
     with reading_bar(args, "summing", args.reports) as advance:
@@ -244,39 +140,13 @@ def _print_sum(
     return 0
 
 
-CONVERT = """\
-A row of the output is a block of reports of one cohort, which `overstory sum` counts at a third of the time of a row
-for each report. Its label says what mechanism made the reports, so that nothing else need be given to count them.
-Reports are read in a stream; the order within a cohort stays."""
-
-
-def _add_convert(commands: Any) -> None:
-    parser = add_command(
-        commands,
-        "convert",
-        "put reports into Parquet in blocks, which are counted fastest",
-        more=CONVERT,
-        example="overstory convert monday.parquet tuesday.parquet -o week.parquet\n"
-        "  overstory convert --params params.csv reports.csv.gz reports.ovsb -o reports.parquet",
-    )
-    parser.add_argument("inputs", nargs="+", metavar="FILE", help="reports.csv (also gz), packed batches or Parquet")
-    add_sources(parser)
-    parser.add_argument("--period", metavar="LABEL", help="with --registry: the reports' period, for its column")
-    add_output(parser, "the Parquet file")
-    add_skipping(parser, "lines (in packed files: batches)")
-    add_reporting(parser)
-
-
-def _convert(args: argparse.Namespace) -> int:
+def convert(args: argparse.Namespace) -> int:
     check_sources(args)
     if args.output == "-":
         raise ParameterError("-o -: Parquet cannot be written to standard output; name a file")
     if args.period and not args.registry:
         raise ParameterError("--period has no effect without --registry, whose metric says how long a period is")
-    from overstory.files.csv import Skipped
-    from overstory.files.labels import Label
     from overstory.files.parquet import write_blocks
-    from overstory.files.reports import read_batches
 
     mechanism, skipped = _mechanism(args), Skipped() if args.skip_bad else None
     period = None
@@ -301,7 +171,6 @@ def _convert(args: argparse.Namespace) -> int:
 def _mechanism(args: argparse.Namespace) -> Kind:
     """Return the mechanism of the first file that says of which it is, or of the options."""
     from overstory.files.parquet import read_label
-    from overstory.files.reports import read_packed, start_of
 
     for path in args.inputs:
         start = start_of(path)
@@ -312,8 +181,6 @@ def _mechanism(args: argparse.Namespace) -> Kind:
             return stated_mechanism(args, next(read_packed(path)).digest, None, path)
     if not args.params:
         raise ParameterError("reports.csv does not say what made its reports: give --params")
-    from overstory.files.rappor import read_params
-
     hashing = {"hash_family": args.hash_family} if args.hash_family else {}
     return read_params(args.params).mechanism(**hashing, hash_key=args.hash_key)
 

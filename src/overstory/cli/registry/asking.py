@@ -6,9 +6,10 @@ import argparse
 import contextlib
 import math
 import sys
-from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Collection
+from typing import Final, TypeVar
 
+from overstory.cli.registry.commands import QUESTIONS
 from overstory.presentation.streams import printable
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.wire import parse_digits
@@ -16,27 +17,14 @@ from overstory.protocol.wire import parse_digits
 Answer = TypeVar("Answer")
 
 
-class Question(NamedTuple):
-    """One question, which is an option, too."""
-
-    words: str  # what is asked for: the prompt, and the option's help
-    metavar: str
-    default: str | None = None  # None: there is none, or it depends on other answers
-    note: str = ""  # what the help adds
-
-
-def add_questions(parser: argparse.ArgumentParser, questions: Mapping[str, Question]) -> None:
-    for name, question in questions.items():
-        default = "" if question.default is None else f" (default: {question.default})"
-        flag = "--" + name.replace("_", "-")
-        parser.add_argument(flag, metavar=question.metavar, help=f"{question.words}{question.note}{default}")
+_QUESTIONS: Final = {question.key: question for question in QUESTIONS}
 
 
 class Asking:
     """Where answers come from."""
 
-    def __init__(self, args: argparse.Namespace, questions: Mapping[str, Question]) -> None:
-        self._args, self._questions, self._ended = args, questions, bool(args.yes)
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._args, self._ended = args, bool(args.yes)
         self._terminal = not self._ended and sys.stdin is not None and sys.stdin.isatty()
 
     def explain(self, *lines: str) -> None:
@@ -46,7 +34,8 @@ class Asking:
 
     def ask(self, name: str, read: Callable[[str], Answer], default: str | None = None) -> Answer:
         """Return the answer to one question, read; on a terminal, ask again until it is right."""
-        question, flag, given = self._questions[name], "--" + name.replace("_", "-"), getattr(self._args, name)
+        question, given = _QUESTIONS[name], getattr(self._args, name)
+        flag = question.name
         if given is not None:
             return _read(given, read, flag)
         default = question.default if default is None else default

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import argparse
+import datetime as dt
 import json
 from typing import Final
 
 from overstory.presentation.document import Lines
+from overstory.presentation.render_text import print_document
+from overstory.privacy.registry.warnings import registry_notes, registry_warnings
 from overstory.privacy.text import plural
+from overstory.protocol.metrics import RegistryError, parse_registry, registry_folder, registry_text
 
 BAD_INPUT: Final = 2
 WARNED: Final = 1
 
 
+def run(args: argparse.Namespace) -> int:
+    return lint(args.file, strict=args.strict, as_json=args.json, server=args.server)
+
+
 def lint(file: str, *, strict: bool = False, as_json: bool = False, server: str | None = None) -> int:
     """Print the faults, warnings and notes of a registry file; return the exit status."""
-    import datetime as dt
-
-    from overstory.presentation.render_text import print_document
-    from overstory.privacy.registry.warnings import registry_notes, registry_warnings
-    from overstory.protocol.metrics import RegistryError, parse_registry, registry_folder, registry_text
-
     text = registry_text(file)
     try:
         registry = parse_registry(text, registry_folder(file), source=file)

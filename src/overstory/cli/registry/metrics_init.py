@@ -9,86 +9,30 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from overstory.cli.arguments import add_command
-from overstory.cli.registry.asking import (
-    Asking,
-    Question,
-    a_decimal,
-    a_text,
-    add_questions,
-    names,
-    one_of,
-    reader,
-    whole,
-)
+from overstory.cli.registry.asking import Asking, a_decimal, a_text, names, one_of, reader, whole
+from overstory.cli.registry.commands import KINDS
 from overstory.cli.registry.lint import lint
+from overstory.files.io import replacing
 from overstory.privacy.text import factor
 from overstory.protocol.errors import ParameterError
-
-MORE = """\
-On a terminal, it asks. In a script, give options, or the answers on standard input, one per line. A question without
-an answer takes its default. FILE is written after every answer is valid, and replaced only with --force."""
-
-EXAMPLE = """\
-overstory metrics init
-  overstory metrics init --id theme --kind choice --values light,dark,system --description 'The theme in use.' \\
-    --owner 'Design team' --purpose https://example.org/issues/7 --yes"""
-
-KINDS: Final = {
-    "choice": "one of a few named values, such as light, dark, system",
-    "yes-no": "yes or no",
-    "number": "a number, counted in ranges",
-    "words": "words or names that nobody can list in advance",
-}
-QUESTIONS: Final = {
-    "id": Question("the metric's id, such as colour-theme", "ID", note=" (a-z, 0-9, '.', '_' and '-')"),
-    "title": Question("a title of a few words", "TEXT", note=" (default: from the id)"),
-    "description": Question("one sentence for the person: what is collected", "TEXT"),
-    "owner": Question("who is responsible, such as a team's name", "TEXT"),
-    "purpose": Question("a link (https://...) to why it is collected", "URL"),
-    "kind": Question("the kind of value", "KIND", "choice", f": {', '.join(KINDS)}"),
-    "values": Question("the values, separated by commas", "A,B,...", note="; of a choice"),
-    "other": Question("what any other value counts as", "NAME", "other", "; of a choice"),
-    "min": Question("the smallest number", "X", note="; of a number"),
-    "max": Question("the largest number", "X", note="; of a number"),
-    "ranges": Question("how many ranges it is counted in", "N", "10", "; of a number"),
-    "period": Question("how often a device reports (hour, day, week)", "PERIOD", "week"),
-    "epsilon": Question("epsilon of one report", "E", "1", " (privacy loss; smaller is more private)"),
-    "expires": Question("the day on which the collection ends", "DATE", note=" (default: in a year)"),
-    "retention_days": Question("for how many days single reports are kept", "DAYS", "90"),
-    "publish": Question("what everybody may read of the results: nothing or estimates", "WHAT", "nothing"),
-    "opt_out": Question("one sentence for the public page: how a person stops it", "TEXT", note="; with estimates"),
-}
-"""In the order of the help; the order of the questions is that of `_registry`."""
+from overstory.protocol.kinds.registry import mechanism
+from overstory.protocol.metrics import parse_registry
+from overstory.protocol.metrics.metric_table import GRACE_DAYS
+from overstory.protocol.metrics.period import Period
+from overstory.protocol.wire import METRIC_ID
 
 EPSILONS: Final = (0.5, 1.0, 2.0, 4.0)
 LARGEST_EPSILON: Final = 20.0
 
 
-def add_parser(actions: Any) -> None:
-    init = add_command(
-        actions, "init", "write a first registry, with a comment on every key", more=MORE, example=EXAMPLE
-    )
-    init.add_argument("file", metavar="FILE", nargs="?", default="metrics.toml", help="default: metrics.toml")
-    add_questions(init, QUESTIONS)
-    init.add_argument("--group-by", metavar="NAME", help="what devices are grouped by, in clear, such as release")
-    init.add_argument("--groups", metavar="A=SHARE,...", help="the groups, each with its public share of all devices")
-    init.add_argument("--devices", metavar="N", help="how many devices are expected to report; with groups")
-    init.add_argument("--yes", action="store_true", help="ask nothing; use the defaults")
-    init.add_argument("--force", action="store_true", help="replace FILE if it exists")
-
-
 def run(args: argparse.Namespace) -> int:
-    from overstory.files.io import replacing
-    from overstory.protocol.metrics import parse_registry
-
     path = Path(args.file)
     if path.exists() and not args.force:
         raise ParameterError(f"{args.file} exists: give another FILE, or --force to replace it")
     groups = group_lines(args)
-    text, name, value = _registry(Asking(args, QUESTIONS), dt.datetime.now(dt.UTC).date())
+    text, name, value = _registry(Asking(args), dt.datetime.now(dt.UTC).date())
     text += "".join(f"{line}\n" for line in groups)
     parse_registry(text, source="the answers")
     with replacing(str(path)) as partial:
@@ -113,8 +57,6 @@ def _next_steps(file: str, name: str, value: str, candidates: str) -> list[str]:
 
 def _registry(asking: Asking, today: dt.date) -> tuple[str, str, str]:
     """Return the registry's text, the metric's id, and a value that a program may record."""
-    from overstory.protocol.metrics.metric_table import GRACE_DAYS
-
     asking.explain(
         "A registry lists what is collected. This makes one with a single metric. Enter takes [the default]."
     )
@@ -278,8 +220,6 @@ def _rappor(epsilon: float, permanent: float) -> tuple[float, float]:
     A bit's permanent response is wrong with chance f/2 = 1 / (1 + e^(permanent/2)); p is the least, to six digits,
     with which one report has no more than `epsilon`.
     """
-    from overstory.protocol.kinds.registry import mechanism
-
     f = math.ceil(2e6 / (1 + math.exp(permanent / 2))) / 1e6
     low, high = 0, 499_999  # millionths: at the one epsilon may be too large, at the other it is next to nothing
     while high - low > 1:
@@ -294,8 +234,6 @@ def _guess(epsilon: float) -> str:
 
 
 def _is_id(text: str) -> bool:
-    from overstory.protocol.wire import METRIC_ID
-
     return METRIC_ID.fullmatch(text) is not None
 
 
@@ -304,8 +242,6 @@ def _is_link(text: str) -> bool:
 
 
 def _period(text: str) -> str:
-    from overstory.protocol.metrics.period import Period
-
     return str(Period.parse(text))
 
 

@@ -9,32 +9,26 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from overstory.cli.arguments import add_command, print_outcome
+from overstory.cli.arguments import PREFIX, print_outcome
+from overstory.cli.service.commands import SERVE_SETTINGS
+from overstory.cli.service.settings import fill_in
+from overstory.collector.checkup import (
+    Finding,
+    check_certificate,
+    check_files,
+    check_kernels,
+    check_keys,
+    check_private,
+    check_registry,
+    check_store,
+    check_url,
+    guarded,
+)
 from overstory.presentation.document import Lines
 from overstory.privacy.text import plural
 from overstory.protocol.errors import OverstoryError
-
-if TYPE_CHECKING:
-    from overstory.collector.checkup import Finding
-
-MORE = """\
-Prints one line for each check: ok, warning or error, and what to do. The options decide what is checked; the settings
-of `overstory serve` are also read from its file and its environment. Nothing is changed.
-The exit status is 1 when there is an error."""
-
-EXAMPLE = "overstory doctor --registry metrics.toml --store reports.db --url https://collector.example.org"
-
-
-def add_parser(commands: Any) -> None:
-    parser = add_command(commands, "doctor", "check a collector and its settings", more=MORE, example=EXAMPLE)
-    parser.add_argument("--registry", metavar="FILE", help="registry of the collected metrics")
-    parser.add_argument("--store", metavar="URL", help="a file, sqlite:///FILE, or postgresql://...")
-    parser.add_argument("--oblivious-keys", metavar="FILE", type=Path, help="private keys of `overstory keys`")
-    parser.add_argument("--url", metavar="URL", help="address of a running collector")
-    parser.add_argument("--config", metavar="FILE", help="TOML file with the settings of `overstory serve`")
-    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+from overstory.protocol.metrics import load_registry
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,29 +43,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _findings(args: argparse.Namespace) -> Iterator[Finding]:
-    from overstory.cli.service.serve import SETTINGS
-    from overstory.cli.service.serve_settings import PREFIX, fill_in
-    from overstory.collector.checkup import (
-        Finding,
-        check_certificate,
-        check_files,
-        check_kernels,
-        check_keys,
-        check_private,
-        check_registry,
-        check_store,
-        check_url,
-        guarded,
-    )
-    from overstory.protocol.metrics import load_registry
-
     now = time.time()
     yield from check_files()
     yield from guarded("counting", check_kernels)
-    settings = argparse.Namespace(**{setting.key: None for setting in SETTINGS}, config=args.config)
+    settings = argparse.Namespace(**{setting.key: None for setting in SERVE_SETTINGS}, config=args.config)
     settings.registry, settings.store, settings.oblivious_keys = args.registry, args.store, args.oblivious_keys
     try:
-        fill_in(settings, SETTINGS, os.environ)
+        fill_in(settings, SERVE_SETTINGS, os.environ)
     except (OverstoryError, OSError) as error:
         yield Finding("settings", "error", str(error))
     file = args.config or os.environ.get(f"{PREFIX}CONFIG")

@@ -5,59 +5,23 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from overstory.cli.arguments import add_command, add_option, add_reporting, print_outcome
+from overstory.cli.arguments import print_outcome
 from overstory.cli.progress import progress
+from overstory.collector.store import open_store
+from overstory.collector.store.copies.export import Exported, Selection, retained_too_briefly
+from overstory.engines.folders import Folder
+from overstory.files.labels import Manifest
 from overstory.presentation.document import Lines
+from overstory.presentation.formats import in_bytes
 from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError
-
-if TYPE_CHECKING:
-    from overstory.collector.store.copies.export import Exported, Selection
-    from overstory.files.labels import Manifest
-    from overstory.protocol.metrics import MetricRegistry
-
-EXPORT = """\
-Writes the reports of closed periods, those that take no reports any more, as Parquet in blocks into folders
-metric=ID/period=N/digest=HEX, and a manifest of each. What is there already is not written again; an export that was
-killed is completed by the next one. `overstory sum DESTINATION/metric=ID` counts what manifests list, and so do Dask
-and Spark; `overstory decode DESTINATION --registry FILE` reads it as a store. Of several shards, export each store into
-the same destination, by a command for each: they are then read together. Retention deletes reports in the store, never
-the exported files: that is yours to do."""
-
-
-def add_parser(commands: Any) -> None:
-    """Add the command."""
-    export = add_command(
-        commands,
-        "export",
-        "write the reports of closed periods for engines to count",
-        more=EXPORT,
-        example="overstory export --store reports.db --registry metrics.toml exported\n"
-        "  overstory export --store reports.db --registry metrics.toml s3://bucket/reports",
-    )
-    export.add_argument("destination", metavar="DESTINATION", help="a folder, or an address in an object store")
-    export.add_argument(
-        "--store", required=True, metavar="URL", help="where the reports are: a file, or postgresql://..."
-    )
-    add_option(export, "--registry", required=True)
-    export.add_argument("--metric", metavar="ID", help="only this metric (default: all of the registry)")
-    export.add_argument("--from", dest="first", metavar="PERIOD", help="with --metric: the first period")
-    export.add_argument("--to", dest="last", metavar="PERIOD", help="with --metric: the last period")
-    export.add_argument(
-        "--verify",
-        action="store_true",
-        help="write nothing: compare the destination with what the store has of closed periods",
-    )
-    add_reporting(export)
+from overstory.protocol.metrics import MetricRegistry, load_registry
+from overstory.queries.counts import parse_range
 
 
 def run(args: argparse.Namespace) -> int:
-    from overstory.collector.store import open_store
-    from overstory.engines.folders import Folder
-    from overstory.protocol.metrics import load_registry
-
     registry = load_registry(args.registry)
     selected, folder = _selected(args, registry), Folder(args.destination)
     with open_store(args.store, registry) as store:
@@ -70,9 +34,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _selected(args: argparse.Namespace, registry: MetricRegistry) -> Selection:
-    from overstory.collector.store.copies.export import Selection
-    from overstory.queries.counts import parse_range
-
     if args.metric is None:
         if args.first or args.last:
             raise ParameterError("--from and --to need --metric, which says how long a period is")
@@ -88,15 +49,7 @@ def _print_verified(args: argparse.Namespace, sets: int, wrong: list[str], desti
     return 1 if wrong else 0
 
 
-def _print_exported(
-    args: argparse.Namespace,
-    destination: str,
-    registry: MetricRegistry,
-    done: Exported,
-) -> None:
-    from overstory.collector.store.copies.export import retained_too_briefly
-    from overstory.presentation.formats import in_bytes
-
+def _print_exported(args: argparse.Namespace, destination: str, registry: MetricRegistry, done: Exported) -> None:
     reports, size = (sum(getattr(one, name) for one in done.manifests) for name in ("num_reports", "num_bytes"))
     brief = [name for name in retained_too_briefly(registry) if args.metric in {None, name}]
     lines = [

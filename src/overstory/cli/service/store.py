@@ -5,108 +5,37 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import time
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
-from overstory.cli.arguments import add_command, add_option, print_outcome
+from overstory.cli.arguments import print_outcome
+from overstory.collector.auth import sha256
+from overstory.collector.settings import DAY
+from overstory.collector.store import Store, Token, open_store, restore
+from overstory.collector.store.databases.connection import connect, create_tables
+from overstory.collector.store.schema import SCHEMA
 from overstory.presentation.document import Column, Lines, Table
 from overstory.presentation.formats import thousands
 from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from overstory.collector.store import Store, Token
     from overstory.protocol.metrics import MetricRegistry
 
 
-MORE: Final = """\
-URL names the store: a file (reports.db, sqlite:///reports.db), or postgresql://USER:PASSWORD@HOST/DATABASE.
-A collector (`overstory serve`) compacts and retains by itself. docs/how-to/stores.md describes what is stored."""
-
-EXAMPLE: Final = """\
-overstory store create reports.db
-  overstory store summary reports.db
-  overstory store tokens add reports.db --role write --application my-app
-  overstory store backup reports.db monday.db"""
-
-
-def add_parser(subparsers: Any) -> None:
-    parser = add_command(subparsers, "store", "maintain the collector's database", more=MORE, example=EXAMPLE)
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
-    create = _add(actions, "create", "create a store", _create, "overstory store create reports.db")
-    _registry(create, required=False)
-    _add(actions, "summary", "show what a store contains", _summary, "overstory store summary reports.db --json")
-    for name, summary, act in (
-        ("compact", "count and shuffle the reports in the inbox", _compact),
-        ("retain", "delete reports past retention, and counts of few", _retain),
-    ):
-        _registry(_add(actions, name, summary, act, f"overstory store {name} reports.db"), required=False)
-    backup = _add(
-        actions,
-        "backup",
-        "copy a store, as of one moment, into a file that opens as a store",
-        _backup,
-        "overstory store backup postgresql://overstory@db/reports monday.db",
-    )
-    backup.add_argument("file", metavar="FILE", help="the backup: a file that does not exist yet")
-    _add_restore(actions)
-    add_tokens(actions)
-    add_notes(actions)
-
-
-def run(args: argparse.Namespace) -> int:
-    status: int = args.act(args)
-    return status
-
-
-def _add(actions: Any, name: str, summary: str, act: Any, example: str) -> argparse.ArgumentParser:
-    """Add an action on a store."""
-    parser = _verb(actions, name, summary, act, example)
-    add_option(parser, "--quiet", help="print nothing but errors")
-    return parser
-
-
-def _verb(verbs: Any, name: str, summary: str, act: Any, example: str) -> argparse.ArgumentParser:
-    """Add what is done with a store's tokens or notes; `act` does it."""
-    parser = add_command(verbs, name, summary, example=example)
-    parser.add_argument("url", metavar="URL", help="the store")
-    add_option(parser, "--json")
-    parser.set_defaults(act=act, quiet=False)
-    return parser
-
-
-def _registry(parser: argparse.ArgumentParser, *, required: bool) -> None:
-    default = "" if required else " (default: the one that the store remembers)"
-    parser.add_argument("--registry", required=required, metavar="FILE", help=f"the metric registry{default}")
-
-
-def _add_restore(actions: Any) -> None:
-    example = "overstory store restore monday.db postgresql://overstory@db/reports"
-    restore = add_command(actions, "restore", "fill a new store from a backup", example=example)
-    restore.add_argument("file", metavar="FILE", help="the backup")
-    restore.add_argument("url", metavar="URL", help="the new store: a file that does not exist, or an empty database")
-    add_option(restore, "--json")
-    add_option(restore, "--quiet", help="print nothing but errors")
-    restore.set_defaults(act=_restore)
-
-
 def _opened(args: argparse.Namespace) -> Store:
-    from overstory.collector.store import open_store
-
     return open_store(args.url, _registry_of(args))
 
 
 def _registry_of(args: argparse.Namespace) -> MetricRegistry | None:
     if not getattr(args, "registry", None):
         return None
-    from overstory.protocol.metrics import load_registry
+    from overstory.protocol.metrics import load_registry  # an empty store is looked at without metrics
 
     return load_registry(args.registry)
 
 
-def _create(args: argparse.Namespace) -> int:
-    from overstory.collector.store.databases.connection import connect, create_tables
-    from overstory.collector.store.schema import SCHEMA
-
+def create(args: argparse.Namespace) -> int:
     database = connect(args.url, create=True)
     try:
         made = database.write(lambda connection: create_tables(database, connection))
@@ -119,7 +48,7 @@ def _create(args: argparse.Namespace) -> int:
     return 0
 
 
-def _summary(args: argparse.Namespace) -> int:
+def summarize(args: argparse.Namespace) -> int:
     with _opened(args) as store:
         summary = store.summary()
     about = [f"{summary.url}: schema {summary.schema}, {summary.size:,} bytes, {summary.batch_ids:,} batch ids"]
@@ -145,9 +74,7 @@ def _summary(args: argparse.Namespace) -> int:
     return 0
 
 
-def _compact(args: argparse.Namespace) -> int:
-    from dataclasses import asdict
-
+def compact(args: argparse.Namespace) -> int:
     with _opened(args) as store:
         done = store.compact(time.time())
     lines = [f"{done.reports:,} reports counted and shuffled, {done.forgotten:,} expired batch ids deleted"]
@@ -157,9 +84,7 @@ def _compact(args: argparse.Namespace) -> int:
     return 0
 
 
-def _retain(args: argparse.Namespace) -> int:
-    from dataclasses import asdict
-
+def retain(args: argparse.Namespace) -> int:
     with _opened(args) as store:
         done = store.retain(time.time())
     lines = [f"{done.reports:,} reports past retention deleted, and counts of fewer than 10 together"]
@@ -168,16 +93,14 @@ def _retain(args: argparse.Namespace) -> int:
     return 0
 
 
-def _backup(args: argparse.Namespace) -> int:
+def back_up(args: argparse.Namespace) -> int:
     with _opened(args) as store:
         reports = store.backup(args.file)
     print_outcome(args, {"file": args.file, "reports": reports}, f"{args.file}: {reports:,} reports, verified")
     return 0
 
 
-def _restore(args: argparse.Namespace) -> int:
-    from overstory.collector.store import restore
-
+def fill(args: argparse.Namespace) -> int:
     reports = restore(args.file, args.url)
     with _opened(args) as store:
         print_outcome(
@@ -186,40 +109,7 @@ def _restore(args: argparse.Namespace) -> int:
     return 0
 
 
-MORE_ON_TOKENS: Final = """\
-A write token is part of a program that sends reports: everybody who has the program has the token, which only keeps
-strangers out. An admin token lets its holder read counts. In the console (`overstory console`) a viewer
-reads every page, and an analyst also decodes with candidates and writes notes. A relay token is for the operator of a
-shuffling relay (`overstory relay --shuffle`): it reads nothing. A monitor token is for Prometheus: it reads /metrics
-alone. To rotate a token, add a new one, release it, then revoke the old one. The store has only the SHA-256 of a token:
-it is shown once, when it is made."""
-
-
-def add_tokens(actions: Any) -> None:
-    example = "overstory store tokens add reports.db --role write --application my-app --expires 2027-11-21"
-    tokens = add_command(
-        actions, "tokens", "make, list and revoke tokens for writing and reading", more=MORE_ON_TOKENS, example=example
-    )
-    verbs = tokens.add_subparsers(dest="verb", metavar="ACTION", title="actions", required=True)
-    add = _verb(verbs, "add", "make a token and show it once", _make, example)
-    add.add_argument(
-        "--role",
-        required=True,
-        choices=("write", "viewer", "analyst", "admin", "relay", "monitor"),
-        help="write: send reports; viewer: read the console; analyst: also decode and write notes there; admin: all of "
-        "that, and read counts over HTTP; relay: pass on what a shuffling relay releases; monitor: read "
-        "/metrics",
-    )
-    add.add_argument("--application", required=True, metavar="NAME", help="name of the application that uses it")
-    add.add_argument("--expires", metavar="DATE", help="first day, in UTC, on which it is refused (default: never)")
-    _verb(verbs, "list", "list all tokens", _list_tokens, "overstory store tokens list reports.db --json")
-    revoke = _verb(verbs, "revoke", "revoke a token", _revoke, "overstory store tokens revoke reports.db 5f3a9c01")
-    revoke.add_argument("id", metavar="ID", help="the token's id, as `list` shows it")
-
-
-def _make(args: argparse.Namespace) -> int:
-    from overstory.collector.auth import sha256
-
+def add_token(args: argparse.Namespace) -> int:
     expires = None if args.expires is None else _midnight(args.expires)
     with _opened(args) as store:
         token = store.add_token(args.role, args.application, expires)
@@ -241,7 +131,7 @@ def _midnight(date: str) -> int:
     return int(dt.datetime.combine(day, dt.time(), dt.UTC).timestamp())
 
 
-def _list_tokens(args: argparse.Namespace) -> int:
+def list_tokens(args: argparse.Namespace) -> int:
     with _opened(args) as store:
         tokens = [_token_json(token) for token in store.tokens()]
     columns = (
@@ -254,8 +144,6 @@ def _list_tokens(args: argparse.Namespace) -> int:
 
 
 def _token_json(token: Token) -> dict[str, str | None]:
-    from overstory.collector.settings import DAY
-
     return {
         "id": token.id,
         "role": token.role,
@@ -278,36 +166,14 @@ def _life(state: str, expires: str | None, revoked: str | None) -> str:
     return f"{'expired' if state == 'expired' else 'expires'} {expires}" if expires else "no expiry"
 
 
-def _revoke(args: argparse.Namespace) -> int:
+def revoke_token(args: argparse.Namespace) -> int:
     with _opened(args) as store:
         store.revoke_token(args.id)
     print_outcome(args, {"revoked": args.id}, f"token {args.id} is revoked")
     return 0
 
 
-MORE_ON_NOTES: Final = """\
-Notes of kind release are drawn as markers on the console's charts. A note is about one metric, or about all. Everybody
-who may read the store's counts can read its notes, and they stay when reports are deleted: write no names into them.
-Who wrote a note, and when, is not stored."""
-
-
-def add_notes(actions: Any) -> None:
-    example = 'overstory store notes add reports.db --kind release --day 2026-11-21 "Version 3.1 is out"'
-    notes = add_command(actions, "notes", "add, list and remove notes about a day", more=MORE_ON_NOTES, example=example)
-    verbs = notes.add_subparsers(dest="verb", metavar="ACTION", title="actions", required=True)
-    add = _verb(verbs, "add", "add a note", _write, example)
-    add.add_argument("text", metavar="TEXT", help="one line of at most 500 characters")
-    add.add_argument("--metric", metavar="ID", help="the metric that it is about (default: all metrics)")
-    add.add_argument("--day", metavar="DATE", help="the day that it is about, in UTC (default: today)")
-    add.add_argument("--kind", default="note", metavar="KIND", help="release, incident or note (default: note)")
-    show = _verb(verbs, "list", "list notes, oldest day first", _list_notes, "overstory store notes list reports.db")
-    show.add_argument("--metric", metavar="ID", help="only notes about this metric, and those about all metrics")
-    example = "overstory store notes remove reports.db 5f3a9c01"
-    remove = _verb(verbs, "remove", "remove a note", _remove, example)
-    remove.add_argument("id", metavar="ID", help="the note's id, as `list` shows it")
-
-
-def _write(args: argparse.Namespace) -> int:
+def add_note(args: argparse.Namespace) -> int:
     today = dt.datetime.now(dt.UTC).date().toordinal() - dt.date(1970, 1, 1).toordinal()
     day = today if args.day is None else _parsed_day(args.day)
     with _opened(args) as store:
@@ -325,7 +191,7 @@ def _parsed_day(date: str) -> int:
         raise ParameterError(f"--day {date}: give a date such as 2026-11-21") from None
 
 
-def _list_notes(args: argparse.Namespace) -> int:
+def list_notes(args: argparse.Namespace) -> int:
     with _opened(args) as store:
         notes = [note.to_json() for note in store.notes(args.metric)]
     columns = (
@@ -337,7 +203,7 @@ def _list_notes(args: argparse.Namespace) -> int:
     return 0
 
 
-def _remove(args: argparse.Namespace) -> int:
+def remove_note(args: argparse.Namespace) -> int:
     with _opened(args) as store:
         store.remove_note(args.id)
     print_outcome(args, {"removed": args.id}, f"note {args.id} is removed")

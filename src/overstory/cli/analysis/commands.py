@@ -1,0 +1,394 @@
+"""Commands that plan, try and audit a collection, as data: what each is for, and its options."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from overstory.cli.arguments import FORM, PAIR, Command, Group, Option, engine_options, flag, hashing_options
+
+
+def _interval(default: str) -> tuple[Option, ...]:
+    meaning = "intervals for these reports (noise alone), or for all devices like these (sampling of people too)"
+    return Option("--interval", f"{meaning} (default: {default})"), Option("--adjustment")
+
+
+AUDIT: Final = Command(
+    "audit",
+    "overstory audit --params params.csv -- overstory encode --params params.csv --values - -o -\n"
+    "  overstory audit --oracle oue --param domain_size=8 --param epsilon=1 --client\n"
+    "  overstory audit --registry metrics.toml --metric colour --own-cohorts --restart -- ./client --audit",
+    Group(
+        "what is declared (one of)",
+        Option("--params"),
+        Option("--oracle", "an oracle: rappor, oue, olh, ...", "NAME"),
+        Option("--param"),
+        Option("--registry", "a metric registry; with --metric"),
+        Option("--metric", "the metric of the registry", "ID"),
+        Option("--map", "a candidate map: ask its strings, with its bits", "FILE"),
+        *hashing_options(note=", with --params"),
+    ),
+    Group(
+        "how it is audited",
+        flag("--client", "audit the library's own randomizer, in this process"),
+        Option("--reports", "fresh devices (default: 100,000)", "N", int, 100_000),
+        Option("--repeats", "reports of a device, of each of two values", "T", int, 16),
+        Option("--second-metric", "with the same parameters", "ID", default="second"),
+        Option(
+            "--alpha",
+            "chance that a right client fails a check, and, apart from that, that its bound is too high",
+            type=float,
+            default=0.001,
+        ),
+        flag("--restart", "COMMAND remembers its clients: run it again, and compare"),
+        flag("--own-cohorts", "clients choose their cohorts: the column is empty"),
+        Option("--timeout", "seconds of one run", "S", float, 600.0),
+    ),
+    Option("--json"),
+    Option("--quiet", "show no progress"),
+    Option("program", "the client, after --", "COMMAND", nargs="*"),
+    more="""\
+COMMAND reads lines of client,cohort,value on its standard input and writes a report for each: a header with client,
+cohort and irr, then one line a report. Bits are text, most significant first; symbols are numbers. It runs several
+times: for fresh devices, three times at once, and for devices that report two values repeatedly. Where {metric} stands
+in COMMAND, the metric's id replaces it, and the devices are asked once more as --second-metric. --client audits the
+library's own randomizer instead.
+
+Exit status: 0 no fault was found, 1 the client violates or deviates from what it declares, 2 the input or COMMAND
+failed. A right client is accused with probability at most 2 alpha: alpha for all checks together, and alpha for the
+bound of epsilon. No audit proves an epsilon: it bounds it from below.""",
+    runs="analysis.audit",
+)
+
+PLAN: Final = Command(
+    "plan",
+    "overstory plan --params params.csv --reports 1000000 --candidates 200 --share 0.01\n"
+    "  overstory plan --epsilon 1.0743 --epsilon-permanent 4.3945 --reports 1000000 --candidates 200 -o params.csv\n"
+    "  overstory plan --domain-size 100 --epsilon 1 --reports 1000000\n"
+    "  overstory plan --domain-size 100 --most 8 --typical 3 --epsilon 1 --reports 1000000",
+    Group("for given parameters", Option("--params")),
+    Group(
+        "for given needs",
+        Option("--epsilon"),
+        Option("--epsilon-permanent"),
+        Option("--num-bits", "bits of a report (default: chosen)", "K", int),
+        Option("--num-hashes", "hashes of a value (default: chosen)", "H", int),
+        Option("--num-cohorts", "cohorts (default: chosen)", "M", int),
+        flag("--thrifty", "use the smallest permanent epsilon that does not make one report less accurate"),
+        Option("--output", "write the parameters into this file, as params.csv", "FILE"),
+    ),
+    Group(
+        "for a known domain",
+        Option("--domain-size", "number of values; with --epsilon", "D", int),
+        Option("--most", "sets of items: as many of one set count", "M", int),
+        Option("--typical", "sets of items: how many a device has, on average", "S", float),
+    ),
+    Option("--reports", "number of devices; each reports once", "N", int, required=True),
+    Option("--candidates", "number of strings to look for", "M", int),
+    Option("--share", "also plan for a string with this share of the reports, such as 0.01", "S", float),
+    Option("--alpha", "chance of any false detection"),
+    *hashing_options(),
+    Option("--json", "print the plan as JSON"),
+    more="""\
+Give either --params, or both --epsilon and --epsilon-permanent. With epsilons, it searches the parameters with the
+smallest standard error for rare strings; -o writes them. The plan's epsilons never exceed those that you give. For
+values of a known domain give --domain-size and --epsilon: it recommends an oracle (`overstory compare` shows all).""",
+    runs="analysis.plan",
+)
+
+COLLECT: Final = Command(
+    "collect",
+    "overstory collect survey.csv --column state --epsilon 2\n"
+    "  overstory collect survey.csv --column state --column party --epsilon 2\n"
+    '  overstory collect survey.csv --column languages --separator ";" --epsilon 2\n'
+    "  overstory collect homes.parquet --column kwh --numeric distribution --min 0 --max 5\n"
+    "  overstory collect homes.parquet --column kwh --bins 0 5 50 --epsilon 1 --epsilon-permanent 3 -o homes",
+    Option("file", "CSV (gz too), JSON lines or Parquet; - for standard input", "FILE"),
+    Option(
+        "--column", "the column to collect; give two to see what they say of each other", required=True, action="append"
+    ),
+    flag("--conditional", "of two columns: how the shares of the second differ between the values of the first"),
+    Option("--separator", "count the items of a row that has several, such as ';'", "S"),
+    Option(
+        "--most",
+        "with --separator: as many items of one row count (default: as many as make the least error)",
+        "M",
+        int,
+    ),
+    Option(
+        "--numeric",
+        "collect numbers as they are, and learn their mean (default), their distribution, or shares of ranges",
+        nargs="?",
+        const="mean",
+        choices=("mean", "distribution", "ranges"),
+    ),
+    Option("--min", "with --numeric: the least number (default: chosen)", "A", float),
+    Option("--max", "with --numeric: the greatest number (default: chosen)", "B", float),
+    FORM,
+    Option("--oracle", "what the devices randomize with (default auto: the best)", "NAME", default="auto"),
+    Option("--epsilon", "privacy loss of one report (default 1)"),
+    Option("--epsilon-permanent"),
+    Option("--reports-per-device", "reports of each device (default 1)", "R", int, 1),
+    Option("--device-column", "column with the device's id: a device's rows are its reports", "D"),
+    Option(
+        "--bins",
+        "count numbers in COUNT equal bins from MIN to MAX (default: chosen)",
+        type=float,
+        nargs=3,
+        metavar=("MIN", "MAX", "COUNT"),
+    ),
+    Option("--candidates", "values to look for, one per line; all others count as one value", "FILE"),
+    Option("--most-values", "most distinct values (default 10,000)", "M", int, 10_000),
+    Option("--people", "draw N people from the rows, instead of one person per row", "N", int),
+    Option("--seed", metavar="S", default=0),
+    Option(
+        "--output",
+        "folder for the results (default out/collect); -: only learned.csv, to standard output",
+        "DIR",
+        default="out/collect",
+    ),
+    Option("--spreadsheet"),
+    Option("--json"),
+    more="""\
+Each row of the column is one device, which randomizes its value and sends it. The reports are counted and decoded, and
+you see the estimates next to the truth, and the privacy loss. You also see which oracle is best for such a column, how
+many people rare values need, and which shares these people show. The file is read in a stream, and nothing of it leaves
+this machine.
+
+A column of numbers is counted in bins, given or chosen. Rows without a value are counted and send nothing. With
+--numeric its numbers are collected as they are: you see the estimated mean, quantiles and shares next to the true ones.
+
+Of two columns each row reports its pair of values: you see the shares of the second in each value of the first, whether
+the two depend on each other, and how strongly.
+
+Of a column with several answers in a row, --separator counts each of them, and how many a row has.""",
+    runs="analysis.collect",
+)
+
+COMPARE: Final = Command(
+    "compare",
+    "overstory compare --domain-size 100 --epsilon 1 --reports 1000000\n"
+    "  overstory compare survey.csv --column state --epsilon 2 --plot oracles.svg\n"
+    "  overstory compare homes.csv --column kwh --numeric 0 2 --epsilon 1",
+    Option(
+        "file", "true values to simulate: CSV (also .gz), JSON lines or Parquet; -: standard input", "FILE", nargs="?"
+    ),
+    Option("--epsilon", required=True),
+    Option("--epsilon-permanent"),
+    Option("--domain-size", "number of values (default: those in FILE)", "D", int),
+    Option("--reports", "how many devices report, once each (default: the rows of FILE)", "N", int),
+    Option("--column", "the column of FILE with the values"),
+    FORM,
+    Option(
+        "--measure", "simulate R collections of each oracle (with FILE: 4 to 20, by the number of values)", "R", int
+    ),
+    Option(
+        "--workers", "processes that simulate the oracles' collections; the result is the same (default: 1)", "N", int
+    ),
+    Option("--seed", "seed of the simulation (default: 0)", "S", int, 0),
+    Option(
+        "--numeric",
+        "compare randomizers of numbers in this range instead; with FILE, on its column",
+        type=float,
+        nargs=2,
+        metavar=("MIN", "MAX"),
+    ),
+    Option("--plot"),
+    Option("--json"),
+    more="""\
+Ranks the registered oracles by their exact average error over the domain, which no population changes. With
+--epsilon-permanent: the oracles that memoize and send fresh reports; without: those that send one report. Among the
+oracles within 1% of the least variance, it recommends the one of which two reports share the fewest bits, equal or
+alike; then the one with the smallest reports. An oracle that takes more than ten core-seconds, and more than ten times
+those of another of them, is left out. With FILE, or --measure, collections are simulated and the table has the measured
+error next to the exact one, with its own standard error: the trial does not separate oracles whose measured errors
+overlap.""",
+    runs="analysis.compare",
+)
+
+DECODE: Final = Command(
+    "decode",
+    "overstory decode --params params.csv --counts counts.csv --map map.csv -o results\n"
+    "  overstory decode monday.parquet --candidates names.txt\n"
+    "  overstory decode exported/metric=colour --registry metrics.toml --per-period\n"
+    "  overstory decode --store reports.db --registry metrics.toml --metric colour --from 2026-11-01",
+    Option("inputs", "files of reports, folders, globs or addresses", "INPUT", nargs="*"),
+    Group(
+        "from files",
+        Option("--params"),
+        Option("--counts", "counts, from `overstory sum`; .json: with their label", "FILE"),
+        Option("--map", "candidate map, from `overstory map`", "FILE"),
+        *PAIR,
+        Option("--map2", "with --pair: the map of the second variable's strings", "FILE"),
+        Option("--reports", "with --pair and --method likelihood: the reports themselves", "FILE"),
+        *hashing_options(note="; google-rappor-python rounds f"),
+    ),
+    engine_options(),
+    Group(
+        "from a store, a collector, or exported folders",
+        Option(
+            "--store",
+            "a file, or postgresql://...; of a registry with shards, once for each shard's store",
+            "URL",
+            action="append",
+        ),
+        Option("--url", "a collector's address; it needs an admin token", "URL"),
+        Option("--token", "an admin token (default: the variable OVERSTORY_ADMIN_TOKEN)"),
+        Option("--metric", "the metric's id (not needed where folders hold one)", "ID"),
+        Option("--registry", "the metric registry (not needed with --url)"),
+        Option("--from"),
+        Option("--to"),
+        Option("--group"),
+        flag("--by-group", "estimate each group separately"),
+        flag("--smooth", "with --by-group: also shares that are smoothed over the groups"),
+        Group(
+            None,
+            flag("--per-period", "estimate each period separately"),
+            flag("--cumulative", "estimate each period together with all earlier ones"),
+            Option(
+                "--compare",
+                "two ranges of periods, such as 2026-W45..2026-W47 2026-W41..2026-W44: the shares of the first less "
+                "those of the second",
+                "A..B",
+                nargs=2,
+            ),
+            Option("--compare-groups", "two groups: the shares of the first less those of the second", "NAME", nargs=2),
+        ),
+        Option(
+            "--overlap",
+            "with --compare: share of the smaller range's devices that reported in both and kept their values, 0 to 1 "
+            "(default: 0, which is always safe)",
+            "SHARE",
+            float,
+        ),
+        Option("--delta", "of reports through a relay: the claim's delta (default: 1e-9)", "D", float),
+        Option("--honest", "of reports through a relay: the honest share (default: 1)", "SHARE", float),
+        Option("--candidates", "strings to look for, instead of the registry's list", "FILE"),
+        Option("--range", "of a metric of ranges: also the share from A to B, both included", "A:B", action="append"),
+        Option("--steps", "post-processing steps, in order: norm-sub, base-cut, ...", "NAMES"),
+    ),
+    Option(
+        "--method",
+        "least squares, the RAPPOR paper's Lasso or, of --pair, the likelihood of whole reports",
+        choices=("gls", "lasso", "likelihood"),
+        default="gls",
+    ),
+    Option("--correction"),
+    Option("--alpha"),
+    flag("--complete", "there are no other values: the candidates' counts add up to all reports"),
+    Option(
+        "--reports-per-device",
+        "reports of one device (if uneven: sum of squares over sum; default: 1 for files, else the number of periods "
+        "with reports)",
+        "R",
+        float,
+    ),
+    *_interval("reports; population with --per-period, --cumulative or --compare"),
+    flag("--all", "also show what was not detected, or did not change (CSV files always have it)"),
+    Option("--output", "folder for the results, required for files; -: only the CSV, to standard output", "DIR"),
+    Option("--plot"),
+    Option("--spreadsheet"),
+    Option("--json"),
+    Option("--quiet"),
+    more="""\
+From files: writes results.csv (every candidate, most frequent first) and metrics.json into DIR, and prints the
+detected candidates. The map is not checked: make it with the hash family and key of the devices.
+
+From files with a label, of any oracle: counts of `overstory sum -o NAME.json`, by --counts, or the reports themselves,
+which an engine counts first. The label says what made the reports; --candidates are the strings to look for.
+
+With --pair, from counts of `overstory sum --pair`: the table of two variables that were reported together.
+
+From a store, or from a collector by its address: estimates a metric of the registry over a range of periods: in total,
+per period, or cumulative (over all reports so far); or compares two ranges. A device reports once a period and its
+reports share permanent responses. Standard errors assume that every device reported in every period, unless
+--reports-per-device is given. From folders of `overstory export`, with --registry: the same, by counts of an
+engine.""",
+    runs="analysis.decode",
+)
+
+DISCOVER: Final = Command(
+    "discover",
+    "overstory discover crashes.csv --column address --epsilon 4 --bits 64\n"
+    "  overstory discover --store reports.db --registry metrics.toml --metric address --candidates-out found.txt",
+    Option("file", "CSV (also .gz), JSON lines or Parquet; -: standard input", "FILE", nargs="?"),
+    Option("--column"),
+    FORM,
+    Option("--epsilon", "privacy loss of each device (epsilon; smaller is more private)"),
+    Group(
+        None,
+        Option("--bits", "values are integers of B bits (default: 64)", "B", int),
+        Option(
+            "--bytes",
+            "values are texts of at most B bytes in UTF-8 (at most 32; with --alphabet, B characters, at most 64)",
+            "B",
+            int,
+        ),
+        Option("--model", "values are texts like the lines of FILE, a public list", "FILE"),
+    ),
+    Option("--alphabet", "values are texts of these characters alone", "CHARACTERS"),
+    Option("--order", "--model looks at K characters before (default: 2)", "K", int),
+    Option("--width", "--model codes in W bits (default: 96)", "W", int),
+    Option("--known", "expected values, one per line", "FILE"),
+    Option("--step", "bits that each level adds", "S", int, 14),
+    Option("--beam", "prefixes per level", "N", int, 192),
+    Option("--correction"),
+    Option("--alpha"),
+    *_interval("reports"),
+    Option("--seed"),
+    Option("--csv", "write every value of the last level into this file", "FILE"),
+    Option("--spreadsheet"),
+    Option("--plot", "draw the detected values with their intervals into this file, an .svg"),
+    Group(
+        "from a store, or from files of its reports",
+        Option(
+            "--store",
+            "a file, or postgresql://...: search the reports that it holds; once for each shard's store",
+            "URL",
+            action="append",
+        ),
+        Option("--reports", "files of reports, folders, globs or addresses, instead of a store", "INPUT", nargs="+"),
+        Option("--metric", "the metric's id: its domain is unknown strings or integers", "ID"),
+        Option("--registry"),
+        Option("--from"),
+        Option("--to"),
+        Option(
+            "--candidates-out",
+            "add the detected values to this file of candidates, one per line; values that it has stay",
+            "FILE",
+        ),
+    ),
+    engine_options(),
+    Option("--json"),
+    Option("--quiet"),
+    more="""\
+Each row of the column is one person's value. A simulated device per row answers one question about its value, with the
+full epsilon, and the search sees only the answers. So this is what a real collection would find. --known names expected
+values: some devices are asked about those, the others about the rest.
+
+With --store, the answers are those of real devices: of a metric whose domain is unknown strings or integers. With
+--reports, they are in files, and an engine counts what each level asks; --resume keeps the finished levels.""",
+    runs="analysis.discover",
+)
+
+DEMO: Final = Command(
+    "demo",
+    "overstory demo --reports 1000000 --states all --json",
+    Option("--reports", "how many respondents (default: 1,000,000)", "N", int, 1_000_000),
+    Option("--seed", "the same seed gives the same output (default: 20210418)", "S", int, 20210418),
+    Option("--states", "number of states, all, or names", "WHICH", default="26"),
+    Option("--num-bits", "bits of the Bloom filter", "K", int, 128),
+    Option("--num-hashes", "hash functions", "H", int, 2),
+    Option("--num-cohorts", "cohorts", "M", int, 16),
+    Option("--f", "share of noise in the permanent bits", type=float, default=0.5),
+    Option("--p", "P(reported bit 1 | permanent bit 0)", type=float, default=0.5),
+    Option("--q", "P(reported bit 1 | permanent bit 1)", type=float, default=0.75),
+    Option("--output", "folder for the files", "DIR", default="out/demo"),
+    Option("--json", "print JSON instead of a table"),
+    flag("--console", "then show the store in a browser (`overstory console`), until Ctrl-C"),
+    more="""\
+Draws respondents from real figures, randomizes each one's state on a simulated device, sends, counts and decodes the
+reports. Shows the truth, the estimates with their intervals, and the privacy loss.""",
+    runs="analysis.demo",
+)
+
+COMMANDS: Final = {command.name: command for command in (AUDIT, COLLECT, COMPARE, DECODE, DEMO, DISCOVER, PLAN)}

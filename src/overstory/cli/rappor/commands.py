@@ -1,0 +1,98 @@
+"""The commands of files of reports, as data: what each is for, and its options."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from overstory.cli.arguments import PAIR, SOURCES, Command, Option, engine_options, hashing_options
+
+_PARAMS: Final = Option("--params", required=True)
+_REPORTING: Final = (Option("--json"), Option("--quiet"))
+_SKIPPED: Final = "lines (in packed files: batches)"
+
+
+def _output(meaning: str) -> Option:
+    return Option("--output", f"{meaning} (-: standard output)", "FILE", required=True)
+
+
+def _skipping(what: str) -> Option:
+    return Option("--skip-bad", f"count malformed {what} and go on, instead of stopping at the first")
+
+
+ENCODE: Final = Command(
+    "encode",
+    "overstory encode --params params.csv --values values.csv -o reports.csv",
+    _PARAMS,
+    Option("--values", "true values: header client,cohort,value", "FILE", required=True),
+    *hashing_options(),
+    Option("--seed", "the same seed gives the same output. For experiments; a seed protects nobody", type=str),
+    _output("file for the reports"),
+    _skipping("lines"),
+    *_REPORTING,
+    more="""\
+Every client is a device with its own secret, drawn from the operating system for this run: a client that has a value
+twice has one permanent response to it. The output's name decides its format: .csv, .csv.gz, .ovsb (packed batches, also
+.ovsb.gz) or .parquet. Only the CSV has the columns bloom and prr, which never leave a real device: use them to test
+clients against each other.""",
+    runs="rappor.file_tools:encode",
+)
+
+MAP: Final = Command(
+    "map",
+    "overstory map --params params.csv --candidates candidates.txt -o map.csv",
+    _PARAMS,
+    Option("--candidates", "the strings that may have been reported", "FILE", required=True),
+    *hashing_options(),
+    _output("file for the map: a row per candidate, then m * h integers cohort * k + bit + 1"),
+    *_REPORTING,
+    more="""\
+The file has one candidate per line. A file named .csv has them as its only column, quoted where needed. Give the hash
+family (and key) that the devices used.""",
+    runs="rappor.file_tools:map_candidates",
+)
+
+SUM: Final = Command(
+    "sum",
+    "overstory sum --params params.csv monday.csv.gz tuesday.ovsb -o counts.csv\n"
+    "  overstory sum --engine dask s3://reports/metric=theme -o counts.csv",
+    Option("reports", "files of reports, folders, globs or addresses", "INPUT", nargs="+"),
+    SOURCES,
+    *PAIR,
+    _output("file for the counts: a row per cohort, its reports and then each bit's count"),
+    _skipping(_SKIPPED),
+    engine_options(
+        Option("--candidates", "values to count, one per line; needed where an oracle has no domain", "FILE"),
+        unfinished=True,
+    ),
+    *_REPORTING,
+    more="""\
+Reads reports.csv (also gz), packed batches (.ovsb) and Parquet, recognized by their first bytes, in a stream: memory
+does not grow with the files. Of a CSV it uses only the columns cohort and irr.
+
+Parquet and packed batches of any oracle are also counted in units by several processes, by Dask or by Spark: name
+files, folders, globs or addresses in an object store (s3://..., gs://...). A killed run goes on where it was.
+
+With --pair it counts pairs of bits of two variables, from the files of Google's association tools: a header with cohort
+and the two variables, or, as their simulation writes it, no header, the cohort counted from 1 and the bits
+reversed.""",
+    runs="rappor.file_tools:count",
+)
+
+CONVERT: Final = Command(
+    "convert",
+    "overstory convert monday.parquet tuesday.parquet -o week.parquet\n"
+    "  overstory convert --params params.csv reports.csv.gz reports.ovsb -o reports.parquet",
+    Option("inputs", "reports.csv (also gz), packed batches or Parquet", "FILE", nargs="+"),
+    SOURCES,
+    Option("--period", "with --registry: the reports' period, for its column", "LABEL"),
+    _output("the Parquet file"),
+    _skipping(_SKIPPED),
+    *_REPORTING,
+    more="""\
+A row of the output is a block of reports of one cohort, which `overstory sum` counts at a third of the time of a row
+for each report. Its label says what mechanism made the reports, so that nothing else need be given to count them.
+Reports are read in a stream; the order within a cohort stays.""",
+    runs="rappor.file_tools:convert",
+)
+
+COMMANDS: Final = {command.name: command for command in (ENCODE, MAP, SUM, CONVERT)}

@@ -1,0 +1,157 @@
+"""The commands of a registry, as data: what each is for, and its options. Help loads this module alone."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from overstory.cli.arguments import Command, Group, Option, flag, hashing_options
+
+
+class Question(Option):
+    """An option that is asked for where it is not given; its words are the prompt."""
+
+    def __init__(self, name: str, words: str, metavar: str, default: str | None = None, note: str = "") -> None:
+        super().__init__(name, f"{words}{note}{'' if default is None else f' (default: {default})'}", metavar, str)
+        self.words, self.default = words, default  # None: there is none, or it depends on other answers
+
+
+KINDS: Final = {
+    "choice": "one of a few named values, such as light, dark, system",
+    "yes-no": "yes or no",
+    "number": "a number, counted in ranges",
+    "words": "words or names that nobody can list in advance",
+}
+QUESTIONS: Final = (
+    Question("--id", "the metric's id, such as colour-theme", "ID", note=" (a-z, 0-9, '.', '_' and '-')"),
+    Question("--title", "a title of a few words", "TEXT", note=" (default: from the id)"),
+    Question("--description", "one sentence for the person: what is collected", "TEXT"),
+    Question("--owner", "who is responsible, such as a team's name", "TEXT"),
+    Question("--purpose", "a link (https://...) to why it is collected", "URL"),
+    Question("--kind", "the kind of value", "KIND", "choice", f": {', '.join(KINDS)}"),
+    Question("--values", "the values, separated by commas", "A,B,...", note="; of a choice"),
+    Question("--other", "what any other value counts as", "NAME", "other", "; of a choice"),
+    Question("--min", "the smallest number", "X", note="; of a number"),
+    Question("--max", "the largest number", "X", note="; of a number"),
+    Question("--ranges", "how many ranges it is counted in", "N", "10", "; of a number"),
+    Question("--period", "how often a device reports (hour, day, week)", "PERIOD", "week"),
+    Question("--epsilon", "epsilon of one report", "E", "1", " (privacy loss; smaller is more private)"),
+    Question("--expires", "the day on which the collection ends", "DATE", note=" (default: in a year)"),
+    Question("--retention-days", "for how many days single reports are kept", "DAYS", "90"),
+    Question("--publish", "what everybody may read of the results: nothing or estimates", "WHAT", "nothing"),
+    Question("--opt-out", "one sentence for the public page: how a person stops it", "TEXT", note="; with estimates"),
+)
+"""In the order of the help; the order of the questions is that of `metrics_init`."""
+
+FILE: Final = Option("file", "the registry", "FILE")
+REGISTRY_FILE: Final = "metrics.toml"
+
+METRICS: Final = Command(
+    "metrics",
+    "overstory metrics init\n"
+    "  overstory metrics lint metrics.toml\n"
+    "  overstory metrics show metrics.toml search-engine\n"
+    "  overstory metrics diff released.toml metrics.toml\n"
+    "  overstory metrics plan metrics.toml",
+    more="""\
+A registry (metrics.toml) lists every metric: what is collected, why, how privately, how often and for how long.
+The client is built with it, the collector refuses everything else, and the public can read it. See
+docs/reference/metrics.md.""",
+    actions=(
+        Command(
+            "init",
+            "overstory metrics init\n"
+            "  overstory metrics init --id theme --kind choice --values light,dark,system --description 'The theme in "
+            "use.' \\\n"
+            "    --owner 'Design team' --purpose https://example.org/issues/7 --yes",
+            Option("file", f"default: {REGISTRY_FILE}", "FILE", nargs="?", default=REGISTRY_FILE),
+            *QUESTIONS,
+            Option("--group-by", "what devices are grouped by, in clear, such as release", "NAME"),
+            Option("--groups", "the groups, each with its public share of all devices", "A=SHARE,..."),
+            Option("--devices", "how many devices are expected to report; with groups", "N"),
+            flag("--yes", "ask nothing; use the defaults"),
+            flag("--force", "replace FILE if it exists"),
+            summary="write a first registry, with a comment on every key",
+            more="""\
+On a terminal, it asks. In a script, give options, or the answers on standard input, one per line. A question without
+an answer takes its default. FILE is written after every answer is valid, and replaced only with --force.""",
+            runs="registry.metrics_init",
+        ),
+        Command(
+            "lint",
+            "overstory metrics lint metrics.toml --strict",
+            FILE,
+            flag("--strict", "exit with status 1 if there is a warning"),
+            Option("--server", "address of the collector, to compare with that of the relay", "URL"),
+            Option("--json", "print faults and warnings as JSON"),
+            summary="list every fault of a registry, each with its line",
+            more="Exit status: 2 for a fault, 1 for a warning (such as an expiry in the past) with --strict, otherwise "
+            "0.",
+            runs="registry.lint",
+        ),
+        Command(
+            "show",
+            "overstory metrics show metrics.toml --markdown > privacy.md",
+            FILE,
+            Option("metric", "a metric's id", "METRIC", nargs="?"),
+            Option("--reports", "state epsilon for N reports (default: the window, or 30)", "N", int),
+            Group(None, flag("--markdown", "print Markdown"), Option("--json", "print JSON")),
+            summary="print a metric's public page: what is collected, why, and what it can reveal",
+            more="Without METRIC, print the pages of all metrics.",
+            runs="registry.metrics:show",
+        ),
+        Command(
+            "diff",
+            "overstory metrics diff released.toml metrics.toml",
+            Option("old", "the registries that people agreed to, oldest first", "OLD", nargs="+"),
+            Option("new", "the registry that replaces the last of them", "NEW"),
+            Option("--json", "print the changes as JSON"),
+            summary="list the promises that a change weakens, and the stored counts that it breaks",
+            more="Give every registry that was released, so that what devices reported under each of them counts.\n\n"
+            "Exit status: 1 if a metric's privacy is weakened under the same id (give it a new id), 0 otherwise.",
+            runs="registry.metrics:diff",
+        ),
+        Command(
+            "plan",
+            "overstory metrics plan metrics.toml",
+            FILE,
+            Option("--output", "write to OUT instead of FILE", "OUT"),
+            Option("--json", "print the planned parameters as JSON"),
+            summary="derive oracle and parameters from each metric's needs, and write them into the file",
+            more="The rest of the file does not change, and the needs stay as a comment.",
+            runs="registry.metrics:plan",
+        ),
+    ),
+)
+
+PRIVACY: Final = Command(
+    "privacy",
+    "overstory privacy search-engine --registry metrics.toml\n"
+    "  overstory privacy loloha --param epsilon_permanent=2 --param epsilon_report=1\n"
+    "  overstory privacy --params params.csv --reports 20 --values 3 --plot epsilons.svg",
+    Option("oracle", "a metric's id, or an oracle: rappor, loloha, square-wave, ...", "METRIC|ORACLE", nargs="?"),
+    Option("--registry", f"the metric's registry (default: {REGISTRY_FILE}, if it exists)"),
+    Option("--param"),
+    Option("--params"),
+    Option("--reports", "also state epsilon for N reports of a device", "N", int),
+    Option("--values", "also state epsilon for D distinct values of a device", "D", int),
+    Option(
+        "--delta",
+        "the chance by which an epsilon may be exceeded, where noise is fresh (default: 1e-6) or with --shuffled "
+        "(default: 1e-9)",
+        type=float,
+    ),
+    Option("--shuffled", "also state what reports reveal that arrive shuffled among N others'", "N", int),
+    Option("--honest", "with --shuffled: the honest share", "SHARE", float, 1.0),
+    Option("--periods", "with --shuffled: reports of one value (default: any number)", "T", int),
+    Option("--plot", "draw epsilon against the number of reports into this file, an .svg"),
+    *hashing_options(note=", with --params"),
+    Option("--json", "print the statement as JSON"),
+    more="""\
+Give a metric of a registry (--registry FILE, or ./metrics.toml if it exists), an oracle with its parameters, or
+--params for RAPPOR. A name that is both a metric and an oracle means the oracle, unless --registry is given.
+Epsilon is the privacy loss (smaller is more private): exact, and rounded up. The odds say what it means: how far a
+report can move the odds between any two values.""",
+    runs="registry.privacy",
+)
+
+COMMANDS: Final = {"metrics": METRICS, "privacy": PRIVACY}

@@ -1,0 +1,134 @@
+"""The process of a collector, as `overstory serve` starts it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from overstory.cli.arguments import PREFIX
+from overstory.cli.service.commands import CONSOLE
+from overstory.collector.checkup import check_kernels, check_keys, check_promises, guarded
+from overstory.collector.server import metrics_on_port, serve
+from overstory.collector.service import Collector
+from overstory.collector.settings import Limits, UpkeepIntervals
+from overstory.collector.store import Store, open_store
+from overstory.collector.store.databases.connection import MissingStoreError
+from overstory.collector.store.databases.urls import has_password
+from overstory.collector.store.metrics import served_shard
+from overstory.collector.telemetry import LOG, log_event
+from overstory.protocol.errors import OverstoryError
+from overstory.protocol.metrics import MetricRegistry, load_registry
+from overstory.supervision.listening import Listening
+from overstory.supervision.log import begin_log
+
+if TYPE_CHECKING:
+    from overstory.collector.oblivious.opening import KeyRing
+
+_NO_TLS: Final = "%s can be reached from other machines, and there is no TLS: tokens cross the network unencrypted"
+_VISIBLE: Final = (
+    "the password in --store is visible in the list of processes: use %sSTORE, or store in the --config file"
+)
+
+
+def collect(args: argparse.Namespace, store_on_command_line: str) -> None:
+    """Run the collector with checked settings until a signal ends it."""
+    begin_log(LOG, args.log_format)
+    if args.compact_every:
+        _check_it_counts()
+    listening = Listening(args.host, args.port, args.tls_certificate, args.tls_key, args.grace)
+    if listening.exposed:
+        LOG.warning(_NO_TLS, args.host)
+    if has_password(store_on_command_line):
+        LOG.warning(_VISIBLE, PREFIX)
+
+    read_ring, read_registry = _ring_reader(args.oblivious_keys), partial(_read_registry, args)
+    ring, registry = read_ring() if read_ring else None, read_registry()
+    store = _open(args.store, registry, args.shard)
+    collector = Collector(
+        registry,
+        store,
+        limits=Limits(queue_reports=args.queue_reports),
+        intervals=UpkeepIntervals(compact=args.compact_every, within=args.compact_within),
+        open_writes=args.open_writes,
+        ring=ring,
+        shard=args.shard,
+    )
+    watched = metrics_on_port(collector.telemetry, args.metrics_host, args.metrics_port)
+    with watched, console_process(args.registry, args.store, args.console_port, os.environ):
+        announce = partial(print, flush=True)
+        serve(collector, listening, announce=announce, reread=read_registry, reread_keys=read_ring)
+
+
+def _read_registry(args: argparse.Namespace) -> MetricRegistry:
+    """Read the registry, as a start and a reload do: what it promises must hold for the store."""
+    registry = load_registry(args.registry)
+    for finding in guarded("oblivious keys", lambda: check_keys(registry, args.oblivious_keys)):
+        if finding.level != "ok":
+            LOG.warning("%s%s", finding.detail, f". To do: {finding.do}" if finding.do else "")
+    served_shard(registry, args.shard)  # before a store is made for it
+    check_promises(args.store, registry, allow_weaker=args.allow_weaker, warn=LOG.warning)
+    return registry
+
+
+def _check_it_counts() -> None:
+    """Raise OverstoryError where reports cannot be counted: before anybody's are taken."""
+    for finding in check_kernels(compiling=False):
+        if finding.level == "error":
+            raise OverstoryError(finding.detail)
+
+
+def _ring_reader(path: Path | None) -> Callable[[], KeyRing] | None:
+    """Return what reads the private keys; None without a file. Who has none needs no cryptography."""
+    if path is None:
+        return None
+    from overstory.collector.oblivious.opening import load_ring
+
+    return partial(load_ring, path)
+
+
+def _open(url: str, registry: MetricRegistry, shard: int | None) -> Store:
+    try:
+        store = open_store(url)
+    except MissingStoreError:
+        log_event("there is no store yet: creating it")
+        store = open_store(url, create=True)
+    try:
+        store.serve_alone()  # before anything is written to another collector's store
+        store.claim_shard(registry, shard, time.time())
+        store.remember(registry)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+@contextmanager
+def console_process(registry: str, store: str, port: int | None, environ: Mapping[str, str]) -> Iterator[None]:
+    """Run a console as a child until the block ends; it ends with this process, however that ends. None: no console.
+
+    Its settings are variables, because a store's URL may have a password, and everybody can see a command line.
+    """
+    if port is None:
+        yield
+        return
+    settings = {f"{PREFIX}REGISTRY": registry, f"{PREFIX}STORE": store, f"{PREFIX}{CONSOLE}PORT": str(port)}
+    command = [sys.executable, "-m", "overstory", "console", "--ends-with-input"]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, env={**environ, **settings})  # noqa: S603 - our own program
+    try:
+        yield
+    finally:
+        assert child.stdin is not None
+        child.stdin.close()
+        try:
+            child.wait(10)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()

@@ -1,0 +1,495 @@
+"""The commands of a service, as data: what each is for, and its options. Help loads this module alone."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+from overstory.cli.arguments import FORM, Command, Group, Option, flag, settings
+
+CONSOLE: Final = "CONSOLE_"
+"""What the console's own variables have after the prefix; it shares the registry and the store with `serve`."""
+
+REGISTRY: Final = Option("--registry", required=True)
+REPORTING: Final = (Option("--json"), Option("--quiet"))
+TOKEN: Final = Option(
+    "--token", "write token of the collector (default: OVERSTORY_WRITE_TOKEN in the environment)", None
+)
+CONFIG: Final = Option("--config", "TOML file with these settings", "FILE")
+STORES: Final = "the store: a file, sqlite:///FILE, or postgresql://..."
+
+
+def _listening(port: int) -> tuple[Option, ...]:
+    return (
+        Option("--host", "address to listen on", "H", default="127.0.0.1"),
+        Option("--port", "port; 0: any free port", "P", int, port),
+    )
+
+
+def _tls() -> tuple[Option, ...]:
+    return (
+        Option("--tls-certificate", "serve HTTPS: certificate chain, PEM", "FILE", Path),
+        Option("--tls-key", "private key of the certificate, PEM", "FILE", Path),
+    )
+
+
+SERVE_SETTINGS: Final = settings(
+    "",
+    Option("--registry"),
+    Option("--store", STORES, "URL"),
+    Option("--shard", "the shard of the registry whose uploads are taken: 0, 1, ...", "I", int),
+    *_listening(8000),
+    Option("--open-writes", "take reports without a token (default: no)", type=bool, default=False),
+    Option(
+        "--allow-weaker",
+        "collect although the registry promises less privacy than the stored reports were promised",
+        type=bool,
+        default=False,
+    ),
+    *_tls(),
+    Option(
+        "--oblivious-keys",
+        "private keys of `overstory keys`: take reports of oblivious metrics, which come sealed through a relay",
+        "FILE",
+        Path,
+    ),
+    Option("--compact-every", "seconds between compactions; 0: never", "S", float, 10.0),
+    Option(
+        "--compact-within",
+        "seconds that a few reports may wait before a large chunk is written again for them; 0: none",
+        "S",
+        float,
+        300.0,
+    ),
+    Option("--queue-reports", "reports that may wait for their commit", "N", int, 1_000_000),
+    Option("--grace", "seconds of refusing reports before it stops listening", "S", float, 1.0),
+    Option("--metrics-port", "answer Prometheus on this port, without a token; 0: any free port", "P", int),
+    Option("--metrics-host", "address of --metrics-port", "H", default="127.0.0.1"),
+    Option("--console-port", "run a console on this port of 127.0.0.1, too; 0: any free port", "P", int),
+    Option("--log-format", "form of the log on standard error", choices=("text", "json"), default="text"),
+)
+
+SERVE: Final = Command(
+    "serve",
+    "overstory serve --registry metrics.toml --store reports.db --port 8000",
+    CONFIG,
+    flag("--check", "ask the collector with these settings whether it takes reports, and end"),
+    *SERVE_SETTINGS,
+    more="""\
+The collector takes reports over HTTP, acknowledges them after they are committed, and returns counts. It creates the
+store if it does not exist. Devices need a write token unless --open-writes is given; counts need an admin token
+(`overstory store tokens add`). No address, user agent or time of a request is stored or logged.
+
+Every option can be set by an environment variable (OVERSTORY_STORE for --store) or by the TOML file that --config or
+OVERSTORY_CONFIG names (store = "reports.db"). The command line overrides the environment, which overrides the file. Put
+a store's URL with a password in the environment or the file: everybody on a machine can see command lines.
+
+With --check and the same settings it asks a running collector whether it takes reports, and returns 0 or 1.
+
+SIGTERM and SIGINT end the collector after everything in its queue is committed. SIGHUP makes it read the registry, the
+certificate, the tokens and the keys again. One process can serve a SQLite file; several can share a PostgreSQL
+store.""",
+    runs="service.serve",
+)
+
+CONSOLE_SETTINGS: Final = (
+    *settings(
+        "",
+        Option("--registry"),
+        Option("--store", f"{STORES}; once for each shard's store, where there are shards", "URL", action="append"),
+    ),
+    *settings(
+        CONSOLE,
+        Option("--previous", "the registry's version before, to show the public what changed", "FILE"),
+        *_listening(8001),
+        *_tls(),
+        Option("--behind-proxy", "a proxy in front speaks TLS (default: no)", type=bool, default=False),
+        Option("--names", "further host names that browsers use, separated by commas", "NAME,...", default=""),
+        Option("--trust-header", "header in which a proxy passes on a person's name", "NAME"),
+        Option(
+            "--from",
+            "connections that may carry it: unix:/PATH, a socket that is made, or loopback",
+            "WHERE",
+            dest="from",
+        ),
+        Option("--roles", "TOML file of the roles of people", "FILE", Path),
+    ),
+)
+
+CONSOLE_COMMAND: Final = Command(
+    "console",
+    "overstory console --registry metrics.toml --store reports.db --open",
+    CONFIG,
+    *CONSOLE_SETTINGS,
+    flag("--open", "open it in a browser, logged in"),
+    flag("--check", "print the alarms as JSON; exit with 1 if there are any"),
+    flag("--ends-with-input", argparse.SUPPRESS),
+    more="""\
+The console shows a store in a browser: what is collected, estimates with their intervals over time, comparisons,
+alarms, the health of the collectors, and a public page without a login. It runs in a process of its own, on the same
+store as the collectors, and changes no report and no count.
+
+It prints a link that logs in one browser once, within ten minutes. Others log in with a token of the store
+(`overstory store tokens add --role viewer`, or analyst); a session ends with its token. Behind a proxy that knows who
+somebody is, --trust-header names the header with the person's name, --from says which connections may carry it, and
+--roles maps names to roles. On an address that other machines can reach, the console starts with TLS or with
+--behind-proxy only.
+
+--check starts no server: it prints the alarms of the store as JSON, and exits with 1 if any of them is red or amber,
+for cron and CI. Notes do not count. Run it once in each period; docs/explanation/alarms.md says what each alarm means.
+
+Every option but --open and --check can be set by an environment variable (OVERSTORY_STORE and OVERSTORY_REGISTRY,
+shared with `overstory serve`; OVERSTORY_CONSOLE_PORT for --port, and so on) or by the TOML file that --config or
+OVERSTORY_CONSOLE_CONFIG names. SIGTERM and SIGINT end it.""",
+    runs="service.console",
+)
+
+RELAY: Final = Command(
+    "relay",
+    "overstory relay --gateway https://collector.example.org --port 8100",
+    Option("--gateway", "address of the collector", "URL", required=True),
+    *_listening(8100),
+    *_tls(),
+    Group(
+        "bounds",
+        Option("--per-hour", "messages of one address in any hour", "N", int, 50),
+        flag("--trust-forwarded", "a proxy in front names the sender in X-Forwarded-For: its last address counts"),
+        Option("--most-bytes", "bytes of one message", "N", int, 1 << 16),
+    ),
+    Group(
+        "shuffling",
+        flag("--shuffle", "gather messages, and release many together"),
+        Option("--spool", "folder for messages that wait", "DIR", Path),
+        Option("--token-file", "the collector's token of the role relay", "FILE", Path),
+        Option("--least", "messages of the smallest release", "N", int, 1000),
+        Option(
+            "--per-release",
+            "messages of one address that are taken for one release (default: a twentieth of --least, at least 1)",
+            "N",
+            int,
+        ),
+        Option("--every", "time between two releases, such as 90m, 24h or 7d", "TIME", default="24h"),
+        Option(
+            "--at-most",
+            "drop what waits if --least is not reached within this; not shorter than --every; the first "
+            "message after a silence has at least half of it",
+            "TIME",
+            default="30d",
+        ),
+        Option("--capacity", "messages that may wait, of 1 KiB each on disk, from the beginning", "N", int, 100_000),
+    ),
+    more="""\
+Somebody else than the operator of the collector runs the relay: it sees addresses and cannot read messages; the
+collector reads messages and sees no addresses. Each message (message/ohttp-req, RFC 9458) is passed on at once, its
+body alone; of the response, the body, the media type and the class of the status come back. No address, header or
+time of a message is written anywhere.
+
+With --shuffle the relay gathers messages on disk, answers 202 once a message is there, and releases all of them
+together, in a random order, when --least have come and --every has passed since the last release. If fewer than --least
+have come within --at-most, they are dropped and counted. Copies of a message count once. One address has at most
+--per-release / --least of a release, and k addresses k times as much; also after a restart.
+
+SIGTERM and SIGINT end the relay after the messages that have begun. GET /healthz has counts, for this machine
+alone.""",
+    runs="service.relay",
+)
+
+GATEWAY: Final = Command(
+    "gateway",
+    "overstory gateway --metric energy --registry metrics.toml --readings - --server https://collector.test",
+    Option("--metric", "a metric of the registry", "ID", required=True),
+    REGISTRY,
+    Group(
+        "readings",
+        Option("--readings", "file of readings; -: standard input", "FILE", required=True),
+        Option("--format", "default: from the file's name, else csv", choices=("csv", "jsonl")),
+        Option("--time-column", "column of times: a name, or a number from 1", "NAME", default="time"),
+        Option("--value-column", "column of values: a name, or a number from 1", "NAME", default="value"),
+        Option("--timezone", "time zone of times without an offset", "ZONE", default="UTC"),
+        flag("--strict", "stop at the first bad line instead of counting it"),
+    ),
+    Group(
+        "periods",
+        Option("--pick", "value of a period with several readings", choices=("last", "mean", "sum"), default="last"),
+        Option("--missing", "value of a period without readings", choices=("skip", "repeat", "zero"), default="skip"),
+        Option(
+            "--clock",
+            "clock that ends periods (default: real for a stream, readings for a file)",
+            choices=("real", "readings"),
+        ),
+        Option("--wait", "how long a stream waits for late readings after a period", "SECONDS", float, 60.0),
+    ),
+    Group(
+        "the device and where its reports go",
+        Option("--state", "the device's state (default: the platform's folder)", "DIR"),
+        Option("--agree", "consent to this registry's metrics; local: nothing is sent", choices=("on", "local")),
+        Option("--group", "public group of the device, sent in clear (default: other)", "NAME"),
+        Option("--server", "address of the collector", "URL"),
+        TOKEN,
+        Option("--output", "write the uploads to this file instead of sending them", "FILE"),
+        Option("--spread", "longest random delay before sending", "SECONDS", float),
+    ),
+    *REPORTING,
+    more="""\
+Readings are lines with a time and a value. Each period of the metric is reported once, after its end: the state folder
+remembers this through restarts and crashes. One state folder is one device. For a file, the times in it are the clock,
+so that a year takes seconds; a stream (-) is followed in real time.""",
+    runs="service.gateway",
+)
+
+SIMULATE: Final = Command(
+    "simulate",
+    "overstory simulate --registry metrics.toml --devices 10000 --store trial.db --truth truth.csv\n"
+    "  overstory simulate --registry metrics.toml --devices 500 --periods 4 --url http://127.0.0.1:8000 --token TOKEN",
+    REGISTRY,
+    Option("--devices", "number of devices", "N", int, required=True),
+    Option("--periods", "number of periods that each device reports", "T", int, 1),
+    Option("--metric", "only this metric; may be repeated (default: all)", "ID", action="append"),
+    Group(
+        "where reports go",
+        Option("--url", "address of a running collector", "URL"),
+        TOKEN,
+        Option("--store", "a store; a collector runs on it until the command ends", "STORE"),
+    ),
+    Group(
+        "what devices hold",
+        Option(
+            "--population",
+            "distribution of values; zipf: the n-th value is 1/n as frequent as the first",
+            choices=("uniform", "zipf"),
+            default="zipf",
+        ),
+        Option("--candidates", "values of a metric of strings, one per line", "FILE"),
+        Option("--data", "draw the values from a column of a CSV or Parquet file", "FILE"),
+        Option("--column", "column of the values"),
+        Option("--change", "share of devices that draw another value each period (default: 0)", "SHARE", float, 0.0),
+        Option("--group", "group of every device (default: drawn by the registry's public shares)"),
+        Option("--seed", "seed: the same devices and values again; a collector counts their reports once", "S"),
+    ),
+    FORM,
+    Option("--truth", "write the devices' true values to this file, as CSV", "FILE"),
+    *REPORTING,
+    more="""\
+Each device has its own secret, state and outbox, and randomizes like a real one. Only three things differ: its clock is
+simulated, its state is in memory, and it sends without a delay. Reports are for the last T periods, the current one
+included. Give the --url of a collector, or a --store: a collector then runs on it until the command ends.""",
+    runs="service.simulate",
+)
+
+DOCTOR: Final = Command(
+    "doctor",
+    "overstory doctor --registry metrics.toml --store reports.db --url https://collector.example.org",
+    Option("--registry", "registry of the collected metrics"),
+    Option("--store", "a file, sqlite:///FILE, or postgresql://...", "URL"),
+    Option("--oblivious-keys", "private keys of `overstory keys`", "FILE", Path),
+    Option("--url", "address of a running collector", "URL"),
+    Option("--config", "TOML file with the settings of `overstory serve`", "FILE"),
+    Option("--json", "print the findings as JSON"),
+    more="""\
+Prints one line for each check: ok, warning or error, and what to do. The options decide what is checked; the settings
+of `overstory serve` are also read from its file and its environment. Nothing is changed.
+The exit status is 1 when there is an error.""",
+    runs="service.doctor",
+)
+
+EXPORT: Final = Command(
+    "export",
+    "overstory export --store reports.db --registry metrics.toml exported\n"
+    "  overstory export --store reports.db --registry metrics.toml s3://bucket/reports",
+    Option("destination", "a folder, or an address in an object store", "DESTINATION"),
+    Option("--store", "where the reports are: a file, or postgresql://...", "URL", required=True),
+    REGISTRY,
+    Option("--metric", "only this metric (default: all of the registry)", "ID"),
+    Option("--from", "with --metric: the first period"),
+    Option("--to", "with --metric: the last period"),
+    flag("--verify", "write nothing: compare the destination with what the store has of closed periods"),
+    *REPORTING,
+    more="""\
+Writes the reports of closed periods, those that take no reports any more, as Parquet in blocks into folders
+metric=ID/period=N/digest=HEX, and a manifest of each. What is there already is not written again; an export that was
+killed is completed by the next one. `overstory sum DESTINATION/metric=ID` counts what manifests list, and so do Dask
+and Spark; `overstory decode DESTINATION --registry FILE` reads it as a store. Of several shards, export each store into
+the same destination, by a command for each: they are then read together. Retention deletes reports in the store, never
+the exported files: that is yours to do.""",
+    runs="service.exports",
+)
+
+_KEYS_FILE: Final = (Option("file", "the file of private keys", "FILE", Path), Option("--json"))
+
+
+def _key(name: str, summary: str, *options: Option, more: str = "") -> Command:
+    return Command(name, f"overstory keys {name} oblivious.keys{more}", *_KEYS_FILE, *options, summary=summary)
+
+
+KEYS: Final = Command(
+    "keys",
+    "overstory keys new oblivious.keys",
+    more="""\
+A device seals the reports of an oblivious metric for a public key of the registry; only `overstory serve
+--oblivious-keys FILE` opens them. `new` and `show` print the line `keys` of the registry's table [oblivious]. All
+devices must have the same keys: a key that one device alone gets would single it out. So they come with the registry,
+and no address serves them.
+
+To rotate: add a new key, send the collector SIGHUP, put the new line into the registry and release it; remove the old
+key when no message comes for it any more.""",
+    runs="service.keys",
+    actions=(
+        _key(
+            "new",
+            "draw a key and add it to a file, which is made where it is missing",
+            Option("--id", "its number, 0 to 255 (default: the next free one)", "N", int),
+        ),
+        _key("show", "print the public keys, as the registry lists them"),
+        _key(
+            "remove",
+            "remove an earlier key from a file",
+            Option("--id", "its number", "N", int, required=True),
+            more=" --id 1",
+        ),
+    ),
+)
+
+_REMEMBERED: Final = Option("--registry", "the metric registry (default: the one that the store remembers)")
+_SILENT: Final = Option("--quiet", "print nothing but errors")
+_BACKUP: Final = "overstory store backup postgresql://overstory@db/reports monday.db"
+_RESTORE: Final = "overstory store restore monday.db postgresql://overstory@db/reports"
+_ADD_TOKEN: Final = "overstory store tokens add reports.db --role write --application my-app --expires 2027-11-21"  # noqa: S105 - no token
+_ADD_NOTE: Final = 'overstory store notes add reports.db --kind release --day 2026-11-21 "Version 3.1 is out"'
+
+
+def _of_store(name: str, summary: str, example: str, runs: str, *options: Option) -> Command:
+    """Return what is done with a store, its tokens or its notes."""
+    return Command(
+        name,
+        example,
+        Option("url", "the store", "URL"),
+        Option("--json"),
+        *options,
+        summary=summary,
+        runs=f"service.store:{runs}",
+    )
+
+
+TOKENS: Final = Command(
+    "tokens",
+    _ADD_TOKEN,
+    summary="make, list and revoke tokens for writing and reading",
+    more="""\
+A write token is part of a program that sends reports: everybody who has the program has the token, which only keeps
+strangers out. An admin token lets its holder read counts. In the console (`overstory console`) a viewer
+reads every page, and an analyst also decodes with candidates and writes notes. A relay token is for the operator of a
+shuffling relay (`overstory relay --shuffle`): it reads nothing. A monitor token is for Prometheus: it reads /metrics
+alone. To rotate a token, add a new one, release it, then revoke the old one. The store has only the SHA-256 of a token:
+it is shown once, when it is made.""",
+    actions=(
+        _of_store(
+            "add",
+            "make a token and show it once",
+            _ADD_TOKEN,
+            "add_token",
+            Option(
+                "--role",
+                "write: send reports; viewer: read the console; analyst: also decode and write notes there; admin: all "
+                "of that, and read counts over HTTP; relay: pass on what a shuffling relay releases; monitor: read "
+                "/metrics",
+                required=True,
+                choices=("write", "viewer", "analyst", "admin", "relay", "monitor"),
+            ),
+            Option("--application", "name of the application that uses it", "NAME", required=True),
+            Option("--expires", "first day, in UTC, on which it is refused (default: never)", "DATE"),
+        ),
+        _of_store("list", "list all tokens", "overstory store tokens list reports.db --json", "list_tokens"),
+        _of_store(
+            "revoke",
+            "revoke a token",
+            "overstory store tokens revoke reports.db 5f3a9c01",
+            "revoke_token",
+            Option("id", "the token's id, as `list` shows it", "ID"),
+        ),
+    ),
+)
+
+NOTES: Final = Command(
+    "notes",
+    _ADD_NOTE,
+    summary="add, list and remove notes about a day",
+    more="""\
+Notes of kind release are drawn as markers on the console's charts. A note is about one metric, or about all. Everybody
+who may read the store's counts can read its notes, and they stay when reports are deleted: write no names into them.
+Who wrote a note, and when, is not stored.""",
+    actions=(
+        _of_store(
+            "add",
+            "add a note",
+            _ADD_NOTE,
+            "add_note",
+            Option("text", "one line of at most 500 characters", "TEXT"),
+            Option("--metric", "the metric that it is about (default: all metrics)", "ID"),
+            Option("--day", "the day that it is about, in UTC (default: today)", "DATE"),
+            Option("--kind", "release, incident or note", "KIND", default="note"),
+        ),
+        _of_store(
+            "list",
+            "list notes, oldest day first",
+            "overstory store notes list reports.db",
+            "list_notes",
+            Option("--metric", "only notes about this metric, and those about all metrics", "ID"),
+        ),
+        _of_store(
+            "remove",
+            "remove a note",
+            "overstory store notes remove reports.db 5f3a9c01",
+            "remove_note",
+            Option("id", "the note's id, as `list` shows it", "ID"),
+        ),
+    ),
+)
+
+STORE: Final = Command(
+    "store",
+    "overstory store create reports.db\n"
+    "  overstory store summary reports.db\n"
+    "  overstory store tokens add reports.db --role write --application my-app\n"
+    "  overstory store backup reports.db monday.db",
+    more="""\
+URL names the store: a file (reports.db, sqlite:///reports.db), or postgresql://USER:PASSWORD@HOST/DATABASE.
+A collector (`overstory serve`) compacts and retains by itself. docs/how-to/stores.md describes what is stored.""",
+    actions=(
+        _of_store("create", "create a store", "overstory store create reports.db", "create", _SILENT, _REMEMBERED),
+        _of_store(
+            "summary", "show what a store contains", "overstory store summary reports.db --json", "summarize", _SILENT
+        ),
+        *(
+            _of_store(name, summary, f"overstory store {name} reports.db", name, _SILENT, _REMEMBERED)
+            for name, summary in (
+                ("compact", "count and shuffle the reports in the inbox"),
+                ("retain", "delete reports past retention, and counts of few"),
+            )
+        ),
+        _of_store(
+            "backup",
+            "copy a store, as of one moment, into a file that opens as a store",
+            _BACKUP,
+            "back_up",
+            _SILENT,
+            Option("file", "the backup: a file that does not exist yet", "FILE"),
+        ),
+        Command(
+            "restore",
+            _RESTORE,
+            Option("file", "the backup", "FILE"),
+            Option("url", "the new store: a file that does not exist, or an empty database", "URL"),
+            Option("--json"),
+            _SILENT,
+            summary="fill a new store from a backup",
+            runs="service.store:fill",
+        ),
+        TOKENS,
+        NOTES,
+    ),
+)
+
+COMMANDS: Final = {
+    command.name: command for command in (CONSOLE_COMMAND, DOCTOR, EXPORT, GATEWAY, KEYS, RELAY, SERVE, SIMULATE, STORE)
+}

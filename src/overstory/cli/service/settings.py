@@ -1,0 +1,133 @@
+"""The settings of a service: from the command line, else the environment, else a file, else the defaults.
+
+``overstory serve`` and ``overstory console`` share the registry and the store; what else both have, such as a port, has
+a variable of its own for each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final
+
+from overstory.cli.arguments import PREFIX, Option
+from overstory.cli.service.commands import CONSOLE
+from overstory.protocol.errors import FormatError, ParameterError
+
+OTHERS: Final = {"STATE", "TOKEN", "WRITE_TOKEN", "ADMIN_TOKEN", "TRACEBACK", "SERVICE_HOST", "SERVICE_PORT"}
+"""Variables of other commands, and of Kubernetes for a service called overstory."""
+
+SEPARATOR: Final = ";"
+"""What is between the texts of a variable that holds several: no URL of a store has it."""
+
+YES_NO: Final = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off"), False)
+
+
+def from_text(setting: Option, text: str) -> Any:
+    """Read the value of an environment variable."""
+    given = f"{setting.variable}={text}"
+    if setting.kind is bool:
+        if text.lower() not in YES_NO:
+            raise ParameterError(f"{given}: give 1 or 0")
+        return YES_NO[text.lower()]
+    if setting.repeatable:
+        return [part.strip() for part in text.split(SEPARATOR) if part.strip()]
+    try:
+        value = setting.kind(text)
+    except ValueError:
+        raise ParameterError(f"{given}: give {_wanted(setting.kind)}") from None
+    return _chosen(setting, value, given)
+
+
+def from_toml(setting: Option, value: Any, source: str) -> Any:
+    """Read the value of a file."""
+    if setting.repeatable:
+        listed = value if isinstance(value, list) else [value]
+        if not listed or not all(isinstance(part, str) for part in listed):
+            raise FormatError(f"give text, or a list of texts, not {value!r:.60}", source=source, field=setting.key)
+        return listed
+    plain = {Path: str}.get(setting.kind, setting.kind)
+    fits = isinstance(value, (int, float) if plain is float else plain)
+    if not fits or (isinstance(value, bool) and plain is not bool):
+        raise FormatError(f"give {_wanted(setting.kind)}, not {value!r:.60}", source=source, field=setting.key)
+    return _chosen(setting, setting.kind(value), f"{source}: {setting.key}")
+
+
+def _chosen(setting: Option, value: Any, where: str) -> Any:
+    if setting.choices and value not in setting.choices:
+        raise ParameterError(f"{where}: give {' or '.join(setting.choices)}")
+    return value
+
+
+def _wanted(kind: type) -> str:
+    return {bool: "true or false", int: "a whole number", float: "a number"}.get(kind, "text")
+
+
+def fill_in(
+    args: argparse.Namespace, settings: tuple[Option, ...], environ: Mapping[str, str], scope: str = ""
+) -> None:
+    """Give every setting that the command line left out the value of the environment, the file, or its default."""
+    path = args.config if args.config is not None else environ.get(f"{PREFIX}{scope}CONFIG")
+    table = {} if not path else _read(path, settings)
+    _check_variables(settings, environ, scope)
+    for setting in settings:
+        if getattr(args, setting.key) is not None:
+            continue
+        text = environ.get(setting.variable)
+        if text and not text.startswith("tcp://"):  # as Kubernetes sets OVERSTORY_PORT
+            value = from_text(setting, text)
+        else:
+            value = table.get(setting.key, setting.default)
+        setattr(args, setting.key, value)
+
+
+def check_common(args: argparse.Namespace, *ports: str) -> None:
+    """Refuse a service without registry or store, half of a certificate, and what is no port."""
+    for name in ("registry", "store"):
+        if not getattr(args, name):
+            raise ParameterError(f"--{name} must be given, or {PREFIX}{name.upper()}, or {name} in the --config file")
+    check_listening(args, *ports)
+
+
+def check_listening(args: argparse.Namespace, *ports: str) -> None:
+    """Refuse half of a certificate, and what is no port."""
+    if (args.tls_certificate is None) != (args.tls_key is None):
+        raise ParameterError("--tls-certificate and --tls-key belong together: give both or neither")
+    for name in ports:
+        port = getattr(args, name.replace("-", "_"))
+        if port is not None and not 0 <= port < 1 << 16:
+            raise ParameterError(f"--{name} {port}: ports are 0 .. 65535")
+
+
+def _read(path: str, settings: tuple[Option, ...]) -> dict[str, Any]:
+    try:
+        parsed = tomllib.loads(Path(path).read_text("utf-8-sig"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FormatError(f"this is not TOML: {error}", source=path) from None
+    by_key = {setting.key: setting for setting in settings}
+    table: dict[str, Any] = {}
+    for name, value in parsed.items():
+        key = name.replace("-", "_")
+        if key not in by_key:
+            near = get_close_matches(key, by_key, n=1)
+            cure = f"did you mean {near[0]}?" if near else f"the settings are {', '.join(by_key)}"
+            raise FormatError(f"there is no such setting; {cure}", source=path, field=name)
+        if key in table:
+            raise FormatError("it is given twice, with - and with _", source=path, field=name)
+        table[key] = from_toml(by_key[key], value, path)
+    return table
+
+
+def _check_variables(settings: tuple[Option, ...], environ: Mapping[str, str], scope: str) -> None:
+    """Refuse a variable that looks like a misspelled setting; variables of other programs are ignored."""
+    names = {setting.variable.removeprefix(PREFIX) for setting in settings} | {f"{scope}CONFIG"}
+    for variable in environ:
+        name = variable.removeprefix(PREFIX)
+        if variable == name or name in names | OTHERS or name.startswith(CONSOLE) != scope.startswith(CONSOLE):
+            continue
+        near = get_close_matches(name, names, n=1, cutoff=0.75)
+        if near:
+            raise ParameterError(f"{variable}: there is no such setting; did you mean {PREFIX}{near[0]}?")
