@@ -40,7 +40,7 @@ from overstory.console.screens.public import AboutScreen, PublicScreen, Registry
 from overstory.console.screens.series import SeriesScreen
 from overstory.console.view import Screen, ScreenError, View, Viewer, read_query
 from overstory.presentation.document import Block, Field, Form, Heading, Paragraph, Table
-from overstory.presentation.formats import finite
+from overstory.presentation.formats import data_text, finite
 from overstory.presentation.render_data import as_csv, as_json, for_spreadsheet
 from overstory.presentation.render_html import as_svg
 from overstory.protocol.errors import OverstoryError
@@ -214,10 +214,18 @@ def _parquet(table: Table) -> bytes:
 
     rows = as_json(table)
     keys = list(dict.fromkeys(key for column in table.columns for key in column.data_keys))
-    columns = {key: pa.array([row[key] for row in rows]) for key in keys}
+    columns = {key: _parquet_column([row[key] for row in rows]) for key in keys}
     file = io.BytesIO()
     parquet.write_table(pa.table(columns), file)
     return file.getvalue()
+
+
+def _parquet_column(values: Sequence[Any]) -> Any:
+    """Return a column of its own type; of texts where only some are, such as names and numbers of quantiles."""
+    import pyarrow as pa
+
+    mixed = any(isinstance(value, str) for value in values)
+    return pa.array([None if value is None else data_text(value) for value in values] if mixed else values)
 
 
 def _policy(svg: str) -> dict[str, str]:

@@ -38,7 +38,6 @@ from overstory.queries.comparison import (
     check_comparable,
     compare,
     compare_series,
-    file_columns,
     parse_span,
 )
 from overstory.queries.readings import EstimateOptions
@@ -172,9 +171,8 @@ class _Page:
             Paragraph(OVERLAP),
             Lines(*(f"{note[:1].upper()}{note[1:]}." for note in comparison.notes if note != SHARED_NOISE)),
         ]
-        table = Table("Every difference", file_columns(both.adjustment), rows)
         facts = {name: value for name, value in comparison.to_json().items() if name != "differences"}
-        return View(self.metric.title, tuple(blocks), table, picture, facts)
+        return View(self.metric.title, tuple(blocks), comparison.as_table(), picture, facts)
 
     def _head(self, title: str) -> Iterator[Block]:
         yield from page_head(self.data, self.metric, "Compare", title)

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from overstory.analysis.selection import ADJUSTMENTS, INTERVAL_KINDS, interval_words
-from overstory.analysis.tables.output import file_columns
 from overstory.console.alarms import find_alarms
 from overstory.console.view import ScreenError
 from overstory.planning.detection import required_sample_size, smallest_share
 from overstory.presentation.charts.numbers import dots
-from overstory.presentation.document import Block, Column, Field, Heading, KeyValues, Links, Notice, Paragraph
+from overstory.presentation.document import Block, Field, Heading, KeyValues, Links, Notice, Paragraph
 from overstory.presentation.formats import percent
 from overstory.privacy.registry.cost import metric_cost
 from overstory.privacy.text import epsilon_text
@@ -145,11 +144,6 @@ ADJUSTMENT_NAMES: Final[Mapping[Adjustment, str]] = {
     "conditional": "given that they were {0}",
     "none": "plain",
 }
-
-
-def period_columns(adjustment: Adjustment = "fcr") -> tuple[Column, ...]:
-    """Return the columns of the files: those of the file that `overstory decode -o` writes."""
-    return (Column("from"), Column("to"), *file_columns(adjustment=adjustment))
 
 
 def number_field(

@@ -18,7 +18,6 @@ from overstory.console.screens.facts import (
     number_field,
     page_head,
     people_for,
-    period_columns,
     rests_on,
     sentence,
     share_that_shows,
@@ -191,9 +190,6 @@ class _Page:
         new = set() if before is None else {row["value"] for row in rows if row["detected"]} - before
         detected = sum(row["detected"] for row in rows)
         picture = self._picture(_detected_first(rows), new)
-        table = Table(
-            "", period_columns(self.query.adjustment), [{"from": self.label, "to": self.label, **row} for row in rows]
-        )
         blocks = [
             *self._head(f"{detected:,} of {len(rows):,} detected"),
             KeyValues(tuple(self._figures(part.estimate)), "figures"),
@@ -207,7 +203,9 @@ class _Page:
         ]
         about = {"level": self.query.level, "newly_detected": sorted(new)}
         facts = {**series.summary(), **part.estimate.summary(), **about}
-        return View(f"{self.metric.title}, {self.label}", tuple(blocks), table, picture, facts)
+        return View(
+            f"{self.metric.title}, {self.label}", tuple(blocks), series.as_table(self.query.level), picture, facts
+        )
 
     def _picture(self, rows: Sequence[dict[str, Any]], new: set[str]) -> Picture:
         """Draw the values from the rank on that was asked for: without the most frequent, the others have room."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -16,8 +16,8 @@ import numpy as np
 
 from overstory.analysis.selection import interval_words
 from overstory.analysis.tables.output import estimate_table
-from overstory.console.screens.facts import estimate_picture, interval_caption, period_columns
-from overstory.console.screens.readings import ReadingPage, file_rows, is_shares
+from overstory.console.screens.facts import estimate_picture, interval_caption
+from overstory.console.screens.readings import ReadingPage, is_shares
 from overstory.console.view import Query, Screen, View
 from overstory.presentation.document import (
     Block,
@@ -31,6 +31,7 @@ from overstory.presentation.document import (
     Notice,
     Paragraph,
     Preformatted,
+    Row,
     Table,
 )
 from overstory.privacy.registry.changes import Kind, compare_registries
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from overstory.queries.estimates import EstimateSeries
 
 
-ERRORS: Final = ("standard_error", "std_error", "frequency_standard_error", "prop_std_error")
+ERRORS: Final = ("standard_error", "frequency_standard_error")
 TESTS: Final = frozenset({"z", "p_value", "q_value"})
 GIVEN: Final = frozenset({"alpha", "level", "reports_per_device", "start", "stop"})
 """Numbers that are no results; those named after an epsilon are none either."""
@@ -75,7 +76,7 @@ def rounded(facts: Any) -> Any:
 
 def _is_share(name: str) -> bool:
     """Whether a row that has both counts and shares gives a share by that name."""
-    return "frequency" in name or "prop" in name
+    return "frequency" in name
 
 
 def _rounded(name: str, value: Any, errors: Mapping[bool, float]) -> Any:
@@ -240,21 +241,18 @@ class AboutScreen(Screen):
             return View(metric.title, (*head, Notice(words, "faint"), *tail), facts={**facts, "results": words})
         if not is_shares(metric):
             reading, picture, shown = ReadingPage(data, metric, counted, OPTIONS, rounded_reading).read()
-            table = file_rows(reading.csv_lines())
-            table, results = replace(table, rows=rounded(table.rows)), rounded(reading.to_json())
+            table, results = reading.as_table(), rounded(reading.to_json())
+            table = replace(table, rows=rounded(table.rows))
             return View(metric.title, (*head, *shown, *tail), table, picture, {**facts, "results": results})
         series = data.estimates(counted, "total", OPTIONS)
-        (part,) = series.parts
-        rows = [
-            {"from": label, "to": label, **row} for row in rounded(part.estimate.rows()) for label in [_label(series)]
-        ]
-        table = Table("", period_columns(), rows)
+        table = series.as_table()
+        table = replace(table, rows=rounded(table.rows))
         picture = estimate_picture(
             f"{metric.id}-{_label(series)}",
             f"Share of each answer in {_label(series)}, with {interval_caption(0.95, OPTIONS.adjustment)}.",
-            rows[:MOST_DOTS],
+            table.rows[:MOST_DOTS],
         )
-        results = tuple(_results(series, rows))
+        results = tuple(_results(series, table.rows))
         blocks = (*head, *results[:1], Figure(picture), *results[1:], *tail)
         return View(metric.title, blocks, table, picture, {**facts, "results": series.summary()})
 
@@ -313,7 +311,7 @@ def _label(series: EstimateSeries) -> str:
     return series.counted.label(series.parts[0].first) or ""
 
 
-def _results(series: EstimateSeries, rows: list[dict[str, Any]]) -> Iterator[Block]:
+def _results(series: EstimateSeries, rows: Sequence[Row]) -> Iterator[Block]:
     (part,) = series.parts
     yield Paragraph(
         f"Estimated from {series.counted.num_reports:,} reports of {_label(series)}, one per device. An estimate can "

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -242,9 +241,6 @@ DETECTING: Final = frozenset({"items", "search"})
 WHOLE_RANGE: Final = frozenset({"search"})
 """Readings of all periods together: a device answers once."""
 
-TEXTS: Final = frozenset({"from", "to", "string", "of", "row", "column", "row_variable", "column_variable", "source"})
-"""Columns of files that hold labels, also where these look like numbers."""
-
 MOST_PERIODS: Final = 60
 """Periods that a page reads one by one; the newest ones."""
 
@@ -272,7 +268,7 @@ def period_view(data: ConsoleData, metric: Metric, label: str, counted: PeriodCo
         _form(metric, counted.group or "", options, f"/m/{metric.id}/{label}"),
         *page.tail(),
     )
-    return View(title, blocks, file_rows(reading.csv_lines()), picture, _facts(reading))
+    return View(title, blocks, reading.as_table(), picture, _facts(reading))
 
 
 def series_view(
@@ -304,7 +300,7 @@ def series_view(
         form,
         *page.tail(),
     )
-    return View(metric.title, blocks, file_rows(every.csv_lines()), picture or reports, _facts(every))
+    return View(metric.title, blocks, every.as_table(), picture or reports, _facts(every))
 
 
 def compared_view(
@@ -320,7 +316,7 @@ def compared_view(
         Heading(2, "What these numbers rest on"),
         KeyValues((("Differences", "range a less range b"), ("Last period of a", newest))),
     )
-    return View(metric.title, blocks, file_rows(compared.csv_lines()), None, _facts(compared))
+    return View(metric.title, blocks, compared.as_table(), None, _facts(compared))
 
 
 def _ends(metric: Metric, counted: PeriodCounts) -> str:
@@ -369,25 +365,6 @@ def _for_a_page(block: Block) -> Block:
     if isinstance(block, Lines):
         return Lines(*(sentence(text.removeprefix("note: ").removesuffix(".")) for text in block.texts))
     return block
-
-
-def file_rows(lines_of_file: Iterable[str]) -> Table:
-    """Return the rows of a CSV file as a table, for the downloads."""
-    header, *lines = csv.reader(lines_of_file)
-    columns: list[Sequence[str]] = list(zip(*lines, strict=True)) if lines else [()] * len(header)
-    values = [list(cells) if name in TEXTS else _typed(cells) for name, cells in zip(header, columns, strict=True)]
-    rows = [dict(zip(header, row, strict=True)) for row in zip(*values, strict=True)]
-    return Table("", tuple(map(Column, header)), rows)
-
-
-def _typed(cells: Sequence[str]) -> list[Any]:
-    """Return the cells of a column as numbers or truth values, where all of them are; an empty one is None."""
-    if {*cells} <= {"true", "false"}:
-        return [text == "true" for text in cells]
-    try:
-        return [float(text) if text else None for text in cells]
-    except ValueError:
-        return list(cells)
 
 
 def _facts(reading: Reading | Comparison) -> dict[str, Any]:

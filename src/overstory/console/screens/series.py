@@ -24,7 +24,6 @@ from overstory.console.screens.facts import (
     number_field,
     page_head,
     people_for,
-    period_columns,
     rests_on,
     sentence,
     share_that_shows,
@@ -260,7 +259,6 @@ class _Page:
 
     def view(self) -> View:
         shown = shown_lines(self.columns, self.series, self._wanted(), self.query.level)
-        table = Table("Every estimate", period_columns(self.query.adjustment), list(self._rows()))
         uncertain = too_uncertain(self.series.parts[-1].estimate)
         picture = None if uncertain else self._picture(shown)
         alarms, refresh = alarm_notices(self.data, self.metric)
@@ -285,7 +283,9 @@ class _Page:
             Lines(*self._sentences(shown), *self.columns.counted.central_sentences()),
         ]
         facts = {**self.series.summary(), "level": self.query.level, "every": self.columns.every}
-        return View(self.metric.title, tuple(blocks), table, picture, facts, refresh=refresh)
+        return View(
+            self.metric.title, tuple(blocks), self.series.as_table(self.query.level), picture, facts, refresh=refresh
+        )
 
     def _title(self, uncertain: float | None) -> str:
         newest = "" if uncertain else f": {self._newest_words()}"
@@ -302,11 +302,6 @@ class _Page:
 
     def _label(self, period: int) -> str:
         return self.metric.period.label(period)
-
-    def _rows(self) -> Iterator[dict[str, Any]]:
-        for part in self.series.parts:
-            for row in part.estimate.rows(level=self.query.level):
-                yield {**self.series.ends(part), **row}
 
     def _newest_words(self) -> str:
         part = self.series.parts[-1]
