@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from overstory.analysis.selection import ADJUSTMENTS, INTERVAL_KINDS, interval_words
+from overstory.analysis.selection import ADJUSTMENTS
 from overstory.console.alarms import find_alarms
 from overstory.console.view import ScreenError
 from overstory.planning.detection import required_sample_size, smallest_share
 from overstory.presentation.charts.numbers import dots
-from overstory.presentation.document import Block, Field, Heading, KeyValues, Links, Notice, Paragraph
+from overstory.presentation.document import Field, Links, Notice
 from overstory.presentation.formats import percent
 from overstory.privacy.registry.cost import metric_cost
 from overstory.privacy.text import epsilon_text
@@ -22,7 +22,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics.period import DAY
 
 if TYPE_CHECKING:
-    from overstory.analysis.selection import Adjustment, IntervalKind
+    from overstory.analysis.selection import Adjustment
     from overstory.console.data import ConsoleData
     from overstory.presentation.svg import Picture
     from overstory.protocol.mechanisms.base import Mechanism
@@ -77,31 +77,6 @@ def people_for(mechanism: Mechanism, share: float, candidates: int, alpha: float
         return str(error)
 
 
-def rests_on(
-    data: ConsoleData,
-    metric: Metric,
-    reports: int,
-    periods: Sequence[int],
-    kind: IntervalKind,
-    adjustment: Adjustment | None = "fcr",
-) -> KeyValues:
-    """Return what the numbers of a page rest on: their denominator, their newest period, their intervals.
-
-    `adjustment` is that of detected values; None where nothing is detected.
-    """
-    intervals = INTERVAL_KINDS[kind] if adjustment is None else interval_words(kind, adjustment)
-    last = periods[-1] if periods else None
-    newest = "none" if last is None else f"{metric.period.label(last)} ({state_words(data, metric, last)})"
-    each = "one per device" if len(periods) < 2 else f"of {len(periods):,} periods, at most one per device in each"
-    return KeyValues(
-        (
-            ("Percent of what", f"of {reports:,} reports, {each}"),
-            ("Last period with reports", newest),
-            ("Intervals", intervals),
-        )
-    )
-
-
 def state_words(data: ConsoleData, metric: Metric, period: int) -> str:
     """Say whether a period is running, settling or final, and until when."""
     state = data.state(metric, period)
@@ -152,18 +127,6 @@ def number_field(
     """Return a field that asks for a number; None is an empty one."""
     text = "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
     return Field(name, label, text, "number", least=least, most=most, step=step, hint=hint)
-
-
-def page_head(data: ConsoleData, metric: Metric, place: str, title: str, period: str = "") -> tuple[Block, ...]:
-    """Return how every page of a metric begins: where else to go, what is shown, and what the metric is."""
-    links = metric_links(data, metric, place, period)
-    return links, Heading(1, title), Paragraph(metric.description, is_lead=True)
-
-
-def state_notice(data: ConsoleData, metric: Metric, period: int, subject: str = "") -> Iterator[Notice]:
-    """Say of a period that is not final how long it takes reports."""
-    if data.state(metric, period) != "final":
-        yield Notice(f"{subject or metric.period.label(period)} is {state_words(data, metric, period)}.", "faint")
 
 
 def adjustment_field(chosen: Adjustment, selected: str = "detected") -> Field:
