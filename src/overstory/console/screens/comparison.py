@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +15,7 @@ from overstory.analysis.selection import INTERVAL_KINDS, Adjustment, IntervalKin
 from overstory.console.screens.facts import adjustment_field, number_field
 from overstory.console.screens.page import Page
 from overstory.console.screens.readings import WHOLE_RANGE, facts_of, for_a_page, is_shares, reading_words
-from overstory.console.view import Query, Screen, ScreenError, View
+from overstory.console.view import Query, Screen, View
 from overstory.presentation.charts.numbers import differences
 from overstory.presentation.document import Block, Field, Heading, KeyValues, Lines, Link, Notice, Paragraph, Table
 from overstory.presentation.formats import p_value
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from overstory.analysis.difference import Difference
     from overstory.console.data import ConsoleData
     from overstory.presentation.svg import Picture
-    from overstory.protocol.metrics import Metric
     from overstory.queries.comparison import Comparison
     from overstory.queries.counts import PeriodCounts
 
@@ -71,48 +71,19 @@ class ComparisonScreen(Screen):
 
     def view(self, data: ConsoleData, query: ComparisonQuery, **path: str) -> View:
         metric = data.metric(path["metric"])
-        every = data.counts(metric)
-        spans = _spans(data, metric, query, every.periods)
-        page = ComparisonPage(data, metric, query, every, spans)
-        if spans is None:
+        about = data, metric, query, data.counts(metric)
+        page = ComparisonPage(*about)
+        if page.spans is None:
             return page.without("There are reports in fewer than two periods: there is nothing to compare yet.", 200)
         if metric.reading in WHOLE_RANGE:
             return page.without(f"Two ranges of {reading_words(metric)} are not compared on a page.", 200)
         if is_shares(metric) and not metric.labels:
             return page.without("The registry has no list of candidates for this metric: there are no shares.", 200)
-        counted = [data.counts(metric, *span) for span in spans]
         try:
-            check_comparable(*counted)
+            check_comparable(*(data.counts(metric, *span) for span in page.spans))
         except ParameterError as error:
             return page.without(f"{str(error)[:1].upper()}{str(error)[1:]}.", 400)
-        options = EstimateOptions(
-            query.reports_per_device, alpha=query.alpha, interval_kind=query.interval, adjustment=query.adjustment
-        )
-        try:
-            if not is_shares(metric):
-                compared = compare(counted[0], counted[1], options, overlap=query.overlap)
-                return Compared(data, metric, query, every, spans, compared).view()
-            series = data.all_estimates(counted, "total", options)
-            compared = compare_series(*series, overlap=query.overlap)
-            return SharesCompared(data, metric, query, every, spans, compared).view()
-        except ParameterError as error:
-            raise ScreenError(400, str(error)) from error
-
-
-def _spans(
-    data: ConsoleData, metric: Metric, query: ComparisonQuery, periods: Sequence[int]
-) -> tuple[Span, Span] | None:
-    """Return the two ranges; by default the newest period that is over, and the one with reports before it."""
-    if (query.a is None) != (query.b is None):
-        raise ScreenError(400, f"{'b' if query.b is None else 'a'}: give both ranges, as FIRST..LAST")
-    if query.a is not None and query.b is not None:
-        try:
-            return parse_span(metric, query.a), parse_span(metric, query.b)
-        except ParameterError as error:
-            raise ScreenError(400, str(error)) from error
-    over = [period for period in periods if data.state(metric, period) != "running"]
-    chosen = (over if len(over) > 1 else list(periods))[-2:]
-    return ((chosen[1], chosen[1]), (chosen[0], chosen[0])) if len(chosen) == 2 else None
+        return (SharesCompared if is_shares(metric) else Compared)(*about).view()
 
 
 class ComparisonPage(Page):
@@ -121,21 +92,18 @@ class ComparisonPage(Page):
     place = "Compare"
     submit = "Compare"
     asks = "What is compared"
-    compared: Comparison
 
-    def __init__(
-        self,
-        data: ConsoleData,
-        metric: Metric,
-        query: ComparisonQuery,
-        every: PeriodCounts,
-        spans: tuple[Span, Span] | None,
-        compared: Comparison | None = None,
-    ) -> None:
-        super().__init__(data, metric, query, every)
-        self.spans = spans
-        if compared is not None:
-            self.compared = compared
+    @cached_property
+    def spans(self) -> tuple[Span, Span] | None:
+        """The two ranges; by default the newest period that is over, and the one with reports before it."""
+        a, b, periods = self.query.a, self.query.b, self.counted.periods
+        if (a is None) != (b is None):
+            raise ParameterError(f"{'b' if b is None else 'a'}: give both ranges, as FIRST..LAST")
+        if a is not None:
+            return parse_span(self.metric, a), parse_span(self.metric, b)
+        over = [period for period in periods if self.data.state(self.metric, period) != "running"]
+        chosen = (over if len(over) > 1 else list(periods))[-2:]
+        return ((chosen[1], chosen[1]), (chosen[0], chosen[0])) if len(chosen) == 2 else None
 
     def without(self, reason: str, status: int) -> View:
         """Return the page with the reason why there is no comparison."""
@@ -197,6 +165,19 @@ class ComparisonPage(Page):
 class Compared(ComparisonPage):
     """The page of two ranges whose numbers are no shares."""
 
+    @cached_property
+    def compared(self) -> Comparison:
+        a, b = self.both_counted
+        return compare(a, b, self.chosen, overlap=self.query.overlap)
+
+    @property
+    def chosen(self) -> EstimateOptions:
+        return replace(self.options, interval_kind=self.query.interval)
+
+    @property
+    def both_counted(self) -> list[PeriodCounts]:
+        return [self.data.counts(self.metric, *span) for span in self.spans or ()]
+
     def words(self) -> str:
         return " against ".join(self._ranges())
 
@@ -220,6 +201,11 @@ class Compared(ComparisonPage):
 
 class SharesCompared(Compared):
     """The page of two ranges of shares."""
+
+    @cached_property
+    def compared(self) -> Comparison:
+        series = self.data.all_estimates(self.both_counted, "total", self.chosen)
+        return compare_series(*series, overlap=self.query.overlap)
 
     @property
     def both(self) -> Difference:

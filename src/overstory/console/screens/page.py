@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from overstory.analysis.selection import INTERVAL_KINDS, interval_words
 from overstory.console.screens.facts import metric_links, sentence, state_words
-from overstory.console.screens.readings import (
-    DETECTING,
-    dimension_words,
-    facts_of,
-    group_words,
-    is_shares,
-    reading_parts,
-)
+from overstory.console.screens.readings import DETECTING, dimension_words, facts_of, is_shares, reading_parts
 from overstory.console.view import View
 from overstory.presentation.document import (
     Block,
@@ -30,6 +23,7 @@ from overstory.presentation.document import (
     Table,
     Tone,
 )
+from overstory.queries.readings import EstimateOptions
 
 if TYPE_CHECKING:
     from overstory.console.data import ConsoleData
@@ -37,6 +31,9 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
     from overstory.queries.readings import Reading
+
+
+OPTIONS: Final = ("alpha", "correction", "adjustment", "reports_per_device")
 
 
 class Page:
@@ -65,7 +62,8 @@ class Page:
     def title(self) -> str:
         """What is shown: the metric, its period and its group."""
         period = f", {self.period}" if self.period else ""
-        return f"{self.metric.title}{period}{group_words(self.metric, self.group)}"
+        group = f", {self.metric.groups.by} {self.group}" if self.metric.groups is not None and self.group else ""
+        return f"{self.metric.title}{period}{group}"
 
     @property
     def asks(self) -> str:
@@ -77,6 +75,12 @@ class Page:
         return f"/m/{self.metric.id}/{self.period}" if self.period else f"/m/{self.metric.id}"
 
     @property
+    def options(self) -> EstimateOptions:
+        """The options of estimates of all devices like these, as far as the address has any."""
+        asked = {name: getattr(self.query, name) for name in OPTIONS if hasattr(self.query, name)}
+        return EstimateOptions(**asked, interval_kind="population")
+
+    @property
     def refresh(self) -> int:
         """The seconds after which the page asks again by itself; 0: never."""
         return 0
@@ -84,13 +88,14 @@ class Page:
     def view(self, status: int = 200) -> View:
         """Return the page; its first picture is that of the downloads."""
         figures, fields, rests_on = tuple(self.figures()), tuple(self.fields()), tuple(self.rests_on())
+        form = Form(self.asks, (*self.group_fields(), *fields), self.submit, self.address, is_live=True)
         blocks = (
             *self.head(),
             *((KeyValues(figures, "figures"),) if figures else ()),
             *self.notices(),
             *map(Figure, self.pictures()),
             *self.tables(),
-            *((Form(self.asks, fields, self.submit, self.address, is_live=True),) if fields else ()),
+            *((form,) if fields else ()),
             *self.more(),
             *((Heading(2, "What these numbers rest on"), *rests_on) if rests_on else ()),
         )
@@ -125,6 +130,13 @@ class Page:
     def fields(self) -> Iterable[Field]:
         """Return what its form asks."""
         return ()
+
+    def group_fields(self) -> Iterator[Field]:
+        """Yield the field that asks for a group, where the page takes one."""
+        groups = self.metric.groups
+        if groups is not None and hasattr(self.query, "group"):
+            shown = [(name, name) for name in groups.names if not groups.hidden(name)]
+            yield Field("group", f"Group by {groups.by}", self.group, "choice", (("", "all devices"), *shown))
 
     def more(self) -> Iterable[Block]:
         """Return what stands below the form."""

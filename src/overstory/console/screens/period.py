@@ -24,7 +24,6 @@ from overstory.console.screens.page import Page, ReadingPage
 from overstory.console.screens.readings import (
     DETECTING,
     group_blocks,
-    group_field,
     is_shares,
     refuse_options,
 )
@@ -42,7 +41,6 @@ from overstory.presentation.document import (
     Table,
 )
 from overstory.presentation.formats import interval, percent
-from overstory.queries.readings import EstimateOptions
 
 if TYPE_CHECKING:
     from overstory.console.data import ConsoleData
@@ -103,30 +101,18 @@ class PeriodScreen(Screen):
         return (LongListPage(*about) if len(names) > MOST_CANDIDATES else page).view()
 
 
-def _candidates(data: ConsoleData, query: PeriodQuery) -> tuple[str, ...] | None:
-    """Return the candidates of an address; None: the metric's own."""
-    if query.list:
-        held = data.lists.find(query.list)
-        if held is None:
-            raise ScreenError(404, "list: this list of candidates is no longer held; send it again")
-        return tuple(dict.fromkeys(filter(None, held)))
-    return tuple(dict.fromkeys(filter(None, query.candidates.splitlines()))) or None
-
-
 class PeriodPage(Page):
     """The page of a period, without its numbers."""
 
     @cached_property
     def candidates(self) -> tuple[str, ...] | None:
-        return _candidates(self.data, self.query)
-
-    @property
-    def options(self) -> EstimateOptions:
-        """The options of an estimate, whatever its kind."""
+        """The candidates of the address; None: the metric's own."""
         query = self.query
-        return EstimateOptions(
-            alpha=query.alpha, correction=query.correction, interval_kind="population", adjustment=query.adjustment
-        )
+        held = self.data.lists.find(query.list) if query.list else query.candidates.splitlines()
+        if held is None:
+            raise ScreenError(404, "list: this list of candidates is no longer held; send it again")
+        names = tuple(dict.fromkeys(filter(None, held)))
+        return names if names or query.list else None
 
     @property
     def asks(self) -> str:
@@ -134,7 +120,6 @@ class PeriodPage(Page):
 
     def fields(self) -> Iterator[Field]:
         query = self.query
-        yield from group_field(self.metric, self.group)
         yield number_field("alpha", "Alpha", query.alpha, 0.0001, 0.5, 0.0001)
         if not is_shares(self.metric):
             if self.metric.reading in DETECTING:

@@ -39,7 +39,6 @@ from overstory.privacy.statements import claims_blocks
 from overstory.privacy.text import epsilon_text, factor
 from overstory.protocol.metrics.metric import SLACK
 from overstory.queries.counts import PeriodCounts
-from overstory.queries.readings import EstimateOptions
 
 if TYPE_CHECKING:
     from overstory.analysis.association.summary import TableSummary
@@ -138,7 +137,6 @@ MEANING: Final = (
     "its sender's answer was; how frequent an answer is can be estimated from the reports of many devices together."
 )
 UNPUBLISHED: Final = "Results are not published."
-OPTIONS: Final = EstimateOptions(interval_kind="population")
 MOST_DOTS: Final = 50
 MOST_ROWS: Final = 500
 
@@ -280,7 +278,7 @@ class ReadingPublished(AboutPage, ReadingPage):
 
     @cached_property
     def reading(self) -> Any:
-        return rounded_reading(self.data.reading(self.counted, "total", OPTIONS))
+        return rounded_reading(self.data.reading(self.counted, "total", self.options))
 
     def results(self) -> Any:
         return rounded(self.reading.to_json())
@@ -296,7 +294,7 @@ class SharesPublished(ReadingPublished):
 
     @cached_property
     def reading(self) -> EstimateSeries:
-        return self.data.estimates(self.counted, "total", OPTIONS)
+        return self.data.estimates(self.counted, "total", self.options)
 
     @property
     def _period(self) -> str:
@@ -311,7 +309,7 @@ class SharesPublished(ReadingPublished):
     def pictures(self) -> Iterator[Picture]:
         yield estimate_picture(
             f"{self.metric.id}-{self._period}",
-            f"Share of each answer in {self._period}, with {interval_caption(0.95, OPTIONS.adjustment)}.",
+            f"Share of each answer in {self._period}, with {interval_caption(0.95, self.options.adjustment)}.",
             self.table.rows[:MOST_DOTS],
         )
 

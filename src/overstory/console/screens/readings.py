@@ -21,7 +21,6 @@ from overstory.presentation.charts.numbers import estimates_over_time, histogram
 from overstory.presentation.document import (
     Block,
     Column,
-    Field,
     Heading,
     Lines,
     Paragraph,
@@ -44,20 +43,6 @@ if TYPE_CHECKING:
 
 MOST_SHARES: Final = 4
 """Values in the table of groups: the most frequent of all devices."""
-
-
-def group_field(metric: Metric, chosen: str) -> tuple[Field, ...]:
-    """Return the field that asks for a group; none where the metric has no groups."""
-    groups = metric.groups
-    if groups is None:
-        return ()
-    shown = [(name, name) for name in groups.names if not groups.hidden(name)]
-    return (Field("group", f"Group by {groups.by}", chosen, "choice", (("", "all devices"), *shown)),)
-
-
-def group_words(metric: Metric, chosen: str) -> str:
-    """Return what a title says of the chosen group."""
-    return f", {metric.groups.by} {chosen}" if metric.groups is not None and chosen else ""
 
 
 def dimension_words(metric: Metric) -> str:

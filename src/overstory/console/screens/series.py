@@ -33,7 +33,6 @@ from overstory.console.screens.readings import (
     WHOLE_RANGE,
     ends,
     facts_of,
-    group_field,
     is_shares,
     numbers_over_time,
     refuse_options,
@@ -44,7 +43,7 @@ from overstory.presentation.document import Block, Column, Field, Figure, Headin
 from overstory.presentation.formats import UNKNOWN, interval, percent, thousands
 from overstory.protocol.errors import ParameterError
 from overstory.queries.estimates import EstimateSeries
-from overstory.queries.readings import Aggregation, EstimateOptions
+from overstory.queries.readings import Aggregation
 
 if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
@@ -246,11 +245,6 @@ class OverTime(Page):
         most = MOST_CUMULATIVE if self.query.reading == "cumulative" else MOST_COLUMNS
         return Columns.of(self.counted, self.query.every, most)
 
-    @property
-    def options(self) -> EstimateOptions:
-        query = self.query
-        return EstimateOptions(query.reports_per_device, interval_kind="population", adjustment=query.adjustment)
-
     def words(self) -> str:
         return super().words() if self.counted.periods else "no reports"
 
@@ -261,7 +255,6 @@ class OverTime(Page):
         query, labels = self.query, self.columns.labels
         first, last = (f"such as {labels[end]}" if labels else "" for end in (0, -1))
         shares, whole = is_shares(self.metric), self.metric.reading in WHOLE_RANGE
-        yield from group_field(self.metric, self.group)
         yield Field("from", "From", query.first or "", hint=first)
         yield Field("to", "To", query.last or "", hint=last)
         if shares:
