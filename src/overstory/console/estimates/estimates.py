@@ -144,21 +144,14 @@ class Estimates:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def read(
-        self, counted: PeriodCounts, reading: Aggregation = "total", options: EstimateOptions | None = None
-    ) -> EstimateSeries:
-        """Return estimates of counts, as `read_estimates` does.
+    def read_all(
+        self, several: Sequence[PeriodCounts], reading: Aggregation = "total", options: EstimateOptions | None = None
+    ) -> list[EstimateSeries]:
+        """Return the estimates of several counts, as `read_estimates` does; they are waited for together.
 
         StillDecodingError when not all are ready in time; BusyError when too much waits already; WorkerError when one
         takes too long, or the process dies of it.
         """
-        [series] = self.read_all([counted], reading, options)
-        return series
-
-    def read_all(
-        self, several: Sequence[PeriodCounts], reading: Aggregation = "total", options: EstimateOptions | None = None
-    ) -> list[EstimateSeries]:
-        """Return the estimates of several counts, which are waited for together; see `read`."""
         tasks, ready, missing = Tasks(), dict[bytes, "Estimate"](), dict[bytes, Task]()
 
         def look_up(
@@ -183,7 +176,7 @@ class Estimates:
         return series
 
     def read_reading(self, counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> Reading:
-        """Return a reading of a kind that is not shares, as `queries.readings.read` does; see `read`."""
+        """Return a reading of a kind that is not shares, as `queries.readings.read` does; see `read_all`."""
         task = reading_task(counted, kind, options)
         reading: Reading | None = self.cache.get(task.key)
         return self._decode({task.key: task})[task.key] if reading is None else reading

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from overstory.analysis.selection import ADJUSTMENTS
-from overstory.console.alarms import find_alarms
-from overstory.console.view import ScreenError
 from overstory.planning.detection import required_sample_size, smallest_share
 from overstory.presentation.charts.numbers import dots
-from overstory.presentation.document import Field, Links, Notice
+from overstory.presentation.document import Field, Links
 from overstory.presentation.formats import percent
 from overstory.privacy.registry.cost import metric_cost
 from overstory.privacy.text import epsilon_text
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics import Metric
 
 YEAR: Final = 365 * DAY
-ASK_AGAIN: Final = 3
-"""Seconds after which a page without its alarms asks again: long enough to read and to follow a link."""
 NO_DIMENSIONS: Final = (
     "A report holds nothing but its value: what goes together with it (a platform, a version) cannot be looked up "
     "afterwards. To learn it, collect a metric of the pair, or give the metric groups."
@@ -83,25 +79,6 @@ def state_words(data: ConsoleData, metric: Metric, period: int) -> str:
     if state == "running":
         return f"running until {_day(metric.period.start(period + 1))}"
     return "final" if state == "final" else f"over; final from {_day(metric.final_from(period))}"
-
-
-def alarm_notices(data: ConsoleData, metric: Metric) -> tuple[list[Notice], int]:
-    """Return the metric's alarms, the worst first, and after how many seconds to ask again; 0: they are all there."""
-    try:
-        alarms = find_alarms(data)
-    except ScreenError as error:
-        if error.status != 202:
-            raise
-        words = "Alarms are not there yet: earlier periods are being decoded. This page asks again by itself."
-        return [Notice(words, "faint")], ASK_AGAIN
-    own = [alarm for alarm in alarms if alarm.metric == metric.id]
-    return [
-        Notice(
-            f"{alarm.severity.capitalize()}, {alarm.kind}, {alarm.period}: {alarm.text}",
-            "faint" if alarm.severity == "note" else "bad",
-        )
-        for alarm in own
-    ], 0
 
 
 def sentence(note: str) -> str:

@@ -41,6 +41,7 @@ from overstory.presentation.document import (
     Table,
 )
 from overstory.presentation.formats import interval, percent
+from overstory.queries.counts import parse_range
 
 if TYPE_CHECKING:
     from overstory.console.data import ConsoleData
@@ -86,7 +87,7 @@ class PeriodScreen(Screen):
 
     def view(self, data: ConsoleData, query: PeriodQuery, **path: str) -> View:
         metric, label = data.metric(path["metric"]), path["period"]
-        first, last = data.periods(metric, label, label)
+        first, last = parse_range(metric, label, label)
         counted = data.counts(metric, first, last, query.group)
         about = data, metric, query, counted, label
         if not counted.periods:

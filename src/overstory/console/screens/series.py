@@ -15,10 +15,10 @@ from overstory.analysis.decoding.decoder import NEEDED_SHARE, Decoded
 from overstory.analysis.difference.combination import total
 from overstory.analysis.selection import Adjustment, normal_reach, people_variance
 from overstory.analysis.tables.output import estimate_table
+from overstory.console.alarms import find_alarms
 from overstory.console.screens.columns import MOST_CUMULATIVE, Columns, reports_picture
 from overstory.console.screens.facts import (
     adjustment_field,
-    alarm_notices,
     epsilons,
     estimate_picture,
     interval_caption,
@@ -42,10 +42,12 @@ from overstory.presentation.charts.series import MOST_COLUMNS, Line, over_time
 from overstory.presentation.document import Block, Column, Field, Figure, Heading, Link, Notice, Paragraph, Table
 from overstory.presentation.formats import UNKNOWN, interval, percent, thousands
 from overstory.protocol.errors import ParameterError
+from overstory.queries.counts import parse_range
 from overstory.queries.estimates import EstimateSeries
 from overstory.queries.readings import Aggregation
 
 if TYPE_CHECKING:
+    from overstory.analysis.alarms.alarm import Alarm
     from overstory.analysis.estimate import Estimate
     from overstory.console.data import ConsoleData
     from overstory.presentation.svg import Picture
@@ -183,6 +185,8 @@ NEWEST_ROWS: Final = 25
 OLDER_ROWS: Final = 30
 """Rows of the page's tables; the downloads have every row."""
 MOST_DRAWN: Final = 50
+ASK_AGAIN: Final = 3
+"""Seconds after which a page without its alarms asks again: long enough to read and to follow a link."""
 MOST_PERIODS: Final = 60
 """Periods that a page reads one by one; the newest ones."""
 OF_SHARES: Final = ("values", "every", "level")
@@ -223,7 +227,7 @@ class SeriesScreen(Screen):
 
     def view(self, data: ConsoleData, query: SeriesQuery, **path: str) -> View:
         metric = data.metric(path["metric"])
-        counted = data.counts(metric, *data.periods(metric, query.first, query.last), query.group)
+        counted = data.counts(metric, *parse_range(metric, query.first, query.last), query.group)
         about = data, metric, query, counted
         if not counted.periods:
             return OverTime(*about).view()
@@ -300,12 +304,18 @@ class SharesOverTime(OverTime):
         return self.columns.estimates(self.data, self.query.reading, self.options)
 
     @cached_property
-    def alarms(self) -> tuple[list[Notice], int]:
-        return alarm_notices(self.data, self.metric)
+    def alarms(self) -> list[Alarm] | None:
+        """The metric's alarms, the worst first; None: they are not all there yet."""
+        try:
+            return [alarm for alarm in find_alarms(self.data) if alarm.metric == self.metric.id]
+        except ScreenError as error:
+            if error.status != 202:
+                raise
+            return None
 
     @property
     def refresh(self) -> int:
-        return self.alarms[1]
+        return ASK_AGAIN if self.alarms is None else 0
 
     @property
     def newest(self) -> PeriodEstimate:
@@ -345,7 +355,12 @@ class SharesOverTime(OverTime):
         yield from epsilons(self.metric)
 
     def notices(self) -> Iterator[Block]:
-        yield from self.alarms[0]
+        if self.alarms is None:
+            words = "Alarms are not there yet: earlier periods are being decoded. This page asks again by itself."
+            yield Notice(words, "faint")
+        for alarm in self.alarms or ():
+            words = f"{alarm.severity.capitalize()}, {alarm.kind}, {alarm.period}: {alarm.text}"
+            yield Notice(words, "faint" if alarm.severity == "note" else "bad")
         estimate = self.newest.estimate
         if self.uncertain is not None:
             needed = people_for(self.metric.mechanism, 0.1, len(estimate.values))
