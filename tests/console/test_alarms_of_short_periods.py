@@ -11,8 +11,7 @@ from overstory.collector.store import open_store
 from overstory.console.alarms import find_alarms, read_history
 from overstory.console.data import ConsoleData
 from overstory.console.estimates.estimates import Estimates
-from overstory.console.screens.facts import ASK_AGAIN
-from overstory.console.screens.series import SeriesQuery, SeriesScreen
+from overstory.console.screens.series import ASK_AGAIN, SeriesQuery, SeriesScreen
 from overstory.protocol.metrics.period import Period
 from support.console_alarms import batch_of
 from support.console_weeks import registry

@@ -16,6 +16,7 @@ from overstory.console.view import ScreenError, read_query
 from overstory.presentation.document import Figure, Form, Heading, Link, Notice, Table
 from overstory.presentation.render_data import as_csv
 from overstory.presentation.render_html import as_html
+from overstory.protocol.errors import ParameterError
 from support.compared_store import MONDAY, SAME, fill, make, write_registry
 from support.decoding import shared_estimates
 from support.running import within
@@ -118,10 +119,8 @@ def test_options_are_obeyed(data):
     ],
 )
 def test_a_malformed_address_is_refused_with_a_reason(data, query, detail):
-    with pytest.raises(ScreenError) as refused:
+    with pytest.raises((ParameterError, ScreenError), match=re.escape(detail)):
         view(data, **query)
-    assert refused.value.status == 400
-    assert detail in refused.value.detail
 
 
 def test_ranges_that_cannot_be_compared_are_refused_and_can_be_changed(data):

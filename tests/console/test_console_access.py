@@ -94,7 +94,7 @@ def test_the_cookies_are_for_this_console_alone_and_no_script_reads_them(console
     assert [cookie.partition("=")[0] for cookie in cookies] == ["__Host-overstory-8001", "overstory-8001"]
     for cookie in cookies:
         rules = set(cookie.split("; ")[1:])
-        assert rules - {"Secure"} == {"Path=/", "Max-Age=43200", "HttpOnly", "SameSite=Lax"}
+        assert rules - {"Secure"} == {"Path=/", "Max-Age=43200", "HttpOnly", "SameSite=lax"}
     assert "Secure" in cookies[0]
     assert Cookie(443, plain=False).names == ("__Host-overstory-443",)  # nothing without Secure where there is TLS
 

@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 from overstory.collector.store.databases.database import StoreError
-from overstory.console.app import ALWAYS, SCREENS, _run_and_rest
+from overstory.console.app import ALWAYS, SCREENS, _run_and_rest, as_download
 from overstory.console.view import Query, Screen, View
-from overstory.presentation.document import Heading
+from overstory.presentation.document import Column, Heading, Table
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
 from support.console_in_process import (
@@ -60,6 +60,17 @@ def test_one_view_in_five_forms(client) -> None:
     assert svg.headers["content-type"] == "image/svg+xml"
     policy = svg.headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; style-src 'sha256-")
+
+
+def test_a_column_of_numbers_and_names_is_one_of_texts_in_parquet() -> None:
+    from pyarrow import parquet
+
+    table = Table("", (Column("value"), Column("low")), [{"value": 0.25, "low": 1}, {"value": "a few", "low": None}])
+    file = as_download(View("Medians", (), table), "parquet", "medians").body
+    assert parquet.read_table(io.BytesIO(file)).to_pylist() == [
+        {"value": "0.25", "low": 1},
+        {"value": "a few", "low": None},
+    ]
 
 
 def test_a_view_without_a_table_has_no_file_of_it(client) -> None:

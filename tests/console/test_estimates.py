@@ -43,6 +43,11 @@ def estimates():
     made.close()
 
 
+def read(estimates, counted, reading="total", options=None):
+    [series] = estimates.read_all([counted], reading, options)
+    return series
+
+
 def same(a, b):
     assert a.summary() == b.summary()
     assert list(a.rows()) == list(b.rows())
@@ -55,7 +60,7 @@ def test_the_numbers_are_those_of_read_estimates(estimates, metric, reading):
     counted = weeks(METRICS[metric], 4)
     options = EstimateOptions(alpha=0.1, correction="bonferroni", interval_kind="reports")
     for _ in range(2):
-        same(estimates.read(counted, reading, options), read_estimates(counted, reading, options))
+        same(read(estimates, counted, reading, options), read_estimates(counted, reading, options))
     decoded = {"total": 1, "per-period": 4, "cumulative": 4}[reading]
     assert estimates.decoded == (decoded if metric == "pages" else 0)
 
@@ -63,9 +68,9 @@ def test_the_numbers_are_those_of_read_estimates(estimates, metric, reading):
 def test_a_new_week_decodes_one_week(estimates):
     counted = weeks(METRICS["pages"], 6)
     fewer = replace(counted, last=counted.last - 1, counts={p: counted.counts[p] for p in counted.periods[:-1]})
-    estimates.read(fewer, "per-period")
+    read(estimates, fewer, "per-period")
     assert estimates.decoded == 5
-    estimates.read(counted, "per-period")
+    read(estimates, counted, "per-period")
     assert estimates.decoded == 6
 
 
@@ -78,17 +83,17 @@ def test_other_choices_candidates_or_counts_are_decoded_again(estimates):
         EstimateOptions(candidates=("page1page2",)),
         EstimateOptions(method="lasso"),
     ):
-        same(estimates.read(counted, "total", options), read_estimates(counted, "total", options))
+        same(read(estimates, counted, "total", options), read_estimates(counted, "total", options))
     assert estimates.decoded == 5
     more = replace(counted, counts={p: counts + counts for p, counts in counted.counts.items()})
-    estimates.read(more)
+    read(estimates, more)
     assert estimates.decoded == 6
 
 
 def test_one_decoding_however_many_ask(estimates):
     counted, results = weeks(METRICS["pages"], 3), []
     threads = [
-        threading.Thread(target=lambda: results.append(estimates.read(counted, "per-period"))) for _ in range(12)
+        threading.Thread(target=lambda: results.append(read(estimates, counted, "per-period"))) for _ in range(12)
     ]
     for thread in threads:
         thread.start()
@@ -102,11 +107,11 @@ def test_a_page_that_waits_too_long_asks_again_and_the_work_goes_on():
     estimates = Estimates(patience=0.0)
     counted = weeks(METRICS["pages"], 3)
     with pytest.raises(StillDecodingError, match=r"decoding: \d of 3 estimates are ready"):
-        estimates.read(counted, "per-period")
+        read(estimates, counted, "per-period")
     end = time.monotonic() + 60
     while True:
         try:
-            same(estimates.read(counted, "per-period"), read_estimates(counted, "per-period"))
+            same(read(estimates, counted, "per-period"), read_estimates(counted, "per-period"))
             break
         except StillDecodingError:
             assert time.monotonic() < end
@@ -120,26 +125,26 @@ def test_an_estimate_over_its_time_limit_is_stopped_and_the_next_one_works(estim
     estimates.worker = slow
     counted = weeks(METRICS["pages"], 1)
     with pytest.raises(WorkerError, match=r"longer than 0\.3 seconds"):
-        estimates.read(counted)
+        read(estimates, counted)
     assert slow.process is None, "the process is killed"
     with pytest.raises(WorkerError, match="longer"):
-        estimates.read(counted)
+        read(estimates, counted)
     assert estimates.decoded == 1, "and not tried again at once"
     estimates.worker = Worker()
-    same(estimates.read(counted, "per-period"), read_estimates(counted, "per-period"))
+    same(read(estimates, counted, "per-period"), read_estimates(counted, "per-period"))
     estimates.worker.close()
 
 
 def test_a_process_that_dies_is_started_again(estimates):
-    estimates.read(weeks(METRICS["pages"], 1))
+    read(estimates, weeks(METRICS["pages"], 1))
     first = estimates.worker.process.pid
     os.kill(first, signal.SIGKILL)
-    estimates.read(weeks(METRICS["pages"], 1, seed=2))
+    read(estimates, weeks(METRICS["pages"], 1, seed=2))
     assert estimates.worker.process.pid != first
     estimates.worker.close()
     estimates.worker = Worker(60.0, dead)
     with pytest.raises(WorkerError, match="ended without a word"):
-        estimates.read(weeks(METRICS["pages"], 1, seed=3))
+        read(estimates, weeks(METRICS["pages"], 1, seed=3))
 
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError("no process"), KeyError("x")])
@@ -150,9 +155,9 @@ def test_no_error_ends_the_thread_that_decodes(estimates, monkeypatch, error):
     with monkeypatch.context() as unlucky:
         unlucky.setattr(Worker, "estimate", fail)
         with pytest.raises(WorkerError, match=type(error).__name__):
-            estimates.read(weeks(METRICS["pages"], 1))
+            read(estimates, weeks(METRICS["pages"], 1))
     counted = weeks(METRICS["pages"], 1, seed=2)
-    same(estimates.read(counted), read_estimates(counted))
+    same(read(estimates, counted), read_estimates(counted))
 
 
 def test_a_closed_worker_starts_no_process_for_what_still_waits():
@@ -160,13 +165,13 @@ def test_a_closed_worker_starts_no_process_for_what_still_waits():
     estimates = Estimates(patience=None)
     estimates.worker.close()
     with pytest.raises(WorkerError):
-        estimates.read(weeks(METRICS["pages"], 1, seed=4))
+        read(estimates, weeks(METRICS["pages"], 1, seed=4))
     assert estimates.worker.process is None
     estimates.close()
 
 
 def test_the_process_ends_when_its_input_does(estimates):
-    estimates.read(weeks(METRICS["pages"], 1))
+    read(estimates, weeks(METRICS["pages"], 1))
     process = estimates.worker.process
     estimates.worker._pipe.close()
     process.join(10)
@@ -176,14 +181,14 @@ def test_the_process_ends_when_its_input_does(estimates):
 def test_what_does_not_fit_is_refused_with_a_reason(estimates, monkeypatch):
     counted = weeks(METRICS["pages"], 1)
     with pytest.raises(ParameterError, match="has no candidates"):
-        estimates.read(replace(counted, metric=replace(counted.metric, candidates=None)))
+        read(estimates, replace(counted, metric=replace(counted.metric, candidates=None)))
     monkeypatch.setattr(estimates_module, "MOST_CANDIDATES", 29)
     with pytest.raises(ParameterError, match="overstory decode --registry FILE --store URL --metric pages"):
-        estimates.read(weeks(METRICS["pages"], 1))
+        read(estimates, weeks(METRICS["pages"], 1))
     monkeypatch.setattr(estimates_module, "MOST_CANDIDATES", 100)
     monkeypatch.setattr(estimates_module, "MOST_WAITING", 3)
     with pytest.raises(BusyError, match="4 estimates would have to be decoded, and 0 wait already"):
-        estimates.read(weeks(METRICS["pages"], 4), "per-period")
+        read(estimates, weeks(METRICS["pages"], 4), "per-period")
     assert estimates.decoded == 0
 
 
@@ -227,16 +232,16 @@ def test_two_years_of_300_candidates_fit_into_the_cache(estimates):
     """The bound is wide enough for a busy machine."""
     metrics = registry(300)
     counted = weeks(metrics["pages"], 104)
-    estimates.read(counted, "per-period")
+    read(estimates, counted, "per-period")
     begin = time.perf_counter()
-    series = estimates.read(counted, "per-period")
+    series = read(estimates, counted, "per-period")
     assert time.perf_counter() - begin < 1.0
     assert len(series.parts) == 104
     assert 0 < estimates.cache.size < 64 << 20
 
 
 def test_estimates_of_one_list_share_it(estimates):
-    series = estimates.read(weeks(METRICS["pages"], 3), "per-period")
+    series = read(estimates, weeks(METRICS["pages"], 3), "per-period")
     assert len({id(part.estimate.values) for part in series.parts}) == 1
     assert np.isfinite(series.parts[0].estimate.standard_errors).all()
 

@@ -154,7 +154,7 @@ def walk(value):
             yield from walk(item)
 
 
-ERRORS = ("standard_error", "std_error", "frequency_standard_error", "prop_std_error")
+ERRORS = ("standard_error", "frequency_standard_error")
 TESTS = {"z", "p_value", "q_value"}
 NO_ESTIMATES = {"alpha", "level", "reports_per_device", "start", "stop"}
 
@@ -165,7 +165,7 @@ def has_error(row) -> bool:
 
 def error_of(row, name: str) -> float:
     """Return the standard error of a number of a row: that of shares, or that of counts, where it has both."""
-    share = "frequency" in name or "prop" in name
+    share = "frequency" in name
     return next(row[key] for key in (ERRORS[::-1] if share else ERRORS) if key in row)
 
 

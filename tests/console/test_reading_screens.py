@@ -13,20 +13,26 @@ import pytest
 
 from overstory.console.data import ConsoleData
 from overstory.queries.counts import read_store
-from overstory.queries.readings import EstimateOptions, read
+from overstory.queries.readings import read
 from support.console_browser import NARROW, axe_violations, logged_in, served_console
 from support.console_in_process import analyst_of
-from support.console_readings import DAY, DEVICES, METRICS, NOW, READINGS, make_reading_store
+from support.console_readings import BEFORE, DAY, DEVICES, METRICS, NOW, READINGS, make_reading_store
 from support.decoding import shared_estimates
 from support.devices import Clock
+from support.running import within
 
 MOST_BYTES = 300_000
 each_metric = pytest.mark.parametrize("metric", METRICS)
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    registry, store = make_reading_store(tmp_path_factory.mktemp("readings"))
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("readings")
+
+
+@pytest.fixture(scope="module")
+def data(folder):
+    registry, store = make_reading_store(folder)
     with store:
         decoder = shared_estimates(120)
         yield ConsoleData(registry, store, Clock(NOW), decoder)
@@ -62,19 +68,35 @@ def test_every_page_of_a_metric_answers(client, metric, path):
     assert len(page.content) < MOST_BYTES
 
 
-@each_metric
-def test_a_period_has_the_numbers_that_decode_prints(client, data, metric):
-    period = data.registry[metric].period.parse_label(DAY)
-    counted = read_store(data.store, data.registry[metric], period, period)
-    reading = read(counted, "total", EstimateOptions(interval_kind="population"))
-    written = list(csv.reader(reading.csv_lines()))
-    shown = list(csv.reader(io.StringIO(client.get(f"/m/{metric}/{DAY}.csv").text)))
-    assert [[cell.lstrip("'") for cell in row] for row in shown] == written
-    columns = pq.read_table(io.BytesIO(client.get(f"/m/{metric}/{DAY}.parquet").content)).column_names
-    assert columns == written[0]
-    facts = json.loads(client.get(f"/m/{metric}/{DAY}.json").text)
+def rows_of(answer):
+    """Yield the rows of `decode --json`, with the range and the variables that stand above them."""
+    for part in answer.get("readings", [answer]):
+        ends = {name: part[name] for name in ("from", "to") if "readings" in answer}
+        rows = part.get("estimates") or part.get("differences")
+        for table in part.get("tables", [{"variables": (), "cells": rows}]):
+            names = dict(zip(("row_variable", "column_variable"), table["variables"], strict=False))
+            yield from ({**ends, **names, **row} for row in table["cells"])
+
+
+RANGES = {DAY: ("--from", DAY, "--to", DAY), "compare": ("--compare", DAY, BEFORE)}
+FILES = [(metric, page) for metric in METRICS for page in RANGES if (metric, page) != ("port", "compare")]
+"""What two searches found is not compared on a page."""
+
+
+@pytest.mark.parametrize(("metric", "page"), FILES)
+def test_files_of_every_kind_have_the_rows_of_decode(client, folder, metric, page):
+    """Their names and all their digits, in each form; a label that looks like a number stays a text."""
+    command = ("decode", "--store", "readings.db", "--registry", "metrics.toml", "--metric", metric)
+    options = (*command, *RANGES[page], "--interval", "population")
+    printed, written = (within(*options, *form, cwd=folder).stdout for form in (("--json", "--all"), ("-o", "-")))
+    facts = client.get(f"/m/{metric}/{page}.json").json()
+    rows, expected = facts["rows"], list(rows_of(json.loads(printed)))
     assert facts["metric"] == metric
-    assert len(facts["rows"]) == len(written) - 1
+    assert rows
+    assert rows == [{name: row[name] for name in rows[0]} for row in expected]
+    shown = list(csv.reader(io.StringIO(client.get(f"/m/{metric}/{page}.csv").text)))
+    assert [[cell.lstrip("'") for cell in row] for row in shown] == list(csv.reader(io.StringIO(written)))
+    assert pq.read_table(io.BytesIO(client.get(f"/m/{metric}/{page}.parquet").content)).to_pylist() == rows
 
 
 @each_metric

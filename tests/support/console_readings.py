@@ -18,6 +18,7 @@ from support.registry_texts import registry_of
 NOW: Final = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC).timestamp()
 DAY: Final = "2026-11-20"
 """The newest day that is over."""
+BEFORE: Final = "2026-11-19"
 
 CRASHES: Final = (
     '{kind = "table", names = ["version", "crash <b>"], of = [{kind = "categories", names = ["1.0", "2.0", "3.0"]}, '
@@ -55,13 +56,18 @@ METRICS: Final[dict[str, dict[str, str]]] = {
         "oracle": '"ranges"',
         "parameters": "{epsilon = 3.0}",
     },
+    "colour": {
+        "domain": '{kind = "categories", names = ["007", "1e3", "red"]}',
+        "oracle": '"grr"',
+        "parameters": "{epsilon = 3.0}",
+    },
     "sites": {
         "domain": SITES,
         "oracle": '"joint"',
         "parameters": f"{{of = [{FILTERS}, {{oracle = 'grr', epsilon = 2.0}}]}}",
     },
 }
-NAMES: Final = ("table", "items", "search", "mean", "distribution", "ranges", "table")
+NAMES: Final = ("table", "items", "search", "mean", "distribution", "ranges", "shares", "table")
 READINGS: Final = dict(zip(METRICS, NAMES, strict=True))
 DEVICES: Final = 600
 DAYS: Final = 3
@@ -76,6 +82,8 @@ def value_of(name: str, rng: np.random.Generator) -> Any:
         return str(rng.choice(["a.example", "b.example"])), "yes" if rng.random() < 0.3 else "no"
     if name == "plugins":
         return [item for item, share in (("adblock", 0.8), ("grammar", 0.3), ("vpn", 0.1)) if rng.random() < share]
+    if name == "colour":
+        return str(rng.choice(["007", "red"]))
     if name == "port":
         return int(rng.choice([80, 443]))
     return int(rng.integers(16)) if name == "age" else float(rng.beta(2, 5) * 10)

@@ -12,6 +12,7 @@ from typing import Final, get_args
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
+from starlette.responses import Response
 
 from overstory.collector.auth import Token, sha256
 from overstory.console.view import ScreenError, Viewer
@@ -283,18 +284,16 @@ class Cookie:
         """The cookies that can carry a session, the preferred one first."""
         return (f"__Host-overstory-{self.port}", *((f"overstory-{self.port}",) if self.plain else ()))
 
-    def read(self, header: str) -> str:
-        """Return the session id in a Cookie header, or an empty text."""
-        pairs = dict(pair.strip().partition("=")[::2] for pair in header.split(";"))
-        return next((pairs[name] for name in self.names if name in pairs), "")
+    def read(self, request: Request) -> str:
+        """Return the session id that a request carries, or an empty text."""
+        return next((request.cookies[name] for name in self.names if name in request.cookies), "")
 
-    def header_values(self, session_id: str) -> list[str]:
-        """Return the Set-Cookie headers for a session; an empty id deletes the cookies."""
+    def set(self, answer: Response, session_id: str) -> Response:
+        """Return an answer that sets a session's cookies; an empty id deletes them."""
         age = int(SESSION_SECONDS) if session_id else 0
-        rules = f"Path=/; Max-Age={age}; HttpOnly; SameSite=Lax"
-        return [
-            f"{name}={session_id}; {rules}{'; Secure' if name.startswith('__Host-') else ''}" for name in self.names
-        ]
+        for name in self.names:
+            answer.set_cookie(name, session_id, age, secure=name.startswith("__Host-"), httponly=True, samesite="lax")
+        return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +323,7 @@ class Gate:
         bearer = _bearer(request)
         if bearer:
             return self.tokens.role_of(sha256(bearer))
-        session = self.sessions.find(self.cookie.read(request.headers.get("cookie", "")))
+        session = self.sessions.find(self.cookie.read(request))
         if session is None:
             return self._proxied(request)
         return session.viewer if session.token is None else self.tokens.role_of(session.token)

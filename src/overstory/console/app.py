@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
+from mimetypes import guess_type
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
@@ -22,7 +23,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -40,7 +41,7 @@ from overstory.console.screens.public import AboutScreen, PublicScreen, Registry
 from overstory.console.screens.series import SeriesScreen
 from overstory.console.view import Screen, ScreenError, View, Viewer, read_query
 from overstory.presentation.document import Block, Field, Form, Heading, Paragraph, Table
-from overstory.presentation.formats import finite
+from overstory.presentation.formats import data_text, finite
 from overstory.presentation.render_data import as_csv, as_json, for_spreadsheet
 from overstory.presentation.render_html import as_svg
 from overstory.protocol.errors import OverstoryError
@@ -141,24 +142,17 @@ async def log_in(console: Console, request: Request) -> Response:
     if session_id is None:
         detail = "This link or token does not work: it was used, has expired, was revoked, or is for a program."
         return console.page(error_view(403, "Not logged in", detail, login_blocks(then)), request, None, {})
-    return _redirect(then, console.gate.cookie.header_values(session_id))
+    return console.gate.cookie.set(RedirectResponse(then, 303), session_id)
 
 
 async def log_out(console: Console, request: Request) -> Response:
     """End the session."""
-    console.gate.sessions.end(console.gate.cookie.read(request.headers.get("cookie", "")))
-    return _redirect("/", console.gate.cookie.header_values(""))
+    console.gate.sessions.end(console.gate.cookie.read(request))
+    return console.gate.cookie.set(RedirectResponse("/", 303), "")
 
 
 def _then(address: str) -> str:
     return address if _OWN_PATH.fullmatch(address) and not address.startswith("/login") else HOME
-
-
-def _redirect(address: str, cookies: list[str]) -> Response:
-    answer = Response(status_code=303, headers={"location": address})
-    for cookie in cookies:
-        answer.headers.append("set-cookie", cookie)
-    return answer
 
 
 MEDIA_TYPES: Final = {
@@ -214,10 +208,18 @@ def _parquet(table: Table) -> bytes:
 
     rows = as_json(table)
     keys = list(dict.fromkeys(key for column in table.columns for key in column.data_keys))
-    columns = {key: pa.array([row[key] for row in rows]) for key in keys}
+    columns = {key: _parquet_column([row[key] for row in rows]) for key in keys}
     file = io.BytesIO()
     parquet.write_table(pa.table(columns), file)
     return file.getvalue()
+
+
+def _parquet_column(values: Sequence[Any]) -> Any:
+    """Return a column of its own type; of texts where only some are, such as names and numbers of quantiles."""
+    import pyarrow as pa
+
+    mixed = any(isinstance(value, str) for value in values)
+    return pa.array([None if value is None else data_text(value) for value in values] if mixed else values)
 
 
 def _policy(svg: str) -> dict[str, str]:
@@ -261,8 +263,6 @@ TITLES: Final = {
     500: "The console failed",
     503: "The console cannot answer now",
 }
-
-STATIC_TYPES: Final = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 
 Result = TypeVar("Result")
 
@@ -339,13 +339,12 @@ class Console:
         name = name or request.path_params["name"]
         if name not in self.files:
             raise ScreenError(404, f"there is no file {name}")
-        media_type = STATIC_TYPES[name.rpartition(".")[2]]
-        return Response(self.files[name], media_type=media_type, headers={"cache-control": "max-age=300"})
+        return Response(self.files[name], 200, {"cache-control": "max-age=300"}, guess_type(name)[0])
 
     async def _ready(self, _: Request) -> Response:
         """Answer 200 while the store was read a moment ago: the page of a load balancer, without a login."""
         ready = not self.upkeep.troubled
-        return Response(json.dumps({"ready": ready}), 200 if ready else 503, media_type="application/json")
+        return JSONResponse({"ready": ready}, 200 if ready else 503)
 
     async def _show(self, screen: Screen, form: str, request: Request) -> Response:
         needed = _needed(screen, request.query_params.multi_items())
@@ -377,11 +376,11 @@ class Console:
             address = screen.act(self.data, fields, **request.path_params)
             return address or address_of_form(screen, request.url.path, fields, self.data.lists)
 
-        return Response(status_code=303, headers={"location": await self.in_thread(act)})
+        return RedirectResponse(await self.in_thread(act), 303)
 
     def page(self, view: View, request: Request, viewer: Viewer | None, headers: dict[str, str]) -> Response:
         """Return a view as a page."""
-        has_session = bool(self.gate.cookie.read(request.headers.get("cookie", "")))
+        has_session = bool(self.gate.cookie.read(request))
         place = Place(
             request.url.path,
             request.url.query,
@@ -408,7 +407,7 @@ class Console:
         title = TITLES.get(status) or HTTPStatus(status).phrase
         if request.url.path.endswith(tuple(f".{form}" for form in FORMS)):
             problem = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-            return Response(json.dumps(problem), status, media_type="application/problem+json")
+            return JSONResponse(problem, status, media_type="application/problem+json")
         more = login_blocks(_next(request)) if status == 401 else ()
         return self.page(error_view(status, title, _sentence(detail), more), request, viewer, {})
 
@@ -426,7 +425,7 @@ class Console:
 
     async def _on_store_error(self, request: Request, error: Any) -> Response:
         # Who is logged in may need the store, and who is not does not learn its name.
-        session = self.gate.sessions.find(self.gate.cookie.read(request.headers.get("cookie", "")))
+        session = self.gate.sessions.find(self.gate.cookie.read(request))
         detail = str(error) if session is not None else "the store cannot be read at the moment"
         answer = self._error_response(request, 503, detail, session.viewer if session else None)
         answer.headers["retry-after"] = "5"

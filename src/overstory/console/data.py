@@ -13,7 +13,7 @@ from overstory.console.estimates.estimates import MOST_BYTES, BoundedCache, Busy
 from overstory.console.estimates.worker import WorkerError
 from overstory.console.view import ScreenError
 from overstory.protocol.errors import ParameterError
-from overstory.queries.counts import parse_range, read_store
+from overstory.queries.counts import read_store
 from overstory.queries.readings import EstimateOptions
 
 if TYPE_CHECKING:
@@ -52,13 +52,6 @@ class ConsoleData:
         near = get_close_matches(name, list(self.registry), n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise ScreenError(404, f"the registry has no metric {name!r}{hint}")
-
-    def periods(self, metric: Metric, first: str | None, last: str | None) -> tuple[int | None, int | None]:
-        """Return the numbers of a range's ends, from labels; raise `ScreenError` 400 where they cannot be read."""
-        try:
-            return parse_range(metric, first, last)
-        except ParameterError as error:
-            raise ScreenError(400, str(error)) from error
 
     def state(self, metric: Metric, period: int) -> PeriodState:
         """Return whether a period is running, settling or final."""

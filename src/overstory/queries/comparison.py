@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 
 from overstory.analysis.difference import Difference, difference
-from overstory.presentation.document import Column, Lines
-from overstory.presentation.render_data import csv_lines
+from overstory.presentation.document import Column, Lines, Table
+from overstory.presentation.render_data import as_csv
 from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError
 from overstory.queries.counts import PeriodCounts, parse_range
@@ -107,8 +107,11 @@ class Comparison:
 
     def csv_lines(self) -> Iterator[str]:
         """Return a header and a line per value."""
-        columns = self.columns or file_columns(self.difference.adjustment)
-        return csv_lines(columns, ([row[column.name] for column in columns] for row in self.rows()))
+        return as_csv(self.as_table())
+
+    def as_table(self) -> Table:
+        """Return the same as rows, by the names of `to_json`."""
+        return Table("Every difference", self.columns or file_columns(self.difference.adjustment), self.rows())
 
     def table(self, limit: int | None = None) -> list[Block]:
         """Return the table, what changed, and what to read it by; at most `limit` values and those that changed."""

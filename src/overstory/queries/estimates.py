@@ -19,7 +19,7 @@ from overstory.analysis.reports import SupportCounts
 from overstory.analysis.selection import bound_text
 from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, file_columns, records
 from overstory.analysis.variance import clustering
-from overstory.presentation.document import Block, Column, Lines, Paragraph
+from overstory.presentation.document import Block, Column, Lines, Paragraph, Table
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
 from overstory.queries.counts import PeriodCounts
@@ -73,11 +73,16 @@ class EstimateSeries(RangeReading):
         learned: dict[str, Any] = part.estimate.to_json(limit, everything=everything)
         return learned
 
-    def rows(self, limit: int | None = None) -> Iterator[dict[str, Any]]:
+    def rows(self, limit: int | None = None, level: float = 0.95) -> Iterator[dict[str, Any]]:
         """Yield a dictionary per range and value, most frequent first within a range."""
         for part in self.parts:
-            for row in part.estimate.rows(limit):
+            for row in part.estimate.rows(limit, level):
                 yield {**self.ends(part), **row}
+
+    def as_table(self, level: float = 0.95) -> Table:
+        """Return a row per range and value, with intervals of that level."""
+        columns = (Column("from"), Column("to"), *file_columns(level, self.options.adjustment))
+        return Table("", columns, list(self.rows(level=level)))
 
     def columns(self) -> Sequence[Column]:
         return file_columns(adjustment=self.options.adjustment)

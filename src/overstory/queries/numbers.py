@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from overstory.queries.counts import PeriodCounts
 
 NAMES: Final = {"mean": "mean", "quantile": "quantile", "share": "share of"}
-CSV: Final = tuple(map(Column, ("estimate", "of", "value", "standard_error", "low", "high")))
+CSV: Final = (Column("kind", csv="estimate"), *map(Column, ("of", "value", "standard_error", "low", "high")))
 
 
 class NumberSeries(RangeReading):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, get_a
 
 from overstory.analysis.selection import interval_words
 from overstory.analysis.variance import check_reports_per_device
-from overstory.presentation.document import Block, Column, Lines
+from overstory.presentation.document import Block, Column, Lines, Table
 from overstory.presentation.render_data import csv_lines
 from overstory.privacy.text import epsilons_text, plural
 from overstory.protocol.errors import ParameterError
@@ -147,6 +147,10 @@ class Reading(Answer, Protocol):
         """Return the pictures, whose captions say what is left out; none without reports."""
         ...
 
+    def as_table(self) -> Table:
+        """Return a row per estimate, by the names of `to_json`, for files of every form."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class RangeReading:
@@ -224,8 +228,21 @@ class RangeReading:
 
     def csv_lines(self, limit: int | None = None) -> Iterator[str]:
         """Return a header and a line per range and estimate."""
-        lines = ((*self.ends(part).values(), *record) for part in self.parts for record in self.records(part, limit))
-        return csv_lines((Column("from"), Column("to"), *self.columns()), lines)
+        return csv_lines(self._columns(), self._records(limit))
+
+    def as_table(self) -> Table:
+        """Return a row per range and estimate; see `Reading`."""
+        columns = self._columns()
+        keys = [key for column in columns for key in column.data_keys]
+        return Table("", columns, [dict(zip(keys, record, strict=True)) for record in self._records()])
+
+    def _columns(self) -> tuple[Column, ...]:
+        return Column("from"), Column("to"), *self.columns()
+
+    def _records(self, limit: int | None = None) -> Iterator[tuple[Any, ...]]:
+        for part in self.parts:
+            ends = tuple(self.ends(part).values())
+            yield from ((*ends, *record) for record in self.records(part, limit))
 
     def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterator[Block]:
         """Return the estimates, and the facts to read them by; see `Reading`."""

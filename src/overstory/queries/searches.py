@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 import numpy as np
 
 from overstory.analysis.kinds.searches import sorted_answers
-from overstory.analysis.tables.output import estimate_lines
+from overstory.analysis.tables.output import file_columns
 from overstory.discovery.heavy_hitters import find
 from overstory.discovery.result import Discovered
-from overstory.presentation.document import Block
+from overstory.presentation.document import Block, Column, Table
+from overstory.presentation.render_data import as_csv
 from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
@@ -82,8 +83,13 @@ class SearchReading:
             "other_parameters": self.counted.others_json(),
         }
 
+    def as_table(self) -> Table:
+        """Return a row for each value of the last level."""
+        columns = (*file_columns(adjustment=self.discovered.adjustment), Column("source"))
+        return Table("", columns, self.discovered.rows(everything=True))
+
     def csv_lines(self) -> Iterator[str]:
-        return estimate_lines(self.discovered, {"source": self.discovered.sources})
+        return as_csv(self.as_table())
 
     def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterator[Block]:
         """Return the detected values, or all that the last level kept, and the facts to read them by."""

@@ -13,10 +13,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.console.estimates.worker import ReadingTask, Worker, WorkerError, reading_task
+from overstory.console.estimates.worker import Task, Worker, WorkerError, decode, reading_task
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.sampling import context
 from overstory.queries.estimates import estimate_counts, read_estimates
@@ -31,46 +32,6 @@ if TYPE_CHECKING:
 
 
 MOST_BYTES: Final = 64 << 20
-
-
-@dataclass(frozen=True, eq=False)
-class Task:
-    """What an estimate is computed from; `key` is equal where all of it is.
-
-    A closed period's counts never change, so its key does not either; one more report makes another key.
-    """
-
-    metric: Metric
-    counts: SupportCounts
-    per_device: float
-    options: EstimateOptions
-    names: Sequence[str]
-    key: bytes
-
-    @property
-    def shared(self) -> tuple[Metric, EstimateOptions, Sequence[str]]:
-        """What a series of tasks has in common: sent to the process once."""
-        return self.metric, self.options, self.names
-
-    @property
-    def work(self) -> EstimateWork:
-        """What the process does, given what is shared."""
-        return EstimateWork(self.counts, self.per_device)
-
-    def finished(self, result: Estimate) -> Estimate:
-        """Return the process's answer as it is kept: every estimate of a list shares one list of its values."""
-        return replace(result, values=self.names)
-
-
-@dataclass(frozen=True, eq=False)
-class EstimateWork:
-    """What is of one estimate alone."""
-
-    counts: SupportCounts
-    per_device: float
-
-    def __call__(self, metric: Metric, options: EstimateOptions, names: Sequence[str]) -> Estimate:
-        return estimate_counts(metric, self.counts, self.per_device, options, names)
 
 
 class Tasks:
@@ -97,7 +58,8 @@ class Tasks:
         own.update(f"{per_device!r} {counts.ones.shape}".encode())
         own.update(counts.totals.tobytes())
         own.update(counts.ones.tobytes())
-        return Task(metric, counts, per_device, options, names, own.digest())
+        work = partial(decode, counts, per_device)
+        return Task(own.digest(), lambda: work, (metric, options, names))
 
 
 class BoundedCache:
@@ -176,27 +138,20 @@ class Estimates:
         self.worker = worker or Worker(SECONDS)
         self.decoded = 0
         """How many estimates the process was asked for."""
-        self._waiting: OrderedDict[bytes, tuple[Task | ReadingTask, Future[Any]]] = OrderedDict()
+        self._waiting: OrderedDict[bytes, tuple[Task, Future[Any]]] = OrderedDict()
         self._failed: OrderedDict[bytes, tuple[float, Exception]] = OrderedDict()
         self._more = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def read(
-        self, counted: PeriodCounts, reading: Aggregation = "total", options: EstimateOptions | None = None
-    ) -> EstimateSeries:
-        """Return estimates of counts, as `read_estimates` does.
+    def read_all(
+        self, several: Sequence[PeriodCounts], reading: Aggregation = "total", options: EstimateOptions | None = None
+    ) -> list[EstimateSeries]:
+        """Return the estimates of several counts, as `read_estimates` does; they are waited for together.
 
         StillDecodingError when not all are ready in time; BusyError when too much waits already; WorkerError when one
         takes too long, or the process dies of it.
         """
-        [series] = self.read_all([counted], reading, options)
-        return series
-
-    def read_all(
-        self, several: Sequence[PeriodCounts], reading: Aggregation = "total", options: EstimateOptions | None = None
-    ) -> list[EstimateSeries]:
-        """Return the estimates of several counts, which are waited for together; see `read`."""
         tasks, ready, missing = Tasks(), dict[bytes, "Estimate"](), dict[bytes, Task]()
 
         def look_up(
@@ -221,12 +176,12 @@ class Estimates:
         return series
 
     def read_reading(self, counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> Reading:
-        """Return a reading of a kind that is not shares, as `queries.readings.read` does; see `read`."""
+        """Return a reading of a kind that is not shares, as `queries.readings.read` does; see `read_all`."""
         task = reading_task(counted, kind, options)
         reading: Reading | None = self.cache.get(task.key)
         return self._decode({task.key: task})[task.key] if reading is None else reading
 
-    def _decode(self, tasks: Mapping[bytes, Task | ReadingTask]) -> dict[bytes, Any]:
+    def _decode(self, tasks: Mapping[bytes, Task]) -> dict[bytes, Any]:
         """Return the estimates of tasks once all of them are decoded."""
         futures = self._enqueue(tasks)
         wait(futures.values(), self.patience)
@@ -236,7 +191,7 @@ class Estimates:
             raise StillDecodingError(len(done), len(tasks))
         return estimates
 
-    def _enqueue(self, tasks: Mapping[bytes, Task | ReadingTask]) -> dict[bytes, Future[Any]]:
+    def _enqueue(self, tasks: Mapping[bytes, Task]) -> dict[bytes, Future[Any]]:
         """Return what each task will give, after adding those that nobody waits for yet."""
         with self._more:
             futures = {key: self._waiting[key][1] for key in tasks if key in self._waiting}
@@ -278,7 +233,8 @@ class Estimates:
             self.decoded += 1
             try:
                 estimate, size = self.worker.estimate(task)
-                outcome: Any = task.finished(estimate)
+                # Every estimate of a list shares one list of its values.
+                outcome: Any = replace(estimate, values=task.shared[2]) if task.shared else estimate
                 self.cache.put(key, outcome, size)
             except (ParameterError, WorkerError) as error:
                 outcome = error

@@ -13,9 +13,10 @@ import pickle
 import signal
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.protocol.errors import OverstoryError, ParameterError
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.context import SpawnProcess
 
-    from overstory.analysis.reports import ReportBatch
-    from overstory.console.estimates.estimates import Task
+    from overstory.analysis.estimate import Estimate
+    from overstory.analysis.reports import ReportBatch, SupportCounts
+    from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
     from overstory.queries.readings import Aggregation, EstimateOptions, Reading
 
@@ -46,54 +48,50 @@ class Answers:
 
 
 @dataclass(frozen=True, eq=False)
-class ReadingWork:
-    """What the process does."""
+class Task:
+    """What an estimate or a reading is computed from; `key` is equal where all of it is.
 
-    counted: PeriodCounts
-    kind: Aggregation
-    options: EstimateOptions
+    A closed period's counts never change, so its key does not either; one more report makes another key.
+    """
 
-    def __call__(self) -> Reading:
-        from overstory.queries.readings import read
-
-        reading: Any = read(self.counted, self.kind, self.options)
-        if self.counted.reports is None:
-            return reading  # type: ignore[no-any-return]
-        return replace(reading, counted=replace(self.counted, reports=None))  # type: ignore[no-any-return]
-
-
-@dataclass(frozen=True, eq=False)
-class ReadingTask:
-    """What a reading is computed from; `key` is equal where all of it is."""
-
-    counted: PeriodCounts
-    kind: Aggregation
-    options: EstimateOptions
     key: bytes
+    work: Callable[[], Callable[..., Any]]  # makes what the process calls with what is shared
+    shared: tuple[Any, ...] = ()  # what a series of tasks has in common: sent to the process once
 
-    @property
-    def shared(self) -> tuple[()]:
-        return ()
 
-    @property
-    def work(self) -> ReadingWork:
-        """What the process does; ParameterError when a search has too many answers for a page."""
-        counted = self.counted
-        if counted.metric.reading != "search" or counted.reports is None:
-            return ReadingWork(replace(counted, reports=None), self.kind, self.options)
+def decode(
+    counts: SupportCounts, per_device: float, metric: Metric, options: EstimateOptions, names: Sequence[str]
+) -> Estimate:
+    """Estimate once; the last three are shared."""
+    from overstory.queries.estimates import estimate_counts
+
+    return estimate_counts(metric, counts, per_device, options, names)
+
+
+def read_counted(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> Reading:
+    """Return a reading, without the reports that it was searched in."""
+    from overstory.queries.readings import read
+
+    reading: Any = read(counted, kind, options)
+    if counted.reports is not None:
+        reading = replace(reading, counted=replace(counted, reports=None))
+    return reading  # type: ignore[no-any-return]
+
+
+def _reading_work(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> partial[Reading]:
+    """Return what the process does; ParameterError when a search has too many answers for a page."""
+    reports = None
+    if counted.metric.reading == "search" and counted.reports is not None:
         if counted.num_reports > MOST_ANSWERS:
             raise ParameterError(
                 f"{counted.num_reports:,} answers are too many for a page, which searches {MOST_ANSWERS:,}; run: "
                 f"overstory decode --registry FILE --store URL --metric {counted.metric.id}"
             )
-        return ReadingWork(replace(counted, reports=Answers(tuple(counted.reports()))), self.kind, self.options)
-
-    def finished(self, result: Any) -> Any:
-        """Return the process's answer as it is kept."""
-        return result
+        reports = Answers(tuple(counted.reports()))
+    return partial(read_counted, replace(counted, reports=reports), kind, options)
 
 
-def reading_task(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> ReadingTask:
+def reading_task(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> Task:
     """Return the task of a reading."""
     metric = counted.metric
     about = counted.first, counted.last, counted.others, counted.group, counted.released
@@ -104,7 +102,7 @@ def reading_task(counted: PeriodCounts, kind: Aggregation, options: EstimateOpti
         key.update(f"{period} {counts.ones.shape}".encode())
         key.update(counts.totals.tobytes())
         key.update(counts.ones.tobytes())
-    return ReadingTask(counted, kind, options, key.digest())
+    return Task(key.digest(), partial(_reading_work, counted, kind, options))
 
 
 NICE: Final = 5
@@ -129,7 +127,7 @@ class Worker:
         self._stopped = False
         self._starting = threading.Lock()
 
-    def estimate(self, task: Task | ReadingTask) -> tuple[Any, int]:
+    def estimate(self, task: Task) -> tuple[Any, int]:
         """Return an estimate, or a reading, and its pickled size; WorkerError when it takes too long or dies twice."""
         for attempt in range(2):
             try:
@@ -140,12 +138,12 @@ class Worker:
                     raise WorkerError("the process that decodes ended without a word: is memory short?") from error
         raise AssertionError(task)
 
-    def _ask(self, task: Task | ReadingTask) -> tuple[Any, int]:
+    def _ask(self, task: Task) -> tuple[Any, int]:
         pipe, shared = self._started(), task.shared
         # What tasks share is sent when it changes: a series of 104 weeks sends its candidates once.
         is_same = self._context == shared
         self._context = shared
-        pipe.send((None if is_same else shared, task.work))
+        pipe.send((None if is_same else shared, task.work()))
         if not pipe.poll(self._seconds):
             self.stop()
             raise WorkerError(f"decoding took longer than {self._seconds:g} seconds and was stopped")

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from overstory.analysis.selection import ADJUSTMENTS, INTERVAL_KINDS, interval_words
-from overstory.analysis.tables.output import file_columns
-from overstory.console.alarms import find_alarms
-from overstory.console.view import ScreenError
+from overstory.analysis.selection import ADJUSTMENTS
 from overstory.planning.detection import required_sample_size, smallest_share
-from overstory.presentation.document import Block, Column, Field, Heading, KeyValues, Links, Notice, Paragraph
+from overstory.presentation.document import Field, Links
 from overstory.presentation.formats import percent
 from overstory.privacy.registry.cost import metric_cost
 from overstory.privacy.text import epsilon_text
@@ -20,14 +17,12 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics.period import DAY
 
 if TYPE_CHECKING:
-    from overstory.analysis.selection import Adjustment, IntervalKind
+    from overstory.analysis.selection import Adjustment
     from overstory.console.data import ConsoleData
     from overstory.protocol.kinds.base import Mechanism
     from overstory.protocol.metrics import Metric
 
 YEAR: Final = 365 * DAY
-ASK_AGAIN: Final = 3
-"""Seconds after which a page without its alarms asks again: long enough to read and to follow a link."""
 NO_DIMENSIONS: Final = (
     "A report holds nothing but its value: what goes together with it (a platform, a version) cannot be looked up "
     "afterwards. To learn it, collect a metric of the pair, or give the metric groups."
@@ -74,56 +69,12 @@ def people_for(mechanism: Mechanism, share: float, candidates: int, alpha: float
         return str(error)
 
 
-def rests_on(
-    data: ConsoleData,
-    metric: Metric,
-    reports: int,
-    periods: Sequence[int],
-    kind: IntervalKind,
-    adjustment: Adjustment | None = "fcr",
-) -> KeyValues:
-    """Return what the numbers of a page rest on: their denominator, their newest period, their intervals.
-
-    `adjustment` is that of detected values; None where nothing is detected.
-    """
-    intervals = INTERVAL_KINDS[kind] if adjustment is None else interval_words(kind, adjustment)
-    last = periods[-1] if periods else None
-    newest = "none" if last is None else f"{metric.period.label(last)} ({state_words(data, metric, last)})"
-    each = "one per device" if len(periods) < 2 else f"of {len(periods):,} periods, at most one per device in each"
-    return KeyValues(
-        (
-            ("Percent of what", f"of {reports:,} reports, {each}"),
-            ("Last period with reports", newest),
-            ("Intervals", intervals),
-        )
-    )
-
-
 def state_words(data: ConsoleData, metric: Metric, period: int) -> str:
     """Say whether a period is running, settling or final, and until when."""
     state = data.state(metric, period)
     if state == "running":
         return f"running until {_day(metric.period.start(period + 1))}"
     return "final" if state == "final" else f"over; final from {_day(metric.final_from(period))}"
-
-
-def alarm_notices(data: ConsoleData, metric: Metric) -> tuple[list[Notice], int]:
-    """Return the metric's alarms, the worst first, and after how many seconds to ask again; 0: they are all there."""
-    try:
-        alarms = find_alarms(data)
-    except ScreenError as error:
-        if error.status != 202:
-            raise
-        words = "Alarms are not there yet: earlier periods are being decoded. This page asks again by itself."
-        return [Notice(words, "faint")], ASK_AGAIN
-    own = [alarm for alarm in alarms if alarm.metric == metric.id]
-    return [
-        Notice(
-            f"{alarm.severity.capitalize()}, {alarm.kind}, {alarm.period}: {alarm.text}",
-            "faint" if alarm.severity == "note" else "bad",
-        )
-        for alarm in own
-    ], 0
 
 
 def sentence(note: str) -> str:
@@ -143,29 +94,12 @@ ADJUSTMENT_NAMES: Final[Mapping[Adjustment, str]] = {
 }
 
 
-def period_columns(adjustment: Adjustment = "fcr") -> tuple[Column, ...]:
-    """Return the columns of the files: those of the file that `overstory decode -o` writes."""
-    return (Column("from"), Column("to"), *file_columns(adjustment=adjustment))
-
-
 def number_field(
     name: str, label: str, value: float | None, least: float, most: float | None, step: float | None, hint: str = ""
 ) -> Field:
     """Return a field that asks for a number; None is an empty one."""
     text = "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
     return Field(name, label, text, "number", least=least, most=most, step=step, hint=hint)
-
-
-def page_head(data: ConsoleData, metric: Metric, place: str, title: str, period: str = "") -> tuple[Block, ...]:
-    """Return how every page of a metric begins: where else to go, what is shown, and what the metric is."""
-    links = metric_links(data, metric, place, period)
-    return links, Heading(1, title), Paragraph(metric.description, is_lead=True)
-
-
-def state_notice(data: ConsoleData, metric: Metric, period: int, subject: str = "") -> Iterator[Notice]:
-    """Say of a period that is not final how long it takes reports."""
-    if data.state(metric, period) != "final":
-        yield Notice(f"{subject or metric.period.label(period)} is {state_words(data, metric, period)}.", "faint")
 
 
 def adjustment_field(chosen: Adjustment, selected: str = "detected") -> Field:

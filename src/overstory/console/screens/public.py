@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from overstory.analysis.selection import interval_words
 from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, interval_caption
-from overstory.console.screens.facts import period_columns
-from overstory.console.screens.readings import ReadingPage, file_rows, is_shares
+from overstory.console.screens.page import Page, ReadingPage
+from overstory.console.screens.readings import is_shares
 from overstory.console.view import Query, Screen, View
 from overstory.presentation.document import (
     Block,
     Column,
-    Figure,
     Heading,
     KeyValues,
     Lines,
@@ -38,18 +37,18 @@ from overstory.privacy.registry.page import MetricPage, how_often, metric_page
 from overstory.privacy.statements import claims_blocks
 from overstory.privacy.text import epsilon_text, factor
 from overstory.protocol.metrics.metric import SLACK
-from overstory.queries.readings import EstimateOptions
+from overstory.queries.counts import PeriodCounts
 
 if TYPE_CHECKING:
     from overstory.analysis.association.summary import TableSummary
     from overstory.console.data import ConsoleData
     from overstory.presentation.charts.drawing import F64
+    from overstory.presentation.svg import Picture
     from overstory.protocol.metrics import Metric, MetricRegistry
-    from overstory.queries.counts import PeriodCounts
     from overstory.queries.estimates import EstimateSeries
 
 
-ERRORS: Final = ("standard_error", "std_error", "frequency_standard_error", "prop_std_error")
+ERRORS: Final = ("standard_error", "frequency_standard_error")
 TESTS: Final = frozenset({"z", "p_value", "q_value"})
 GIVEN: Final = frozenset({"alpha", "level", "reports_per_device", "start", "stop"})
 """Numbers that are no results; those named after an epsilon are none either."""
@@ -75,7 +74,7 @@ def rounded(facts: Any) -> Any:
 
 def _is_share(name: str) -> bool:
     """Whether a row that has both counts and shares gives a share by that name."""
-    return "frequency" in name or "prop" in name
+    return "frequency" in name
 
 
 def _rounded(name: str, value: Any, errors: Mapping[bool, float]) -> Any:
@@ -137,7 +136,6 @@ MEANING: Final = (
     "its sender's answer was; how frequent an answer is can be estimated from the reports of many devices together."
 )
 UNPUBLISHED: Final = "Results are not published."
-OPTIONS: Final = EstimateOptions(interval_kind="population")
 MOST_ROWS: Final = 500
 
 _page_of = lru_cache(maxsize=256)(metric_page)
@@ -227,48 +225,116 @@ class AboutScreen(Screen):
     path = "/about/{metric}"
     viewer = None
 
-    def view(self, data: ConsoleData, query: Query, **path: str) -> View:  # noqa: ARG002
+    def view(self, data: ConsoleData, query: Query, **path: str) -> View:
         metric = data.metric(path["metric"])
-        page = _page_of(metric, route=data.registry.oblivious)
         counted = _published(data, metric)
-        facts: dict[str, Any] = {**_registry_json(data.registry), **page.to_json()}
-        head = (*_about(data, page), Heading(2, "Results", "results"))
-        tail = (*_how_to_stop(data.registry), Link("All that is collected", "/"))
         if counted is None:
             words = UNPUBLISHED if metric.publish == "nothing" else _when(data, metric)
-            return View(metric.title, (*head, Notice(words, "faint"), *tail), facts={**facts, "results": words})
-        if not is_shares(metric):
-            reading, picture, shown = ReadingPage(data, metric, counted, OPTIONS, rounded_reading).read()
-            table = file_rows(reading.csv_lines())
-            table, results = replace(table, rows=rounded(table.rows)), rounded(reading.to_json())
-            return View(metric.title, (*head, *shown, *tail), table, picture, {**facts, "results": results})
-        series = data.estimates(counted, "total", OPTIONS)
-        (part,) = series.parts
-        rows = [
-            {"from": label, "to": label, **row} for row in rounded(part.estimate.rows()) for label in [_label(series)]
-        ]
-        table = Table("", period_columns(), rows)
-        picture = estimate_picture(
-            f"{metric.id}-{_label(series)}",
-            f"Share of each answer in {_label(series)}, with {interval_caption(0.95, OPTIONS.adjustment)}.",
-            rows[:MOST_DRAWN],
+            nothing = PeriodCounts(metric, None, None, {})
+            return AboutPage(data, metric, query, nothing, said=[Notice(words, "faint")]).view()
+        page = SharesPublished if is_shares(metric) else ReadingPublished
+        return page(data, metric, query, counted).view()
+
+
+class AboutPage(Page):
+    """The page of a metric, without results."""
+
+    def head(self) -> Iterator[Block]:
+        metric, page = self.metric, self._about
+        yield Heading(1, metric.title)
+        yield Paragraph(metric.description, is_lead=True)
+        if metric.expired(self.data.clock()):
+            yield Notice(f"It ended on {metric.expires}: nothing is recorded any more.", "faint")
+        yield Link(f"Why: {metric.purpose}", metric.purpose)
+        yield KeyValues(tuple(pair for pair in page.facts if pair[0] != "Why"))
+        yield Heading(2, "What it costs a person", "privacy")
+        yield Paragraph(page.plain_words())
+        yield from claims_blocks(page.claims)
+        yield Heading(2, "Results", "results")
+
+    @property
+    def _about(self) -> MetricPage:
+        return _page_of(self.metric, route=self.data.registry.oblivious)
+
+    def results(self) -> Any:
+        """Return what JSON says of the results."""
+        return self.said[0].text
+
+    def more(self) -> Iterator[Block]:
+        yield from _how_to_stop(self.data.registry)
+        yield Link("All that is collected", "/")
+
+    def rests_on(self) -> Iterable[Block]:
+        return ()
+
+    def facts(self) -> Mapping[str, Any]:
+        return {**_registry_json(self.data.registry), **self._about.to_json(), "results": self.results()}
+
+
+class ReadingPublished(AboutPage, ReadingPage):
+    """The page of a metric with results that are no shares."""
+
+    @cached_property
+    def reading(self) -> Any:
+        return rounded_reading(self.data.reading(self.counted, "total", self.options))
+
+    def results(self) -> Any:
+        return rounded(self.reading.to_json())
+
+    @cached_property
+    def table(self) -> Table:
+        table: Table = self.reading.as_table()
+        return replace(table, rows=rounded(table.rows))
+
+
+class SharesPublished(ReadingPublished):
+    """The page of a metric with results that are shares."""
+
+    @cached_property
+    def reading(self) -> EstimateSeries:
+        return self.data.estimates(self.counted, "total", self.options)
+
+    @property
+    def _period(self) -> str:
+        return self.counted.label(self.reading.parts[0].first) or ""
+
+    def notices(self) -> Iterator[Block]:
+        yield Paragraph(
+            f"Estimated from {self.counted.num_reports:,} reports of {self._period}, one per device. An estimate can "
+            "be below zero, because the noise is subtracted."
         )
-        results = tuple(_results(series, rows))
-        blocks = (*head, *results[:1], Figure(picture), *results[1:], *tail)
-        return View(metric.title, blocks, table, picture, {**facts, "results": series.summary()})
 
+    def pictures(self) -> Iterator[Picture]:
+        yield estimate_picture(
+            f"{self.metric.id}-{self._period}",
+            f"Share of each answer in {self._period}, with {interval_caption(0.95, self.options.adjustment)}.",
+            self.table.rows[:MOST_DRAWN],
+        )
 
-def _about(data: ConsoleData, page: MetricPage) -> Iterator[Block]:
-    metric = page.metric
-    yield Heading(1, metric.title)
-    yield Paragraph(metric.description, is_lead=True)
-    if metric.expired(data.clock()):
-        yield Notice(f"It ended on {metric.expires}: nothing is recorded any more.", "faint")
-    yield Link(f"Why: {metric.purpose}", metric.purpose)
-    yield KeyValues(tuple(pair for pair in page.facts if pair[0] != "Why"))
-    yield Heading(2, "What it costs a person", "privacy")
-    yield Paragraph(page.plain_words())
-    yield from claims_blocks(page.claims)
+    def results(self) -> Any:
+        return self.reading.summary()
+
+    def tables(self) -> Iterator[Block]:
+        series, rows = self.reading, self.table.rows
+        yield Lines(
+            f"Intervals: {interval_words(series.interval_kind, series.options.adjustment)}",
+            *series.parts[0].estimate.notes,
+            *series.notes,
+        )
+        detected = [row for row in rows if row["detected"]]
+        yield Heading(3, f"Detected: {len(detected):,} of {len(rows):,}", "detected")
+        if detected:
+            table = estimate_table(detected[:MOST_ROWS])
+            yield replace(table, caption="Detected answers", columns=table.columns[:-1])
+        missing = [row["value"] for row in rows if not row["detected"]]
+        yield Heading(3, f"Asked and not detected: {len(missing):,}", "not-detected")
+        yield Paragraph(
+            "Nobody gave these answers, or too few to tell them from noise. An answer that nobody gave can be detected "
+            "by chance: on average, that is at most 5% of the detected answers."
+        )
+        if missing:
+            more = f" and {len(missing) - MOST_ROWS:,} more" if len(missing) > MOST_ROWS else ""
+            yield Paragraph(", ".join(missing[:MOST_ROWS]) + more)
 
 
 def _published(data: ConsoleData, metric: Metric) -> PeriodCounts | None:
@@ -306,37 +372,6 @@ def _when(data: ConsoleData, metric: Metric) -> str:
         f"No period is published now. {metric.period.label(period)} is next, on {day:%Y-%m-%d %H:%M} UTC, if at least "
         f"{metric.publish_least:,} reports of it came."
     )
-
-
-def _label(series: EstimateSeries) -> str:
-    return series.counted.label(series.parts[0].first) or ""
-
-
-def _results(series: EstimateSeries, rows: list[dict[str, Any]]) -> Iterator[Block]:
-    (part,) = series.parts
-    yield Paragraph(
-        f"Estimated from {series.counted.num_reports:,} reports of {_label(series)}, one per device. An estimate can "
-        "be below zero, because the noise is subtracted."
-    )
-    yield Lines(
-        f"Intervals: {interval_words(series.interval_kind, series.options.adjustment)}",
-        *part.estimate.notes,
-        *series.notes,
-    )
-    detected = [row for row in rows if row["detected"]]
-    yield Heading(3, f"Detected: {len(detected):,} of {len(rows):,}", "detected")
-    if detected:
-        table = estimate_table(detected[:MOST_ROWS])
-        yield replace(table, caption="Detected answers", columns=table.columns[:-1])
-    missing = [row["value"] for row in rows if not row["detected"]]
-    yield Heading(3, f"Asked and not detected: {len(missing):,}", "not-detected")
-    yield Paragraph(
-        "Nobody gave these answers, or too few to tell them from noise. An answer that nobody gave can be detected by "
-        "chance: on average, that is at most 5% of the detected answers."
-    )
-    if missing:
-        more = f" and {len(missing) - MOST_ROWS:,} more" if len(missing) > MOST_ROWS else ""
-        yield Paragraph(", ".join(missing[:MOST_ROWS]) + more)
 
 
 class RegistryScreen(Screen):

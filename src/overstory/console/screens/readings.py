@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from overstory.console.screens.columns import Columns, reports_picture
 from overstory.console.screens.facts import (
     NO_DIMENSIONS,
-    adjustment_field,
-    epsilons,
-    number_field,
-    page_head,
-    rests_on,
     sentence,
-    state_notice,
-    state_words,
 )
-from overstory.console.view import ScreenError, View
+from overstory.console.view import ScreenError
 from overstory.presentation.document import (
     Block,
     Column,
-    Field,
-    Figure,
-    Form,
     Heading,
-    KeyValues,
     Lines,
     Paragraph,
     Table,
 )
-from overstory.presentation.formats import interval, percent, thousands
+from overstory.presentation.formats import interval, percent
 
 if TYPE_CHECKING:
     from overstory.console.data import ConsoleData
@@ -42,26 +29,11 @@ if TYPE_CHECKING:
     from overstory.queries.comparison import Comparison
     from overstory.queries.counts import PeriodCounts
     from overstory.queries.estimates import EstimateSeries
-    from overstory.queries.numbers import NumberSeries
-    from overstory.queries.readings import Aggregation, EstimateOptions, Reading
+    from overstory.queries.readings import EstimateOptions, Reading
 
 
 MOST_SHARES: Final = 4
 """Values in the table of groups: the most frequent of all devices."""
-
-
-def group_field(metric: Metric, chosen: str) -> tuple[Field, ...]:
-    """Return the field that asks for a group; none where the metric has no groups."""
-    groups = metric.groups
-    if groups is None:
-        return ()
-    shown = [(name, name) for name in groups.names if not groups.hidden(name)]
-    return (Field("group", f"Group by {groups.by}", chosen, "choice", (("", "all devices"), *shown)),)
-
-
-def group_words(metric: Metric, chosen: str) -> str:
-    """Return what a title says of the chosen group."""
-    return f", {metric.groups.by} {chosen}" if metric.groups is not None and chosen else ""
 
 
 def dimension_words(metric: Metric) -> str:
@@ -165,12 +137,6 @@ DETECTING: Final = frozenset({"items", "search"})
 WHOLE_RANGE: Final = frozenset({"search"})
 """Readings of all periods together: a device answers once."""
 
-TEXTS: Final = frozenset({"from", "to", "string", "of", "row", "column", "row_variable", "column_variable", "source"})
-"""Columns of files that hold labels, also where these look like numbers."""
-
-MOST_PERIODS: Final = 60
-"""Periods that a page reads one by one; the newest ones."""
-
 
 def is_shares(metric: Metric) -> bool:
     """Whether a metric's estimates are shares of values, which the screens draw themselves."""
@@ -182,108 +148,21 @@ def reading_words(metric: Metric) -> str:
     return WORDS.get(metric.reading, metric.reading)
 
 
-def period_view(data: ConsoleData, metric: Metric, label: str, counted: PeriodCounts, options: EstimateOptions) -> View:
-    """Return the page of one period with reports."""
-    page = ReadingPage(data, metric, counted, options)
-    title = f"{metric.title}, {label}{group_words(metric, counted.group or '')}"
-    reading, picture, shown_blocks = page.read()
-    blocks = (
-        *page_head(data, metric, label, f"{title}: {counted.num_reports:,} reports", label),
-        KeyValues((("Reports", f"{counted.num_reports:,}"), *epsilons(metric)[:2]), "figures"),
-        *state_notice(data, metric, counted.periods[-1]),
-        *shown_blocks,
-        _form(metric, counted.group or "", options, f"/m/{metric.id}/{label}"),
-        *page.tail(),
-    )
-    return View(title, blocks, file_rows(reading.csv_lines()), picture, _facts(reading))
+def reading_parts(reading: Reading) -> tuple[tuple[Picture, ...], tuple[Block, ...]]:
+    """Return the pictures of a reading, and what a person reads of it."""
+    metric = reading.metric
+    pictures = () if metric.reading == "mean" else tuple(reading.pictures())  # a mean by itself is a number
+    more = marginal_tables(reading) if metric.reading == "table" else ()
+    return pictures, (*map(for_a_page, reading.blocks()), *more)
 
 
-def series_view(
-    data: ConsoleData, metric: Metric, counted: PeriodCounts, kind: Aggregation, options: EstimateOptions, form: Form
-) -> View:
-    """Return the page of a metric over time: what its newest period says, or all periods together, and all periods."""
-    whole = metric.reading in WHOLE_RANGE or kind == "total"
-    newest = counted.periods[-1]
-    group = counted.group or ""
-    shown = counted if whole else data.counts(metric, newest, newest, group)
-    page = ReadingPage(data, metric, shown, options)
-    reading, picture, shown_blocks = page.read()
-    periods = counted.periods[-MOST_PERIODS:]
-    every = reading
-    if not whole and len(periods) > 1:
-        every = data.reading(data.counts(metric, periods[0], newest, group), kind, options)
-    when = metric.period.label(newest) if not whole else _ends(metric, counted)
-    reports, title = reports_picture(metric, Columns.of(counted, None)), f"{metric.title}{group_words(metric, group)}"
-    blocks = (
-        *page_head(data, metric, "Over time", f"{title}: {shown.num_reports:,} reports, {when}"),
-        KeyValues(epsilons(metric), "figures"),
-        *state_notice(data, metric, shown.periods[-1]),
-        *shown_blocks,
-        Heading(2, "Over time"),
-        *map(Figure, cast("NumberSeries", every).over_time() if metric.reading in OF_NUMBERS else ()),
-        Figure(reports),
-        _periods(metric, counted),
-        *_left_out(len(counted.periods) - len(periods), whole=whole),
-        form,
-        *page.tail(),
-    )
-    return View(metric.title, blocks, file_rows(every.csv_lines()), picture or reports, _facts(every))
+def ends(counted: PeriodCounts) -> str:
+    """Return the periods with reports, from the first to the last."""
+    first, last = (counted.label(counted.periods[end]) for end in (0, -1))
+    return str(first) if first == last else f"{first} to {last}"
 
 
-def compared_view(
-    data: ConsoleData, metric: Metric, compared: Comparison, head: Sequence[Block], tail: Sequence[Block]
-) -> View:
-    """Return the page of two ranges whose numbers are no shares, between the blocks `head` and `tail`."""
-    last = compared.a.periods[-1]
-    newest = f"{metric.period.label(last)} ({state_words(data, metric, last)})"
-    blocks = (
-        *head,
-        *(_for_a_page(block) for block in compared.table()),
-        *tail,
-        Heading(2, "What these numbers rest on"),
-        KeyValues((("Differences", "range a less range b"), ("Last period of a", newest))),
-    )
-    return View(metric.title, blocks, file_rows(compared.csv_lines()), None, _facts(compared))
-
-
-def _ends(metric: Metric, counted: PeriodCounts) -> str:
-    first, last = (metric.period.label(counted.periods[end]) for end in (0, -1))
-    return first if first == last else f"{first} to {last}"
-
-
-class ReadingPage:
-    """A reading of some periods, and the parts of its page; `change` makes of a reading the one that is shown."""
-
-    def __init__(
-        self,
-        data: ConsoleData,
-        metric: Metric,
-        counted: PeriodCounts,
-        options: EstimateOptions,
-        change: Callable[[Reading], Reading] = lambda reading: reading,
-    ) -> None:
-        self.data, self.metric, self.counted, self.options = data, metric, counted, options
-        self.change = change
-
-    def read(self) -> tuple[Reading, Picture | None, tuple[Block, ...]]:
-        """Return the reading, its first picture, and what a person reads of it."""
-        reading = self.change(self.data.reading(self.counted, "total", self.options))
-        pictures = () if self.metric.reading == "mean" else reading.pictures()  # a mean by itself is a number
-        more = marginal_tables(reading) if self.metric.reading == "table" else ()
-        own = tuple(_for_a_page(block) for block in reading.blocks())
-        return reading, (pictures[0] if pictures else None), (*map(Figure, pictures), *own, *more)
-
-    def tail(self) -> Iterator[Block]:
-        """Say what the numbers rest on."""
-        kind = self.options.interval_kind or "population"
-        adjustment = self.options.adjustment if self.metric.reading in DETECTING else None
-        yield Heading(2, "What these numbers rest on")
-        yield rests_on(self.data, self.metric, self.counted.num_reports, self.counted.periods, kind, adjustment)
-        if self.metric.reading != "table":
-            yield Lines(dimension_words(self.metric))
-
-
-def _for_a_page(block: Block) -> Block:
+def for_a_page(block: Block) -> Block:
     """Return a block of a reading as a page shows it: headings below the page's own, sentences for notes."""
     if isinstance(block, Heading):
         return replace(block, level=max(block.level, 2))
@@ -292,54 +171,9 @@ def _for_a_page(block: Block) -> Block:
     return block
 
 
-def file_rows(lines_of_file: Iterable[str]) -> Table:
-    """Return the rows of a CSV file as a table, for the downloads."""
-    header, *lines = csv.reader(lines_of_file)
-    columns: list[Sequence[str]] = list(zip(*lines, strict=True)) if lines else [()] * len(header)
-    values = [list(cells) if name in TEXTS else _typed(cells) for name, cells in zip(header, columns, strict=True)]
-    rows = [dict(zip(header, row, strict=True)) for row in zip(*values, strict=True)]
-    return Table("", tuple(map(Column, header)), rows)
-
-
-def _typed(cells: Sequence[str]) -> list[Any]:
-    """Return the cells of a column as numbers or truth values, where all of them are; an empty one is None."""
-    if {*cells} <= {"true", "false"}:
-        return [text == "true" for text in cells]
-    try:
-        return [float(text) if text else None for text in cells]
-    except ValueError:
-        return list(cells)
-
-
-def _facts(reading: Reading | Comparison) -> dict[str, Any]:
-    return {name: value for name, value in reading.to_json().items() if name != "title"}
-
-
-def _periods(metric: Metric, counted: PeriodCounts) -> Table:
-    rows = [
-        {"period": metric.period.label(period), "reports": counted.counts[period].num_reports}
-        for period in reversed(counted.periods[-MOST_PERIODS:])
-    ]
-    link = Column("period", is_left=True, link=lambda row: f"/m/{metric.id}/{row['period']}")
-    return Table("", (link, Column("reports", text=thousands)), rows)
-
-
-def _left_out(number: int, *, whole: bool) -> Iterator[Block]:
-    if number > 0:
-        read = "All periods are read together; this table has" if whole else "This page and its downloads have"
-        yield Paragraph(f"{read} the newest {MOST_PERIODS} periods; {number:,} older ones can be asked for below.")
-
-
-def unused_fields(metric: Metric) -> set[str]:
-    """Return the fields of a form over time that mean nothing for a metric's reading."""
-    unused = set() if metric.reading in DETECTING else {"adjustment"}
-    return unused | ({"reading", "reports_per_device"} if metric.reading in WHOLE_RANGE else set())
-
-
-def _form(metric: Metric, group: str, options: EstimateOptions, address: str) -> Form:
-    alpha = number_field("alpha", "Alpha", options.alpha, 0.0001, 0.5, 0.0001)
-    fields = (alpha, adjustment_field(options.adjustment)) if metric.reading in DETECTING else (alpha,)
-    return Form("What is shown", (*group_field(metric, group), *fields), "Show", address, is_live=True)
+def facts_of(answer: Reading | Comparison) -> dict[str, Any]:
+    """Return what JSON says of an answer next to its rows."""
+    return {name: value for name, value in answer.to_json().items() if name != "title"}
 
 
 def refuse_options(given: Mapping[str, object], metric: Metric) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,55 +15,43 @@ from overstory.analysis.decoding.decoder import NEEDED_SHARE, Decoded
 from overstory.analysis.difference.combination import total
 from overstory.analysis.selection import Adjustment, normal_reach, people_variance
 from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, interval_caption
+from overstory.console.alarms import find_alarms
 from overstory.console.screens.columns import MOST_CUMULATIVE, Columns, reports_picture
 from overstory.console.screens.facts import (
     adjustment_field,
-    alarm_notices,
     epsilons,
     number_field,
-    page_head,
     people_for,
-    period_columns,
-    rests_on,
-    sentence,
     share_that_shows,
-    state_notice,
 )
+from overstory.console.screens.page import Page, ReadingPage
 from overstory.console.screens.readings import (
-    dimension_words,
-    group_field,
-    group_words,
+    DETECTING,
+    OF_NUMBERS,
+    WHOLE_RANGE,
+    ends,
+    facts_of,
     is_shares,
     refuse_options,
-    series_view,
-    unused_fields,
 )
 from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.charts.series import MOST_COLUMNS, Line, over_time
-from overstory.presentation.document import (
-    Block,
-    Column,
-    Field,
-    Figure,
-    Form,
-    Heading,
-    KeyValues,
-    Lines,
-    Link,
-    Notice,
-    Paragraph,
-    Table,
-)
+from overstory.presentation.document import Block, Column, Field, Figure, Heading, Link, Notice, Paragraph, Table
 from overstory.presentation.formats import UNKNOWN, interval, percent, thousands
 from overstory.protocol.errors import ParameterError
+from overstory.queries.counts import parse_range
 from overstory.queries.estimates import EstimateSeries
-from overstory.queries.readings import Aggregation, EstimateOptions
+from overstory.queries.readings import Aggregation
 
 if TYPE_CHECKING:
+    from overstory.analysis.alarms.alarm import Alarm
     from overstory.analysis.estimate import Estimate
     from overstory.console.data import ConsoleData
     from overstory.presentation.svg import Picture
     from overstory.protocol.metrics import Metric
+    from overstory.queries.counts import PeriodCounts
+    from overstory.queries.numbers import NumberSeries
+    from overstory.queries.readings import PeriodEstimate, Reading
 
     F64 = NDArray[np.float64]
 
@@ -193,6 +182,10 @@ MOST_VALUES: Final = 6
 NEWEST_ROWS: Final = 25
 OLDER_ROWS: Final = 30
 """Rows of the page's tables; the downloads have every row."""
+ASK_AGAIN: Final = 3
+"""Seconds after which a page without its alarms asks again: long enough to read and to follow a link."""
+MOST_PERIODS: Final = 60
+"""Periods that a page reads one by one; the newest ones."""
 OF_SHARES: Final = ("values", "every", "level")
 """What an address may ask of shares alone."""
 
@@ -231,206 +224,247 @@ class SeriesScreen(Screen):
 
     def view(self, data: ConsoleData, query: SeriesQuery, **path: str) -> View:
         metric = data.metric(path["metric"])
-        counted = data.counts(metric, *data.periods(metric, query.first, query.last), query.group)
+        counted = data.counts(metric, *parse_range(metric, query.first, query.last), query.group)
+        about = data, metric, query, counted
         if not counted.periods:
-            return _without_reports(data, metric, query)
-        most = MOST_CUMULATIVE if query.reading == "cumulative" else MOST_COLUMNS
-        columns = Columns.of(counted, query.every, most)
-        options = EstimateOptions(query.reports_per_device, interval_kind="population", adjustment=query.adjustment)
+            return OverTime(*about).view()
         if not is_shares(metric):
             refuse_options({name: name in query.model_fields_set for name in OF_SHARES}, metric)
-            return series_view(data, metric, counted, query.reading, options, _form(metric, query, columns.labels))
+            return ReadingOverTime(*about).view()
         if not metric.labels:
-            return _without_candidates(data, metric, query, columns)
-        series = columns.estimates(data, query.reading, options)
-        return _Page(data, metric, query, columns, series).view()
+            return WithoutCandidates(*about).view()
+        return SharesOverTime(*about).view()
 
 
-@dataclass(frozen=True)
-class _Page:
-    """The parts of the page of a metric with reports."""
+class OverTime(Page):
+    """The page of a metric over time, without its numbers."""
 
-    data: ConsoleData
-    metric: Metric
-    query: SeriesQuery
-    columns: Columns
-    series: EstimateSeries
+    place = "Over time"
 
-    def view(self) -> View:
-        shown = shown_lines(self.columns, self.series, self._wanted(), self.query.level)
-        table = Table("Every estimate", period_columns(self.query.adjustment), list(self._rows()))
-        uncertain = too_uncertain(self.series.parts[-1].estimate)
-        picture = None if uncertain else self._picture(shown)
-        alarms, refresh = alarm_notices(self.data, self.metric)
-        blocks = [
-            *page_head(self.data, self.metric, "Over time", self._title(uncertain)),
-            KeyValues(tuple(self._figures()), "figures"),
-            *alarms,
-            *self._notices(uncertain),
-            *((Figure(picture),) if picture else ()),
-            Figure(reports_picture(self.metric, self.columns)),
-            _form(self.metric, self.query, self.columns.labels),
-            *(() if uncertain else self._tables(shown)),
-            Heading(2, "What these numbers rest on"),
-            rests_on(
-                self.data,
-                self.metric,
-                self.series.counted.num_reports,
-                self.columns.counted.periods,
-                self.series.interval_kind,
-                self.query.adjustment,
-            ),
-            Lines(*self._sentences(shown), *self.columns.counted.central_sentences()),
-        ]
-        facts = {**self.series.summary(), "level": self.query.level, "every": self.columns.every}
-        return View(self.metric.title, tuple(blocks), table, picture, facts, refresh=refresh)
+    @cached_property
+    def columns(self) -> Columns:
+        most = MOST_CUMULATIVE if self.query.reading == "cumulative" else MOST_COLUMNS
+        return Columns.of(self.counted, self.query.every, most)
 
-    def _title(self, uncertain: float | None) -> str:
-        newest = "" if uncertain else f": {self._newest_words()}"
-        return f"{self.metric.title}{group_words(self.metric, self.query.group)}{newest}"
+    def words(self) -> str:
+        return super().words() if self.counted.periods else "no reports"
 
-    def _wanted(self) -> list[str]:
+    def figures(self) -> Iterable[tuple[str, str]]:
+        return epsilons(self.metric)
+
+    def fields(self) -> Iterator[Field]:
+        query, labels = self.query, self.columns.labels
+        first, last = (f"such as {labels[end]}" if labels else "" for end in (0, -1))
+        shares, whole = is_shares(self.metric), self.metric.reading in WHOLE_RANGE
+        yield Field("from", "From", query.first or "", hint=first)
+        yield Field("to", "To", query.last or "", hint=last)
+        if shares:
+            yield number_field("every", "Periods in a column", query.every, 1, None, 1)
+        if not whole:
+            each = query.reports_per_device
+            yield number_field("reports_per_device", "Reports per device", each, 1, None, None, WORST_CASE)
+        if shares:
+            yield number_field("level", "Interval level", query.level, 0.5, 0.999, 0.001)
+        if shares or self.metric.reading in DETECTING:
+            yield adjustment_field(query.adjustment)
+        if not whole:
+            yield Field("reading", "Estimates of", query.reading, "choice", READINGS)
+        if shares:
+            names = "\n".join(query.names())
+            yield Field("values", "Values, one a line", names, "lines", hint="Empty: the five most frequent.")
+
+    def notices(self) -> Iterable[Block]:
+        return (self.no_reports("range"),)
+
+    def rests_on(self) -> Iterable[Block]:
+        return super().rests_on() if self.counted.periods else ()
+
+
+class WithoutCandidates(OverTime):
+    """The page of strings without a list: where to look for some."""
+
+    def notices(self) -> Iterator[Block]:
+        newest = self.label(self.counted.periods[-1])
+        words = "The registry has no list of candidates for this metric. Open its newest period to look for strings."
+        yield Notice(words, "faint")
+        yield Link(f"Look for strings in {newest}", f"{self.address}/{newest}")
+
+    def more(self) -> Iterator[Block]:
+        yield Figure(reports_picture(self.metric, self.columns))
+
+
+class SharesOverTime(OverTime):
+    """The page of shares over time."""
+
+    @cached_property
+    def series(self) -> EstimateSeries:
+        return self.columns.estimates(self.data, self.query.reading, self.options)
+
+    @cached_property
+    def alarms(self) -> list[Alarm] | None:
+        """The metric's alarms, the worst first; None: they are not all there yet."""
+        try:
+            return [alarm for alarm in find_alarms(self.data) if alarm.metric == self.metric.id]
+        except ScreenError as error:
+            if error.status != 202:
+                raise
+            return None
+
+    @property
+    def refresh(self) -> int:
+        return ASK_AGAIN if self.alarms is None else 0
+
+    @property
+    def newest(self) -> PeriodEstimate:
+        return self.series.parts[-1]
+
+    @cached_property
+    def uncertain(self) -> float | None:
+        return too_uncertain(self.newest.estimate)
+
+    @cached_property
+    def shown(self) -> Shown:
         names = self.query.names()
-        unknown = [name for name in names if name not in set(map(str, self.series.parts[-1].estimate.values))]
+        unknown = [name for name in names if name not in set(map(str, self.newest.estimate.values))]
         if unknown:
             raise ScreenError(400, f"values: {self.metric.id} has no value {unknown[0]!r}")
         if len(names) > MOST_VALUES:
             raise ScreenError(400, f"values: a chart shows at most {MOST_VALUES} values, not {len(names)}")
-        return names
+        return shown_lines(self.columns, self.series, names, self.query.level)
 
-    def _label(self, period: int) -> str:
-        return self.metric.period.label(period)
+    def words(self) -> str:
+        if self.uncertain:
+            return ""
+        part, row = self.newest, self._rows(-1, 1)[0]
+        when = self.label(part.last) if part.first == part.last else f"to {self.label(part.last)}"
+        return f"{row['value']} {percent(row['frequency'])}, {when}" if row["detected"] else f"nothing detected, {when}"
 
-    def _rows(self) -> Iterator[dict[str, Any]]:
-        for part in self.series.parts:
-            for row in part.estimate.rows(level=self.query.level):
-                yield {**self.series.ends(part), **row}
-
-    def _newest_words(self) -> str:
-        part = self.series.parts[-1]
-        row = part.estimate.rows(1, self.query.level)[0]
-        when = self._label(part.last) if part.first == part.last else f"to {self._label(part.last)}"
-        if not row["detected"]:
-            return f"nothing detected, {when}"
-        return f"{row['value']} {percent(row['frequency'])}, {when}"
-
-    def _figures(self) -> Iterator[tuple[str, str]]:
-        part = self.series.parts[-1]
-        values = len(part.estimate.values)
-        yield "Reports in the newest", f"{part.estimate.num_reports:,}"
-        yield "Detected", f"{int(part.estimate.detected().sum()):,} of {values:,}"
-        yield (
-            "Smallest share, nine times in ten",
-            share_that_shows(self.metric.mechanism, part.estimate.num_reports, values),
-        )
-        yield from epsilons(self.metric)
-
-    def _notices(self, uncertain: float | None) -> Iterator[Block]:
-        if uncertain is not None:
-            part = self.series.parts[-1]
-            needed = people_for(self.metric.mechanism, 0.1, len(part.estimate.values))
-            yield Notice(
-                f"Too few reports for shares: {part.estimate.num_reports:,} devices, and a share is uncertain by "
-                f"{uncertain:.0%} of all. To see a share of 10%, it needs about {needed}."
-            )
-        yield from state_notice(self.data, self.metric, self.columns.counted.periods[-1])
-        for note in dict.fromkeys((*self.series.notes, *self.series.parts[-1].estimate.notes)):
-            yield Notice(sentence(note), "faint")
-
-    def _picture(self, shown: Shown) -> Picture:
-        if self.query.reading == "total":
-            rows = self._part_rows(0)[:MOST_DRAWN]
-            caption = f"Share of each value over the range: the {len(rows)} most frequent, with intervals."
-            return estimate_picture(f"{self.metric.id}-series", caption, rows)
-        kind = interval_caption(self.query.level, self.query.adjustment)
-        caption = f"Share of each value, {self.columns.labels[0]} to {self.columns.labels[-1]}, with {kind}."
-        return over_time(
-            f"{self.metric.id}-series",
-            caption,
-            self.columns.labels,
-            shown.lines,
-            events=self.columns.events(self.data.store.notes(self.metric.id)),
-            xlabel=self.columns.unit,
-        )
-
-    def _part_rows(self, number: int) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self.series.parts[number].estimate.rows(level=self.query.level)
+    def _rows(self, number: int, limit: int | None = None) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.series.parts[number].estimate.rows(limit, self.query.level)
         return rows
 
-    def _tables(self, shown: Shown) -> Iterator[Block]:
-        part = self.series.parts[-1]
-        newest = self._part_rows(-1)
-        table = estimate_table(newest[:NEWEST_ROWS], level=self.query.level)
-        yield Heading(2, f"Newest: {self.series.when(part)}")
-        yield Table("", table.columns, table.rows, table.faint)
+    def figures(self) -> Iterator[tuple[str, str]]:
+        estimate = self.newest.estimate
+        reports, values = estimate.num_reports, len(estimate.values)
+        yield "Reports in the newest", f"{reports:,}"
+        yield "Detected", f"{int(estimate.detected().sum()):,} of {values:,}"
+        yield "Smallest share, nine times in ten", share_that_shows(self.metric.mechanism, reports, values)
+        yield from epsilons(self.metric)
+
+    def notices(self) -> Iterator[Block]:
+        if self.alarms is None:
+            words = "Alarms are not there yet: earlier periods are being decoded. This page asks again by itself."
+            yield Notice(words, "faint")
+        for alarm in self.alarms or ():
+            words = f"{alarm.severity.capitalize()}, {alarm.kind}, {alarm.period}: {alarm.text}"
+            yield Notice(words, "faint" if alarm.severity == "note" else "bad")
+        estimate = self.newest.estimate
+        if self.uncertain is not None:
+            needed = people_for(self.metric.mechanism, 0.1, len(estimate.values))
+            yield Notice(
+                f"Too few reports for shares: {estimate.num_reports:,} devices, and a share is uncertain by "
+                f"{self.uncertain:.0%} of all. To see a share of 10%, it needs about {needed}."
+            )
+        yield from self.state(self.counted.periods[-1])
+        yield from self.noted((*self.series.notes, *estimate.notes), "faint")
+
+    def pictures(self) -> Iterator[Picture]:
+        name, columns = f"{self.metric.id}-series", self.columns
+        if self.uncertain is None and self.query.reading == "total":
+            rows = self._rows(0, MOST_DRAWN)
+            caption = f"Share of each value over the range: the {len(rows)} most frequent, with intervals."
+            yield estimate_picture(name, caption, rows)
+        elif self.uncertain is None:
+            kind = interval_caption(self.query.level, self.query.adjustment)
+            caption = f"Share of each value, {columns.labels[0]} to {columns.labels[-1]}, with {kind}."
+            events = columns.events(self.data.store.notes(self.metric.id))
+            yield over_time(name, caption, columns.labels, self.shown.lines, events=events, xlabel=columns.unit)
+        yield reports_picture(self.metric, columns)
+
+    def more(self) -> Iterator[Block]:
+        if self.uncertain is not None:
+            return
+        newest, parts = self._rows(-1), len(self.series.parts)
+        yield Heading(2, f"Newest: {self.series.when(self.newest)}")
+        yield estimate_table(newest[:NEWEST_ROWS], level=self.query.level)
         if len(newest) > NEWEST_ROWS:
             yield Paragraph(f"{len(newest) - NEWEST_ROWS:,} more values are in the downloads.")
-        if len(self.series.parts) > 1:
+        if parts > 1:
             yield Heading(2, "Over time")
-            yield shown.table(OLDER_ROWS, f"/m/{self.metric.id}")
-            if len(self.series.parts) > OLDER_ROWS:
-                yield Paragraph(
-                    f"The newest {OLDER_ROWS:,} of {len(self.series.parts):,} rows; the downloads have all."
-                )
+            yield self.shown.table(OLDER_ROWS, self.address)
+        if parts > OLDER_ROWS:
+            yield Paragraph(f"The newest {OLDER_ROWS:,} of {parts:,} rows; the downloads have all.")
 
-    def _sentences(self, shown: Shown) -> Iterator[str]:
-        yield from shown.notes
+    def sentences(self) -> Iterator[str]:
+        yield from self.shown.notes
         if self.columns.every > 1:
             yield f"Counts of {self.columns.every:,} periods are added up for each column; none is left out."
         if self.metric.oracle.encoding.decoded:
             yield "What is not in the list of candidates is drawn as “not listed”."
-        yield dimension_words(self.metric)
+        yield from super().sentences()
+        yield from self.counted.central_sentences()
+
+    @property
+    def table(self) -> Table:
+        return self.series.as_table(self.query.level)
+
+    def facts(self) -> Mapping[str, Any]:
+        return {**self.series.summary(), "level": self.query.level, "every": self.columns.every}
 
 
-def _without_reports(data: ConsoleData, metric: Metric, query: SeriesQuery) -> View:
-    every = data.counts(metric).periods
-    label = metric.period.label
-    detail = (
-        f"There are no reports in this range. There are some from {label(every[0])} to {label(every[-1])}."
-        if every
-        else "There are no reports of this metric yet."
-    )
-    blocks = (
-        *page_head(data, metric, "Over time", f"{metric.title}: no reports"),
-        KeyValues(epsilons(metric), "figures"),
-        Notice(detail, "faint"),
-        _form(metric, query, ()),
-    )
-    return View(metric.title, blocks, facts={"metric": metric.id, "reports": 0})
+class ReadingOverTime(ReadingPage, OverTime):
+    """The page of another reading: what its newest period says, or all periods together, and all periods."""
 
+    def __init__(self, data: ConsoleData, metric: Metric, query: SeriesQuery, every: PeriodCounts) -> None:
+        self.every = every
+        self.whole = metric.reading in WHOLE_RANGE or query.reading == "total"
+        newest = every.periods[-1]
+        super().__init__(data, metric, query, every if self.whole else data.counts(metric, newest, newest, query.group))
 
-def _without_candidates(data: ConsoleData, metric: Metric, query: SeriesQuery, columns: Columns) -> View:
-    periods = columns.counted.periods
-    newest = metric.period.label(periods[-1])
-    picture = reports_picture(metric, columns)
-    blocks = (
-        *page_head(data, metric, "Over time", f"{metric.title}: {columns.counted.num_reports:,} reports"),
-        KeyValues(epsilons(metric), "figures"),
-        Notice(
-            "The registry has no list of candidates for this metric. Open its newest period to look for strings.",
-            "faint",
-        ),
-        Link(f"Look for strings in {newest}", f"/m/{metric.id}/{newest}"),
-        _form(metric, query, columns.labels),
-        Figure(picture),
-        rests_on(data, metric, columns.counted.num_reports, periods, "population"),
-    )
-    return View(metric.title, blocks, None, picture, {"metric": metric.id, "reports": columns.counted.num_reports})
+    @cached_property
+    def reading(self) -> Reading:
+        return self.data.reading(self.counted, "total", self.options)
 
+    @cached_property
+    def columns(self) -> Columns:
+        return Columns.of(self.every, self.query.every)
 
-def _form(metric: Metric, query: SeriesQuery, labels: Sequence[str]) -> Form:
-    names = "\n".join(query.names())
-    fields = (
-        *group_field(metric, query.group),
-        Field("from", "From", query.first or "", hint=f"such as {labels[0]}" if labels else ""),
-        Field("to", "To", query.last or "", hint=f"such as {labels[-1]}" if labels else ""),
-        number_field("every", "Periods in a column", query.every, 1, None, 1),
-        number_field("reports_per_device", "Reports per device", query.reports_per_device, 1, None, None, WORST_CASE),
-        number_field("level", "Interval level", query.level, 0.5, 0.999, 0.001),
-        adjustment_field(query.adjustment),
-        Field("reading", "Estimates of", query.reading, "choice", READINGS),
-        Field("values", "Values, one a line", names, "lines", hint="Empty: the five most frequent."),
-    )
-    unused = {*OF_SHARES, *unused_fields(metric)}
-    asked = [field for field in fields if is_shares(metric) or field.name not in unused]
-    return Form("What is shown", tuple(asked), "Show", f"/m/{metric.id}", is_live=True)
+    @cached_property
+    def over_time(self) -> Reading:
+        """The reading of the newest periods, one by one."""
+        periods = self.every.periods[-MOST_PERIODS:]
+        if self.whole or len(periods) < 2:
+            return self.reading
+        counted = self.data.counts(self.metric, periods[0], periods[-1], self.group)
+        return self.data.reading(counted, self.query.reading, self.options)
+
+    def words(self) -> str:
+        return f"{super().words()}, {ends(self.counted)}"
+
+    def notices(self) -> Iterable[Block]:
+        return self.state(self.counted.periods[-1])
+
+    def tables(self) -> Iterator[Block]:
+        yield from super().tables()
+        yield Heading(2, "Over time")
+        if self.metric.reading in OF_NUMBERS:
+            yield from map(Figure, cast("NumberSeries", self.over_time).over_time())
+        yield Figure(reports_picture(self.metric, self.columns))
+        link = Column("period", is_left=True, link=lambda row: f"{self.address}/{row['period']}")
+        rows = [
+            {"period": self.label(period), "reports": self.every.counts[period].num_reports}
+            for period in reversed(self.every.periods[-MOST_PERIODS:])
+        ]
+        yield Table("", (link, Column("reports", text=thousands)), rows)
+        left_out = len(self.every.periods) - len(rows)
+        if left_out:
+            read = "All periods are read together; this table has" if self.whole else "This page and its downloads have"
+            words = f"the newest {MOST_PERIODS} periods; {left_out:,} older ones can be asked for below."
+            yield Paragraph(f"{read} {words}")
+
+    @property
+    def table(self) -> Table:
+        return self.over_time.as_table()
+
+    def facts(self) -> Mapping[str, Any]:
+        return facts_of(self.over_time)
