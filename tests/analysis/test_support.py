@@ -7,7 +7,7 @@ import pytest
 
 import overstory
 from overstory.analysis.comparison import QUICK, TIMES, rank, recommend, trade
-from overstory.analysis.kinds import positions
+from overstory.analysis.kinds import base
 from overstory.analysis.kinds.base import positions_of, support_of, words_of
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Report
@@ -116,7 +116,7 @@ def test_few_strings_set_the_bits_that_many_do(family, monkeypatch):
     bloom, strings = Bloom(100, 3, 5, family), ["", "Ohio", "élan ☂", *(f"value-{i}" for i in range(90))]
     found = []
     for few in (True, False):
-        monkeypatch.setattr(positions, "are_few", lambda count, kernels, at_once, few=few: few)
+        monkeypatch.setattr(base, "are_few", lambda count, kernels, at_once, few=few: few)
         found.append(positions_of(bloom, strings))
     assert found[0].dtype == found[1].dtype
     assert np.array_equal(*found)
@@ -126,7 +126,7 @@ def test_many_words_are_the_devices_words(monkeypatch):
     strings = [f"value-{i}" for i in range(90)]
     encoding = SeededHash(4, 64, None, "key")
     for few in (True, False):
-        monkeypatch.setattr(positions, "are_few", lambda count, kernels, at_once, few=few: few)
+        monkeypatch.setattr(base, "are_few", lambda count, kernels, at_once, few=few: few)
         assert words_of(encoding, strings).tolist() == [value_word(string, None, "key") for string in strings]
     assert words_of(SeededHash(4, 64, 1 << 31), [(1 << 31) - 1]).tolist() == [value_word((1 << 31) - 1, 1 << 31, "")]
     with pytest.raises(ParameterError, match="outside the domain"):

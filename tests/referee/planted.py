@@ -158,6 +158,7 @@ def counts_all_devices(patch: Patch) -> None:
 
 def sees_no_other_symbol(patch: Patch) -> None:
     """Overlook that a value has another response now, because of what is done past an end or a cap: M5."""
+    from overstory.cli.registry import metrics
     from overstory.privacy.registry import changes
 
     usual, overlooked = changes.compare_registries, ("domain", "over_cap")
@@ -166,7 +167,7 @@ def sees_no_other_symbol(patch: Patch) -> None:
         found = usual(*registries)
         return [each for each in found if each.what not in overlooked or each.kind is not changes.Harm.WEAKENS]
 
-    patch.setattr(changes, "compare_registries", compare)
+    patch.setattr(metrics, "compare_registries", compare)
 
 
 def says_pattern_of_changes(patch: Patch) -> None:
