@@ -12,7 +12,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.analysis.kinds.base import REGRESSION
+from overstory.analysis.kinds.work import REGRESSION
 from overstory.analysis.variance import frequency_variance
 from overstory.planning.detection import count_error, critical_value, smallest_share
 from overstory.presentation.document import Column, Table

@@ -9,17 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.kinds.base import (
-    PER_BIT,
-    REGRESSION,
     Cohorts,
     SampledErrors,
     Support,
     Words,
-    Work,
     chosen,
     positions_of,
     symbols_of,
 )
+from overstory.analysis.kinds.work import PER_BIT, REGRESSION, Work
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.variance import support_noise
 from overstory.protocol.errors import ParameterError

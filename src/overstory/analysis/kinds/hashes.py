@@ -41,8 +41,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.estimate import Estimate, unbiased
-from overstory.analysis.kinds.base import Cohorts, Work, pooled, symbols_of, words_of
+from overstory.analysis.kinds.base import Cohorts, pooled, symbols_of, words_of
 from overstory.analysis.kinds.symbols import SymbolSupport, lecture_notes, with_notes
+from overstory.analysis.kinds.work import Work
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.selection import people_covariance, people_variance
 from overstory.analysis.variance import check_reports_per_device, design_effect, repeated_note, support_noise

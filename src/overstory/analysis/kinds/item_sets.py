@@ -29,8 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.estimate import MOST_TOGETHER, Estimate, converted
-from overstory.analysis.kinds.base import Cohorts, Support, Words, Work, support_of
+from overstory.analysis.kinds.base import Cohorts, Support, Words, support_of
 from overstory.analysis.kinds.bits import OneHotSupport
+from overstory.analysis.kinds.work import Work
 from overstory.analysis.selection import normal_reach, people_variance
 from overstory.protocol.kinds.item_sets import ItemBitMechanism, ItemBits, PaddedItems, PaddedSampling, check_items
 

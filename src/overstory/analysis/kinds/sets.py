@@ -21,8 +21,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.kinds.base import Cohorts, Words, Work
+from overstory.analysis.kinds.base import Cohorts, Words
 from overstory.analysis.kinds.symbols import CountedByValue, OutputSupport
+from overstory.analysis.kinds.work import Work
 from overstory.analysis.reports import ReportBatch
 from overstory.kernels.columns import are_few
 from overstory.kernels.devices import StreamKey, below, in_tiles, stream_starts, stream_words

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.estimate import Estimate
-from overstory.analysis.kinds.base import Cohorts, Support, Words, Work, chosen, pooled, symbols_of
+from overstory.analysis.kinds.base import Cohorts, Support, Words, chosen, pooled, symbols_of
+from overstory.analysis.kinds.work import Work
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.variance import error_bound
 from overstory.protocol.channels import ONE
