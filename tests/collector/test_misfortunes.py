@@ -290,8 +290,8 @@ def test_ticks_and_upkeep_go_on_where_no_task_ever_wakes_up(monkeypatch) -> None
     async def lost(*_: object) -> None:
         await stuck.wait()
 
-    monkeypatch.setattr("asyncio.sleep", lost)
     with served(store=store, intervals=OFTEN) as (_, address), Wire(address) as wire:
+        monkeypatch.setattr("asyncio.sleep", lost)
         date = wire.send(b"GET /healthz HTTP/1.1\r\nHost: c\r\n\r\n").answer()[1]["date"]
         until(lambda: wire.send(b"GET /healthz HTTP/1.1\r\nHost: c\r\n\r\n").answer()[1]["date"] != date, 5)
         store.done = {}

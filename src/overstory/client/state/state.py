@@ -225,8 +225,9 @@ class State:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a database file, which may be damaged."""
-        return self.paths.database.exists()
+        """Whether there is a database file, which may be damaged; not where its creation was interrupted."""
+        paths = self.paths
+        return paths.database.exists() and (paths.secret.exists() or not paths.unconfirmed.exists())
 
     def begin(self) -> DeviceSecret:
         """Create the state, or open and check the existing one; return its secret."""
@@ -250,7 +251,7 @@ class State:
     def _opened(self, secret: DeviceSecret | None) -> DeviceSecret | None:
         """Check the database that is there, and bring the secret up to date with it; None where it has no tables."""
         paths = self.paths
-        if not self.exists:
+        if not paths.database.exists():
             return None
         with connected(paths.database, "rw", self.timeout) as connection:
             # Without a write lock, which would have to wait for readers.
@@ -291,7 +292,8 @@ class State:
 
     def _created(self) -> DeviceSecret:
         paths = self.paths
-        paths.unconfirmed.unlink(missing_ok=True)  # nothing was ever reported with it
+        for path in (paths.database, paths.unconfirmed):  # what was interrupted: nothing was ever reported with it
+            path.unlink(missing_ok=True)
         secret = DeviceSecret.fresh()
         write_secret(paths.unconfirmed, secret)
         # Created here, so that it is never readable by others.
