@@ -19,7 +19,7 @@ from overstory.protocol.metrics import load_registry
 from overstory.protocol.metrics.period import DAY, WEEK, Period
 from support.console_alarms import TROUBLES, make_store
 from support.console_weeks import registry
-from support.decoding import shared_estimates
+from support.decoding import dead, shared_estimates
 from support.running import overstory, within
 
 NOW = dt.datetime(2026, 11, 18, 12, tzinfo=dt.UTC).timestamp()
@@ -89,7 +89,7 @@ def test_a_metric_that_cannot_be_estimated_is_an_alarm_and_stops_no_other(data):
     metrics = dict(data.registry.metrics)
     metrics["fit"] = replace(metrics["fit"], candidates=("a", "a"))
     data.registry = replace(data.registry, metrics=metrics)
-    data.decoder = Estimates(patience=None, worker=Worker(command=("false",)))
+    data.decoder = Estimates(patience=None, worker=Worker(60.0, dead))
     by_kind = {alarm.kind: alarm for alarm in find_alarms(data)}
     assert by_kind["estimate"].metric == "fit"
     assert by_kind["step"].metric == "step"

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import sys
 import threading
 import time
 from dataclasses import replace
@@ -22,6 +21,7 @@ from overstory.queries.estimates import read_estimates
 from overstory.queries.readings import EstimateOptions
 from support.console_in_process import PublicScreen, client_of, console_on, open_test_store
 from support.console_weeks import registry, weeks
+from support.decoding import dead
 
 METRICS = registry()
 
@@ -29,11 +29,6 @@ METRICS = registry()
 def stuck(pipe, _seconds):
     pipe.recv()
     time.sleep(600)
-
-
-def dead(pipe, _seconds):
-    pipe.recv()
-    sys.exit(9)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from functools import cache
 from typing import Any
@@ -23,6 +24,12 @@ class SharedWorker(Worker):
 
     def close(self) -> None:
         """Leave the process to the other consoles."""
+
+
+def dead(pipe: Any, _seconds: float) -> None:
+    """Take a task, and end without an answer: what a worker's process may run."""
+    pipe.recv()
+    sys.exit(9)
 
 
 shared_worker = cache(SharedWorker)
