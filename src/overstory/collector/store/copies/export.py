@@ -21,7 +21,7 @@ from sqlalchemy import func, select
 from overstory.collector.store.counts import TOGETHER, Key, join_rows, keys_of, shuffled
 from overstory.collector.store.databases.database import Database
 from overstory.collector.store.metrics import StoredMetric, StoredMetrics, read_stored_metrics
-from overstory.collector.store.schema import ABOUT, CHUNKS, INBOX, STORE_ID
+from overstory.collector.store.schema import CHUNKS, INBOX, STORE_ID, read_fact
 
 if TYPE_CHECKING:
     import numpy as np
@@ -103,7 +103,7 @@ class Export:
     ) -> None:
         self._database, self._registry, self._folder = database, registry, folder
         with database.snapshot() as connection:
-            self._store: str = connection.execute(select(ABOUT.c.value).where(ABOUT.c.key == STORE_ID)).scalar_one()
+            self._store = str(read_fact(connection, STORE_ID))
         self._advance = advance or (lambda _: None)
         self._entries: StoredMetrics = {}
         self._done = Exported()
