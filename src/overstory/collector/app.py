@@ -140,18 +140,14 @@ class HotPath:
         if entrance is not None and scope["method"] == "POST":
             answer = await entrance.answer(scope["headers"], receive)
             if answer is not None:
-                await _respond(send, answer)
+                await as_page(answer)(scope, receive, send)
         elif entrance is not None:
-            await _respond(send, error_response(405, "method", f"{path} takes only POST."), (b"allow", b"POST"))
+            only = error_response(405, "method", f"{path} takes only POST.")
+            await as_page(only, allow="POST")(scope, receive, send)
         elif scope["type"] == "http" and scope["method"] == "HEAD":
             await self._app({**scope, "method": "GET"}, receive, partial(_without_body, send))
         else:
             await self._app(scope, receive, send)
-
-
-async def _respond(send: Send, answer: Response, *more: tuple[bytes, bytes]) -> None:
-    await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.headers, *more]})
-    await send({"type": "http.response.body", "body": answer.body})
 
 
 async def _without_body(send: Send, message: Message) -> None:
