@@ -25,7 +25,7 @@ from support.collector_in_process import METRICS, NOW, REGISTRY, TODAY, FakeStor
 from support.collector_processes import CollectorProcess
 from support.processes import make_certificate
 from support.registry_texts import registry_of
-from support.running import overstory
+from support.running import within
 from support.served import served
 from support.store_samples import received, reports, some
 
@@ -283,22 +283,16 @@ def test_a_store_that_is_not_there_has_no_promises(tmp_path):
     assert not (tmp_path / "none.db").exists()
 
 
-def test_the_collector_itself_refuses(store_url, tmp_path):
+def test_the_collector_itself_refuses_and_warns_where_it_is_allowed(store_url, tmp_path):
     filled(store_url)
     path = tmp_path / "metrics.toml"
     path.write_text(PERMANENT)
-    ran = overstory("serve", "--registry", path, "--store", store_url, "--port", 0, cwd=tmp_path)
+    ran = within("serve", "--registry", path, "--store", store_url, "--port", 0, cwd=tmp_path)
     assert (ran.returncode, ran.stdout) == (2, "")
     first, second = ran.stderr.splitlines()
     assert first == f"overstory: error: {PROMISED}"
     assert "--allow-weaker" in second
-
-
-def test_the_collector_itself_warns_where_it_is_allowed(tmp_path):
-    url = filled(str(tmp_path / "store.db"))
-    path = tmp_path / "metrics.toml"
-    path.write_text(PERMANENT)
-    collector = CollectorProcess(path, url, ("--allow-weaker", "--grace", "0"))
+    collector = CollectorProcess(path, store_url, ("--allow-weaker", "--grace", "0"))
     collector.start()
     assert collector.stop() == 0
     assert f"warning {PROMISED}" in "".join(collector.said)

@@ -148,7 +148,7 @@ def spoiled_uploads() -> list[bytes]:
 
 
 @pytest.mark.slow
-def test_refusals_survive_a_collector_that_is_killed(tmp_path: Path) -> None:
+def test_refusals_survive_a_collector_that_is_killed_and_the_last_ones_one_that_stops(tmp_path: Path) -> None:
     url = str(tmp_path / "store.db")
     days = set()
     with collector(tmp_path, url) as process:
@@ -164,6 +164,11 @@ def test_refusals_survive_a_collector_that_is_killed(tmp_path: Path) -> None:
         with open_store(url) as store:
             until(lambda: len(store.collectors()) == 2)
             refusals = store.refusals()
+        with Wire(process.address) as wire:
+            assert {wire.send(post(b"OVUP")).answer()[0] for _ in range(3)} == {400}
+        assert process.stop() == 0
+    with open_store(url) as store:  # the last ones are stored at the end
+        assert sum(store.refusals().by_day.values()) == 1003
     by_reason = {"period-closed": 500, "cohort": 300, "damaged": 200}
     assert {day for day, _ in refusals.by_day} <= days
     assert {
@@ -174,18 +179,6 @@ def test_refusals_survive_a_collector_that_is_killed(tmp_path: Path) -> None:
         "cohort": 300,
         "damaged": 0,
     }
-
-
-@pytest.mark.slow
-def test_the_last_refusals_are_stored_when_a_collector_stops(tmp_path: Path) -> None:
-    url = str(tmp_path / "store.db")
-    with collector(tmp_path, url) as process:
-        with Wire(process.address) as wire:
-            for _ in range(3):
-                assert wire.send(post(b"OVUP")).answer()[0] == 400
-        assert process.stop() == 0
-    with open_store(url) as store:
-        assert sum(store.refusals().by_day.values()) == 3
 
 
 @pytest.mark.slow

@@ -1,9 +1,13 @@
 """The connection: small posts answered without a task are answered as by the application; and what is not HTTP."""
 
+from __future__ import annotations
+
 import json
+import os
 import threading
 import time
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,6 +18,7 @@ from overstory.collector.http.endpoint import Head
 from overstory.collector.settings import Limits
 from overstory.protocol.kinds.base import Report
 from support.collector_in_process import METRICS, batch_id, packed, sound, upload
+from support.differential import Side, fuzz
 from support.served import Wire, post, served
 
 MIXED = upload(raw=packed(METRICS["bloom"], [Report(12, 0), *sound(METRICS["bloom"], 2)]), batch=bytes(16))
@@ -294,3 +299,41 @@ def test_heads_are_bounded() -> None:
     assert not len(learned(request(more=b"Accept: %b\r\n" % (b"x" * LONGEST))))
     known = learned(*(request(more=b"Accept: %d\r\n" % number) for number in range(3 * MOST)))
     assert 0 < len(known) <= MOST
+
+
+# What a shortcut answers is answered alike without it, whatever bytes come in whatever pieces (ATTACK: held)
+
+
+FUZZED = int(os.environ.get("FUZZ_REQUESTS", "1000000"))
+SECONDS = 60 * float(os.environ.get("FUZZ_MINUTES", "0.5"))
+
+
+def test_nothing_differs_in_two_thousand_requests() -> None:
+    outcome = fuzz(2_000, seed=1)
+    assert outcome.differences == []
+    assert outcome.unparsed > 200  # the shortcuts were taken
+    assert {b"200", b"400", b"404", b"405", b"410"} <= set(outcome.statuses)
+    assert {status for status in outcome.statuses if status.startswith(b"5")} <= {b"501"}  # a coding that is not read
+
+
+def test_a_shortcut_that_does_something_else_is_noticed() -> None:
+    sides = Side(shortcuts=True), Side(shortcuts=False)
+    templates: Any = sides[0].kind.endpoint._ingest._templates
+    recognise = templates.recognise
+
+    def twisted(body: bytes, now: float) -> Any:
+        found = recognise(body, now)
+        return None if found is None else found._replace(bits=bytes(len(found.bits)))
+
+    templates.recognise = twisted
+    assert fuzz(1_000, seed=2, sides=sides).differences
+
+
+@pytest.mark.slow
+def test_nothing_differs_in_some_minutes_of_requests() -> None:
+    """FUZZ_REQUESTS and FUZZ_MINUTES (half a minute) say how many, and how long at most."""
+    outcome = fuzz(FUZZED, seed=20261122, seconds=SECONDS)
+    assert outcome.differences == []
+    assert outcome.requests >= min(FUZZED, 150 * SECONDS)
+    assert outcome.unparsed > outcome.requests / 20
+    assert {status for status in outcome.statuses if status.startswith(b"5")} <= {b"501"}  # a coding that is not read

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from overstory.collector.http.endpoint import Head, read_head
-from overstory.collector.http.posts import LONG, THREADS, Bodies, ReportPost
+from overstory.collector.http.posts import LONG, THREADS, Bodies, ReportEntrance
 from overstory.collector.service import Collector
 from overstory.collector.settings import Limits
 from overstory.protocol.wire.upload import MEDIA_TYPE
@@ -107,6 +107,9 @@ async def test_bodies_that_wait_for_a_thread_are_bounded_with_those_being_read()
 class Endpoint:
     """Notes the thread that decides."""
 
+    def admit(self, head: Head) -> None:
+        return None
+
     def decide(self, head: Head, body: bytes, *, oblivious: bool) -> threading.Thread:
         return threading.current_thread()
 
@@ -130,8 +133,8 @@ def test_what_can_take_long_is_not_decided_on_the_event_loop(
     encoding: str, content_type: str, size: int, on_loop: bool
 ) -> None:
     head = read_head([(b"content-type", content_type.encode()), (b"content-encoding", encoding.encode())])
-    post = ReportPost(cast("Any", Endpoint()), Bodies(Limits()))
-    decided = cast("Any", asyncio.run(post.answer(head, bytes(size))))
+    post = ReportEntrance(cast("Any", Endpoint()), Bodies(Limits()))
+    decided = cast("Any", asyncio.run(post.post(head, bytes(size))))
     assert (decided is threading.current_thread()) == on_loop
 
 

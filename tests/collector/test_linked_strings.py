@@ -20,15 +20,18 @@ from overstory.analysis.kinds.base import SimulatedDevices
 from overstory.client import Client, Outcome
 from overstory.client.person.explanation import explain
 from overstory.client.state.state import State
+from overstory.collector.ingest.ingest import Ingest
+from overstory.collector.ingest.validation import ReportFormat
 from overstory.collector.store import open_store
+from overstory.privacy.registry.page import metric_page
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics import load_registry
+from overstory.protocol.metrics import load_registry, metric_from_json, parse_registry
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_upload
 from overstory.queries.counts import read_store
 from overstory.queries.readings import EstimateOptions, read
 from overstory.queries.sources.remote import read_remote
 from papers.beyond.association import CHECKS, EMPTY, LOW, checks_passed
-from support.collector_in_process import ABOUT, batch_id
+from support.collector_in_process import ABOUT, NOW, TODAY, batch_id
 from support.collector_processes import CollectorProcess
 from support.registry_texts import registry_of
 from support.running import overstory
@@ -171,3 +174,49 @@ def test_the_person_sees_both_strings(served: Any) -> None:
     assert explained.known == 1
     assert explained.encoded == "first: the string 'elsewhere, or not' and second: the string '99'"
     assert "first part: " in explained.report_words
+
+
+# A metric of linked reports: the registry's text, the public page, and what is refused
+
+
+CRASHES = (
+    '{kind = "table", names = ["version", "crash"], of = ['
+    '{kind = "categories", names = ["1.0", "2.0", "3.0"]}, {kind = "categories", names = ["no", "yes"]}]}'
+)
+USUAL = '{of = [{oracle = "grr", epsilon = 2.0}, {oracle = "basic-rappor", f = 0.25, p = 0.25, q = 0.75}]}'
+
+
+def crashes_text(parameters: str = USUAL, **keys: str) -> str:
+    metric = {"domain": CRASHES, "oracle": '"joint"', "parameters": parameters, **keys}
+    return registry_of({"crashes": metric}, **{**ABOUT, "expires": "2099-01-01"})
+
+
+def test_the_registry_reads_itself_again_and_refuses_what_is_wrong() -> None:
+    metric = parse_registry(crashes_text())["crashes"]
+    assert metric_from_json(json.loads(json.dumps(metric.to_json()))) == metric
+    page = metric_page(metric)
+    assert "grr: domain_size = 3, epsilon = 2.0; basic-rappor" in dict(page.facts)["How"]
+    text = json.dumps(page.to_json())
+    assert "alone they cost 2.0000 (grr) and 1.5770 (basic-rappor)" in text
+    for wrong, problem in (
+        ('{of = [{oracle = "grr", epsilon = 2.0}]}', "2 variables"),
+        ('{of = [{oracle = "grr", epsilon = [1.0]}, {oracle = "oue", epsilon = 1.0}]}', "give a finite number"),
+        ('{of = [{oracle = "olh", epsilon = 2.0}, {oracle = "oue", epsilon = 1.0}]}', "cannot link olh"),
+        ('{of = [{oracle = "grr", epsilon = 2.0, domain_size = 4}, {oracle = "oue", epsilon = 1.0}]}', "there are 3"),
+    ):
+        with pytest.raises(Exception, match=problem):
+            parse_registry(crashes_text(wrong))
+
+
+def test_a_collector_refuses_what_no_device_sends() -> None:
+    """Every payload in turn: those below the limit are taken, the others are refused with a reason."""
+    registry = parse_registry(crashes_text())
+    metric = registry["crashes"]
+    form = ReportFormat.of(metric.mechanism)
+    taken = [form.refuse(b"\0\0", bytes([payload])) is None for payload in range(1 << metric.mechanism.payload_bits)]
+    assert taken == [metric.mechanism.valid(payload) for payload in range(len(taken))]
+    assert False in taken
+    sent = SimulatedDevices.holding(metric.mechanism, range(6), np.arange(6), np.random.default_rng(1)).report()
+    body = encode_upload(Upload(batch_id(), "crashes", TODAY, sent.to_wire(metric.mechanism.digest)))
+    (result,) = Ingest(registry).decide(body, MEDIA_TYPE, NOW).results
+    assert result.accepted == 6

@@ -249,29 +249,6 @@ def today(name: str = "bloom") -> int:
     return METRICS[name].period.number(time.time())
 
 
-@pytest.mark.parametrize("how", ["deleted", "moved", "replaced"])
-def test_a_store_that_lost_its_file_acknowledges_nothing(tmp_path, how) -> None:
-    path = tmp_path / "store.db"
-    with process(tmp_path, "--open-writes") as running, Wire(running.address) as wire:
-        assert wire.send(post(upload(period=today()))).answer()[0] == 200
-        if how == "replaced":
-            open_store(str(tmp_path / "other.db"), create=True).close()
-            (tmp_path / "other.db").replace(path)
-        elif how == "moved":
-            path.rename(tmp_path / "moved.db")
-        else:
-            path.unlink()
-        for _ in range(20):
-            status, headers, body = wire.send(post(upload(period=today()))).answer()
-            assert (status, json.loads(body)["reason"]) == (503, "store")
-            assert int(headers["retry-after"]) > 0
-        until(lambda: ready(wire)[0] == 503)
-        if how == "moved":
-            (tmp_path / "moved.db").rename(path)
-            until(lambda: wire.send(post(upload(period=today()))).answer()[0] == 200)
-            until(lambda: ready(wire)[0] == 200)
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="the length of the queue is Linux's to say")
 def test_senders_that_nobody_accepts_are_counted() -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=8) as listening:

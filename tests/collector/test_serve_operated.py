@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import sqlite3
 import ssl
 import sys
@@ -138,23 +139,32 @@ def test_the_log_says_when_it_started_reloaded_and_stopped_and_what_matters(tmp_
     assert lines[4][1] == "stopped: everything that was acknowledged is in the store"
 
 
-@pytest.mark.parametrize("put_back", [False, True])
-def test_the_last_line_says_whether_the_store_was_lost(tmp_path, put_back) -> None:
+@pytest.mark.parametrize("how", ["deleted", "moved", "replaced"])
+def test_a_store_that_lost_its_file_acknowledges_nothing_and_the_last_line_says_so(tmp_path, how) -> None:
+    path = tmp_path / "store.db"
     with serving(tmp_path) as running, Wire(running.address) as wire:
         assert status(wire, "bloom") == 200
-        (tmp_path / "store.db").rename(tmp_path / "elsewhere.db")
-        assert status(wire, "bloom") == 503
-        if put_back:
-            (tmp_path / "elsewhere.db").rename(tmp_path / "store.db")
+        if how == "replaced":
+            open_store(str(tmp_path / "other.db"), create=True).close()
+            (tmp_path / "other.db").replace(path)
+        elif how == "moved":
+            path.rename(tmp_path / "moved.db")
+        else:
+            path.unlink()
+        for _ in range(20):
+            code, headers, answer = wire.send(post(body())).answer()
+            assert (code, json.loads(answer)["reason"]) == (503, "store")
+            assert int(headers["retry-after"]) > 0
+        until(lambda: page(wire, "/readyz")[0] == 503)
+        if how == "moved":
+            (tmp_path / "moved.db").rename(path)
+            until(lambda: status(wire, "bloom") == 200)
+            until(lambda: page(wire, "/readyz")[0] == 200)
         assert running.stop() == 0
-    last = running.log().splitlines()[-1]
-    if put_back:
-        assert last.endswith("info stopped: everything that was acknowledged is in the store")
-    else:
-        assert last.endswith(
-            "error stopped: reports that were acknowledged are missing from the store: sqlite:///store.db was deleted, "
-            "moved or replaced while the collector ran"
-        )
+    lost = "error stopped: reports that were acknowledged are missing from the store: sqlite:///store.db was deleted, "
+    lost += "moved or replaced while the collector ran"
+    kept = "info stopped: everything that was acknowledged is in the store"
+    assert running.log().splitlines()[-1].endswith(kept if how == "moved" else lost)
 
 
 def test_a_reload_changes_the_registry_and_loses_no_request(tmp_path) -> None:
@@ -224,6 +234,11 @@ def test_a_reload_serves_a_new_certificate_and_keeps_the_old_one_for_a_broken_on
     first = certify("one")
     with serving(tmp_path, "--tls-certificate", "certificate.pem", "--tls-key", "key.pem") as running:
         assert served_certificate() == first
+        trusted = ssl.create_default_context(cafile=str(tmp_path / "certificate.pem"))
+        plain = socket.create_connection(running.address, timeout=10)
+        with trusted.wrap_socket(plain, server_hostname="localhost") as wire:
+            wire.sendall(post(body()))
+            assert wire.recv(65_536).startswith(b"HTTP/1.1 200 OK")
         second = certify("two")
         assert served_certificate() == first
         running.hang_up("reloaded")

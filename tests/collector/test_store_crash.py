@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -15,33 +16,28 @@ def test_killed_again_and_again(store_url: str) -> None:
     killed_rounds(store_url, 2, random.Random(1))
 
 
-@pytest.mark.parametrize("step", [1, STEP])
-def test_two_processes_that_get_the_same_batches_at_once_count_each_once(store_url: str, step: int) -> None:
-    metrics, last = registry(), 60 * step
+AT_ONCE = {
+    "the same batches": (((0, 60), (0, 60)), 1),
+    "the same batches, some together": (((0, 60 * STEP), (0, 60 * STEP)), STEP),
+    "others": (((0, 200), (200, 400)), 1),
+}
+
+
+@pytest.mark.parametrize(("ranges", "step"), AT_ONCE.values(), ids=AT_ONCE)
+def test_two_processes_that_add_and_compact_at_once_count_each_batch_once(
+    store_url: str, ranges: Any, step: int
+) -> None:
+    metrics, numbers = registry(), {number for each in ranges for number in range(*each)}
     with open_store(store_url, metrics, create=True):
         pass
-    workers = [start(store_url, 0, last, step) for _ in range(2)]
+    workers = [start(store_url, *each, step) for each in ranges]
     for worker in workers:
         go(worker)
     told = [acknowledged(worker.communicate(timeout=60)[0]) for worker in workers]
-    assert [len(one) for one in told] == [last, last]
-    assert all(one[number] != other[number] for one, other in [told] for number in range(last))
+    assert [set(one) for one in told] == [set(range(*each)) for each in ranges]
+    assert all([one.get(number) for one in told].count(True) == 1 for number in numbers)
     with open_store(store_url, metrics) as store:
         store.compact(NOW)
-        assert stored_numbers(store) == set(range(last))
-        assert store.counts(metrics["bloom"], 0, 1 << 20) == expected(metrics["bloom"], set(range(last)))
-
-
-def test_processes_that_compact_at_once_count_each_report_once(store_url: str) -> None:
-    metrics = registry()
-    with open_store(store_url, metrics, create=True):
-        pass
-    workers = [start(store_url, first, first + 200, 1) for first in (0, 200)]
-    for worker in workers:
-        go(worker)
-    for worker in workers:
-        assert all(acknowledged(worker.communicate(timeout=60)[0]).values())
-    with open_store(store_url, metrics) as store:
-        store.compact(NOW)
-        assert store.counts(metrics["bloom"], 0, 1 << 20) == expected(metrics["bloom"], set(range(400)))
-        assert store.sums(metrics["bloom"], 0, 1 << 20) == summed(metrics["bloom"], set(range(400)))
+        assert stored_numbers(store) == numbers
+        assert store.counts(metrics["bloom"], 0, 1 << 20) == expected(metrics["bloom"], numbers)
+        assert store.sums(metrics["bloom"], 0, 1 << 20) == summed(metrics["bloom"], numbers)

@@ -110,45 +110,48 @@ def test_a_store_of_another_schema_is_refused_and_left_as_it_is(
     database.close()
 
 
-def test_a_damaged_database(tmp_path: Path) -> None:
+def turned(path: Path) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[4096 * 3 : 4096 * 30] = os.urandom(4096 * 27)
+    path.write_bytes(raw)
+
+
+def altered(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as raw, raw:
+        ((counts,),) = raw.execute("SELECT counts FROM counts").fetchall()
+        raw.execute("UPDATE counts SET counts = ?", (counts[:20] + bytes([counts[20] ^ 1]) + counts[21:],))
+
+
+def uncounted(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as raw, raw:
+        raw.execute("DELETE FROM counts")
+
+
+DAMAGED = {
+    turned: "is damaged",
+    altered: "stored counts are damaged",
+    uncounted: "bloom has reports that were never counted",
+}
+
+
+@pytest.mark.parametrize(("damage", "said"), DAMAGED.items(), ids=[damage.__name__ for damage in DAMAGED])
+def test_a_damaged_store_is_neither_believed_nor_copied(tmp_path: Path, damage: Any, said: str) -> None:
     path = tmp_path / "store.db"
     metrics = registry()
     with open_store(str(path), metrics, create=True) as store:
         store.add([some(metrics["bloom"], PERIOD, 20_000, 1)])
-    raw = bytearray(path.read_bytes())
-    raw[4096 * 3 : 4096 * 30] = os.urandom(4096 * 27)
-    path.write_bytes(raw)
-    with pytest.raises(StoreError, match="is damaged"):
-        restore(path, str(tmp_path / "new.db"))
-    assert not (tmp_path / "new.db").exists()
-
-
-def test_counts_that_were_altered_are_not_believed(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    metrics = registry()
-    with open_store(str(path), metrics, create=True) as store:
-        store.add([some(metrics["bloom"], PERIOD, 20, 1)])
         store.compact(NOW)
-        with closing(sqlite3.connect(path)) as raw, raw:
-            ((counts,),) = raw.execute("SELECT counts FROM counts").fetchall()
-            raw.execute("UPDATE counts SET counts = ?", (counts[:20] + bytes([counts[20] ^ 1]) + counts[21:],))
-        with pytest.raises(StoreError, match="stored counts are damaged"):
-            store.counts(metrics["bloom"], PERIOD, PERIOD)
-        with pytest.raises(StoreError, match="stored counts are damaged"):
-            store.backup(tmp_path / "backup.db")
+    damage(path)
+    with pytest.raises(StoreError, match=said):
+        restore(path, str(tmp_path / "new.db"))
+    if damage is not turned:
+        with open_store(str(path), metrics) as store:
+            with pytest.raises(StoreError, match=said):
+                store.backup(tmp_path / "backup.db")
+            if damage is altered:
+                with pytest.raises(StoreError, match=said):
+                    store.counts(metrics["bloom"], PERIOD, PERIOD)
     assert not [one.name for one in tmp_path.iterdir() if not one.name.startswith("store.db")]
-
-
-def test_reports_that_nobody_counted_are_noticed(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    metrics = registry()
-    with open_store(str(path), metrics, create=True) as store:
-        store.add([some(metrics["bloom"], PERIOD, 20, 1)])
-        store.compact(NOW)
-    with closing(sqlite3.connect(path)) as raw, raw:
-        raw.execute("DELETE FROM counts")
-    with pytest.raises(StoreError, match="bloom has reports that were never counted"):
-        restore(path, str(tmp_path / "new.db"))
 
 
 def test_a_full_disk_stores_nothing_of_a_call(tmp_path: Path) -> None:

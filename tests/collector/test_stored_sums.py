@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import zlib
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -138,22 +140,6 @@ def test_a_domain_of_ten_thousand_bits_writes_a_bounded_row(tmp_path: Path) -> N
     assert size < 300_000
 
 
-def test_sums_come_back_and_no_altered_byte_is_believed() -> None:
-    rng = np.random.default_rng(1)
-    half = np.triu(rng.integers(0, 70_000, (5, 5)))
-    sums = ReportSums(9, rng.integers(0, 9, 4), 7, half + np.triu(half, 1).T, rng.integers(0, 9, 6))
-    packed = pack_sums(sums, bytes(range(16)))
-    assert unpack_sums(packed, bytes(range(16))) == sums
-    for place in range(len(packed)):
-        altered = bytearray(packed)
-        altered[place] ^= 1 << place % 8
-        with pytest.raises(StoreError, match="stored sums"):
-            unpack_sums(bytes(altered), bytes(range(16)))
-    for length in range(0, len(packed), 7):
-        with pytest.raises(StoreError, match="damaged"):
-            unpack_sums(packed[:length], bytes(range(16)))
-
-
 def test_groups_are_summed_apart_and_together(tmp_path: Path) -> None:
     metrics = parse_registry(registry_of({"colour": {"domain": COLOURS, "oracle": '"oue"'}}, **ABOUT))
     colour = metrics["colour"]
@@ -166,7 +152,7 @@ def test_groups_are_summed_apart_and_together(tmp_path: Path) -> None:
         assert store.sums(colour, PERIOD, PERIOD, {"b"}) == {PERIOD: summed(colour, sent["b"])}
 
 
-# Counts survive being stored, and no altered byte of them is believed
+# Counts and sums survive being stored, and no altered byte of them is believed
 
 
 @given(
@@ -185,24 +171,30 @@ def test_counts_come_back(rows: int, columns: int, most: int, seed: int) -> None
     assert len(packed) == 16 + rows * (1 + columns) * np.min_scalar_type(most).itemsize
 
 
-@pytest.mark.parametrize("bit", range(8))
-def test_an_altered_byte_is_noticed(bit: int) -> None:
-    packed = pack_counts(SupportCounts([300, 5], [[7, 299, 0], [1, 2, 3]]))
-    for place in range(len(packed)):
+DIGEST = bytes(range(16))
+HALF = np.triu(np.random.default_rng(1).integers(0, 70_000, (5, 5)))
+SUMS = ReportSums(9, np.array([8, 0, 3, 1]), 7, HALF + np.triu(HALF, 1).T, np.arange(6))
+PACKED = {
+    "counts": (pack_counts(SupportCounts([300, 5], [[7, 299, 0], [1, 2, 3]])), unpack_counts),
+    "sums of reports": (pack_sums(SUMS, DIGEST), lambda raw: unpack_sums(raw, DIGEST)),
+}
+
+
+def test_sums_come_back() -> None:
+    assert unpack_sums(pack_sums(SUMS, DIGEST), DIGEST) == SUMS
+    assert unpack_sums(pack_sums(SUMS, DIGEST), bytes(16)) is None
+
+
+@pytest.mark.parametrize(("what", "packed", "unpack"), [(what, *each) for what, each in PACKED.items()], ids=PACKED)
+def test_what_is_altered_or_cut_short_or_of_a_later_version_is_refused(what: str, packed: bytes, unpack: Any) -> None:
+    for place, bit in product(range(len(packed)), range(8)):
         altered = bytearray(packed)
         altered[place] ^= 1 << bit
-        with pytest.raises(StoreError, match="stored counts"):
-            unpack_counts(bytes(altered))
-
-
-def test_what_is_cut_short_or_of_a_later_version_is_refused() -> None:
-    import struct
-    import zlib
-
-    packed = pack_counts(SupportCounts([3], [[2]]))
+        with pytest.raises(StoreError, match=f"stored {what}"):
+            unpack(bytes(altered))
     for length in range(len(packed)):
-        with pytest.raises(StoreError, match="stored counts are damaged"):
-            unpack_counts(packed[:length])
+        with pytest.raises(StoreError, match=f"stored {what} are damaged"):
+            unpack(packed[:length])
     later = b"\x02" + packed[1:-4]
     with pytest.raises(StoreError, match="version 2 cannot be read: upgrade overstory"):
-        unpack_counts(later + struct.pack("<I", zlib.crc32(later)))
+        unpack(later + zlib.crc32(later).to_bytes(4, "little"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 from collections import Counter
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from overstory.protocol.oblivious.formats import REQUEST_TYPE, RESPONSE_TYPE
 from support.nginx import free_port, nginx, running
 from support.relayed_devices import collecting
-from support.relays import message, post, receiving, relaying
+from support.relays import message, post, receiving
 
 ROOT = Path(__file__).parents[2]
 CONFIGURATION = ROOT / "examples" / "deploy" / "relay-nginx.conf"
@@ -81,16 +80,11 @@ def test_an_address_that_sends_too_much_is_refused_and_nothing_of_it_is_written(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("program", ["nginx", "overstory relay"])
-def test_devices_report_to_a_collector_through_it(tmp_path, program):
-    with collecting(tmp_path / "collector") as site, ExitStack() as relays:
-        server = "http://{}:{}".format(*site.collector.address)
-        port = free_port()
-        configured = here(CONFIGURATION.read_text(), port, server)
-        passing = running(tmp_path, configured, port) if program == "nginx" else relaying(server)
-        address = relays.enter_context(passing)
-        relay = "http://{}:{}/".format(*(address if program == "nginx" else address.address))
-        sent = Counter(site.report(number, relay, server) for number in range(8))
+def test_devices_report_to_a_collector_through_it(tmp_path):
+    with collecting(tmp_path / "collector") as site:
+        server, port = "http://{}:{}".format(*site.collector.address), free_port()
+        with running(tmp_path, here(CONFIGURATION.read_text(), port, server), port) as address:
+            sent = Counter(site.report(number, "http://{}:{}/".format(*address), server) for number in range(8))
         assert site.counts() == sent
 
 

@@ -121,7 +121,7 @@ class Side:
         if not shortcuts:
             endpoint._ingest._templates = NoTemplates()  # type: ignore[assignment]
         self._config = _config(collector, Listening(port=0))
-        self.kind: Any = Connection.for_endpoint(endpoint)
+        self.kind: Any = Connection.for_entrance(collector.reports)
         if not shortcuts:
             self.kind = type("General", (General, self.kind), {})
 

@@ -22,25 +22,12 @@ from overstory.collector.http.endpoint import (
     ALWAYS_TEXT,
     PATH,
     RETRY_AFTER,
-    ReportEndpoint,
     Response,
     error_response,
     refusal,
 )
 from overstory.collector.http.pages import POLICY
-from overstory.collector.http.posts import (
-    Bodies,
-    Message,
-    OtherShardPost,
-    Post,
-    Receive,
-    ReportPost,
-    Send,
-    answer_post,
-    only_posts,
-    respond,
-)
-from overstory.collector.oblivious.endpoint import ObliviousEndpoint
+from overstory.collector.http.posts import Entrance, Message, Receive, Send
 from overstory.collector.service import Collector
 from overstory.collector.store import StoreError
 from overstory.collector.store.databases.database import RecountError
@@ -80,7 +67,7 @@ def build_app(collector: Collector) -> HotPath:
     ]
     app = Starlette(routes=routes, exception_handlers=dict.fromkeys(ERRORS, answer_error), lifespan=lifespan)
     app.router.redirect_slashes = False  # a redirect would go to whatever the Host header names
-    return HotPath(collector.endpoint, app, collector.oblivious)
+    return HotPath(collector, app)
 
 
 class Pages:
@@ -138,26 +125,25 @@ class Pages:
 class HotPath:
     """Answers posts of reports, sealed ones too; passes every other request to the application."""
 
-    def __init__(self, endpoint: ReportEndpoint, app: Application, oblivious: ObliviousEndpoint | None = None) -> None:
-        self._endpoint, self._app = endpoint, app
-        self._bodies = oblivious.bodies if oblivious is not None else Bodies(endpoint.limits)
-        reports = ReportPost(endpoint, self._bodies)
-        self._posts: dict[str, Post] = {url.decode(): reports for url in endpoint.urls}
-        self._posts |= {} if oblivious is None else oblivious.posts
-        self._elsewhere = OtherShardPost(endpoint)
+    def __init__(self, collector: Collector, app: Application) -> None:
+        self._app, reports = app, collector.reports
+        own: dict[str, Entrance] = {url.decode(): reports for url in reports.endpoint.urls}
+        self._entrances = own | collector.oblivious.entrances
+        self._elsewhere = reports.of_other_shards()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request (ASGI 3)."""
-        post = None
+        entrance = None
         if scope["type"] == "http":  # other shards' paths are refused, not unknown
             path = scope["path"]
-            post = self._posts.get(path) or (self._elsewhere if OTHER_SHARD.fullmatch(path) else None)
-        if post is not None and scope["method"] == "POST":
-            answer = await answer_post(post, self._endpoint, self._bodies, scope["headers"], receive)
+            entrance = self._entrances.get(path) or (self._elsewhere if OTHER_SHARD.fullmatch(path) else None)
+        if entrance is not None and scope["method"] == "POST":
+            answer = await entrance.answer(scope["headers"], receive)
             if answer is not None:
-                await respond(send, answer)
-        elif post is not None:
-            await respond(send, only_posts(scope["path"]), (b"allow", b"POST"))
+                await as_page(answer)(scope, receive, send)
+        elif entrance is not None:
+            only = error_response(405, "method", f"{path} takes only POST.")
+            await as_page(only, allow="POST")(scope, receive, send)
         elif scope["type"] == "http" and scope["method"] == "HEAD":
             await self._app({**scope, "method": "GET"}, receive, partial(_without_body, send))
         else:

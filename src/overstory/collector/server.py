@@ -262,4 +262,4 @@ def _http(collector: Collector) -> Any:
         return "h11"
     from overstory.collector.http.connection import Connection
 
-    return Connection.for_endpoint(collector.endpoint)
+    return Connection.for_entrance(collector.reports)

@@ -12,6 +12,7 @@ from overstory.collector.auth import TokenTable
 from overstory.collector.committer import Committer
 from overstory.collector.http.endpoint import ReportEndpoint
 from overstory.collector.http.pages import PublicPages
+from overstory.collector.http.posts import Bodies, ReportEntrance
 from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.oblivious.endpoint import ObliviousEndpoint
 from overstory.collector.settings import DAY, Limits, UpkeepIntervals
@@ -62,7 +63,8 @@ class Collector:
         self.endpoint = ReportEndpoint(
             ingest, self.committer, self.tokens, self.telemetry, self.clock, open_writes=open_writes
         )
-        self.oblivious = ObliviousEndpoint(self.endpoint, self.tokens, ring, self.clock)
+        self.reports = ReportEntrance(self.endpoint, Bodies(self.limits))
+        self.oblivious = ObliviousEndpoint(self.reports, self.tokens, ring, self.clock)
         self.telemetry.queue = lambda: (self.committer.reports, self.committer.size)
         self._reporter = StateReporter(self.telemetry, store, lambda: self.registry, self.clock)
         self._upkeep = Upkeep(LOG, self.telemetry.failed_upkeep)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final
 
 from overstory.collector.http.bounded_connection import STATUS, BoundedConnection
 from overstory.collector.http.endpoint import ALWAYS, Head, ReportEndpoint, Response, read_head
-from overstory.protocol.wire.reasons import Reason
+from overstory.collector.http.posts import Entrance
 from overstory.protocol.wire.upload import MEDIA_TYPE
 
 PLAIN: Final = frozenset(
@@ -75,7 +75,7 @@ class _Exchange:
     __slots__ = ("body", "disconnected", "head", "keep_alive", "message_event", "refused", "response_complete")
     response_started = False
 
-    def __init__(self, head: Head, refused: Reason | None, *, keep_alive: bool) -> None:
+    def __init__(self, head: Head, refused: Response | None, *, keep_alive: bool) -> None:
         self.head, self.refused, self.keep_alive = head, refused, keep_alive
         self.body: list[bytes] = []
         self.disconnected = self.response_complete = False
@@ -100,8 +100,9 @@ class _ServerHeaders:
 
 
 class Connection(BoundedConnection):
-    """One connection of a collector; see the module. `for_endpoint` makes the class that uvicorn is given."""
+    """One connection of a collector; see the module. `for_entrance` makes the class that uvicorn is given."""
 
+    entrance: ClassVar[Entrance]
     endpoint: ClassVar[ReportEndpoint]
     header_cache: ClassVar[HeaderCache]
     server_headers: ClassVar[_ServerHeaders]
@@ -112,9 +113,10 @@ class Connection(BoundedConnection):
         self._at_boundary = True
 
     @classmethod
-    def for_endpoint(cls, endpoint: ReportEndpoint) -> type[Connection]:
-        """Return the class of connections whose posts go to `endpoint`."""
-        own = {"header_cache": HeaderCache(), "server_headers": _ServerHeaders()}
+    def for_entrance(cls, entrance: Entrance) -> type[Connection]:
+        """Return the class of connections whose small posts of reports come in by `entrance`."""
+        endpoint = entrance.endpoint
+        own = {"header_cache": HeaderCache(), "server_headers": _ServerHeaders(), "entrance": entrance}
         return type("Connection", (cls,), {"endpoint": endpoint, "limits": endpoint.limits, **own})
 
     def data_received(self, data: bytes) -> None:
@@ -180,7 +182,7 @@ class Connection(BoundedConnection):
         self._unset_keepalive_if_required()
         self._cancel_deadline()
         self._unanswered += 1
-        self.cycle = exchange = _Exchange(head, self.endpoint.admit(head), keep_alive=True)  # type: ignore[assignment]
+        self.cycle = exchange = _Exchange(head, self.entrance.refuse(head), keep_alive=True)  # type: ignore[assignment]
         self._decide(exchange, body)
         return True
 
@@ -193,7 +195,7 @@ class Connection(BoundedConnection):
     def _decide(self, exchange: _Exchange, body: bytes) -> None:
         answered = partial(self._answer, exchange)
         if exchange.refused is not None:
-            answered(self.endpoint.refuse(exchange.refused))
+            answered(exchange.refused)
             return
         try:
             decision = self.endpoint.decide(exchange.head, body)
@@ -215,14 +217,15 @@ class Connection(BoundedConnection):
         head = read_head(self.headers)
         if head.length is None or head.length > SMALL or head.encoding or head.content_type != MEDIA_TYPE:
             return None
-        return _Exchange(head, self.endpoint.admit(head), keep_alive=self.parser.should_keep_alive())
+        return _Exchange(head, self.entrance.refuse(head), keep_alive=self.parser.should_keep_alive())
 
     def _answer(self, exchange: _Exchange, answer: Response) -> None:
         if exchange.disconnected or self._closing or self.transport.is_closing():
             return
-        self._write(answer if exchange.keep_alive else answer._replace(close=True))
+        close = answer.close or not exchange.keep_alive
+        self._write(answer._replace(close=True) if close else answer)
         exchange.response_complete = True
-        if not exchange.keep_alive:
+        if close:
             self._close()
         self.on_response_complete()
 

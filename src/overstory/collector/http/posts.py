@@ -1,13 +1,14 @@
-"""Posts that no framework answers: their bodies are read within one bound, in time, and then answered."""
+"""The entrance for posts, which no framework answers: bodies are read within one bound, in time, and answered."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, Protocol, TypeVar
+from functools import partial
+from typing import Any, Final, TypeVar
 
-from overstory.collector.http.endpoint import Head, ReportEndpoint, Response, error_response, read_head, request_timeout
+from overstory.collector.http.endpoint import Head, ReportEndpoint, Response, read_head, request_timeout
 from overstory.collector.ingest.ingest import JSON, Decision
 from overstory.collector.settings import Limits
 from overstory.protocol.wire.reasons import Reason
@@ -25,22 +26,6 @@ LONG: Final = 64 * 1024
 
 THREADS: Final = 4
 """Bodies that are worked on in other threads at a time: each may be inflated to megabytes."""
-
-
-class Post(Protocol):
-    """What one path does with a post."""
-
-    def admit(self, head: Head) -> Response | None:
-        """Return the answer that refuses a post by its head, or None."""
-        ...
-
-    def too_large(self, head: Head, size: int) -> bool:
-        """Whether a body of that kind may not have that many bytes."""
-        ...
-
-    async def answer(self, head: Head, body: bytes) -> Response:
-        """Return the answer to a post."""
-        ...
 
 
 class DisconnectedError(Exception):
@@ -93,76 +78,64 @@ class Bodies:
             self._held -= size
 
 
-async def answer_post(
-    post: Post, endpoint: ReportEndpoint, bodies: Bodies, headers: Sequence[tuple[bytes, bytes]], receive: Receive
-) -> Response | None:
-    """Read a post and return its answer; None where its sender has gone."""
-    head = read_head(headers)
-    refused = post.admit(head)
-    if refused is not None:
-        return refused
-    try:
-        async with asyncio.timeout(endpoint.limits.reading_seconds):
-            body = await bodies.read(receive, lambda size: post.too_large(head, size))
-        return endpoint.refuse(body, close=True) if isinstance(body, Reason) else await post.answer(head, body)
-    except TimeoutError:
-        return request_timeout()
-    except DisconnectedError:
-        return None
-    except Exception as error:  # noqa: BLE001 - any error is the collector's, and the reports may come again
-        return endpoint.fault(error)
+class Entrance:
+    """The entrance for posts to one path: it refuses by the head, or reads within bounds, in time, and answers.
+
+    `judge` returns why a post is refused by its head, as a reason or as an answer, or None; `work` answers a body.
+    """
+
+    def __init__(
+        self,
+        endpoint: ReportEndpoint,
+        bodies: Bodies,
+        judge: Callable[[Head], Reason | Response | None],
+        work: Callable[[Head, bytes], Awaitable[Response]],
+    ) -> None:
+        self.endpoint, self.bodies, self._judge, self._work = endpoint, bodies, judge, work
+
+    def refuse(self, head: Head) -> Response | None:
+        """Return the answer that refuses a post by its head, or None."""
+        why = self._judge(head)
+        return self.endpoint.refuse(why, close=why is Reason.TOO_LARGE) if isinstance(why, Reason) else why
+
+    async def answer(self, headers: Sequence[tuple[bytes, bytes]], receive: Receive) -> Response | None:
+        """Read a post and return its answer; None where its sender has gone."""
+        head = read_head(headers)
+        refused = self.refuse(head)
+        if refused is not None:
+            return refused
+        try:
+            async with asyncio.timeout(self.endpoint.limits.reading_seconds):
+                body = await self.bodies.read(receive, partial(self.endpoint.too_large, head))
+            return self.endpoint.refuse(body, close=True) if isinstance(body, Reason) else await self._work(head, body)
+        except TimeoutError:
+            return request_timeout()
+        except DisconnectedError:
+            return None
+        except Exception as error:  # noqa: BLE001 - any error is the collector's, and the reports may come again
+            return self.endpoint.fault(error)
 
 
-def only_posts(path: str) -> Response:
-    """Return the answer to a request of another method."""
-    return error_response(405, "method", f"{path} takes only POST.")
-
-
-async def respond(send: Send, answer: Response, *more: tuple[bytes, bytes]) -> None:
-    """Send an answer."""
-    await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.headers, *more]})
-    await send({"type": "http.response.body", "body": answer.body})
-
-
-class OtherShardPost:
-    """POST /v1/reports/N of another shard than the collector's: refused before its body is read."""
-
-    def __init__(self, endpoint: ReportEndpoint) -> None:
-        self._endpoint = endpoint
-
-    def admit(self, head: Head) -> Response | None:
-        return self._endpoint.refuse(self._endpoint.admit(head) or Reason.WRONG_SHARD, close=True)
-
-    def too_large(self, head: Head, size: int) -> bool:
-        """Whether a body may not have that many bytes: none is read."""
-        del head
-        return size > 0
-
-    async def answer(self, head: Head, body: bytes) -> Response:
-        del head, body
-        return self._endpoint.refuse(Reason.WRONG_SHARD)
-
-
-class ReportPost:
-    """POST /v1/reports, as one task."""
+class ReportEntrance(Entrance):
+    """POST /v1/reports."""
 
     def __init__(self, endpoint: ReportEndpoint, bodies: Bodies) -> None:
-        self._endpoint, self._bodies = endpoint, bodies
+        super().__init__(endpoint, bodies, endpoint.admit, self.post)
 
-    def admit(self, head: Head) -> Response | None:
-        reason = self._endpoint.admit(head)
-        return None if reason is None else self._endpoint.refuse(reason, close=reason is Reason.TOO_LARGE)
-
-    def too_large(self, head: Head, size: int) -> bool:
-        return self._endpoint.too_large(head, size)
-
-    async def answer(self, head: Head, body: bytes, *, oblivious: bool = False) -> Response:
-        """Decide and commit; `oblivious`: the reports came sealed, through a relay."""
+    async def post(self, head: Head, body: bytes, *, oblivious: bool = False) -> Response:
+        """Decide about reports and commit them; `oblivious`: they came sealed, through a relay."""
 
         def decide() -> Decision:
-            return self._endpoint.decide(head, body, oblivious=oblivious)
+            return self.endpoint.decide(head, body, oblivious=oblivious)
 
         # A few bytes can be inflated to megabytes.
         is_long = head.encoding not in {"", "identity"} or (len(body) > LONG and head.content_type == JSON)
-        decision = await self._bodies.in_thread(body, decide) if is_long else decide()
-        return await self._endpoint.taken(decision)
+        return await self.endpoint.taken(await self.bodies.in_thread(body, decide) if is_long else decide())
+
+    def of_other_shards(self) -> Entrance:
+        """Return the entrance of another shard than the collector's: it refuses each post before its body is read."""
+
+        def judge(head: Head) -> Response:
+            return self.endpoint.refuse(self.endpoint.admit(head) or Reason.WRONG_SHARD, close=True)
+
+        return Entrance(self.endpoint, self.bodies, judge, self.post)

@@ -21,14 +21,13 @@ from overstory.collector.http.endpoint import (
     PATH,
     RELEASE_PATH,
     Head,
-    ReportEndpoint,
     Response,
     dumped,
     error_response,
     read_head,
     refusal,
 )
-from overstory.collector.http.posts import LONG, Bodies, Post, ReportPost
+from overstory.collector.http.posts import LONG, Entrance, ReportEntrance
 from overstory.collector.ingest.ingest import Decision
 from overstory.collector.ingest.received import Released
 from overstory.collector.oblivious.keys import UNKNOWN_KEY
@@ -125,39 +124,41 @@ class ObliviousEndpoint:
 
     def __init__(
         self,
-        endpoint: ReportEndpoint,
+        reports: ReportEntrance,
         tokens: TokenTable,
         ring: KeyRing | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.endpoint, self.ring, self.bodies = endpoint, ring, Bodies(endpoint.limits)
-        self.tokens, self.clock = tokens, clock
-        self._reports = ReportPost(endpoint, self.bodies)
+        self.endpoint, self.ring, self.bodies = reports.endpoint, ring, reports.bodies
+        self._reports, self._tokens, self._clock = reports, tokens, clock
+        self.entrances = {
+            MESSAGE_PATH: Entrance(self.endpoint, self.bodies, self._judge_message, self.answer_message),
+            RELEASE_PATH: Entrance(self.endpoint, self.bodies, self._judge_release, self.answer_release),
+        }
         self._opening = asyncio.Semaphore(1)
         self._faulted: OrderedDict[bytes, None] = OrderedDict()
 
-    @property
-    def posts(self) -> dict[str, Post]:
-        return {MESSAGE_PATH: MessagePost(self), RELEASE_PATH: ReleasePost(self)}
-
-    def admit(self, head: Head, content_type: str) -> Response | None:
-        """Return the answer that refuses a post by its head, or None."""
+    def _judge_message(self, head: Head, content_type: str = REQUEST_TYPE) -> Reason | Response | None:
         if self.ring is None:
             return error_response(404, "not-found", NO_KEYS)
         if head.content_type != content_type:
             return error_response(Reason.WRONG_TYPE.status, Reason.WRONG_TYPE, f"Send {content_type}.")
-        if head.length is not None and self.too_large(head, head.length):
-            return self.endpoint.refuse(Reason.TOO_LARGE, close=True)
-        reason = self.endpoint.unavailable()
-        return None if reason is None else self.endpoint.refuse(reason)
+        if head.length is not None and self.endpoint.too_large(head, head.length):
+            return Reason.TOO_LARGE
+        return self.endpoint.unavailable()
 
-    def too_large(self, head: Head, size: int) -> bool:
-        """Whether a body may not have that many bytes."""
-        del head
-        return size > self.endpoint.limits.body_bytes
+    def _judge_release(self, head: Head) -> Reason | Response | None:
+        refused = self._judge_message(head, RELEASE_TYPE)
+        if refused is not None:
+            return refused
+        reason = self._tokens.refuse(head.authorization, RELAY, self._clock())
+        if reason is None:
+            return None
+        detail = "A release needs a valid token of the role relay: send it as Authorization: Bearer."
+        return error_response(reason.status, reason, detail)
 
-    async def answer_message(self, body: bytes) -> Response:
-        """Open one message and post what is in it; the answer is sealed."""
+    async def answer_message(self, _: Head, body: bytes) -> Response:
+        """Open one message, of a relay that passes on what comes, and post what is in it; the answer is sealed."""
         assert self.ring is not None
         work = partial(self.ring.open, body)
         try:
@@ -183,11 +184,11 @@ class ObliviousEndpoint:
         inner = read_inner(message)
         if isinstance(inner, Response):
             return inner
-        refused = self._reports.admit(inner[0])
-        return refused if refused is not None else await self._reports.answer(*inner, oblivious=True)
+        refused = self._reports.refuse(inner.head)
+        return refused if refused is not None else await self._reports.post(*inner, oblivious=True)
 
-    async def answer_release(self, body: bytes) -> Response:
-        """Open the messages of a part of a release, and post what is in them.
+    async def answer_release(self, _: Head, body: bytes) -> Response:
+        """Open the messages of a part of a shuffling relay's release, and post what is in them.
 
         Where none can be judged at the moment, that is the answer to the part: `again` is about single messages.
         """
@@ -310,40 +311,3 @@ def with_pauses(work: Callable[[Item], Result], items: Sequence[Item]) -> list[R
             time.sleep(PAUSE)
         done.append(work(item))
     return done
-
-
-class MessagePost:
-    """POST /v1/oblivious: one message, of a relay that passes on what comes."""
-
-    def __init__(self, oblivious: ObliviousEndpoint) -> None:
-        self._oblivious = oblivious
-        self.too_large = oblivious.too_large
-
-    def admit(self, head: Head) -> Response | None:
-        return self._oblivious.admit(head, REQUEST_TYPE)
-
-    async def answer(self, head: Head, body: bytes) -> Response:
-        del head
-        return await self._oblivious.answer_message(body)
-
-
-class ReleasePost:
-    """POST /v1/oblivious/release: messages of a shuffling relay, which has a token."""
-
-    def __init__(self, oblivious: ObliviousEndpoint) -> None:
-        self._oblivious = oblivious
-        self.too_large = oblivious.too_large
-
-    def admit(self, head: Head) -> Response | None:
-        refused = self._oblivious.admit(head, RELEASE_TYPE)
-        if refused is not None:
-            return refused
-        reason = self._oblivious.tokens.refuse(head.authorization, RELAY, self._oblivious.clock())
-        if reason is None:
-            return None
-        detail = "A release needs a valid token of the role relay: send it as Authorization: Bearer."
-        return error_response(reason.status, reason, detail)
-
-    async def answer(self, head: Head, body: bytes) -> Response:
-        del head
-        return await self._oblivious.answer_release(body)

@@ -42,13 +42,14 @@ from overstory.collector.store.schema import (
     INBOX,
     day_of_ids,
     ids_table_name,
+    put_row,
     read_id_days,
 )
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.analysis.alarms.sums import ReportSums
-    from overstory.analysis.reports import ReportBatch, SupportCounts
+    from overstory.analysis.reports import SupportCounts
 
 
 SHARE: Final = 4
@@ -216,7 +217,7 @@ def _fold_some(database: Database, entry: StoredMetric, key: Key, last: int) -> 
         summed = sums_of_key(connection, entry, key)
     new = join_rows(rows)
     counts = entry.count(new)
-    sums = sum_new(entry, new, summed)
+    sums = entry.sum(new, summed)
     chunked = chunk_rows(key, shuffled(join_rows([*rows, *partial])))
     day = day_of_ids(entry.period.start(key.period + 1))
 
@@ -268,15 +269,6 @@ def add_counts(connection: Connection, entry: StoredMetric, key: Key, counts: Su
     connection.execute(update(COUNTS).where(key.of(COUNTS)).values(total))
 
 
-def sum_new(entry: StoredMetric, batch: ReportBatch, before: ReportSums | None) -> ReportSums | None:
-    """Return what is summed of new reports; pairs as long as those before are fewer than their number."""
-    from overstory.analysis.alarms.sums import PAIR_REPORTS
-
-    watch = entry.watch
-    room = PAIR_REPORTS - (0 if before is None else before.pair_reports)
-    return None if watch is None else watch.sum(batch, max(room, 0))
-
-
 def add_sums(connection: Connection, entry: StoredMetric, key: Key, sums: ReportSums | None) -> None:
     """Add what is summed of new reports, in the transaction that counts them; those before are in the chunks."""
     if sums is None:
@@ -290,9 +282,7 @@ def add_sums(connection: Connection, entry: StoredMetric, key: Key, sums: Report
 def _write_sums(connection: Connection, entry: StoredMetric, key: Key, sums: ReportSums | None) -> None:
     if sums is None:
         return
-    row = {"num_reports": sums.num_reports, "sums": pack_sums(sums, entry.counts_digest)}
-    if not connection.execute(update(CHECKS).where(key.of(CHECKS)).values(row)).rowcount:
-        connection.execute(CHECKS.insert(), [{**key._asdict(), **row}])
+    put_row(connection, CHECKS, key._asdict(), num_reports=sums.num_reports, sums=pack_sums(sums, entry.counts_digest))
 
 
 def _counts_row(entry: StoredMetric, counts: SupportCounts) -> dict[str, Any]:

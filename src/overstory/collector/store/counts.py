@@ -276,13 +276,8 @@ def sum_reports(
     connection: Connection, table: Table, entry: StoredMetric, key: Key, sums: ReportSums | None = None
 ) -> ReportSums | None:
     """Return the sums of the reports of `table` that have this key, added to `sums` of others."""
-    from overstory.analysis.alarms.sums import PAIR_REPORTS
-
-    watch = entry.watch
-    if watch is None:
-        return None
-    for batch in read_batches(connection, table, key.of(table)):
-        room = PAIR_REPORTS - (0 if sums is None else sums.pair_reports)
-        more = watch.sum(batch, max(room, 0))
-        sums = more if sums is None else sums + more
+    if entry.watch is not None:
+        for batch in read_batches(connection, table, key.of(table)):
+            more = entry.sum(batch, sums)
+            sums = more if sums is None or more is None else sums + more
     return sums

@@ -11,17 +11,17 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sqlalchemy import Connection, Row, func, select, update
 
 from overstory.collector.settings import DAY
 from overstory.collector.store.databases.database import Database, StoreError
-from overstory.collector.store.schema import ABOUT, BATCH_IDS, COUNTS, METRICS, SHARD
+from overstory.collector.store.schema import ABOUT, BATCH_IDS, COUNTS, METRICS, SHARD, put_row, read_fact
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from overstory.analysis.alarms.sums import Watch
+    from overstory.analysis.alarms.sums import ReportSums, Watch
     from overstory.analysis.reports import ReportBatch, SupportCounts
     from overstory.protocol.kinds.base import Kind
     from overstory.protocol.metrics import Metric, MetricRegistry, Period
@@ -63,6 +63,13 @@ class StoredMetric:
         from overstory.analysis.alarms.sums import Watch
 
         return Watch.of(self.mechanism)
+
+    def sum(self, batch: ReportBatch, before: ReportSums | None) -> ReportSums | None:
+        """Return what is summed of new reports; pairs as long as those before are fewer than their number."""
+        from overstory.analysis.alarms.sums import PAIR_REPORTS
+
+        room = PAIR_REPORTS - (0 if before is None else before.pair_reports)
+        return None if self.watch is None else self.watch.sum(batch, max(room, 0))
 
     def last_expired(self, now: float) -> int:
         """Return the last period whose reports are past retention."""
@@ -137,13 +144,8 @@ def _check_period(url: str, row: Row[Any], entries: StoredMetrics) -> None:
 
 def _write(database: Database, connection: Connection, entries: StoredMetrics) -> None:
     database.lock(connection)  # of two collectors that start with the same new metric, only one may make the row
-    present = {(row.metric, bytes(row.digest)) for row in connection.execute(select(METRICS))}
-    for key, entry in entries.items():
-        at = (METRICS.c.metric == entry.metric) & (METRICS.c.digest == entry.mechanism.digest)
-        if key in present:
-            connection.execute(update(METRICS).where(at).values(entry.row))
-        else:
-            connection.execute(METRICS.insert(), [entry.row])
+    for (metric, digest), entry in entries.items():
+        put_row(connection, METRICS, {"metric": metric, "digest": digest}, **entry.row)
         # A metric's newest entry decides how long reports are stored, also those of other mechanisms.
         same = METRICS.c.metric == entry.metric
         connection.execute(update(METRICS).where(same).values(retention_days=entry.retention_days))
@@ -197,7 +199,7 @@ def served_shard(registry: MetricRegistry, shard: int | None) -> ServedShard | N
 
 def read_shard(connection: Connection) -> ServedShard | None:
     """Return which shard a store holds; None where it is of a registry without shards."""
-    text = connection.execute(select(ABOUT.c.value).where(ABOUT.c.key == SHARD)).scalar()
+    text = read_fact(connection, SHARD)
     return None if text is None else ServedShard.from_text(text)
 
 
@@ -215,20 +217,17 @@ def claim_shard(database: Database, registry: MetricRegistry, shard: int | None,
             _refuse(database, f"it is {stored}: give --shard, and keep the registry's table [shards]")
         elif stored is None:
             _check_first_claim(database, connection, registry, claimed, now)
-            connection.execute(ABOUT.insert(), [{"key": SHARD, "value": claimed.text}])
+        elif stored.shard != claimed.shard:
+            own = f"it is {stored}, and holds the batch ids of that shard: serve it as --shard {stored.shard}"
+            _refuse(database, own)
         else:
-            if stored.shard != claimed.shard:
-                _refuse(
-                    database,
-                    f"it is {stored}, and holds the batch ids of that shard: serve it as --shard {stored.shard}",
-                )
             _check_division(database, connection, registry, claimed.shards, stored.shards, now)
-            connection.execute(update(ABOUT).where(ABOUT.c.key == SHARD).values(value=claimed.text))
+        put_row(connection, ABOUT, {"key": SHARD}, value=claimed.text)
 
     database.write(work)
 
 
-def _refuse(database: Database, why: str) -> None:
+def _refuse(database: Database, why: str) -> NoReturn:
     raise StoreError(f"{database.url}: {why}")
 
 

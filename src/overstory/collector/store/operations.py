@@ -12,13 +12,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Table, delete, func, select, text, update
+from sqlalchemy import ColumnElement, Connection, Table, delete, func, select, text
 
 from overstory.collector.ingest.received import Received
 from overstory.collector.settings import DAY
 from overstory.collector.store.databases.database import Database
 from overstory.collector.store.metrics import StoredMetrics
-from overstory.collector.store.schema import ABOUT, COLLECTORS, METRICS, NOTES, RELEASES, TALLIES, TOKEN_USED
+from overstory.collector.store.schema import (
+    ABOUT,
+    COLLECTORS,
+    METRICS,
+    NOTES,
+    RELEASES,
+    TALLIES,
+    TOKEN_USED,
+    put_row,
+    read_fact,
+)
 from overstory.protocol.errors import ParameterError
 
 NOTE_KINDS: Final = ("release", "incident", "note")
@@ -305,9 +315,6 @@ def write_token_days(database: Database, connection: Connection, days: Mapping[s
     """Store the last day on which each token was used, unless a later one is stored."""
     database.lock(connection)  # of two collectors, only one may make the row
     for token, day in sorted(days.items()):
-        of_token = ABOUT.c.key == TOKEN_USED + token
-        last = connection.execute(select(ABOUT.c.value).where(of_token)).scalar()
-        if last is None:
-            connection.execute(ABOUT.insert(), [{"key": TOKEN_USED + token, "value": str(day)}])
-        elif int(last) < day:
-            connection.execute(update(ABOUT).where(of_token).values(value=str(day)))
+        last = read_fact(connection, TOKEN_USED + token)
+        if last is None or int(last) < day:
+            put_row(connection, ABOUT, {"key": TOKEN_USED + token}, value=str(day))

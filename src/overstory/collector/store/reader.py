@@ -48,6 +48,7 @@ from overstory.collector.store.schema import (
     TOKEN_USED,
     TOKENS,
     count_ids,
+    read_fact,
 )
 
 if TYPE_CHECKING:
@@ -159,13 +160,14 @@ class StoreReader:
 
     def groups(self, metric_id: str) -> list[str]:
         """Return the groups that a metric has reports of; empty text: reports that name none."""
-        selects = (select(table.c.device_group).where(table.c.metric == metric_id) for table in (COUNTS, INBOX))
-        with self._database.snapshot() as connection:
-            return sorted(connection.execute(union(*selects)).scalars())
+        return self._sorted("device_group", metric_id)
 
     def periods(self, metric_id: str) -> list[int]:
         """Return the periods that have reports or counts, ascending."""
-        selects = (select(table.c.period).where(table.c.metric == metric_id) for table in (COUNTS, INBOX))
+        return self._sorted("period", metric_id)
+
+    def _sorted(self, column: str, metric_id: str) -> list[Any]:
+        selects = (select(table.c[column]).where(table.c.metric == metric_id) for table in (COUNTS, INBOX))
         with self._database.snapshot() as connection:
             return sorted(connection.execute(union(*selects)).scalars())
 
@@ -258,7 +260,7 @@ class StoreReader:
     def last_day(self) -> int | None:
         """Return the last day, counted from 1970, on which expired batch ids were deleted; None: never."""
         with self._database.snapshot() as connection:
-            day = connection.execute(select(ABOUT.c.value).where(ABOUT.c.key == IDS_DELETED)).scalar()
+            day = read_fact(connection, IDS_DELETED)
         return None if day is None else int(day)
 
     def tokens(self) -> list[Token]:
@@ -268,17 +270,7 @@ class StoreReader:
             used = {row.key.removeprefix(TOKEN_USED): int(row.value) for row in connection.execute(days)}
             rows = connection.execute(select(TOKENS).order_by(TOKENS.c.created, TOKENS.c.application, TOKENS.c.id))
             return [
-                Token(
-                    id=row.id,
-                    sha256=bytes(row.sha256),
-                    role=row.role,
-                    application=row.application,
-                    created=row.created,
-                    expires=row.expires,
-                    revoked=row.revoked,
-                    used=used.get(row.id),
-                )
-                for row in rows
+                Token(**{**row, "sha256": bytes(row["sha256"])}, used=used.get(row["id"])) for row in rows.mappings()
             ]
 
     def find_token(self, sha256: bytes) -> Token | None:

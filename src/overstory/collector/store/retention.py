@@ -29,6 +29,8 @@ from overstory.collector.store.schema import (
     IDS_DELETED,
     OF_REPORTS,
     ids_table_name,
+    put_row,
+    read_fact,
     read_id_days,
 )
 
@@ -121,7 +123,7 @@ def delete_expired_ids(database: Database, now: float) -> tuple[int, list[str]]:
     """Delete, once a day, the ids of days that have passed; return how many, and the tables that are still there."""
     today = int(now // DAY)
     with database.snapshot() as connection:
-        last = connection.execute(select(ABOUT.c.value).where(ABOUT.c.key == IDS_DELETED)).scalar()
+        last = read_fact(connection, IDS_DELETED)
         if last is not None and int(last) >= today:
             return 0, []
         expired = [day for day, until in read_id_days(connection).items() if until <= now]
@@ -135,5 +137,4 @@ def delete_expired_ids(database: Database, now: float) -> tuple[int, list[str]]:
 
 def _note_day(database: Database, connection: Connection, day: str) -> None:
     database.lock(connection)  # of two collectors that delete ids for the first time, only one may make the row
-    if not connection.execute(update(ABOUT).where(ABOUT.c.key == IDS_DELETED).values(value=day)).rowcount:
-        connection.execute(ABOUT.insert(), [{"key": IDS_DELETED, "value": day}])
+    put_row(connection, ABOUT, {"key": IDS_DELETED}, value=day)

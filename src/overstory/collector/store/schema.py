@@ -21,8 +21,9 @@ no number, no time of arrival, no metric, and in SQLite no row id.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
@@ -35,10 +36,12 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    and_,
     event,
     func,
     select,
     text,
+    update,
 )
 
 from overstory.collector.settings import DAY
@@ -102,6 +105,18 @@ def _reports(name: str, number: Column[int]) -> Table:
         sqlite_autoincrement=True,
     )
     return _without_samples(table)
+
+
+def put_row(connection: Connection, table: Table, key: Mapping[str, Any], **values: Any) -> None:
+    """Change the row that has this key, or make it; the caller keeps others from making it at the same time."""
+    of_key = and_(*(table.c[name] == value for name, value in key.items()))
+    if not connection.execute(update(table).where(of_key).values(values)).rowcount:
+        connection.execute(table.insert(), [{**key, **values}])
+
+
+def read_fact(connection: Connection, key: str) -> str | None:
+    """Return a fact about the store itself, by its key in the table `about`; None where it is not stored."""
+    return connection.execute(select(ABOUT.c.value).where(ABOUT.c.key == key)).scalar()
 
 
 BATCH_IDS: Final = Table(

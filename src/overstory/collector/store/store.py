@@ -16,7 +16,6 @@ from overstory.collector.auth import Role, make_token
 from overstory.collector.ingest.received import Received
 from overstory.collector.settings import DAY
 from overstory.collector.store.compaction import Compacted, InboxAges, compact
-from overstory.collector.store.copies.export import Export, Exported, Selection
 from overstory.collector.store.counts import inbox_rows
 from overstory.collector.store.databases.connection import check, connect, create_tables
 from overstory.collector.store.databases.database import Database, IdsOfDay
@@ -38,6 +37,7 @@ from overstory.collector.store.schema import INBOX, TOKENS, day_of_ids
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
+    from overstory.collector.store.copies.export import Exported, Selection
     from overstory.engines.folders import Folder
     from overstory.protocol.metrics import MetricRegistry
 
@@ -158,11 +158,15 @@ class Store(StoreReader):
         advance: Callable[[int], object] | None = None,
     ) -> Exported:
         """Write the reports of closed periods into a folder, each once, however often and wherever this is killed."""
+        from overstory.collector.store.copies.export import Export
+
         self.compact(now, forgetting=False)
         return Export(self._database, registry, folder, advance).run(selected, now)
 
     def verify_export(self, registry: MetricRegistry, folder: Folder, *, now: float) -> tuple[int, list[str]]:
         """Compare a folder with what should be exported to it: how many manifests, and what is wrong."""
+        from overstory.collector.store.copies.export import Export
+
         self.compact(now, forgetting=False)
         return Export(self._database, registry, folder).verify(now)
 

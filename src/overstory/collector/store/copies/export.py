@@ -14,24 +14,34 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import func, select
 
+from overstory.analysis.reports import ReportBatch
 from overstory.collector.store.counts import TOGETHER, Key, join_rows, keys_of, shuffled
 from overstory.collector.store.databases.database import Database
 from overstory.collector.store.metrics import StoredMetric, StoredMetrics, read_stored_metrics
-from overstory.collector.store.schema import ABOUT, CHUNKS, INBOX, STORE_ID
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from overstory.analysis.reports import ReportBatch
-    from overstory.engines.folders import Folder
-    from overstory.files.labels import Manifest, PartFile
-    from overstory.protocol.metrics import MetricRegistry
-
+from overstory.collector.store.schema import CHUNKS, INBOX, STORE_ID, read_fact
+from overstory.engines.folders import Folder, FolderError, file_checksum
+from overstory.engines.places import read_sets
+from overstory.files.labels import (
+    MANIFEST_NAME,
+    PART_NAME,
+    Label,
+    Manifest,
+    PartFile,
+    manifest_name,
+    part_name,
+    partition_path,
+    read_partition,
+)
+from overstory.files.parquet import write_blocks
+from overstory.protocol.errors import OverstoryError
+from overstory.protocol.kinds.base import MAX_COHORTS
+from overstory.protocol.metrics import MetricRegistry
 
 PART_BYTES: Final = 1 << 29
 """Bytes of reports in a part."""
@@ -103,7 +113,7 @@ class Export:
     ) -> None:
         self._database, self._registry, self._folder = database, registry, folder
         with database.snapshot() as connection:
-            self._store: str = connection.execute(select(ABOUT.c.value).where(ABOUT.c.key == STORE_ID)).scalar_one()
+            self._store = str(read_fact(connection, STORE_ID))
         self._advance = advance or (lambda _: None)
         self._entries: StoredMetrics = {}
         self._done = Exported()
@@ -126,10 +136,6 @@ class Export:
 
     def verify(self, now: float) -> tuple[int, list[str]]:
         """Compare the destination with the store: return how many keys should be there, and what is wrong."""
-        from overstory.engines.folders import Folder
-        from overstory.engines.places import read_sets
-        from overstory.protocol.errors import OverstoryError
-
         with self._database.snapshot() as connection:
             self._entries = read_stored_metrics(connection)
             keys = sorted(keys_of(connection, CHUNKS))
@@ -178,9 +184,6 @@ class Export:
 
     def _export(self, key: Key) -> None:
         """Write the parts of a key, and then their manifest, unless its reports changed meanwhile."""
-        from overstory.engines.folders import FolderError
-        from overstory.files.labels import Label, Manifest
-
         entry, chunks = self._entries[key.metric, key.digest], self._chunks(key)
         label = entry.period.label(key.period)
         try:
@@ -204,13 +207,6 @@ class Export:
     def _write_parts(
         self, key: Key, entry: StoredMetric, chunks: Sequence[Chunk]
     ) -> tuple[list[PartFile], NDArray[np.int64]]:
-        import numpy as np
-
-        from overstory.engines.folders import file_checksum
-        from overstory.files.labels import Label, PartFile, part_name
-        from overstory.files.parquet import write_blocks
-        from overstory.protocol.kinds.base import MAX_COHORTS
-
         cohorts = entry.mechanism.num_cohorts
         totals = np.zeros(cohorts if cohorts <= MAX_COHORTS else 0, np.int64)
         about: dict[str, Any] = {"metric": key.metric, "period": key.period, "group": key.device_group}
@@ -250,8 +246,6 @@ class Export:
 
     def _remove_orphans(self, there: Collection[str], keys: Sequence[Key]) -> None:
         """Remove what a killed export left: half a file, and parts of reports that were deleted since."""
-        from overstory.files.labels import PART_NAME, manifest_name
-
         stored = {export_id(self._store, key) for key in keys}
         for path in sorted(there):
             folder, _, name = path.rpartition("/")
@@ -267,14 +261,10 @@ class Export:
         self._done.removed += 1
 
     def _manifest_name(self, key: Key) -> str:
-        from overstory.files.labels import manifest_name
-
         return f"{_partition(key)}/{manifest_name(export_id(self._store, key))}"
 
     def _outside_retention(self, there: Collection[str], now: float) -> list[OutsideRetention]:
         """Return which reports at the destination, of any store, are past their metric's retention."""
-        from overstory.files.labels import MANIFEST_NAME, read_partition
-
         of_metric = {entry.metric: entry for entry in self._entries.values()}
         periods: dict[str, list[int]] = {}
         for path in there:
@@ -292,8 +282,6 @@ class Export:
 
 
 def _partition(key: Key) -> str:
-    from overstory.files.labels import partition_path
-
     return partition_path(key.metric, key.period, key.digest)
 
 

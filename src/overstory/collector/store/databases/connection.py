@@ -7,13 +7,22 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from sqlalchemy import URL, Connection, insert, inspect, select
+from sqlalchemy import URL, Connection, insert, inspect
 
 from overstory.collector.store.databases.database import Database, StoreError
 from overstory.collector.store.databases.postgres import PostgresDatabase
 from overstory.collector.store.databases.sqlite import SqliteDatabase
 from overstory.collector.store.databases.urls import parse_url
-from overstory.collector.store.schema import ABOUT, BATCH_IDS, METADATA, METRICS, SCHEMA, SCHEMA_NUMBER, STORE_ID
+from overstory.collector.store.schema import (
+    ABOUT,
+    BATCH_IDS,
+    METADATA,
+    METRICS,
+    SCHEMA,
+    SCHEMA_NUMBER,
+    STORE_ID,
+    read_fact,
+)
 
 
 class MissingStoreError(StoreError):
@@ -51,7 +60,7 @@ def read_schema(connection: Connection, url: str) -> str | None:
         return None
     if not {ABOUT.name, BATCH_IDS.name, METRICS.name} <= tables:
         raise StoreError(f"{url}: this database belongs to another program: give the store a database of its own")
-    return connection.execute(select(ABOUT.c.value).where(ABOUT.c.key == SCHEMA_NUMBER)).scalar() or "without a number"
+    return read_fact(connection, SCHEMA_NUMBER) or "without a number"
 
 
 def check(database: Database) -> None:

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import Connection, select, text
+from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
 from overstory.collector.store.databases.database import Database, StoreError, explain
 from overstory.collector.store.schema import (
-    ABOUT,
     BATCH_IDS,
     CHECKS,
     CHUNKS,
@@ -25,6 +24,7 @@ from overstory.collector.store.schema import (
     REWRITTEN,
     TALLIES,
     ids_table_name,
+    read_fact,
     read_id_days,
 )
 
@@ -146,7 +146,7 @@ class Eraser:
             remains = _settings_that_keep(connection)
             of_ids = list(map(ids_table_name, read_id_days(connection)))
             factors = {**REST, **dict.fromkeys(of_ids, REST_OF_IDS * len(of_ids))}
-            marked = [table for table in factors if _value(connection, DELETED_FROM + table)]
+            marked = [table for table in factors if read_fact(connection, DELETED_FROM + table)]
             due = [table for table in marked if self._due(connection, table, at_once)]
             resting = [table for table in marked if table not in due]
             remains += [f"{table}: {why}" for table in resting if (why := _last_failure(connection, table))]
@@ -165,9 +165,9 @@ class Eraser:
         return tuple(remains)
 
     def _due(self, connection: Connection, table: str, at_once: set[str]) -> bool:
-        if not _value(connection, DELETED_FROM + table):
+        if not read_fact(connection, DELETED_FROM + table):
             return False
-        rest = _value(connection, REWRITTEN + table)
+        rest = read_fact(connection, REWRITTEN + table)
         if rest is None or table in at_once:
             return True
         began, ends, _ = rest.split(" ", 2)
@@ -175,7 +175,7 @@ class Eraser:
 
     def _try(self, connection: Connection, table: str, factor: int) -> list[str]:
         """Rewrite one table, which then rests; return why deleted rows can still be read in its file, if they can."""
-        mark = _value(connection, DELETED_FROM + table)
+        mark = read_fact(connection, DELETED_FROM + table)
         began = self.clock(connection)
         try:
             why = self._rewrite(connection, table)
@@ -252,13 +252,9 @@ def _settings_that_keep(connection: Connection) -> list[str]:
     return [problem for problem, is_there in found.items() if is_there]
 
 
-def _value(connection: Connection, key: str) -> str | None:
-    return connection.execute(select(ABOUT.c.value).where(ABOUT.c.key == key)).scalar()
-
-
 def _last_failure(connection: Connection, table: str) -> str:
     """Return why the last rewriting of a table failed; an empty text when it succeeded."""
-    rest = _value(connection, REWRITTEN + table)
+    rest = read_fact(connection, REWRITTEN + table)
     return rest.split(" ", 2)[2] if rest else ""
 
 
