@@ -12,22 +12,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from overstory.privacy.ledger import Account, Ledger, charged
-from overstory.privacy.payloads.registry import terms_of
+from overstory.privacy.payloads.registry import metric_terms
+from overstory.protocol.metrics.period import DAY
 
 if TYPE_CHECKING:
     from overstory.client.state.rows import Rows
     from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
 
 
-def ledger_of(rows: Rows, registry: Mapping[str, Metric] | None = None) -> Ledger:
-    """Return the device's ledger; a metric tells of what the registry says, or said when it was last reported."""
+DAYS_OF_A_YEAR: Final = 365
+
+
+def ledger_of(rows: Rows, registry: Mapping[str, Metric] | None = None, since: int | None = None) -> Ledger:
+    """Return the device's ledger; a metric tells of what the registry says, or said when it was last reported.
+
+    `since` is a day, counted from 1970: then only reports of periods that ended on it, or later, are in the ledger, as
+    if they were of one response, which is as much as a budget asks.
+    """
     held: dict[tuple[str, bytes], dict[int, int]] = {}
-    for response in rows.responses():
-        if response.reports:
-            held.setdefault((response.metric, response.account), {})[response.number] = response.reports
+    if since is not None:
+        held = {(metric, account): {0: reports} for metric, account, reports in rows.spent_since(since)}
+    else:
+        for response in rows.responses():
+            if response.reports:
+                held.setdefault((response.metric, response.account), {})[response.number] = response.reports
     tells_of = {name: metric.attribute for name, metric in (registry or {}).items()}
     for name, _ in held:
         tells_of.setdefault(name, str(rows.recall(f"attribute {name}") or "") or None)
@@ -42,10 +53,11 @@ class Allowance:
     """The reports so far against the registry's budget."""
 
     def __init__(
-        self, registry: MetricRegistry, budget: PersonBudget, rows: Rows, pending: Iterable[Metric] = ()
+        self, registry: MetricRegistry, budget: PersonBudget, rows: Rows, now: float, pending: Iterable[Metric] = ()
     ) -> None:
         self._budget = budget
-        self._accounts = {(each.metric, each.digest): each for each in ledger_of(rows, registry).accounts}
+        since = int(now // DAY) - DAYS_OF_A_YEAR if budget.per == "year" else None
+        self._accounts = {(each.metric, each.digest): each for each in ledger_of(rows, registry, since).accounts}
         for metric in pending:
             self.take(metric)
 
@@ -66,5 +78,5 @@ class Allowance:
         key = metric.id, metric.account.hex()
         reports = 1 + (mine[key].reports if key in mine else 0)
         mine = {other: replace(each, cap=cap) for other, each in mine.items() if other != key and each.cap != cap}
-        mine[key] = Account(*key, terms_of(metric.mechanism), ((0, reports),), cap, metric.attribute)
+        mine[key] = Account(*key, metric_terms(metric), ((0, reports),), cap, metric.attribute)
         return self._accounts | mine

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,6 +44,11 @@ class PendingReport:
         return self.allowed is not None and self.allowed.choice is Choice.LOCAL
 
 
+def key_of_answer(key: bytes, period: int) -> bytes:
+    """Return the key that the noise of a panel's answer follows from: another one for each period."""
+    return hashlib.blake2b(context(period), key=key, digest_size=32, person=b"panel answer").digest()
+
+
 class Tagger:
     """Names one metric's permanent responses on this device, by its key and cohort, without revealing values."""
 
@@ -70,21 +75,26 @@ class MetricRecorder:
     or, on an ordered domain, by the nearest one reported, or it is dropped: then nothing is reported, by a permanent
     response of its own. So is what is outside the domain, which otherwise takes one of the cap's places.
 
+    In a panel, every answer has a key of its own: cohort and noise follow from it, so no two answers share any.
+
     The device's group is in the upload alone: permanent responses and batch ids do not depend on it, so a device that
     moves to another group draws no noise again.
 
     No value, and no true encoding, is held once `make` has returned: what is known of values is keyed by their tags.
     """
 
-    def __init__(self, metric: Metric, key: bytes, group: str = "") -> None:
+    def __init__(
+        self, metric: Metric, key: bytes, group: str = "", asks: Callable[[int], bool] | None = None
+    ) -> None:
         mechanism = metric.mechanism
-        self.metric, self._group = metric, group
+        self.metric, self._group, self._key = metric, group, key
+        self._asks = asks  # whether the device is asked in a period, by number; None: in all
         self._randomizer = randomizer_of(metric, key)
         self._tagger = Tagger(metric, key, self._randomizer.cohort)
         self._width = (mechanism.payload_bits + 7) // 8
         self._every_bit = (1 << mechanism.payload_bits) - 1
-        self._fresh = mechanism.fresh
-        self._once = mechanism.once
+        self._fresh = metric.fresh
+        self._once = metric.once
         self._asked = mechanism.asks(self._randomizer.cohort)
         self._responses: dict[bytes, bytes] = {}  # of this account, in order of first report
         self._elsewhere = 0  # permanent responses of other accounts that the metric had before
@@ -118,7 +128,7 @@ class MetricRecorder:
 
         Where a device answers once, an answer that was sent is the last one; one that the person kept here is not.
         """
-        if not self._asked:
+        if not self._asked or not (self._asks is None or self._asks(period)):
             return Outcome.UNASKED
         if period in self._reported or (self._once and (False in self._answered or (local and True in self._answered))):
             return Outcome.ALREADY
@@ -133,6 +143,8 @@ class MetricRecorder:
     ) -> PendingReport:
         """Return the period's report and take the period; a value that cannot be reported counts as nothing."""
         tag, outcome, altered = ALL_VALUES, Outcome.RECORDED, False
+        if self.metric.panel is not None:
+            self._randomizer = randomizer_of(self.metric, key_of_answer(self._key, period))
         try:
             encoded = self.metric.encode(value)
             if self._fresh:
@@ -234,6 +246,8 @@ class MetricRecorder:
         if not rows.claim(metric, report.period):
             return False
         rows.keep(metric)
+        if not local:
+            rows.spend(metric, report.period)
         most = metric.max_values if report.permanent else None
         number = rows.charge(metric, report.tag, report.permanent, most=most, kept=local)
         if number is None:

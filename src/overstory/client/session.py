@@ -18,6 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from overstory.client.state.secret_file import DeviceSecret
     from overstory.client.state.state import State
     from overstory.protocol.metrics import Metric, MetricRegistry
+    from overstory.protocol.metrics.panel import Places
 
 MOST_PENDING: Final = 1000
 """Reports held in memory while the disk cannot take them; further ones are refused."""
@@ -70,6 +72,7 @@ class Session:
         self._pending: list[PendingReport] = []
         self._recorders: dict[str, MetricRecorder] = {}
         self._looked = False  # whether `_introduce` has looked for keys that are over since the state was opened
+        self._places: Places | None = None  # None as long as no metric with a panel was recorded
         self._allowance: Allowance | None = None  # not computed yet, or there is no budget
         self._silent: set[tuple[str, int]] = set()  # periods without a report since the budget was used up
         self._counted: set[tuple[str, int]] = set()  # those of them that the state counts
@@ -158,10 +161,22 @@ class Session:
             return None
         groups = metric.groups
         group = "" if groups is None else groups.of(self._groups.get(groups.by))
-        recorder = MetricRecorder(metric, key, group)
+        recorder = MetricRecorder(metric, key, group, self._asks(metric, secret))
         recorder.learn(past)
         self._recorders[metric.id] = recorder
         return recorder
+
+    def _asks(self, metric: Metric, secret: DeviceSecret) -> Callable[[int], bool] | None:
+        """Return what says in which periods the device is asked; None of a metric without a panel."""
+        if metric.panel is None:
+            return None
+        if self._places is None:
+            from overstory.protocol.metrics.panel import ASKED, Places
+
+            key = secret.key(ASKED)
+            assert key is not None  # it is no metric's, so it is never destroyed
+            self._places = Places(key, self._metrics)
+        return partial(self._places.asks, metric)
 
     def _allows(self, metric: Metric) -> bool:
         """Whether the budget, if there is one, allows one more report than those stored and in memory."""
@@ -179,7 +194,7 @@ class Session:
             return None
         from overstory.client.budget import Allowance
 
-        return Allowance(self._registry, budget, rows, pending)
+        return Allowance(self._registry, budget, rows, self._clock(), pending)
 
     # --- flushing -------------------------------------------------------------------------------------------------
 

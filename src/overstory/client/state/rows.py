@@ -33,7 +33,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from overstory.client.outcomes import Fault, StateError, of_other_version
-from overstory.protocol.metrics.period import Period
+from overstory.protocol.metrics.period import DAY, Period
 
 if TYPE_CHECKING:
     from overstory.privacy.terms import Terms
@@ -51,6 +51,10 @@ TABLES: Final = (
         metric TEXT NOT NULL, account BLOB NOT NULL, number INTEGER NOT NULL, tag BLOB NOT NULL,
         permanent BLOB NOT NULL, reports INTEGER NOT NULL, kept INTEGER NOT NULL,
         PRIMARY KEY (metric, account, tag), UNIQUE (metric, number)) WITHOUT ROWID""",
+    # How many reports of an account were queued for sending, by the last day of their period: for a yearly budget.
+    """CREATE TABLE charges (
+        metric TEXT, account BLOB, day INTEGER, reports INTEGER NOT NULL, PRIMARY KEY (metric, account, day)
+        ) WITHOUT ROWID""",
     # What an account's privacy rests on: the ledger outlives the registry.
     "CREATE TABLE terms (account BLOB PRIMARY KEY, terms TEXT NOT NULL) WITHOUT ROWID",
     """CREATE TABLE outbox (
@@ -134,6 +138,10 @@ def wider(before: int | None, now: int | None) -> int | None:
 
 PERIODS_KEPT: Final = 400
 """Periods remembered as reported, per metric; earlier ones are always refused."""
+
+
+DAYS_KEPT: Final = 1000
+"""Days for which charges are kept: a clock that was a year ahead for a while takes none away that still counts."""
 
 
 @dataclass(frozen=True)
@@ -263,10 +271,10 @@ class Rows:
             return  # since its first response
         self._accounts.add(metric.account)
         if self._connection.execute("SELECT 1 FROM terms WHERE account = ?", (metric.account,)).fetchone() is None:
-            from overstory.privacy.payloads.registry import terms_of
+            from overstory.privacy.payloads.registry import metric_terms
             from overstory.protocol.kinds.base import canonical
 
-            text = canonical(terms_of(metric.mechanism).canonical())
+            text = canonical(metric_terms(metric).canonical())
             self._connection.execute("INSERT INTO terms VALUES (?, ?)", (metric.account, text))
 
     # --- periods --------------------------------------------------------------------------------------------------
@@ -348,6 +356,20 @@ class Rows:
         )
         held[account, tag] = Response(metric.id, account, response.number, response.permanent, *times, tag)
         return response.number
+
+    def spend(self, metric: Metric, period: int) -> None:
+        """Count a report that is queued for sending, by the last day of its period."""
+        day = (metric.period.start(period + 1) - 1) // DAY
+        self._connection.execute(
+            "INSERT INTO charges VALUES (?, ?, ?, 1) ON CONFLICT DO UPDATE SET reports = reports + 1",
+            (metric.id, metric.account, day),
+        )
+        self._connection.execute("DELETE FROM charges WHERE day < ?", (day - DAYS_KEPT,))
+
+    def spent_since(self, day: int) -> list[tuple[str, bytes, int]]:
+        """Return (metric, account, reports) of the reports whose period lasted until that day, or longer."""
+        query = "SELECT metric, account, sum(reports) FROM charges WHERE day >= ? GROUP BY metric, account"
+        return [*self._connection.execute(query, (day,))]
 
     def terms(self, account: bytes) -> Terms:
         row = self._connection.execute("SELECT terms FROM terms WHERE account = ?", (account,)).fetchone()

@@ -47,6 +47,36 @@ def _tuples(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
+class AfreshTerms(Terms):
+    """Reports of which each has noise of its own, whatever their mechanism memoizes elsewhere: a panel's answers."""
+
+    kind: ClassVar[str] = "afresh"
+    part: Terms
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "part", part_of(self.part))
+
+    @property
+    def fresh(self) -> bool:
+        return True
+
+    @property
+    def most_values(self) -> int | None:  # type: ignore[override] # a field of others
+        return self.part.most_values
+
+    @property
+    def epsilon_permanent(self) -> float:
+        return math.inf
+
+    def _few(self, reports: int) -> float:
+        return add_up([(reports, self.part.epsilon_n(1))])
+
+    def change_leak(self, reports: int) -> float:
+        check_reports(reports, 2)
+        return self._few(reports - 1)
+
+
+@dataclass(frozen=True)
 class PartTerms(PayloadTerms):
     """The terms of several mechanisms."""
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from overstory.privacy.payloads.base import CANDIDATES, Attack, terms_class
 from overstory.privacy.terms import Terms
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Kind, Mechanism
+
+if TYPE_CHECKING:
+    from overstory.protocol.metrics import Metric
 
 MODULES: Final = ("bits", "symbols", "single_round", "combined")
 """Where the classes of terms are that a canonical form may name."""
@@ -35,6 +38,16 @@ def terms_of(mechanism: Kind) -> Terms:
     SymbolTerms(num_symbols=4, permanent=1290591209, instantaneous=4294967296, most_values=4)
     """
     return terms_class(mechanism).of(mechanism)
+
+
+def metric_terms(metric: Metric) -> Terms:
+    """Return the terms of a metric: those of its mechanism or, in a panel, of answers with noise of their own."""
+    terms = terms_of(metric.mechanism)
+    if metric.panel is None:
+        return terms
+    from overstory.privacy.payloads.combined import AfreshTerms
+
+    return AfreshTerms(terms)
 
 
 def change_leak(mechanism: Mechanism, reports: int = 2) -> float:

@@ -17,6 +17,7 @@ from overstory.protocol.sampling import context
 
 if TYPE_CHECKING:
     from overstory.protocol.metrics.groups import Groups
+    from overstory.protocol.metrics.panel import Panel
 
 OverCap = Literal["drop", "first", "nearest"]
 """What a device does with a value past the cap on distinct values."""
@@ -79,6 +80,8 @@ class Metric:
         The public groups that reports name in clear; None where they name none.
     transport
         How its reports travel. Those of an "oblivious" metric never go to the collector directly.
+    panel
+        How seldom a device is asked; None where every device reports in every period.
     """
 
     id: str
@@ -102,6 +105,7 @@ class Metric:
     groups: Groups | None = None
     transport: ReportTransport = "direct"
     candidate_lists: tuple[tuple[str, ...] | None, ...] = ()
+    panel: Panel | None = None
 
     @property
     def oracle(self) -> Mechanism:
@@ -182,6 +186,7 @@ class Metric:
             "period": str(self.period),
             **{key: getattr(self, key) for key in CAPS},
             **({} if self.groups is None else {"groups": self.groups.canonical()}),
+            **({} if self.panel is None else {"panel": self.panel.canonical()}),
             **self._other_transport,
         }
 
@@ -196,7 +201,18 @@ class Metric:
 
         Under another account a device draws other responses; what a person is told adds up over accounts.
         """
-        return digest({"mechanism": self.mechanism.digest.hex(), "domain": self.domain.numbering})
+        afresh = {} if self.panel is None else {"afresh": True}
+        return digest({"mechanism": self.mechanism.digest.hex(), "domain": self.domain.numbering} | afresh)
+
+    @property
+    def fresh(self) -> bool:
+        """Whether all noise of a report is drawn afresh, so that a device keeps no permanent response."""
+        return self.panel is not None or self.mechanism.fresh
+
+    @property
+    def once(self) -> bool:
+        """Whether a device sends one report by these parameters, and then no other."""
+        return self.panel is None and self.mechanism.once
 
     @property
     def counted_by_label(self) -> bool:
@@ -227,6 +243,7 @@ class Metric:
             **({} if self.attribute is None else {"attribute": self.attribute}),
             **({} if self.publish == "nothing" else {"publish": self.publish, "publish_least": self.publish_least}),
             **({} if self.groups is None else {"groups": self.groups.to_json()}),
+            **({} if self.panel is None else {"panel": self.panel.to_json()}),
             **self._other_transport,
         }
 

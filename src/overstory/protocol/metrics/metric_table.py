@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
     from overstory.protocol.metrics.groups import Groups
+    from overstory.protocol.metrics.panel import Panel
 
 KEYS: Final = (
     "title",
@@ -39,6 +40,7 @@ KEYS: Final = (
     "parameters",
     "needs",
     "period",
+    "panel",
     "window",
     "max_values",
     "over_cap",
@@ -84,8 +86,10 @@ DOMAIN_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def build_metric(fields: Fields, folder: Folder | None, *, read_candidates: bool = True) -> Metric | None:
-    """Return the metric of a table, or None after noting every fault of it.
+def build_metric(
+    fields: Fields, folder: Folder | None, shared: Panel | None = None, *, read_candidates: bool = True
+) -> Metric | None:
+    """Return the metric of a table, or None after noting every fault of it; `shared` is the application's panel.
 
     Without a folder the registry's other files stay unread; a device has no use for candidates.
     """
@@ -106,6 +110,7 @@ def build_metric(fields: Fields, folder: Folder | None, *, read_candidates: bool
     built = _mechanism(fields, name, domain)
     rest = {
         "period": _period(fields),
+        "panel": _panel(fields, shared),
         "window": _window(fields, built),
         "max_values": fields.whole("max_values", 1, MOST_REPORTS),
         "over_cap": _over_cap(fields, domain),
@@ -148,11 +153,11 @@ def metric_from_json(entry: Mapping[str, Any]) -> Metric:
     """
     try:
         name, domain = str(entry["id"]), dict(entry["domain"])
-        table = {key: entry[key] for key in KEYS if entry.get(key) is not None}
+        table = {key: entry[key] for key in KEYS if entry.get(key) is not None and key != "panel"}
         given = {key: value for key, value in domain.items() if key != "domain" and value is not None}
         table["domain"] = {"kind": domain["domain"], **given}
         table["expires"] = dt.date.fromisoformat(entry["expires"])
-        stated = entry["digest"]
+        stated, panel = entry["digest"], _panel_from_json(entry.get("panel"))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(f"this is no metric of a public registry: {error!r}") from None
     from overstory.protocol.metrics.toml_positions import TomlPosition
@@ -160,7 +165,7 @@ def metric_from_json(entry: Mapping[str, Any]) -> Metric:
     nowhere: defaultdict[tuple[str | int, ...], TomlPosition] = defaultdict(lambda: TomlPosition(1, 0, 0, 0))
     root = Fields({name: table}, (), nowhere)
     fields = root.subtable(name, "a table")
-    metric = None if fields is None else build_metric(fields, None)
+    metric = None if fields is None else build_metric(fields, None, panel)
     if metric is None:
         raise FormatError("; ".join(f"{fault.field}: {fault.message}" for fault in root.faults))
     if metric.digest.hex() != stated:
@@ -267,6 +272,27 @@ def _groups(fields: Fields) -> Groups | None:
     from overstory.protocol.metrics.groups import read_groups
 
     return read_groups(fields)
+
+
+def _panel(fields: Fields, shared: Panel | None) -> Panel | None:
+    """Return how seldom a device is asked; who has no panel loads nothing of it."""
+    if shared is None and "panel" not in fields.table:
+        return None
+    from overstory.protocol.metrics.panel import read_own
+
+    panel = read_own(fields, shared)
+    if panel is not None and "max_values" in fields.table:
+        problem = "every answer of a panel has noise of its own, so no value is remembered: leave it out"
+        fields.fault("max_values", problem)
+    return panel
+
+
+def _panel_from_json(entry: Any) -> Panel | None:
+    if entry is None:
+        return None
+    from overstory.protocol.metrics.panel import Panel
+
+    return Panel.from_json(entry)
 
 
 def _period(fields: Fields) -> Period | None:

@@ -20,6 +20,7 @@ from overstory.protocol.metrics.toml_fields import Fields, RegistryError, read_r
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
+    from overstory.protocol.metrics.panel import Panel
     from overstory.protocol.metrics.tables import ObliviousRoute, PersonBudget, Shards, Tables
 
 PACKAGE: Final = "package:"
@@ -51,6 +52,8 @@ class MetricRegistry(Mapping[str, Metric]):
         Through which relay the reports of oblivious metrics go; None where there is none.
     shards
         Over how many collectors uploads are divided; None where one collector takes all.
+    panel
+        The panel that the metrics share, unless they say otherwise; None where there is none.
 
     Examples
     --------
@@ -66,6 +69,7 @@ class MetricRegistry(Mapping[str, Metric]):
     opt_out: str | None = None
     oblivious: ObliviousRoute | None = None
     shards: Shards | None = None
+    panel: Panel | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metrics", MappingProxyType(dict(self.metrics)))
@@ -91,7 +95,7 @@ class MetricRegistry(Mapping[str, Metric]):
     def to_json(self) -> dict[str, Any]:
         """Return the public registry as JSON values."""
         plain = {"registry": self.version, "metrics": [self.metrics[name].to_json() for name in sorted(self.metrics)]}
-        parts = {"budget": self.budget, "oblivious": self.oblivious, "shards": self.shards}
+        parts = {"budget": self.budget, "oblivious": self.oblivious, "shards": self.shards, "panel": self.panel}
         more = {key: part.to_json() for key, part in parts.items() if part is not None}
         return plain | more | ({} if self.opt_out is None else {"opt_out": self.opt_out})
 
@@ -243,14 +247,23 @@ def parse_registry(
     (['colour'], 'week')
     """
     root = read_root(text, source=source)
-    root.unknown(("registry", *TABLES, "opt_out", "metrics"))
+    root.unknown(("registry", *TABLES, "panel", "opt_out", "metrics"))
     version = root.text("registry", "the registry's version, such as its date")
-    metrics = _metrics(root, folder, read_candidates=read_candidates)
+    panel = _panel(root)
+    metrics = _metrics(root, folder, panel, read_candidates=read_candidates)
     opt_out, (budget, route, shards) = _opt_out(root, metrics), _tables(root, metrics)
     if root.faults:
         raise RegistryError(root.faults, source=source)
     assert version is not None
-    return MetricRegistry(metrics, version, budget, text, opt_out, route, shards)
+    return MetricRegistry(metrics, version, budget, text, opt_out, route, shards, panel)
+
+
+def _panel(root: Fields) -> Panel | None:
+    if "panel" not in root.table:
+        return None
+    from overstory.protocol.metrics.panel import read_shared
+
+    return read_shared(root)
 
 
 def _opt_out(root: Fields, metrics: Mapping[str, Metric]) -> str | None:
@@ -271,7 +284,9 @@ def _tables(root: Fields, metrics: Mapping[str, Metric]) -> Tables | tuple[None,
     return read_tables(root, metrics)
 
 
-def _metrics(root: Fields, folder: Folder | None, *, read_candidates: bool) -> dict[str, Metric]:
+def _metrics(
+    root: Fields, folder: Folder | None, panel: Panel | None, *, read_candidates: bool
+) -> dict[str, Metric]:
     tables = root.subtable("metrics", "a table [metrics.ID] for each metric")
     if tables is None:
         return {}
@@ -280,7 +295,7 @@ def _metrics(root: Fields, folder: Folder | None, *, read_candidates: bool) -> d
     metrics = {}
     for name in tables.table:
         fields = tables.subtable(name, "a table")
-        metric = None if fields is None else build_metric(fields, folder, read_candidates=read_candidates)
+        metric = None if fields is None else build_metric(fields, folder, panel, read_candidates=read_candidates)
         if metric is not None:
             metrics[name] = metric
     if any(metric.groups is not None for metric in metrics.values()):

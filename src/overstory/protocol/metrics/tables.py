@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics.metric import Metric
 
 Against = Literal["any-history", "same-pattern"]
+Stretch = Literal["ever", "year"]
 
 AGAINST: Final[tuple[Against, ...]] = ("any-history", "same-pattern")
-BUDGET: Final = 'a table such as {epsilon = 20.0, against = "any-history"}'
+PER: Final[tuple[Stretch, ...]] = ("ever", "year")
+BUDGET: Final = 'a table such as {epsilon = 4.0, per = "year"}'
 ROUTE: Final = 'a table such as {relay = "https://relay.example.org/", operator = "Example Relay Inc.", keys = "HEX"}'
 SHARDS: Final = "a table such as {count = 16}"
 FROM: Final = "a table of days and numbers, such as {2027-03-01 = 16}"
@@ -70,11 +72,14 @@ class PersonBudget:
         "same-pattern" what they tell, not counting which reports share their noise.
     attributes
         Smaller budgets of the metrics that share an attribute, by attribute.
+    per
+        Of which reports: of all that there ever are, or of those within any 365 days.
     """
 
     epsilon: float
     against: Against = "any-history"
     attributes: Mapping[str, float] = field(default_factory=dict)
+    per: Stretch = "ever"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", MappingProxyType(dict(sorted(self.attributes.items()))))
@@ -91,12 +96,14 @@ class PersonBudget:
             return False
         if self.against != other.against and other.against == "any-history":
             return True
+        if self.per != other.per and other.per == "ever":
+            return True
         later = {name: self.attributes.get(name, math.inf) for name in other.attributes}
         return self.epsilon > other.epsilon or any(later[name] > most for name, most in other.attributes.items())
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
-        plain = {"epsilon": self.epsilon, "against": self.against}
+        plain = {"epsilon": self.epsilon, "against": self.against, "per": self.per}
         return plain | ({"attributes": dict(self.attributes)} if self.attributes else {})
 
     @classmethod
@@ -109,22 +116,25 @@ class PersonBudget:
             When it is something else.
         """
         attributes = dict(read.get("attributes", {}))
-        if read["against"] not in AGAINST or not all(map(_is_epsilon, (read["epsilon"], *attributes.values()))):
+        said = read["against"] in AGAINST and read["per"] in PER
+        if not said or not all(map(_is_epsilon, (read["epsilon"], *attributes.values()))):
             raise ValueError("not what a budget holds")
-        return cls(float(read["epsilon"]), read["against"], {name: float(most) for name, most in attributes.items()})
+        limits = {name: float(most) for name, most in attributes.items()}
+        return cls(float(read["epsilon"]), read["against"], limits, read["per"])
 
 
 def _read_budget(root: Fields, metrics: Mapping[str, Metric]) -> PersonBudget | None:
     """Return how much the reports of one person may cost; one report of a metric that costs more is a fault."""
-    table = root.subtable("budget", BUDGET, ("epsilon", "against", "attributes"))
+    table = root.subtable("budget", BUDGET, ("epsilon", "against", "per", "attributes"))
     if table is None:
         return None
     epsilon = _epsilon(table, "epsilon")
     against = table.choice("against", AGAINST, "any-history")
+    per = table.choice("per", PER, "ever")
     attributes = _attributes(table, {metric.attribute for metric in metrics.values()})
     if not table.is_sound or epsilon is None:
         return None
-    budget = PersonBudget(epsilon, cast("Against", against), attributes)
+    budget = PersonBudget(epsilon, cast("Against", against), attributes, cast("Stretch", per))
     for name, metric in metrics.items():
         cost = metric.mechanism.epsilon_report
         for attribute, most in budget.limits_of(metric):

@@ -1,0 +1,177 @@
+"""Panels: a device is asked seldom, with the whole budget, rather than always, with a share of it.
+
+In every cycle a device gives a few answers: one, unless the registry says otherwise. To which question, and in which
+period of the cycle, follows from its secret by a keyed hash: uniform, independent of every value and of every other
+device, and the same in each cycle. So two answers at one place are a whole cycle apart, and what is promised of a cycle
+holds of every stretch of its length, not only from its first day to its last. A period that a device misses is lost: to
+answer later instead would make the sample one of those who were away.
+
+Each of a device's answers, numbered from 0, has a question and a place of its own:
+
+- the question is the metric with the smallest of the hashes of (answer, metric, ticket), where a metric has as many
+  tickets as its share says. So a metric that comes takes its share of the devices from all others, and one that goes
+  leaves its devices to all others; no other device moves;
+- the place is a hash of (answer, metric), modulo the number of periods in a cycle.
+
+Two answers of one device that fall on one metric and period are one. The noise of every answer is drawn afresh, so the
+answers of several cycles are independent, given what the device holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final
+
+from overstory.protocol.metrics.period import DAY, Period
+from overstory.protocol.sampling import context
+
+if TYPE_CHECKING:
+    from overstory.protocol.metrics.metric import Metric
+    from overstory.protocol.metrics.toml_fields import Fields
+
+CYCLES: Final[Mapping[str, int]] = {"month": 31 * DAY, "quarter": 92 * DAY, "year": 365 * DAY}
+"""Seconds in which a device gives its answers, by name; what is promised of a year is promised of any 365 days."""
+
+YEAR: Final = CYCLES["year"]
+MOST_ANSWERS: Final = 366
+MOST_TICKETS: Final = 100
+
+SHARED: Final = 'a table such as {cycle = "year", answers = 1}'
+OWN: Final = f'"none", {SHARED}, or its share of the application\'s panel, such as {{share = 2}}'
+
+ASKED: Final = ":asked"
+"""Whose key decides when a device is asked: no metric is called so, and the key is never destroyed."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """How seldom a device is asked.
+
+    Examples
+    --------
+    >>> panel, week = Panel("year"), Period.parse("week")
+    >>> panel.periods(week), panel.most_in_a_year(week), panel.share_asked(week)
+    (54, 1, Fraction(1, 54))
+    """
+
+    cycle: str = "year"  # the name of the stretch of time in which a device gives its answers: one of `CYCLES`
+    answers: int = 1  # how many it gives in each
+    own: bool = False  # whether it is of one metric alone; else all metrics of the application share it
+    share: int = 1  # a metric's tickets in the panel that it shares
+
+    def periods(self, period: Period) -> int:
+        """Return how many periods a cycle has: so many that two answers at one place are never nearer than a cycle.
+
+        Of two reports that are n periods apart, the first may be made at the end of its period and the second at the
+        start of its own, so that hardly more than n - 1 periods lie between them.
+        """
+        return -(-CYCLES[self.cycle] // period.seconds) + 1
+
+    def most_in_a_year(self, period: Period) -> int:
+        """Return how many answers a device gives to one question within 365 days, at most."""
+        between = (self.periods(period) - 1) * period.seconds  # of two successive answers at one place, at least
+        return self.answers * -(-YEAR // between)
+
+    def share_asked(self, period: Period) -> Fraction:
+        """Return the share of the devices of a question that are asked in one period: exact."""
+        return 1 - (1 - Fraction(1, self.periods(period))) ** self.answers
+
+    def canonical(self) -> dict[str, Any]:
+        """Return all that a report's meaning or privacy depends on, as JSON values."""
+        return {"cycle": self.cycle, "answers": self.answers, "own": self.own}
+
+    def to_json(self) -> dict[str, Any]:
+        return self.canonical() | {"share": self.share}
+
+    @classmethod
+    def from_json(cls, read: Mapping[str, Any]) -> Panel:
+        """Return what `to_json` wrote.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError
+            When it is something else.
+        """
+        panel = cls(str(read["cycle"]), int(read["answers"]), bool(read["own"]), int(read["share"]))
+        if panel.cycle not in CYCLES or not (1 <= panel.answers <= MOST_ANSWERS and 1 <= panel.share <= MOST_TICKETS):
+            raise ValueError("not what a panel says")
+        return panel
+
+
+class Places:
+    """When one device is asked for which metric."""
+
+    def __init__(self, key: bytes, metrics: Mapping[str, Metric]) -> None:
+        self._hash = hashlib.blake2b(digest_size=8, key=key, person=b"panel")
+        self._shared = [metric for metric in metrics.values() if metric.panel is not None and not metric.panel.own]
+        self._ranked: dict[int, list[Metric]] = {}  # by answer: those that share a panel, the first one preferred
+        self._places: dict[str, tuple[int, ...]] = {}
+
+    def _number(self, *parts: Any) -> int:
+        state = self._hash.copy()
+        state.update(context(*parts))
+        return int.from_bytes(state.digest(), "big")
+
+    def asks(self, metric: Metric, period: int) -> bool:
+        """Whether the device is asked for a metric in a period, by number."""
+        panel = metric.panel
+        if panel is None:
+            return True
+        places = self._places.get(metric.id)
+        if places is None:
+            length = panel.periods(metric.period)
+            places = tuple(self._number("place", answer, metric.id) % length for answer in range(panel.answers))
+            self._places[metric.id] = places
+        place = period % panel.periods(metric.period)
+        answers = [answer for answer, its_place in enumerate(places) if its_place == place]
+        if panel.own or not answers:
+            return bool(answers)
+        start = metric.period.start(period)
+        return any(self._question(answer, start) == metric.id for answer in answers)
+
+    def _question(self, answer: int, start: int) -> str | None:
+        """Return the id of the metric that an answer is for, of those that have not ended by then."""
+        ranked = self._ranked.get(answer)
+        if ranked is None:
+
+            def first(metric: Metric) -> int:
+                tickets = range(1 if metric.panel is None else metric.panel.share)
+                return min(self._number("question", answer, metric.id, ticket) for ticket in tickets)
+
+            ranked = self._ranked[answer] = sorted(self._shared, key=first)
+        return next((metric.id for metric in ranked if not metric.expired(start)), None)
+
+
+def read_shared(root: Fields) -> Panel | None:
+    """Return the application's panel, after noting every fault in it; None where there is none."""
+    if "panel" not in root.table or root.table["panel"] == "none":
+        return None
+    return _read(root, SHARED, own=False)
+
+
+def read_own(fields: Fields, shared: Panel | None) -> Panel | None:
+    """Return a metric's panel: its own, its share of the application's, or none."""
+    given = fields.table.get("panel")
+    if given == "none":
+        return None
+    if given is None:
+        return shared
+    if not isinstance(given, dict) or "share" not in given:
+        return _read(fields, OWN, own=True)
+    table = fields.subtable("panel", OWN, ("share",))
+    share = None if table is None else table.whole("share", 1, MOST_TICKETS)
+    if shared is None:
+        fields.fault("panel.share", f"the application has no panel to have a share of: give panel, {SHARED}")
+    return None if shared is None or share is None else Panel(shared.cycle, shared.answers, share=share)
+
+
+def _read(fields: Fields, wanted: str, *, own: bool) -> Panel | None:
+    table = fields.subtable("panel", wanted, ("cycle", "answers"))
+    if table is None:
+        return None
+    cycle = table.choice("cycle", tuple(CYCLES), "year")
+    answers = table.whole("answers", 1, MOST_ANSWERS, default=1)
+    return None if cycle is None or answers is None else Panel(cycle, answers, own=own)
