@@ -73,8 +73,8 @@ def test_a_budget_that_looks_at_the_values_is_caught(tmp_path, monkeypatch):
     def by_the_ledger(self, metric):
         return self.spent + metric.mechanism.epsilon_report <= self._budget.epsilon
 
-    def looking(self, registry, held, rows, pending=()):
-        honest(self, registry, held, rows, pending)
+    def looking(self, registry, rows, now, pending=()):
+        honest(self, registry, rows, now, pending)
         self.spent = ledger_of(rows).epsilon
 
     honest = Allowance.__init__

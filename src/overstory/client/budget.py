@@ -10,6 +10,7 @@ What a budget allows is counted in reports, so that silence says nothing of a va
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -20,7 +21,7 @@ from overstory.protocol.metrics.period import DAY
 
 if TYPE_CHECKING:
     from overstory.client.state.rows import Rows
-    from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
+    from overstory.protocol.metrics import Metric, MetricRegistry
 
 
 DAYS_OF_A_YEAR: Final = 365
@@ -50,24 +51,43 @@ def ledger_of(rows: Rows, registry: Mapping[str, Metric] | None = None, since: i
 
 
 class Allowance:
-    """The reports so far against the registry's budget."""
+    """The reports so far against the registry's budget, and the answers of a cycle against the panels.
 
-    def __init__(
-        self, registry: MetricRegistry, budget: PersonBudget, rows: Rows, now: float, pending: Iterable[Metric] = ()
-    ) -> None:
-        self._budget = budget
-        since = int(now // DAY) - DAYS_OF_A_YEAR if budget.per == "year" else None
-        self._accounts = {(each.metric, each.digest): each for each in ledger_of(rows, registry, since).accounts}
+    A panel's places alone keep answers a cycle apart, but for one case: where a metric ends, its devices answer another
+    one, whose place may be near. So answers are counted, too, those of metrics that the registry lists no more included.
+    """
+
+    def __init__(self, registry: MetricRegistry, rows: Rows, now: float, pending: Iterable[Metric] = ()) -> None:
+        self._budget, self.today = registry.budget, int(now // DAY)
+        self._accounts: dict[tuple[str, str], Account] = {}
+        if self._budget is not None:
+            since = self.today - DAYS_OF_A_YEAR if self._budget.per == "year" else None
+            self._accounts = {(each.metric, each.digest): each for each in ledger_of(rows, registry, since).accounts}
+        self._answers: Counter[str] = Counter()  # of the cycle that ends now, by `_asked_for`
+        apart = {name for name, metric in registry.items() if metric.panel is None or metric.panel.own}
+        for key, panel in {_asked_for(metric): metric.panel for metric in registry.values()}.items():
+            for name, _, reports in () if panel is None else rows.spent_since(self.today - panel.days):
+                self._answers[key] += reports if name == key or not (key or name in apart) else 0
         for metric in pending:
             self.take(metric)
 
+    def answered(self, metric: Metric) -> bool:
+        """Whether the device has given all its answers of a cycle."""
+        panel = metric.panel
+        return panel is not None and self._answers[_asked_for(metric)] >= panel.answers
+
     def allows(self, metric: Metric) -> bool:
+        """Whether the budget, if there is one, allows one more report."""
+        if self._budget is None:
+            return True
         accounts, against = self._with(metric).values(), self._budget.against
         limits = self._budget.limits_of(metric)
         return all(charged(accounts, against, attribute) <= most for attribute, most in limits)
 
     def take(self, metric: Metric) -> None:
-        self._accounts = self._with(metric)
+        self._answers[_asked_for(metric)] += 1
+        if self._budget is not None:
+            self._accounts = self._with(metric)
 
     def _with(self, metric: Metric) -> dict[tuple[str, str], Account]:
         """Return the accounts with one more report; of which response does not matter to a budget."""
@@ -80,3 +100,8 @@ class Allowance:
         mine = {other: replace(each, cap=cap) for other, each in mine.items() if other != key and each.cap != cap}
         mine[key] = Account(*key, metric_terms(metric), ((0, reports),), cap, metric.attribute)
         return self._accounts | mine
+
+
+def _asked_for(metric: Metric) -> str:
+    """Return what a metric's answers are counted under: its id, or nothing where it shares the application's panel."""
+    return "" if metric.panel is not None and not metric.panel.own else metric.id

@@ -42,6 +42,7 @@ RETRY: Final = 10.0
 """Seconds until a state that could not be opened is tried again."""
 
 HOUR: Final = 3600.0
+DAY: Final = 24 * HOUR
 LONGEST_SPREAD: Final = 6 * HOUR
 _uniform: Final = random.SystemRandom().random
 
@@ -122,7 +123,10 @@ class Session:
             refused = recorder.refusal(period, local=local)
             if refused is not None:
                 return refused
-            if not local and not self._allows(metric):
+            allowance = None if local else self._allowance_of(metric)
+            if allowance is not None and allowance.answered(metric):
+                return Outcome.ALREADY
+            if allowance is not None and not allowance.allows(metric):
                 self._silent.add((metric.id, period))
                 return Outcome.SPENT
             if len(self._pending) >= MOST_PENDING:
@@ -178,23 +182,25 @@ class Session:
             self._places = Places(key, self._metrics)
         return partial(self._places.asks, metric)
 
-    def _allows(self, metric: Metric) -> bool:
-        """Whether the budget, if there is one, allows one more report than those stored and in memory."""
-        if self._registry.budget is None:
-            return True
-        if self._allowance is None:
+    def _allowance_of(self, metric: Metric) -> Allowance | None:
+        """Return what budget and panels allow after the reports stored and in memory; None where there are neither."""
+        if self._registry.budget is None and metric.panel is None:
+            return None
+        now = self._clock()
+        if (
+            self._allowance is None or self._allowance.today != now // DAY
+        ):  # what was reported a year ago counts no more
             with self.state.snapshot() as rows:
                 pending = [self._metrics[report.metric] for report in self._pending if not report.local]
-                self._allowance = self._allowance_in(rows, pending)
-        return self._allowance is None or self._allowance.allows(metric)
+                self._allowance = self._allowance_in(rows, now, pending)
+        return self._allowance
 
-    def _allowance_in(self, rows: Rows, pending: Iterable[Metric] = ()) -> Allowance | None:
-        budget = self._registry.budget
-        if budget is None:
+    def _allowance_in(self, rows: Rows, now: float, pending: Iterable[Metric] = ()) -> Allowance | None:
+        if self._registry.budget is None and not any(metric.panel for metric in self._metrics.values()):
             return None
         from overstory.client.budget import Allowance
 
-        return Allowance(self._registry, budget, rows, self._clock(), pending)
+        return Allowance(self._registry, rows, now, pending)
 
     # --- flushing -------------------------------------------------------------------------------------------------
 
@@ -226,7 +232,7 @@ class Session:
             allowed = sources.now()
             names = {report.metric for report in reports}
             rows.read(names)
-            allowance, gone = self._allowance_in(rows), rows.erased()
+            allowance, gone = self._allowance_in(rows, self._clock()), rows.erased()
             results = Counter(self._write(rows, report, allowed, allowance, gone) for report in reports)
             results += Counter(spent=len(silent))
             for result, number in (*results.items(), ("made-room", rows.outbox.trim())):
@@ -257,8 +263,11 @@ class Session:
         local = report.local or allowed.choice is Choice.LOCAL
         if not self._permits(report, metric, allowed):
             return "withdrawn"
-        if allowance is not None and not local and not allowance.allows(metric):
-            return "spent"
+        if allowance is not None and not local:
+            if allowance.answered(metric):
+                return "already"
+            if not allowance.allows(metric):
+                return "spent"
         recorder = self._recorders.get(report.metric)
         if recorder is None or report.metric in gone:
             return "ended"

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 CYCLES: Final[Mapping[str, int]] = {"month": 31 * DAY, "quarter": 92 * DAY, "year": 365 * DAY}
 """Seconds in which a device gives its answers, by name; what is promised of a year is promised of any 365 days."""
 
-YEAR: Final = CYCLES["year"]
 MOST_ANSWERS: Final = 366
 MOST_TICKETS: Final = 100
 
@@ -53,7 +52,7 @@ class Panel:
     Examples
     --------
     >>> panel, week = Panel("year"), Period.parse("week")
-    >>> panel.periods(week), panel.most_in_a_year(week), panel.share_asked(week)
+    >>> panel.periods(week), panel.most_in_a_year, panel.share_asked(week)
     (54, 1, Fraction(1, 54))
     """
 
@@ -61,6 +60,11 @@ class Panel:
     answers: int = 1  # how many it gives in each
     own: bool = False  # whether it is of one metric alone; else all metrics of the application share it
     share: int = 1  # a metric's tickets in the panel that it shares
+
+    @property
+    def days(self) -> int:
+        """How many days a cycle has."""
+        return CYCLES[self.cycle] // DAY
 
     def periods(self, period: Period) -> int:
         """Return how many periods a cycle has: so many that two answers at one place are never nearer than a cycle.
@@ -70,10 +74,10 @@ class Panel:
         """
         return -(-CYCLES[self.cycle] // period.seconds) + 1
 
-    def most_in_a_year(self, period: Period) -> int:
-        """Return how many answers a device gives to one question within 365 days, at most."""
-        between = (self.periods(period) - 1) * period.seconds  # of two successive answers at one place, at least
-        return self.answers * -(-YEAR // between)
+    @property
+    def most_in_a_year(self) -> int:
+        """How many answers a device gives within any 365 days, at most: a client counts them, whatever the places."""
+        return self.answers * -(-CYCLES["year"] // CYCLES[self.cycle])
 
     def share_asked(self, period: Period) -> Fraction:
         """Return the share of the devices of a question that are asked in one period: exact."""

@@ -284,9 +284,7 @@ def _tables(root: Fields, metrics: Mapping[str, Metric]) -> Tables | tuple[None,
     return read_tables(root, metrics)
 
 
-def _metrics(
-    root: Fields, folder: Folder | None, panel: Panel | None, *, read_candidates: bool
-) -> dict[str, Metric]:
+def _metrics(root: Fields, folder: Folder | None, panel: Panel | None, *, read_candidates: bool) -> dict[str, Metric]:
     tables = root.subtable("metrics", "a table [metrics.ID] for each metric")
     if tables is None:
         return {}
