@@ -1,5 +1,6 @@
 """Panels: who is asked, for what and when, follows from a key alone, evenly, and moves no more than it must."""
 
+import itertools
 import os
 from collections import Counter
 from fractions import Fraction
@@ -45,7 +46,7 @@ def test_a_device_is_asked_once_in_each_cycle_at_one_place():
         found = asked(key, of, range(3000, 3000 + 3 * 54))
         assert len(found) == 3
         assert len({name for name, _ in found}) == 1
-        assert {later - earlier for (_, earlier), (_, later) in zip(found, found[1:], strict=False)} == {54}
+        assert {later - earlier for (_, earlier), (_, later) in itertools.pairwise(found)} == {54}
 
 
 def test_places_and_questions_are_drawn_evenly():
