@@ -54,7 +54,7 @@ class Allowance:
     """The reports so far against the registry's budget, and the answers of a cycle against the panels.
 
     A panel's places alone keep answers a cycle apart, but for one case: where a metric ends, its devices answer another
-    one, whose place may be near. So answers are counted, too, those of metrics that the registry lists no more included.
+    one, whose place may be near. So answers are counted, too: also those of metrics that the registry no longer lists.
     """
 
     def __init__(self, registry: MetricRegistry, rows: Rows, now: float, pending: Iterable[Metric] = ()) -> None:
