@@ -200,7 +200,7 @@ def test_a_transaction_that_raises_leaves_nothing(paths, begun):
 
     def broken():
         with state.transaction() as rows:
-            rows.claim(REGISTRY["colour"], 1)
+            rows.claim(REGISTRY["colour"], 1, kept=False)
             rows.count("x")
             raise KeyError
 
@@ -208,7 +208,7 @@ def test_a_transaction_that_raises_leaves_nothing(paths, begun):
         broken()
     with state.transaction() as rows:
         assert rows.counts() == {}
-        assert rows.claim(REGISTRY["colour"], 1)
+        assert rows.claim(REGISTRY["colour"], 1, kept=False)
 
 
 def test_a_state_that_was_forgotten_and_begun_again_is_not_written_with_the_old_secret(tmp_path, paths, clock, client):
@@ -390,7 +390,7 @@ def test_periods_that_are_remembered_no_longer_are_refused(tmp_path, monkeypatch
     assert client.record("colour", "red") is Outcome.PAST
     assert device(tmp_path, clock=clock).record("colour", "red") is Outcome.PAST
     with State(client.paths).transaction() as rows:
-        assert not rows.claim(REGISTRY["colour"], int(clock.now // DAY))
+        assert not rows.claim(REGISTRY["colour"], int(clock.now // DAY), kept=False)
     clock.tomorrow(1)
     assert client.record("colour", "red") is Outcome.ALREADY
 

@@ -13,29 +13,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from overstory.privacy.ledger import Account, Ledger, charged
 from overstory.privacy.payloads.registry import metric_terms
-from overstory.protocol.metrics.period import DAY
+from overstory.protocol.metrics.period import YEAR
 
 if TYPE_CHECKING:
     from overstory.client.state.rows import Rows
     from overstory.protocol.metrics import Metric, MetricRegistry
 
 
-DAYS_OF_A_YEAR: Final = 365
-
-
-def ledger_of(rows: Rows, registry: Mapping[str, Metric] | None = None, since: int | None = None) -> Ledger:
+def ledger_of(rows: Rows, registry: Mapping[str, Metric] | None = None, since: float | None = None) -> Ledger:
     """Return the device's ledger; a metric tells of what the registry says, or said when it was last reported.
 
-    `since` is a day, counted from 1970: then only reports of periods that ended on it, or later, are in the ledger, as
-    if they were of one response, which is as much as a budget asks.
+    `since` is a unix time: then only reports of periods that lasted past it are in the ledger, as if they were of one
+    response, which is as much as a budget asks.
     """
     held: dict[tuple[str, bytes], dict[int, int]] = {}
     if since is not None:
-        held = {(metric, account): {0: reports} for metric, account, reports in rows.spent_since(since)}
+        held = {(metric, account): {0: reports} for metric, account, reports in rows.reports_since(since)}
     else:
         for response in rows.responses():
             if response.reports:
@@ -58,15 +55,15 @@ class Allowance:
     """
 
     def __init__(self, registry: MetricRegistry, rows: Rows, now: float, pending: Iterable[Metric] = ()) -> None:
-        self._budget, self.today = registry.budget, int(now // DAY)
+        self._budget, self.now = registry.budget, now
         self._accounts: dict[tuple[str, str], Account] = {}
         if self._budget is not None:
-            since = self.today - DAYS_OF_A_YEAR if self._budget.per == "year" else None
+            since = now - YEAR if self._budget.per == "year" else None
             self._accounts = {(each.metric, each.digest): each for each in ledger_of(rows, registry, since).accounts}
         self._answers: Counter[str] = Counter()  # of the cycle that ends now, by `_asked_for`
         apart = {name for name, metric in registry.items() if metric.panel is None or metric.panel.own}
         for key, panel in {_asked_for(metric): metric.panel for metric in registry.values()}.items():
-            for name, _, reports in () if panel is None else rows.spent_since(self.today - panel.days):
+            for name, _, reports in () if panel is None else rows.reports_since(now - panel.seconds):
                 self._answers[key] += reports if name == key or not (key or name in apart) else 0
         for metric in pending:
             self.take(metric)

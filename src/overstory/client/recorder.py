@@ -83,9 +83,18 @@ class MetricRecorder:
     No value, and no true encoding, is held once `make` has returned: what is known of values is keyed by their tags.
     """
 
-    def __init__(self, metric: Metric, key: bytes, group: str = "", asks: Callable[[int], bool] | None = None) -> None:
+    def __init__(
+        self,
+        metric: Metric,
+        key: bytes,
+        group: str = "",
+        asks: Callable[[int], bool] | None = None,
+        *,
+        years: bool = False,
+    ) -> None:
         mechanism = metric.mechanism
         self.metric, self._group, self._key = metric, group, key
+        self._years = years  # whether a budget counts the reports of a year
         self._asks = asks  # whether the device is asked in a period, by number; None: in all
         self._randomizer = randomizer_of(metric, key)
         self._tagger = Tagger(metric, key, self._randomizer.cohort)
@@ -241,11 +250,9 @@ class MetricRecorder:
             answered = set().union(*map(_answers, mine))
             if False in answered or (local and True in answered):
                 return False
-        if not rows.claim(metric, report.period):
+        if not rows.claim(metric, report.period, kept=local, years=self._years):
             return False
         rows.keep(metric)
-        if not local:
-            rows.spend(metric, report.period)
         most = metric.max_values if report.permanent else None
         number = rows.charge(metric, report.tag, report.permanent, most=most, kept=local)
         if number is None:

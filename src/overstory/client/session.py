@@ -61,6 +61,7 @@ class Session:
     ) -> None:
         self.state, self._clock, self._spread, self._groups = state, clock, spread, groups
         self._registry, self._metrics = registry, registry.metrics
+        self._years = registry.budget is not None and registry.budget.per == "year"
         self.last_error: StateError | None = None  # None once an opening or a flush has succeeded after it
         self.retry_at = 0.0  # monotonic time before which a state that could not be opened is not tried again
         self._retired_at = -math.inf
@@ -165,7 +166,7 @@ class Session:
             return None
         groups = metric.groups
         group = "" if groups is None else groups.of(self._groups.get(groups.by))
-        recorder = MetricRecorder(metric, key, group, self._asks(metric, secret))
+        recorder = MetricRecorder(metric, key, group, self._asks(metric, secret), years=self._years)
         recorder.learn(past)
         self._recorders[metric.id] = recorder
         return recorder
@@ -187,9 +188,7 @@ class Session:
         if self._registry.budget is None and metric.panel is None:
             return None
         now = self._clock()
-        if (
-            self._allowance is None or self._allowance.today != now // DAY
-        ):  # what was reported a year ago counts no more
+        if self._allowance is None or now - self._allowance.now >= DAY:  # what was reported a year ago counts no more
             with self.state.snapshot() as rows:
                 pending = [self._metrics[report.metric] for report in self._pending if not report.local]
                 self._allowance = self._allowance_in(rows, now, pending)

@@ -9,7 +9,7 @@ import pytest
 
 from overstory.protocol.metrics import metric_from_json, parse_registry
 from overstory.protocol.metrics.panel import CYCLES, Panel, Places
-from overstory.protocol.metrics.period import DAY, Period
+from overstory.protocol.metrics.period import Period
 from overstory.protocol.metrics.toml_fields import RegistryError
 from support.devices import ENTRY, HEAD
 
@@ -37,7 +37,7 @@ def test_two_answers_at_one_place_are_never_nearer_than_a_cycle(words, cycle):
     period, panel = Period.parse(words), Panel(cycle)
     later = panel.periods(period)
     first_ends, second_starts = period.start(1), period.start(later)
-    assert 0 <= second_starts - first_ends - panel.days * DAY < period.seconds  # and no period is wasted
+    assert 0 <= second_starts - first_ends - panel.seconds < period.seconds  # and no period is wasted
 
 
 def test_a_device_is_asked_once_in_each_cycle_at_one_place():

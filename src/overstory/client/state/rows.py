@@ -33,7 +33,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from overstory.client.outcomes import Fault, StateError, of_other_version
-from overstory.protocol.metrics.period import DAY, Period
+from overstory.protocol.metrics.period import MONDAY, WEEK, YEAR, Period
 
 if TYPE_CHECKING:
     from overstory.privacy.terms import Terms
@@ -44,17 +44,16 @@ PAGE: Final = 1024
 VERSION: Final = 1
 TABLES: Final = (
     "CREATE TABLE about (key TEXT PRIMARY KEY, value) WITHOUT ROWID",
-    # One report per period and metric: the primary key is the promise.
-    "CREATE TABLE reported (metric TEXT, period INTEGER, PRIMARY KEY (metric, period)) WITHOUT ROWID",
+    # One report per period and metric: the primary key is the promise. Rows by another length, in seconds, that a
+    # metric's periods had before count for panels and yearly budgets alone.
+    """CREATE TABLE reported (
+        metric TEXT, length INTEGER, period INTEGER, account BLOB NOT NULL, kept INTEGER NOT NULL,
+        PRIMARY KEY (metric, length, period)) WITHOUT ROWID""",
     # One row per permanent response that was reported; `tag` is a keyed hash, so no value is here.
     """CREATE TABLE responses (
         metric TEXT NOT NULL, account BLOB NOT NULL, number INTEGER NOT NULL, tag BLOB NOT NULL,
         permanent BLOB NOT NULL, reports INTEGER NOT NULL, kept INTEGER NOT NULL,
         PRIMARY KEY (metric, account, tag), UNIQUE (metric, number)) WITHOUT ROWID""",
-    # How many reports of an account were queued for sending, by the last day of their period: for a yearly budget.
-    """CREATE TABLE charges (
-        metric TEXT, account BLOB, day INTEGER, reports INTEGER NOT NULL, PRIMARY KEY (metric, account, day)
-        ) WITHOUT ROWID""",
     # What an account's privacy rests on: the ledger outlives the registry.
     "CREATE TABLE terms (account BLOB PRIMARY KEY, terms TEXT NOT NULL) WITHOUT ROWID",
     """CREATE TABLE outbox (
@@ -140,10 +139,6 @@ PERIODS_KEPT: Final = 400
 """Periods remembered as reported, per metric; earlier ones are always refused."""
 
 
-DAYS_KEPT: Final = 1000
-"""Days for which charges are kept: a clock that was a year ahead for a while takes none away that still counts."""
-
-
 @dataclass(frozen=True)
 class Claims:
     """Periods of a metric that have had their report, and the first that may have one, by number."""
@@ -189,8 +184,11 @@ class Rows:
         self._about |= dict.fromkeys(keys)
         self._about.update(self._select("SELECT key, value FROM about WHERE key IN ({})", keys))
         self._periods |= {name: set() for name in names}
-        for name, period in self._select("SELECT metric, period FROM reported WHERE metric IN ({})", names):
-            self._periods[name].add(period)
+        for name, length, period in self._select(
+            "SELECT metric, length, period FROM reported WHERE metric IN ({})", names
+        ):
+            if length == self._about[f"length {name}"]:
+                self._periods[name].add(period)
         self._responses |= {name: {} for name in names}
         found = self._select(f"{_RESPONSES} WHERE metric IN ({{}}) ORDER BY metric, number", names)
         for response in map(_response, found):
@@ -289,17 +287,24 @@ class Rows:
             self.read([metric])
         return self._periods[metric]
 
-    def claim(self, metric: Metric, period: int) -> bool:
-        """Take a period of a metric for one report; return False when it has had one."""
+    def claim(self, metric: Metric, period: int, *, kept: bool, years: bool = False) -> bool:
+        """Take a period of a metric for one report; return False when it has had one.
+
+        `kept` for the person alone; with `years`, no period of the year before is forgotten.
+        """
         self._number_by(metric)
         first, periods = self._get(f"first {metric.id}") or 0, self._periods_of(metric.id)
         if period in periods or period < first:
             return False
-        self._connection.execute("INSERT INTO reported VALUES (?, ?)", (metric.id, period))
+        length, year = metric.period.seconds, metric.period.number(metric.period.start(period) - YEAR)
+        row = (metric.id, length, period, metric.account, kept)
+        self._connection.execute("INSERT INTO reported VALUES (?, ?, ?, ?, ?)", row)
         periods.add(period)
         if len(periods) > PERIODS_KEPT:
-            oldest = sorted(periods)[-PERIODS_KEPT - 1]
-            self._connection.execute("DELETE FROM reported WHERE metric = ? AND period <= ?", (metric.id, oldest))
+            oldest = min(sorted(periods)[-PERIODS_KEPT - 1], year - 1 if years else period)
+            self._connection.execute(
+                "DELETE FROM reported WHERE metric = ? AND length = ? AND period <= ?", (metric.id, length, oldest)
+            )
             periods.difference_update([number for number in periods if number <= oldest])
             self._set(f"first {metric.id}", oldest + 1)
         return True
@@ -311,7 +316,6 @@ class Rows:
             return
         if length is not None:
             claims, before = self.claims(metric.id).by(metric.period), Period(length)
-            self._connection.execute("DELETE FROM reported WHERE metric = ?", (metric.id,))
             self._periods[metric.id].clear()
             self._set(f"first {metric.id}", claims.first)
             self.outbox.renumber(metric.id, lambda number: metric.period.number(before.start(number)))
@@ -357,19 +361,13 @@ class Rows:
         held[account, tag] = Response(metric.id, account, response.number, response.permanent, *times, tag)
         return response.number
 
-    def spend(self, metric: Metric, period: int) -> None:
-        """Count a report that is queued for sending, by the last day of its period."""
-        day = (metric.period.start(period + 1) - 1) // DAY
-        self._connection.execute(
-            "INSERT INTO charges VALUES (?, ?, ?, 1) ON CONFLICT DO UPDATE SET reports = reports + 1",
-            (metric.id, metric.account, day),
+    def reports_since(self, moment: float) -> list[tuple[str, bytes, int]]:
+        """Return (metric, account, number) of the reports queued for sending whose period lasted past a moment."""
+        query = (
+            "SELECT metric, account, count(*) FROM reported WHERE kept = 0"
+            " AND (period + 1) * length - (length = ?1) * ?2 > ?3 GROUP BY metric, account"
         )
-        self._connection.execute("DELETE FROM charges WHERE day < ?", (day - DAYS_KEPT,))
-
-    def spent_since(self, day: int) -> list[tuple[str, bytes, int]]:
-        """Return (metric, account, reports) of the reports whose period lasted until that day, or longer."""
-        query = "SELECT metric, account, sum(reports) FROM charges WHERE day >= ? GROUP BY metric, account"
-        return [*self._connection.execute(query, (day,))]
+        return [*self._connection.execute(query, (WEEK, MONDAY, moment))]
 
     def terms(self, account: bytes) -> Terms:
         row = self._connection.execute("SELECT terms FROM terms WHERE account = ?", (account,)).fetchone()

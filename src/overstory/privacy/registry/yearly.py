@@ -15,9 +15,8 @@ from overstory.privacy.statements import ALWAYS, NOT_BOUNDED, Claim, why_unbound
 from overstory.privacy.terms import add_up
 from overstory.privacy.text import plural
 from overstory.protocol.metrics import Metric, PersonBudget
-from overstory.protocol.metrics.period import DAY
+from overstory.protocol.metrics.period import YEAR
 
-YEAR: Final = 365 * DAY
 HIGH: Final = 8.0
 """The epsilon of a year above which a registry is warned about."""
 

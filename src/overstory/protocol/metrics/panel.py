@@ -25,14 +25,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.protocol.metrics.period import DAY, Period
+from overstory.protocol.metrics.period import DAY, YEAR, Period
 from overstory.protocol.sampling import context
 
 if TYPE_CHECKING:
     from overstory.protocol.metrics.metric import Metric
     from overstory.protocol.metrics.toml_fields import Fields
 
-CYCLES: Final[Mapping[str, int]] = {"month": 31 * DAY, "quarter": 92 * DAY, "year": 365 * DAY}
+CYCLES: Final[Mapping[str, int]] = {"month": 31 * DAY, "quarter": 92 * DAY, "year": YEAR}
 """Seconds in which a device gives its answers, by name; what is promised of a year is promised of any 365 days."""
 
 MOST_ANSWERS: Final = 366
@@ -62,9 +62,9 @@ class Panel:
     share: int = 1  # a metric's tickets in the panel that it shares
 
     @property
-    def days(self) -> int:
-        """How many days a cycle has."""
-        return CYCLES[self.cycle] // DAY
+    def seconds(self) -> int:
+        """The length of a cycle."""
+        return CYCLES[self.cycle]
 
     def periods(self, period: Period) -> int:
         """Return how many periods a cycle has: so many that two answers at one place are never nearer than a cycle.
@@ -72,12 +72,12 @@ class Panel:
         Of two reports that are n periods apart, the first may be made at the end of its period and the second at the
         start of its own, so that hardly more than n - 1 periods lie between them.
         """
-        return -(-CYCLES[self.cycle] // period.seconds) + 1
+        return -(-self.seconds // period.seconds) + 1
 
     @property
     def most_in_a_year(self) -> int:
         """How many answers a device gives within any 365 days, at most: a client counts them, whatever the places."""
-        return self.answers * -(-CYCLES["year"] // CYCLES[self.cycle])
+        return self.answers * -(-CYCLES["year"] // self.seconds)
 
     def share_asked(self, period: Period) -> Fraction:
         """Return the share of the devices of a question that are asked in one period: exact."""
