@@ -184,8 +184,8 @@ def counts_nothing_as_a_bit(patch: Patch) -> None:
 
     usual = budget.ledger_of
 
-    def with_nothing(rows: Any, registry: Any = None) -> Any:
-        told = usual(rows, registry)
+    def with_nothing(rows: Any, registry: Any = None, since: Any = None) -> Any:
+        told = usual(rows, registry, since)
         empty = {response.metric for response in rows.responses() if response.tag == NOTHING}
         return replace(told, accounts=tuple(more(each) if each.metric in empty else each for each in told.accounts))
 
