@@ -16,7 +16,7 @@ from overstory.client.consent.consent import read_consent
 from overstory.client.person.command_line import COMMANDS
 from overstory.client.person.commands import main
 from overstory.client.state.files import StatePaths
-from overstory.privacy.text import epsilon_text
+from overstory.presentation.formats import epsilon_text
 from overstory.protocol.metrics import load_registry
 from support.devices import NOON, Clock
 from support.registry_texts import COLOURS, metric_table, registry_of

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
+from overstory.presentation.formats import epsilon_text
 from overstory.privacy import epsilon_between, statement, terms_of
 from overstory.privacy.caveats import first_change_above
-from overstory.privacy.text import epsilon_text
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.bits import oue, wb
 from overstory.protocol.kinds.hashes import loloha, olh, random_matrix

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from overstory.presentation.formats import epsilon_text
 from overstory.privacy.attacks import linkability
 from overstory.privacy.ledger import Account, Ledger
 from overstory.privacy.payloads.registry import terms_of
@@ -14,7 +15,6 @@ from overstory.privacy.registry.cost import metric_cost, total_costs, totals_so_
 from overstory.privacy.registry.page import metric_page, metric_statement
 from overstory.privacy.registry.warnings import registry_warnings
 from overstory.privacy.statements import claims_blocks, notes_of
-from overstory.privacy.text import epsilon_text
 from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.metrics import load_registry, parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE

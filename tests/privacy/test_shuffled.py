@@ -17,6 +17,7 @@ from scipy.signal import convolve2d
 from scipy.stats import binom
 
 from overstory.cli.main import main
+from overstory.presentation.formats import epsilon_text
 from overstory.privacy.payloads.blankets import Blanket, clones, two_levels
 from overstory.privacy.shuffle.central import (
     BATCH,
@@ -29,7 +30,6 @@ from overstory.privacy.shuffle.central import (
     blankets_of,
     shuffled,
 )
-from overstory.privacy.text import epsilon_text
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism, Report
 from overstory.protocol.kinds.registry import any_mechanism, mechanism

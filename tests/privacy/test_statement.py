@@ -6,9 +6,9 @@ from itertools import product
 
 import pytest
 
+from overstory.presentation.formats import epsilon_text, factor
 from overstory.privacy import map_differences, statement
 from overstory.privacy.statements import ANY_BOUND, ANY_EXACT, FRESH, NO_CEILING, claims_blocks
-from overstory.privacy.text import epsilon_text, factor
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import encode
 from overstory.protocol.kinds.bits import OneHot, SampledBits

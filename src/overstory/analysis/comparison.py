@@ -22,11 +22,10 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.oracle import oracle as build_oracle
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.variance import frequency_variance
-from overstory.presentation.formats import seconds_text
+from overstory.presentation.formats import epsilon_text, seconds_text
 from overstory.privacy.attacks import Linkability, linkability
 from overstory.privacy.payloads.registry import change_leak
 from overstory.privacy.payloads.shared import MILLION, bits_text
-from overstory.privacy.text import epsilon_text
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Influence, Mechanism, check_count, whole_number
 from overstory.protocol.kinds.registry import mechanism, oracles_for

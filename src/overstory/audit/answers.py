@@ -18,8 +18,8 @@ from overstory.files.columns import SMALLEST, read_block
 from overstory.files.csv import Block, bit_string, blocks, integer, records, row_parser, short, split_header, utf8
 from overstory.files.io import reading
 from overstory.files.reports import OTHER_NAMES, packed_text
+from overstory.presentation.formats import plural
 from overstory.presentation.render_data import quoted
-from overstory.privacy.text import plural
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Mechanism, Report
 from overstory.protocol.kinds.registry import REGISTRY

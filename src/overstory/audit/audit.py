@@ -22,8 +22,7 @@ from overstory.audit.game import detectable_excess, play
 from overstory.audit.probabilities import joined, most_extreme, outcomes_p, too_many, two_sided
 from overstory.presentation.document import Block, Lines, Notice, Paragraph, Table
 from overstory.presentation.document import Column as TableColumn
-from overstory.presentation.formats import finite, p_value
-from overstory.privacy.text import epsilon_text, rounded_down, rounded_up
+from overstory.presentation.formats import epsilon_text, finite, p_value, rounded_down, rounded_up
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import check_count
 

@@ -25,8 +25,8 @@ from overstory.collector.settings import DAY, MEBIBYTE
 from overstory.collector.store import Store, open_store
 from overstory.collector.store.databases.connection import MissingStoreError
 from overstory.collector.store.metrics import StoredMetric
+from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.registry.changes import Harm, compare_registries
-from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.metrics import Metric, MetricRegistry
 from overstory.protocol.oblivious.messages import KeyConfiguration, fingerprint, read_keys

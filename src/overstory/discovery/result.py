@@ -13,9 +13,8 @@ from overstory.analysis.estimate import Estimate, freeze_columns
 from overstory.analysis.selection import Correction, bound_text, interval_words
 from overstory.analysis.tables import output
 from overstory.presentation.document import Block, Column, Lines, Paragraph, Table
-from overstory.presentation.formats import finite
+from overstory.presentation.formats import epsilon_text, finite, plural
 from overstory.presentation.render_text import UNFOLDED, as_text
-from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:

@@ -57,10 +57,9 @@ from overstory.files.csv import (
     utf8,
 )
 from overstory.files.io import Advance, FilePath, reading, writing_csv, writing_text
-from overstory.presentation.formats import finite
+from overstory.presentation import formats
+from overstory.presentation.formats import finite, plural
 from overstory.presentation.render_data import quoted
-from overstory.privacy import text as privacy_text
-from overstory.privacy.text import plural
 from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:
@@ -458,7 +457,7 @@ def epsilon_text(epsilon: float | None) -> str:
     >>> epsilon_text(1.00001), epsilon_text(None)
     ('1.0001', 'without bound')
     """
-    return privacy_text.epsilon_text(math.inf if epsilon is None else epsilon, "without bound")
+    return formats.epsilon_text(math.inf if epsilon is None else epsilon, "without bound")
 
 
 def metrics(decoded: Decoded, parameters: RapporParameters, mechanism: BitMechanism) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from overstory.privacy.text import share as percentage
+from overstory.presentation.formats import share as percentage
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.calibration import least_noise
 

@@ -16,14 +16,13 @@ from overstory.analysis.kinds.work import REGRESSION
 from overstory.analysis.variance import frequency_variance
 from overstory.planning.detection import count_error, critical_value, smallest_share
 from overstory.presentation.document import Column, Table
-from overstory.presentation.formats import seconds_text, thousands
+from overstory.presentation.formats import epsilon_text, plural, seconds_text, thousands
+from overstory.presentation.formats import share as percentage
 from overstory.privacy import PrivacyStatement
 from overstory.privacy.attacks import Linkability, linkability
 from overstory.privacy.payloads.shared import bits_text
 from overstory.privacy.shuffle.central import DELTA, CentralPrivacy, shuffled
 from overstory.privacy.statements import by_number
-from overstory.privacy.text import epsilon_text, plural
-from overstory.privacy.text import share as percentage
 from overstory.protocol.kinds.base import Influence
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from overstory.presentation.document import Block, Figure, KeyValues, Paragraph
-from overstory.privacy.text import plural
+from overstory.presentation.formats import plural
 from overstory.protocol.kinds.base import Mechanism
 from overstory.protocol.sampling import SeededEntropy, uniform_below
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any, Final
 
 Format = Callable[..., str]
@@ -107,3 +108,118 @@ def in_bytes(size: float) -> str:
         if size >= 10**power:
             return f"{size / 10**power:.3g} {unit}"
     return f"{size:.0f} B"
+
+
+def epsilon_text(epsilon: float, unbounded: str = "no bound") -> str:
+    """Return an epsilon as it is printed: four digits after the point, rounded up; see `rounded_up`."""
+    return unbounded if math.isinf(epsilon) else f"{rounded_up(epsilon, Decimal('0.0001')):f}"
+
+
+def epsilons_text(about: Mapping[str, Any]) -> str:
+    """Return both epsilons of a mechanism in words, from ``epsilon_report`` and ``epsilon_permanent``."""
+    epsilons = (about[name] for name in ("epsilon_report", "epsilon_permanent"))
+    report, permanent = (epsilon_text(math.inf if e is None else e, "without bound") for e in epsilons)
+    return f"epsilon {report} for one report, {permanent} for any number of reports of one value"
+
+
+def rounded_up(number: float, step: Decimal) -> Decimal:
+    """Return the least multiple of `step`, a power of ten, that is not below `number`.
+
+    A float is rarely a round number: 0.1 is 5.6e-18 more. So a number within four units in the last place of a float
+    above a multiple of `step` is that multiple, and every other is rounded up.
+    """
+    exact, wide = Decimal(number), Context(prec=400)
+    below = exact.quantize(step, ROUND_FLOOR, wide)
+    if below and exact - below <= 4 * Decimal(math.ulp(number)):
+        return below
+    return exact.quantize(step, ROUND_CEILING, wide)
+
+
+def rounded_down(number: float, step: Decimal) -> Decimal:
+    """Return the largest multiple of `step`, a power of ten, that is not above `number`: of what is "at least" so much.
+
+    >>> print(rounded_down(1.20877834, Decimal("0.0001")), rounded_down(2.0, Decimal("0.0001")))
+    1.2087 2.0000
+    """
+    return Decimal(number).quantize(step, ROUND_FLOOR, Context(prec=400))
+
+
+MOST: Final = math.log(1e6)
+"""Past this epsilon a factor says nothing more to a person."""
+CERTAIN: Final = "practically certain"
+
+
+def odds_text(epsilon: float) -> str:
+    """Return how far an epsilon lets the odds between two values move.
+
+    >>> odds_text(1.0743), odds_text(20.0), odds_text(math.inf)
+    ('2.93 times', 'practically certain', 'without bound')
+    """
+    if math.isinf(epsilon):
+        return "without bound"
+    return CERTAIN if epsilon > MOST else f"{factor(epsilon)} times"
+
+
+def factor(epsilon: float) -> str:
+    """Return e**epsilon as a person reads it, rounded up to three digits.
+
+    >>> factor(1.0743), factor(4.3944), factor(8.61)
+    ('2.93', '81', '5490')
+    """
+    if epsilon > MOST:
+        return "more than a million"
+    odds = Decimal(epsilon).exp(Context(prec=12))  # so that 81.000000000000004 is 81
+    return f"{odds.normalize(Context(prec=3, rounding=ROUND_CEILING)):f}"
+
+
+def plural(number: int, thing: str) -> str:
+    """Return a number of things, in words that agree with it.
+
+    >>> plural(1, "report"), plural(0, "report"), plural(1200, "distinct value")
+    ('1 report', '0 reports', '1,200 distinct values')
+    """
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words, its minutes or hours rounded up.
+
+    >>> duration(18_700), duration(60), duration(7200), duration(0), duration(180_000)
+    ('5 h 12 min', '1 min', '2 h', '0 min', '2 days 2 h')
+    """
+    minutes = math.ceil(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    if minutes < 48 * 60:
+        return f"{minutes // 60} h" + (f" {minutes % 60} min" if minutes % 60 else "")
+    hours = math.ceil(minutes / 60)
+    return f"{hours // 24} days" + (f" {hours % 24} h" if hours % 24 else "")
+
+
+def share(probability: float) -> str:
+    """Return a probability as a percentage of three digits that means something; never 0 or 100 where it is not.
+
+    >>> share(1 / 6), share(0.5), share(0.00012345), share(0.99996), share(1.0), share(0.0)
+    ('16.7%', '50%', '0.0123%', '99.996%', '100%', '0%')
+    """
+    percent = 100 * probability
+    text = f"{percent:.3g}"
+    if text == "100" and probability < 1:
+        text = f"{percent:.6g}" if percent < 99.9999 else "above 99.9999"
+    return f"{'below 0.0001' if 0 < percent < 0.0001 else text}%"
+
+
+def parameter_words(parameters: Mapping[str, Any]) -> str:
+    """Return parameters that are numbers or texts, and those of parts by their oracle; others follow from the domain.
+
+    >>> parameter_words({"epsilon": 1.0, "hash_key": None, "known": ["oak"]})
+    'epsilon = 1.0'
+    >>> parameter_words({"of": [{"oracle": "grr", "epsilon": 1.0}, {"oracle": "oue", "epsilon": 2.0}]})
+    'grr: epsilon = 1.0; oue: epsilon = 2.0'
+    """
+    own = [f"{key} = {value}" for key, value in parameters.items() if isinstance(value, str | int | float)]
+    listed = [part for value in parameters.values() if isinstance(value, list) for part in value]
+    parts = [
+        f"{part['oracle']}: {parameter_words({**part, 'oracle': None})}" for part in listed if isinstance(part, Mapping)
+    ]
+    return "; ".join([*([", ".join(own)] if own else []), *parts])

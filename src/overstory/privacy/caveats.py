@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any, Final
 
+from overstory.presentation.formats import epsilon_text
 from overstory.privacy.histories.pairs import MOST_CHANGE_REPORTS
 from overstory.privacy.terms import Terms, add_up
-from overstory.privacy.text import epsilon_text
 from overstory.protocol.channels import Differences
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Encoding, Kind, Mechanism

@@ -12,14 +12,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from overstory.presentation.document import Block, Lines, Table
-from overstory.presentation.formats import finite
+from overstory.presentation.formats import CERTAIN, MOST, epsilon_text, factor, finite, odds_text, plural
 from overstory.privacy.approximate import DELTA, epsilon_at
 from overstory.privacy.attacks import Linkability, linkability
 from overstory.privacy.caveats import Positions, cautions
 from overstory.privacy.payloads.base import Attack, terms_class
 from overstory.privacy.payloads.registry import attack, terms_of
 from overstory.privacy.terms import Terms
-from overstory.privacy.text import CERTAIN, MOST, epsilon_text, factor, odds_text, plural
 from overstory.protocol.kinds.base import Influence, Kind
 
 ALWAYS: Final = "whatever you hold and however it changes"

@@ -10,8 +10,8 @@ import numpy as np
 
 from overstory.analysis.difference import Difference, difference
 from overstory.presentation.document import Column, Lines, Table
+from overstory.presentation.formats import plural
 from overstory.presentation.render_data import as_csv
-from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError
 from overstory.queries.counts import PeriodCounts, parse_range
 from overstory.queries.estimates import EstimateSeries, read_estimates

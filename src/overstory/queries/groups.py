@@ -16,9 +16,8 @@ from overstory.analysis.postprocess.small_areas import (
     with_interval,
 )
 from overstory.presentation.document import Block, Column, Heading, Lines, Table
-from overstory.presentation.formats import interval, percent
+from overstory.presentation.formats import interval, percent, plural
 from overstory.presentation.render_data import csv_lines
-from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError
 from overstory.queries.counts import PeriodCounts
 from overstory.queries.readings import EstimateOptions, Reading, read

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, get_a
 from overstory.analysis.selection import interval_words
 from overstory.analysis.variance import check_reports_per_device
 from overstory.presentation.document import Block, Column, Lines, Table
+from overstory.presentation.formats import epsilons_text, plural
 from overstory.presentation.render_data import csv_lines
-from overstory.privacy.text import epsilons_text, plural
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from overstory.analysis.tables.output import file_columns
 from overstory.discovery.heavy_hitters import find
 from overstory.discovery.result import Discovered
 from overstory.presentation.document import Block, Column, Table
+from overstory.presentation.formats import plural
 from overstory.presentation.render_data import as_csv
-from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
 from overstory.queries.comparison import Comparison, check_comparable, less

@@ -19,8 +19,7 @@ from overstory.files.columns import blocks
 from overstory.files.io import Advance
 from overstory.planning.kinds import other_mechanism, rank_item_mechanisms
 from overstory.presentation.document import Block, Column, Lines, Table
-from overstory.presentation.formats import interval, percent
-from overstory.privacy.text import epsilon_text
+from overstory.presentation.formats import epsilon_text, interval, percent
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism
 from overstory.protocol.kinds.item_sets import Items

@@ -21,7 +21,7 @@ from overstory.files.columns import blocks
 from overstory.files.io import Advance
 from overstory.planning.kinds import best_for_numbers
 from overstory.presentation.document import Block, Column, Lines, Table
-from overstory.privacy.text import epsilon_text
+from overstory.presentation.formats import epsilon_text
 from overstory.protocol.domains import Bins
 from overstory.protocol.domains.numbers import Interval
 from overstory.protocol.errors import ParameterError

@@ -28,10 +28,9 @@ from overstory.presentation.document import (
     Preformatted,
     Table,
 )
-from overstory.presentation.formats import if_detected, p_value, percent, thousands
+from overstory.presentation.formats import epsilon_text, if_detected, p_value, percent, thousands
 from overstory.presentation.svg import OURS, THEIRS, Picture
 from overstory.privacy.statements import statement
-from overstory.privacy.text import epsilon_text
 from overstory.protocol.kinds.base import Mechanism
 from overstory.protocol.kinds.bits import BitMechanism
 from overstory.protocol.kinds.registry import mechanism

@@ -19,9 +19,8 @@ from overstory.analysis.tables.output import label_text
 from overstory.files.columns import NO_NUMBERS, blocks
 from overstory.files.io import Advance
 from overstory.presentation.document import Block, Column, Figure, Heading, Lines, Paragraph, Preformatted, Table
-from overstory.presentation.formats import finite, percent
+from overstory.presentation.formats import epsilon_text, finite, percent
 from overstory.privacy.statements import statement
-from overstory.privacy.text import epsilon_text
 from overstory.protocol.errors import ParameterError
 from overstory.trial.population import MANY_NUMBERS, READ_OFF, Population, all_numbers, empty, round_bins, symbols
 from overstory.trial.run import Trial, TrialBudget, TrialResult, collect, seed_of

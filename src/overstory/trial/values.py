@@ -29,9 +29,8 @@ from overstory.planning.detection import (
     variance_per_person,
 )
 from overstory.presentation.document import Block, Table
-from overstory.presentation.formats import finite
+from overstory.presentation.formats import epsilon_text, finite
 from overstory.privacy.statements import statement
-from overstory.privacy.text import epsilon_text
 from overstory.protocol.domains import Bins
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism

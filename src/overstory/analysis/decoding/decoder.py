@@ -44,7 +44,7 @@ from overstory.analysis.selection import (
     upper_p_values,
 )
 from overstory.analysis.variance import check_reports_per_device, repeated_note
-from overstory.privacy.text import plural
+from overstory.presentation.formats import plural
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:

@@ -213,7 +213,7 @@ def estimate_blocks(rows: list[dict[str, Any]], about: dict[str, Any], results: 
     from overstory.analysis.selection import bound_text, interval_words
     from overstory.analysis.tables.output import estimate_table
     from overstory.presentation.document import Lines, Paragraph
-    from overstory.privacy.text import epsilons_text, plural
+    from overstory.presentation.formats import epsilons_text, plural
 
     yield estimate_table(rows) if rows else Paragraph("nothing was detected")
     detected = f"{about['detected']:,} of {plural(about['candidates'], 'candidate')} detected"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from overstory.cli.arguments import ENGINE_ALONE, check_plot, check_seed, form_of, given, print_answer, seekable
 from overstory.cli.progress import progress, reading_bar
 from overstory.presentation.document import Lines
-from overstory.privacy.text import plural
+from overstory.presentation.formats import plural
 from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:

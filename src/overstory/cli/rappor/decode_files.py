@@ -10,7 +10,7 @@ from overstory.cli.arguments import check_pipes, check_sources, read_mechanism
 from overstory.cli.output import draw, show_answer
 from overstory.cli.progress import reading_bar
 from overstory.presentation.document import Column, Lines, Paragraph
-from overstory.privacy.text import epsilons_text, plural
+from overstory.presentation.formats import epsilons_text, plural
 from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from overstory.cli.arguments import ENGINE_ALONE, UNFINISHED, print_outcome, shown
 from overstory.cli.progress import progress
 from overstory.presentation.document import Lines
-from overstory.privacy.text import plural
+from overstory.presentation.formats import plural
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.wire import parse_digits
 

@@ -15,7 +15,7 @@ from overstory.cli.registry.asking import Asking, a_decimal, a_text, names, one_
 from overstory.cli.registry.commands import KINDS
 from overstory.cli.registry.lint import lint
 from overstory.files.io import replacing
-from overstory.privacy.text import factor
+from overstory.presentation.formats import factor
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.metrics import parse_registry

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from overstory.cli.arguments import check_plot, given, hashing, print_answer
 from overstory.cli.registry.commands import REGISTRY_FILE
 from overstory.presentation.document import Block, Lines, Paragraph, Preformatted
-from overstory.presentation.formats import finite
+from overstory.presentation.formats import epsilon_text, finite, parameter_words
 from overstory.presentation.streams import printable
 from overstory.privacy import Claim, PrivacyStatement, statement
 from overstory.privacy.approximate import DELTA
@@ -22,7 +22,6 @@ from overstory.privacy.histories.pairs import check_reports
 from overstory.privacy.registry.page import metric_statement
 from overstory.privacy.statements import claims_blocks
 from overstory.privacy.terms import Terms
-from overstory.privacy.text import epsilon_text, parameter_words
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.kinds.base import Kind
 from overstory.protocol.kinds.registry import BUILDERS, Builders, build_from, names_for

@@ -14,8 +14,7 @@ from overstory.collector.store.copies.export import Exported, Selection, retaine
 from overstory.engines.folders import Folder
 from overstory.files.labels import Manifest
 from overstory.presentation.document import Lines
-from overstory.presentation.formats import in_bytes
-from overstory.privacy.text import plural
+from overstory.presentation.formats import in_bytes, plural
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import MetricRegistry, load_registry
 from overstory.queries.counts import parse_range

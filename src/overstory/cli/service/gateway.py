@@ -18,8 +18,8 @@ from overstory.client.upload.http import endpoint, http_transport
 from overstory.gateway.gateway import LOG, Gateway, Lines, Settings, bounded_lines, follow, replay
 from overstory.gateway.readings import BadLine, Format, Layout, Reading, read_lines, zone_named
 from overstory.gateway.sinks import CollectorSink, FileSink
+from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.registry.cost import PATTERN
-from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import load_registry
 from overstory.protocol.wire.reasons import check_token

@@ -15,8 +15,7 @@ from overstory.collector.store import Store, Token, open_store, restore
 from overstory.collector.store.databases.connection import connect, create_tables
 from overstory.collector.store.schema import SCHEMA
 from overstory.presentation.document import Column, Lines, Table
-from overstory.presentation.formats import thousands
-from overstory.privacy.text import plural
+from overstory.presentation.formats import plural, thousands
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:

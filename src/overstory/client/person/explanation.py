@@ -16,9 +16,9 @@ from overstory.client.recorder import Tagger
 from overstory.client.state.rows import OutboxRow
 from overstory.client.state.secret_file import read_secret
 from overstory.client.state.state import State
+from overstory.presentation.formats import plural
 from overstory.privacy.attacks import posterior
 from overstory.privacy.statements import Claims
-from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.kinds.base import Kind, Report
 from overstory.protocol.metrics.metric import Metric

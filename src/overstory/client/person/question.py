@@ -19,6 +19,7 @@ from overstory.client.person.status import relay_status
 from overstory.client.state.files import StatePaths, policy_file
 from overstory.client.state.state import State
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph
+from overstory.presentation.formats import plural
 from overstory.privacy.attacks import metric_linkability
 from overstory.privacy.registry.cost import (
     MetricCost,
@@ -30,7 +31,6 @@ from overstory.privacy.registry.cost import (
 )
 from overstory.privacy.registry.page import metric_facts, relay_words
 from overstory.privacy.statements import Claim
-from overstory.privacy.text import plural
 from overstory.protocol.metrics import Metric, MetricRegistry
 
 if TYPE_CHECKING:

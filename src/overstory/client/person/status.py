@@ -16,8 +16,8 @@ from overstory.client.state.rows import LONGEST_DELAY, RowState
 from overstory.client.state.state import UNCHECKED, machine_id
 from overstory.client.upload.delivery import ASKED, COPIED, CollectorHealth
 from overstory.client.upload.retry import DAY, RELAY, problem_words
+from overstory.presentation.formats import duration, plural
 from overstory.presentation.render_text import unbroken
-from overstory.privacy.text import duration, plural
 
 if TYPE_CHECKING:
     from overstory.client.consent.policy import EffectiveChoice

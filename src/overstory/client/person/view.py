@@ -29,11 +29,10 @@ from overstory.client.person.status import Status
 from overstory.client.state.rows import ALL_VALUES, OutboxRow, Response, Rows, RowState
 from overstory.client.upload.retry import RELAYED
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph, Table
-from overstory.presentation.formats import finite
+from overstory.presentation.formats import finite, share
 from overstory.privacy.attacks import metric_linkability
 from overstory.privacy.registry.cost import MetricCost, metric_cost
 from overstory.privacy.registry.page import metric_facts
-from overstory.privacy.text import share
 from overstory.protocol.errors import WireError
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics.metric import Metric

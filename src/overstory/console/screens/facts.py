@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Final
 from overstory.analysis.selection import ADJUSTMENTS
 from overstory.planning.detection import required_sample_size, smallest_share
 from overstory.presentation.document import Field, Links
-from overstory.presentation.formats import percent
+from overstory.presentation.formats import epsilon_text, percent
 from overstory.privacy.registry.cost import metric_cost
-from overstory.privacy.text import epsilon_text
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics.period import DAY
 

@@ -27,8 +27,8 @@ from overstory.presentation.document import (
     Paragraph,
     Preformatted,
 )
-from overstory.privacy.text import odds_text
-from overstory.privacy.text import share as percentage
+from overstory.presentation.formats import odds_text
+from overstory.presentation.formats import share as percentage
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:

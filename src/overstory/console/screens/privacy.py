@@ -27,12 +27,11 @@ from overstory.presentation.document import (
     Preformatted,
     Table,
 )
-from overstory.presentation.formats import finite
+from overstory.presentation.formats import epsilon_text, finite, odds_text, plural
 from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.registry.cost import metric_cost
 from overstory.privacy.registry.page import metric_page, metric_statement
 from overstory.privacy.statements import Claims, words_of
-from overstory.privacy.text import epsilon_text, odds_text, plural
 from overstory.protocol.metrics.period import WEEK
 
 if TYPE_CHECKING:

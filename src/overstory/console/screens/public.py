@@ -32,10 +32,10 @@ from overstory.presentation.document import (
     Preformatted,
     Table,
 )
+from overstory.presentation.formats import epsilon_text, factor
 from overstory.privacy.registry.changes import Harm, compare_registries
 from overstory.privacy.registry.page import MetricPage, how_often, metric_page
 from overstory.privacy.statements import claims_blocks
-from overstory.privacy.text import epsilon_text, factor
 from overstory.protocol.metrics.metric import SLACK
 from overstory.queries.counts import PeriodCounts
 

@@ -26,10 +26,10 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from overstory.presentation.formats import rounded_up
 from overstory.privacy.histories.pairs import PRECISE, blocks_of
 from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness
 from overstory.privacy.terms import Terms
-from overstory.privacy.text import rounded_up
 from overstory.protocol.channels import as_decimal, log_ratio, round_up, weighted_sum
 from overstory.protocol.errors import ParameterError
 

@@ -23,10 +23,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from overstory.presentation.formats import epsilon_text
 from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.registry.cost import lifetime_epsilon, most_responses
 from overstory.privacy.terms import add_up
-from overstory.privacy.text import epsilon_text
 from overstory.protocol.kinds.base import Kind
 from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
 from overstory.protocol.metrics.groups import Groups

@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from overstory.presentation.document import KeyValues
-from overstory.presentation.formats import finite
+from overstory.presentation.formats import epsilon_text, finite, plural
 from overstory.privacy.ledger import Ledger, charge
 from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.statements import ALWAYS, FRESH, SAME_PATTERN, UNCHANGED, Claim, Claims, why_unbounded
 from overstory.privacy.terms import add_up
-from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.metrics import Metric, PersonBudget
 
 PLANNED: Final = 30

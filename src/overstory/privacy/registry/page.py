@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph
+from overstory.presentation.formats import parameter_words, plural
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.attacks import metric_linkability
 from overstory.privacy.registry.cost import MetricCost, TotalCost, metric_cost
 from overstory.privacy.statements import Claim, PrivacyStatement, claims_blocks, statement
-from overstory.privacy.text import parameter_words, plural
 from overstory.protocol.metrics import Metric
 from overstory.protocol.metrics.metric import FEWEST_TOGETHER
 

@@ -10,11 +10,11 @@ import datetime as dt
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.attacks import metric_linkability
 from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.registry.cost import budget_words, lifetime_epsilon
 from overstory.privacy.terms import add_up
-from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.errors import WireError
 from overstory.protocol.metrics import Fault, Metric, MetricRegistry
 from overstory.protocol.metrics.groups import FLOOR, OTHER

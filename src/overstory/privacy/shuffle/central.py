@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, Self
 
 from overstory.presentation.document import Block, Lines
+from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.payloads.base import terms_class
 from overstory.privacy.payloads.blankets import MOST_PERIODS, Blanket, clones
-from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind
 
