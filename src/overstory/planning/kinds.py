@@ -30,7 +30,7 @@ from overstory.protocol.domains.numbers import Interval
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism, check_count
 from overstory.protocol.kinds.item_sets import INNER, ItemBits, item_bits, padding_and_sampling
-from overstory.protocol.kinds.registry import FAMILIES, any_mechanism, determined_by, mechanism, names_for, oracles_for
+from overstory.protocol.kinds.registry import FAMILIES, determined_by, mechanism, names_for, of_domain, oracles_for
 
 EPSILON_STEP: Final = 0.01
 """How far the permanent epsilon of proposed needs is above the other: a report must not be the permanent response."""
@@ -206,7 +206,8 @@ OTHERS: Final = (("epsilon_report", "reports"), _of_any_kind)
 
 def _built(family: str, given: Mapping[str, Any]) -> Iterator[Any]:
     """Build each mechanism of a family that these parameters determine."""
-    return (any_mechanism(name, **given) for name in determined_by(FAMILIES[family].builders, given))
+    built = (of_domain(name, **given) for name in determined_by(FAMILIES[family].builders, given))
+    return (each for each in built if each is not None)
 
 
 def _plan(built: Mechanism, written: Needs, reports: int, size: int, error: float, **more: Any) -> Plan:
@@ -225,7 +226,7 @@ def mean_errors(built: Any, reports: int) -> tuple[float, float]:
 
     Examples
     --------
-    >>> [round(error, 4) for error in mean_errors(any_mechanism("hybrid", epsilon=1.0), 10_000)]
+    >>> [round(error, 4) for error in mean_errors(of_domain("hybrid", epsilon=1.0), 10_000)]
     [0.0207, 0.0207]
     """
     low, high = Fraction(built.domain.minimum), Fraction(built.domain.maximum)

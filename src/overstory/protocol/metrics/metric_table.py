@@ -186,7 +186,11 @@ def _mechanism(fields: Fields, name: str, domain: AnyDomain | None) -> Kind | No
         _check_parameters(fields, oracle, given)
         return None
     completed = _completed(fields, name, oracle, domain, given)
-    return None if completed is None else _built(fields, oracle, completed)
+    built = None if completed is None else _built(fields, oracle, completed)
+    if built is not None and "domain_size" in domain.completes(name) and built.domain_size != domain.size:
+        fields.fault("oracle", f"{oracle} is for {built.domain_size} values, and the domain has {domain.size}")
+        return None
+    return built
 
 
 def _check_parameters(fields: Fields, oracle: str, given: Mapping[str, Any]) -> None:
