@@ -83,12 +83,14 @@ def test_what_it_gains_over_the_paper_and_what_it_costs():
     paper = plan.comparison
     assert paper.standard_error == pytest.approx(2974, rel=0.005)
     assert paper.parameters == pytest.approx({"k": 128, "h": 2, "m": 16, "p": 0.5, "q": 0.75, "f": 0.5}, abs=1e-8)
-    assert paper.standard_error_ratio == pytest.approx(2974 / 1875, rel=0.005)
-    assert paper.reports_ratio == pytest.approx(paper.standard_error_ratio**2)
-    assert 2 in paper.higher_epsilon_n
-    assert 100 not in paper.higher_epsilon_n
-    assert (round(plan.epsilon_n[2], 3), round(paper.epsilon_n[2], 3)) == (2.041, 2.017)
-    assert plan.change_leak[2] > paper.change_leak[2]
+    said = plan.to_json()["paper"]
+    assert said["standard_error_ratio"] == paper.times_the_error(plan) == pytest.approx(2974 / 1875, rel=0.005)
+    assert said["reports_ratio"] == pytest.approx(said["standard_error_ratio"] ** 2)
+    assert 2 in said["higher_epsilon_n"]
+    assert 100 not in said["higher_epsilon_n"]
+    ours, theirs = plan.privacy, paper.privacy
+    assert (round(ours.epsilon_n[2], 3), round(theirs.epsilon_n[2], 3)) == (2.041, 2.017)
+    assert ours.change_leak[2] > theirs.change_leak[2]
     assert "In between this plan reveals a little more" in plan.plain_words()
     assert "a change of value is easier to see" in plan.plain_words()
 
@@ -106,16 +108,16 @@ def test_the_papers_parameters_keep_the_budgets_too(budgets):
 def test_equal_budgets_are_one_time_rappor():
     plan = plan_from_needs(1.0, 1.0, 10**6, 100)
     assert (plan.parameters["p"], plan.parameters["q"]) == (0.0, 1.0)
-    assert plan.epsilon_report == plan.epsilon_permanent <= 1.0
-    assert plan.epsilon_permanent == pytest.approx(1.0, abs=1e-6)
+    assert plan.privacy.epsilon_report == plan.privacy.epsilon_permanent <= 1.0
+    assert plan.privacy.epsilon_permanent == pytest.approx(1.0, abs=1e-6)
 
 
 def test_a_thrifty_plan_is_as_precise_and_spends_less_for_ever():
     full, thrifty = (plan_from_needs(*PAPER_BUDGETS, 10**6, 200, thrifty=t) for t in (False, True))
     assert thrifty.standard_error == pytest.approx(full.standard_error, rel=1e-6)
-    assert thrifty.epsilon_permanent == pytest.approx(sufficient_permanent(PAPER_BUDGETS[0]), abs=1e-6)
-    assert thrifty.epsilon_permanent < full.epsilon_permanent / 3
-    assert thrifty.change_leak[2] > full.change_leak[2]
+    assert thrifty.privacy.epsilon_permanent == pytest.approx(sufficient_permanent(PAPER_BUDGETS[0]), abs=1e-6)
+    assert thrifty.privacy.epsilon_permanent < full.privacy.epsilon_permanent / 3
+    assert thrifty.privacy.change_leak[2] > full.privacy.change_leak[2]
     assert "--thrifty" in full.plain_words()
     assert "--thrifty" not in thrifty.plain_words()
 
@@ -131,14 +133,14 @@ def test_beyond_the_sufficient_budget_nothing_is_gained_and_below_it_something_i
 def test_a_frequency_to_be_best_at():
     assert best_channel(math.e, 100.0, 0.5)[0] == pytest.approx(1 - best_channel(math.e, 100.0, 0.5)[1])
     rare, common = (plan_from_needs(1, 4, 10**6, 50, frequency=x, num_bits=64, num_cohorts=8) for x in (0.0, 0.5))
-    assert rare.standard_error_at(0.0) < common.standard_error_at(0.0)
-    assert common.standard_error_at(0.5) < rare.standard_error_at(0.5)
+    assert rare.error_at(0.0) < common.error_at(0.0)
+    assert common.error_at(0.5) < rare.error_at(0.5)
 
 
 def test_googles_family_keeps_the_budgets_with_its_own_f():
     plan = plan_from_needs(*PAPER_BUDGETS, 10**6, 20, hash_family="google-rappor-python")
     assert plan.parameters["k"] == 32
-    assert plan.epsilon_permanent <= PAPER_BUDGETS[1]
+    assert plan.privacy.epsilon_permanent <= PAPER_BUDGETS[1]
     assert statement(plan.mechanism).epsilon_report <= PAPER_BUDGETS[0]
 
 

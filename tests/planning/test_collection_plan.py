@@ -46,9 +46,9 @@ def test_reports_needed_is_the_inverse_of_the_smallest_share(name):
     built = mechanism(name, **SOME[name])
     plan = plan_from_parameters(built, 10**6, 20, share=0.01)
     assert reports_needed(built, 20, plan.detectable_frequency, plan.critical_value) == pytest.approx(10**6, rel=1e-6)
-    again = detectable_frequency(built, plan.share.reports_needed, 20, plan.critical_value)
+    again = detectable_frequency(built, plan.people_needed, 20, plan.critical_value)
     assert again == pytest.approx(0.01, rel=1e-3)
-    assert plan.share.detectable == (plan.detectable_frequency <= 0.01)
+    assert (plan.people_needed <= 10**6) == (plan.detectable_frequency <= 0.01)
 
 
 def test_figure_6_screens_its_candidates():
@@ -61,7 +61,7 @@ def test_figure_6_screens_its_candidates():
 
 def test_detection_half_the_time_and_nine_in_ten():
     plan = plan_from_parameters(mechanism("rappor"), 10**6, 200)
-    power = NormalDist(plan.detectable_count, plan.standard_error)
+    power = NormalDist(plan.detectable_frequency * 10**6, plan.standard_error)
     assert 1 - power.cdf(plan.critical_value * plan.standard_error) == pytest.approx(0.5)
     power = NormalDist(plan.reliable_frequency * 10**6, plan.standard_error)
     assert 1 - power.cdf(plan.critical_value * plan.standard_error) == pytest.approx(0.9)
@@ -83,7 +83,7 @@ def test_what_nothing_can_be_learned_from_is_said():
     plan = plan_from_parameters(mechanism("rappor"), 100, 200, share=0.5)
     assert plan.detectable_frequency > 1
     assert plan.learnable_strings == 0
-    assert not plan.share.detectable
+    assert plan.people_needed > 100
     assert "too uncertain" in plan.plain_words()
     assert "too few" in plan.plain_words()
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import product
-from typing import Any, Final
+from typing import Final
 
 from overstory.planning.detection import (
     NINE_IN_TEN,
@@ -26,8 +26,7 @@ from overstory.planning.detection import (
     reports_needed,
 )
 from overstory.planning.nearest import COMMON_SHARE, Nearest, nearest
-from overstory.planning.plan import WRITTEN, AtShare, Comparison, RapporPlan
-from overstory.privacy import statement
+from overstory.planning.plan import WRITTEN, RapporPlan
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import check_count, whole_number
 from overstory.protocol.kinds.bits import BitMechanism, OneHot
@@ -35,7 +34,6 @@ from overstory.protocol.kinds.calibration import least_noise
 from overstory.protocol.kinds.hashing import GoogleRapporPython
 from overstory.protocol.kinds.rappor import Bloom, rappor
 
-EPSILON_REPORTS: Final = (1, 2, 3, 5, 10, 20, 100)
 MOST: Final = 1 << 62
 LEAST_EPSILON: Final = 0.001
 MOST_EPSILON: Final = 50.0
@@ -83,7 +81,7 @@ def plan_from_parameters(
     >>> plan = plan_from_parameters(mechanism("rappor"), 10**6, 200, share=0.01)
     >>> round(plan.standard_error), round(plan.detectable_frequency, 4), plan.learnable_strings
     (2976, 0.0104, 96)
-    >>> plan.share.reports_needed
+    >>> plan.people_needed
     1073003
     """
     num_reports, num_candidates = check_collection(num_reports, num_candidates)
@@ -95,18 +93,12 @@ def plan_from_parameters(
     fitted = fitted_candidates(mechanism, num_candidates, detectable)
     error = count_error(mechanism, num_reports, 0.0, fitted)
 
-    def at_share(frequency: float) -> AtShare:
-        needed = reports_needed(mechanism, num_candidates, frequency, quantile)
-        known = count_error(mechanism, num_reports, frequency, fitted)
-        return AtShare(frequency, frequency * num_reports, known, num_reports >= needed, needed)
-
     return RapporPlan(
         mechanism=mechanism,
         written={letter: mechanism.parameters[letter] for letter in WRITTEN if letter in mechanism.parameters},
         num_reports=num_reports,
         num_candidates=num_candidates,
         alpha=alpha,
-        privacy=statement(mechanism, reports=EPSILON_REPORTS),
         error=error / num_reports,
         critical_value=quantile,
         detectable_frequency=detectable,
@@ -116,7 +108,8 @@ def plan_from_parameters(
         learnable_strings=min(num_candidates, int(learning_limit(mechanism, num_reports, num_candidates, alpha=alpha))),
         rule_of_thumb=math.sqrt(num_reports) / 10,
         num_fitted=fitted,
-        share=None if share is None else at_share(share),
+        asked=share,
+        people_needed=None if share is None else reports_needed(mechanism, num_candidates, share, quantile),
     )
 
 
@@ -216,8 +209,8 @@ def _nearest(
     epsilon_permanent: float,
 ) -> Nearest | None:
     """Return the needs with which the share asked for would be detected; a common one where nothing would be."""
-    share = COMMON_SHARE if plan.share is None else plan.share.frequency
-    if plan.detectable_frequency <= 1 if plan.share is None else plan.share.detectable:
+    share = COMMON_SHARE if plan.asked is None else plan.asked
+    if plan.detectable_frequency <= 1 if plan.people_needed is None else plan.people_needed <= plan.num_reports:
         return None
 
     def devices_needed(epsilon: float, ceiling: float | None, number: int) -> int:
@@ -414,11 +407,8 @@ def paper_design(epsilon_report: float, epsilon_permanent: float, like: BitMecha
     return build(least_noise(excess, 0.0, 0, GRID - 1))
 
 
-def _compare(plan: RapporPlan, epsilon_report: float, epsilon_permanent: float) -> Comparison | None:
+def _compare(plan: RapporPlan, epsilon_report: float, epsilon_permanent: float) -> RapporPlan | None:
     if plan.parameters["k"] <= 2 * PAPER["num_hashes"]:
         return None  # so small a filter cannot hold two filters of two hashes apart
     other = paper_design(epsilon_report, epsilon_permanent, plan.mechanism)
-    paper = plan_from_parameters(other, plan.num_reports, plan.num_candidates, alpha=plan.alpha)
-    higher = tuple(n for n in EPSILON_REPORTS if plan.epsilon_n[n] > paper.epsilon_n[n] + 1e-6)
-    same: dict[str, Any] = {field.name: getattr(paper, field.name) for field in fields(paper)}
-    return Comparison(**same, plan_error=plan.standard_error, higher_epsilon_n=higher)
+    return plan_from_parameters(other, plan.num_reports, plan.num_candidates, alpha=plan.alpha)
