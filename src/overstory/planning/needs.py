@@ -129,9 +129,8 @@ def plan_from_needs(
     *,
     alpha: float = 0.05,
     share: float | None = None,
-    frequency: float = 0.0,
     num_bits: int | None = None,
-    num_hashes: int | Sequence[int] | None = None,
+    num_hashes: int | None = None,
     num_cohorts: int | None = None,
     thrifty: bool = False,
     hash_family: str = "overstory-v1",
@@ -147,10 +146,8 @@ def plan_from_needs(
         The collection: N, one report a device, and M.
     alpha, share
         As in `plan_from_parameters`.
-    frequency
-        The share at which the standard error is made smallest; rare strings (0) are the hard ones.
     num_bits, num_hashes, num_cohorts
-        Fix k, h (or the h allowed), m; otherwise h is chosen among 1 to 4, and the fewest bits and cohorts with which
+        Fix k, h, m; otherwise h is chosen among 1 to 4, and the fewest bits and cohorts with which
         collisions cost at most five percent.
     thrifty
         Spend no more of the permanent budget than makes one report more precise.
@@ -170,7 +167,7 @@ def plan_from_needs(
     >>> round(plan.standard_error), round(plan.comparison.standard_error)
     (1880, 2976)
     """
-    _check_budgets(epsilon_report, epsilon_permanent, frequency)
+    _check_budgets(epsilon_report, epsilon_permanent)
     num_reports, num_candidates = check_collection(num_reports, num_candidates)
 
     def best_for(epsilon: float, ceiling: float, number: int) -> BitMechanism:
@@ -185,7 +182,6 @@ def plan_from_needs(
                 num_cohorts=1 if num_cohorts is None else num_cohorts,
                 hash_family=hash_family,
                 hash_key=hash_key,
-                frequency=frequency,
             )
             designs.append(_sized(small, number, num_candidates, alpha, num_bits=num_bits, num_cohorts=num_cohorts))
         return min(designs, key=lambda mechanism: rare_error(mechanism, number, num_candidates, alpha))
@@ -222,7 +218,7 @@ def _nearest(
     return nearest(devices_needed, *budgets, share=share, smallest_share=smallest)
 
 
-def _check_budgets(epsilon_report: float, epsilon_permanent: float, frequency: float) -> None:
+def _check_budgets(epsilon_report: float, epsilon_permanent: float) -> None:
     for name, epsilon in (("epsilon_report", epsilon_report), ("epsilon_permanent", epsilon_permanent)):
         if not LEAST_EPSILON <= epsilon <= MOST_EPSILON:  # a NaN lands here as well
             raise ParameterError(f"{name} = {epsilon!r}: give a number from {LEAST_EPSILON} to {MOST_EPSILON:g}")
@@ -231,16 +227,15 @@ def _check_budgets(epsilon_report: float, epsilon_permanent: float, frequency: f
             f"epsilon_permanent = {epsilon_permanent} is below epsilon_report = {epsilon_report}: all reports of a "
             "value together reveal at least what one does; lower epsilon_report or raise epsilon_permanent"
         )
-    if not 0 <= frequency < 1:
-        raise ParameterError(f"frequency = {frequency!r}: give a share from 0 to below 1")
 
 
-def _allowed(num_hashes: int | Sequence[int] | None, num_bits: int | None) -> Sequence[int]:
+def _allowed(num_hashes: int | None, num_bits: int | None) -> Sequence[int]:
     """Return the numbers of hashes to try; one that is asked for is tried, and refused, whatever the size."""
-    hashes = (num_hashes,) if isinstance(num_hashes, int) else HASHES if num_hashes is None else tuple(num_hashes)
-    if not hashes or min(hashes) < 1:
-        raise ParameterError(f"num_hashes (h) = {num_hashes!r}: give whole numbers of at least 1")
-    return [h for h in hashes if num_bits is None or h < num_bits] or hashes
+    if num_hashes is None:
+        return [h for h in HASHES if num_bits is None or h < num_bits] or HASHES
+    if num_hashes < 1:
+        raise ParameterError(f"num_hashes (h) = {num_hashes!r}: give a whole number of at least 1")
+    return [num_hashes]
 
 
 def resized(mechanism: BitMechanism, num_bits: int, num_cohorts: int) -> BitMechanism:
@@ -252,20 +247,17 @@ def resized(mechanism: BitMechanism, num_bits: int, num_cohorts: int) -> BitMech
     return replace(mechanism, parameters=parameters, encoding=filters)
 
 
-def best_channel(growth: float, ceiling: float, frequency: float = 0.0) -> tuple[float, float]:
-    """Return (P(1|1), P(1|0)) of a report with the least variance at `frequency`.
+def best_channel(growth: float, ceiling: float) -> tuple[float, float]:
+    """Return (P(1|1), P(1|0)) of a report with the least variance of a rare string.
 
     The odds of a 1 may grow by the factor E = `growth`, from a bit that is 0 to a bit that is 1; A = `ceiling` is the
     largest ratio P(1|1) / P(1|0), and P(0|0) / P(0|1), that the permanent round lets through.
 
-    With o the odds of a 1 from a 0 the variance is proportional to ``[(1-x)(1+Eo)^2 + xE(1+o)^2] / o``, least at
-    ``o^2 = (1-x+xE) / (E ((1-x)E + x))``; at x = 0 that is o = 1/E: P(1|1) = 1/2, P(1|0) = 1/(E+1), the optimized
-    unary encoding. The ratio ``r = P(1|1) / P(1|0) = E (1+o) / (1+Eo)`` falls with o and the variance has one minimum,
-    so where r would exceed A (or fall below E/A) the best is at that end.
+    With o the odds of a 1 from a 0 the variance is proportional to ``(1+Eo)^2 / o``, least at o = 1/E: P(1|1) = 1/2,
+    P(1|0) = 1/(E+1), the optimized unary encoding. The ratio ``r = P(1|1) / P(1|0) = E (1+o) / (1+Eo)`` falls with o
+    and the variance has one minimum, so where r would exceed A (or fall below E/A) the best is at that end.
     """
-    rest = 1 - frequency
-    odds = math.sqrt((rest + frequency * growth) / (growth * (rest * growth + frequency)))
-    ratio = growth * (1 + odds) / (1 + growth * odds)
+    odds, ratio = 1 / growth, (growth + 1) / 2
     allowed = min(max(ratio, growth / ceiling), ceiling)
     if allowed != ratio:
         odds = (growth - allowed) / (growth * (allowed - 1))
@@ -292,7 +284,6 @@ def design(
     num_cohorts: int,
     hash_family: str = "overstory-v1",
     hash_key: str = "",
-    frequency: float = 0.0,
 ) -> BitMechanism:
     """Return the RAPPOR with the least variance whose exact epsilons are at most the two given.
 
@@ -320,17 +311,17 @@ def design(
     f = max(1, _up(2 / (1 + math.exp(epsilon_permanent / (2 * num_hashes)))))
     while (permanent := build(f, 0, GRID)).epsilon_permanent > epsilon_permanent:
         f += 1
-    p, q = _instantaneous(permanent, math.exp(epsilon_report / num_hashes), frequency)
+    p, q = _instantaneous(permanent, math.exp(epsilon_report / num_hashes))
     while (best := build(f, p, q)).epsilon_report > epsilon_report:
         p, q = p + 1, q - 1
     return best
 
 
-def _instantaneous(permanent: BitMechanism, growth: float, frequency: float) -> tuple[int, int]:
+def _instantaneous(permanent: BitMechanism, growth: float) -> tuple[int, int]:
     """Solve P = p + (q - p) a, Q = p + (q - p) b for p and q: the round after a permanent channel (a, b)."""
     channel = permanent.rounds.permanent
     keep_one, raise_zero, span = float(channel.keep_one), float(channel.raise_zero), float(channel.span)
-    to_one, to_zero = best_channel(growth, keep_one / raise_zero, frequency)
+    to_one, to_zero = best_channel(growth, keep_one / raise_zero)
     gap = (to_one - to_zero) / span
     p = to_zero - raise_zero * gap
     return max(0, _up(p)), min(GRID, -_up(-(p + gap)))
