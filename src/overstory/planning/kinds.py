@@ -224,8 +224,6 @@ RESOLUTION: Final = 64
 def mean_errors(built: Any, reports: int) -> tuple[float, float]:
     """Return the standard error of the mean of people who all hold the middle of the range, or one of its ends.
 
-    Examples
-    --------
     >>> [round(error, 4) for error in mean_errors(of_domain("hybrid", epsilon=1.0), 10_000)]
     [0.0207, 0.0207]
     """

@@ -122,8 +122,6 @@ def _enough_devices(
 def _three_digits(number: int) -> int:
     """Return a whole number rounded up to three digits.
 
-    Examples
-    --------
     >>> _three_digits(3_128_684), _three_digits(1000), _three_digits(42)
     (3130000, 1000, 42)
     """

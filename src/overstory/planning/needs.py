@@ -267,8 +267,6 @@ def best_channel(growth: float, ceiling: float) -> tuple[float, float]:
 def sufficient_permanent(epsilon_report: float, num_hashes: int = 1) -> float:
     """Return the permanent budget beyond which one report does not become more precise: 2h ln((E + 1) / 2).
 
-    Examples
-    --------
     >>> round(sufficient_permanent(1.0743), 3)
     1.35
     """
@@ -288,12 +286,6 @@ def design(
     """Return the RAPPOR with the least variance whose exact epsilons are at most the two given.
 
     Where the permanent budget equals the report's, it is One-time RAPPOR (p = 0, q = 1).
-
-    Examples
-    --------
-    >>> best = design(1.0743, 4.3945, num_bits=128, num_hashes=1, num_cohorts=16).parameters
-    >>> [round(best[letter], 4) for letter in "fpq"]
-    [0.2, 0.2239, 0.5307]
     """
 
     def build(f: int, p: int, q: int) -> BitMechanism:
@@ -376,14 +368,7 @@ def _bit_error(mechanism: BitMechanism, num_reports: int) -> float:
 
 
 def paper_design(epsilon_report: float, epsilon_permanent: float, like: BitMechanism) -> BitMechanism:
-    """Return the paper's p = 1/2, q = 3/4, h = 2 at the least f that keeps both budgets, in filters like `like`'s.
-
-    Examples
-    --------
-    >>> paper = paper_design(1.0743, 4.3945, rappor())
-    >>> round(paper.parameters["f"], 4)
-    0.5
-    """
+    """Return the paper's p = 1/2, q = 3/4, h = 2 at the least f that keeps both budgets, in filters like `like`'s."""
 
     def build(f: int) -> BitMechanism:
         return rappor(**{**like.parameters, **PAPER, "f": f / GRID})

@@ -209,8 +209,6 @@ def _toml(value: Any) -> str:
 def _percent(share: float) -> str:
     """Return a share with two digits that count.
 
-    Examples
-    --------
     >>> _percent(0.3604), _percent(0.0123456), _percent(0.00012)
     ('36%', '1.2%', '0.012%')
     """

@@ -231,16 +231,7 @@ class PrivacyStatement:
     influence: Influence | None = None
 
     def epsilon_values(self, values: int, *, reports: int | None = None) -> float:
-        """Epsilon of a history of `values` distinct values, rounded up; see `Terms.epsilon_values`.
-
-        D is at most the number of reports, where given, and the size of the domain, or of the hash's range. It holds
-        only between histories with the same pattern of equal and different permanent responses: see `change_leak`.
-
-        Raises
-        ------
-        ParameterError
-            When there is no value or no report.
-        """
+        """Epsilon of a history of `values` distinct values, rounded up; see `Terms.epsilon_values`."""
         return self.terms.epsilon_values(values, reports=reports)
 
     def values_claim(self, values: int, *, reports: int | None = None) -> Claim:

@@ -210,12 +210,12 @@ def total_costs(costs: Sequence[MetricCost]) -> tuple[TotalCost, ...]:
         pattern = add_up((1, cost.epsilon_pattern) for cost in group)
         return _total(attribute, [cost.metric for cost in group], any_history, pattern, reports)
 
-    return tuple(total(attribute, group) for attribute, group in _together((cost.attribute, cost) for cost in costs))
+    return tuple(total(attribute, group) for attribute, group in together((cost.attribute, cost) for cost in costs))
 
 
 def totals_so_far(ledger: Ledger) -> tuple[TotalCost, ...]:
     """Return the same of the reports so far."""
-    accounts = _together((account.attribute, account) for account in {a.metric: a for a in ledger.accounts}.values())
+    accounts = together((account.attribute, account) for account in {a.metric: a for a in ledger.accounts}.values())
     totals = []
     for attribute, some in accounts:
         names = [account.metric for account in some]
@@ -225,7 +225,7 @@ def totals_so_far(ledger: Ledger) -> tuple[TotalCost, ...]:
     return tuple(totals)
 
 
-def _together(listed: Iterable[tuple[str | None, T]]) -> list[tuple[str | None, list[T]]]:
+def together(listed: Iterable[tuple[str | None, T]]) -> list[tuple[str | None, list[T]]]:
     """Return all of the list, then those of each attribute that several share."""
     shared: dict[str | None, list[T]] = {None: []}
     for attribute, each in listed:

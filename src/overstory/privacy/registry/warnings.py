@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.attacks import metric_linkability
 from overstory.privacy.payloads.registry import terms_of
-from overstory.privacy.registry.cost import budget_words, lifetime_epsilon
+from overstory.privacy.registry.cost import budget_words, lifetime_epsilon, together
 from overstory.privacy.terms import add_up
 from overstory.protocol.errors import WireError
 from overstory.protocol.metrics import Fault, Metric, MetricRegistry
@@ -234,13 +234,8 @@ def registry_notes(registry: MetricRegistry) -> Iterator[str]:
     bare = [metric for metric in registry.values() if metric.attribute is None]
     if len(bare) > 1:
         yield _together([metric.id for metric in bare], registry, "name no attribute: if they tell of one thing,")
-    shared: dict[str, list[str]] = {}
-    for name, metric in registry.items():
-        if metric.attribute is not None:
-            shared.setdefault(metric.attribute, []).append(name)
-    for attribute, names in sorted(shared.items()):
-        if len(names) > 1:
-            yield _together(names, registry, f"tell of {attribute}:")
+    for attribute, names in together((metric.attribute, name) for name, metric in registry.items())[1:]:
+        yield _together(names, registry, f"tell of {attribute}:")
     grouped = [name for name, metric in registry.items() if metric.groups is not None]
     if grouped:
         groups = registry[grouped[0]].groups
