@@ -10,8 +10,8 @@ worst two strings: `map_differences` finds how many.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import combinations, product
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from overstory.presentation.formats import epsilon_text
@@ -174,7 +174,7 @@ def map_differences(positions: Positions, encoding: Encoding) -> Differences:
 
     Every epsilon grows with both numbers, so the pairs that no other pair exceeds in both are enough: given to
     `Rounds.epsilon` they make the exact maximum over pairs of candidates, for any number of reports. Pairs are
-    looked at from the most different weights down, and no longer than something worse can still be found.
+    looked at from the heaviest filters down, and no longer than something worse can still be found.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def map_differences(positions: Positions, encoding: Encoding) -> Differences:
     for cohort in positions:
         if len(cohort) < 2:
             raise ParameterError(f"the map has {len(cohort)} candidates: a comparison needs at least two")
-        front = _extend(front, _filters(cohort, encoding.num_bits), encoding.num_bits)
+        front = _extend(front, _filters(cohort, encoding.num_bits))
     return tuple(sorted(front)) or ((0, 0),)
 
 
@@ -216,27 +216,17 @@ def _filters(cohort: Iterable[Iterable[int]], num_bits: int) -> set[int]:
     return filters
 
 
-def _extend(front: set[tuple[int, int]], filters: set[int], num_bits: int) -> set[tuple[int, int]]:
+def _extend(front: set[tuple[int, int]], filters: Iterable[int]) -> set[tuple[int, int]]:
     """Return the front with all pairs of `filters` taken in, skipping those that cannot change it."""
-    weights: dict[int, list[int]] = {}
-    for bits in filters:
-        weights.setdefault(bits.bit_count(), []).append(bits)
-    for first, second in sorted(((x, y) for x in weights for y in weights if x <= y), key=sum, reverse=True):
-        overlap = max(0, first + second - num_bits)
-        bound = first - overlap, second - overlap
-        for a, b in _pairs(weights, first, second):
-            if _covered(bound, front):
-                break
-            shared = (a & b).bit_count()
-            front = _insert(front, (first - shared, second - shared))
-            front = _insert(front, (second - shared, first - shared))
+    heaviest_first = sorted(filters, key=int.bit_count, reverse=True)
+    for place, one in enumerate(heaviest_first):
+        for other in islice(heaviest_first, place + 1, None):
+            if _covered((one.bit_count(), other.bit_count()), front):
+                break  # no later one has more bits to differ in
+            shared = (one & other).bit_count()
+            pair = one.bit_count() - shared, other.bit_count() - shared
+            front = _insert(_insert(front, pair), pair[::-1])
     return front
-
-
-def _pairs(weights: dict[int, list[int]], first: int, second: int) -> Iterator[tuple[int, int]]:
-    if first == second:
-        return combinations(weights[first], 2)
-    return product(weights[first], weights[second])
 
 
 def _covered(pair: tuple[int, int], front: set[tuple[int, int]]) -> bool:
