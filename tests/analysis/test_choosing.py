@@ -61,7 +61,7 @@ def six_orders(*, epsilon: float):
 
 
 def test_of_those_within_one_percent_the_one_whose_reports_share_least_then_the_fewest_bits_is_chosen():
-    """What two reports share is judged apart (tests/privacy/test_likeness.py); here, that the choice follows it."""
+    """What two reports share is judged apart (tests/privacy/test_linkability.py); here, that the choice follows it."""
     preferred = 0
     for domain_size in (*SIZES, 12_000):
         for epsilon, ever in (*((one, None) for one in EPSILONS), (1.0, 2.0), (0.5, 1.0)):
