@@ -28,7 +28,7 @@ from overstory.protocol.kinds.base import check_count
 
 if TYPE_CHECKING:
     from overstory.audit.answers import Declared
-    from overstory.audit.clients import AuditedClient
+    from overstory.audit.clients import OwnClient, Program
     from overstory.audit.game import Game
 
 
@@ -289,7 +289,7 @@ class Settings:
 
 def audit(
     declared: Declared,
-    client: AuditedClient,
+    client: Program | OwnClient,
     settings: Settings,
     *,
     rng: np.random.Generator | None = None,
@@ -305,7 +305,7 @@ def audit(
 
 class _Audit:
     def __init__(
-        self, declared: Declared, client: AuditedClient, settings: Settings, rng: Any, advance: Advance
+        self, declared: Declared, client: Program | OwnClient, settings: Settings, rng: Any, advance: Advance
     ) -> None:
         self.declared, self.client, self.settings, self.rng = declared, client, settings, rng
         self.advance, self.done = advance, 0

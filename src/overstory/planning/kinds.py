@@ -356,10 +356,10 @@ def other_mechanism(ranking: Sequence[ItemChoice]) -> str:
     return f"{other.label} would have {other.error / best.error:.2f} times the error"
 
 
-def item_table(ranking: Sequence[ItemChoice], limit: int = SHOWN) -> Table:
+def item_table(ranking: Sequence[ItemChoice]) -> Table:
     """Return the choices as a table: the best ones, and the best of each kind."""
     kinds = {choice.label: choice for choice in reversed(ranking)}.values()
-    chosen = [choice for place, choice in enumerate(ranking) if place < limit or choice in kinds]
+    chosen = [choice for place, choice in enumerate(ranking) if place < SHOWN or choice in kinds]
     columns = (
         Column("mechanism", is_left=True),
         Column("length", "padding length"),

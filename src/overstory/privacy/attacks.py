@@ -84,14 +84,6 @@ class Linkability:
         """Whether the payload of an unchanged value stays the same."""
         return self.unchanged != self.always
 
-    def crowd(self, devices: int) -> float:
-        """Return how many of `devices` an unchanged device's reports fit on average, itself included."""
-        return self.unchanged.crowd(devices)
-
-    def alone(self, devices: int) -> float:
-        """Return the share of `devices` that nobody else's reports fit, while their values do not change."""
-        return self.unchanged.alone(devices)
-
     @property
     def is_pseudonym(self) -> bool:
         """Whether two reports share more than ten bits, equal or alike: enough to tell a device from most others."""

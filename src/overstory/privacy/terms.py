@@ -52,11 +52,6 @@ class Terms(ABC):
         """
         return None
 
-    @property
-    def equal_bits_share(self) -> bool:
-        """Whether two values with the same true bits are taken to have one permanent response."""
-        return False
-
     @abstractmethod
     def change_leak(self, reports: int) -> float:
         """Exact epsilon of one change of value, or to nothing or from it, within `reports` reports, rounded up."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.audit.answers import Declared, declare
 from overstory.audit.audit import Settings, audit
-from overstory.audit.clients import AuditedClient, OwnClient, Program
+from overstory.audit.clients import OwnClient, Program
 from overstory.cli.arguments import given, hashing, print_answer
 from overstory.cli.progress import progress
 from overstory.files.rappor import read_map, read_params
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     return 0 if result.verdict == "no fault found" else FAULTY
 
 
-def _client(args: argparse.Namespace) -> AuditedClient:
+def _client(args: argparse.Namespace) -> Program | OwnClient:
     if args.client == bool(args.program):
         raise ParameterError("give either the client's command, after --, or --client for the library's own")
     if not args.timeout > 0:

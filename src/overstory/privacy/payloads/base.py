@@ -109,11 +109,11 @@ def percent(share: float) -> str:
     return f"{shown:.2f}%" if share >= 0.01 else f"{shown.normalize():f}%"
 
 
-def bounded(values: int, epsilon_report: float, epsilon_permanent: float) -> Attack:
-    """Return the bounds on an attack that hold for every mechanism of these epsilons."""
+def bounded(values: int, mechanism: Kind) -> Attack:
+    """Return the bounds on an attack that hold for every mechanism of its epsilons."""
     single, ever = (
         Success(most_guess(epsilon, values), _most_positives(epsilon))
-        for epsilon in (epsilon_report, epsilon_permanent)
+        for epsilon in (mechanism.epsilon_report, mechanism.epsilon_permanent)
     )
     return Attack(values, single, ever, exact=False)
 
@@ -177,7 +177,7 @@ class PayloadTerms(Terms):
     @classmethod
     def attack(cls, mechanism: Any, candidates: int) -> Attack:
         """Return what the best attacker achieves, among so many values where no domain says how many there are."""
-        return bounded(mechanism.domain_size or candidates, mechanism.epsilon_report, mechanism.epsilon_permanent)
+        return bounded(mechanism.domain_size or candidates, mechanism)
 
     @classmethod
     def permanent_response(cls, mechanism: Any) -> Constant:

@@ -77,12 +77,6 @@ class BitTerms(PayloadTerms):
         even = len(self.differences) == 1 and len(set(self.differences[0])) == 1
         return (self.differences[0][0], self.instantaneous) if even else None
 
-    @property
-    def equal_bits_share(self) -> bool:
-        """Of strings: no shape is of two values with equal bits and responses of their own (Google's derivation)."""
-        filters = not self.fresh and self.most_values is None
-        return filters and all(shape.lowered or shape.raised for shape in self.shapes)
-
     def _few(self, reports: int) -> float:
         return self.rounds.epsilon(self.differences, reports=reports)
 
