@@ -162,8 +162,8 @@ class Plan:
         if half >= 1:
             return "no value will be detected: plan for more reports, or a larger epsilon"
         nine = self.detected_nine_in_ten
-        reliable = "no value nine times in ten" if nine is None else f"nine times in ten from {_percent(nine)}"
-        return f"a value is detected about half the time from a share of {_percent(half)}, {reliable}"
+        reliable = "no value nine times in ten" if nine is None else f"nine times in ten from {percentage(nine)}"
+        return f"a value is detected about half the time from a share of {percentage(half)}, {reliable}"
 
     def metric_json(self) -> dict[str, Any]:
         """Return what was planned for the metric as JSON values."""
@@ -204,15 +204,6 @@ def oracle_toml(name: str, parameters: Mapping[str, Any]) -> str:
 
 def _toml(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else repr(value)
-
-
-def _percent(share: float) -> str:
-    """Return a share with two digits that count.
-
-    >>> _percent(0.3604), _percent(0.0123456), _percent(0.00012)
-    ('36%', '1.2%', '0.012%')
-    """
-    return f"{float(f'{100 * share:.2g}'):.10g}%"
 
 
 def _share_text(share: float | None) -> str:
