@@ -1,27 +1,14 @@
 """What an attacker can conclude: a value, whether a device is the same one, and how often he is right.
 
-Linkability: what stays the same in every report of a device, in bits, and how many devices share it.
+*Linkability.* Epsilon says what reports tell of a value; this, whether they can be recognized as one device's: by what
+is equal in all of them (`Constant`: a cohort or seed in clear, the payload where its noise is drawn once), and by what
+is alike (`Likeness`). A crowd of devices with one payload is counted among devices with one value: among all it is
+smaller, by what people really hold. A group that is sent in clear is the same in every report, too: log2(1 / share)
+bits, of public shares, as if a device's value said nothing of its group.
 
-Epsilon says what reports tell of a value. This says whether reports can be recognized as one device's: a cohort or a
-seed is sent in the clear with every report, and where there is one round of noise an unchanged value is the same
-payload every time. Both are numbers that a device carries, drawn from a known distribution, so their entropy is exact
-(`Constant`).
-
-Where reports are drawn afresh from a permanent response nothing more may be equal, and yet they are alike: what two of
-them share, and what 30 share with 30 others, is their mutual information (`Likeness`).
-
-A crowd of devices that send one payload is counted among devices with one value. Other values have other payloads, so
-among all devices it is smaller; by how much depends on the values that people really hold, and is no property of a
-mechanism.
-
-A group that is sent in clear is the same in every report, too: log2(1 / share) bits, of public shares, as if a device's
-value said nothing of its group.
-
-Posterior: exact Bayes over candidate values, from one report or from many.
-
-The RAPPOR paper (section 6) knows three attackers: one who sees a single report, one who sees a window of them, and one
-who sees so many that the permanent response itself is known. All three compute `posterior`; what they can gain is
-bounded by epsilon_report, epsilon_n and epsilon_permanent.
+*Posterior.* Exact Bayes over candidate values. The RAPPOR paper (section 6) knows three attackers: of a single report,
+of a window of them, and of so many that the permanent response itself is known. All three compute `posterior`; what
+they can gain is bounded by epsilon_report, epsilon_n and epsilon_permanent.
 
 Reports in one cohort are taken to be of one device and one unchanged value, read through one permanent response:
 
