@@ -5,15 +5,12 @@ Where a paper claims more than it proves, it says so, beside the number, with fi
 
 import json
 import math
-import time
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from overstory.presentation.formats import epsilon_text, factor
-from overstory.privacy import epsilon_between, map_differences, statement, terms_of
+from overstory.privacy import epsilon_between, statement, terms_of
 from overstory.privacy.caveats import first_change_above
 from overstory.privacy.statements import ANY_BOUND, ANY_EXACT, FRESH, NO_CEILING, claims_blocks
 from overstory.protocol.errors import ParameterError
@@ -127,29 +124,6 @@ def test_distinct_values():
         said.epsilon_values(0)
 
 
-def test_a_map_is_stated_beside_the_bound():
-    rappor = mechanism("rappor", num_bits=8, num_hashes=2, num_cohorts=1)
-    said = statement(rappor, positions=[[[0, 1], [1, 2], [2, 0]]])
-    assert said.map_epsilon_report == pytest.approx(rappor.epsilon_report / 2)
-    assert said.map_epsilon_permanent == pytest.approx(rappor.epsilon_permanent / 2)
-    assert "candidates of the map" in said.plain_words()
-    assert len(said.claims) == 2 + 5 + 1 + 2 + 4
-
-
-@pytest.mark.parametrize(
-    ("positions", "says"),
-    [
-        ([[[0, 1], [1, 2]]] * 2, "2 cohorts"),
-        ([[[0, 1]]], "at least two"),
-        ([[[0, 1], [1, 8]]], "bit 8"),
-        ([[[0, 1], [1, -1]]], "bit -1"),
-    ],
-)
-def test_maps_that_do_not_fit(positions, says):
-    with pytest.raises(ParameterError, match=says):
-        map_differences(positions, Bloom(8, 2, 1))
-
-
 @pytest.mark.parametrize(
     ("encoding", "values"),
     [
@@ -180,50 +154,6 @@ def test_factors_are_rounded_up():
         "81",
         "more than a million",
     ]
-
-
-NUM_BITS = 6
-FILTERS = st.lists(st.lists(st.integers(0, NUM_BITS - 1), min_size=1, max_size=4), min_size=2, max_size=12)
-
-
-def all_pairs(cohorts):
-    """Every (ones lowered, zeros raised) between two candidates of one cohort."""
-    sets = [[set(candidate) for candidate in cohort] for cohort in cohorts]
-    return {(len(a - b), len(b - a)) for cohort in sets for a in cohort for b in cohort}
-
-
-@given(st.lists(FILTERS, min_size=1, max_size=3))
-def test_the_front_of_all_pairs(cohorts):
-    found = map_differences(cohorts, Bloom(NUM_BITS, 4, len(cohorts), "google-rappor-python"))
-    every = all_pairs(cohorts)
-    assert set(found) <= every
-    assert all(any(a <= x and b <= y for x, y in found) for a, b in every)
-
-
-@settings(deadline=None)  # two cores may be busy
-@given(FILTERS)
-def test_the_epsilons_are_the_maximum_over_pairs_and_never_above_the_formula(cohort):
-    built = mechanism(
-        "rappor", num_bits=NUM_BITS, num_hashes=4, num_cohorts=1, hash_family="google-rappor-python", f=0.5
-    )
-    said = statement(built, positions=[cohort])
-    worst = max(built.rounds.epsilon([pair]) for pair in all_pairs([cohort]))
-    assert said.map_epsilon_report == worst <= built.epsilon_report
-    assert said.map_epsilon_permanent <= built.epsilon_permanent
-
-
-def test_a_real_map_of_thousands_is_quick():
-    encoding = Bloom(128, 2, 32)
-    positions = [[encoding.positions(f"v{i}", cohort) for i in range(2000)] for cohort in range(32)]
-    started = time.perf_counter()
-    assert map_differences(positions, encoding) == ((2, 2),)
-    assert time.perf_counter() - started < 5
-
-
-def test_candidates_that_all_share_a_bit():
-    star = [[[0, i] for i in range(1, 100)]]
-    assert map_differences(star, Bloom(128, 2, 1)) == ((1, 1),)
-    assert map_differences([[[3, 4], [4, 3]]], Bloom(128, 2, 1)) == ((0, 0),)
 
 
 LOLOHA = loloha(epsilon_permanent=2, epsilon_report=1)
@@ -312,7 +242,5 @@ def test_what_is_not_known_is_refused():
     for ask in (lambda: terms_of(object()), lambda: epsilon_between(object(), [1], [2])):
         with pytest.raises(ParameterError, match="nothing is known"):
             ask()
-    with pytest.raises(ParameterError, match="only Bloom filters"):
-        statement(LOLOHA, positions=[[[0], [1]]])
     with pytest.raises(ParameterError, match="outside the domain"):
         epsilon_between(subset(domain_size=3, epsilon=1), [0, 1], [0, 9])

@@ -34,7 +34,6 @@ from overstory.protocol.channels import as_decimal, log_ratio, round_up, weighte
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from overstory.privacy.caveats import Positions
     from overstory.privacy.payloads.blankets import Blanket
     from overstory.protocol.kinds.base import Kind, Report
 
@@ -221,11 +220,6 @@ class PayloadTerms(Terms):
         if len({report.bits for report in reports}) > 1:
             raise ParameterError("no device sends these reports of one value: its response is always the same")
         return lambda value: log_ratio(mechanism.likelihood(reports[0], value), Fraction(1))
-
-    @classmethod
-    def on_map(cls, mechanism: Any, positions: Positions) -> tuple[float, float]:  # noqa: ARG003 - of most kinds
-        """Return epsilon of one report, and of any number of an unchanged value, between candidates of a fixed map."""
-        raise ParameterError(f"{mechanism.name} has no candidate map: only Bloom filters have")
 
     @classmethod
     def blankets(cls, mechanism: Any, periods: int | None, *, in_cohort: bool) -> list[Blanket]:  # noqa: ARG003

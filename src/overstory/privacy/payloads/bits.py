@@ -39,7 +39,6 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Shape
 
 if TYPE_CHECKING:
-    from overstory.privacy.caveats import Positions
     from overstory.privacy.payloads.blankets import Blanket
     from overstory.protocol.kinds.base import Report
 
@@ -181,13 +180,6 @@ class BitTerms(PayloadTerms):
         encoding = mechanism.encoding
         numbers = {ones * encoding.asked for ones in encoding.ones}
         return Likeness(mechanism.rounds, tuple((ones, encoding.num_bits - ones) for ones in sorted(numbers)))
-
-    @classmethod
-    def on_map(cls, mechanism: Any, positions: Positions) -> tuple[float, float]:
-        from overstory.privacy.caveats import map_differences
-
-        pairs, rounds = map_differences(positions, mechanism.encoding), mechanism.rounds
-        return rounds.epsilon(pairs), rounds.epsilon_permanent(pairs)
 
     @classmethod
     def blankets(cls, mechanism: Any, periods: int | None, *, in_cohort: bool) -> list[Blanket]:
