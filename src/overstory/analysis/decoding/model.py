@@ -182,6 +182,11 @@ class Fit:
     num_aside: int = 0
     missing: float = 0.0
 
+    @classmethod
+    def of_nothing(cls, size: int) -> Fit:
+        """Return the fit of no reports: nothing is known of any candidate."""
+        return cls(np.zeros(size), np.full(size, np.inf), np.zeros(size), 0.0, np.inf, 1.0, 0, "gls")
+
     @property
     def widening(self) -> float:
         """What standard errors are multiplied by: the root of the dispersion where it is above 1.
