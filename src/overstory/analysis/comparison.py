@@ -126,15 +126,7 @@ def _names_device(choice: Choice) -> bool:
 
 
 def trade(ranking: tuple[Choice, ...], best: Choice) -> str | None:
-    """Say what `best` gives up, or what it costs, in how far a device's reports can be linked; None where nothing.
-
-    >>> ranking = rank(100, 1.0, 10**6, epsilon_permanent=2.0)
-    >>> trade(ranking, recommend(ranking)).split(";")[0]
-    'loloha would send 12 bits instead of 100 at the same error, but 10 bits of them are the same in every report'
-    >>> ranking = rank(10**6, 1.0, 10**7)
-    >>> trade(ranking, recommend(ranking)).split(";")[0]
-    "olh would link a device's reports less, but counting takes 41 core-seconds instead of 0.43 with projective"
-    """
+    """Say what `best` gives up, or what it costs, in how far a device's reports can be linked; None where nothing."""
     preferred, slow = _preferred(ranking)
     given_up = _given_up(ranking, best)
     if best is not preferred or best is slow:

@@ -293,13 +293,7 @@ def _variances(
 
 
 def median(values: F64) -> float:
-    """Return the median; NumPy's own imports masked arrays first.
-
-    Examples
-    --------
-    >>> median(np.array([3.0, 1.0, 10.0, 2.0]))
-    2.5
-    """
+    """Return the median; NumPy's own imports masked arrays first."""
     ordered = np.sort(values)
     middle = ordered[(ordered.size - 1) // 2 : ordered.size // 2 + 1].mean()
     return float(middle if not np.isnan(ordered[-1]) else ordered[-1])

@@ -169,11 +169,7 @@ class Smooth:
 
 
 def shrinkage(size: int, penalty: float) -> F64:
-    """Return what is left of each wave's amplitude, longest first.
-
-    >>> shrinkage(3, 1.0).round(3).tolist()
-    [1.0, 0.5, 0.059]
-    """
+    """Return what is left of each wave's amplitude, longest first."""
     return np.asarray(1.0 / (1.0 + penalty * np.arange(size, dtype=np.float64) ** 4))
 
 

@@ -227,11 +227,7 @@ def _shown_words(estimate: Estimate, shown: int) -> str:
 
 
 def plain(column: NDArray[Any]) -> list[Any]:
-    """Return a column's numbers or truth values as Python's own; None in place of one that JSON has no word for.
-
-    >>> plain(np.array([0.5, np.inf])), plain(np.array([True]))
-    ([0.5, None], [True])
-    """
+    """Return a column's numbers or truth values as Python's own; None in place of one that JSON has no word for."""
     numbers: list[Any] = column.tolist()
     if column.dtype.kind != "f" or np.isfinite(column).all():
         return numbers
