@@ -244,7 +244,12 @@ def measured_error(
         estimate = oracle.estimate(oracle.accumulate(reports))
         squares.append(np.mean((estimate.raw_frequencies - truth) ** 2))
         advance(1)
-    error = math.sqrt(np.mean(squares))
+    return root_mean_square(np.array(squares))
+
+
+def root_mean_square(squares: NDArray[np.float64]) -> Measured:
+    """Return the root of a mean of squares, one of each collection."""
+    error, rounds = math.sqrt(np.mean(squares)), len(squares)
     # The square root's slope is 1 / (2 sqrt).
     spread = float(np.std(squares, ddof=1)) / math.sqrt(rounds) / (2 * error) if rounds > 1 and error else None
     return Measured(error, spread, rounds)
