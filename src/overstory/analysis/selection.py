@@ -385,10 +385,7 @@ class Selected:
         return low, high
 
     def corrected(self, estimates: F64, errors: F64) -> F64:
-        """Return the selected estimates without what selection adds to them on average; the others as they are.
-
-        Two estimates that had to reach 3.29 standard errors: one nearly did not, the other did so by far.
-        """
+        """Return the selected estimates without what selection adds to them on average; the others as they are."""
         return np.where(self.chosen, self._limit(estimates, errors, 0.5), estimates)
 
     def _limit(self, estimates: F64, errors: F64, probability: float) -> F64:

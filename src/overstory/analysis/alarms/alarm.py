@@ -114,10 +114,7 @@ def volume(metric: str, period: str, reports: int, before: Sequence[int]) -> Ala
 
 
 def fit(metric: str, period: str, newest: Decoded, before: Sequence[Decoded]) -> Iterator[Alarm]:
-    """Yield what is past the decoder's own limits; only a note where that was so in most of the periods before.
-
-    A list that never had all strings is no news.
-    """
+    """Yield what is past the decoder's own limits; only a note where that was so in most of the periods before."""
     for name, (is_past, number, text) in _fit(newest).items():
         if is_past:
             earlier = sum(_fit(decoded)[name][0] for decoded in before)
