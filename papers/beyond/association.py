@@ -112,6 +112,7 @@ def _likeliest(built: JointMechanism, batch: Any, labels: Any) -> F64:
     likely = []
     for place, (part, candidates) in enumerate(zip(built.components, maps, strict=True)):
         bits = unpack_bits(words_of_part(built, batch.bits, place))[:, : part.payload_bits].astype(np.float64)
+        assert candidates is not None  # both parts are strings
         likely.append(filter_likelihoods(bits, batch.cohorts, candidates, support_of(part).rates, complete=True))
     return likeliest_table(*likely).shares
 
