@@ -98,7 +98,6 @@ class Compared:
     estimate: float
     low: float
     high: float
-    level: float
 
     @property
     def apart(self) -> bool:
@@ -106,8 +105,8 @@ class Compared:
         return not self.low <= 0.0 <= self.high
 
 
-def compare_rows(table: TableEstimate, column: str, row: str, against: str, level: float = 0.95) -> Compared:
-    """Compare the shares of one column's value in two rows, with an interval."""
+def compare_rows(table: TableEstimate, column: str, row: str, against: str) -> Compared:
+    """Compare the shares of one column's value in two rows, with a 95% interval."""
     shares = conditional(table)
     place, first, second = _place(table, 1, column), _place(table, 0, row), _place(table, 0, against)
     if first == second:
@@ -121,8 +120,8 @@ def compare_rows(table: TableEstimate, column: str, row: str, against: str, leve
     spread = np.einsum("aij,bij->ab", weights, table.covariance.apply(weights))
     one, other = (float(shares.shares[chosen, place]) for chosen in (first, second))
     error = math.sqrt(max(float(spread[0, 0] + spread[1, 1] - 2 * spread[0, 1]), 0.0))
-    difference, reach = one - other, selection.normal_reach(level) * error
-    return Compared(column, row, against, difference, difference - reach, difference + reach, level)
+    difference, reach = one - other, selection.normal_reach(0.95) * error
+    return Compared(column, row, against, difference, difference - reach, difference + reach)
 
 
 def _place(table: TableEstimate, axis: int, label: str) -> int:
