@@ -326,7 +326,10 @@ class Frame:
         write_csv(self, target)
 
     def plot(self: Any, limit: int = MOST_DRAWN) -> Picture:
-        """Return a picture of the most frequent values with their 95% intervals; its caption says how many are left."""
+        """Return a picture of the most frequent values with their 95% intervals; its caption says how many are left.
+
+        A notebook shows it; `Picture.svg` is its text, for a file.
+        """
         rows = Frame.rows(self, limit)
         about = interval_caption(0.95, self.adjustment, self.interval_kind)
         return estimate_picture("estimates", f"{_shown_words(self, len(rows))}, with {about}.", rows)
