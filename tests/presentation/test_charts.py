@@ -121,9 +121,9 @@ def test_what_was_not_detected_is_dashed_and_hollow():
 def test_rows_of_intervals_and_of_differences_are_the_numbers(part):
     shares = np.array([0.3, 0.05, -0.01, np.nan])
     low, high, sure = shares - 0.03, shares + 0.04, np.array([True, True, False, False])
-    names = ["a", "b", "c", "d"]
+    names, truth = ["a", "b", "c", "d"], np.array([0.28, 0.09, 0.0, 0.6])
     pictures = [
-        dots("p", "c", names, shares=shares, low=low, high=high, detected=sure, tags=["", "new", "", ""]),
+        dots("p", "c", names, shares=shares, low=low, high=high, detected=sure, tags=["", "new", "", ""], truth=truth),
         differences("q", "c", names, difference=shares, low=low, high=high, changed=sure),
     ]
     for picture in pictures:
@@ -140,6 +140,9 @@ def test_rows_of_intervals_and_of_differences_are_the_numbers(part):
             assert round(y.number(up)) == row
             assert ("stroke-dasharray" in bar.attrib) == (not sure[row])
         assert float(re.match(r"M([\d.]+)", rows[2].findall(f"{SVG}path")[1].get("d"))[1]) < x.at(0)
+    tree, x, y = drawn(getattr(pictures[0], part))
+    bars = [path for path in tree.iter(f"{SVG}path") if path.get("d").endswith("v10")][: len(truth)]
+    assert [x.number(float(bar.get("d")[1:].split()[0])) for bar in bars] == pytest.approx(truth, abs=half_pixel(x))
     assert drawn(getattr(pictures[1], part))[1].low == -drawn(getattr(pictures[1], part))[1].high
 
 

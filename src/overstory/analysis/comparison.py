@@ -125,15 +125,7 @@ def _names_device(choice: Choice) -> bool:
 
 
 def trade(ranking: tuple[Choice, ...], best: Choice) -> str | None:
-    """Say what `best` gives up, or what it costs, in how far a device's reports can be linked; None where nothing.
-
-    >>> ranking = rank(100, 1.0, 10**6, epsilon_permanent=2.0)
-    >>> trade(ranking, recommend(ranking)).split(";")[0]
-    'loloha would send 12 bits instead of 100 at the same error, but 10 bits of them are the same in every report'
-    >>> ranking = rank(10**6, 1.0, 10**7)
-    >>> trade(ranking, recommend(ranking)).split(";")[0]
-    "olh would link a device's reports less, but counting takes 41 core-seconds instead of 0.43 with projective"
-    """
+    """Say what `best` gives up, or what it costs, in how far a device's reports can be linked; None where nothing."""
     preferred, slow = _preferred(ranking)
     given_up = _given_up(ranking, best)
     if best is not preferred or best is slow:
@@ -251,7 +243,12 @@ def measured_error(
         estimate = oracle.estimate(oracle.accumulate(reports))
         squares.append(np.mean((estimate.raw_frequencies - truth) ** 2))
         advance(1)
-    error = math.sqrt(np.mean(squares))
+    return root_mean_square(np.array(squares))
+
+
+def root_mean_square(squares: NDArray[np.float64]) -> Measured:
+    """Return the root of a mean of squares, one of each collection."""
+    error, rounds = math.sqrt(np.mean(squares)), len(squares)
     # The square root's slope is 1 / (2 sqrt).
     spread = float(np.std(squares, ddof=1)) / math.sqrt(rounds) / (2 * error) if rounds > 1 and error else None
     return Measured(error, spread, rounds)

@@ -203,9 +203,6 @@ def needed_p_value(
     """Return the p-value that each selected candidate had to reach.
 
     With R selected of m tested, Benjamini and Hochberg's rule asks for alpha R / m, Bonferroni's for alpha / m.
-
-    >>> needed_p_value(0.05, "fdr", 10, 1000), needed_p_value(0.05, "bonferroni", 10, 1000)
-    (0.0005, 5e-05)
     """
     admitted = max(num_selected, 1) / share if correction == "fdr" else 1.0
     return min(alpha * admitted / max(num_tested, num_selected, 1), alpha)
@@ -233,22 +230,14 @@ def binomial_law(trials: int, probability: float) -> F64:
 
 
 def lower_bound(hits: int, trials: int, alpha: float) -> float:
-    """Return the probability that is too small with confidence 1 - alpha (Clopper and Pearson, one-sided).
-
-    >>> round(lower_bound(100, 100, 0.05), 4), lower_bound(0, 10, 0.05)
-    (0.9705, 0.0)
-    """
+    """Return the probability that is too small with confidence 1 - alpha (Clopper and Pearson, one-sided)."""
     from scipy.special import betaincinv
 
     return float(betaincinv(hits, trials - hits + 1, alpha)) if hits else 0.0
 
 
 def clopper_pearson(hits: int, trials: int, level: float) -> tuple[float, float]:
-    """Return the chances under which so few, or so many, hits are not rarer than (1 - level) / 2: exact.
-
-    >>> [[round(end, 4) for end in clopper_pearson(hits, 100, 0.95)] for hits in (0, 50)]
-    [[0.0, 0.0362], [0.3983, 0.6017]]
-    """
+    """Return the chances under which so few, or so many, hits are not rarer than (1 - level) / 2: exact."""
     tail = (1 - level) / 2
     return lower_bound(hits, trials, tail), 1.0 - lower_bound(trials - hits, trials, tail)
 
@@ -304,9 +293,6 @@ def people_variance(counts: F64, num_reports: int, reports_per_device: float) ->
     With ``r_i`` reports of device i, of one value, a count over devices that were drawn from a population with share
     f varies by ``sum r_i^2 f (1 - f)``, which is ``R N f (1 - f)`` with ``R = sum r_i^2 / sum r_i``: of the share,
     ``f (1 - f)`` over N / R devices. f is the estimate itself, moved into 0 .. 1.
-
-    >>> people_variance(np.array([50.0, -3.0]), 100, 1.0).tolist()
-    [25.0, 0.0]
     """
     shares = np.clip(counts / max(num_reports, 1), 0.0, 1.0)
     return np.asarray(reports_per_device * num_reports * shares * (1.0 - shares))
@@ -328,11 +314,7 @@ def people_covariance(counts: F64, num_reports: int, reports_per_device: float) 
 
 
 def normal_reach(level: float) -> float:
-    """Return how many standard errors an interval of that level reaches to either side.
-
-    >>> round(normal_reach(0.95), 2)
-    1.96
-    """
+    """Return how many standard errors an interval of that level reaches to either side."""
     if not 0.0 < level < 1.0:
         raise ParameterError(f"a confidence level lies between 0 and 1, not {level}")
     return normal_quantile(0.5 + level / 2.0)
@@ -374,14 +356,7 @@ class Selected:
     two_sided: bool = False  # small estimates were selected as well as large ones
 
     def reach(self, level: float) -> F64:
-        """Return how many standard errors the intervals reach to either side, shape (M,).
-
-        One value of 100 was detected:
-
-        >>> selected = Selected(np.array([True, False]), np.array([1e-6, 0.5]), 100, 0.0005)
-        >>> selected.reach(0.95).round(2).tolist()
-        [3.48, 1.96]
-        """
+        """Return how many standard errors the intervals reach to either side, shape (M,)."""
         plain, number = normal_reach(level), int(np.count_nonzero(self.chosen))
         if not number:
             return np.full(self.chosen.size, plain)
@@ -410,14 +385,7 @@ class Selected:
         return low, high
 
     def corrected(self, estimates: F64, errors: F64) -> F64:
-        """Return the selected estimates without what selection adds to them on average; the others as they are.
-
-        Two estimates that had to reach 3.29 standard errors: one nearly did not, the other did so by far.
-
-        >>> selected = Selected(np.array([True, True]), np.array([1e-4, 1e-15]), 100, 0.0005)
-        >>> selected.corrected(np.array([37.2, 79.4]), np.array([10.0, 10.0])).round(1).tolist()
-        [23.9, 79.4]
-        """
+        """Return the selected estimates without what selection adds to them on average; the others as they are."""
         return np.where(self.chosen, self._limit(estimates, errors, 0.5), estimates)
 
     def _limit(self, estimates: F64, errors: F64, probability: float) -> F64:

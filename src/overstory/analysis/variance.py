@@ -40,11 +40,7 @@ Amount = TypeVar("Amount", float, "NDArray[np.float64]")
 
 
 def support_noise(holders: Amount, others: Amount, p_star: float, q_star: float) -> Amount:
-    """Variance of how many of these reports support a value: ``holders p* (1 - p*) + others q* (1 - q*)``.
-
-    >>> support_noise(10.0, 20.0, p_star=0.5, q_star=0.25)
-    6.25
-    """
+    """Variance of how many of these reports support a value: ``holders p* (1 - p*) + others q* (1 - q*)``."""
     return holders * p_star * (1 - p_star) + others * q_star * (1 - q_star)
 
 
@@ -71,10 +67,6 @@ def frequency_variance(
       these, less their own ``x (1 - x)``, is the noise and the draw.
 
     M is `num_candidates`; unless given, so few that it does not matter.
-
-    >>> from overstory.protocol.kinds.registry import mechanism
-    >>> round(1e6 * frequency_variance(mechanism("rappor"), 10**6, num_candidates=200) ** 0.5)
-    2975
     """
     if num_reports <= 0 or not 0 <= frequency <= 1:
         raise ParameterError(f"give a positive number of reports and a share, not {num_reports} and {frequency}")
@@ -150,10 +142,6 @@ def error_bound(mechanism: Mechanism, num_reports: float, beta: float) -> float:
     ``sqrt(ln(2 / beta) / (2 n)) / (p* - q*)``. For a random sign, p* - q* = (e^eps - 1) / (2 (e^eps + 1)), and in
     counts this is the lecture's ``sqrt(2 n ln(2 / beta)) (e^eps + 1) / (e^eps - 1)``. Pure oracles only: not Bloom
     filters, not sampled bits, not a few public seeds that values meet in unevenly.
-
-    >>> from overstory.protocol.kinds.registry import mechanism
-    >>> round(error_bound(mechanism("random-matrix", epsilon=1.0, domain_size=1000), 10**6, 0.05), 5)
-    0.00588
     """
     if num_reports <= 0 or not 0 < beta < 1:
         raise ParameterError(f"give a positive number of reports and a probability, not {num_reports} and {beta}")
@@ -231,10 +219,6 @@ def clustering(mechanism: Mechanism, per_device: float = 1.0) -> Clustering:
     - Symbols: the same with y the chance that the permanent symbol is the value's own; of another value's, over the
       seeds or rows (they are the device's own, and shared): ``c keep1 + (1 - c) other1``, c the share of collisions.
     - Sets: all reports of a device are one: ``p* (1 - p*)`` and ``q* (1 - q*)``.
-
-    >>> from overstory.protocol.kinds.registry import mechanism
-    >>> clustering(mechanism("basic-rappor", domain_size=4, f=0.5, p=0.5, q=0.75)).own  # .75 * .25 * .25**2
-    0.01171875
     """
     # Var E[report | permanent] = y (1 - y) s^2.
     *drawn, span = mechanism.permanent_support
@@ -246,16 +230,6 @@ def design_effect(mechanism: Mechanism, per_device: float, frequency: float = 0.
     """Factor on `frequency_variance` at N reports when a device sends `per_device` (R) of them.
 
     1 for mechanisms whose noise is all fresh; `per_device` for those whose noise is all memoized.
-
-    RAPPOR, section 6.3 (Table 2: 186,792 reports of 10,133 machines), had they reported equally often:
-
-    >>> from overstory.protocol.kinds.registry import mechanism
-    >>> round(design_effect(mechanism("rappor", f=0.5, p=0.5, q=0.75), 186_792 / 10_133), 3)
-    1.832
-    >>> design_effect(mechanism("opt-wb", domain_size=10, epsilon=1.0, window=10), 48.0)
-    1.0
-    >>> design_effect(mechanism("grr", domain_size=10, epsilon=1.0), 48.0)
-    48.0
     """
     if not 0 <= frequency <= 1:
         raise ParameterError(f"a frequency is a share, 0 to 1, not {frequency}")

@@ -56,13 +56,7 @@ def distinct(domain: CodedDomain, values: Any) -> tuple[Rows, NDArray[np.int64],
 
 
 def prefixes(rows: Rows, num_bits: int) -> Rows:
-    """Return the first `num_bits` bits of each row.
-
-    Examples
-    --------
-    >>> prefixes(np.array([[0xAB, 0xCD]], np.uint8), 12).tolist()
-    [[171, 192]]
-    """
+    """Return the first `num_bits` bits of each row."""
     cut = rows[:, : -(-num_bits // 8)].copy()
     if num_bits % 8:
         cut[:, -1] &= 0xFF << (-num_bits % 8) & 0xFF
@@ -70,13 +64,7 @@ def prefixes(rows: Rows, num_bits: int) -> Rows:
 
 
 def extensions(parents: Rows, num_bits: int, step: int, places: NDArray[np.int64] | None = None) -> Rows:
-    """Return the extensions of each row's `num_bits` bits by `step` more; those of one row follow each other.
-
-    Examples
-    --------
-    >>> [f"{row:08b}" for row in extensions(np.array([[0b10100000]], np.uint8), 3, 2).ravel()]
-    ['10100000', '10101000', '10110000', '10111000']
-    """
+    """Return the extensions of each row's `num_bits` bits by `step` more; those of one row follow each other."""
     places = np.arange(len(parents) << step) if places is None else places
     total = num_bits + step
     octets = -(-total // 8)
@@ -95,13 +83,7 @@ def byte_strings(rows: Rows) -> list[bytes]:
 
 
 def number_of(raw: bytes, num_bits: int) -> int:
-    """Return the bits of a prefix's bytes as one number.
-
-    Examples
-    --------
-    >>> f"{number_of(bytes([0b10100000]), 3):b}"
-    '101'
-    """
+    """Return the bits of a prefix's bytes as one number."""
     return int.from_bytes(raw, "big") >> (-num_bits % 8)
 
 

@@ -105,14 +105,7 @@ def _tails(num_reports: int, q_star: Fraction) -> F64:
 
 
 def needed_support(mechanism: Mechanism, num_reports: int, level: float) -> int:
-    """Return the least support with a p-value of at most `level`; one more than there are reports where there is none.
-
-    Examples
-    --------
-    >>> from overstory.protocol.kinds.registry import mechanism
-    >>> needed_support(mechanism("blh", epsilon=1.0), 4, 0.07), needed_support(mechanism("blh", epsilon=1.0), 4, 0.06)
-    (4, 5)
-    """
+    """Return the least support with a p-value of at most `level`; where there is none, one more than the reports."""
     low, high = 0, num_reports + 1
     while low < high:
         middle = (low + high) // 2

@@ -74,11 +74,8 @@ def count_sets(path: str, column: str, separator: str, **how: Any) -> SetPeople:
     rows: Counter[str] = Counter()
     missing = 0
     for (texts,) in blocks(path, [column], **how):
-        numbers: dict[str, int] = {}
-        codes = texts.numbered(numbers)
-        missing += int(np.count_nonzero(codes < 0))
-        held = np.bincount(codes[codes >= 0], minlength=len(numbers)).tolist()
-        rows.update(dict(zip(numbers, held, strict=True)))
+        missing += texts.missing
+        rows.update(texts.counted())
     if not rows:
         raise empty(path, column, missing)
     return arranged(((_split(text, separator), count) for text, count in rows.items()), missing)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Protocol, TextIO
 import numpy as np
 
 from overstory.analysis.comparison import Choice, rank, recommend
-from overstory.analysis.estimate import Estimate
+from overstory.analysis.estimate import Estimate, converted
 from overstory.analysis.kinds.base import Rng, SimulatedDevices, count_reports, generator
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.steps import Processed, postprocess
@@ -261,16 +261,6 @@ def _estimate(population: Population, budget: TrialBudget, oracle: FrequencyOrac
     if budget.reports == 1:
         return estimate
     scale = 1 / budget.reports
-    return Estimate(
-        values=estimate.values,
-        counts=estimate.counts * scale,
-        raw_counts=estimate.raw_counts * scale,
-        standard_errors=estimate.standard_errors * scale,
-        num_reports=len(population),
-        interval_kind=estimate.interval_kind,
-        reports_per_device=each * scale,
-        null_share=estimate.null_share,
-        alpha=estimate.alpha,
-        correction=estimate.correction,
-        notes=estimate.notes,
-    )
+    in_rows = {name: getattr(estimate, name) * scale for name in ("counts", "raw_counts", "standard_errors")}
+    about = {"num_reports": len(population), "reports_per_device": each * scale, "joint_errors": None}
+    return converted(Estimate, estimate, **in_rows, **about)

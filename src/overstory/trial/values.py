@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, TextIO, get_args
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.comparison import Choice, recommend
+from overstory.analysis.estimate import converted
 from overstory.analysis.kinds.base import Rng
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.steps import Processed, postprocess
@@ -439,9 +440,9 @@ def survey(
         absent.append(
             f"no value was detected: {len(codes):,} reports at this epsilon are few for {len(listed):,} values"
         )
-    shown = {field.name: getattr(result.shown, field.name) for field in fields(Processed)}
-    shown |= {"values": listed, "notes": (*result.shown.notes, *notes, *absent)}
-    return Survey(**shown, oracle=FrequencyOracle(result.mechanism, listed))
+    said = (*result.shown.notes, *notes, *absent)
+    oracle_of = FrequencyOracle(result.mechanism, listed)
+    return converted(Survey, result.shown, values=listed, notes=said, steps=result.shown.steps, oracle=oracle_of)
 
 
 def _named(column: Any, labels: Any, missing: Missing) -> tuple[tuple[Label, ...], I64, list[str]]:

@@ -97,8 +97,6 @@ def volume(metric: str, period: str, reports: int, before: Sequence[int]) -> Ala
 
     >>> volume("colour", "2026-W47", 400, [1_000] * 8).text
     '400 reports in 2026-W47; the median of the 8 periods before is 1,000. Most often a release, or broken senders.'
-    >>> volume("colour", "2026-W47", 600, [1_000] * 8), volume("colour", "2026-W47", 2, [5] * 8)
-    (None, None)
     """
     if len(before) < ENOUGH_BEFORE:
         return None
@@ -116,10 +114,7 @@ def volume(metric: str, period: str, reports: int, before: Sequence[int]) -> Ala
 
 
 def fit(metric: str, period: str, newest: Decoded, before: Sequence[Decoded]) -> Iterator[Alarm]:
-    """Yield what is past the decoder's own limits; only a note where that was so in most of the periods before.
-
-    A list that never had all strings is no news.
-    """
+    """Yield what is past the decoder's own limits; only a note where that was so in most of the periods before."""
     for name, (is_past, number, text) in _fit(newest).items():
         if is_past:
             earlier = sum(_fit(decoded)[name][0] for decoded in before)
@@ -165,10 +160,6 @@ def refusals(day: str, posts: int, refused: Mapping[str, int], before: Sequence[
     """Return an alarm per reason whose share of a day's posts is above .1% and five times its median.
 
     `before` has each earlier day's share of its posts by reason; a reason that is missing has 0.
-
-    >>> usual = [{"too late": 0.002}] * 8
-    >>> [alarm.values for alarm in refusals("2026-11-21", 1_000, {"too late": 3, "bad token": 40}, usual)]
-    [('bad token',)]
     """
     alarms = []
     for reason, number in sorted(refused.items()):

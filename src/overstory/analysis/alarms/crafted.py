@@ -75,13 +75,6 @@ def chi_square_of_mixture(observed: I64, first: F64, second: F64) -> tuple[float
 
     Neighbouring cells are merged until each is expected to have `EXPECTED` counts by the smaller of the two chances,
     so that every mixture fills them. The laws' shares are not known; see the module.
-
-    >>> first, second = np.array([0.5, 0.25, 0.25]), np.array([0.25, 0.25, 0.5])
-    >>> statistic, degrees, p_value = chi_square_of_mixture(np.array([35, 25, 40]), first, second)
-    >>> round(statistic, 6), degrees, round(p_value, 6)  # 40% of the first law
-    (0.0, 2, 1.0)
-    >>> chi_square_of_mixture(np.array([60, 20, 20]), first, second)[:2]  # past the first law
-    (4.0, 2)
     """
     reports = float(observed.sum())
     cells = _merged(reports * np.minimum(first, second))
@@ -119,12 +112,7 @@ def _nearest(counted: F64, first: F64, second: F64) -> F64:
 
 
 def balance(sizes: I64, shares: F64) -> tuple[float, float]:
-    """Return chi-square of the sizes of cohorts or seeds against their shares, and its p-value; (0, 1) for one.
-
-    >>> statistic, p_value = balance(np.array([600, 400]), np.array([0.5, 0.5]))
-    >>> statistic, p_value < 1e-9
-    (40.0, True)
-    """
+    """Return chi-square of the sizes of cohorts or seeds against their shares, and its p-value; (0, 1) for one."""
     reports = int(sizes.sum())
     if len(sizes) < 2 or not reports:
         return 0.0, 1.0

@@ -110,12 +110,7 @@ class Watch:
 
     @classmethod
     def of(cls, mechanism: Kind) -> Watch | None:
-        """Return what is summed; None where nothing is, as of a symbol.
-
-        >>> from overstory.protocol.kinds.registry import mechanism
-        >>> Watch.of(mechanism("grr", domain_size=3, epsilon=1.0)) is None
-        True
-        """
+        """Return what is summed; None where nothing is, as of a symbol."""
         half: Any = server_half(mechanism)
         if not half.is_oracle or not half.watched:
             return None
@@ -181,11 +176,7 @@ class Watch:
 
 
 def symmetric(upper: I64) -> I64:
-    """Return the symmetric matrix with this upper triangle.
-
-    >>> symmetric(np.array([1, 2, 3])).tolist()
-    [[1, 2], [2, 3]]
-    """
+    """Return the symmetric matrix with this upper triangle."""
     values = math.isqrt(2 * len(upper))
     if values * (values + 1) // 2 != len(upper):
         raise ValueError(f"{len(upper)} numbers are no triangle")

@@ -59,9 +59,6 @@ def orthogonal(direction: F64) -> F64:
     """Return an orthonormal basis of the vectors orthogonal to a direction, shape (k, k - 1).
 
     The columns, but the first, of the reflection that moves the direction to the first axis.
-
-    >>> orthogonal(np.array([3.0, 4.0])).round(1).tolist()
-    [[-0.8], [0.6]]
     """
     reflected = direction / np.linalg.norm(direction)
     reflected[0] += np.copysign(1.0, reflected[0])

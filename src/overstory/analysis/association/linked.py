@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -42,10 +42,6 @@ if TYPE_CHECKING:
     from overstory.analysis.selection import F64, IntervalKind
     from overstory.protocol.kinds.base import Mechanism
     from overstory.protocol.kinds.joint import JointMechanism
-
-
-LinkedMethod = Literal["gls", "closed"]
-"""Least squares, which knows that shares add up to 1, or the closed form, each cell by itself."""
 
 
 class Moments(NamedTuple):
@@ -172,11 +168,7 @@ class LinkedCovariance:
 
 
 def diagonal(moments: Moments) -> F64:
-    """Return what each value x adds to the diagonal of E(u u' | x), shape (K, K): a row for each entry.
-
-    >>> diagonal(Moments(np.zeros((2, 2)), ((0.5, np.array([[2.0, 1.0], [0.0, 1.0]])),))).tolist()
-    [[2.0, 0.5], [0.0, 0.5]]
-    """
+    """Return what each value x adds to the diagonal of E(u u' | x), shape (K, K): a row for each entry."""
     return np.asarray(np.sum([weight * columns**2 for weight, columns in moments.own], axis=0))
 
 
@@ -186,7 +178,6 @@ def linked_cells(
     names: Sequence[str],
     labels: Sequence[Sequence[str]],
     *,
-    method: LinkedMethod = "gls",
     reports_per_device: float = 1.0,  # reports of one device, its values unchanged
     interval_kind: IntervalKind = "population",
     other: Sequence[int | None] = (None, None),  # which value of each variable stands for all that are not listed
@@ -201,14 +192,10 @@ def linked_cells(
         for part, supported in zip(mechanism.components, (apart.first, apart.second), strict=True)
     ]
     raw = _raw_cells(variables, apart)
-    if method == "closed":
-        projections = [np.eye(len(each.raw)) for each in variables]
-        rows, columns, cells = variables[0].raw, variables[1].raw, raw
-    else:
-        projections = [each.projection[0] for each in variables]
-        rows, columns = (each.shares for each in variables)
-        centred = raw - np.outer(variables[0].raw, variables[1].raw)
-        cells = np.outer(rows, columns) + projections[0] @ centred @ projections[1].T
+    projections = [each.projection[0] for each in variables]
+    rows, columns = (each.shares for each in variables)
+    centred = raw - np.outer(variables[0].raw, variables[1].raw)
+    cells = np.outer(rows, columns) + projections[0] @ centred @ projections[1].T
     once, shared = (
         tuple(each.moments(q, shared=shared) for each, q in zip(variables, projections, strict=True))
         for shared in (False, True)

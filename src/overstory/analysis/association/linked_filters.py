@@ -40,8 +40,7 @@ from overstory.analysis.association.table import Marginal, TableEstimate
 from overstory.analysis.decoding import CandidateMap
 from overstory.analysis.decoding.model import SingularDesignError, inverse
 from overstory.analysis.kinds.base import support_of
-from overstory.analysis.kinds.linked import PairCounts, pair_counts, words_of_part
-from overstory.analysis.reports import unpack_bits
+from overstory.analysis.kinds.linked import PairCounts, pair_counts
 from overstory.analysis.variance import check_reports_per_device
 from overstory.protocol.errors import ParameterError
 
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from overstory.analysis.reports import I64, ReportBatch, SupportCounts
+    from overstory.analysis.reports import I64, SupportCounts
     from overstory.analysis.selection import F64, IntervalKind
     from overstory.protocol.kinds.joint import JointMechanism
 
@@ -424,28 +423,6 @@ def _inside(cells: F64) -> F64:
     return np.asarray(kept / kept.sum())
 
 
-def likelihoods(
-    mechanism: JointMechanism, batch: ReportBatch, place: int, candidates: CandidateMap | None, *, complete: bool
-) -> F64:
-    """Return the likelihood of each report's part for every value, up to a factor for each report, shape (n, K).
-
-    Of a filter, by the `candidates`' bits; strings outside the list come last, unless `complete`.
-    """
-    part, words = mechanism.components[place], words_of_part(mechanism, batch.bits, place)
-    half = support_of(part)
-    p, q = half.rates
-    if half.one_support:
-        return np.where(words[:, :1].astype(np.int64) == np.arange(half.num_supports), p, q)
-    bits = unpack_bits(words)[:, : part.payload_bits].astype(np.float64)
-    if candidates is None:
-        return _scaled(np.log((1 - p) / (1 - q)) + bits * np.log(p * (1 - q) / (q * (1 - p))))
-    return filter_likelihoods(bits, batch.cohorts, candidates, (p, q), complete=complete)
-
-
-def _scaled(logarithms: F64) -> F64:
-    return np.asarray(np.exp(logarithms - logarithms.max(axis=1, keepdims=True)))
-
-
 def filter_likelihoods(
     bits: F64,
     cohorts: NDArray[np.integer[Any]],
@@ -471,26 +448,7 @@ def filter_likelihoods(
         if not complete:
             ones = bits[rows].sum(axis=1)
             logarithms[rows, -1] = ones * outside[0] + (bits.shape[1] - ones) * outside[1]
-    return _scaled(logarithms)
-
-
-def linked_likelihood(
-    mechanism: JointMechanism,
-    batch: ReportBatch,
-    names: Sequence[str],
-    labels: Sequence[Sequence[str]],
-    *,
-    complete: bool = False,
-    interval_kind: IntervalKind = "population",
-) -> TableEstimate:
-    """Return the likeliest table of the reports themselves; the parameters are those of `linked_filters`."""
-    if not len(batch):
-        raise ParameterError("there are no reports: nothing can be estimated")
-    shown, maps, others = listed_values(mechanism, labels, (None, None), complete=complete)
-    likely = [likelihoods(mechanism, batch, place, each, complete=complete) for place, each in enumerate(maps)]
-    return table_of_likelihoods(
-        (likely[0], likely[1]), (names[0], names[1]), shown, other=others, interval_kind=interval_kind
-    )
+    return np.asarray(np.exp(logarithms - logarithms.max(axis=1, keepdims=True)))
 
 
 def table_of_likelihoods(

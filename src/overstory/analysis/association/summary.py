@@ -94,9 +94,6 @@ def nearest_distribution(estimate: F64, covariance: F64) -> F64:
     """Return the distribution nearest to an estimate in the metric of its errors.
 
     The covariance is of rank K, or K - 1 where the estimate's sum is always 1.
-
-    >>> nearest_distribution(np.array([0.7, 0.5, -0.2]), np.eye(3)).round(6).tolist()
-    [0.6, 0.4, 0.0]
     """
     size = estimate.size
     at_zero, best, patience = np.zeros(size, bool), size + 1, AT_ONCE

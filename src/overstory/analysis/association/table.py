@@ -106,9 +106,6 @@ class TableEstimate:
         reach = selection.normal_reach(level) * self.standard_errors
         return self.shares - reach, self.shares + reach
 
-    def variance(self, weights: F64) -> float:
-        return max(float((weights * self.covariance.apply(weights)).sum()), 0.0)
-
     def _sums(self, axis: int) -> Marginal:
         """Return the sums of the cells of each row (0) or column (1), with their errors."""
         size, errors = self.shares.shape[axis], []

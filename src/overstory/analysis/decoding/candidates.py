@@ -261,10 +261,7 @@ def column_rows(candidates: CandidateMap, columns: NDArray[np.intp]) -> NDArray[
 
 
 def colliding(candidates: CandidateMap) -> list[list[int]]:
-    """Return the groups of candidates (by index) that set the same bits in every cohort, in the candidates' order.
-
-    Only their sum can be estimated.
-    """
+    """Return the groups of candidates (by index) that set the same bits in every cohort, in the candidates' order."""
     return sorted(group for suspects in _suspects(candidates) for group in _confirmed(candidates, suspects))
 
 

@@ -44,7 +44,6 @@ from overstory.analysis.selection import (
     upper_p_values,
 )
 from overstory.analysis.variance import check_reports_per_device, repeated_note
-from overstory.presentation.formats import plural
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -145,10 +144,11 @@ def caveats(
 def _of_fit(fit: Fit, reports: int) -> Iterator[str]:
     yield from fit.notes
     if fit.num_aside:
+        bits = f"{fit.num_aside:,} bit{'s' * (fit.num_aside > 1)}"
         yield (
-            f"{plural(fit.num_aside, 'bit')} are set far more often than your list explains, and were set aside: one "
-            f"string outside it, or a few together, hold about {fit.missing:.0%} of the reports. To test a guess, add "
-            "it to the candidates and decode again"
+            f"{bits} are set far more often than your list explains, and were set aside: one string outside it, or a "
+            f"few together, hold about {fit.missing:.0%} of the reports. To test a guess, add it to the candidates and "
+            "decode again"
         )
     reach = dispersion_reach(fit.degrees_of_freedom)
     if fit.dispersion > 1.0 + reach:
@@ -353,9 +353,7 @@ def decode(
     per_device = check_reports_per_device(reports_per_device)
     first = None if permanent is None else (float(permanent.keep_one), float(permanent.raise_zero))
     model = linear_model(counts, groups.map, p_star, q_star, permanent=first, reports_per_device=per_device)
-    size = groups.map.num_candidates
-    silent = Fit(np.zeros(size), np.full(size, np.inf), np.zeros(size), 0.0, np.inf, 1.0, 0, "gls")
-    fit = _fit(model, method, complete=complete) if counts.num_reports else silent
+    fit = _fit(model, method, complete=complete) if counts.num_reports else Fit.of_nothing(groups.map.num_candidates)
     # Shares times N: counts, raw counts and standard errors; the reported count is divided among equal columns.
     reports = counts.num_reports
     scale = reports or 1

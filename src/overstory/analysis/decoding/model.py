@@ -182,6 +182,11 @@ class Fit:
     num_aside: int = 0
     missing: float = 0.0
 
+    @classmethod
+    def of_nothing(cls, size: int) -> Fit:
+        """Return the fit of no reports: nothing is known of any candidate."""
+        return cls(np.zeros(size), np.full(size, np.inf), np.zeros(size), 0.0, np.inf, 1.0, 0, "gls")
+
     @property
     def widening(self) -> float:
         """What standard errors are multiplied by: the root of the dispersion where it is above 1.
@@ -288,13 +293,7 @@ def _variances(
 
 
 def median(values: F64) -> float:
-    """Return the median; NumPy's own imports masked arrays first.
-
-    Examples
-    --------
-    >>> median(np.array([3.0, 1.0, 10.0, 2.0]))
-    2.5
-    """
+    """Return the median; NumPy's own imports masked arrays first."""
     ordered = np.sort(values)
     middle = ordered[(ordered.size - 1) // 2 : ordered.size // 2 + 1].mean()
     return float(middle if not np.isnan(ordered[-1]) else ordered[-1])

@@ -296,8 +296,8 @@ def penalty(candidates: CandidateMap, noise: float) -> float:
     return float(noise * length * max(1.0, -normal_quantile(min(entering, 0.5))))
 
 
-def lasso(candidates: CandidateMap, response: F64, penalty: float, *, positive: bool = True) -> F64:
-    """Minimize ||y - X b||^2 / 2 + penalty * sum |b| (over b >= 0 when ``positive``), no intercept.
+def lasso(candidates: CandidateMap, response: F64, penalty: float) -> F64:
+    """Minimize ||y - X b||^2 / 2 + penalty * sum b over b >= 0, no intercept.
 
     The penalty is scikit-learn's ``alpha`` times ``num_rows``.
     """
@@ -305,9 +305,8 @@ def lasso(candidates: CandidateMap, response: F64, penalty: float, *, positive: 
     residual = response.copy()
     working = np.empty(0, np.intp)
     while True:
-        # KKT: outside the working set |x_s'r| <= penalty; those that break it enter.
-        slope = correlate(candidates, residual)
-        reach = slope if positive else np.abs(slope)
+        # KKT: outside the working set x_s'r <= penalty; those that break it enter.
+        reach = correlate(candidates, residual)
         reach[working] = 0.0
         new = np.flatnonzero(reach > penalty * (1.0 + 1e-9))
         if not new.size:
@@ -316,11 +315,11 @@ def lasso(candidates: CandidateMap, response: F64, penalty: float, *, positive: 
         new = new[np.argsort(-reach[new])[: max(256, working.size)]]
         working = np.concatenate((working, new))
         block, tolerance = coefficients[working], 1e-10 * float(np.abs(response).max())
-        if not _descend(candidates, working, residual, block, penalty, tolerance, positive=positive):
+        if not _descend(candidates, working, residual, block, penalty, tolerance):
             from overstory.kernels import design_matrix
 
             rows = column_rows(candidates, working)
-            design_matrix.descend(rows, residual, block, penalty, positive, tolerance, 100_000)
+            design_matrix.descend(rows, residual, block, penalty, True, tolerance, 100_000)
         coefficients[working] = block
 
 
@@ -331,8 +330,6 @@ def _descend(
     block: F64,
     penalty: float,
     tolerance: float,
-    *,
-    positive: bool,
 ) -> bool:
     """Do what `overstory.kernels.design_matrix.descend` does, in place and by NumPy, while steps are few.
 
@@ -349,8 +346,7 @@ def _descend(
         for s in swept[products[swept, swept] > 0]:
             # Soft thresholding of the pull x_s'r + ||x_s||^2 b_s, then r and all slopes move with b_s.
             pull = slopes[s] + products[s, s] * block[s]
-            soft = max(pull - penalty, 0.0) if positive or pull > 0 else min(pull + penalty, 0.0)
-            step = soft / products[s, s] - block[s]
+            step = max(pull - penalty, 0.0) / products[s, s] - block[s]
             if step:
                 block[s] += step
                 slopes -= step * products[s]

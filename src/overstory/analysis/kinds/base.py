@@ -281,12 +281,7 @@ def chosen(counts: SupportCounts, values: Sequence[Any] | None) -> SupportCounts
 
 
 def pair_covariance(mechanism: Mechanism, own: float, other: float, span: float = 1.0) -> tuple[float, float]:
-    """Return c_1 and c_0 of a response that supports its device's value and another with these probabilities.
-
-    >>> from overstory.protocol.kinds.registry import mechanism
-    >>> [round(c, 4) for c in pair_covariance(mechanism("grr", domain_size=3, epsilon=1.0), 0.6, 0.2)]
-    [-0.12, -0.04]
-    """
+    """Return c_1 and c_0 of a response that supports its device's value and another with these probabilities."""
     meeting = mechanism.encoding.meeting
     if meeting is None:
         return 0.0, 0.0

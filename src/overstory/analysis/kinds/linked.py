@@ -45,13 +45,7 @@ class PairCounts(NamedTuple):
 
 
 def pair_counts(mechanism: JointMechanism, counts: SupportCounts) -> PairCounts:
-    """Take a collection's counts apart.
-
-    >>> from overstory.protocol.kinds.joint import joint
-    >>> linked = joint(of=[{"oracle": "oue", "domain_size": 2, "epsilon": 1.0}] * 2)
-    >>> pair_counts(linked, SupportCounts([5], [[1, 2, 3, 0, 1, 2, 2, 3, 5]])).both.tolist()
-    [[[1, 2], [0, 1]]]
-    """
+    """Take a collection's counts apart."""
     first, second = LinkedSupport(mechanism).sizes
     if counts.ones.shape != (mechanism.num_cohorts, (first + 1) * (second + 1)):
         raise ParameterError(
@@ -181,11 +175,7 @@ def _bordered(both: I64, first: I64, second: I64, totals: I64) -> I64:
 
 
 def part_of(bits: Words, offset: int, width: int) -> Words:
-    """Return `width` bits of packed reports from bit `offset` on, packed from bit 0.
-
-    >>> part_of(np.array([[0b110100]], np.uint64), 2, 3).tolist()
-    [[5]]
-    """
+    """Return `width` bits of packed reports from bit `offset` on, packed from bit 0."""
     word, shift = divmod(offset, 64)
     words = -(-width // 64)
     taken = bits[:, word : word + words] >> np.uint64(shift)
@@ -200,11 +190,7 @@ def part_of(bits: Words, offset: int, width: int) -> Words:
 
 
 def beside(first: Words, second: Words, width: int, total: int) -> Words:
-    """Return payloads of `total` bits: `first` in the low `width` bits, `second` above.
-
-    >>> beside(np.array([[0b01]], np.uint64), np.array([[0b101]], np.uint64), 2, 5).tolist()
-    [[21]]
-    """
+    """Return payloads of `total` bits: `first` in the low `width` bits, `second` above."""
     words, (word, shift) = -(-total // 64), divmod(width, 64)
     out = np.zeros((len(first), words), np.uint64)
     out[:, : first.shape[1]] = first

@@ -26,11 +26,7 @@ class Work:
     always: float = 0.0  # in any case
 
     def core_seconds(self, num_reports: float, width: int, num_values: int, num_seeds: int) -> float:
-        """Return about how many seconds one core counts and estimates.
-
-        >>> Work("n d bits added", cell=2e-11).core_seconds(10**9, 100, 100, 1)
-        5.00001
-        """
+        """Return about how many seconds one core counts and estimates."""
         counting = num_reports * (self.report + self.cell * width)
         return counting + num_values * (self.value + self.seed * num_seeds) + self.always
 

@@ -38,12 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class ConsistentTree:
-    """The linear map from every node's own estimate to consistent ones, and back to what each node contributes.
-
-    >>> tree = ConsistentTree(LevelTree(4, 2), (1.0, 1.0))
-    >>> [x.round(3).tolist() for x in tree.consistent([np.array([0.4, 0.4]), np.array([0.1, 0.1, 0.5, 0.5])])]
-    [[0.367, 0.633], [0.183, 0.183, 0.317, 0.317]]
-    """
+    """The linear map from every node's own estimate to consistent ones, and back to what each node contributes."""
 
     tree: LevelTree
     level_variances: tuple[float, ...]

@@ -198,15 +198,17 @@ MOST_DRAWN: Final = 50
 """Values in a picture, the most frequent."""
 
 
-def estimate_picture(name: str, caption: str, rows: Sequence[Mapping[str, Any]], tags: Sequence[str] = ()) -> Picture:
-    """Draw rows of estimates: each with its interval, what was not detected hollow."""
+def estimate_picture(
+    name: str, caption: str, rows: Sequence[Mapping[str, Any]], tags: Sequence[str] = (), **more: Any
+) -> Picture:
+    """Draw rows of estimates: each with its interval, what was not detected hollow; `more` as `dots` takes it."""
     from overstory.presentation.charts.numbers import dots
 
     keys = ("frequency", "frequency_low", "frequency_high")
     shares, low, high = (np.array([np.nan if row[key] is None else row[key] for row in rows], float) for key in keys)
     detected = np.array([row["detected"] for row in rows], bool)
     names = [row["value"] for row in rows]
-    return dots(name, caption, names, shares=shares, low=low, high=high, detected=detected, tags=tags)
+    return dots(name, caption, names, shares=shares, low=low, high=high, detected=detected, tags=tags, **more)
 
 
 def interval_caption(level: float, adjustment: Adjustment, kind: IntervalKind = "population") -> str:
@@ -227,11 +229,7 @@ def _shown_words(estimate: Estimate, shown: int) -> str:
 
 
 def plain(column: NDArray[Any]) -> list[Any]:
-    """Return a column's numbers or truth values as Python's own; None in place of one that JSON has no word for.
-
-    >>> plain(np.array([0.5, np.inf])), plain(np.array([True]))
-    ([0.5, None], [True])
-    """
+    """Return a column's numbers or truth values as Python's own; None in place of one that JSON has no word for."""
     numbers: list[Any] = column.tolist()
     if column.dtype.kind != "f" or np.isfinite(column).all():
         return numbers

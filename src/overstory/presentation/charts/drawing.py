@@ -145,10 +145,8 @@ class Chart:
         inside = PAPER if hollow else colour
         self.add(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6" stroke="{colour}" fill="{inside}"/>')
 
-    def bar(self, x: float, y: float, colour: str) -> None:
-        self._upright(self.x.at(x), self.y.at(y), colour)
-
-    def _upright(self, x: float, y: float, colour: str) -> None:
+    def upright(self, x: float, y: float, colour: str) -> None:
+        """Draw a short bar at a place in points."""
         self.add(f'<path d="M{x:.1f} {y - 5:.1f}v10" stroke="{colour}" stroke-width="2"/>')
 
     def text(self, x: float, y: float, words: str, colour: str = INK, anchor: str = "start", extra: str = "") -> None:
@@ -191,13 +189,10 @@ class Chart:
         self.add(f'<path d="M{x:.1f} {y:.1f}{to}" stroke="{FAINT}" stroke-width="0.6"/>')
 
     def legend(self, entries: Sequence[tuple[str, str, str]]) -> None:
-        """Explain the marks above the plot: (``dot``, ``hollow`` or ``bar``, words, colour) of each."""
+        """Explain the marks above the plot: (``dot`` or ``hollow``, words, colour) of each."""
         x, y = self.x.start, self.y.stop - 12
         for mark, words, colour in entries:
-            if mark == "bar":
-                self._upright(x + 4, y, colour)
-            else:
-                self._dot(x + 4, y, colour, hollow=mark == "hollow")
+            self._dot(x + 4, y, colour, hollow=mark == "hollow")
             self.text(x + 12, y, words)
             x += 26 + text_width(words, self.font)
 

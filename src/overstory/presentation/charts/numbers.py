@@ -146,18 +146,21 @@ def dots(
     high: F64,
     detected: NDArray[np.bool_],
     tags: Sequence[str] = (),
+    truth: F64 | None = None,
+    of: str = "share of devices",
 ) -> Picture:
     """Draw a row for each value: its share as a dot, filled where the value was detected, and its interval.
 
-    NaN is an unknown share; `tags` are a word for each value, such as ``new``, or nothing.
+    NaN is an unknown share; `tags` are a word for each value, such as ``new``, or nothing. `truth` has true shares,
+    which become a bar each.
     """
     alt = f"{int(detected.sum())} of {len(names)} value(s) detected. " + " ".join(
         f"{names[row]}: {percent(float(shares[row]))} ({interval(percent)(float(low[row]), float(high[row]))})."
         for row in np.flatnonzero(detected)[:10].tolist()
     )
     words = ("detected", "not detected")
-    look = _Rows(names, shares, low, high, detected, tuple(tags) or ("",) * len(names), words)
-    return on_both_sheets(name, caption, alt, lambda sheet: look.drawing(sheet, "share of devices"))
+    look = _Rows(names, shares, low, high, detected, tuple(tags) or ("",) * len(names), words, truth=truth)
+    return on_both_sheets(name, caption, alt, lambda sheet: look.drawing(sheet, of))
 
 
 def differences(
@@ -194,6 +197,7 @@ class _Rows:
     tags: Sequence[str]
     words: tuple[str, str]
     is_difference: bool = False
+    truth: F64 | None = None
 
     def drawing(self, sheet: Sheet, xlabel: str) -> str:
         chart = self._plot(sheet)
@@ -203,15 +207,19 @@ class _Rows:
         chart.add(f'<path d="{upright}" stroke="{INK}" data-zero="{zero:.1f}"/>')
         for row in range(len(self.names)):
             self._draw_row(chart, row)
+            if self.truth is not None:
+                chart.upright(chart.x.at(float(self.truth[row])), chart.y.at(row), VERMILION)
         self._draw_key(chart, sheet)
         if not sheet.is_narrow:
             ends = {"share": self.shares, "low": self.low, "high": self.high}
+            ends |= {} if self.truth is None else {"truth": self.truth}
             columns = {key: percentages(column) for key, column in ends.items()}
             chart.add(cursor_numbers(self.names, [{"name": "", **columns, "detected": self.sure}]))
         return chart.svg()
 
     def _plot(self, sheet: Sheet) -> Chart:
-        ends = np.concatenate([np.zeros(1), self.shares, self.low, self.high])
+        true = np.empty(0) if self.truth is None else self.truth
+        ends = np.concatenate([np.zeros(1), self.shares, self.low, self.high, true])
         ends = ends[np.isfinite(ends)]
         least, most = float(ends.min()), float(ends.max())
         if self.is_difference:
@@ -253,3 +261,6 @@ class _Rows:
             chart.add(f'<g stroke="{INK}"><path {look} d="M{x:.1f} {y:.1f}h24"/>{dot}</g>')
             chart.text(x + 30, y, words)
             x += 48 + sheet.text_width(words)
+        if self.truth is not None:
+            chart.upright(x, y, VERMILION)
+            chart.text(x + 10, y, "truth")
