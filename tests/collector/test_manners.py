@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from overstory.collector.auth import Token, sha256
-from overstory.collector.http.endpoint import ALWAYS
 from overstory.collector.service import Collector
+from overstory.supervision.answers import ALWAYS
 from support.collector_in_process import METRICS, NEVER, NOW, TODAY, FakeStore, asked, batch_id
 from support.served import Wire, served
 

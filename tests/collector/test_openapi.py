@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis import checks
 
 from overstory.collector.app import DESCRIPTION
-from overstory.collector.http.endpoint import MESSAGE_PATH, PATH, RELEASE_PATH, RETRY_AFTER
+from overstory.collector.http.endpoint import MESSAGE_PATH, PATH, RELEASE_PATH
 from overstory.collector.ingest.ingest import JSON, Ingest
 from overstory.collector.store import open_store
 from overstory.protocol.metrics.tables import MOST
@@ -17,6 +17,7 @@ from overstory.protocol.oblivious.formats import RELEASE_TYPE, REQUEST_TYPE
 from overstory.protocol.wire import GROUP
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE
+from overstory.supervision.answers import RETRY_AFTER
 from support.collector_in_process import METRICS, NOW, upload
 from support.sealed_reports import RING
 from support.served import served

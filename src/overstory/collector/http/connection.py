@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from overstory.collector.http.bounded_connection import STATUS, BoundedConnection
-from overstory.collector.http.endpoint import ALWAYS, Head, ReportEndpoint, Response, read_head
+from overstory.collector.http.endpoint import Head, ReportEndpoint, read_head
 from overstory.collector.http.posts import Entrance
 from overstory.protocol.wire.upload import MEDIA_TYPE
+from overstory.supervision.answers import ALWAYS, STATUS, Response
+from overstory.supervision.connection import BoundedConnection
 
 PLAIN: Final = frozenset(
     (b"host", b"content-type", b"content-length", b"authorization", b"connection", b"accept", b"accept-encoding")

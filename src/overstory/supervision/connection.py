@@ -14,14 +14,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from http import HTTPStatus
 from typing import Any, ClassVar, Final
 
 import httptools
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from overstory.collector.http.endpoint import (
+from overstory.protocol.wire import parse_digits
+from overstory.protocol.wire.reasons import Reason
+from overstory.supervision.answers import (
+    STATUS,
     Response,
     error_response,
     refusal,
@@ -29,9 +31,7 @@ from overstory.collector.http.endpoint import (
     request_timeout,
     without_upgrade,
 )
-from overstory.collector.settings import Limits
-from overstory.protocol.wire import parse_digits
-from overstory.protocol.wire.reasons import Reason
+from overstory.supervision.listening import ConnectionLimits
 from overstory.supervision.log import SparseLog
 
 PIPELINED: Final = 16  # with more requests of one connection waiting for their answers, nothing more is parsed
@@ -39,8 +39,6 @@ PIECE: Final = 1024  # bytes that the parser gets at once where they may hold mo
 TURN: Final = 64  # requests of one connection that are begun before other connections have their turn
 LINGER_BYTES: Final = 64 << 20  # at most so much of a refused request is read and discarded,
 LINGER_SECONDS: Final = 10.0  # and at most for this time
-
-STATUS: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 
 
 class _Flow(FlowControl):
@@ -75,7 +73,7 @@ class _CycleTransport:
 class BoundedConnection(HttpToolsProtocol):
     """One connection; see the module."""
 
-    limits: ClassVar[Limits] = Limits()
+    limits: ClassVar[ConnectionLimits] = ConnectionLimits()
     _faults: ClassVar[SparseLog] = SparseLog(logging.getLogger("overstory.http"))
 
     def __init__(self, *args: Any, **named: Any) -> None:

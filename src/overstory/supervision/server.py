@@ -1,20 +1,27 @@
-"""uvicorn's server as a daemon that lack of memory does not stop: its loop, its ticks and its listener go on."""
+"""uvicorn's server as a daemon that lack of memory does not stop: its loop, its ticks and its listener go on.
+
+Collector, relay and console are applications on it. No request is logged, and no header says what answers.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from types import FrameType
 from typing import Any, Final
 
 import uvicorn
 
-from overstory.collector.http.bounded_connection import BoundedConnection
-from overstory.supervision.log import SparseLog, log_server_errors_sparsely
+from overstory.supervision.connection import BoundedConnection
+from overstory.supervision.listening import Listening, ServingError
+from overstory.supervision.log import SparseLog, send_server_errors
 from overstory.supervision.upkeep import Pulse, fill_default_pool
 
 TICK: Final = 0.1
@@ -24,16 +31,47 @@ SWEEP: Final = 10
 """Ticks between two looks at the connections."""
 
 
-class SupervisedServer(uvicorn.Server):
-    """A server whose event loop, ticks and listener start again after any error; `look` is called in a thread."""
+def server_config(app: Any, listening: Listening, http: type[BoundedConnection], **more: Any) -> uvicorn.Config:
+    """Return how uvicorn serves an application at an address, each connection with the bounds of `http`."""
+    listening.check_certificate()
+    return uvicorn.Config(
+        app,
+        http=http,
+        ws="none",
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # only a relay and a console look at addresses, and have rules of their own
+        ssl_certfile=listening.certificate,
+        ssl_keyfile=listening.key,
+        **more,
+    )
 
-    def __init__(self, config: uvicorn.Config, log: logging.Logger, look: Callable[[], object] = lambda: None) -> None:
+
+class SupervisedServer(uvicorn.Server):
+    """A server whose event loop, ticks and listener start again after any error.
+
+    `announce` is called once it listens, and `look` ten times a second in a thread. Faults of the server go to
+    `faults`: by default each kind is logged once a minute. SIGTERM, SIGINT and SIGHUP end it: it finishes what it has
+    begun, or stops at once at a second signal.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        log: logging.Logger,
+        announce: Callable[[], object],
+        look: Callable[[], object] = lambda: None,
+        faults: SparseLog | None = None,
+    ) -> None:
         super().__init__(config)
-        self._log, self._look = log, look
-        log_server_errors_sparsely(log)
+        self._log, self._announce, self._look = log, announce, look
+        self._faults = SparseLog(log) if faults is None else faults
+        send_server_errors(self._faults)
         self._bound: socket.socket | None = None
         self._unaccepted, self._accepted = 0, set[int]()
-        self._ticks, self._faults = 0, SparseLog(log)
+        self._ticks = 0
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until the end; an event loop that stops without memory is run again."""
@@ -47,6 +85,9 @@ class SupervisedServer(uvicorn.Server):
                 except MemoryError:
                     if serving.done():
                         raise
+                except SystemExit as leaving:
+                    name = self._log.name.rpartition(".")[2]
+                    raise ServingError(f"the {name} could not start") from leaving
 
     async def main_loop(self) -> None:
         """Tick until the end, however often a tick is lost or fails."""
@@ -72,9 +113,24 @@ class SupervisedServer(uvicorn.Server):
             self._faults.error("a periodic check failed", error)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and announce the address."""
         await super().startup(sockets)
-        if self.started and sockets:
-            self._bound = sockets[0].dup()  # the event loop may close the other one
+        if self.started:
+            if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
+                asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.hang_up)
+            if sockets:
+                self._bound = sockets[0].dup()  # the event loop may close the other one
+            self._announce()
+
+    def hang_up(self) -> None:
+        """End, as at another signal; a closed terminal sends SIGHUP."""
+        self.handle_exit(signal.SIGHUP, None)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End; at a second signal, without waiting for answers that are being made."""
+        del sig, frame
+        self.force_exit = self.should_exit
+        self.should_exit = True
 
     async def on_tick(self, counter: int) -> bool:
         """Return whether to end; disconnect who does not read, listen again where nothing is accepted any more."""
@@ -109,12 +165,18 @@ class SupervisedServer(uvicorn.Server):
             return
         config, again = self.config, self._bound.dup()
         self.servers[0].close()
-        kind: Any = config.http_protocol_class
-        made = partial(kind, config=config, server_state=self.server_state, app_state=self.lifespan.state)
         loop = asyncio.get_running_loop()
-        self.servers[0] = await loop.create_server(made, sock=again, ssl=config.ssl, backlog=config.backlog)
+        self.servers[0] = await loop.create_server(
+            self.make_connection, sock=again, ssl=config.ssl, backlog=config.backlog
+        )
         self._unaccepted = 0
         self._log.warning("connections were no longer accepted: listening again")
+
+    def make_connection(self) -> asyncio.Protocol:
+        """Return the protocol of a new connection."""
+        kind: Any = self.config.http_protocol_class
+        made: asyncio.Protocol = kind(self.config, self.server_state, self.lifespan.state)
+        return made
 
 
 def queued(listening: socket.socket) -> int:
