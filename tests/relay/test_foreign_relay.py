@@ -49,10 +49,10 @@ def test_the_body_alone_goes_on_and_the_response_comes_back(relay, side):
     passed, content = side.passed[-1]
     assert content == body
     assert passed == {
-        "Host": "collector.example.org",
-        "Content-Type": REQUEST_TYPE,
-        "Connection": "close",
-        "Content-Length": str(len(body)),
+        "host": "collector.example.org",
+        "content-type": REQUEST_TYPE,
+        "connection": "close",
+        "content-length": str(len(body)),
     }
 
 

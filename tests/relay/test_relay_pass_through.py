@@ -46,10 +46,10 @@ def test_the_body_alone_goes_on(relay, side, more):
     headers, passed = side.passed[-1]
     assert passed == body
     assert headers == {
-        "Host": side.url.removeprefix("http://"),
-        "Content-Type": REQUEST_TYPE,
-        "Connection": "close",
-        "Content-Length": str(len(body)),
+        "host": side.url.removeprefix("http://"),
+        "content-type": REQUEST_TYPE,
+        "connection": "close",
+        "content-length": str(len(body)),
     }
 
 

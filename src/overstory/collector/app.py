@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,7 +28,7 @@ from overstory.protocol.metrics import UnknownMetricError
 from overstory.protocol.wire import is_loopback
 from overstory.protocol.wire.reasons import Reason
 from overstory.supervision.answers import ALWAYS_TEXT, RETRY_AFTER, Response, error_response, refusal
-from overstory.supervision.bodies import Message, Receive, Send
+from overstory.supervision.bodies import Receive, Send
 
 OTHER_SHARD: Final = re.compile(re.escape(PATH) + "/[0-9]{1,4}", re.ASCII)
 """The path of any shard's reports."""
@@ -139,16 +138,8 @@ class HotPath:
         elif entrance is not None:
             only = error_response(405, "method", f"{path} takes only POST.")
             await as_page(only._replace(allow="POST"))(scope, receive, send)
-        elif scope["type"] == "http" and scope["method"] == "HEAD":
-            await self._app({**scope, "method": "GET"}, receive, partial(_without_body, send))
         else:
             await self._app(scope, receive, send)
-
-
-async def _without_body(send: Send, message: Message) -> None:
-    if message["type"] == "http.response.body":
-        message = {**message, "body": b""}
-    await send(message)
 
 
 NAMES: Final = {404: "not-found", 405: "method"}
