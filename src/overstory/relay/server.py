@@ -42,9 +42,14 @@ class RelayConnection(BoundedConnection):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        if self.cycle is None and self._final_response is None:
+        if not self._is_seen() and self._final_response is None:
             self.service.counts["closed"] += 1
         self.over.set()
+
+    def _is_seen(self) -> bool:
+        """Whether the service has seen the request."""
+        cycle: Any = self.cycle
+        return cycle is not None
 
     def _refused_head(self) -> Response | None:
         if self.url.startswith((b"http://", b"https://")) and self.url.count(b"/") == 2:
@@ -52,7 +57,7 @@ class RelayConnection(BoundedConnection):
         return super()._refused_head()
 
     def _write(self, answer: Response) -> None:
-        if self.cycle is None:  # the service has not seen this request
+        if not self._is_seen():
             self.service.counts[str(answer.status)] += 1
         super()._write(answer)
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
-import httptools
-
 from overstory.protocol.wire.reasons import Reason, problem_title, problem_type
 
 STATUS: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
@@ -88,41 +86,6 @@ def _problem(status: int, reason: str, detail: str) -> dict[str, Any]:
 def request_timeout() -> Response:
     """Return the answer to a request that did not arrive in time: it may be sent again."""
     return error_response(408, "slow", "The request did not arrive in time: send it again.", close=True)
-
-
-def refuse_head(headers: Sequence[tuple[bytes, bytes]], url: bytes, version: str) -> Response | None:
-    """Return the response to a head that does not say how to read the request (RFC 9112, 3.2 and 6.1), or None."""
-    hosts = sum(name == b"host" for name, _ in headers)
-    codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
-    if hosts > 1 or (hosts == 0 and version == "1.1"):
-        return error_response(400, "http", "A request must have exactly one Host header.", close=True)
-    if codings and codings != [b"chunked"]:
-        return error_response(501, "transfer-encoding", "Transfer-Encoding must be chunked or absent.", close=True)
-    if not _has_path(url):
-        return error_response(400, "http", "The request has no path.", close=True)
-    return None
-
-
-def _has_path(url: bytes) -> bool:
-    try:
-        httptools.parse_url(url).path.decode("ascii")
-    except (httptools.HttpParserError, UnicodeDecodeError, AttributeError):
-        return False
-    return True
-
-
-def without_upgrade(method: bytes, url: bytes, version: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes | None:
-    """Return the bytes of a head without its offer to speak another protocol; None where that cannot be written."""
-    lines = [b"%b %b HTTP/%b" % (method, url, version.encode())]
-    for name, value in headers:
-        if name == b"connection":
-            options = [option.strip() for option in value.split(b",")]
-            lines.append(b"connection: " + b", ".join([option for option in options if option.lower() != b"upgrade"]))
-        elif name != b"upgrade":
-            lines.append(b"%b: %b" % (name, value))
-    if method == b"CONNECT" or any(b"\r" in line or b"\n" in line for line in lines):
-        return None
-    return b"\r\n".join([*lines, b"", b""])
 
 
 def dumped(body: Any) -> bytes:

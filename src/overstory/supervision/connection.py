@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
 import httptools
@@ -27,9 +27,7 @@ from overstory.supervision.answers import (
     Response,
     error_response,
     refusal,
-    refuse_head,
     request_timeout,
-    without_upgrade,
 )
 from overstory.supervision.listening import ConnectionLimits
 from overstory.supervision.log import SparseLog
@@ -359,3 +357,38 @@ class BoundedConnection(HttpToolsProtocol):
         self._deadline = None
         if not self.transport.is_closing():
             self._end(request_timeout())
+
+
+def refuse_head(headers: Sequence[tuple[bytes, bytes]], url: bytes, version: str) -> Response | None:
+    """Return the response to a head that does not say how to read the request (RFC 9112, 3.2 and 6.1), or None."""
+    hosts = sum(name == b"host" for name, _ in headers)
+    codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
+    if hosts > 1 or (hosts == 0 and version == "1.1"):
+        return error_response(400, "http", "A request must have exactly one Host header.", close=True)
+    if codings and codings != [b"chunked"]:
+        return error_response(501, "transfer-encoding", "Transfer-Encoding must be chunked or absent.", close=True)
+    if not _has_path(url):
+        return error_response(400, "http", "The request has no path.", close=True)
+    return None
+
+
+def _has_path(url: bytes) -> bool:
+    try:
+        httptools.parse_url(url).path.decode("ascii")
+    except (httptools.HttpParserError, UnicodeDecodeError, AttributeError):
+        return False
+    return True
+
+
+def without_upgrade(method: bytes, url: bytes, version: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes | None:
+    """Return the bytes of a head without its offer to speak another protocol; None where that cannot be written."""
+    lines = [b"%b %b HTTP/%b" % (method, url, version.encode())]
+    for name, value in headers:
+        if name == b"connection":
+            options = [option.strip() for option in value.split(b",")]
+            lines.append(b"connection: " + b", ".join([option for option in options if option.lower() != b"upgrade"]))
+        elif name != b"upgrade":
+            lines.append(b"%b: %b" % (name, value))
+    if method == b"CONNECT" or any(b"\r" in line or b"\n" in line for line in lines):
+        return None
+    return b"\r\n".join([*lines, b"", b""])

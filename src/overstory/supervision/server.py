@@ -22,7 +22,7 @@ import uvicorn
 from overstory.supervision.connection import BoundedConnection
 from overstory.supervision.listening import Listening, ServingError
 from overstory.supervision.log import SparseLog, send_server_errors
-from overstory.supervision.upkeep import Pulse, fill_default_pool
+from overstory.supervision.upkeep import Task, Upkeep, fill_default_pool
 
 TICK: Final = 0.1
 """Seconds between two periodic checks."""
@@ -93,16 +93,20 @@ class SupervisedServer(uvicorn.Server):
         """Tick until the end, however often a tick is lost or fails."""
         loop = asyncio.get_running_loop()
         over: asyncio.Future[None] = loop.create_future()
-        pulse = Pulse(loop, partial(self._begin_tick, over), self._look, TICK)
+        upkeep = Upkeep(self._log)
+        # Without memory, the loop may have no room for the callback that wakes a task up. The task then waits for a
+        # timer that has passed, and nothing reports it. So a thread begins each tick: after a lost one comes the next.
+        pulse = Task("pulse", TICK, 0.0, needed=False, thread="pulse", work=partial(self._beat, loop, over))
         await self._tick(over)  # before the first request: its answer has a date
-        pulse.start()
+        upkeep.start([pulse])
         try:
             await over
         finally:
-            pulse.stop()
+            await upkeep.stop()
 
-    def _begin_tick(self, over: asyncio.Future[None]) -> None:
-        asyncio.get_running_loop().create_task(self._tick(over))
+    def _beat(self, loop: asyncio.AbstractEventLoop, over: asyncio.Future[None]) -> None:
+        self._look()
+        loop.call_soon_threadsafe(lambda: loop.create_task(self._tick(over)))
 
     async def _tick(self, over: asyncio.Future[None]) -> None:
         try:

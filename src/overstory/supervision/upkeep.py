@@ -1,4 +1,4 @@
-"""Upkeep of a daemon: periodic tasks, its memory reserve, the beat of its event loop.
+"""Upkeep of a daemon: periodic tasks, its memory reserve, work in threads that have begun.
 
 All of it runs in threads, which wait and work by themselves. No task of the event loop is part of it: without memory, a
 task may never be woken when its work is done.
@@ -185,48 +185,6 @@ class Reserve:
             self.short = True
         else:
             self.short = False
-
-
-class Pulse:
-    """A thread that calls a function on an event loop every few seconds, until it is stopped.
-
-    Without memory, the event loop may have no room for the callback that wakes a task up. The task then waits for a
-    timer that has passed, or for a result that is there, and nothing reports it. A lost beat is followed by the next.
-    """
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        beat: Callable[[], object],
-        look: Callable[[], object],
-        seconds: float,
-    ) -> None:
-        self._loop, self._beat, self._look, self._seconds = loop, beat, look, seconds
-        self._going = (
-            threading.Lock()
-        )  # held while it runs: waiting for a lock takes no memory, waiting for an Event does
-        self._thread = threading.Thread(target=self._run, name="overstory-pulse", daemon=True)
-
-    def start(self) -> None:
-        """Start; the first beat is at once."""
-        self._going.acquire()
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread; a beat that the loop has not reached yet may follow."""
-        self._going.release()
-
-    def _run(self) -> None:
-        while True:
-            try:
-                self._look()
-                self._loop.call_soon_threadsafe(self._beat)
-                if self._going.acquire(timeout=self._seconds):
-                    return
-            except RuntimeError:  # the loop is closed
-                return
-            except MemoryError:  # the next beat may have some
-                continue
 
 
 FIRST_LOOK: Final = 0.001

@@ -231,26 +231,24 @@ class ObliviousEndpoint:
         except Exception as error:  # noqa: BLE001 - see above
             return error
 
-    async def _commit(self, decision: Decision | Refused, released: Released) -> str | None:
-        if not isinstance(decision, Decision):
-            return self._refused(decision)
-        decision.received[:] = [batch._replace(released=released) for batch in decision.received]
-        answer = await self.endpoint.taken(decision)
+    async def _commit(self, judged: Decision | Refused, released: Released) -> str | None:
+        match judged:
+            case Reason():
+                self.endpoint.refuse(judged)
+                return AGAIN if judged.passing else judged
+            case WireError():
+                return judged.reason
+            case Response():
+                return str(json.loads(judged.body)["reason"])
+            case Exception():
+                raise judged
+        judged.received[:] = [batch._replace(released=released) for batch in judged.received]
+        answer = await self.endpoint.taken(judged)
         if answer.status == 200:
             return None
         if answer.status in PASSING:
             return AGAIN
-        return decision.refused or next(result.reason for result in decision.results if result.reason is not None)
-
-    def _refused(self, why: Refused) -> str:
-        if isinstance(why, Reason):
-            self.endpoint.refuse(why)
-            return AGAIN if why.passing else why
-        if isinstance(why, WireError):
-            return why.reason
-        if isinstance(why, Response):
-            return str(json.loads(why.body)["reason"])
-        raise why
+        return judged.refused or next(result.reason for result in judged.results if result.reason is not None)
 
     def _after_fault(self, message: bytes, error: BaseException) -> str:
         """Count and log a fault of ours: the message may come again, and is refused after the second one.
