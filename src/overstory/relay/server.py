@@ -25,6 +25,9 @@ MOST_OF_ONE: Final = 16
 """Connections that are open at once: all together, and of one address."""
 
 HANDSHAKE_SECONDS: Final = 10.0
+GOODBYE_SECONDS: Final = 1.0
+"""For TLS to begin and to end."""
+
 BACKLOG: Final = 1024
 IDLE_TICKS: Final = 20
 """Without a connection, after which accepting begins anew."""
@@ -168,14 +171,14 @@ class RelayServer(SupervisedServer):
             self._room.release()
 
     async def _talk(self, connected: socket.socket) -> None:
-        seconds = None if self.config.ssl is None else HANDSHAKE_SECONDS
+        tls = self.config.ssl
         with contextlib.suppress(OSError):  # no handshake, or none in time
             transport, connection = await asyncio.get_running_loop().connect_accepted_socket(
                 self.make_connection,
                 connected,
-                ssl=self.config.ssl,
-                ssl_handshake_timeout=seconds,
-                ssl_shutdown_timeout=seconds,
+                ssl=tls,
+                ssl_handshake_timeout=None if tls is None else HANDSHAKE_SECONDS,
+                ssl_shutdown_timeout=None if tls is None else GOODBYE_SECONDS,
             )
             assert isinstance(connection, RelayConnection)
             try:
