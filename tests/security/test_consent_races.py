@@ -3,10 +3,9 @@
 import datetime as dt
 
 from overstory.client.consent.consent import choose
-from overstory.client.state.state import State
 from overstory.client.upload.http import Response
 from overstory.protocol.metrics import parse_registry
-from support.devices import DAY, NOON, device
+from support.devices import DAY, NOON, device, rows_of
 from support.registry_texts import plain_registry
 
 TODAY = dt.date(2026, 11, 21)
@@ -21,8 +20,7 @@ def client(folder, transport=None, now=NOON):
 
 
 def states(of):
-    with State(of.paths).snapshot() as rows:
-        return [(str(row.state), row.answer) for row in rows.outbox.rows()]
+    return [(str(row.state), row.answer) for row in rows_of(of)]
 
 
 def sending_while(folder, days, *choices):

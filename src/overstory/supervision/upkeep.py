@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -60,10 +61,8 @@ class Task:
 class Upkeep:
     """Runs tasks until it is stopped, also after errors; `failed` counts failures by the tasks' names."""
 
-    def __init__(
-        self, log: logging.Logger, failed: Counter[str] | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._failures, self._clock = Counter[str]() if failed is None else failed, clock
+    def __init__(self, log: logging.Logger, failed: Counter[str] | None = None) -> None:
+        self._failures = Counter[str]() if failed is None else failed
         self._tasks: list[Task] = []
         self._threads: list[threading.Thread] = []
         self._going = threading.Lock()  # held until the end: waiting for a lock takes no memory
@@ -72,7 +71,7 @@ class Upkeep:
 
     def start(self, tasks: Iterable[Task], first: Iterable[Task] = ()) -> None:
         """Start; each task is due after its `seconds`, those of `first` run once, at once."""
-        now = self._clock()
+        now = time.monotonic()
         for task in tasks:
             task.succeeded, task.due = now, now + task.seconds
             self._tasks.append(task)
@@ -92,13 +91,13 @@ class Upkeep:
 
     def ages(self) -> dict[str, float]:
         """Return the seconds since each task's last success."""
-        now = self._clock()
+        now = time.monotonic()
         return {task.name: now - task.succeeded for task in self._tasks}
 
     @property
     def troubled(self) -> list[str]:
         """The tasks that keep the daemon from being ready."""
-        now = self._clock()
+        now = time.monotonic()
         return [task.name for task in self._tasks if (task.failing and task.needed) or now - task.succeeded > task.late]
 
     def _run(self, tasks: list[Task], first: list[Task]) -> None:
@@ -110,8 +109,8 @@ class Upkeep:
                 failed = True
                 while first:
                     self._try(first.pop())
-                task = min(tasks, key=_due)
-                if self._going.acquire(timeout=max(0.0, task.due - self._clock())):
+                task = min(tasks, key=attrgetter("due"))
+                if self._going.acquire(timeout=max(0.0, task.due - time.monotonic())):
                     self._going.release()  # the other threads end, too
                     return
                 self._try(task)
@@ -128,9 +127,9 @@ class Upkeep:
             due = min(task.seconds, AGAIN)
         else:
             task.failing = False
-            task.succeeded = self._clock()
+            task.succeeded = time.monotonic()
         finally:
-            task.due = self._clock() + (due if isinstance(due, float) else task.seconds)
+            task.due = time.monotonic() + (due if isinstance(due, float) else task.seconds)
 
     def _failed(self, task: Task, error: Exception) -> None:
         task.failing = True
@@ -145,10 +144,6 @@ async def ended(threads: Iterable[threading.Thread], seconds: float) -> bool:
     while (alive := any(thread.is_alive() for thread in threads)) and time.monotonic() < until:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     return not alive
-
-
-def _due(task: Task) -> float:
-    return task.due
 
 
 HELD: Final = 64 << 20
