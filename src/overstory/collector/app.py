@@ -126,7 +126,6 @@ class HotPath:
         self._elsewhere = reports.of_other_shards()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Answer one request (ASGI 3)."""
         entrance = None
         if scope["type"] == "http":  # other shards' paths are refused, not unknown
             path = scope["path"]

@@ -70,7 +70,6 @@ class Token:
     used: int | None = None
 
     def usable(self, now: float) -> bool:
-        """Whether it is neither expired nor revoked."""
         return all(end is None or now < end for end in (self.expires, self.revoked))
 
 
@@ -121,7 +120,6 @@ class TokenTable:
         self._noted.update(days)
 
     def find(self, sha256: bytes, now: float) -> Token | None:
-        """Return the usable token with this hash, or None."""
         token = self._tokens.get(sha256)
         return token if token is not None and token.usable(now) else None
 

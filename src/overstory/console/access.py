@@ -127,7 +127,6 @@ class RoleMap:
     default: Viewer | None = None
 
     def role_of(self, person: str) -> Viewer | None:
-        """Return a person's role."""
         return self.people.get(person, self.default)
 
 
@@ -252,7 +251,6 @@ class Sessions:
         return name
 
     def find(self, name: str) -> Session | None:
-        """Return the session with this id, or None."""
         key = sha256(name)
         session, ends = self._sessions.get(key, (None, 0.0))
         if self._clock() < ends:
@@ -261,7 +259,6 @@ class Sessions:
         return None
 
     def end(self, name: str) -> None:
-        """End a session."""
         self._sessions.pop(sha256(name), None)
 
 

@@ -92,7 +92,6 @@ class RelayServer(SupervisedServer):
         self._num_accepted = self._num_seen = 0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Announce the address; the first tick accepts."""
         assert sockets is not None
         asyncio.get_running_loop().set_exception_handler(lambda _, fault: self._service.troubles.add_unseen(fault))
         self._listener = sockets[0]
@@ -100,13 +99,11 @@ class RelayServer(SupervisedServer):
         await super().startup([])
 
     async def on_tick(self, counter: int) -> bool:
-        """Return whether to end; begin to accept."""
         if counter % IDLE_TICKS == 0:
             self._accept_again()
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer what has begun."""
         self._service.closing = True
         self._accept_no_more()
         await super().shutdown(sockets)

@@ -149,7 +149,6 @@ class Troubles(SparseLog):
         self._counts: Counter[str] = Counter()
 
     def line(self, what: str, kind: type[BaseException], message: str, trace: BaseException | None = None) -> bool:
-        """Count a fault."""
         del what, kind, trace
         self.add(message)
         return False

@@ -117,7 +117,6 @@ class SupervisedServer(uvicorn.Server):
             self._faults.error("a periodic check failed", error)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and announce the address."""
         await super().startup(sockets)
         if self.started:
             if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
@@ -177,7 +176,6 @@ class SupervisedServer(uvicorn.Server):
         self._log.warning("connections were no longer accepted: listening again")
 
     def make_connection(self) -> asyncio.Protocol:
-        """Return the protocol of a new connection."""
         kind: Any = self.config.http_protocol_class
         made: asyncio.Protocol = kind(self.config, self.server_state, self.lifespan.state)
         return made

@@ -142,7 +142,6 @@ class ReportEndpoint:
         return Reason.QUEUE_FULL if self._committer.full else None
 
     def too_large(self, head: Head, size: int) -> bool:
-        """Whether a body of that kind may not have that many bytes."""
         return size > (self.limits.json_bytes if head.content_type == JSON else self.limits.body_bytes)
 
     def refuse(self, reason: Reason, *, close: bool = False) -> Response:
@@ -157,11 +156,9 @@ class ReportEndpoint:
         return self.refuse(Reason.FAULT, close=close)
 
     def decide(self, head: Head, body: bytes, *, oblivious: bool = False) -> Decision:
-        """Decide about a body, which may have come sealed."""
         return self._ingest.decide(body, head.content_type, self._clock(), encoding=head.encoding, oblivious=oblivious)
 
     async def taken(self, decision: Decision) -> Response:
-        """Commit what was decided, and return the answer."""
         answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self.take(decision, partial(_resolve, answered))
         return await answered
