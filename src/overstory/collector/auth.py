@@ -70,6 +70,7 @@ class Token:
     used: int | None = None
 
     def usable(self, now: float) -> bool:
+        """Whether it is neither expired nor revoked."""
         return all(end is None or now < end for end in (self.expires, self.revoked))
 
 

@@ -2,7 +2,7 @@
 
 Those are most of the cost of a request. An `_Exchange` takes the place of uvicorn's request-response cycle, so that
 uvicorn still does pipelining, keep-alive and shutdown. All other requests, larger posts included, go to the ASGI
-application. The bounds of every request are in `bounded_connection`.
+application. The bounds of every request are in `supervision.connection`.
 
 `HeaderCache` saves the parsing, too. All devices that run the same library send the same head; only the body differs.
 The parser reads such a head once. The same bytes at the beginning of another request have the same meaning.
