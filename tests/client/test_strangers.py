@@ -19,10 +19,10 @@ from overstory.client.state.state import State
 from overstory.client.upload import delivery
 from overstory.client.upload.delivery import Collector, CollectorHealth
 from overstory.client.upload.http import Response
-from overstory.collector.http.endpoint import refusal as refused
 from overstory.gateway.sinks import CollectorSink
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import decode_uploads
+from overstory.supervision.answers import refusal as refused
 from support.collector_doubles import CountingCollector, after, bad_server, http, refusal, replying
 from support.devices import DAY, NOON, Clock, device, registry
 

@@ -14,12 +14,12 @@ from overstory.client.session import Session
 from overstory.client.state.rows import RowState
 from overstory.client.state.secret_file import DeviceSecret, read_secret
 from overstory.client.upload.http import Response
-from overstory.collector.http.endpoint import refusal
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import decode_uploads
+from overstory.supervision.answers import refusal
 from overstory.trial.fleet import (
     GROUP,
     OUTSIDE,

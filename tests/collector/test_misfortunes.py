@@ -23,7 +23,6 @@ import psycopg
 import pytest
 from sqlalchemy import text
 
-from overstory.collector.http.supervised import queued
 from overstory.collector.settings import Limits, UpkeepIntervals
 from overstory.collector.store import StoreError, open_store
 from overstory.collector.store.compaction import CHUNKS, INBOX, Compacted, InboxAges
@@ -33,6 +32,7 @@ from overstory.collector.store.retention import Retained
 from overstory.collector.telemetry import LOG
 from overstory.protocol.metrics.period import DAY
 from overstory.supervision.log import begin_log
+from overstory.supervision.server import queued
 from support.collector_in_process import METRICS, NOW, REGISTRY, TODAY, FakeStore, batch_id, raising, upload
 from support.collector_processes import CollectorProcess
 from support.misfortunes import until

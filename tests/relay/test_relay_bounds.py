@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from overstory.protocol.oblivious.formats import REQUEST_TYPE
 from overstory.relay.server import MOST_OF_ONE
-from overstory.relay.service import Head, HourlyLimit, RefusedError, RelayService, Troubles, network_of
+from overstory.relay.service import Head, HourlyLimit, RelayService, Troubles, network_of
 from overstory.relay.spool import Rules
 from support.devices import Clock
 from support.processes import make_certificate
@@ -132,12 +132,9 @@ class ShufflingRelay(StagedRelay):
         async def posting():
             answers = []
             for one in messages:
-                head = Head("POST", "/", REQUEST_TYPE, "", len(one))
-                try:
-                    self.service.judge(address, head)
-                    answers.append(await self.service.answer(address, head, one))
-                except RefusedError as refused:
-                    answers.append(refused.answer)
+                head = Head("POST", "/", REQUEST_TYPE, len(one))
+                refused = self.service.judge(address, head)
+                answers.append(refused or await self.service.answer(address, head, one))
             return [answer.status for answer in answers]
 
         return asyncio.run(posting())

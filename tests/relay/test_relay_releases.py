@@ -57,11 +57,11 @@ def test_messages_are_released_together_once_enough_are_there_and_the_time_has_p
     assert {part.release.id for part in side.parts} == {side.parts[0].release.id}
     body = sum(4 + len(one) for one in messages) + 21
     assert side.parts[0].headers == {
-        "Host": side.url.removeprefix("http://"),
-        "Content-Type": RELEASE_TYPE,
-        "Connection": "close",
-        "Authorization": f"Bearer {TOKEN}",
-        "Content-Length": str(body),
+        "host": side.url.removeprefix("http://"),
+        "content-type": RELEASE_TYPE,
+        "connection": "close",
+        "authorization": f"Bearer {TOKEN}",
+        "content-length": str(body),
     }
     lines = [line.split(" ", 1)[1] for line in log.read_text().splitlines()]
     share = "one address sent at most 12 of them (100.0%), k addresses at most k times that"

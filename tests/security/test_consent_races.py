@@ -2,15 +2,12 @@
 
 import datetime as dt
 
-from overstory.client import Client
 from overstory.client.consent.consent import choose
-from overstory.client.state.state import State
 from overstory.client.upload.http import Response
 from overstory.protocol.metrics import parse_registry
+from support.devices import DAY, NOON, device, rows_of
 from support.registry_texts import plain_registry
 
-DAY = 86_400
-NOON = 1_795_262_400.0
 TODAY = dt.date(2026, 11, 21)
 REGISTRY = parse_registry(
     plain_registry("meter", retention_days="3000", grace_days="3000", domain='{kind = "integers", min = 0, max = 9}')
@@ -18,15 +15,12 @@ REGISTRY = parse_registry(
 
 
 def client(folder, transport=None, now=NOON):
-    settings = {"environ": {}, "policy": folder / "none", "server": "http://collector.example"}
-    return Client(
-        "t", registry=REGISTRY, state=folder / "state", transport=transport, clock=lambda: now, spread=0, **settings
-    )
+    settings = {"server": "http://collector.example", "transport": transport, "spread": 0}
+    return device(folder, clock=lambda: now, choice=None, registry=REGISTRY, **settings)
 
 
 def states(of):
-    with State(of.paths).snapshot() as rows:
-        return [(str(row.state), row.answer) for row in rows.outbox.rows()]
+    return [(str(row.state), row.answer) for row in rows_of(of)]
 
 
 def sending_while(folder, days, *choices):
@@ -42,10 +36,10 @@ def sending_while(folder, days, *choices):
     sending = client(folder, transport, NOON + days * DAY)
     sending.consent("on")
     for day in range(days):
-        device = client(folder, now=NOON + day * DAY)
-        assert device.record("meter", day) == "recorded"
-        device._server = None
-        assert device.flush().written == {"queued": 1}
+        earlier = client(folder, now=NOON + day * DAY)
+        assert earlier.record("meter", day) == "recorded"
+        earlier._server = None
+        assert earlier.flush().written == {"queued": 1}
     return sending, asked
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from overstory.console.app import Console
 from overstory.console.data import ConsoleData
-from overstory.console.server import Access, Server, config, make_gate
+from overstory.console.server import Access, make_gate, make_server
 from overstory.console.view import Screen, Viewer
 from overstory.supervision.listening import Listening
 from support.console_screens import ALL
@@ -59,7 +59,7 @@ def served_console(data: ConsoleData, screens: Iterable[Screen] = ALL) -> Iterat
     with listening.bind() as bound:
         port = bound.getsockname()[1]
         console = Console(data, make_gate(data, listening, Access(), port), screens)
-        server = Server(config(console, listening), ready.set)
+        server = make_server(console, listening, ready.set)
         thread = threading.Thread(target=server.run, args=([bound],))
         thread.start()
         try:

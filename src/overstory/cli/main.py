@@ -66,8 +66,8 @@ MODULES: Final = {
 
 EXTRAS: Final = {
     **dict.fromkeys(("numpy", "scipy", "numba", "llvmlite", "pyarrow", "jinja2", "rich"), "analysis"),
-    **dict.fromkeys(("starlette", "uvicorn", "sqlalchemy", "prometheus_client", "cryptography"), "server"),
-    "h11": "relay",
+    **dict.fromkeys(("starlette", "sqlalchemy", "prometheus_client", "cryptography"), "server"),
+    **dict.fromkeys(("uvicorn", "httptools"), "relay"),
     "distributed": "dask",
     "pyspark": "spark",
 }

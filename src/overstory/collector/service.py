@@ -12,13 +12,14 @@ from overstory.collector.auth import TokenTable
 from overstory.collector.committer import Committer
 from overstory.collector.http.endpoint import ReportEndpoint
 from overstory.collector.http.pages import PublicPages
-from overstory.collector.http.posts import Bodies, ReportEntrance
+from overstory.collector.http.posts import ReportEntrance
 from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.oblivious.endpoint import ObliviousEndpoint
 from overstory.collector.settings import DAY, Limits, UpkeepIntervals
 from overstory.collector.store import Store
 from overstory.collector.telemetry import LOG, StateReporter, Telemetry
 from overstory.protocol.metrics import MetricRegistry
+from overstory.supervision.bodies import Bodies
 from overstory.supervision.clock import ClockWatch, steady
 from overstory.supervision.upkeep import Task, Upkeep, ended, in_thread
 
@@ -63,7 +64,7 @@ class Collector:
         self.endpoint = ReportEndpoint(
             ingest, self.committer, self.tokens, self.telemetry, self.clock, open_writes=open_writes
         )
-        self.reports = ReportEntrance(self.endpoint, Bodies(self.limits))
+        self.reports = ReportEntrance(self.endpoint, Bodies(self.limits.reading_bytes))
         self.oblivious = ObliviousEndpoint(self.reports, self.tokens, ring, self.clock)
         self.telemetry.queue = lambda: (self.committer.reports, self.committer.size)
         self._reporter = StateReporter(self.telemetry, store, lambda: self.registry, self.clock)

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from overstory.collector.auth import Token, sha256
+from overstory.collector.auth import Token, TokenTable, sha256
 from overstory.console.view import ScreenError, Viewer
 from overstory.protocol.errors import FormatError, ParameterError, suggestion
 from overstory.protocol.wire import is_loopback
@@ -94,7 +94,7 @@ def allows(role: Viewer, needed: Viewer) -> bool:
 
 
 class TokenRoles:
-    """The roles of the store's tokens, as `read` reads them, at most a second old."""
+    """The roles of the store's tokens, at most a second old."""
 
     def __init__(
         self,
@@ -103,8 +103,7 @@ class TokenRoles:
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._read, self._clock, self._timer = read, clock, timer
-        self._tokens: dict[bytes, Token] = {}
+        self._table, self._clock, self._timer = TokenTable(read), clock, timer
         self._read_at = -float("inf")
 
     def role_of(self, sha256: bytes) -> Viewer | None:
@@ -114,12 +113,10 @@ class TokenRoles:
         """
         if self._timer() - self._read_at > REREAD_SECONDS:
             began = self._timer()
-            self._tokens = {token.sha256: token for token in self._read()}
+            self._table.refresh()
             self._read_at = began
-        token = self._tokens.get(sha256)
-        if token is None or not token.usable(self._clock()):
-            return None
-        return next((role for role in RANKS if role == token.role), None)
+        token = self._table.find(sha256, self._clock())
+        return next((role for role in RANKS if token is not None and role == token.role), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +127,6 @@ class RoleMap:
     default: Viewer | None = None
 
     def role_of(self, person: str) -> Viewer | None:
-        """Return a person's role."""
         return self.people.get(person, self.default)
 
 
@@ -255,7 +251,6 @@ class Sessions:
         return name
 
     def find(self, name: str) -> Session | None:
-        """Return the session with this id, or None."""
         key = sha256(name)
         session, ends = self._sessions.get(key, (None, 0.0))
         if self._clock() < ends:
@@ -264,7 +259,6 @@ class Sessions:
         return None
 
     def end(self, name: str) -> None:
-        """End a session."""
         self._sessions.pop(sha256(name), None)
 
 

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import signal
-import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from overstory.client.upload.http import Request, Response, Transport, http_transport
+from overstory.client.upload.http import Request, Transport, http_transport
+from overstory.client.upload.http import Response as Received
 from overstory.protocol.oblivious.formats import REQUEST_TYPE, RESPONSE_TYPE
 from overstory.protocol.wire import unencrypted_host
-from overstory.relay.server import BACKLOG, Bounds, RelayServer
-from overstory.relay.service import LOG, PROBLEM, Answer, HourlyLimit, RelayService, Troubles, problem
+from overstory.relay.server import BACKLOG, LIMITS, MOST_OF_ONE, RelayServer
+from overstory.relay.service import LOG, HourlyLimit, RelayService, Troubles, problem
 from overstory.relay.shuffling import Shuffler
 from overstory.relay.spool import Rules, Spool
+from overstory.supervision.answers import PROBLEM, Response
 from overstory.supervision.listening import Listening
 from overstory.supervision.upkeep import Task, Upkeep, full_pool, result_of
 
@@ -48,35 +47,33 @@ class Settings:
 
 def serve(settings: Settings, announce: Callable[[str], None] = print) -> None:
     """Serve until a signal; then answer what has begun, finish the part that is being sent, and end."""
-    asyncio.run(_serve(settings, announce))
-
-
-async def _serve(settings: Settings, announce: Callable[[str], None]) -> None:
-    troubles, stopping, upkeep = Troubles(), asyncio.Event(), Upkeep(LOG)
-    loop = asyncio.get_running_loop()
-    _on_signals(stopping.set)
-    async with _delivery(settings, troubles) as delivery:
+    listening, troubles, upkeep = settings.listening, Troubles(), Upkeep(LOG)
+    with _delivery(settings, troubles) as delivery, listening.bind(LIMITS.taking_seconds, BACKLOG) as bound:
         service = RelayService(
             delivery.deliver,
             HourlyLimit(settings.per_hour),
             troubles,
+            settings.body,
             trust_forwarded=settings.trust_forwarded,
             describe=delivery.describe,
             ages=upkeep.ages,
             trouble=lambda: ", ".join(upkeep.troubled),
         )
-        tls, listener = settings.listening.check_certificate(), settings.listening.bind(backlog=BACKLOG)
-        bounds = Bounds(settings.body, of_one=None) if settings.trust_forwarded else Bounds(settings.body)
-        address = settings.listening.address(listener)
-        LOG.info("relaying from %s to %s", address, settings.gateway)
-        _warn_of_plain_text(settings)
-        announce(f"listening on {address}")
-        tasks, look = getattr(delivery, "tasks", []), partial(loop.call_soon_threadsafe, service.look)
-        upkeep.start([*tasks, Task("log", 60.0, 60.0, needed=False, thread="log", work=look)], first=tasks)
+
+        def begin() -> None:
+            address = listening.address(bound)
+            LOG.info("relaying from %s to %s", address, settings.gateway)
+            _warn_of_plain_text(settings)
+            announce(f"listening on {address}")
+            look = partial(asyncio.get_running_loop().call_soon_threadsafe, service.look)
+            log = Task("log", 60.0, 60.0, needed=False, thread="log", work=look)
+            upkeep.start([*delivery.tasks, log], first=delivery.tasks)
+
+        server = RelayServer(service, listening, begin, of_one=None if settings.trust_forwarded else MOST_OF_ONE)
         try:
-            await RelayServer(service, bounds, tls).serve(listener, stopping)
+            server.run([bound])
         finally:
-            await upkeep.stop()
+            asyncio.run(upkeep.stop())
     service.look()
     LOG.info("stopped")
 
@@ -92,27 +89,16 @@ def _warn_of_plain_text(settings: Settings) -> None:
             LOG.warning("%s: who watches both sides of the relay can match messages by their bytes", side)
 
 
-@asynccontextmanager
-async def _delivery(settings: Settings, troubles: Troubles) -> AsyncIterator[Forwarder | Shuffler]:
+@contextmanager
+def _delivery(settings: Settings, troubles: Troubles) -> Iterator[Forwarder | Shuffler]:
     transport = http_transport()
     if settings.shuffling is None:
-        forwarder = Forwarder(settings.gateway, transport, troubles.add)
-        try:
+        with closing(Forwarder(settings.gateway, transport, troubles.add)) as forwarder:
             yield forwarder
-        finally:
-            forwarder.close()
         return
     asked = settings.shuffling
-    with contextlib.closing(Spool(asked.spool, asked.capacity, asked.rules)) as spool:
+    with closing(Spool(asked.spool, asked.capacity, asked.rules)) as spool:
         yield Shuffler(spool, settings.gateway, asked.token, transport, troubles.add)
-
-
-def _on_signals(stop: Callable[[], None]) -> None:
-    if threading.current_thread() is not threading.main_thread():
-        return
-    for name in ("SIGTERM", "SIGINT", "SIGHUP"):  # a closed terminal sends the last
-        with contextlib.suppress(NotImplementedError, AttributeError):  # Windows
-            asyncio.get_running_loop().add_signal_handler(getattr(signal, name), stop)
 
 
 PATH: Final = "/v1/oblivious"
@@ -126,12 +112,14 @@ PASSED_BACK: Final = (RESPONSE_TYPE, PROBLEM)
 class Forwarder:
     """Passes messages on to one gateway, and calls `trouble` with a reason when one could not be."""
 
+    tasks: tuple[Task, ...] = ()
+
     def __init__(self, gateway: str, transport: Transport, trouble: Callable[[str], None]) -> None:
         self._url, self._transport, self._trouble = gateway + PATH, transport, trouble
         self._threads = full_pool(THREADS, "overstory-relay")
         self._under_way = 0
 
-    async def deliver(self, message: bytes, _: bytes = b"") -> Answer:
+    async def deliver(self, message: bytes, _: bytes = b"") -> Response:
         request = Request(self._url, message, REQUEST_TYPE, timeout=SECONDS)
         self._under_way += 1
         try:
@@ -140,15 +128,15 @@ class Forwarder:
             self._under_way -= 1
         return self._passed_back(response)
 
-    def _passed_back(self, response: Response) -> Answer:
+    def _passed_back(self, response: Received) -> Response:
         """Return the class of the status, the media type and the body: nothing else comes from the gateway."""
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         readable = media_type in PASSED_BACK
         if response.status is not None and response.status // 100 == 2 and media_type == RESPONSE_TYPE:
-            return Answer(200, media_type, response.body)
+            return Response(200, response.body, media_type=media_type)
         if response.status is not None and response.status // 100 == 4:
             self._trouble(f"the gateway refused a message with {response.status}")
-            return Answer(400, media_type if readable else "", response.body if readable else b"")
+            return Response(400, response.body, media_type=media_type) if readable else Response(400, b"")
         self._trouble(response.error or f"the gateway answered with {response.status} {media_type}".rstrip())
         return problem(502, "the gateway does not answer as it should: send the message again later")
 

@@ -15,9 +15,10 @@ from typing import Any, Final
 
 from overstory.client.upload.http import Request, Response, Transport, parse_object
 from overstory.protocol.oblivious.formats import LENGTH_BYTES, RELEASE_TYPE, Release
-from overstory.relay.service import BUSY_SECONDS, LOG, Answer, problem
+from overstory.relay.service import BUSY_SECONDS, LOG, problem
 from overstory.relay.slots import SlotFile
 from overstory.relay.spool import Spool, Taken
+from overstory.supervision import answers
 from overstory.supervision.upkeep import Task, full_pool, result_of
 
 PATH: Final = "/v1/oblivious/release"
@@ -77,7 +78,7 @@ class Shuffler:
         if spool.release is not None:
             LOG.info("release goes on: %s are left", _messages(len(spool.release[1].heads)))
 
-    async def deliver(self, message: bytes, sender: bytes) -> Answer:
+    async def deliver(self, message: bytes, sender: bytes) -> answers.Response:
         """Store a message, and answer 202 once it is on the disk."""
         stored: asyncio.Future[Taken] = asyncio.get_running_loop().create_future()
         self._pending.append((message, sender, stored))
@@ -94,7 +95,7 @@ class Shuffler:
         if taken is Taken.ENOUGH:
             seconds = math.ceil(min(HOUR, self._rules.every))
             return problem(429, "this address has sent enough for the next release", max(1, seconds))
-        return Answer(202)
+        return answers.Response(202, b"")
 
     async def _commit(self) -> None:
         """Store what waits, again and again: each time all messages that came during the time before."""

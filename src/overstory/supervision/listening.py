@@ -16,6 +16,15 @@ class ServingError(OverstoryError):
 
 
 @dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """Upper bounds of one connection."""
+
+    reading_seconds: float = 30.0  # until a request has arrived completely
+    taking_seconds: float = 30.0  # until a sender has read an answer
+    head_bytes: int = 32 * 1024  # the head of a request, and its trailers
+
+
+@dataclass(frozen=True, slots=True)
 class Listening:
     """The address that a daemon listens on, and its TLS certificate."""
 

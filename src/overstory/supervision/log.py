@@ -108,9 +108,8 @@ class SparseLog:
         return True
 
 
-def log_server_errors_sparsely(log: logging.Logger) -> None:
-    """Log each kind of error of uvicorn and its loop once a minute: a sender can cause many of them in a second."""
-    errors = SparseLog(log)
+def send_server_errors(errors: SparseLog) -> None:
+    """Let errors of uvicorn and its loop go to `errors` alone: a sender can cause many of them in a second."""
 
     def is_other(record: logging.LogRecord) -> bool:
         if record.levelno >= logging.ERROR:

@@ -78,7 +78,6 @@ class KeyRing:
                 self._by_header[public.header(cipher.number)] = private, public.public, cipher
 
     def open(self, request: bytes) -> OpenedRequest:
-        """Open an encapsulated request."""
         header, enc = request[:HEADER_BYTES], request[HEADER_BYTES : HEADER_BYTES + KEY_BYTES]
         if len(request) < LEAST:
             raise WireError(UNDECRYPTABLE, f"an encapsulated request has at least {LEAST} bytes, not {len(request)}")
