@@ -44,7 +44,7 @@ FEW: Final = 16
 
 
 def backup(database: Database, path: Path) -> int:
-    """Write a backup as of one moment, while collectors write; see `StoreReader.backup`."""
+    """Write a backup as of one moment, while collectors write; see `Store.backup`."""
     with renamed_when_complete(path) as part:
         if isinstance(database, SqliteDatabase):
             database.copy_to(part)

@@ -143,9 +143,6 @@ class PostgresDatabase(Database):
                     return -1
                 raise
 
-    def serve_alone(self) -> None:
-        """Do nothing: any number of collectors may serve one database."""
-
     def size(self, connection: Connection) -> int:
         size: int = connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one()
         return size
@@ -187,15 +184,6 @@ class PostgresDatabase(Database):
             finally:
                 connection.execute(text("SELECT pg_advisory_unlock_all()"))
 
-    def check_integrity(self, connection: Connection) -> None:
-        """Do nothing: PostgreSQL checks the checksums of its pages whenever it reads them."""
-
-    def in_place(self) -> bool:
-        return True
-
-    def checkpoint(self) -> None:
-        """Do nothing: the server's checkpointer does."""
-
     def note_deletions(self, connection: Connection, tables: Iterable[str]) -> None:
         """Mark the tables: the next process that erases rewrites them."""
         mark = secrets.token_hex(8)
@@ -206,9 +194,6 @@ class PostgresDatabase(Database):
         """Rewrite the tables into new files, and batch ids in their own order."""
         with translate_errors(self.url):
             return self._eraser.erase(urgent)
-
-    def release_free_space(self) -> None:
-        """Do nothing: rewriting a table gives its room back, and autovacuum does."""
 
 
 @lru_cache(maxsize=1024)

@@ -9,8 +9,8 @@ import logging
 import os
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -94,7 +94,7 @@ AUTO_VACUUM: Final = "PRAGMA auto_vacuum = INCREMENTAL"
 
 
 class SqliteDatabase(Database):
-    """A file. One process writes at a time, others wait."""
+    """A file. One process writes at a time, others wait; what it deletes is overwritten (`secure_delete`)."""
 
     kind = "sqlite"
 
@@ -194,22 +194,11 @@ class SqliteDatabase(Database):
         del connection
         return sum(file.stat().st_size for file in (self.path, Path(f"{self.path}-wal")) if file.exists())
 
-    def lock(self, connection: Connection) -> None:
-        """Do nothing: only one transaction writes at a time."""
-
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
         """Open a reading transaction: in a write-ahead log it sees the moment of its first read."""
         with translate_errors(self.url), self.engine.connect() as connection, connection.begin():
             yield connection
-
-    def snapshot_of_ids(self) -> AbstractContextManager[Connection]:
-        """Open a `snapshot`: it sees tables that were dropped since."""
-        return self.snapshot()
-
-    def work_claims(self) -> AbstractContextManager[Callable[[Hashable], bool]]:
-        """Accept every claim: one process compacts an embedded database."""
-        return nullcontext(lambda _: True)
 
     def check_integrity(self, connection: Connection) -> None:
         with interruptible(_raw(connection)) as raw:
@@ -236,14 +225,6 @@ class SqliteDatabase(Database):
                 raw.execute(CHECKPOINT).fetchall()
             with self._write_lock:
                 raw.execute(CHECKPOINT).fetchall()
-
-    def note_deletions(self, connection: Connection, tables: Iterable[str]) -> None:
-        """Do nothing: what is deleted is overwritten (`secure_delete`)."""
-
-    def erase_deleted(self, urgent: Iterable[str] = ()) -> tuple[str, ...]:
-        """Do nothing: what is deleted is overwritten (`secure_delete`)."""
-        del urgent
-        return ()
 
     def release_free_space(self) -> None:
         """Cut the free pages off the end of the file."""
