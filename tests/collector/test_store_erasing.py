@@ -19,8 +19,8 @@ from sqlalchemy import delete, select
 from overstory.cli.main import main
 from overstory.collector.ingest.received import Released
 from overstory.collector.store import open_store
-from overstory.collector.store.databases import eraser
-from overstory.collector.store.databases.eraser import REST, Eraser
+from overstory.collector.store.databases import postgres
+from overstory.collector.store.databases.postgres import REST, Eraser
 from overstory.collector.store.operations import CollectorState
 from overstory.collector.store.schema import ABOUT, ids_table, ids_table_name
 from support.store_samples import DAY, NOW, received, registry, reports
@@ -407,7 +407,7 @@ def test_a_backup_holds_no_marks(url: str, tmp_path: Path) -> None:
 def test_collectors_share_a_tables_rest(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for table in REST:
         monkeypatch.setitem(REST, table, 10**6)
-    monkeypatch.setattr(eraser, "REST_OF_IDS", 10**6)
+    monkeypatch.setattr(postgres, "REST_OF_IDS", 10**6)
     metrics, rng = registry(), random.Random(1)
     first, second = (received(metrics["bloom"], PERIOD, reports(metrics["bloom"], 30, rng)) for _ in range(2))
     with open_store(url, metrics, create=True) as store, open_store(url, metrics) as other:
