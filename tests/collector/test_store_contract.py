@@ -21,6 +21,7 @@ from overstory.collector.store import CollectorState, Released, Store, StoreErro
 from overstory.collector.store.copies import backup
 from overstory.collector.store.schema import METADATA
 from overstory.protocol.errors import ParameterError
+from support.collector_in_process import raising
 from support.store_databases import KINDS, fresh
 from support.store_samples import DAY, NOW, Model, as_multiset, counted, received, registry, reports, some
 
@@ -318,7 +319,7 @@ def test_a_backup_overwrites_nothing(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_backup_that_cannot_be_written_names_its_own_file(store: Store, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(backup, "create_private_file", lambda _: None)  # as in a folder that is not ours
+    monkeypatch.setattr(backup, "TemporaryDirectory", raising(PermissionError()))  # as in a folder that is not ours
     with pytest.raises(StoreError, match="no file can be made in"):
         store.backup(tmp_path / "backup.db")
 

@@ -118,15 +118,15 @@ def full_chunk(num_bits: int, num_cohorts: int) -> int:
 
 def inbox_rows(batches: Iterable[Received]) -> list[dict[str, Any]]:
     """Return one row of the inbox for each (metric, period, digest, group) that there are reports of."""
-    together: dict[tuple[str, int, bytes, str, int, int], list[Received]] = {}
+    together: dict[tuple[Key, int, int], list[Received]] = {}
     for batch in batches:
-        key = batch.metric, batch.period, batch.digest, batch.group, batch.num_bits, batch.num_cohorts
-        together.setdefault(key, []).append(batch)
-    rows = [_inbox_row(some) for some in together.values()]
+        key = Key(batch.metric, batch.period, batch.digest, batch.group)
+        together.setdefault((key, batch.num_bits, batch.num_cohorts), []).append(batch)
+    rows = [_inbox_row(key, some) for (key, *_), some in together.items()]
     return [row for row in rows if row["num_reports"]]
 
 
-def _inbox_row(some: Sequence[Received]) -> dict[str, Any]:
+def _inbox_row(key: Key, some: Sequence[Received]) -> dict[str, Any]:
     from overstory.protocol.wire.upload import cohort_width
 
     first, num_reports = some[0], sum(batch.num_reports for batch in some)
@@ -137,17 +137,12 @@ def _inbox_row(some: Sequence[Received]) -> dict[str, Any]:
             f"{first.metric}: {num_reports} reports of {first.num_bits} bits and {first.num_cohorts} cohorts do not "
             f"have columns of {len(cohorts)} and {len(bits)} bytes"
         )
-    return {
-        "metric": first.metric,
-        "period": first.period,
-        "digest": first.digest,
-        "device_group": first.group,
-        "num_bits": first.num_bits,
-        "num_cohorts": first.num_cohorts,
-        "num_reports": num_reports,
-        "cohorts": cohorts,
-        "bits": bits,
-    }
+    return _row(key, first, num_reports, cohorts, bits)
+
+
+def _row(key: Key, like: Received | ReportBatch, num_reports: int, cohorts: bytes, bits: bytes) -> dict[str, Any]:
+    about = {"num_bits": like.num_bits, "num_cohorts": like.num_cohorts, "num_reports": num_reports}
+    return {**key._asdict(), **about, "cohorts": cohorts, "bits": bits}
 
 
 def chunk_rows(key: Key, batch: ReportBatch) -> list[dict[str, Any]]:
@@ -156,17 +151,8 @@ def chunk_rows(key: Key, batch: ReportBatch) -> list[dict[str, Any]]:
 
     size, octets = full_chunk(batch.num_bits, batch.num_cohorts), batch.octets()
     cohorts = batch.cohorts.astype(f"<u{cohort_width(batch.num_cohorts)}", copy=False)
-    return [
-        {
-            **key._asdict(),
-            "num_bits": batch.num_bits,
-            "num_cohorts": batch.num_cohorts,
-            "num_reports": len(cohorts[start : start + size]),
-            "cohorts": cohorts[start : start + size].tobytes(),
-            "bits": octets[start : start + size].tobytes(),
-        }
-        for start in range(0, len(batch), size)
-    ]
+    pieces = [slice(start, start + size) for start in range(0, len(batch), size)]
+    return [_row(key, batch, len(cohorts[each]), cohorts[each].tobytes(), octets[each].tobytes()) for each in pieces]
 
 
 HEADER: Final = struct.Struct("<BBHII")

@@ -151,11 +151,11 @@ class Store:
 
     def warm_up(self) -> None:
         """Load the kernels and count no reports of each metric: the first compaction then delays no sender."""
-        from overstory.analysis.reports import load_kernels
+        from overstory.analysis.reports import ReportBatch, load_kernels
 
         load_kernels()
         for entry in self._metrics.values():
-            entry.count(entry.no_reports)
+            entry.count(ReportBatch.of(entry.mechanism, []))
 
     def checkpoint(self) -> None:
         """Do in the background what the database would make a later writer, and its senders, wait for."""
