@@ -26,7 +26,7 @@ from sqlalchemy import Column, ColumnElement, Connection, Row, Table, and_, func
 
 from overstory.collector.store.databases.database import RecountError, StoreError
 from overstory.collector.store.metrics import StoredMetric
-from overstory.collector.store.schema import CHECKS, CHUNKS, COUNTS
+from overstory.collector.store.schema import CHUNKS, COUNTS
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -202,6 +202,10 @@ def count_reports(connection: Connection, table: Table, entry: StoredMetric, key
     return reduce(plus, map(entry.count, read_batches(connection, table, key.of(table))))
 
 
+COUNTED: Final = [column for column in COUNTS.columns if column is not COUNTS.c.sums]
+"""What `counts_of_row` needs of a row."""
+
+
 def counts_of_key(connection: Connection, entry: StoredMetric, key: Key) -> SupportCounts:
     """Return the counts of what was folded with one key; see `counts_of_row`."""
     return counts_of_row(connection, entry, connection.execute(select(COUNTS).where(key.of(COUNTS))).one())
@@ -253,8 +257,8 @@ def unpack_sums(raw: bytes, digest: bytes) -> ReportSums | None:
 
 
 def sums_of_key(connection: Connection, entry: StoredMetric, key: Key) -> ReportSums | None:
-    """Return what is summed of the reports that were folded with one key; None where nothing is, or of other values."""
-    raw = connection.execute(select(CHECKS.c.sums).where(key.of(CHECKS))).scalar()
+    """Return what is summed of the stored reports that were folded with one key; None: nothing, or of other values."""
+    raw = connection.execute(select(COUNTS.c.sums).where(key.of(COUNTS))).scalar()
     return None if raw is None else unpack_sums(bytes(raw), entry.counts_digest)
 
 

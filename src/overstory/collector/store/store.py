@@ -20,6 +20,7 @@ from overstory.collector.settings import DAY
 from overstory.collector.store.compaction import Compacted, InboxAges, compact
 from overstory.collector.store.copies import backup as backups
 from overstory.collector.store.counts import (
+    COUNTED,
     Key,
     count_reports,
     counts_of_row,
@@ -61,7 +62,6 @@ from overstory.collector.store.operations import (
 from overstory.collector.store.retention import Retained, retain
 from overstory.collector.store.schema import (
     ABOUT,
-    CHECKS,
     CHUNKS,
     COUNTS,
     IDS_DELETED,
@@ -358,7 +358,7 @@ class Store:
 
         def found(connection: Connection) -> Iterator[tuple[int, SupportCounts]]:
             of_periods = partial(_of_periods, entry=entry, first=first, last=last, among=among, groups=groups)
-            for row in connection.execute(select(COUNTS).where(*of_periods(COUNTS))).all():
+            for row in connection.execute(select(*COUNTED).where(*of_periods(COUNTS))).all():
                 yield row.period, counts_of_row(connection, entry, row)
             for key in keys_of(connection, INBOX, *of_periods(INBOX)):
                 yield key.period, count_reports(connection, INBOX, entry, key)
@@ -378,7 +378,7 @@ class Store:
             return {}
         by_key: dict[Key, ReportSums | None] = {}
         with self._database.snapshot() as connection:
-            for key in keys_of(connection, CHECKS, *_of_periods(CHECKS, entry, first, last, None, groups)):
+            for key in keys_of(connection, COUNTS, *_of_periods(COUNTS, entry, first, last, None, groups)):
                 by_key[key] = sums_of_key(connection, entry, key)
             for key in keys_of(connection, INBOX, *_of_periods(INBOX, entry, first, last, None, groups)):
                 by_key[key] = sum_reports(connection, INBOX, entry, key, by_key.get(key))

@@ -27,7 +27,6 @@ from overstory.collector.store.databases.urls import shown
 from overstory.collector.store.schema import (
     ABOUT,
     BATCH_IDS,
-    CHECKS,
     CHUNKS,
     COLLECTORS,
     COUNTS,
@@ -237,7 +236,7 @@ def _is_worth_repeating(error: DBAPIError, attempt: int) -> bool:
 
 # Erasing: tables that rows were deleted from are rewritten
 
-INSERTED_AGAIN: Final = {table.name: ", ".join(table.primary_key.columns.keys()) for table in (CHUNKS, COUNTS, CHECKS)}
+INSERTED_AGAIN: Final = {table.name: ", ".join(table.primary_key.columns.keys()) for table in (CHUNKS, COUNTS)}
 """Tables whose rows are written in one transaction by each rewriting, and their order: by an id that is random, or by
 metric and period."""
 
