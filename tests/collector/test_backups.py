@@ -210,16 +210,6 @@ def test_a_backup_that_was_used_as_a_store_is_backed_up_again(backup: Path, tmp_
     assert restore(tmp_path / "third.db", str(tmp_path / "fourth.db")) == 48_005
 
 
-def test_the_digests_of_a_backup_are_not_part_of_what_is_restored(backup: Path, tmp_path: Path) -> None:
-    restore(backup, str(tmp_path / "restored.db"))
-    for path, count in ((backup, len(METADATA.tables) + 1), (tmp_path / "restored.db", 0)):
-        database = connect(str(path))
-        with database.snapshot() as connection:
-            rows = connection.execute(select(ABOUT).where(ABOUT.c.key.startswith(TABLE_DIGEST))).all()
-        assert len(rows) == count
-        database.close()
-
-
 # PostgreSQL's own backup tools work on a store
 
 

@@ -184,8 +184,8 @@ def _counted(connection: Connection, url: str) -> Iterator[int]:
     stored = {Key.of_row(row): row.total for row in sums}
     for row in connection.execute(select(COUNTS)):
         reports = unpack_counts(bytes(row.counts)).num_reports
-        sums = None if row.sums is None else unpack_sums(bytes(row.sums), row.counts_digest)
-        kept = max(stored.pop(Key.of_row(row), 0), 0 if sums is None else sums.num_reports)
+        summed = None if row.sums is None else unpack_sums(bytes(row.sums), row.counts_digest)
+        kept = max(stored.pop(Key.of_row(row), 0), 0 if summed is None else summed.num_reports)
         if reports > row.num_reports or kept > reports:
             raise StoreError(f"{url}: the counts of {row.metric} do not agree with its reports: this store is damaged")
         yield row.num_reports
