@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection, Row, Table, delete, func, select, update
@@ -25,6 +26,7 @@ from overstory.collector.store.counts import (
     counts_of_key,
     counts_of_row,
     full_chunk,
+    grouped,
     join_rows,
     keys_of,
     pack_counts,
@@ -235,13 +237,8 @@ def _fold_some(database: Database, entry: StoredMetric, key: Key, last: int) -> 
 def _oldest(connection: Connection, key: Key, last: int) -> Sequence[Row[Any]]:
     size = func.length(INBOX.c.cohorts) + func.length(INBOX.c.bits)
     ordered = select(INBOX.c.id, size).where(key.of(INBOX), INBOX.c.id <= last).order_by(INBOX.c.id).limit(FOLD_ROWS)
-    ids: list[int] = []
-    total = 0
-    for number, length in connection.execute(ordered):
-        if ids and total + length > FOLD_BYTES:
-            break
-        ids.append(number)
-        total += length
+    first = next(grouped(connection.execute(ordered).all(), itemgetter(1), FOLD_BYTES), [])
+    ids = [number for number, _ in first]
     return connection.execute(select(INBOX).where(INBOX.c.id.in_(ids)).order_by(INBOX.c.id)).all()
 
 

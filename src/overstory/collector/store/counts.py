@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from operator import add as plus
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy import Column, ColumnElement, Connection, Row, Table, and_, func, select
 
@@ -84,19 +84,28 @@ def join_rows(rows: Sequence[Row[Any]]) -> ReportBatch:
     return ReportBatch.from_wire(Batch(first.digest, first.num_bits, first.num_cohorts, reports, cohorts, bits))
 
 
+Item = TypeVar("Item")
+
+
+def grouped(items: Iterable[Item], size: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
+    """Yield items in their order, as many at a time as have at most this size together, or one that is larger."""
+    group: list[Item] = []
+    total = 0
+    for item in items:
+        length = size(item)
+        if group and total + length > most:
+            yield group
+            group, total = [], 0
+        group.append(item)
+        total += length
+    if group:
+        yield group
+
+
 def read_batches(connection: Connection, table: Table, *where: ColumnElement[bool]) -> Iterator[ReportBatch]:
     """Yield the reports of rows of one key, some megabytes at a time."""
-    waiting: list[Row[Any]] = []
-    size = 0
     rows = connection.execute(select(table).where(*where).order_by(table.c.id), execution_options={"yield_per": 32})
-    for row in rows:
-        waiting.append(row)
-        size += len(row.cohorts) + len(row.bits)
-        if size >= TOGETHER:
-            yield join_rows(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield join_rows(waiting)
+    yield from map(join_rows, grouped(rows, lambda row: len(row.cohorts) + len(row.bits), TOGETHER))
 
 
 def shuffled(batch: ReportBatch, seed: int | None = None) -> ReportBatch:
