@@ -19,15 +19,11 @@ from overstory.collector.settings import DAY
 from overstory.collector.store.databases.database import Database
 from overstory.collector.store.metrics import StoredMetrics
 from overstory.collector.store.schema import (
-    ABOUT,
     COLLECTORS,
     METRICS,
     NOTES,
     RELEASES,
     TALLIES,
-    TOKEN_USED,
-    put_row,
-    read_fact,
 )
 from overstory.protocol.errors import ParameterError
 
@@ -309,12 +305,3 @@ def retain_operations(database: Database, connection: Connection, entries: Store
     database.note_deletions(
         connection, {table.name for table, rows in past if connection.execute(delete(table).where(rows)).rowcount}
     )
-
-
-def write_token_days(database: Database, connection: Connection, days: Mapping[str, int]) -> None:
-    """Store the last day on which each token was used, unless a later one is stored."""
-    database.lock(connection)  # of two collectors, only one may make the row
-    for token, day in sorted(days.items()):
-        last = read_fact(connection, TOKEN_USED + token)
-        if last is None or int(last) < day:
-            put_row(connection, ABOUT, {"key": TOKEN_USED + token}, value=str(day))

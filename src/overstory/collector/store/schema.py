@@ -7,7 +7,7 @@
                 past retention, fewer are in the counts that stay. Beside them, as long as the reports are stored, what
                 was summed of them to notice crafted ones
     metrics     what a mechanism's digest stands for, so that counting and retention need no registry
-    tokens      SHA-256 of bearer tokens
+    tokens      SHA-256 of bearer tokens, and on which day each was last used
     about       facts about the store itself, under the keys below
     tallies     how much was refused and why: by day, or by metric and the metric's period
     collectors  the last heartbeat of each collecting process
@@ -206,6 +206,7 @@ TOKENS: Final = Table(
     Column("created", BigInteger, nullable=False),
     Column("expires", BigInteger),
     Column("revoked", BigInteger),
+    Column("used", BigInteger),  # the last day, counted from 1970
 )
 
 ABOUT: Final = Table(
@@ -259,7 +260,7 @@ RELEASES: Final = Table(
 OF_REPORTS: Final = (CHUNKS.name, COUNTS.name)
 """The tables that retention deletes from. Of sums of pairs none stay: of few reports they are the reports."""
 
-# Keys of the table `about`. A key that ends in a space is followed by the name of a table, or by a token's id.
+# Keys of the table `about`. A key that ends in a space is followed by the name of a table.
 
 IDS_DELETED: Final = "forgotten"
 """The last day, counted from 1970, on which expired batch ids were deleted."""
@@ -282,6 +283,3 @@ STORE_ID: Final = "store"
 
 TABLE_DIGEST: Final = "digest of "
 """In a backup: the digest of the table."""
-
-TOKEN_USED: Final = "token used: "  # noqa: S105 - the beginning of a key
-"""The last day, counted from 1970, on which the token was used."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Table, func, select, union, update
+from sqlalchemy import ColumnElement, Connection, Table, func, or_, select, union, update
 
 from overstory.collector.auth import Role, Token, make_token
 from overstory.collector.ingest.received import Received
@@ -57,16 +57,13 @@ from overstory.collector.store.operations import (
     write_note,
     write_releases,
     write_state,
-    write_token_days,
 )
 from overstory.collector.store.retention import Retained, retain
 from overstory.collector.store.schema import (
-    ABOUT,
     CHUNKS,
     COUNTS,
     IDS_DELETED,
     INBOX,
-    TOKEN_USED,
     TOKENS,
     day_of_ids,
     read_fact,
@@ -300,7 +297,13 @@ class Store:
 
     def note_token_days(self, days: Mapping[str, int]) -> None:
         """Store the last day, counted from 1970, on which each token was used, by the tokens' ids."""
-        self._database.write(lambda connection: write_token_days(self._database, connection, days))
+
+        def work(connection: Connection) -> None:
+            for token, day in sorted(days.items()):  # in one order: of two collectors, one waits
+                is_later = or_(TOKENS.c.used.is_(None), TOKENS.c.used < day)
+                connection.execute(update(TOKENS).where(TOKENS.c.id == token, is_later).values(used=day))
+
+        self._database.write(work)
 
     def revoke_token(self, token_id: str) -> None:
         """Refuse a token from now on.
@@ -483,12 +486,8 @@ class Store:
     def tokens(self) -> list[Token]:
         """Return what is stored of all tokens, the oldest first."""
         with self._database.snapshot() as connection:
-            days = select(ABOUT.c.key, ABOUT.c.value).where(ABOUT.c.key.startswith(TOKEN_USED))
-            used = {row.key.removeprefix(TOKEN_USED): int(row.value) for row in connection.execute(days)}
             rows = connection.execute(select(TOKENS).order_by(TOKENS.c.created, TOKENS.c.application, TOKENS.c.id))
-            return [
-                Token(**{**row, "sha256": bytes(row["sha256"])}, used=used.get(row["id"])) for row in rows.mappings()
-            ]
+            return [Token(**{**row, "sha256": bytes(row["sha256"])}) for row in rows.mappings()]
 
     def find_token(self, sha256: bytes) -> Token | None:
         """Return the token with this SHA-256, also when it has expired or was revoked; None when there is none."""
