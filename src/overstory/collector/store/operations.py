@@ -24,6 +24,7 @@ from overstory.collector.store.schema import (
     NOTES,
     RELEASES,
     TALLIES,
+    put_row,
 )
 from overstory.protocol.errors import ParameterError
 
@@ -48,12 +49,6 @@ _ADD: Final = text(
 _RELEASE: Final = text(
     "INSERT INTO releases (metric, period, release, messages) VALUES (:metric, :period, :release, :messages) "
     "ON CONFLICT (metric, period, release) DO UPDATE SET messages = releases.messages + excluded.messages"
-)
-_BEAT: Final = text(
-    "INSERT INTO collectors (id, version, started, last_seen, waiting, commit_p95) "
-    "VALUES (:id, :version, :started, :last_seen, :waiting, :commit_p95) "
-    "ON CONFLICT (id) DO UPDATE SET last_seen = excluded.last_seen, waiting = excluded.waiting, "
-    "commit_p95 = excluded.commit_p95"
 )
 
 Refused = Mapping[tuple[str | None, int, str], int]
@@ -236,7 +231,8 @@ def write_state(connection: Connection, state: CollectorState | None, refused: R
     if rows:  # in one order: of two collectors that write the same rows, one waits
         connection.execute(_ADD, sorted(rows, key=lambda row: (row["metric"], row["period"], row["reason"])))
     if state is not None:
-        connection.execute(_BEAT, {name: value for name, value in asdict(state).items() if name != "shard"})
+        row = asdict(state)
+        put_row(connection, COLLECTORS, {"id": row["id"]}, **{each.name: row[each.name] for each in COLLECTORS.columns})
 
 
 def read_refusals(connection: Connection) -> Refusals:
