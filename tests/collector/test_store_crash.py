@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from overstory.collector.store import open_store
-from support.store_crashes import STEP, acknowledged, expected, go, killed_rounds, start, stored_numbers, summed
+from support.store_crashes import STEP, acknowledged, expected, go, killed_rounds, start, stored_numbers, summed_numbers
 from support.store_samples import NOW, registry
 
 
@@ -40,4 +40,4 @@ def test_two_processes_that_add_and_compact_at_once_count_each_batch_once(
         store.compact(NOW)
         assert stored_numbers(store) == numbers
         assert store.counts(metrics["bloom"], 0, 1 << 20) == expected(metrics["bloom"], numbers)
-        assert store.sums(metrics["bloom"], 0, 1 << 20) == summed(metrics["bloom"], numbers)
+        assert store.sums(metrics["bloom"], 0, 1 << 20) == summed_numbers(metrics["bloom"], numbers)

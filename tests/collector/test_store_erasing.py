@@ -184,15 +184,6 @@ def test_a_server_that_explains_statements_in_its_log_is_named(url: str) -> None
             assert ("set auto_explain.log_min_duration = -1" in " ".join(store.compact(NOW).remains)) is named
 
 
-def test_a_plan_has_the_values_that_it_was_made_for(url: str) -> None:
-    """So no limit on parameters keeps them out of what auto_explain writes."""
-    open_store(url, registry(), create=True).close()
-    table = "CREATE TABLE batch_ids_1 (id bytea PRIMARY KEY)"
-    look = "PREPARE look (bytea) AS SELECT id FROM batch_ids_1 WHERE id = $1"
-    plan = ask(url, table, look, "EXPLAIN EXECUTE look ('\\x0123456789abcdef')")
-    assert "0123456789abcdef" in str(plan)
-
-
 LARGE = (("bits", "chunks"), ("counts", "counts"))
 
 

@@ -14,24 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import select, update
 
-from overstory.analysis.alarms.sums import PAIR_REPORTS, ReportSums, Watch
-from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.analysis.alarms.sums import PAIR_REPORTS, ReportSums
+from overstory.analysis.reports import SupportCounts
 from overstory.collector.store import Store, StoreError, compaction, open_store, restore
 from overstory.collector.store.copies import backup
 from overstory.collector.store.counts import pack_counts, pack_sums, unpack_counts, unpack_sums
 from overstory.collector.store.schema import COUNTS
 from overstory.protocol.metrics import parse_registry
 from support.registry_texts import COLOURS, registry_of
-from support.store_samples import ABOUT, DAY, NOW, received, registry, reports
+from support.store_samples import ABOUT, DAY, NOW, received, registry, reports, summed
 
 PERIOD = 20_000
-
-
-def summed(metric: Any, sent: Any) -> ReportSums:
-    """Sum reports in one go."""
-    watch = Watch.of(metric.mechanism)
-    assert watch is not None
-    return watch.sum(ReportBatch.of(metric.mechanism, sent))
 
 
 @pytest.mark.parametrize("name", ["bloom", "tree"])
