@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from overstory.collector.store import open_store
+from support.rounds import rounds
 from support.store_crashes import STEP, acknowledged, expected, go, killed_rounds, start, stored_numbers, summed_numbers
 from support.store_samples import NOW, registry
 
 
-def test_killed_again_and_again(store_url: str) -> None:
-    killed_rounds(store_url, 2, random.Random(1))
+@pytest.mark.parametrize("kills", [2, pytest.param(rounds(30), marks=pytest.mark.slow)], ids=["few", "many"])
+def test_killed_again_and_again(store_url: str, kills: int) -> None:
+    killed_rounds(store_url, kills, random.Random(kills))
 
 
 AT_ONCE = {
