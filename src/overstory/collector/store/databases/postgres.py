@@ -336,19 +336,16 @@ class Eraser:
             remains = _settings_that_keep(connection)
             of_ids = list(map(ids_table_name, read_id_days(connection)))
             factors = {**REST, **dict.fromkeys(of_ids, REST_OF_IDS * len(of_ids))}
-            marked = [table for table in factors if read_fact(connection, DELETED_FROM + table)]
-            due = [table for table in marked if self._due(connection, table, at_once)]
-            resting = [table for table in marked if table not in due]
-            remains += [f"{table}: {why}" for table in resting if (why := _last_failure(connection, table))]
-            if not due:
-                return tuple(remains)
             connection.execute(LIMIT_WAIT, {"ms": LOCK_MS})
             try:
-                for table in due:
-                    if not claim(("erase", table)):
+                for table, factor in factors.items():
+                    if not self._due(connection, table, at_once):
+                        why = _last_failure(connection, table)
+                        remains += [f"{table}: {why}"] if why else []
+                    elif not claim(("erase", table)):
                         remains += [f"{table}: another process is rewriting it"] if table in at_once else []
                     elif self._due(connection, table, at_once):  # nobody has done it just before
-                        remains += [f"{table}: {why}" for why in self._try(connection, table, factors[table])]
+                        remains += [f"{table}: {why}" for why in self._try(connection, table, factor)]
             finally:
                 if not connection.invalidated:
                     connection.execute(text("RESET lock_timeout"))
