@@ -1,4 +1,4 @@
-"""Values that nobody listed, live: devices answer, a collector process takes it over HTTP, the command line searches.
+"""Values that nobody listed, live: devices answer, a collector takes it, the command line searches.
 
 Every device has a secret of its own and sends an upload of its own, made as the client makes it; many uploads share a
 request. Secrets and values follow from fixed seeds, so each run is the same.
@@ -8,12 +8,12 @@ import json
 import time
 from itertools import islice
 
-import httpx
 import numpy as np
 import pytest
 
 from overstory.analysis.kinds.searches import sorted_answers
 from overstory.client import Randomizer
+from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.store import open_store
 from overstory.discovery import find, simulate
 from overstory.protocol.errors import ParameterError
@@ -21,7 +21,6 @@ from overstory.protocol.metrics import load_registry
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_reports, encode_upload
 from overstory.queries.counts import PeriodCounts, read_store
 from overstory.queries.readings import read
-from support.collector_processes import CollectorProcess
 from support.registry_texts import registry_of
 from support.running import within
 
@@ -46,23 +45,17 @@ def upload_of(metric, number, value, period, seed=b"live"):
     return encode_upload(Upload(batch, metric.id, period, encode_reports(metric.mechanism, [report])))
 
 
-def send(url, uploads, each=500):
-    """Post uploads, many in a request; return how many were taken."""
-    remaining, taken = iter(upload for upload in uploads if upload is not None), 0
-    with httpx.Client(base_url=url, headers={"Content-Type": MEDIA_TYPE}, timeout=60, trust_env=False) as client:
-        while body := list(islice(remaining, each)):
-            answer = client.post("/v1/reports", content=b"".join(body))
-            assert answer.status_code == 200, answer.text
-            taken += len(body)
-    return taken
-
-
 def collected(folder, metric, values, seed=b"live"):
-    """Send a report for each of `values` to a collector process; return how many devices were asked."""
-    today = metric.period.number(time.time())
-    uploads = (upload_of(metric, n, value, today - n % 3, seed) for n, value in enumerate(values))
-    with CollectorProcess(folder / "metrics.toml", str(folder / "reports.db")) as collector:
-        return send(collector.url, uploads)
+    """Give a report for each of `values` to a collector's ingest and store; return how many devices were asked."""
+    today, registry = metric.period.number(time.time()), load_registry(folder / "metrics.toml")
+    made = (upload_of(metric, n, value, today - n % 3, seed) for n, value in enumerate(values))
+    uploads, taken = filter(None, made), 0
+    with open_store(str(folder / "reports.db"), registry, create=True) as store:
+        while body := b"".join(islice(uploads, 500)):
+            decision = Ingest(registry).decide(body, MEDIA_TYPE, time.time())
+            assert all(result.reason is None for result in decision.results)
+            taken += sum(store.add(decision.received))
+    return taken
 
 
 def command(folder, *words, status=0):

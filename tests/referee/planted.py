@@ -120,9 +120,9 @@ def keeps_every_count(patch: Patch) -> None:
 
         def delete(connection: Any) -> None:
             for name, last in ((entry.metric, entry.last_expired(now)) for entry in entries.values()):
-                for table in (retention.CHUNKS, retention.CHECKS):
-                    past = (table.c.metric == name) & (table.c.period <= last)
-                    connection.execute(table.delete().where(past))
+                for change in (retention.CHUNKS.delete(), retention.COUNTS.update().values(sums=None)):
+                    past = (change.table.c.metric == name) & (change.table.c.period <= last)
+                    connection.execute(change.where(past))
 
         database.write(delete)
 

@@ -193,14 +193,10 @@ class Committer:
         return True
 
     def _refuse_all(self) -> None:
-        """Refuse everything that waits; nothing else takes from the queue any more."""
+        """Refuse everything that waits: what was committed is finished, in the order of the calls on the loop."""
         self._ended = True
-        waiting = [] if self._too_much is None else [self._too_much]
-        while self._queue.qsize():
-            request = self._queue.get()
-            waiting += [] if request is None else [request]
-        if waiting:
-            self._finish(waiting, None, 0.0)
+        if self._waiting:
+            self._finish(list(self._waiting), None, 0.0)
 
     def _call_on_loop(self, work: Callable[..., None], *args: Any) -> None:
         """Call a function on the event loop, even when memory is low."""

@@ -17,7 +17,7 @@ from overstory.queries.counts import read_store
 from overstory.queries.readings import EstimateOptions
 
 if TYPE_CHECKING:
-    from overstory.collector.store import StoreReader
+    from overstory.collector.store import Store
     from overstory.protocol.metrics import Metric, MetricRegistry
     from overstory.queries.counts import PeriodCounts
     from overstory.queries.estimates import EstimateSeries
@@ -35,7 +35,7 @@ class ConsoleData:
     def __init__(
         self,
         registry: MetricRegistry,
-        store: StoreReader | SeveralStores,  # only read; or those of several shards
+        store: Store | SeveralStores,  # only read; or those of several shards
         clock: Callable[[], float] = time.time,
         decoder: Estimates | None = None,
         previous: MetricRegistry | None = None,  # the version of the registry before this one, to show what changed

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class CountsStore(Protocol):
-    """The methods of a store that `read_store` calls; `overstory.collector.store.StoreReader` has them."""
+    """The methods of a store that `read_store` calls; `overstory.collector.store.Store` has them."""
 
     def periods(self, metric_id: str) -> list[int]:
         """Periods with reports, ascending."""

@@ -20,7 +20,7 @@ from overstory.supervision.upkeep import in_thread
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from overstory.collector.store import StoreReader
+    from overstory.collector.store import Store
     from overstory.protocol.metrics import Metric, MetricRegistry
     from overstory.queries.counts import PeriodCounts
 
@@ -39,7 +39,7 @@ FORMS: Final = {"json": JSON, "csv": CSV, "spreadsheet": CSV}
 class CountsPage:
     """GET /v1/metrics/{metric}/counts."""
 
-    def __init__(self, registry: MetricRegistry, store: StoreReader) -> None:
+    def __init__(self, registry: MetricRegistry, store: Store) -> None:
         self._registry, self._store = registry, store
         self._readers = asyncio.Semaphore(READERS)
 

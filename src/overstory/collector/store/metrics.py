@@ -43,14 +43,6 @@ class StoredMetric:
         """Return what the store needs of a metric."""
         return cls(metric.id, metric.mechanism, metric.period, metric.retention_days, metric.counts_digest)
 
-    @property
-    def no_reports(self) -> ReportBatch:
-        from overstory.analysis.reports import ReportBatch
-        from overstory.protocol.wire.upload import Batch
-
-        of = self.mechanism
-        return ReportBatch.from_wire(Batch(of.digest, of.payload_bits, of.num_cohorts, 0, b"", b""))
-
     def count(self, batch: ReportBatch) -> SupportCounts:
         """Count reports: bits by cohort, symbols, or the support of every value of the domain."""
         from overstory.analysis.kinds.base import count_reports

@@ -23,7 +23,6 @@ from overstory.collector.store.metrics import StoredMetrics, read_stored_metrics
 from overstory.collector.store.operations import retain_operations
 from overstory.collector.store.schema import (
     ABOUT,
-    CHECKS,
     CHUNKS,
     COUNTS,
     IDS_DELETED,
@@ -89,11 +88,10 @@ def _delete_key(connection: Connection, key: Key) -> list[int]:
         return []
     columns = CHUNKS.c.num_cohorts, CHUNKS.c.num_reports
     chunks = connection.execute(delete(CHUNKS).where(key.of(CHUNKS)).returning(*columns)).all()
-    connection.execute(delete(CHECKS).where(key.of(CHECKS)))
     if chunks:
         counts = without_few(unpack_counts(bytes(row.counts)), chunks[0].num_cohorts, FEWEST_TOGETHER)
         if counts.num_reports or row.num_reports >= FEWEST_TOGETHER:
-            connection.execute(update(COUNTS).where(key.of(COUNTS)).values(counts=pack_counts(counts)))
+            connection.execute(update(COUNTS).where(key.of(COUNTS)).values(counts=pack_counts(counts), sums=None))
         else:
             connection.execute(delete(COUNTS).where(key.of(COUNTS)))
     return [chunk.num_reports for chunk in chunks]

@@ -26,7 +26,7 @@ Value = TypeVar("Value", bound=Any)
 
 
 class SeveralStores:
-    """The stores of several shards of one registry, each a `StoreReader`, with the methods of one.
+    """The stores of several shards of one registry, each a `Store`, with the methods of one.
 
     A store that is given twice is refused; so is one without a shard, or with one that another holds too, or that was
     served with another registry.

@@ -9,8 +9,8 @@ import logging
 import os
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -74,11 +74,11 @@ PRAGMAS: Final = (
     "PRAGMA journal_size_limit = 134217728",
 )
 
-TOGETHER: Final = (256, 32, 4, 1)
-"""How many ids go into one statement. Each waits for the interpreter lock after it, which a busy event loop has."""
-
-MARKS: Final = {count: ", ".join(["?"] * count) for count in TOGETHER}
-ROWS: Final = {count: ", ".join(["(?)"] * count) for count in TOGETHER}
+PLACES: Final = (
+    "WITH RECURSIVE place(at) AS (SELECT 1 UNION ALL SELECT at + 16 FROM place WHERE at + 16 < length(:ids)) "
+)
+"""Where each id begins in all of them, one after the other: one statement takes them however many they are. After each
+statement a thread waits for the interpreter lock, which a busy event loop has."""
 
 AT_ONCE: Final = 100_000
 STARTS: Final = tuple(bytes([first]) for first in range(1, 256))
@@ -94,7 +94,7 @@ AUTO_VACUUM: Final = "PRAGMA auto_vacuum = INCREMENTAL"
 
 
 class SqliteDatabase(Database):
-    """A file. One process writes at a time, others wait."""
+    """A file. One process writes at a time, others wait; what it deletes is overwritten (`secure_delete`)."""
 
     kind = "sqlite"
 
@@ -152,20 +152,9 @@ class SqliteDatabase(Database):
             self._serving = None
 
     def insert_ids(self, connection: Connection, by_day: Mapping[int, IdsOfDay]) -> dict[int, set[bytes]]:
-        """Insert all ids; look them up only if some are stored: no other transaction writes meanwhile."""
-        raw = _raw(connection)
+        """Insert those ids that are not stored: no other transaction writes meanwhile."""
         _make_tables(connection, by_day)
-        if all(_insert(raw, day, some.ids) == len(some.ids) for day, some in by_day.items()):
-            return {day: set(some.ids) for day, some in by_day.items()}
-        # SQLite does not report which of them were stored. Nothing else has been written yet: begin again.
-        raw.execute("ROLLBACK")
-        raw.execute("BEGIN IMMEDIATE")
-        _make_tables(connection, by_day)
-        new = {}
-        for day, (_, ids) in by_day.items():
-            new[day] = set(ids) - _stored(raw, ids_table_name(day), ids)
-            _insert(raw, day, new[day])
-        return new
+        return {day: _insert(_raw(connection), ids_table_name(day), some.ids) for day, some in by_day.items()}
 
     def drop_ids(self, day: int, now: float) -> int:
         """Drop a table of ids; what it held is overwritten (`secure_delete`)."""
@@ -194,22 +183,11 @@ class SqliteDatabase(Database):
         del connection
         return sum(file.stat().st_size for file in (self.path, Path(f"{self.path}-wal")) if file.exists())
 
-    def lock(self, connection: Connection) -> None:
-        """Do nothing: only one transaction writes at a time."""
-
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
         """Open a reading transaction: in a write-ahead log it sees the moment of its first read."""
         with translate_errors(self.url), self.engine.connect() as connection, connection.begin():
             yield connection
-
-    def snapshot_of_ids(self) -> AbstractContextManager[Connection]:
-        """Open a `snapshot`: it sees tables that were dropped since."""
-        return self.snapshot()
-
-    def work_claims(self) -> AbstractContextManager[Callable[[Hashable], bool]]:
-        """Accept every claim: one process compacts an embedded database."""
-        return nullcontext(lambda _: True)
 
     def check_integrity(self, connection: Connection) -> None:
         with interruptible(_raw(connection)) as raw:
@@ -236,14 +214,6 @@ class SqliteDatabase(Database):
                 raw.execute(CHECKPOINT).fetchall()
             with self._write_lock:
                 raw.execute(CHECKPOINT).fetchall()
-
-    def note_deletions(self, connection: Connection, tables: Iterable[str]) -> None:
-        """Do nothing: what is deleted is overwritten (`secure_delete`)."""
-
-    def erase_deleted(self, urgent: Iterable[str] = ()) -> tuple[str, ...]:
-        """Do nothing: what is deleted is overwritten (`secure_delete`)."""
-        del urgent
-        return ()
 
     def release_free_space(self) -> None:
         """Cut the free pages off the end of the file."""
@@ -279,33 +249,15 @@ def _make_tables(connection: Connection, by_day: Mapping[int, IdsOfDay]) -> None
             raw.execute("UPDATE batch_ids SET forget_after = ? WHERE day = ?", (forget_after, day))
 
 
-def _together(ids: Collection[bytes]) -> Iterator[list[bytes]]:
-    ordered = sorted(ids)
-    at = 0
-    for count in TOGETHER:
-        while len(ordered) - at >= count:
-            yield ordered[at : at + count]
-            at += count
-
-
-def _stored(raw: sqlite3.Connection, table: str, ids: Collection[bytes]) -> set[bytes]:
-    """Return which of these ids are in a table."""
-    if raw.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is None:  # noqa: S608 - the store's own name
-        return set()
-    found: set[bytes] = set()
-    for some in _together(ids):
-        wanted = f"SELECT id FROM {table} WHERE id IN ({MARKS[len(some)]})"  # noqa: S608 - of question marks alone
-        found.update(one for (one,) in raw.execute(wanted, some))
-    return found
-
-
-def _insert(raw: sqlite3.Connection, day: int, ids: Collection[bytes]) -> int:
-    before = raw.total_changes
-    # In the order of the table: nothing then reveals which of them came first, and fewer pages change.
-    for some in _together(ids):
-        rows = ROWS[len(some)]
-        raw.execute(f"INSERT INTO {ids_table_name(day)} (id) VALUES {rows} ON CONFLICT DO NOTHING", some)  # noqa: S608 - of question marks alone
-    return raw.total_changes - before
+def _insert(raw: sqlite3.Connection, table: str, ids: Collection[bytes]) -> set[bytes]:
+    """Insert those of the ids that are not in a table, and return them."""
+    stored = f"{PLACES} SELECT id FROM place CROSS JOIN {table} WHERE id = substr(:ids, at, 16)"  # noqa: S608 - the store's own name
+    new = set(ids).difference(one for (one,) in raw.execute(stored, {"ids": b"".join(ids)}))
+    if new:
+        # In the order of the table: nothing then reveals which of them came first, and fewer pages change.
+        insert = f"{PLACES} INSERT INTO {table} (id) SELECT substr(:ids, at, 16) FROM place"  # noqa: S608 - the store's own name
+        raw.execute(insert, {"ids": b"".join(sorted(new))})
+    return new
 
 
 def _set_up(raw: sqlite3.Connection, _: Any) -> None:
