@@ -152,9 +152,19 @@ class SqliteDatabase(Database):
             self._serving = None
 
     def insert_ids(self, connection: Connection, by_day: Mapping[int, IdsOfDay]) -> dict[int, set[bytes]]:
-        """Insert those ids that are not stored: no other transaction writes meanwhile."""
+        """Insert all ids; look them up only if some are stored: no other transaction writes meanwhile."""
+        raw, tables = _raw(connection), {day: ids_table_name(day) for day in by_day}
         _make_tables(connection, by_day)
-        return {day: _insert(_raw(connection), ids_table_name(day), some.ids) for day, some in by_day.items()}
+        if all(_insert(raw, tables[day], some.ids) == len(some.ids) for day, some in by_day.items()):
+            return {day: set(some.ids) for day, some in by_day.items()}
+        # SQLite does not report which of them were stored. Nothing else has been written yet: begin again.
+        raw.execute("ROLLBACK")
+        raw.execute("BEGIN IMMEDIATE")
+        _make_tables(connection, by_day)
+        new = {day: set(some.ids) - _stored(raw, tables[day], some.ids) for day, some in by_day.items()}
+        for day, ids in new.items():
+            _insert(raw, tables[day], ids)
+        return new
 
     def drop_ids(self, day: int, now: float) -> int:
         """Drop a table of ids; what it held is overwritten (`secure_delete`)."""
@@ -249,15 +259,20 @@ def _make_tables(connection: Connection, by_day: Mapping[int, IdsOfDay]) -> None
             raw.execute("UPDATE batch_ids SET forget_after = ? WHERE day = ?", (forget_after, day))
 
 
-def _insert(raw: sqlite3.Connection, table: str, ids: Collection[bytes]) -> set[bytes]:
-    """Insert those of the ids that are not in a table, and return them."""
-    stored = f"{PLACES} SELECT id FROM place CROSS JOIN {table} WHERE id = substr(:ids, at, 16)"  # noqa: S608 - the store's own name
-    new = set(ids).difference(one for (one,) in raw.execute(stored, {"ids": b"".join(ids)}))
-    if new:
-        # In the order of the table: nothing then reveals which of them came first, and fewer pages change.
-        insert = f"{PLACES} INSERT INTO {table} (id) SELECT substr(:ids, at, 16) FROM place"  # noqa: S608 - the store's own name
-        raw.execute(insert, {"ids": b"".join(sorted(new))})
-    return new
+def _stored(raw: sqlite3.Connection, table: str, ids: Collection[bytes]) -> set[bytes]:
+    """Return which of these ids are in a table."""
+    found = f"{PLACES} SELECT id FROM place CROSS JOIN {table} WHERE id = substr(:ids, at, 16)"  # noqa: S608 - the store's own name
+    return {one for (one,) in raw.execute(found, {"ids": b"".join(ids)})}
+
+
+def _insert(raw: sqlite3.Connection, table: str, ids: Collection[bytes]) -> int:
+    if not ids:
+        return 0
+    before = raw.total_changes
+    # In the order of the table: nothing then reveals which of them came first, and fewer pages change.
+    new = f"INSERT INTO {table} (id) SELECT substr(:ids, at, 16) FROM place WHERE true ON CONFLICT DO NOTHING"  # noqa: S608 - the store's own name
+    raw.execute(f"{PLACES} {new}", {"ids": b"".join(sorted(ids))})
+    return raw.total_changes - before
 
 
 def _set_up(raw: sqlite3.Connection, _: Any) -> None:
