@@ -337,24 +337,16 @@ class Application:
     registry: str | None = None  # the text of its metric registry; None where there is none
 
 
-def leave(paths: StatePaths, path: Path, content: bytes) -> None:
-    """Write a public file of a state, whose folder is made if need be; one that has this content already stays."""
+def introduce(paths: StatePaths, name: str | None, registry: MetricRegistry) -> None:
+    """Leave a program's name and registry in its state, unless they are there; without a name, the one there stays."""
+    about = {"version": VERSION, "name": name or read_application(paths).name, "registry": registry.text}
+    content = json.dumps(about).encode()
     with contextlib.suppress(OSError):
-        if path.read_bytes() == content:
+        if paths.application.read_bytes() == content:
             return
     refuse_foreign(paths)
     make_folder(paths.folder)
-    write_atomically(path, content, durable=False)  # one that a power failure empties is written again
-
-
-def describe(name: str | None, registry: MetricRegistry) -> bytes:
-    """Return what a program leaves about itself: its name, None where it is not known, and its registry."""
-    return json.dumps({"version": VERSION, "name": name, "registry": registry.text}).encode()
-
-
-def introduce(paths: StatePaths, name: str | None, registry: MetricRegistry) -> None:
-    """Leave a program's name and registry in its state, unless they are there; without a name, the one there stays."""
-    leave(paths, paths.application, describe(name or read_application(paths).name, registry))
+    write_atomically(paths.application, content, durable=False)  # one that a power failure empties is written again
 
 
 def read_application(paths: StatePaths) -> Application:
