@@ -8,7 +8,6 @@ import sys
 import time
 from contextlib import closing, suppress
 from datetime import date
-from pathlib import Path
 
 import pytest
 from test_retired_keys import every_cut
@@ -191,22 +190,6 @@ def test_erasing_makes_room_for_another_device(tmp_path, paths):
     assert State(paths).begin().reveal() != before
     erase(StatePaths(tmp_path / "never-there"))
     assert not (tmp_path / "never-there").exists()
-
-
-def test_erasing_overwrites_the_secret(paths, begun, monkeypatch):
-    left, unlink = {}, Path.unlink
-    size = paths.secret.stat().st_size
-    assert paths.secret.read_bytes().startswith(begun.reveal())
-
-    def unlinked(path, **how):
-        left[path.name] = path.read_bytes() if path.exists() else b""
-        unlink(path, **how)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "unlink", unlinked)
-        erase(paths)
-    assert not paths.secret.exists()
-    assert left["secret"] == bytes(size)
 
 
 def test_a_transaction_that_raises_leaves_nothing(paths, begun):

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.client import StateError
-from overstory.client.consent.consent import Choice
 from overstory.client.person.explanation import (
     MOST_CANDIDATES,
     Inference,
@@ -228,17 +227,13 @@ def test_other_parameters_are_not_read_with_these(tmp_path: Any) -> None:
     assert metric.newest is None
 
 
-def test_the_newest_reports_are_taken_apart_and_the_number_is_said(tmp_path: Any) -> None:
-    view = look(recorded(tmp_path, ["red"] * 6))
-    grids = [b for b in build(view, reports=2) if isinstance(b, Table) and b.caption.startswith("The report for")]
-    assert [grid.caption[:25] for grid in grids] == ["The report for 2026-11-26", "The report for 2026-11-25"]
-    assert "The newest 2 of 6 reports" in text_of(view, reports=2)
-    assert not [b for b in build(view, reports=0) if isinstance(b, Table) and b.caption.startswith("The report for")]
-
-
-def test_many_periods_are_counted(tmp_path: Any) -> None:
+def test_the_newest_reports_are_taken_apart_and_the_others_are_counted(tmp_path: Any) -> None:
     view = look(recorded(tmp_path, ["red"] * 40))
-    assert "In 40 periods, the last 30 of them: 2026-12-01" in text_of(view)
+    grids = [b for b in build(view, reports=2) if isinstance(b, Table) and b.caption.startswith("The report for")]
+    assert [grid.caption[:25] for grid in grids] == ["The report for 2026-12-30", "The report for 2026-12-29"]
+    assert "The newest 2 of 40 reports" in text_of(view, reports=2)
+    assert "In 40 periods, the last 30 of them: 2026-12-01" in text_of(view, reports=0)
+    assert not [b for b in build(view, reports=0) if isinstance(b, Table) and b.caption.startswith("The report for")]
 
 
 # --- one value explained ----------------------------------------------------------------------------------------------
@@ -274,13 +269,10 @@ def test_a_value_can_be_explained_before_anybody_agreed(tmp_path: Any) -> None:
     assert found.is_example_device
     assert found.example
     assert not (tmp_path / "state").exists()
-    said = as_text(build(View("x", read_for(tmp_path), (), (found,)), reports=1))
+    client = device(tmp_path, choice=None)
+    status = read_status(client.paths, REGISTRY, client.effective, now=NOON)
+    said = as_text(build(View("x", status, (), (found,)), reports=1))
     assert "an example device" in said
-
-
-def read_for(folder: Any) -> Any:
-    client = device(folder, choice=None)
-    return read_status(client.paths, REGISTRY, client.effective, now=NOON)
 
 
 @pytest.mark.parametrize(("metric", "values"), [("dropping", [1, 2, 3]), ("first", [1, 2]), ("nearest", [1, 2])])
@@ -299,21 +291,15 @@ def test_every_kind_of_mechanism_can_be_explained(tmp_path: Any, name: str) -> N
     assert isinstance(found.inference, Inference)
 
 
-def test_where_all_noise_is_fresh_there_is_no_permanent_response_to_show(tmp_path: Any) -> None:
-    """There it would be the value itself."""
-    window = replace(COLOUR, mechanism=mechanism("wb", domain_size=3, epsilon=1.0, window=5))
-    found = explain(state_in(tmp_path), window, "blue")
-    assert (found.true, found.permanent) == ("001", "")
-    assert "fresh" in found.permanent_words
-    assert "from the truth" in found.report_words
-
-
-def test_where_all_noise_is_fresh_no_value_is_known_and_no_cap_is_reached(tmp_path: Any) -> None:
+def test_where_all_noise_is_fresh_there_is_no_permanent_response_no_known_value_and_no_cap(tmp_path: Any) -> None:
+    """A permanent response would be the value itself."""
     fresh = 'oracle = "wb"\nparameters = {epsilon = 1.0, window = 5}\nperiod = "day"\nmax_values = 1\n'
     bound = registry(colour='domain = {kind = "categories", names = ["red", "green"]}\n' + fresh)
     client = recorded(tmp_path, ["red"], registry=bound)
     found = explain(state_in(tmp_path), bound["colour"], "green")
-    assert (found.known, found.cap) == (None, "")
+    assert (found.true, found.permanent, found.known, found.cap) == ("01", "", None, "")
+    assert "fresh" in found.permanent_words
+    assert "from the truth" in found.report_words
     told = text_of(look(client, bound, [found]))
     assert "not known: which value a report was of is not kept" in told
     assert "reported before             never" not in told
@@ -381,15 +367,6 @@ def test_status_names_trouble_with_the_clock(tmp_path: Any) -> None:
     assert early.clock is not None
     assert "before the choice of 2026-11-21" in early.clock
     assert f"problem: {back.clock}" in list(back.words())
-
-
-def test_status_names_trouble_with_the_disk(tmp_path: Any) -> None:
-    client = recorded(tmp_path, ["red"])
-    (tmp_path / "state" / "state.db").write_bytes(b"no database at all" * 100)
-    status = read_status(client.paths, REGISTRY, client.effective, now=NOON)
-    assert status.problem is not None
-    assert "damaged" in status.problem
-    assert status.effective.choice is Choice.ON
 
 
 def test_a_running_client_says_the_same(tmp_path: Any) -> None:
