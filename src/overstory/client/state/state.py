@@ -185,8 +185,10 @@ def connected(path: Path, mode: str, timeout: float, *, synchronous: str = "EXTR
     if not os.path.exists(path):  # noqa: PTH110 - a record begins with this
         raise StateError(Fault.LOST, f"{path}: what was reported so far is lost; forget the state to start over")
     with fork_guard(), closing(sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)) as connection:
-        # A rollback journal and not WAL, whose shared memory does not exist on network homes. EXTRA waits for the
-        # folder too: a journal that is back after a power loss would undo the last commit, a withdrawal for example.
+        # A rollback journal and not WAL, whose shared memory does not exist on network homes. A commit waits five times
+        # for the disk, and none can go: for the journal's pages, for its name, for the number of its pages (before the
+        # pages are there it must not count: its checksums look at one byte in 200), for the database, and, by EXTRA,
+        # for the folder: a journal that is back after a power loss would undo the commit, a withdrawal for example.
         for pragma in (
             f"synchronous = {synchronous}",
             "secure_delete = ON",
