@@ -3,8 +3,8 @@
 A *value* here is a permanent response: values that share one (a hash, in LOLOHA) count once. The tag of a value is a
 keyed hash under the device's secret, so the table says nothing to somebody who has it without the secret.
 
-A metric's key is needed until its last period's grace is over. Then, in one transaction, the metric's tags and permanent
-responses are blanked, its outbox rows deleted and the key marked as destroyed; the secret file follows
+A metric's key is needed until its last period's grace is over. Then, in one transaction, the metric's tags and
+permanent responses are blanked, its outbox rows deleted and the key marked as destroyed; the secret file follows
 (`State.retire`). What a ledger needs stays: a later registry may no longer list the metric, or may add a budget.
 
 The outbox holds encoded uploads, never a value, and is bounded. When it is full, the *oldest* waiting report makes
