@@ -82,7 +82,7 @@ def published(least):
 
 
 def with_budget(*limits):
-    return {"asked": MetricRegistry(dict(TWO), TWO.version, PersonBudget(*limits) if limits else None)}
+    return {"asked": replace(TWO, budget=PersonBudget(*limits) if limits else None)}
 
 
 def elsewhere(server):

@@ -21,6 +21,7 @@ from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
 from support.collector_doubles import CountingCollector, refusal
+from support.devices import rows_of
 from support.gateway_samples import (
     FIRST,
     REGISTRY,
@@ -347,11 +348,6 @@ def test_a_reading_with_a_time_far_ahead_ends_no_metric(tmp_path):
 # --- from the outbox to a sink ----------------------------------------------------------------------------------------
 
 
-def rows_of(gateway):
-    with State(gateway.client.paths).snapshot() as rows:
-        return rows.outbox.rows()
-
-
 @pytest.mark.parametrize(
     ("answer", "sink", "left"),
     [
@@ -375,7 +371,7 @@ def test_consent_is_asked_for_before_every_request_of_a_round(tmp_path, answer, 
         sending.take(reading(period, 0.5))
     sending.finish()
     assert [len(decode_uploads(request.body, 99)) for request in asked] == [left]
-    found = rows_of(sending)
+    found = rows_of(sending.client)
     assert {(row.state, row.answer) for row in found} == {(RowState.DROPPED, "consent withdrawn")}
     sent = {upload.batch for upload in decode_uploads(asked[0].body, 99)}
     assert all(row.attempts for row in found if row.batch in sent), "it may have arrived"
@@ -404,7 +400,7 @@ def test_what_is_decided_without_asking_was_not_tried_and_makes_no_collector_wel
     state = State(device.client.paths)
     waits(state, metric, period)
     Delivery(state, REGISTRY, Discard(), lambda: "mark", clock=lambda: at(0)).run()
-    (row,) = rows_of(device)
+    (row,) = rows_of(device.client)
     assert (row.state, row.answer, row.attempts) == became
     assert row.answer is not None or row.due == 0.0
     with state.snapshot() as rows:
