@@ -75,6 +75,10 @@ def shown(view: View, metric: str) -> Any:
     return next(found for found in view.metrics if found.id == metric)
 
 
+def bodies_of(metric: Any) -> set[bytes]:
+    return {bytes.fromhex(report["bytes"]) for report in metric.reports}
+
+
 def text_of(view: View, reports: int = 5) -> str:
     return as_text(build(view, reports=reports))
 
@@ -133,25 +137,25 @@ def test_the_bytes_shown_are_the_bytes_sent(tmp_path: Any) -> None:
     collector = CountingCollector()
     recorded(tmp_path, ["red", "red", "blue"], spread=0)
     client = sender(tmp_path, collector, days=5)
-    waiting = {report.body for report in shown(look(client), "colour").reports}
-    assert {report.detail for report in shown(look(client), "colour").reports} == {"waits to be sent"}
+    waiting = bodies_of(shown(look(client), "colour"))
+    assert {report["detail"] for report in shown(look(client), "colour").reports} == {"waits to be sent"}
     assert client.flush().sent.sent == 3
     view = look(client)
-    after = shown(view, "colour").reports
+    after = shown(view, "colour")
     assert waiting == set(collector.bodies)
-    assert {report.body for report in after} == {body[:8] + bytes(16) + body[24:] for body in waiting}
-    assert {part.meaning for report in after for part in report.parts if part.name == "batch id"} == {
+    assert bodies_of(after) == {body[:8] + bytes(16) + body[24:] for body in waiting}
+    assert {part["meaning"] for report in after.reports for part in report["parts"] if part["what"] == "batch id"} == {
         "erased here once the report was settled"
     }
-    assert {report.detail for report in after} == {"was sent"}
+    assert {report["detail"] for report in after.reports} == {"was sent"}
     told = text_of(view, reports=3).replace("\n", "").replace(" ", "")
-    assert all(report.parts[-2].raw.hex() in told for report in after)
+    assert all(report["parts"][-2]["bytes"] in told for report in after.reports)
 
 
 def test_what_is_told_is_the_exact_posterior(tmp_path: Any) -> None:
     client = recorded(tmp_path, ["red", "green", "red", "red"])
     metric = shown(look(client), "colour")
-    reports = [found.report for found in metric.reports]
+    reports = [report_in(bytes.fromhex(found["bytes"]))[1] for found in metric.reports]
     linked = [reports[0], *reports[2:]]
     for inference, seen in ((metric.newest, reports[-1:]), (metric.linked, linked)):
         exact = posterior(COLOUR.mechanism, seen, dict.fromkeys(range(3), 1.0))
@@ -185,7 +189,7 @@ def test_what_stays_here_is_not_told_to_anybody(tmp_path: Any) -> None:
     view = look(recorded(tmp_path, ["red", "red"], choice="local"))
     metric = shown(view, "colour")
     assert metric.hypothetical
-    assert {report.detail for report in metric.reports} == {"stays here: it is never sent"}
+    assert {report["detail"] for report in metric.reports} == {"stays here: it is never sent"}
     assert metric.cost.made == 0
     assert "if it were" in text_of(view)
 
@@ -196,8 +200,8 @@ def test_a_report_that_may_have_arrived_says_so(tmp_path: Any) -> None:
     )
     client.consent("off")
     (report,) = shown(look(client), "colour").reports
-    assert report.detail.startswith("was dropped (consent withdrawn); tried 1x, so it may have arrived")
-    assert report.arrived
+    assert report["detail"].startswith("was dropped (consent withdrawn); tried 1x, so it may have arrived")
+    assert report["may_have_arrived"]
 
 
 def test_a_report_that_nobody_was_asked_about_did_not_arrive(tmp_path: Any) -> None:
@@ -205,7 +209,7 @@ def test_a_report_that_nobody_was_asked_about_did_not_arrive(tmp_path: Any) -> N
     client = sender(tmp_path, None, days=400)
     assert client.flush().sent.dropped == {"period-closed": 1}
     (report,) = shown(look(client), "colour").reports
-    assert (report.detail, report.arrived) == ("was dropped (period-closed)", False)
+    assert (report["detail"], report["may_have_arrived"]) == ("was dropped (period-closed)", False)
 
 
 def test_a_metric_that_the_registry_lost_still_shows_its_bytes(tmp_path: Any) -> None:
@@ -214,7 +218,7 @@ def test_a_metric_that_the_registry_lost_still_shows_its_bytes(tmp_path: Any) ->
     (metric,) = view.metrics
     assert (metric.id, metric.metric, metric.cost) == ("colour", None, None)
     (report,) = metric.reports
-    assert b"".join(part.raw for part in report.parts) == report.body
+    assert "".join(part["bytes"] for part in report["parts"]) == report["bytes"]
     assert "does not list this metric" in text_of(view)
 
 
@@ -222,8 +226,8 @@ def test_other_parameters_are_not_read_with_these(tmp_path: Any) -> None:
     client = recorded(tmp_path, ["red"])
     other = replace(COLOUR, mechanism=mechanism("grr", domain_size=3, epsilon=0.5))
     metric = shown(look(client, MetricRegistry({"colour": other}, "2")), "colour")
-    assert [response.words for response in metric.responses] == ["by earlier parameters"]
-    assert metric.reports[0].bits == ""
+    assert [response["words"] for response in metric.responses] == ["by earlier parameters"]
+    assert metric.reports[0]["bits"] == ""
     assert metric.newest is None
 
 
