@@ -160,10 +160,10 @@ def test_what_is_told_is_the_exact_posterior(tmp_path: Any) -> None:
     for inference, seen in ((metric.newest, reports[-1:]), (metric.linked, linked)):
         exact = posterior(COLOUR.mechanism, seen, dict.fromkeys(range(3), 1.0))
         assert inference.reports == len(seen)
-        assert {belief.label: belief.probability for belief in inference.beliefs} == pytest.approx(
+        assert {one["label"]: one["probability"] for one in inference.likeliest} == pytest.approx(
             {COLOUR.labels[value]: found for value, found in exact.items()}, abs=1e-12
         )
-        assert inference.beliefs[0].probability == pytest.approx(max(exact.values()), abs=1e-12)
+        assert inference.likeliest[0]["probability"] == pytest.approx(max(exact.values()), abs=1e-12)
     assert not metric.hypothetical
 
 
@@ -172,7 +172,7 @@ def test_no_belief_moves_further_than_promised(reports: Any) -> None:
     basic = replace(COLOUR, mechanism=mechanism("basic-rappor", domain_size=3))
     found = infer(basic, [Report(0, bits) for bits in reports])
     assert isinstance(found, Inference)
-    probabilities = [belief.probability for belief in found.beliefs]
+    probabilities = [one["probability"] for one in found.likeliest]
     assert math.log(max(probabilities) / min(probabilities)) <= found.epsilon + 1e-9
     assert math.isclose(sum(probabilities), 1.0)
 
@@ -319,7 +319,7 @@ def test_fresh_reports_are_taken_together_as_of_one_value() -> None:
     _, linked, _ = infer_all(rows, window)
     assert isinstance(linked, Inference)
     assert linked.reports == 3
-    assert linked.beliefs[0].label == "red"
+    assert linked.likeliest[0]["label"] == "red"
 
 
 def body_of(metric: Any, report: Report) -> bytes:
@@ -414,5 +414,5 @@ def test_one_value_more_than_fits_is_shown_too() -> None:
     metric = registry(six=f"{rest}parameters = {{epsilon = 1.0}}\n")["six"]
     found = infer(metric, [Report(0, 1)])
     assert isinstance(found, Inference)
-    assert len(found.beliefs) == 6
-    assert math.fsum(belief.probability for belief in found.beliefs) == pytest.approx(1)
+    assert len(found.likeliest) == 6
+    assert math.fsum(one["probability"] for one in found.likeliest) == pytest.approx(1)

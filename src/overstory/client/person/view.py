@@ -307,17 +307,18 @@ def _inference(caption: str, inference: Inference | str) -> Iterator[Block]:
     if isinstance(inference, str):
         yield Paragraph(f"{caption}: {inference}.")
         return
-    rows = [(b.label, share(inference.prior), share(b.probability)) for b in inference.beliefs]
+    rows = [(one["label"], share(inference.prior), share(one["probability"])) for one in inference.likeliest]
     together = f" ({inference.reports} reports)" if inference.reports > 1 else ""
-    left = inference.candidates - len(inference.beliefs)
+    left = inference.candidates - len(inference.likeliest)
     if left:
         together += f": the {len(rows)} likeliest of {inference.candidates} values"
-        rest = 1 - math.fsum(belief.probability for belief in inference.beliefs)
+        rest = 1 - math.fsum(one["probability"] for one in inference.likeliest)
         rows.append((f"the other {left}", share(left * inference.prior), share(max(rest, 0.0))))
     columns = ("value", "before", "after")
     yield Table.of_cells(caption + together, columns, rows, left=columns)
+    moved = inference.likeliest[0]["probability"] / inference.prior
     yield Paragraph(
-        f"Before: any of {inference.candidates} values, all alike. After: the likeliest is {inference.moved:.2f} times "
+        f"Before: any of {inference.candidates} values, all alike. After: the likeliest is {moved:.2f} times "
         f"as likely as before. What is promised of any two values: {inference.promise}."
     )
 
@@ -355,10 +356,5 @@ def _metric_json(shown: MetricView) -> dict[str, Any]:
 def _inference_json(inference: Inference | str | None) -> dict[str, Any] | str | None:
     if not isinstance(inference, Inference):
         return inference
-    return {
-        "reports": inference.reports,
-        "candidates": inference.candidates,
-        "prior": inference.prior,
-        "likeliest": [asdict(belief) for belief in inference.beliefs],
-        "epsilon": finite(inference.epsilon),
-    }
+    about = asdict(inference) | {"epsilon": finite(inference.epsilon)}
+    return {name: value for name, value in about.items() if name != "promise"}
