@@ -15,7 +15,7 @@ from overstory.client.outcomes import ConsentError, Fault, StateError
 from overstory.client.person.commands import main
 from overstory.client.person.status import read_status
 from overstory.client.upload.http import Response
-from overstory.protocol.metrics import MetricRegistry, PersonBudget, parse_registry
+from overstory.protocol.metrics import MetricRegistry, PersonBudget
 from overstory.protocol.wire.upload import decode_uploads
 from support.collector_doubles import CountingCollector
 from support.devices import DEFAULT, NOON, Clock, device, registry
@@ -321,14 +321,13 @@ def test_a_file_that_was_not_written_here_is_off(tmp_path, where, wrong):
 
 
 def test_the_command_names_a_collector(tmp_path, capsys, monkeypatch):
-    text = 'registry = "1"\n[metrics.colour]\ntitle = "T"\ndescription = "D"\nowner = "O"\n'
-    text += 'purpose = "https://example.org/1"\nretention_days = 9\nexpires = 2099-01-01\n' + DEFAULT["colour"]
-    (tmp_path / "metrics.toml").write_text(text)
+    asked = registry(colour=DEFAULT["colour"])
+    (tmp_path / "metrics.toml").write_text(asked.text)
     monkeypatch.chdir(tmp_path)
     ask = ["on", "--yes", "--state", "state", "--registry", "metrics.toml"]
     assert main([*ask, "--server", "https://C.example/x"], environ={}) == 0
     assert "https://c.example" in capsys.readouterr().out
-    reporting = Client("t", registry=parse_registry(text), state="state", environ={}, policy="none", server=HOME)
+    reporting = Client("t", registry=asked, state="state", environ={}, policy="none", server=HOME)
     assert reporting.record("colour", "red") is Outcome.NOT_ASKED
     assert main([*ask, "--server", "no address"], environ={}) == 2
     assert main(ask, environ={}) == 0

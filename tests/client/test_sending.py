@@ -29,7 +29,7 @@ from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import Upload, decode_uploads, encode_upload
 from support.collector_doubles import CountingCollector, after, refusal
 from support.devices import DAY, NOON, REGISTRY, Clock, device, registry, rows_of
-from support.gateway_samples import reading, registry_text
+from support.gateway_samples import fed, registry_text
 
 NOW = 20778 * DAY + 9 * 3600.0
 PACE = RetryPolicy()
@@ -477,10 +477,7 @@ def gateway(folder, collectors):
 
 def test_a_gateway_sends_one_request_to_each_shard(tmp_path):
     collectors = CountingCollector()
-    sending = gateway(tmp_path, collectors)
-    for period in range(40):
-        sending.take(reading(period, 0.5))
-    sending.finish()
+    fed(gateway(tmp_path, collectors), 40)
     assert len(collectors.requests) == len({request.url for request in collectors.requests}) == 4
     for request in collectors.requests:
         assert {address_of(upload.batch, 4) for upload in decode_uploads(request.body, 99)} == {request.url}
@@ -488,10 +485,7 @@ def test_a_gateway_sends_one_request_to_each_shard(tmp_path):
 
 def test_a_shard_that_is_down_does_not_keep_the_others_reports_back(tmp_path):
     collectors = CountingCollector(after(Response(503)))
-    sending = gateway(tmp_path, collectors)
-    for period in range(40):
-        sending.take(reading(period, 0.5))
-    sending.finish()
+    sending = fed(gateway(tmp_path, collectors), 40)
     states = {row.batch: row.state for row in rows_of(sending.client)}
     down, *_ = collectors.requests
     assert len({request.url for request in collectors.requests}) == 4

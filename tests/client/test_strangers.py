@@ -26,12 +26,9 @@ from overstory.protocol.wire.upload import decode_uploads
 from support.collector_doubles import CountingCollector, after, bad_server, http, refusal, replying
 from support.devices import DAY, NOON, Clock, device, registry
 
-REGISTRY = registry(
-    colour='domain = {kind = "integers", min = 0, max = 3}\noracle = "grr"\nparameters = {epsilon = 1.0}\n'
-    'period = "day"\ngrace_days = 30\n',
-    size='domain = {kind = "integers", min = 0, max = 3}\noracle = "grr"\nparameters = {epsilon = 1.0}\n'
-    'period = "day"\ngrace_days = 30\n',
-)
+NUMBERS = 'domain = {kind = "integers", min = 0, max = 3}\noracle = "grr"\nparameters = {epsilon = 1.0}\n'
+NUMBERS += 'period = "day"\ngrace_days = 30\n'
+REGISTRY = registry(colour=NUMBERS, size=NUMBERS)
 CODES = [200, 204, 302, 307, 400, 401, 403, 404, 405, 408, 409, 410, 411, 413, 415, 426, 429, 451, 500, 502, 503, 511]
 BODIES = {
     "a page": b"<html><body>Welcome to Hotel WiFi</body></html>",

@@ -29,6 +29,7 @@ from support.gateway_samples import (
     at,
     bits,
     device_of,
+    fed,
     metric,
     reading,
     registry_text,
@@ -153,9 +154,7 @@ def test_reports_must_go_somewhere_unless_they_are_to_stay(tmp_path):
     with pytest.raises(GatewayError, match="--server"):
         gateway(tmp_path, agree="on")
     kept = gateway(tmp_path, agree="local")
-    for period in range(3):
-        kept.take(reading(period, 0.5))
-    kept.finish()
+    fed(kept, 3)
     summary = kept.summary()
     kept.close()
     assert (summary["handed_over"], summary["waiting"], summary["privacy"]["reports"]) == (0, 0, 0)
@@ -247,9 +246,7 @@ def send(folder, collector, periods, **sink):
     policy = RetryPolicy(first=600.0)
     to = CollectorSink("http://c.example", collector, policy=policy, uniform=lambda: 0.5, **sink)
     sending = gateway(folder, to, agree="on")
-    for period in range(periods):
-        sending.take(reading(period, 0.5))
-    sending.finish()
+    fed(sending, periods)
     summary = sending.summary()
     sending.close()
     return summary
@@ -367,9 +364,7 @@ def test_consent_is_asked_for_before_every_request_of_a_round(tmp_path, answer, 
 
     to = CollectorSink("http://c.example", transport, **sink)
     sending = Gateway(REGISTRY, Settings("energy", tmp_path / "state", agree="on"), to, environ={})
-    for period in range(20):
-        sending.take(reading(period, 0.5))
-    sending.finish()
+    fed(sending, 20)
     assert [len(decode_uploads(request.body, 99)) for request in asked] == [left]
     found = rows_of(sending.client)
     assert {(row.state, row.answer) for row in found} == {(RowState.DROPPED, "consent withdrawn")}
