@@ -402,8 +402,7 @@ class Lines:
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
-        shown = [{"line": bad.line, "field": bad.field, "detail": bad.detail} for bad in self.shown]
-        return {"read": self.read, "bad": self.bad, "bad_lines": shown}
+        return {"read": self.read, "bad": self.bad, "bad_lines": [asdict(bad) for bad in self.shown]}
 
 
 def replay(gateway: Gateway, items: Iterable[Reading | BadLine], lines: Lines) -> None:

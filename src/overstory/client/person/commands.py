@@ -121,7 +121,9 @@ def _chosen(
         paths = StatePaths(state_folder(args.app, environ))
         name = read_application(paths).name if environ.get("OVERSTORY_STATE") else None
         if args.app != args.own_app and not (may_begin or (is_state(paths) and name in {None, args.app})):
-            raise ParameterError(_unknown(args, environ))
+            here = ", ".join(applications(environ))
+            others = f"there are: {here}" if here else "and no other has one"
+            raise ParameterError(f"no application {args.app!r} has a state here{_how_to_begin(args)}; {others}")
         return args.app, paths
     states = applications(environ)
     if len(states) == 1:
@@ -134,13 +136,6 @@ def _chosen(
             f"no application has a state here, in {folder}; where a program keeps its own elsewhere, give --state DIR"
         )
     raise ParameterError(f"Which application? Use --app NAME (here: {', '.join(states)}).")
-
-
-def _unknown(args: argparse.Namespace, environ: Mapping[str, str]) -> str:
-    here = ", ".join(applications(environ))
-    return f"no application {args.app!r} has a state here{_how_to_begin(args)}; " + (
-        f"there are: {here}" if here else "and no other has one"
-    )
 
 
 def _how_to_begin(args: argparse.Namespace) -> str:
