@@ -177,6 +177,9 @@ class Terminal(io.StringIO):
 
 
 def test_forget_says_what_it_means_and_asks(here: Any, capsys: Any, monkeypatch: Any) -> None:
+    assert run("forget", *STATE) == 0
+    assert "nothing to forget" in capsys.readouterr().out
+    assert not (here / "state").exists()
     run("on", *ALL, "--yes")
     record(here, "red")
     secret = (here / "state" / "secret").read_bytes()
@@ -210,12 +213,6 @@ def test_forget_helps_where_the_state_is_damaged(here: Any, capsys: Any) -> None
     assert run("forget", *STATE, "--yes") == 0
     run("on", *ALL, "--yes")
     record(here, "red")
-
-
-def test_forgetting_nothing_is_no_error(here: Any, capsys: Any) -> None:
-    assert run("forget", *STATE) == 0
-    assert "nothing to forget" in capsys.readouterr().out
-    assert not (here / "state").exists()
 
 
 # --- ways to call -----------------------------------------------------------------------------------------------------

@@ -90,16 +90,12 @@ def test_two_days_two_values_and_two_metrics_share_nothing():
 # --- what the ledger can know
 
 
-def caveats(client):
-    return client.status().caveats
-
-
 def test_a_state_whose_copy_has_reported_says_so(tmp_path):
     metrics, value = one_metric("rappor")
     collector = CountingCollector()
     restored_again_and_again(tmp_path, metrics, value, collector)
     client = sends(tmp_path, Clock(NOON + DAY), metrics, collector)
-    (said,) = caveats(client)
+    (said,) = client.status().caveats
     assert "restored from a backup, or copied" in said
     assert "at least" in said
     assert said in list(client.status().words())
@@ -122,7 +118,7 @@ def test_a_state_that_sent_its_reports_itself_does_not(tmp_path):
     assert client.flush().sent.sent == 1
     assert len(collector.bodies) == 2
     assert [row.answer for row in rows_of(client)] == ["duplicate"]
-    assert caveats(client) == ()
+    assert client.status().caveats == ()
 
 
 def test_the_system_is_asked_for_randomness_once(tmp_path, monkeypatch):

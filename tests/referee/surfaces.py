@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import io
 import re
 import shutil
 import tempfile
@@ -83,7 +82,7 @@ def privacy(world: str, name: str, *options: object) -> list[str]:
 
 
 def context(client: Client) -> CommandContext:
-    return CommandContext("t", client.paths, client.registry, {}, io.StringIO())
+    return CommandContext("t", client.paths, client.registry, {})
 
 
 def day(now: float) -> date:

@@ -5,7 +5,7 @@ import datetime as dt
 from overstory.client.consent.consent import choose
 from overstory.client.upload.http import Response
 from overstory.protocol.metrics import parse_registry
-from support.devices import DAY, NOON, device, rows_of
+from support.devices import DAY, NOON, Clock, device, rows_of
 from support.registry_texts import plain_registry
 
 TODAY = dt.date(2026, 11, 21)
@@ -14,13 +14,12 @@ REGISTRY = parse_registry(
 )
 
 
-def client(folder, transport=None, now=NOON):
-    settings = {"server": "http://collector.example", "transport": transport, "spread": 0}
-    return device(folder, clock=lambda: now, choice=None, registry=REGISTRY, **settings)
+def client(folder, **settings):
+    return device(folder, registry=REGISTRY, choice=None, spread=0, **settings)
 
 
 def states(of):
-    return [(str(row.state), row.answer) for row in rows_of(of)]
+    return {(str(row.state), row.answer) for row in rows_of(of)}
 
 
 def sending_while(folder, days, *choices):
@@ -33,13 +32,12 @@ def sending_while(folder, days, *choices):
             choose(sending.paths, REGISTRY, choice, TODAY)
         return Response(503)
 
-    sending = client(folder, transport, NOON + days * DAY)
+    sending = client(folder, server="http://collector.example", transport=transport, clock=Clock(NOON + days * DAY))
     sending.consent("on")
     for day in range(days):
-        earlier = client(folder, now=NOON + day * DAY)
-        assert earlier.record("meter", day) == "recorded"
-        earlier._server = None
-        assert earlier.flush().written == {"queued": 1}
+        recording = client(folder, clock=Clock(NOON + day * DAY))
+        assert recording.record("meter", day) == "recorded"
+        assert recording.flush().written == {"queued": 1}
     return sending, asked
 
 
@@ -47,7 +45,7 @@ def test_off_while_a_report_travels_keeps_the_others_from_leaving(tmp_path):
     sending, asked = sending_while(tmp_path, 5, "off")
     sending.flush()
     assert len(asked) == 1
-    assert set(states(sending)) == {("dropped", "consent withdrawn")}
+    assert states(sending) == {("dropped", "consent withdrawn")}
     assert sending.flush().sent is None
     choose(sending.paths, REGISTRY, "on", TODAY)
     sending.flush()

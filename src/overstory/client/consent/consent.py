@@ -229,14 +229,12 @@ def _from_json(read: Any) -> Consent:
         raise TypeError("not text")
     date.fromisoformat(day)
     agreed = {name: Agreement.from_json(each) for name, each in read["metrics"].items()}
-    budget = None if read["budget"] is None else _budget(read["budget"])
+    budget = None
+    if read["budget"] is not None:
+        from overstory.protocol.metrics.tables import PersonBudget
+
+        budget = PersonBudget.from_json(read["budget"])
     return Consent(Choice(read["choice"]), day, registry, MappingProxyType(agreed), consent_id, server, budget)
-
-
-def _budget(read: Mapping[str, Any]) -> PersonBudget:
-    from overstory.protocol.metrics.tables import PersonBudget
-
-    return PersonBudget.from_json(read)
 
 
 def origin(server: str) -> str:

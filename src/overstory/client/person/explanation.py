@@ -116,28 +116,15 @@ SHOWN: Final = 5
 
 
 @dataclass(frozen=True)
-class Belief:
-    """The collector's posterior probability of one value."""
-
-    label: str
-    probability: float
-
-
-@dataclass(frozen=True)
 class Inference:
     """What a collector can infer from some reports."""
 
     reports: int  # the number of reports
     candidates: int  # the number of possible values
     prior: float  # of each of them: it is uniform
-    beliefs: tuple[Belief, ...]  # the likeliest values, likeliest first
+    likeliest: tuple[dict[str, Any], ...]  # the label and the posterior probability of some values, likeliest first
     epsilon: float  # the privacy guarantee of these reports
     promise: str  # `epsilon` in words, with its condition
-
-    @property
-    def moved(self) -> float:
-        """Posterior over prior probability of the likeliest value."""
-        return self.beliefs[0].probability / self.prior
 
 
 def infer(metric: Metric, reports: Sequence[Report]) -> Inference | str:
@@ -147,14 +134,14 @@ def infer(metric: Metric, reports: Sequence[Report]) -> Inference | str:
         return values
     prior = 1 / len(values)
     try:
-        believed = posterior(metric.mechanism, reports, dict.fromkeys(values, prior))
+        posteriors = posterior(metric.mechanism, reports, dict.fromkeys(values, prior))
     except ParameterError as error:
         return f"nothing consistent: {error}"
-    best = sorted(believed.items(), key=lambda pair: -pair[1])
+    best = sorted(posteriors.items(), key=lambda pair: -pair[1])
     best = best if len(best) == SHOWN + 1 else best[:SHOWN]  # a row for all others would be as long
-    beliefs = tuple(Belief(metric.domain.label(value), probability) for value, probability in best)
+    likeliest = tuple({"label": metric.domain.label(value), "probability": believed} for value, believed in best)
     promised = Claims.of(metric.mechanism).unchanged(len(reports))
-    return Inference(len(reports), len(values), prior, beliefs, promised.epsilon, promised.words)
+    return Inference(len(reports), len(values), prior, likeliest, promised.epsilon, promised.words)
 
 
 def _values(metric: Metric) -> Sequence[Hashable] | str:

@@ -3,19 +3,13 @@
 A *value* here is a permanent response: values that share one (a hash, in LOLOHA) count once. The tag of a value is a
 keyed hash under the device's secret, so the table says nothing to somebody who has it without the secret.
 
-Each permanent response that is reported costs its own epsilon, so a metric may cap them; `MetricRecorder` says what is
-reported past the cap, and in place of a value outside the domain.
+A metric's key is needed until its last period's grace is over. Then, in one transaction, the metric's tags and
+permanent responses are blanked, its outbox rows deleted and the key marked as destroyed; the secret file follows
+(`State.retire`). What a ledger needs stays: a later registry may no longer list the metric, or may add a budget.
 
-A metric's key is needed until the metric has ended and its last period's grace is over: reports made later are refused
-by every collector. Then the metric's tags and permanent responses are blanked and its outbox rows deleted, in one
-transaction, which also marks the key as destroyed; the secret file follows (`State.retire`). What stays is what a
-ledger needs: how many responses there were, how many reports of each, and the cap and the attribute under which they
-were made. A later registry may no longer list the metric, or may add a budget.
-
-The outbox holds encoded uploads, the bytes that every attempt sends, each with its batch id; never a value. It
-is bounded in rows and bytes. When it is full, the *oldest* waiting report makes room: its period is the first that the
-collector closes, and a queue that nobody empties must not keep a device from ever reporting again. What was dropped
-stays charged in the ledger, so that the ledger errs on the safe side, and is counted.
+The outbox holds encoded uploads, never a value, and is bounded. When it is full, the *oldest* waiting report makes
+room: its period is the first that the collector closes, and a queue that nobody empties must not keep a device from
+ever reporting again. What was dropped stays charged in the ledger, which so errs on the safe side, and is counted.
 
 No time is kept but `due`, when a waiting row may be sent, which the random delay blurs; it is erased when the row is
 settled. So is its batch id, by which a collector's files could be searched for the report: `batch` then says that it is

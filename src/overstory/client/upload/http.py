@@ -13,6 +13,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -56,6 +57,7 @@ Transport = Callable[[Request], Response]
 """Delivers a request and returns the response. It does not raise: see `Response.error`."""
 
 
+@lru_cache(maxsize=16)
 def endpoint(server: str) -> str:
     """Return the address to which reports are posted."""
     try:
