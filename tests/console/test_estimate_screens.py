@@ -12,8 +12,7 @@ import pytest
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.collector.store import open_store
 from overstory.console.data import ConsoleData
-from overstory.console.screens.columns import Columns
-from overstory.console.screens.series import SeriesQuery, SeriesScreen
+from overstory.console.screens.series import Columns, SeriesQuery, SeriesScreen
 from overstory.console.view import ScreenError, read_query
 from overstory.presentation.charts.drawing import Scale
 from overstory.presentation.formats import interval, p_value, percent, thousands

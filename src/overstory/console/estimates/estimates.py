@@ -12,7 +12,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -138,11 +138,10 @@ class Estimates:
         self.worker = worker or Worker(SECONDS)
         self.decoded = 0
         """How many estimates the process was asked for."""
-        self._waiting: OrderedDict[bytes, tuple[Task, Future[Any]]] = OrderedDict()
+        self._waiting: dict[bytes, Future[Any]] = {}
         self._failed: OrderedDict[bytes, tuple[float, Exception]] = OrderedDict()
-        self._more = threading.Condition()
-        self._thread: threading.Thread | None = None
-        self._closed = False
+        self._lock = threading.Lock()
+        self._queue = ThreadPoolExecutor(1, "decoding")
 
     def read_all(
         self, several: Sequence[PeriodCounts], reading: Aggregation = "total", options: EstimateOptions | None = None
@@ -193,26 +192,25 @@ class Estimates:
 
     def _enqueue(self, tasks: Mapping[bytes, Task]) -> dict[bytes, Future[Any]]:
         """Return what each task will give, after adding those that nobody waits for yet."""
-        with self._more:
-            futures = {key: self._waiting[key][1] for key in tasks if key in self._waiting}
+        with self._lock:
+            futures = {key: self._waiting[key] for key in tasks if key in self._waiting}
+            fresh = []
             for key in tasks.keys() - futures.keys():
                 self._raise_failure(key)
-                futures[key] = Future()
-                estimate = self.cache.get(key)  # decoded since the reader looked
-                if estimate is not None:
+                estimate = self.cache.get(key)
+                if estimate is None:
+                    fresh.append(key)
+                else:  # decoded since the reader looked
+                    futures[key] = Future()
                     futures[key].set_result(estimate)
-            fresh = [key for key in tasks if key not in self._waiting and not futures[key].done()]
             if len(self._waiting) + len(fresh) > MOST_WAITING:
                 raise BusyError(
                     f"{len(fresh):,} estimates would have to be decoded, and {len(self._waiting):,} wait already: show "
                     "fewer periods, or ask again in a minute"
                 )
-            self._waiting.update((key, (tasks[key], futures[key])) for key in fresh)
-            if self._thread is None:
-                thread = threading.Thread(target=self._work, name="decoding", daemon=True)
-                thread.start()
-                self._thread = thread
-            self._more.notify()
+            for key in tasks:
+                if key not in futures:
+                    futures[key] = self._waiting[key] = self._queue.submit(self._estimate, tasks[key])
             return futures
 
     def _raise_failure(self, key: bytes) -> None:
@@ -221,41 +219,30 @@ class Estimates:
             raise error
         self._failed.pop(key, None)
 
-    def _work(self) -> None:
-        """Decode what waits, the oldest first."""
-        while True:
-            with self._more:
-                while not self._waiting and not self._closed:
-                    self._more.wait()
-                if self._closed:
-                    return
-                key, (task, future) = next(iter(self._waiting.items()))
-            self.decoded += 1
-            try:
-                estimate, size = self.worker.estimate(task)
-                # Every estimate of a list shares one list of its values.
-                outcome: Any = replace(estimate, values=task.shared[2]) if task.shared else estimate
-                self.cache.put(key, outcome, size)
-            except (ParameterError, WorkerError) as error:
-                outcome = error
-            except Exception as error:  # noqa: BLE001 - those that wait get an answer, and the next one is decoded
-                outcome = WorkerError(f"decoding failed: {type(error).__name__}: {error}")
-            with self._more:
-                del self._waiting[key]
-                if isinstance(outcome, Exception):
-                    self._failed[key] = time.monotonic(), outcome
-                    while len(self._failed) > MOST_WAITING:
-                        self._failed.popitem(last=False)
-            if isinstance(outcome, Exception):
-                future.set_exception(outcome)
-            else:
-                future.set_result(outcome)
+    def _estimate(self, task: Task) -> Any:
+        """Decode a task; whatever goes wrong is the answer of those that wait, and the next one is decoded."""
+        self.decoded += 1
+        try:
+            estimate, size = self.worker.estimate(task)
+            # Every estimate of a list shares one list of its values.
+            estimate = replace(estimate, values=task.shared[2]) if task.shared else estimate
+            self.cache.put(task.key, estimate, size)
+        except Exception as error:  # noqa: BLE001 - it is the answer
+            is_known = isinstance(error, ParameterError | WorkerError)
+            told = error if is_known else WorkerError(f"decoding failed: {type(error).__name__}: {error}")
+            with self._lock:
+                self._waiting.pop(task.key, None)
+                self._failed[task.key] = time.monotonic(), told
+                while len(self._failed) > MOST_WAITING:
+                    self._failed.popitem(last=False)
+            raise told from None
+        with self._lock:
+            self._waiting.pop(task.key, None)
+        return estimate
 
     def close(self) -> None:
         """End the process; what waits is not decoded."""
-        with self._more:
-            self._closed = True
-            self._more.notify()
+        self._queue.shutdown(wait=False, cancel_futures=True)
         self.worker.close()
 
 

@@ -12,9 +12,16 @@ from pydantic import Field as Parameter
 
 from overstory.analysis.difference.result import difference_columns, unchanged
 from overstory.analysis.selection import INTERVAL_KINDS, Adjustment, IntervalKind, interval_words
-from overstory.console.screens.facts import adjustment_field, number_field
-from overstory.console.screens.page import Page
-from overstory.console.screens.readings import WHOLE_RANGE, facts_of, for_a_page, is_shares, reading_words
+from overstory.console.screens.page import (
+    WHOLE_RANGE,
+    Page,
+    adjustment_field,
+    facts_of,
+    for_a_page,
+    is_shares,
+    number_field,
+    reading_words,
+)
 from overstory.console.view import Query, Screen, View
 from overstory.presentation.charts.numbers import differences
 from overstory.presentation.document import Block, Field, Heading, KeyValues, Lines, Link, Notice, Paragraph, Table

@@ -13,8 +13,7 @@ import numpy as np
 
 from overstory.analysis.decoding.decoder import Decoded
 from overstory.console.alarms import MetricHistory, find_alarms, read_histories
-from overstory.console.screens.facts import state_words
-from overstory.console.screens.readings import is_shares, reading_words
+from overstory.console.screens.page import is_shares, reading_words, state_words
 from overstory.console.view import Query, Screen, View
 from overstory.presentation.charts.numbers import sparkline
 from overstory.presentation.document import (

@@ -16,8 +16,7 @@ import numpy as np
 
 from overstory.analysis.selection import interval_words
 from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, interval_caption
-from overstory.console.screens.page import Page, ReadingPage
-from overstory.console.screens.readings import is_shares
+from overstory.console.screens.page import Page, ReadingPage, is_shares
 from overstory.console.view import Query, Screen, View
 from overstory.presentation.document import (
     Block,
