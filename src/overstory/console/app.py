@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-import io
 import json
 import logging
 import re
@@ -40,9 +39,9 @@ from overstory.console.screens.privacy import PrivacyScreen
 from overstory.console.screens.public import AboutScreen, PublicScreen, RegistryScreen
 from overstory.console.screens.series import SeriesScreen
 from overstory.console.view import Screen, ScreenError, View, Viewer, read_query
-from overstory.presentation.document import Block, Field, Form, Heading, Paragraph, Table
-from overstory.presentation.formats import data_text, finite
-from overstory.presentation.render_data import as_csv, as_json, for_spreadsheet
+from overstory.presentation.document import Block, Field, Form, Heading, Paragraph
+from overstory.presentation.formats import finite
+from overstory.presentation.render_data import as_csv, as_json, as_parquet, for_spreadsheet
 from overstory.presentation.render_html import as_svg
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.wire import parse_digits
@@ -184,7 +183,7 @@ def as_download(view: View, form: str, name: str) -> Response:
     elif view.table is None:
         raise ScreenError(404, "this page has no table to download")
     else:
-        body = "".join(for_spreadsheet(as_csv(view.table))) if form == "csv" else _parquet(view.table)
+        body = "".join(for_spreadsheet(as_csv(view.table))) if form == "csv" else as_parquet(view.table)
     return Response(body, view.status, headers, MEDIA_TYPES[form])
 
 
@@ -200,26 +199,6 @@ def _values(facts: Any) -> Any:
     if isinstance(facts, list | tuple):
         return [_values(value) for value in facts]
     return finite(facts)
-
-
-def _parquet(table: Table) -> bytes:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    rows = as_json(table)
-    keys = list(dict.fromkeys(key for column in table.columns for key in column.data_keys))
-    columns = {key: _parquet_column([row[key] for row in rows]) for key in keys}
-    file = io.BytesIO()
-    parquet.write_table(pa.table(columns), file)
-    return file.getvalue()
-
-
-def _parquet_column(values: Sequence[Any]) -> Any:
-    """Return a column of its own type; of texts where only some are, such as names and numbers of quantiles."""
-    import pyarrow as pa
-
-    mixed = any(isinstance(value, str) for value in values)
-    return pa.array([None if value is None else data_text(value) for value in values] if mixed else values)
 
 
 def _policy(svg: str) -> dict[str, str]:

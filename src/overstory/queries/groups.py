@@ -15,9 +15,9 @@ from overstory.analysis.postprocess.small_areas import (
     weighted_shares,
     with_interval,
 )
-from overstory.presentation.document import Block, Column, Heading, Lines, Table
+from overstory.presentation.document import Block, Column, Heading, Table
 from overstory.presentation.formats import interval, percent
-from overstory.presentation.render_data import csv_lines
+from overstory.presentation.result import Result
 from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError
 from overstory.queries.counts import PeriodCounts
@@ -54,7 +54,7 @@ class GroupReading:
 
 
 @dataclass(frozen=True, eq=False)
-class GroupedReading:
+class GroupedReading(Result):
     """The readings of a metric's groups over a range of periods."""
 
     name: ClassVar[str] = "groups"
@@ -74,8 +74,7 @@ class GroupedReading:
         assert self.metric.groups is not None
         return self.metric.groups
 
-    def notes(self) -> Iterator[str]:
-        """Yield what a reader must know before trusting the numbers."""
+    def all_notes(self) -> Iterator[str]:
         for group in self.hidden:
             yield (
                 f"{self.groups.by} {group} is hidden: {self.groups.expected(group):,.0f} expected devices, fewer than "
@@ -108,7 +107,7 @@ class GroupedReading:
         if self.smoothed is not None:
             more["smoothed"] = list(self.smoothed_rows())
         about |= {"hidden": list(self.hidden), "reports_in_no_group_here": self.left_out}
-        return {"metric": self.metric.id, **about, "groups": parts, **more, "notes": list(self.notes())}
+        return {"metric": self.metric.id, **about, "groups": parts, **more, "notes": list(self.all_notes())}
 
     def smoothed_rows(self) -> Iterator[dict[str, Any]]:
         """Yield a dictionary per value and group: its share with its interval, and the smoothed one."""
@@ -126,20 +125,17 @@ class GroupedReading:
                     "smoothed_error": float(self.smoothed.errors[number, place]),
                 }
 
-    def csv_lines(self) -> Iterator[str]:
-        """Return a header and a line per group and estimate; with smoothing, per value and group."""
+    def as_table(self) -> Table:
+        """Return a row per group and estimate; with smoothing, per value and group."""
         if self.smoothed is not None:
-            columns = [Column(name) for name in SMOOTHED_KEYS]
-            yield from csv_lines(columns, ([row[name] for name in SMOOTHED_KEYS] for row in self.smoothed_rows()))
-            return
-        for number, part in enumerate(self.parts):
-            for line_number, line in enumerate(part.reading.csv_lines()):
-                if line_number:
-                    yield f"{part.group},{line}"
-                elif not number:
-                    yield f"group,{line}"
+            return Table("", tuple(map(Column, SMOOTHED_KEYS)), list(self.smoothed_rows()))
+        tables = [part.reading.as_table() for part in self.parts]
+        columns = tables[0].columns if tables else ()
+        groups = zip(self.parts, tables, strict=True)
+        rows = [{"group": part.group, **row} for part, table in groups for row in table.rows]
+        return Table("", (Column("group"), *columns), rows)
 
-    def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterator[Block]:
+    def shown(self, *, everything: bool) -> Iterator[Block]:
         for part in self.parts:
             devices = f"{part.expected:,.0f} expected devices"
             yield Heading(3, f"{self.groups.by} {part.group}: {devices}")
@@ -151,8 +147,6 @@ class GroupedReading:
             rows = list(self.smoothed_rows())
             most = len(rows) if everything else MOST_ROWS * len(self.parts)
             yield Table("Shares, and smoothed over the groups", SMOOTHED, rows[:most])
-        lines = [f"note: {note}" for note in self.notes()]
-        yield Lines(*lines, *([] if written is None else [f"every value: {written}"]))
 
     def pictures(self) -> list[Picture]:
         """Return the groups' pictures, each with its group's name."""

@@ -19,13 +19,12 @@ from overstory.analysis.tables.output import file_columns
 from overstory.discovery.heavy_hitters import find
 from overstory.discovery.result import Discovered
 from overstory.presentation.document import Block, Column, Table
-from overstory.presentation.render_data import as_csv
 from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
 from overstory.queries.comparison import Comparison, check_comparable, less
 from overstory.queries.counts import PeriodCounts
-from overstory.queries.readings import Aggregation, EstimateOptions, PeriodEstimate
+from overstory.queries.readings import Aggregation, EstimateOptions, Reading
 
 if TYPE_CHECKING:
     from overstory.analysis.selection import IntervalKind
@@ -39,21 +38,14 @@ NO_ANSWERS: Final = (
 
 
 @dataclass(frozen=True, eq=False)
-class SearchReading:
+class SearchReading(Reading):
     """What a search of a metric's stored answers found."""
 
     name: ClassVar[str] = "search"
-    is_of_shares: ClassVar[bool] = False
-    parts: ClassVar[tuple[PeriodEstimate, ...]] = ()
 
     counted: PeriodCounts  # how many devices answered each question, by period
     discovered: Discovered
     stored: int  # answers that were read; those past retention are counted alone
-
-    @property
-    def metric(self) -> Metric:
-        """The metric."""
-        return self.counted.metric
 
     @property
     def _search(self) -> SearchMechanism:
@@ -84,29 +76,26 @@ class SearchReading:
         }
 
     def as_table(self) -> Table:
-        """Return a row for each value of the last level."""
         columns = (*file_columns(adjustment=self.discovered.adjustment), Column("source"))
         return Table("", columns, self.discovered.rows(everything=True))
 
-    def csv_lines(self) -> Iterator[str]:
-        return as_csv(self.as_table())
+    def shown(self, *, everything: bool) -> Iterator[Block]:
+        """Return the detected values, or all that the last level kept."""
+        return self.discovered.shown(everything=everything)
 
-    def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterator[Block]:
-        """Return the detected values, or all that the last level kept, and the facts to read them by."""
-        more = [] if written is None else [f"every value: {written}"]
-        return self.discovered.blocks([*self._sentences(), *more], everything=everything)
+    def all_notes(self) -> tuple[str, ...]:
+        return self.notes
 
-    def _sentences(self) -> Iterator[str]:
+    def sentences(self) -> Iterator[str]:
         counted, search = self.counted, self._search
         between = f" {_span(counted)}" if counted.periods else ""
         asked = f" of wave {search.wave} of {search.waves}" if search.waves > 1 else ""
-        yield from self.discovered.sentences(
+        return self.discovered.sentences(
             f"{plural(self.stored, 'answer')} of {self.metric.id}{between}",
             "answers",
             f"each device{asked} answers one question",
             *counted.central_sentences(),
         )
-        yield from (f"note: {note}" for note in self.notes)
 
     def pictures(self) -> list[Picture]:
         """Return the picture of the values that were detected, or of the first few that were kept."""

@@ -69,13 +69,13 @@ class TableSeries(RangeReading):
     how: ClassVar[str] = "learned"
     most_drawn: ClassVar[int] = 1
 
-    def part_json(self, part: PeriodEstimate, limit: int | None, *, everything: bool) -> dict[str, Any]:  # noqa: ARG002 - all of it is shown
+    def part_json(self, part: PeriodEstimate, *, everything: bool) -> dict[str, Any]:  # noqa: ARG002 - all of it is shown
         return {"tables": [table.to_json() for table in part.estimate]}
 
-    def columns(self) -> Sequence[Column]:
+    def columns(self, level: float) -> Sequence[Column]:  # noqa: ARG002 - they have one level
         return COLUMNS
 
-    def records(self, part: PeriodEstimate, limit: int | None) -> Iterable[Sequence[Any]]:  # noqa: ARG002 - every cell
+    def records(self, part: PeriodEstimate, level: float) -> Iterable[Sequence[Any]]:  # noqa: ARG002
         for table in part.estimate:
             variables = dict(zip(("row_variable", "column_variable"), table.table.names, strict=True))
             for row in table.rows():

@@ -293,6 +293,11 @@ class SharesPublished(ReadingPublished):
     def reading(self) -> EstimateSeries:
         return self.data.estimates(self.counted, "total", self.options)
 
+    @cached_property
+    def _rows(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = rounded(self.reading.parts[0].estimate.rows())
+        return rows
+
     @property
     def _period(self) -> str:
         return self.counted.label(self.reading.parts[0].first) or ""
@@ -307,14 +312,14 @@ class SharesPublished(ReadingPublished):
         yield estimate_picture(
             f"{self.metric.id}-{self._period}",
             f"Share of each answer in {self._period}, with {interval_caption(0.95, self.options.adjustment)}.",
-            self.table.rows[:MOST_DRAWN],
+            self._rows[:MOST_DRAWN],
         )
 
     def results(self) -> Any:
         return self.reading.summary()
 
     def tables(self) -> Iterator[Block]:
-        series, rows = self.reading, self.table.rows
+        series, rows = self.reading, self._rows
         yield Lines(
             f"Intervals: {interval_words(series.interval_kind, series.options.adjustment)}",
             *series.parts[0].estimate.notes,
