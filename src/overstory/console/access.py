@@ -44,7 +44,6 @@ class Origin:
         return cls(frozenset({*own, *(name.strip().lower() for name in more)}))
 
     def serves(self, host: str) -> bool:
-        """Whether a Host header names this console."""
         return _name(host) in self.names
 
     def may_change(self, headers: Mapping[str, str], *, has_bearer: bool) -> bool:
@@ -130,7 +129,6 @@ class RoleMap:
     default: Viewer | None = None
 
     def role_of(self, person: str) -> Viewer | None:
-        """Return a person's role."""
         return self.people.get(person, self.default)
 
 
@@ -255,7 +253,6 @@ class Sessions:
         return name
 
     def find(self, name: str) -> Session | None:
-        """Return the session with this id, or None."""
         key = sha256(name)
         session, ends = self._sessions.get(key, (None, 0.0))
         if self._clock() < ends:
@@ -264,7 +261,6 @@ class Sessions:
         return None
 
     def end(self, name: str) -> None:
-        """End a session."""
         self._sessions.pop(sha256(name), None)
 
 

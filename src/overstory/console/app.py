@@ -269,7 +269,6 @@ class Console:
         self._app.router.redirect_slashes = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request (ASGI 3)."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -358,7 +357,6 @@ class Console:
         return RedirectResponse(await self.in_thread(act), 303)
 
     def page(self, view: View, request: Request, viewer: Viewer | None, headers: dict[str, str]) -> Response:
-        """Return a view as a page."""
         has_session = bool(self.gate.cookie.read(request))
         place = Place(
             request.url.path,

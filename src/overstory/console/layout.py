@@ -39,7 +39,6 @@ class Place:
     scripts: tuple[str, ...] = ("console.js",)
 
     def address(self, form: str = "") -> str:
-        """Return the address of the page, or of one of its downloads."""
         path = f"{download_path(self.path)}.{form}" if form else self.path
         return f"{path}?{self.query}" if self.query else path
 

@@ -64,7 +64,6 @@ class Server(SupervisedServer):
         self._announce = announce
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and announce the address."""
         await super().startup(sockets)
         if self.started:
             self._announce()

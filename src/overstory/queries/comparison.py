@@ -125,7 +125,6 @@ class Comparison(Result):
 
 
 def _span_json(counted: PeriodCounts) -> dict[str, Any]:
-    """Return the facts about a range of periods as JSON values."""
     return {
         **({} if counted.group is None else {"group": counted.group}),
         "from": counted.label(counted.first),

@@ -296,7 +296,6 @@ def _read_released(store: CountsStore, metric: Metric, counts: Mapping[int, Supp
 
 
 def _released(metric: Metric, parsed: dict[str, Any]) -> ReleasedPeriods | None:
-    """Read what `PeriodCounts.to_json` says of releases."""
     if "central" not in parsed:
         return None
     from overstory.privacy.shuffle.central import ReleasedPeriods

@@ -169,7 +169,6 @@ def estimate_counts(
 
 
 def _names(metric: Metric, options: EstimateOptions) -> Sequence[str]:
-    """Return what is estimated."""
     bloom = metric.oracle.encoding.decoded
     later = bloom or (metric.oracle.encoding.uneven and metric.domain.size is None)
     if not bloom and (options.complete or options.method != "gls"):
@@ -252,7 +251,6 @@ class ItemSeries(EstimateSeries):
         yield estimate_picture(self.picture_name(part), caption, part.estimate.rows(MOST_DRAWN))
 
     def sizes(self) -> Iterator[str]:
-        """Yield the mean size of each of the last ranges in a sentence."""
         for part in self.parts[-MOST_SIZES:]:
             learned = part.estimate
             size = learned.mean_size

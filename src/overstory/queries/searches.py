@@ -53,7 +53,6 @@ class SearchReading(Reading):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know before trusting the numbers."""
         return (*self.discovered.notes, *_notes(self.counted, self.stored))
 
     def to_json(self, *, everything: bool = True) -> dict[str, Any]:
@@ -80,7 +79,6 @@ class SearchReading(Reading):
         return Table("", columns, self.discovered.rows(everything=True))
 
     def shown(self, *, everything: bool) -> Iterator[Block]:
-        """Return the detected values, or all that the last level kept."""
         return self.discovered.shown(everything=everything)
 
     def all_notes(self) -> tuple[str, ...]:
@@ -151,17 +149,11 @@ def _check(metric: Metric, kind: Aggregation, options: EstimateOptions) -> None:
         raise ParameterError(
             f"{metric.id}: a device answers once, so a search reads the answers of all periods together"
         )
-    wrong = {
-        "other candidates": options.candidates is not None,
-        "reports per device": options.reports_per_device is not None,
-        "post-processing steps": bool(options.steps),
-        "a method or complete list": options.method != "gls" or options.complete,
-    }
-    for what, is_given in wrong.items():
-        if is_given:
-            raise ParameterError(
-                f"{metric.id} is searched for values that nobody listed: {what} have no meaning for it"
-            )
+    how = "a method or complete list"
+    wrong = {"candidates": "other candidates", "reports_per_device": "reports per device"}
+    wrong |= {"steps": "post-processing steps", "method": how, "complete": how}
+    searched = f"{metric.id} is searched for values that nobody listed"
+    options.refuse({name: f"{searched}: {what} have no meaning for it" for name, what in wrong.items()})
 
 
 def _part(progress: Progress | None, start: float, stop: float) -> Progress | None:

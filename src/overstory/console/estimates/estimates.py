@@ -131,10 +131,8 @@ class Estimates:
     A reader waits `patience` seconds for the process that decodes; None: until all is ready.
     """
 
-    def __init__(
-        self, patience: float | None = PATIENCE, most_bytes: int = MOST_BYTES, worker: Worker | None = None
-    ) -> None:
-        self.patience, self.cache = patience, BoundedCache(most_bytes)
+    def __init__(self, patience: float | None = PATIENCE, worker: Worker | None = None) -> None:
+        self.patience, self.cache = patience, BoundedCache()
         self.worker = worker or Worker(SECONDS)
         self.decoded = 0
         """How many estimates the process was asked for."""
@@ -241,7 +239,6 @@ class Estimates:
         return estimate
 
     def close(self) -> None:
-        """End the process; what waits is not decoded."""
         self._queue.shutdown(wait=False, cancel_futures=True)
         self.worker.close()
 

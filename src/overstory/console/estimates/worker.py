@@ -13,7 +13,7 @@ import pickle
 import signal
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
 
     from overstory.analysis.estimate import Estimate
-    from overstory.analysis.reports import ReportBatch, SupportCounts
+    from overstory.analysis.reports import SupportCounts
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
     from overstory.queries.readings import Aggregation, EstimateOptions, Reading
@@ -35,16 +35,6 @@ if TYPE_CHECKING:
 
 MOST_ANSWERS: Final = 5_000_000
 """Answers that a page searches; they go to the process through memory."""
-
-
-@dataclass(frozen=True, eq=False)
-class Answers:
-    """Stored reports, as the process gets them."""
-
-    batches: tuple[ReportBatch, ...]
-
-    def __call__(self) -> Iterator[ReportBatch]:
-        return iter(self.batches)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +77,7 @@ def _reading_work(counted: PeriodCounts, kind: Aggregation, options: EstimateOpt
                 f"{counted.num_reports:,} answers are too many for a page, which searches {MOST_ANSWERS:,}; run: "
                 f"overstory decode --registry FILE --store URL --metric {counted.metric.id}"
             )
-        reports = Answers(tuple(counted.reports()))
+        reports = partial(iter, tuple(counted.reports()))
     return partial(read_counted, replace(counted, reports=reports), kind, options)
 
 
@@ -204,7 +194,6 @@ def serve(pipe: Connection, seconds: float) -> None:
 
 
 def _answer(work: Callable[[], object]) -> object:
-    """Return a result, or the error in its place."""
     try:
         return work()
     except ParameterError as error:

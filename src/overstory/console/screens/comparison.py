@@ -113,7 +113,6 @@ class ComparisonPage(Page):
         return ((chosen[1], chosen[1]), (chosen[0], chosen[0])) if len(chosen) == 2 else None
 
     def without(self, reason: str, status: int) -> View:
-        """Return the page with the reason why there is no comparison."""
         self.said = [Notice(reason)]
         return self.view(status)
 
@@ -138,7 +137,6 @@ class ComparisonPage(Page):
         yield number_field("reports_per_device", "Reports of one device in a range", each, 1, None, 0.1, hint)
 
     def _labels(self) -> list[str]:
-        """Return the two ranges, as the form has them."""
         assert self.spans is not None
         both = [tuple(map(self.label, span)) for span in self.spans]
         return [first if first == last else f"{first}..{last}" for first, last in both]

@@ -69,11 +69,7 @@ class Volume:
         """Read the reports of a metric, whatever parameters they were made with."""
         current = metric.period.number(data.clock())
         week = metric.period.number(data.clock() - WEEK)
-        tally = data.store.tally(metric.id, min(week, current - DRAWN - BEFORE), current + 1)
-        by_period: dict[int, int] = {}
-        for (period, _), reports in tally.items():
-            by_period[period] = by_period.get(period, 0) + reports
-        return cls(metric, current, by_period)
+        return cls(metric, current, data.reports(metric, min(week, current - DRAWN - BEFORE), current + 1))
 
     @property
     def reports(self) -> int:
@@ -110,12 +106,10 @@ class Volume:
         return [self.by_period.get(period, 0) for period in range(first, self.current)]
 
     def of_a_week(self, now: float) -> int:
-        """Return the reports of the periods that ended within seven days."""
         ends = self.metric.period.start
         return sum(n for period, n in self.by_period.items() if now - WEEK < ends(period + 1) <= now)
 
     def row(self, data: ConsoleData) -> dict[str, Any]:
-        """Return its row of the table."""
         periods = data.store.periods(self.metric.id)
         last = periods[-1] if periods else None
         return {

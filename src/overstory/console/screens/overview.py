@@ -77,8 +77,6 @@ class OverviewScreen(Screen):
 
 @dataclass(frozen=True)
 class _Overview:
-    """What the page shows."""
-
     data: ConsoleData
     query: OverviewQuery
     histories: Sequence[MetricHistory]
@@ -128,7 +126,6 @@ class _Overview:
                 yield f"{note.kind.capitalize()} of {day}: {note.text}."
 
     def _first_report(self) -> Iterator[Block]:
-        """Show how a first report is sent."""
         metric = next(iter(self.data.registry), "METRIC")
         yield Notice("There are no reports yet. These lines send the first ones, of simulated devices:", "")
         yield Preformatted(
@@ -205,7 +202,6 @@ class _Overview:
 
 
 def _estimated(history: MetricHistory) -> dict[str, Any]:
-    """Return a row's numbers of the newest estimate."""
     estimate = history.newest_estimate
     row: dict[str, Any] = {"newest": "", "detected": None, "candidates": None, "unlisted": None, "unlisted_error": None}
     if estimate is None:

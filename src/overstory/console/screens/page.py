@@ -104,14 +104,12 @@ class Page:
 
     @property
     def title(self) -> str:
-        """What is shown: the metric, its period and its group."""
         period = f", {self.period}" if self.period else ""
         group = f", {self.metric.groups.by} {self.group}" if self.metric.groups is not None and self.group else ""
         return f"{self.metric.title}{period}{group}"
 
     @property
     def asks(self) -> str:
-        """What its form is for."""
         return "What is shown"
 
     @property
@@ -156,7 +154,6 @@ class Page:
         yield Paragraph(self.metric.description, is_lead=True)
 
     def words(self) -> str:
-        """Return what the title says of the numbers."""
         return f"{self.counted.num_reports:,} reports"
 
     def figures(self) -> Iterable[tuple[str, str]]:
@@ -172,7 +169,6 @@ class Page:
         return ()
 
     def fields(self) -> Iterable[Field]:
-        """Return what its form asks."""
         return ()
 
     def group_fields(self) -> Iterator[Field]:
@@ -183,7 +179,6 @@ class Page:
             yield Field("group", f"Group by {groups.by}", self.group, "choice", (("", "all devices"), *shown))
 
     def more(self) -> Iterable[Block]:
-        """Return what stands below the form."""
         return ()
 
     def rests_on(self) -> Iterable[Block]:
@@ -204,7 +199,6 @@ class Page:
             yield Lines(*sentences)
 
     def sentences(self) -> Iterable[str]:
-        """Return what else the numbers rest on."""
         groups = self.metric.groups
         if self.metric.reading == "table" or groups is None:
             return () if self.metric.reading == "table" else (NO_DIMENSIONS,)
@@ -226,21 +220,17 @@ class Page:
         return self.metric.period.label(period)
 
     def when(self, period: int) -> str:
-        """Return a period and whether it is final."""
         return f"{self.label(period)} ({state_words(self.data, self.metric, period)})"
 
     def state(self, period: int, subject: str = "") -> Iterator[Notice]:
-        """Say of a period that is not final how long it takes reports."""
         if self.data.state(self.metric, period) != "final":
             words = state_words(self.data, self.metric, period)
             yield Notice(f"{subject or self.label(period)} is {words}.", "faint")
 
     def noted(self, notes: Iterable[str], tone: Tone) -> Iterator[Notice]:
-        """Yield each note once."""
         return (Notice(sentence(note), tone) for note in dict.fromkeys(notes))
 
     def no_reports(self, where: str) -> Notice:
-        """Say that there are none, and where there are some."""
         every = self.data.counts(self.metric).periods
         if not every:
             return Notice("There are no reports of this metric yet.", "faint")

@@ -107,10 +107,6 @@ def _rounded_numbers(estimate: Any) -> Any:
     return replace(estimate, quantities=tuple(replace(row, **rounded(row.to_json())) for row in estimate.quantities))
 
 
-def _rounded_tables(tables: Any) -> tuple[TableSummary, ...]:
-    return tuple(map(_rounded_table, tables))
-
-
 def _rounded_counts(estimate: Any) -> Any:
     names, errors = ("counts", "raw_counts", "standard_errors"), estimate.standard_errors
     held = {field.name for field in fields(estimate)}
@@ -127,7 +123,10 @@ def _rounded_table(summary: TableSummary) -> TableSummary:
     return replace(summary, table=table)
 
 
-ROUNDED: Final = {"table": _rounded_tables, **dict.fromkeys(("mean", "distribution", "ranges"), _rounded_numbers)}
+ROUNDED: Final = {
+    "table": lambda tables: tuple(map(_rounded_table, tables)),
+    **dict.fromkeys(("mean", "distribution", "ranges"), _rounded_numbers),
+}
 """By reading: what rounds the estimate of a part; of shares, `_rounded_counts`."""
 
 MEANING: Final = (
@@ -256,7 +255,6 @@ class AboutPage(Page):
         return _page_of(self.metric, route=self.data.registry.oblivious)
 
     def results(self) -> Any:
-        """Return what JSON says of the results."""
         return self.said[0].text
 
     def more(self) -> Iterator[Block]:
@@ -400,7 +398,6 @@ class RegistryScreen(Screen):
 
 
 def _changes(data: ConsoleData) -> Table | None:
-    """Return what changed since the version before; None where nobody has it."""
     if data.previous is None:
         return None
     columns = (

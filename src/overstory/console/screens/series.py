@@ -88,13 +88,11 @@ class Columns:
 
     @property
     def labels(self) -> list[str]:
-        """The name of each column: that of its first period."""
         label = self.counted.metric.period.label
         return [label(max(column * self.every, 0)) for column in range(self.first, self.first + self.number)]
 
     @property
     def unit(self) -> str:
-        """What a column is, for the axis."""
         unit = str(self.counted.metric.period)
         return unit if self.every == 1 else f"each column adds up {self.every:,} periods of {unit}"
 
@@ -113,7 +111,6 @@ class Columns:
         return (number + part) / self.every - self.first - 0.5
 
     def reports(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Return the reports of each column."""
         numbers = np.zeros(self.number)
         for period in self.counted.periods:
             numbers[period // self.every - self.first] += self.counted.counts[period].num_reports
@@ -148,7 +145,6 @@ class Columns:
         return list(groups.values())
 
     def column(self, part: PeriodEstimate) -> int:
-        """Return the column that a part ends in."""
         return part.last // self.every - self.first
 
 
@@ -188,7 +184,7 @@ class Shown:
         places = [place for place in range(len(labels) - 1, -1, -1) if reports[place]][:most]
         rows = [
             {"period": labels[place], "reports": reports[place]}
-            | {f"{number}": _cell(line, place) for number, line in enumerate(self.lines)}
+            | {f"{number}": line.at(place) for number, line in enumerate(self.lines)}
             for place in places
         ]
         link = (lambda row: f"{address}/{row['period']}") if self.columns.every == 1 else None
@@ -198,10 +194,6 @@ class Shown:
             *(Column(f"{number}", line.name, _share_text) for number, line in enumerate(self.lines)),
         )
         return Table("", columns, rows)
-
-
-def _cell(line: Line, place: int) -> tuple[float, float, float, bool]:
-    return float(line.shares[place]), float(line.low[place]), float(line.high[place]), bool(line.detected[place])
 
 
 def _share_text(cell: tuple[float, float, float, bool]) -> str:
@@ -232,7 +224,6 @@ def shown_lines(columns: Columns, series: EstimateSeries, names: Sequence[str], 
 
 
 def _most_frequent(series: EstimateSeries, listed: Sequence[str]) -> list[str]:
-    """Return the values with the most reports over all columns."""
     total = np.zeros(len(listed))
     for part in series.parts:
         total += part.estimate.counts
@@ -267,7 +258,6 @@ def _line(name: str, columns: Columns, series: EstimateSeries, numbers: Callable
 
 
 def _together(estimate: Estimate, names: Sequence[str], level: float) -> Four:
-    """Return the share of several values together."""
     try:
         sum_of = total(estimate, names, level=level)
     except ParameterError:  # no decoder tells two of them apart
@@ -324,7 +314,6 @@ class SeriesQuery(Query):
     values: tuple[str, ...] = ()
 
     def names(self) -> list[str]:
-        """Return the values that were asked for: one a line."""
         return list(dict.fromkeys(line for text in self.values for line in text.splitlines() if line))
 
 

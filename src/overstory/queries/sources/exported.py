@@ -41,7 +41,6 @@ class SumsJob(Job):
         return Watch.of(self.mechanism())
 
     def count(self, batch: ReportBatch) -> SupportCounts:
-        """Sum a batch."""
         return self._sum(batch, PAIR_REPORTS)
 
     def counting(self, unit: Unit) -> Callable[[ReportBatch], SupportCounts]:
@@ -165,9 +164,9 @@ class ExportedReports:
             lambda asked: self.counting(asked, files).counts, Job.of(metric.mechanism, verify=self.verify)
         )
 
-    def files(self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None) -> Files:
+    def files(self, metric: Metric, first: int, last: int) -> Files:
         """Return the files of a range of periods, and the units that their counts need."""
-        chosen = self._chosen(metric, first, last, groups)
+        chosen = self._chosen(metric, first, last)
         return self._files(metric, chosen) if chosen else Files([], [])
 
     def _chosen(
