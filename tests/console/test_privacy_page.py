@@ -15,7 +15,7 @@ from overstory.console.data import ConsoleData
 from overstory.console.screens.period import PeriodQuery
 from overstory.console.screens.privacy import PrivacyScreen
 from overstory.console.view import read_query
-from overstory.presentation.charts.curves import loss_of_a_device
+from overstory.presentation.charts.curves import Loss, loss_over_reports
 from overstory.presentation.document import Links
 from overstory.presentation.render_html import as_html
 from overstory.privacy.registry.page import metric_page
@@ -73,7 +73,8 @@ def test_what_has_no_bound_says_so_in_words(console_data) -> None:
 
 
 def test_a_line_is_drawn_through_its_epsilons_and_cut_at_the_edge() -> None:
-    picture = loss_of_a_device("device", lambda reports: reports ** math.log10(2), lambda reports: reports**2.0)
+    numbers = [1, 10, 100]
+    picture = loss_over_reports("l", "Caption", numbers, [Loss("a", [1.0, 2.0, 4.0]), Loss("b", [1.0, 100.0, 1e4])])
     x, y = (list(map(float, re.search(rf'data-{axis}="(.*?)"', picture.svg)[1].split())) for axis in "xy")
 
     def number(place, scale):
@@ -84,15 +85,16 @@ def test_a_line_is_drawn_through_its_epsilons_and_cut_at_the_edge() -> None:
         [(number(float(a), x), number(float(b), y)) for a, b in (pair.split(",") for pair in points.split())]
         for points in re.findall(r'points="(.*?)"', picture.svg)
     )
-    assert [epsilon for _, epsilon in first] == pytest.approx([x ** math.log10(2) for x, _ in first], rel=0.01)
-    assert (first[0], first[-1]) == (pytest.approx((1, 1), rel=0.01), pytest.approx((1000, 8), rel=0.01))
-    assert second[-1] == pytest.approx((10**1.5, 1000), rel=0.01), "where the line is at the top of the axis"
+    assert [point for pair in first for point in pair] == pytest.approx([1, 1, 10, 2, 100, 4], rel=0.01)
+    assert second[-1] == pytest.approx((10**1.5, 1000), rel=0.01), (
+        "where a straight line through 100 and 10,000 is 1,000"
+    )
 
 
 def test_a_line_without_bound_is_named_and_points_up() -> None:
-    picture = loss_of_a_device("device", lambda _: 1.0, lambda reports: 1.0 if reports < 10 else math.inf)
-    assert "values that change: no bound" in picture.svg
-    assert "no bound from 1,000" in picture.alt
+    picture = loss_over_reports("l", "Caption", [1, 10], [Loss("a", [1.0, math.inf])])
+    assert "a: no bound" in picture.svg
+    assert "no bound from 10" in picture.alt
 
 
 @pytest.mark.parametrize("metric", METRICS)

@@ -26,24 +26,25 @@ MOST_EPSILON: Final = 1000.0
 """The highest top of the upright axis."""
 
 
-def loss_of_a_device(subject: str, unchanged: Callable[[int], float], changing: Callable[[int], float]) -> Picture:
-    """Draw epsilon over the reports of one device: of one value, and of any values, each from the number of reports.
+def loss_over_reports(name: str, caption: str, numbers: Sequence[int], losses: Sequence[Loss]) -> Picture:
+    """Draw epsilons against the number of reports, rising from 1, both on axes with equal ratios."""
+    finite = [x for loss in losses for x in loss.epsilons if math.isfinite(x) and x > 0] or [1.0]
+    low = 10.0 ** math.floor(math.log10(min(finite)) + 1e-6)
+    high = min(MOST_EPSILON, 10.0 ** (math.floor(math.log10(max(finite)) + 1e-6) + 1))
+    alt = " ".join(_sentence(loss, numbers) for loss in losses)
+    return on_both_sheets(name, caption, alt, lambda sheet: _losses_drawing(sheet, numbers, losses, low, high))
 
-    Both axes have equal ratios.
-    """
+
+def loss_of_a_device(subject: str, unchanged: Callable[[int], float], changing: Callable[[int], float]) -> Picture:
+    """Draw what the reports of one device tell: of one value, and of any values, each from the number of reports."""
     numbers = sorted({round(10 ** (tenth / 10)) for tenth in range(31)})
     losses = [
         Loss("one unchanged value", [unchanged(number) for number in numbers]),
         Loss("values that change", [changing(number) for number in numbers]),
     ]
-    losses = losses if losses[0].epsilons != losses[1].epsilons else losses[:1]
-    finite = [x for loss in losses for x in loss.epsilons if math.isfinite(x) and x > 0] or [1.0]
-    low = 10.0 ** math.floor(math.log10(min(finite)) + 1e-6)
-    high = min(MOST_EPSILON, 10.0 ** (math.floor(math.log10(max(finite)) + 1e-6) + 1))
     caption = f"Epsilon of the first 1 to {numbers[-1]:,} reports of one device; both axes have equal ratios."
-    alt = " ".join(_sentence(loss, numbers) for loss in losses)
-    name = f"epsilon-of-{subject}"
-    return on_both_sheets(name, caption, alt, lambda sheet: _losses_drawing(sheet, numbers, losses, low, high))
+    shown = losses if losses[0].epsilons != losses[1].epsilons else losses[:1]
+    return loss_over_reports(f"epsilon-of-{subject}", caption, numbers, shown)
 
 
 def _sentence(loss: Loss, numbers: Sequence[int]) -> str:
