@@ -14,15 +14,13 @@ from overstory.console.estimates.estimates import BoundedCache, BusyError, Estim
 from overstory.console.estimates.worker import WorkerError
 from overstory.console.view import ScreenError
 from overstory.protocol.errors import ParameterError
-from overstory.queries.counts import read_store
-from overstory.queries.readings import EstimateOptions
+from overstory.queries.counts import PeriodCounts, read_store
+from overstory.queries.readings import Aggregation, EstimateOptions, Reading
 
 if TYPE_CHECKING:
     from overstory.collector.store import StoreReader
     from overstory.protocol.metrics import Metric, MetricRegistry
-    from overstory.queries.counts import PeriodCounts
     from overstory.queries.estimates import EstimateSeries
-    from overstory.queries.readings import Aggregation, Reading
     from overstory.queries.sources.stores import SeveralStores
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 
 from overstory.analysis.difference import Difference, difference
-from overstory.presentation.document import Column, Table
+from overstory.presentation.document import Block, Column, Table
 from overstory.presentation.result import Result
 from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from overstory.analysis.selection import Adjustment
-    from overstory.presentation.document import Block
     from overstory.protocol.metrics import Metric
 
     F64 = NDArray[np.float64]

@@ -10,6 +10,7 @@ import numpy as np
 
 from overstory.analysis.postprocess.small_areas import (
     LEVEL,
+    Smoothed,
     WeightedShares,
     smoothed_shares,
     weighted_shares,
@@ -21,15 +22,13 @@ from overstory.presentation.result import Result
 from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError
 from overstory.queries.counts import PeriodCounts
-from overstory.queries.readings import EstimateOptions, Reading, read
+from overstory.queries.readings import Aggregation, EstimateOptions, Reading, read
 
 if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
-    from overstory.analysis.postprocess.small_areas import Smoothed
     from overstory.presentation.svg import Picture
     from overstory.protocol.metrics import Metric
     from overstory.protocol.metrics.groups import Groups
-    from overstory.queries.readings import Aggregation
 
 MOST_ROWS: Final = 20
 

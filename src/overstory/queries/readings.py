@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
 
-from overstory.analysis.selection import interval_words
+from overstory.analysis.selection import Adjustment, Correction, IntervalKind, interval_words
 from overstory.analysis.variance import check_reports_per_device
 from overstory.presentation.document import Column, Table
 from overstory.presentation.render_data import csv_lines
@@ -22,7 +22,6 @@ from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.analysis.reports import SupportCounts
-    from overstory.analysis.selection import Adjustment, Correction, IntervalKind
     from overstory.presentation.svg import Picture
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts

@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING, Any, Final
 from overstory.console.estimates.worker import Task, Worker, WorkerError, decode, reading_task
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.sampling import context
-from overstory.queries.estimates import estimate_counts, read_estimates
+from overstory.queries.estimates import EstimateSeries, estimate_counts, read_estimates
 
 if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
     from overstory.analysis.reports import SupportCounts
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
-    from overstory.queries.estimates import EstimateSeries
     from overstory.queries.readings import Aggregation, EstimateOptions, Reading
 
 

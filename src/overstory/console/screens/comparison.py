@@ -28,14 +28,13 @@ from overstory.presentation.document import Block, Field, Heading, KeyValues, Li
 from overstory.presentation.formats import p_value
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics.period import DAY
-from overstory.queries.comparison import SHARED_NOISE, check_comparable, compare, compare_series, parse_span
+from overstory.queries.comparison import SHARED_NOISE, Comparison, check_comparable, compare, compare_series, parse_span
 from overstory.queries.readings import EstimateOptions
 
 if TYPE_CHECKING:
     from overstory.analysis.difference import Difference
     from overstory.console.data import ConsoleData
     from overstory.presentation.svg import Picture
-    from overstory.queries.comparison import Comparison
     from overstory.queries.counts import PeriodCounts
 
 MOST_DRAWN: Final = 50

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field as Parameter
 
 from overstory.analysis.alarms.alarm import BEFORE, HIGHEST_VOLUME, LOWEST_VOLUME
-from overstory.collector.store import Store
+from overstory.collector.store import CollectorState, Refusals, Store, Summary
 from overstory.collector.store.operations import NOTE_KINDS
 from overstory.console.screens.page import number_field, state_words
 from overstory.console.view import Query, Screen, ScreenError, View
@@ -27,21 +27,20 @@ from overstory.presentation.document import (
     KeyValues,
     Notice,
     Paragraph,
+    Row,
     Table,
+    Tone,
 )
 from overstory.presentation.formats import thousands
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics import Period
+from overstory.protocol.metrics import Metric, Period
 from overstory.protocol.metrics.period import DAY, WEEK
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import cohort_width
 
 if TYPE_CHECKING:
-    from overstory.collector.store import CollectorState, Refusals, Summary
     from overstory.console.data import ConsoleData
-    from overstory.presentation.document import Row, Tone
     from overstory.presentation.svg import Picture
-    from overstory.protocol.metrics import Metric
 
 
 DRAWN: Final = 26

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from overstory.analysis.selection import ADJUSTMENTS, INTERVAL_KINDS, interval_words
+from overstory.analysis.selection import ADJUSTMENTS, INTERVAL_KINDS, Adjustment, interval_words
 from overstory.console.view import ScreenError, View
 from overstory.planning.detection import required_sample_size, smallest_share
 from overstory.presentation.document import (
@@ -31,17 +31,15 @@ from overstory.privacy.registry.cost import metric_cost
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics.period import DAY
-from overstory.queries.readings import EstimateOptions
+from overstory.queries.readings import EstimateOptions, Reading
 
 if TYPE_CHECKING:
-    from overstory.analysis.selection import Adjustment
     from overstory.console.data import ConsoleData
     from overstory.presentation.svg import Picture
     from overstory.protocol.kinds.base import Mechanism
     from overstory.protocol.metrics import Metric
     from overstory.queries.comparison import Comparison
     from overstory.queries.counts import PeriodCounts
-    from overstory.queries.readings import Reading
 
 
 OF_NUMBERS: Final = frozenset({"mean", "distribution", "ranges"})

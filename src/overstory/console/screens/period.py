@@ -38,12 +38,11 @@ from overstory.presentation.document import (
     Table,
 )
 from overstory.presentation.formats import interval, percent
-from overstory.queries.counts import parse_range
+from overstory.queries.counts import PeriodCounts, parse_range
 
 if TYPE_CHECKING:
     from overstory.console.data import ConsoleData
     from overstory.presentation.svg import Picture
-    from overstory.queries.counts import PeriodCounts
     from overstory.queries.estimates import EstimateSeries
     from overstory.queries.readings import EstimateOptions, Reading
 

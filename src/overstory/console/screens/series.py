@@ -42,7 +42,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics.period import DAY, Period
 from overstory.queries.counts import PeriodCounts, parse_range
 from overstory.queries.estimates import EstimateSeries
-from overstory.queries.readings import Aggregation, EstimateOptions, PeriodEstimate
+from overstory.queries.readings import Aggregation, EstimateOptions, PeriodEstimate, Reading
 
 if TYPE_CHECKING:
     from overstory.analysis.alarms.alarm import Alarm
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from overstory.presentation.svg import Picture
     from overstory.protocol.metrics import Metric
     from overstory.queries.numbers import NumberSeries
-    from overstory.queries.readings import Reading
 
     F64 = NDArray[np.float64]
 

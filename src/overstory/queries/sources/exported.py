@@ -15,20 +15,17 @@ import numpy as np
 
 from overstory.analysis.alarms.sums import PAIR_REPORTS, ReportSums, Watch, symmetric
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.engines.places import Place, place_of
+from overstory.engines.places import ExportedSet, Place, place_of
 from overstory.engines.reducer import check_label, read_unit
 from overstory.engines.searches import search_answers
 from overstory.engines.units import Job, Unit, read_contents, unit_bytes, units_of
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.queries.counts import read_store, with_sums
+from overstory.queries.counts import PeriodCounts, read_store, with_sums
 
 if TYPE_CHECKING:
-    from overstory.analysis.reports import ReportBatch
     from overstory.engines.driver import Run
-    from overstory.engines.places import ExportedSet
     from overstory.privacy.shuffle.central import Released
     from overstory.protocol.metrics import Metric
-    from overstory.queries.counts import PeriodCounts
 
 
 @dataclass(frozen=True)
