@@ -12,7 +12,7 @@ import pytest
 
 from overstory.console.data import ConsoleData
 from overstory.console.estimates import estimates as estimates_module
-from overstory.console.estimates.estimates import BoundedCache, BusyError, Estimates, StillDecodingError, Tasks
+from overstory.console.estimates.estimates import BoundedCache, Estimates, Tasks
 from overstory.console.estimates.worker import Worker, WorkerError
 from overstory.console.view import ScreenError, View
 from overstory.presentation.document import Heading
@@ -100,14 +100,14 @@ def test_one_decoding_however_many_ask(estimates):
 def test_a_page_that_waits_too_long_asks_again_and_the_work_goes_on():
     estimates = Estimates(patience=0.0)
     counted = weeks(METRICS["pages"], 3)
-    with pytest.raises(StillDecodingError, match=r"decoding: \d of 3 estimates are ready"):
+    with pytest.raises(ScreenError, match=r"decoding: \d of 3 estimates are ready"):
         read(estimates, counted, "per-period")
     end = time.monotonic() + 60
     while True:
         try:
             same(read(estimates, counted, "per-period"), read_estimates(counted, "per-period"))
             break
-        except StillDecodingError:
+        except ScreenError:
             assert time.monotonic() < end
             time.sleep(0.05)
     assert estimates.decoded == 3
@@ -181,7 +181,7 @@ def test_what_does_not_fit_is_refused_with_a_reason(estimates, monkeypatch):
         read(estimates, weeks(METRICS["pages"], 1))
     monkeypatch.setattr(estimates_module, "MOST_CANDIDATES", 100)
     monkeypatch.setattr(estimates_module, "MOST_WAITING", 3)
-    with pytest.raises(BusyError, match="4 estimates would have to be decoded, and 0 wait already"):
+    with pytest.raises(ScreenError, match="4 estimates would have to be decoded, and 0 wait already"):
         read(estimates, weeks(METRICS["pages"], 4), "per-period")
     assert estimates.decoded == 0
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Literal
 
-from overstory.console.estimates.estimates import BoundedCache, BusyError, Estimates, StillDecodingError
+from overstory.console.estimates.estimates import BoundedCache, Estimates
 from overstory.console.estimates.worker import WorkerError
 from overstory.console.view import ScreenError
 from overstory.protocol.errors import ParameterError
@@ -104,9 +104,7 @@ def _as_screen_errors() -> Iterator[None]:
     """Give what can go wrong with an estimate the status of its page."""
     try:
         yield
-    except StillDecodingError as error:
-        raise ScreenError(202, str(error), refresh=1) from error
-    except (BusyError, WorkerError) as error:
+    except WorkerError as error:
         raise ScreenError(503, str(error)) from error
     except ParameterError as error:
         raise ScreenError(400, str(error)) from error

@@ -17,8 +17,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.console.estimates.worker import Task, Worker, WorkerError, decode, reading_task
-from overstory.protocol.errors import OverstoryError, ParameterError
+from overstory.console.estimates.worker import Task, Worker, WorkerError, reading_task
+from overstory.console.view import ScreenError
+from overstory.protocol.errors import ParameterError
 from overstory.protocol.sampling import context
 from overstory.queries.estimates import EstimateSeries, estimate_counts, read_estimates
 
@@ -57,8 +58,8 @@ class Tasks:
         own.update(f"{per_device!r} {counts.ones.shape}".encode())
         own.update(counts.totals.tobytes())
         own.update(counts.ones.tobytes())
-        work = partial(decode, counts, per_device)
-        return Task(own.digest(), lambda: work, (metric, options, names))
+        work = partial(estimate_counts, metric, counts, per_device, options, names)
+        return Task(own.digest(), lambda: work, names)
 
 
 class BoundedCache:
@@ -112,18 +113,6 @@ FORGIVEN: Final = 300.0
 """Seconds for which an estimate that failed is not tried again."""
 
 
-class StillDecodingError(OverstoryError):
-    """The estimates of a page are not ready yet: ask again."""
-
-    def __init__(self, ready: int, total: int) -> None:
-        super().__init__(f"decoding: {ready:,} of {total:,} estimates are ready")
-        self.ready, self.total = ready, total
-
-
-class BusyError(OverstoryError):
-    """Too much waits to be decoded."""
-
-
 class Estimates:
     """Estimates of counts, each computed once.
 
@@ -145,7 +134,7 @@ class Estimates:
     ) -> list[EstimateSeries]:
         """Return the estimates of several counts, as `read_estimates` does; they are waited for together.
 
-        StillDecodingError when not all are ready in time; BusyError when too much waits already; WorkerError when one
+        ScreenError has status 202 when not all are ready in time, 503 when too much waits already. WorkerError: one
         takes too long, or the process dies of it.
         """
         tasks, ready, missing = Tasks(), dict[bytes, "Estimate"](), dict[bytes, Task]()
@@ -184,7 +173,7 @@ class Estimates:
         done = {key: future for key, future in futures.items() if future.done()}
         estimates = {key: future.result() for key, future in done.items()}
         if len(done) < len(tasks):
-            raise StillDecodingError(len(done), len(tasks))
+            raise ScreenError(202, f"decoding: {len(done):,} of {len(tasks):,} estimates are ready", refresh=1)
         return estimates
 
     def _enqueue(self, tasks: Mapping[bytes, Task]) -> dict[bytes, Future[Any]]:
@@ -201,9 +190,10 @@ class Estimates:
                     futures[key] = Future()
                     futures[key].set_result(estimate)
             if len(self._waiting) + len(fresh) > MOST_WAITING:
-                raise BusyError(
+                raise ScreenError(
+                    503,
                     f"{len(fresh):,} estimates would have to be decoded, and {len(self._waiting):,} wait already: show "
-                    "fewer periods, or ask again in a minute"
+                    "fewer periods, or ask again in a minute",
                 )
             for key in tasks:
                 if key not in futures:
@@ -222,7 +212,7 @@ class Estimates:
         try:
             estimate, size = self.worker.estimate(task)
             # Every estimate of a list shares one list of its values.
-            estimate = replace(estimate, values=task.shared[2]) if task.shared else estimate
+            estimate = estimate if task.values is None else replace(estimate, values=task.values)
             self.cache.put(task.key, estimate, size)
         except Exception as error:  # noqa: BLE001 - it is the answer
             is_known = isinstance(error, ParameterError | WorkerError)

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.context import SpawnProcess
 
-    from overstory.analysis.estimate import Estimate
-    from overstory.analysis.reports import SupportCounts
-    from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
     from overstory.queries.readings import Aggregation, EstimateOptions, Reading
 
@@ -45,17 +42,8 @@ class Task:
     """
 
     key: bytes
-    work: Callable[[], Callable[..., Any]]  # makes what the process calls with what is shared
-    shared: tuple[Any, ...] = ()  # what a series of tasks has in common: sent to the process once
-
-
-def decode(
-    counts: SupportCounts, per_device: float, metric: Metric, options: EstimateOptions, names: Sequence[str]
-) -> Estimate:
-    """Estimate once; the last three are shared."""
-    from overstory.queries.estimates import estimate_counts
-
-    return estimate_counts(metric, counts, per_device, options, names)
+    work: Callable[[], Callable[[], Any]]  # makes what the process calls
+    values: Sequence[str] | None = None  # the list that the estimates of a series share in memory
 
 
 def read_counted(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> Reading:
@@ -113,7 +101,6 @@ class Worker:
         self.process: SpawnProcess | None = None
         self._pipe: Connection | None = None
         self._ending: weakref.finalize[..., Worker] | None = None  # kills the process also when nobody closes this
-        self._context: tuple[object, ...] = ()
         self._stopped = False
         self._starting = threading.Lock()
 
@@ -129,11 +116,8 @@ class Worker:
         raise AssertionError(task)
 
     def _ask(self, task: Task) -> tuple[Any, int]:
-        pipe, shared = self._started(), task.shared
-        # What tasks share is sent when it changes: a series of 104 weeks sends its candidates once.
-        is_same = self._context == shared
-        self._context = shared
-        pipe.send((None if is_same else shared, task.work()))
+        pipe = self._started()
+        pipe.send(task.work())
         if not pipe.poll(self._seconds):
             self.stop()
             raise WorkerError(f"decoding took longer than {self._seconds:g} seconds and was stopped")
@@ -160,7 +144,7 @@ class Worker:
 
     def stop(self) -> None:
         """Kill the process; the next estimate starts another one."""
-        self.process, self._pipe, self._context = None, None, ()
+        self.process = self._pipe = None
         if self._ending is not None:
             self._ending()
 
@@ -182,13 +166,11 @@ def serve(pipe: Connection, seconds: float) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Control-C is for the console, which then ends this process
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.nice(NICE)
-    shared: tuple[Any, ...] = ()
     with suppress(EOFError, ConnectionError):
         while True:
-            changed, work = pipe.recv()
-            shared = shared if changed is None else changed
+            work = pipe.recv()
             signal.alarm(int(seconds) + SLACK)  # the console may have been killed
-            result = _answer(lambda: work(*shared))  # noqa: B023 - called here
+            result = _answer(work)
             signal.alarm(0)
             pipe.send_bytes(pickle.dumps(result, pickle.HIGHEST_PROTOCOL))
 
