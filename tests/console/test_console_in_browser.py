@@ -11,8 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from overstory.console.layout import POLICY
-from support.console_browser import NARROW, axe_violations, logged_in, reader
-from support.console_screens import ALL, METRICS, addresses
+from support.console_browser import ALL, METRICS, NARROW, addresses, axe_violations, logged_in, reader
 
 pytestmark = pytest.mark.browser
 
