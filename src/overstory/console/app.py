@@ -257,7 +257,7 @@ class Console:
         self.upkeep = Upkeep(LOG)
         self._public_threads = full_pool(PUBLIC_THREADS, "console-public")
         self._app = Starlette(
-            routes=[*self._own_routes(), *self._screen_routes()],
+            routes=self._routes(),
             exception_handlers={
                 ScreenError: self._on_screen_error,
                 HTTPException: self._on_http_error,
@@ -294,17 +294,14 @@ class Console:
             raise ScreenError(503, "too many pages are being made for people who are not logged in", refresh=5)
         return await result_of(future)
 
-    def _own_routes(self) -> list[Route]:
-        return [
+    def _routes(self) -> list[Route]:
+        routes = [
             Route("/static/{name}", self._static),
             Route("/favicon.ico", partial(self._static, name="icon.svg")),
             Route("/readyz", self._ready),
             Route("/login", partial(log_in, self), methods=["GET", "POST"]),
             Route("/logout", partial(log_out, self), methods=["POST"]),
         ]
-
-    def _screen_routes(self) -> list[Route]:
-        routes = []
         for screen in sorted(self.screens, key=_route_order):
             for form in FORMS:
                 address = f"{download_path(screen.path)}.{form}"
@@ -357,13 +354,13 @@ class Console:
         return RedirectResponse(await self.in_thread(act), 303)
 
     def page(self, view: View, request: Request, viewer: Viewer | None, headers: dict[str, str]) -> Response:
-        has_session = bool(self.gate.cookie.read(request))
+        has_session, registry = bool(self.gate.cookie.read(request)), self.data.registry
         place = Place(
             request.url.path,
             request.url.query,
             viewer,
             self._menu(viewer),
-            self._rests_on(),
+            (("Registry", f"{registry.version} (digest {registry.digest.hex()[:16]})"),),
             can_leave=has_session and viewer is not None,
             scripts=("login.js",) if request.url.path == "/login" or view.status == 401 else ("console.js",),
         )
@@ -376,16 +373,13 @@ class Console:
         shown = (screen for screen in self.screens if "{" not in screen.path)
         return tuple((screen.name, screen.path) for screen in shown if screen.viewer is None or viewer is not None)
 
-    def _rests_on(self) -> tuple[tuple[str, str], ...]:
-        registry = self.data.registry
-        return (("Registry", f"{registry.version} (digest {registry.digest.hex()[:16]})"),)
-
     def _error_response(self, request: Request, status: int, detail: str, viewer: Viewer | None) -> Response:
         title = TITLES.get(status) or HTTPStatus(status).phrase
         if request.url.path.endswith(tuple(f".{form}" for form in FORMS)):
             problem = {"type": "about:blank", "title": title, "status": status, "detail": detail}
             return JSONResponse(problem, status, media_type="application/problem+json")
-        more = login_blocks(_next(request)) if status == 401 else ()
+        here = f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path
+        more = login_blocks(here) if status == 401 else ()
         return self.page(error_view(status, title, _sentence(detail), more), request, viewer, {})
 
     async def _on_screen_error(self, request: Request, error: Any) -> Response:
@@ -436,10 +430,6 @@ def _sentence(detail: str) -> str:
     """Return a detail as a sentence; one that begins with a name, such as a parameter's, keeps its small letter."""
     begins_with_word = detail.split(" ", 1)[0].isalpha()
     return f"{detail[:1].upper() if begins_with_word else detail[:1]}{detail[1:].rstrip('.')}."
-
-
-def _next(request: Request) -> str:
-    return f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path
 
 
 def _route_order(screen: Screen) -> tuple[bool, ...]:

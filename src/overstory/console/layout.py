@@ -52,12 +52,6 @@ def download_path(path: str) -> str:
     return path.rstrip("/") or "/index"
 
 
-def forms_of(view: View) -> tuple[str, ...]:
-    """Return the downloads that a view has."""
-    has = {"json": True, "csv": view.table, "parquet": view.table, "svg": view.picture, "toml": view.toml}
-    return tuple(form for form in FORMS if has[form])
-
-
 def as_page(view: View, place: Place, files: Sequence[str]) -> str:
     """Return a view as a page; `files` are the static files that there are."""
     refresh = f'<meta http-equiv="refresh" content="{view.refresh}">\n' if view.refresh else ""
@@ -89,7 +83,9 @@ def _footer(view: View, place: Place) -> Iterator[Block]:
     if place.rests_on:
         yield KeyValues(place.rests_on)
     if view.status < 400 and (view.table or view.picture or view.facts):
-        yield Links("The same as a file", tuple((form.upper(), place.address(form)) for form in forms_of(view)))
+        has = {"json": True, "csv": view.table, "parquet": view.table, "svg": view.picture, "toml": view.toml}
+        files = tuple((form.upper(), place.address(form)) for form in FORMS if has[form])
+        yield Links("The same as a file", files)
 
 
 def error_view(status: int, title: str, detail: str, more: Sequence[Block] = ()) -> View:

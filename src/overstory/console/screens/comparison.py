@@ -228,7 +228,9 @@ class SharesCompared(Compared):
     def figures(self) -> Iterator[tuple[str, str]]:
         both, (a, b) = self.both, self._ranges()
         yield "Changed", f"{int(both.changed().sum()):,} of {len(both):,}"
-        yield "Test that nothing changed", _overall(both.overall_p_value, both.alpha)
+        p = both.overall_p_value
+        outcome, number = "a change" if p <= both.alpha else "nothing shown", f"{p:.2f}" if p >= 0.01 else p_value(p)
+        yield "Test that nothing changed", f"{outcome} (p = {number})"
         yield f"Reports in a, {a}", f"{self.compared.a.num_reports:,}"
         yield f"Reports in b, {b}", f"{self.compared.b.num_reports:,}"
 
@@ -270,8 +272,3 @@ class SharesCompared(Compared):
 
     def facts(self) -> Mapping[str, Any]:
         return {name: value for name, value in self.compared.to_json().items() if name != "differences"}
-
-
-def _overall(probability: float, alpha: float) -> str:
-    number = f"{probability:.2f}" if probability >= 0.01 else p_value(probability)
-    return f"{'a change' if probability <= alpha else 'nothing shown'} (p = {number})"
