@@ -133,7 +133,10 @@ class Columns:
         if chosen.reports_per_device is None:
             series = data.all_estimates(stretches, "total", chosen)
         else:
-            series = [data.estimates(some, "total", _limited(chosen, len(some.periods))) for some in stretches]
+            series = []
+            for some in stretches:  # a device reports once in each period
+                each = min(chosen.reports_per_device, len(some.periods))
+                series.append(data.estimates(some, "total", replace(chosen, reports_per_device=each)))
         parts = tuple(part for stretch in series for part in stretch.parts)
         return EstimateSeries(self.counted, reading, chosen, parts, series[-1].notes if series else ())
 
@@ -145,12 +148,6 @@ class Columns:
 
     def column(self, part: PeriodEstimate) -> int:
         return part.last // self.every - self.first
-
-
-def _limited(options: EstimateOptions, periods: int) -> EstimateOptions:
-    """Return options for fewer periods: a device reports once in each."""
-    given = options.reports_per_device
-    return options if given is None else replace(options, reports_per_device=min(given, periods))
 
 
 def reports_picture(metric: Metric, columns: Columns) -> Picture:
@@ -169,91 +166,15 @@ OTHER: Final = "other"
 NOT_LISTED: Final = "not listed"
 
 
-@dataclass(frozen=True, eq=False)
-class Shown:
-    """The lines: one for each value, then of all others and of what is not listed; and the table of their numbers."""
-
-    columns: Columns
-    lines: tuple[Line, ...]
-    notes: tuple[str, ...]  # what a reader must know of them
-
-    def table(self, most: int, address: str) -> Table:
-        """Return the newest `most` columns as rows; each leads to its period's page, below `address`."""
-        reports, labels = self.columns.reports(), self.columns.labels
-        places = [place for place in range(len(labels) - 1, -1, -1) if reports[place]][:most]
-        rows = [
-            {"period": labels[place], "reports": reports[place]}
-            | {f"{number}": line.at(place) for number, line in enumerate(self.lines)}
-            for place in places
-        ]
-        link = (lambda row: f"{address}/{row['period']}") if self.columns.every == 1 else None
-        columns = (
-            Column("period", "from" if self.columns.every > 1 else "period", is_left=True, link=link),
-            Column("reports", text=thousands),
-            *(Column(f"{number}", line.name, _share_text) for number, line in enumerate(self.lines)),
-        )
-        return Table("", columns, rows)
+Four = tuple[float, float, float, bool]
+"""A share, its interval, and whether it was detected."""
 
 
-def _share_text(cell: tuple[float, float, float, bool]) -> str:
+def _share_text(cell: Four) -> str:
     share, low, high, detected = cell
     if not np.isfinite([share, low, high]).all():
         return UNKNOWN
     return f"{percent(share) if detected else 'not detected'} ({interval(percent)(low, high)})"
-
-
-def shown_lines(columns: Columns, series: EstimateSeries, names: Sequence[str], level: float) -> Shown:
-    """Return the lines of `names`; without any, of the five most frequent over the range."""
-    listed = [str(value) for value in series.parts[-1].estimate.values]
-    chosen = list(names) or _most_frequent(series, listed)
-    place = {name: index for index, name in enumerate(listed)}
-    places = np.array([place[name] for name in chosen], np.intp)
-    rest = [index for index in range(len(listed)) if index not in set(places.tolist())]
-    lines = list(_value_lines(chosen, places, columns, series, level))
-    notes = []
-    others = [listed[index] for index in rest]
-    if rest and not names and series.parts[-1].estimate.adds_up:
-        name = listed[rest[0]] if len(rest) == 1 else OTHER
-        lines.append(_line(name, columns, series, lambda estimate: _together(estimate, others, level)))
-        notes = [f"“{OTHER}” adds up {len(rest):,} values; its interval is that of the sum."] * (len(rest) > 1)
-    if all(isinstance(part.estimate, Decoded) for part in series.parts):
-        lines.append(_line(NOT_LISTED, columns, series, lambda estimate: _not_listed(estimate, level)))
-        notes.append(f"“{NOT_LISTED}” is the share of reports of strings that are not among the candidates.")
-    return Shown(columns, tuple(lines), tuple(notes))
-
-
-def _most_frequent(series: EstimateSeries, listed: Sequence[str]) -> list[str]:
-    total = np.zeros(len(listed))
-    for part in series.parts:
-        total += part.estimate.counts
-    return [listed[index] for index in np.argsort(-total, kind="stable")[:TOP].tolist()]
-
-
-Four = tuple[float, float, float, bool]
-
-
-def _value_lines(
-    names: Sequence[str], places: NDArray[np.intp], columns: Columns, series: EstimateSeries, level: float
-) -> Iterator[Line]:
-    numbers = np.full((3, len(names), columns.number), np.nan)
-    detected = np.zeros((len(names), columns.number), bool)
-    for part in series.parts:
-        at, scale = columns.column(part), max(part.estimate.num_reports, 1)
-        low, high = part.estimate.interval(level)
-        numbers[:, :, at] = np.stack([part.estimate.counts, low, high])[:, places] / scale
-        detected[:, at] = part.estimate.detected()[places]
-    for number, name in enumerate(names):
-        shares, low, high = numbers[:, number]
-        yield Line(name, shares, low, high, detected[number])
-
-
-def _line(name: str, columns: Columns, series: EstimateSeries, numbers: Callable[[Any], Four]) -> Line:
-    shares, low, high = (np.full(columns.number, np.nan) for _ in range(3))
-    detected = np.zeros(columns.number, bool)
-    for part in series.parts:
-        at = columns.column(part)
-        shares[at], low[at], high[at], detected[at] = numbers(part.estimate)
-    return Line(name, shares, low, high, detected)
 
 
 def _together(estimate: Estimate, names: Sequence[str], level: float) -> Four:
@@ -424,14 +345,68 @@ class SharesOverTime(OverTime):
         return too_uncertain(self.newest.estimate)
 
     @cached_property
-    def shown(self) -> Shown:
-        names = self.query.names()
-        unknown = [name for name in names if name not in set(map(str, self.newest.estimate.values))]
+    def shown(self) -> tuple[list[Line], list[str]]:
+        """The lines, and what must be known of them: of the values that are asked for, or of the most frequent ones.
+
+        Without any asked for, there is also a line of all others, where shares add up; and one of what is not listed.
+        """
+        names, level, parts = self.query.names(), self.query.level, self.series.parts
+        listed = list(map(str, self.newest.estimate.values))
+        unknown = [name for name in names if name not in set(listed)]
         if unknown:
             raise ScreenError(400, f"values: {self.metric.id} has no value {unknown[0]!r}")
         if len(names) > MOST_VALUES:
             raise ScreenError(400, f"values: a chart shows at most {MOST_VALUES} values, not {len(names)}")
-        return shown_lines(self.columns, self.series, names, self.query.level)
+        total = sum(part.estimate.counts for part in parts)
+        chosen = names or [listed[index] for index in np.argsort(-total, kind="stable")[:TOP].tolist()]
+        lines, notes = self._value_lines(chosen, listed), []
+        others = [name for name in listed if name not in set(chosen)]
+        if others and not names and self.newest.estimate.adds_up:
+            name = others[0] if len(others) == 1 else OTHER
+            lines.append(self._line(name, lambda estimate: _together(estimate, others, level)))
+            notes = [f"“{OTHER}” adds up {len(others):,} values; its interval is that of the sum."] * (len(others) > 1)
+        if all(isinstance(part.estimate, Decoded) for part in parts):
+            lines.append(self._line(NOT_LISTED, lambda estimate: _not_listed(estimate, level)))
+            notes.append(f"“{NOT_LISTED}” is the share of reports of strings that are not among the candidates.")
+        return lines, notes
+
+    def _value_lines(self, names: Sequence[str], listed: Sequence[str]) -> list[Line]:
+        place = {name: index for index, name in enumerate(listed)}
+        places = np.array([place[name] for name in names], np.intp)
+        numbers = np.full((3, len(names), self.columns.number), np.nan)
+        detected = np.zeros((len(names), self.columns.number), bool)
+        for part in self.series.parts:
+            at, scale = self.columns.column(part), max(part.estimate.num_reports, 1)
+            low, high = part.estimate.interval(self.query.level)
+            numbers[:, :, at] = np.stack([part.estimate.counts, low, high])[:, places] / scale
+            detected[:, at] = part.estimate.detected()[places]
+        return [Line(name, *numbers[:, number], detected[number]) for number, name in enumerate(names)]
+
+    def _line(self, name: str, numbers: Callable[[Any], Four]) -> Line:
+        shares, low, high = np.full((3, self.columns.number), np.nan)
+        detected = np.zeros(self.columns.number, bool)
+        for part in self.series.parts:
+            at = self.columns.column(part)
+            shares[at], low[at], high[at], detected[at] = numbers(part.estimate)
+        return Line(name, shares, low, high, detected)
+
+    def _line_table(self) -> Table:
+        """Return the newest columns as rows; each leads to its period's page."""
+        columns, lines = self.columns, self.shown[0]
+        reports, labels = columns.reports(), columns.labels
+        places = [place for place in range(len(labels) - 1, -1, -1) if reports[place]][:OLDER_ROWS]
+        rows = [
+            {"period": labels[place], "reports": reports[place]}
+            | {f"{number}": line.at(place) for number, line in enumerate(lines)}
+            for place in places
+        ]
+        link = (lambda row: f"{self.address}/{row['period']}") if columns.every == 1 else None
+        shown = (
+            Column("period", "from" if columns.every > 1 else "period", is_left=True, link=link),
+            Column("reports", text=thousands),
+            *(Column(f"{number}", line.name, _share_text) for number, line in enumerate(lines)),
+        )
+        return Table("", shown, rows)
 
     def words(self) -> str:
         if self.uncertain:
@@ -479,7 +454,7 @@ class SharesOverTime(OverTime):
             kind = interval_caption(self.query.level, self.query.adjustment)
             caption = f"Share of each value, {columns.labels[0]} to {columns.labels[-1]}, with {kind}."
             events = columns.events(self.data.store.notes(self.metric.id))
-            yield over_time(name, caption, columns.labels, self.shown.lines, events=events, xlabel=columns.unit)
+            yield over_time(name, caption, columns.labels, self.shown[0], events=events, xlabel=columns.unit)
         yield reports_picture(self.metric, columns)
 
     def more(self) -> Iterator[Block]:
@@ -492,12 +467,12 @@ class SharesOverTime(OverTime):
             yield Paragraph(f"{len(newest) - NEWEST_ROWS:,} more values are in the downloads.")
         if parts > 1:
             yield Heading(2, "Over time")
-            yield self.shown.table(OLDER_ROWS, self.address)
+            yield self._line_table()
         if parts > OLDER_ROWS:
             yield Paragraph(f"The newest {OLDER_ROWS:,} of {parts:,} rows; the downloads have all.")
 
     def sentences(self) -> Iterator[str]:
-        yield from self.shown.notes
+        yield from self.shown[1]
         if self.columns.every > 1:
             yield f"Counts of {self.columns.every:,} periods are added up for each column; none is left out."
         if self.metric.oracle.encoding.decoded:
