@@ -258,13 +258,7 @@ class Console:
         self._public_threads = full_pool(PUBLIC_THREADS, "console-public")
         self._app = Starlette(
             routes=self._routes(),
-            exception_handlers={
-                ScreenError: self._on_screen_error,
-                HTTPException: self._on_http_error,
-                StoreError: self._on_store_error,
-                OverstoryError: self._on_overstory_error,
-                Exception: self._on_fault,
-            },
+            exception_handlers=dict.fromkeys((ScreenError, HTTPException, OverstoryError, Exception), self._on_error),
         )
         self._app.router.redirect_slashes = False
 
@@ -382,38 +376,29 @@ class Console:
         more = login_blocks(here) if status == 401 else ()
         return self.page(error_view(status, title, _sentence(detail), more), request, viewer, {})
 
-    async def _on_screen_error(self, request: Request, error: Any) -> Response:
-        answer = await self._answer_error(request, error.status, error.detail)
-        if error.refresh:  # a browser asks again by itself, a program when it reads the second
-            answer.headers.update({"refresh": str(error.refresh), "retry-after": str(error.refresh)})
+    async def _on_error(self, request: Request, error: Exception) -> Response:
+        """Return the page of an error; one that is nobody's mistake but ours is logged by the server."""
+        viewer: Viewer | None = None
+        status, detail, headers = 500, "please report this error; the console's log has it", dict[str, str]()
+        if isinstance(error, StoreError):
+            # Who is logged in may need the store, and who is not does not learn its name.
+            session = self.gate.sessions.find(self.gate.cookie.read(request))
+            viewer = session.viewer if session else None
+            status, headers = 503, {"retry-after": "5"}
+            detail = str(error) if session else "the store cannot be read at the moment"
+        elif isinstance(error, ScreenError | HTTPException | OverstoryError):
+            if isinstance(error, HTTPException):
+                status, detail, headers = error.status_code, str(error.detail), dict(error.headers or {})
+                detail = f"the console has no page {request.url.path}" if status == 404 else detail
+            else:
+                status, detail = error.status if isinstance(error, ScreenError) else 400, str(error)
+            if isinstance(error, ScreenError) and error.refresh:  # a browser asks again by itself
+                headers = {"refresh": str(error.refresh), "retry-after": str(error.refresh)}
+            with suppress(StoreError):
+                viewer = await self.in_thread(lambda: self.gate.viewer(request))
+        answer = self._error_response(request, status, detail, viewer)
+        answer.headers.update(headers)
         return answer
-
-    async def _on_http_error(self, request: Request, error: Any) -> Response:
-        detail = f"the console has no page {request.url.path}" if error.status_code == 404 else str(error.detail)
-        answer = await self._answer_error(request, error.status_code, detail)
-        answer.headers.update(error.headers or {})
-        return answer
-
-    async def _on_store_error(self, request: Request, error: Any) -> Response:
-        # Who is logged in may need the store, and who is not does not learn its name.
-        session = self.gate.sessions.find(self.gate.cookie.read(request))
-        detail = str(error) if session is not None else "the store cannot be read at the moment"
-        answer = self._error_response(request, 503, detail, session.viewer if session else None)
-        answer.headers["retry-after"] = "5"
-        return answer
-
-    async def _on_overstory_error(self, request: Request, error: Any) -> Response:
-        return await self._answer_error(request, 400, str(error))
-
-    async def _on_fault(self, request: Request, error: Exception) -> Response:  # noqa: ARG002 - the server logs it
-        return self._error_response(request, 500, "please report this error; the console's log has it", None)
-
-    async def _answer_error(self, request: Request, status: int, detail: str) -> Response:
-        try:
-            viewer = await self.in_thread(lambda: self.gate.viewer(request))
-        except StoreError:
-            viewer = None
-        return self._error_response(request, status, detail, viewer)
 
 
 def _run_and_rest(future: Future[Result], work: Callable[[], Result]) -> None:
