@@ -13,7 +13,7 @@ import numpy as np
 
 from overstory.analysis.decoding.decoder import Decoded
 from overstory.console.alarms import MetricHistory, find_alarms, read_histories
-from overstory.console.screens.page import is_shares, reading_words, state_words
+from overstory.console.screens.page import is_shares, not_listed, reading_words, state_words
 from overstory.console.view import Query, Screen, View
 from overstory.presentation.charts.numbers import sparkline
 from overstory.presentation.document import (
@@ -29,7 +29,7 @@ from overstory.presentation.document import (
     Table,
     Tone,
 )
-from overstory.presentation.formats import percent, thousands
+from overstory.presentation.formats import finite, percent, thousands
 from overstory.protocol.metrics.period import DAY
 
 if TYPE_CHECKING:
@@ -214,10 +214,7 @@ def _estimated(history: MetricHistory) -> dict[str, Any]:
     words = f"{first['value']} {percent(first['frequency'])} {interval}" if first["detected"] else "nothing detected"
     row |= {"newest": words, "detected": int(estimate.detected().sum()), "candidates": len(estimate)}
     if isinstance(estimate, Decoded) and estimate.num_reports:
-        shares = estimate.unallocated, estimate.unallocated_standard_error
-        row["unlisted"], row["unlisted_error"] = (
-            float(share / estimate.num_reports) if np.isfinite(share) else None for share in shares
-        )
+        row["unlisted"], row["unlisted_error"] = (finite(float(number)) for number in not_listed(estimate))
     return row
 
 

@@ -8,7 +8,9 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from overstory.analysis.selection import ADJUSTMENTS, INTERVAL_KINDS, Adjustment, interval_words
+import numpy as np
+
+from overstory.analysis.selection import ADJUSTMENTS, INTERVAL_KINDS, Adjustment, interval_words, people_variance
 from overstory.console.view import ScreenError, View
 from overstory.planning.detection import required_sample_size, smallest_share
 from overstory.presentation.document import (
@@ -34,6 +36,7 @@ from overstory.protocol.metrics.period import DAY
 from overstory.queries.readings import EstimateOptions, Reading
 
 if TYPE_CHECKING:
+    from overstory.analysis.decoding.decoder import Decoded
     from overstory.console.data import ConsoleData
     from overstory.presentation.svg import Picture
     from overstory.protocol.kinds.base import Mechanism
@@ -319,6 +322,13 @@ def people_for(mechanism: Mechanism, share: float, candidates: int, alpha: float
         return f"{required_sample_size(mechanism, share, max(candidates, 1), alpha=alpha):,} devices"
     except ParameterError as error:
         return str(error)
+
+
+def not_listed(estimate: Decoded) -> tuple[float, float]:
+    """Return the share of the reports of strings in no list, and its standard error, of all devices like these."""
+    people = people_variance(np.array([estimate.unallocated]), estimate.num_reports, estimate.reports_per_device)
+    scale = max(estimate.num_reports, 1)
+    return estimate.unallocated / scale, float(np.sqrt(estimate.unallocated_standard_error**2 + people[0])) / scale
 
 
 def state_words(data: ConsoleData, metric: Metric, period: int) -> str:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from pydantic import Field as Parameter
 
-from overstory.analysis.selection import Adjustment
+from overstory.analysis.selection import Adjustment, normal_reach
 from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, interval_caption
 from overstory.console.screens.page import (
     DETECTING,
@@ -19,6 +19,7 @@ from overstory.console.screens.page import (
     adjustment_field,
     epsilons,
     is_shares,
+    not_listed,
     number_field,
     people_for,
     refuse_options,
@@ -248,11 +249,9 @@ class SharesOfPeriod(PeriodPage):
         yield "Smallest share, nine times in ten", share_that_shows(built, reports, values, query.alpha)
         yield f"To see {percent(query.share)}, nine times in ten", people_for(built, query.share, values, query.alpha)
         if hasattr(estimate, "unallocated"):
-            low, high = (
-                (estimate.unallocated + sign * 1.96 * estimate.unallocated_standard_error) / max(reports, 1)
-                for sign in (-1, 1)
-            )
-            yield f"Not listed ({interval(percent)(low, high)})", percent(estimate.unallocated / max(reports, 1))
+            share, error = not_listed(estimate)
+            reach = normal_reach(query.level) * error
+            yield f"Not listed ({interval(percent)(share - reach, share + reach)})", percent(share)
         yield from epsilons(self.metric)[:2]
 
     def notices(self) -> Iterator[Block]:

@@ -14,7 +14,7 @@ from pydantic import Field as Parameter
 from overstory.analysis.decoding.decoder import NEEDED_SHARE, Decoded
 from overstory.analysis.difference.combination import total
 from overstory.analysis.reports import SupportCounts
-from overstory.analysis.selection import Adjustment, normal_reach, people_variance
+from overstory.analysis.selection import Adjustment, normal_reach
 from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, interval_caption
 from overstory.console.alarms import find_alarms
 from overstory.console.screens.page import (
@@ -28,6 +28,7 @@ from overstory.console.screens.page import (
     epsilons,
     facts_of,
     is_shares,
+    not_listed,
     number_field,
     people_for,
     refuse_options,
@@ -186,10 +187,8 @@ def _together(estimate: Estimate, names: Sequence[str], level: float) -> Four:
 
 
 def _not_listed(estimate: Decoded, level: float) -> Four:
-    people = people_variance(np.array([estimate.unallocated]), estimate.num_reports, estimate.reports_per_device)
-    scale = max(estimate.num_reports, 1)
-    error = float(np.sqrt(estimate.unallocated_standard_error**2 + people[0])) / scale
-    share, reach = estimate.unallocated / scale, normal_reach(level) * error
+    share, error = not_listed(estimate)
+    reach = normal_reach(level) * error
     return share, share - reach, share + reach, share > reach
 
 
@@ -380,7 +379,8 @@ class SharesOverTime(OverTime):
             low, high = part.estimate.interval(self.query.level)
             numbers[:, :, at] = np.stack([part.estimate.counts, low, high])[:, places] / scale
             detected[:, at] = part.estimate.detected()[places]
-        return [Line(name, *numbers[:, number], detected[number]) for number, name in enumerate(names)]
+        shares, low, high = numbers
+        return [Line(name, shares[n], low[n], high[n], detected[n]) for n, name in enumerate(names)]
 
     def _line(self, name: str, numbers: Callable[[Any], Four]) -> Line:
         shares, low, high = np.full((3, self.columns.number), np.nan)
