@@ -38,7 +38,6 @@ from overstory.queries.estimates import check_periods
 if TYPE_CHECKING:
     from overstory.analysis.alarms.crafted import Check
     from overstory.analysis.estimate import Estimate
-    from overstory.analysis.reports import SupportCounts
     from overstory.console.data import ConsoleData
     from overstory.protocol.metrics import Metric
 
@@ -126,22 +125,13 @@ def read_history(data: ConsoleData, metric: Metric) -> MetricHistory:
             raise
         return MetricHistory(metric, history.newest, reports, {}, str(error))
     estimates = {part.last: part.estimate for part in series.parts}
-    checks = _checks(data, metric, history.newest, counts, estimates)
-    return MetricHistory(metric, history.newest, reports, estimates, checks=checks)
-
-
-def _checks(
-    data: ConsoleData,
-    metric: Metric,
-    period: int,
-    counts: Mapping[int, SupportCounts],
-    estimates: Mapping[int, Estimate],
-) -> tuple[Check, ...]:
-    if period not in counts:
-        return ()
-    sums = data.store.sums(metric, period, period)
-    counted = PeriodCounts(metric, period, period, {period: counts[period]}, sums=sums)
-    return check_periods(counted, estimates, metric.labels)
+    checks: tuple[Check, ...] = ()
+    newest = history.newest
+    if newest in counts:
+        sums = data.store.sums(metric, newest, newest)
+        counted = PeriodCounts(metric, newest, newest, {newest: counts[newest]}, sums=sums)
+        checks = check_periods(counted, estimates, metric.labels)
+    return MetricHistory(metric, newest, reports, estimates, checks=checks)
 
 
 def read_histories(data: ConsoleData) -> list[MetricHistory]:

@@ -386,11 +386,15 @@ class RegistryScreen(Screen):
     def view(self, data: ConsoleData, query: Query, **path: str) -> View:  # noqa: ARG002
         registry = data.registry
         shown = (Heading(2, "The file", "file"), Preformatted(registry.text.strip())) if registry.text else ()
+        changed: tuple[Block, ...] = ()
         changes = _changes(data)
+        if changes is not None and data.previous is not None:
+            nothing = Paragraph(f"Nothing changed since version {data.previous.version}.")
+            changed = Heading(2, "What changed", "changes"), changes if changes.rows else nothing
         blocks = (
             Heading(1, "The registry"),
             KeyValues((("Version", registry.version), ("Digest", registry.digest.hex()))),
-            *_changed(data, changes),
+            *changed,
             *shown,
         )
         facts = {"digest": registry.digest.hex(), **registry.to_json()}
@@ -408,10 +412,3 @@ def _changes(data: ConsoleData) -> Table | None:
     )
     rows = [change.to_json() for change in compare_registries(data.previous, data.registry)]
     return Table(f"Changes since version {data.previous.version}", columns, rows)
-
-
-def _changed(data: ConsoleData, changes: Table | None) -> Iterator[Block]:
-    if changes is None or data.previous is None:
-        return
-    yield Heading(2, "What changed", "changes")
-    yield changes if changes.rows else Paragraph(f"Nothing changed since version {data.previous.version}.")

@@ -192,14 +192,6 @@ def _not_listed(estimate: Decoded, level: float) -> Four:
     return share, share - reach, share + reach, share > reach
 
 
-def too_uncertain(estimate: Estimate) -> float | None:
-    """Return the typical standard error of a share, where it is too large for a picture; None where it is not."""
-    errors = estimate.frequency_standard_errors
-    finite = errors[np.isfinite(errors)]
-    typical = float(np.median(finite)) if finite.size else 1.0
-    return typical if typical > NEEDED_SHARE else None
-
-
 MOST_VALUES: Final = 6
 NEWEST_ROWS: Final = 25
 OLDER_ROWS: Final = 30
@@ -341,7 +333,11 @@ class SharesOverTime(OverTime):
 
     @cached_property
     def uncertain(self) -> float | None:
-        return too_uncertain(self.newest.estimate)
+        """The typical standard error of a share, where it is too large for a picture; None where it is not."""
+        errors = self.newest.estimate.frequency_standard_errors
+        finite = errors[np.isfinite(errors)]
+        typical = float(np.median(finite)) if finite.size else 1.0
+        return typical if typical > NEEDED_SHARE else None
 
     @cached_property
     def shown(self) -> tuple[list[Line], list[str]]:
