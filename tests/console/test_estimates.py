@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from overstory.console.estimates import estimates as estimates_module
-from overstory.console.estimates.estimates import BoundedCache, Estimates, Tasks
+from overstory.console.estimates.estimates import BoundedCache, Estimates, estimate_key, shared_digest
 from overstory.console.estimates.worker import Worker, WorkerError
 from overstory.console.view import ScreenError, View
 from overstory.presentation.document import Heading
@@ -191,11 +191,8 @@ def test_the_cache_is_bounded_and_drops_what_was_not_used():
     counted = weeks(METRICS["theme"], 5)
     cache = BoundedCache(most_bytes=5_000)
     parts = read_estimates(counted, "per-period").parts
-    task = Tasks().task
-    keys = [
-        task(counted.metric, counted.counts[part.first], 1.0, EstimateOptions(), counted.metric.labels).key
-        for part in parts
-    ]
+    shared = shared_digest(counted.metric, EstimateOptions(), counted.metric.labels)
+    keys = [estimate_key(shared, counted.counts[part.first], 1.0) for part in parts]
     assert len(set(keys)) == 5
     for key, part in zip(keys, parts, strict=True):
         cache.put(key, part.estimate, 2_000)

@@ -34,32 +34,20 @@ if TYPE_CHECKING:
 MOST_BYTES: Final = 64 << 20
 
 
-class Tasks:
-    """Makes the tasks of one reading: what they share is hashed once."""
+def shared_digest(metric: Metric, options: EstimateOptions, names: Sequence[str]) -> bytes:
+    """Return the hash of what the estimates of a series share: its list may have 100,000 strings."""
+    rest = repr(replace(options, candidates=None))  # the list of candidates is in `names`
+    shared = context(metric.digest.hex(), rest, *map(str, names))
+    return hashlib.blake2b(shared, digest_size=16).digest()
 
-    def __init__(self) -> None:
-        self._shared: tuple[object, object, bytes] | None = None
 
-    def task(
-        self,
-        metric: Metric,
-        counts: SupportCounts,
-        per_device: float,
-        options: EstimateOptions,
-        names: Sequence[str],
-    ) -> Task:
-        """Return the task of these arguments, which are those of `estimate_counts`."""
-        # The list of candidates is in `names`; it may have 100,000 strings, and is hashed and sent once.
-        if self._shared is None or self._shared[:2] != (options, names):
-            rest = repr(replace(options, candidates=None))
-            shared = context(metric.digest.hex(), rest, *map(str, names))
-            self._shared = options, names, hashlib.blake2b(shared, digest_size=16).digest()
-        own = hashlib.blake2b(self._shared[2], digest_size=16)
-        own.update(f"{per_device!r} {counts.ones.shape}".encode())
-        own.update(counts.totals.tobytes())
-        own.update(counts.ones.tobytes())
-        work = partial(estimate_counts, metric, counts, per_device, options, names)
-        return Task(own.digest(), lambda: work, names)
+def estimate_key(shared: bytes, counts: SupportCounts, per_device: float) -> bytes:
+    """Return the key of an estimate: equal where all is that it is computed from."""
+    own = hashlib.blake2b(shared, digest_size=16)
+    own.update(f"{per_device!r} {counts.ones.shape}".encode())
+    own.update(counts.totals.tobytes())
+    own.update(counts.ones.tobytes())
+    return own.digest()
 
 
 class BoundedCache:
@@ -137,21 +125,25 @@ class Estimates:
         ScreenError has status 202 when not all are ready in time, 503 when too much waits already. WorkerError: one
         takes too long, or the process dies of it.
         """
-        tasks, ready, missing = Tasks(), dict[bytes, "Estimate"](), dict[bytes, Task]()
+        ready, missing = dict[bytes, "Estimate"](), dict[bytes, Task]()
+        digests: dict[int, bytes] = {}  # by metric: each is one object in `several`
 
         def look_up(
             metric: Metric, counts: SupportCounts, per_device: float, options: EstimateOptions, names: Sequence[str]
         ) -> Estimate:
             _check_candidates(metric, names)
-            task = tasks.task(metric, counts, per_device, options, names)
-            estimate = ready.get(task.key) or self.cache.get(task.key)
+            if id(metric) not in digests:
+                digests[id(metric)] = shared_digest(metric, options, names)
+            key = estimate_key(digests[id(metric)], counts, per_device)
+            work = partial(estimate_counts, metric, counts, per_device, options, names)
+            estimate = ready.get(key) or self.cache.get(key)
             if estimate is None and _is_slow(metric, options):
-                missing[task.key] = task
+                missing[key] = Task(key, lambda: work, names)
                 return _nothing()
             if estimate is None:
-                estimate = estimate_counts(metric, counts, per_device, options, names)
-                self.cache.put(task.key, estimate, len(pickle.dumps(estimate)))
-            ready[task.key] = estimate
+                estimate = work()
+                self.cache.put(key, estimate, len(pickle.dumps(estimate)))
+            ready[key] = estimate
             return estimate
 
         series = [read_estimates(counted, reading, options, estimator=look_up) for counted in several]
