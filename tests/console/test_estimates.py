@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from overstory.console.estimates import estimates as estimates_module
-from overstory.console.estimates.estimates import BoundedCache, Estimates, estimate_key, shared_digest
-from overstory.console.estimates.worker import Worker, WorkerError
+from overstory.console.estimates.estimates import BoundedCache, Estimates, shared_digest
+from overstory.console.estimates.worker import Worker, WorkerError, counts_key
 from overstory.console.view import ScreenError, View
 from overstory.presentation.document import Heading
 from overstory.protocol.errors import ParameterError
@@ -192,7 +192,7 @@ def test_the_cache_is_bounded_and_drops_what_was_not_used():
     cache = BoundedCache(most_bytes=5_000)
     parts = read_estimates(counted, "per-period").parts
     shared = shared_digest(counted.metric, EstimateOptions(), counted.metric.labels)
-    keys = [estimate_key(shared, counted.counts[part.first], 1.0) for part in parts]
+    keys = [counts_key(shared, 1.0, counted.counts[part.first]) for part in parts]
     assert len(set(keys)) == 5
     for key, part in zip(keys, parts, strict=True):
         cache.put(key, part.estimate, 2_000)

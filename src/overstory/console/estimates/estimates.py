@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.console.estimates.worker import Task, Worker, WorkerError, reading_task
+from overstory.console.estimates.worker import Task, Worker, WorkerError, counts_key, reading_task
 from overstory.console.view import ScreenError
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.sampling import context
@@ -39,15 +39,6 @@ def shared_digest(metric: Metric, options: EstimateOptions, names: Sequence[str]
     rest = repr(replace(options, candidates=None))  # the list of candidates is in `names`
     shared = context(metric.digest.hex(), rest, *map(str, names))
     return hashlib.blake2b(shared, digest_size=16).digest()
-
-
-def estimate_key(shared: bytes, counts: SupportCounts, per_device: float) -> bytes:
-    """Return the key of an estimate: equal where all is that it is computed from."""
-    own = hashlib.blake2b(shared, digest_size=16)
-    own.update(f"{per_device!r} {counts.ones.shape}".encode())
-    own.update(counts.totals.tobytes())
-    own.update(counts.ones.tobytes())
-    return own.digest()
 
 
 class BoundedCache:
@@ -134,7 +125,7 @@ class Estimates:
             _check_candidates(metric, names)
             if id(metric) not in digests:
                 digests[id(metric)] = shared_digest(metric, options, names)
-            key = estimate_key(digests[id(metric)], counts, per_device)
+            key = counts_key(digests[id(metric)], per_device, counts)
             work = partial(estimate_counts, metric, counts, per_device, options, names)
             estimate = ready.get(key) or self.cache.get(key)
             if estimate is None and _is_slow(metric, options):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.context import SpawnProcess
 
+    from overstory.analysis.reports import SupportCounts
     from overstory.queries.counts import PeriodCounts
     from overstory.queries.readings import Aggregation, EstimateOptions, Reading
 
@@ -69,18 +70,24 @@ def _reading_work(counted: PeriodCounts, kind: Aggregation, options: EstimateOpt
     return partial(read_counted, replace(counted, reports=reports), kind, options)
 
 
+def counts_key(shared: bytes, about: float, counts: SupportCounts) -> bytes:
+    """Return the key of what is computed from counts, what is hashed already, and a number about them."""
+    own = hashlib.blake2b(shared, digest_size=16)
+    own.update(f"{about!r} {counts.ones.shape}".encode())
+    own.update(counts.totals.tobytes())
+    own.update(counts.ones.tobytes())
+    return own.digest()
+
+
 def reading_task(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> Task:
     """Return the task of a reading."""
     metric = counted.metric
     about = counted.first, counted.last, counted.others, counted.group, counted.released
     rest = repr((kind, options, *about, metric.candidate_lists))
-    key = hashlib.blake2b(context(metric.digest.hex(), rest, *map(str, metric.labels or ())), digest_size=16)
+    key = context(metric.digest.hex(), rest, *map(str, metric.labels or ()))
     for period in counted.periods:
-        counts = counted.counts[period]
-        key.update(f"{period} {counts.ones.shape}".encode())
-        key.update(counts.totals.tobytes())
-        key.update(counts.ones.tobytes())
-    return Task(key.digest(), partial(_reading_work, counted, kind, options))
+        key = counts_key(key, period, counted.counts[period])
+    return Task(key, partial(_reading_work, counted, kind, options))
 
 
 NICE: Final = 5
