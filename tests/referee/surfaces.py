@@ -116,7 +116,7 @@ class AtOnce:
     """The process that decodes, in this one."""
 
     def estimate(self, task: Any) -> tuple[Any, int]:
-        return task.work(*task.shared), 1
+        return task.work()(), 1
 
     def close(self) -> None:
         pass

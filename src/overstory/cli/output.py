@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
+    from overstory.presentation.result import Result
     from overstory.presentation.svg import Picture
-    from overstory.queries.readings import Answer
 
 
-def show_answer(args: argparse.Namespace, answer: Answer) -> None:
+def show_answer(args: argparse.Namespace, answer: Result) -> None:
     """Write an answer to the files that the options ask for, and print it as JSON or as blocks that name the file."""
     if args.output == "-":
         from overstory.files.io import writing_csv
@@ -32,12 +32,12 @@ def show_answer(args: argparse.Namespace, answer: Answer) -> None:
         print_document(answer.blocks(everything=args.all, written=None if args.quiet else written))
 
 
-def _json(args: argparse.Namespace, answer: Answer) -> str:
+def _json(args: argparse.Namespace, answer: Result) -> str:
     """Return the facts and what was detected, or all values where the options say so."""
     return json.dumps(answer.to_json(everything=args.all), separators=(",", ":"), allow_nan=False)
 
 
-def _write(args: argparse.Namespace, answer: Answer) -> Path:
+def _write(args: argparse.Namespace, answer: Result) -> Path:
     """Write NAME.csv (every value) and NAME.json (what was detected, and the facts to read it by)."""
     from overstory.files.io import writing_csv, writing_text
 

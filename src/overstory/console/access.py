@@ -44,7 +44,6 @@ class Origin:
         return cls(frozenset({*own, *(name.strip().lower() for name in more)}))
 
     def serves(self, host: str) -> bool:
-        """Whether a Host header names this console."""
         return _name(host) in self.names
 
     def may_change(self, headers: Mapping[str, str], *, has_bearer: bool) -> bool:
@@ -161,10 +160,6 @@ def _role(value: object, source: str, key: str) -> Viewer:
     raise FormatError(f"give viewer, analyst or admin, not {value!r:.60}", source=source, field=key)
 
 
-class UntrustedHeaderError(ParameterError):
-    """The proxy's header on a connection that is not the proxy's."""
-
-
 @dataclass(frozen=True, slots=True)
 class TrustedProxy:
     """A proxy that has checked who somebody is, and says so in a header."""
@@ -176,15 +171,15 @@ class TrustedProxy:
     def role(self, values: list[str], client: str | None, server: str | None) -> Viewer | None:
         """Return the role of the person whom the header names; None without the header, or for an unknown person.
 
-        UntrustedHeaderError when it came on another connection than the proxy's, or twice: somebody may have forged it.
+        ScreenError 400 when it came on another connection than the proxy's, or twice: somebody may have forged it.
         """
         if not values:
             return None
         trusted = server == self.socket if self.socket else client is not None and is_loopback(client)
         if not trusted:
-            raise UntrustedHeaderError(f"{self.header} is accepted from the trusted proxy only; leave it out")
+            raise ScreenError(400, f"{self.header} is accepted from the trusted proxy only; leave it out")
         if len(values) > 1:
-            raise UntrustedHeaderError(f"{self.header} was sent {len(values)} times; the proxy must replace it")
+            raise ScreenError(400, f"{self.header} was sent {len(values)} times; the proxy must replace it")
         return self.roles.role_of(values[0])
 
 
@@ -345,12 +340,8 @@ class Gate:
             return None
         server = request.scope.get("server")
         client = request.client.host if request.client else None
-        try:
-            return self.proxy.role(
-                request.headers.getlist(self.proxy.header), client, None if server is None else str(server[0])
-            )
-        except UntrustedHeaderError as error:
-            raise ScreenError(400, str(error)) from None
+        names = request.headers.getlist(self.proxy.header)
+        return self.proxy.role(names, client, None if server is None else str(server[0]))
 
 
 def _bearer(request: Request) -> str:

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Literal
 
-from overstory.console.estimates.estimates import MOST_BYTES, BoundedCache, BusyError, Estimates, StillDecodingError
+from overstory.console.estimates.estimates import BoundedCache, Estimates
 from overstory.console.estimates.worker import WorkerError
 from overstory.console.view import ScreenError
 from overstory.protocol.errors import ParameterError
-from overstory.queries.counts import read_store
-from overstory.queries.readings import EstimateOptions
+from overstory.queries.counts import PeriodCounts, read_store
+from overstory.queries.readings import Aggregation, EstimateOptions, Reading
 
 if TYPE_CHECKING:
     from overstory.collector.store import Store
     from overstory.protocol.metrics import Metric, MetricRegistry
-    from overstory.queries.counts import PeriodCounts
     from overstory.queries.estimates import EstimateSeries
-    from overstory.queries.readings import Aggregation, Reading
     from overstory.queries.sources.stores import SeveralStores
 
 
@@ -53,8 +52,14 @@ class ConsoleData:
         hint = f"; did you mean {near[0]}?" if near else ""
         raise ScreenError(404, f"the registry has no metric {name!r}{hint}")
 
+    def reports(self, metric: Metric, first: int, last: int) -> dict[int, int]:
+        """Return the number of reports of each period, whatever parameters they were made with."""
+        reports: Counter[int] = Counter()
+        for (period, _), number in self.store.tally(metric.id, first, last).items():
+            reports[period] += number
+        return reports
+
     def state(self, metric: Metric, period: int) -> PeriodState:
-        """Return whether a period is running, settling or final."""
         now = self.clock()
         if now < metric.period.start(period + 1):
             return "running"
@@ -99,9 +104,7 @@ def _as_screen_errors() -> Iterator[None]:
     """Give what can go wrong with an estimate the status of its page."""
     try:
         yield
-    except StillDecodingError as error:
-        raise ScreenError(202, str(error), refresh=1) from error
-    except (BusyError, WorkerError) as error:
+    except WorkerError as error:
         raise ScreenError(503, str(error)) from error
     except ParameterError as error:
         raise ScreenError(400, str(error)) from error
@@ -115,11 +118,10 @@ class CandidateLists:
     (('ash', 'oak'), None)
     """
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self._texts = BoundedCache(most_bytes)
+    def __init__(self) -> None:
+        self._texts = BoundedCache()
 
     def hold(self, candidates: Sequence[str]) -> str:
-        """Hold a list, and return its name."""
         text = "\n".join(candidates).encode("utf-8", "surrogatepass")
         name = hashlib.sha256(text).hexdigest()
         self._texts.put(name, text, len(text))

@@ -39,7 +39,6 @@ class Place:
     scripts: tuple[str, ...] = ("console.js",)
 
     def address(self, form: str = "") -> str:
-        """Return the address of the page, or of one of its downloads."""
         path = f"{download_path(self.path)}.{form}" if form else self.path
         return f"{path}?{self.query}" if self.query else path
 
@@ -51,12 +50,6 @@ def download_path(path: str) -> str:
     ('/m/colour', '/m', '/index')
     """
     return path.rstrip("/") or "/index"
-
-
-def forms_of(view: View) -> tuple[str, ...]:
-    """Return the downloads that a view has."""
-    has = {"json": True, "csv": view.table, "parquet": view.table, "svg": view.picture, "toml": view.toml}
-    return tuple(form for form in FORMS if has[form])
 
 
 def as_page(view: View, place: Place, files: Sequence[str]) -> str:
@@ -90,7 +83,9 @@ def _footer(view: View, place: Place) -> Iterator[Block]:
     if place.rests_on:
         yield KeyValues(place.rests_on)
     if view.status < 400 and (view.table or view.picture or view.facts):
-        yield Links("The same as a file", tuple((form.upper(), place.address(form)) for form in forms_of(view)))
+        has = {"json": True, "csv": view.table, "parquet": view.table, "svg": view.picture, "toml": view.toml}
+        files = tuple((form.upper(), place.address(form)) for form in FORMS if has[form])
+        yield Links("The same as a file", files)
 
 
 def error_view(status: int, title: str, detail: str, more: Sequence[Block] = ()) -> View:

@@ -54,7 +54,6 @@ class Query(BaseModel):
 
 
 def _text(value: Any) -> Any:
-    """Return a value as an address writes it."""
     if isinstance(value, bool):
         return str(value).lower()
     return [str(item) for item in value] if isinstance(value, tuple) else value

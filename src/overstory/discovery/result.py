@@ -166,10 +166,14 @@ class Discovered(Estimate):
         """Return a plain-text table, most frequent first."""
         return as_text([_table(self.rows(limit, level, everything=everything))], UNFOLDED).rstrip("\n")
 
-    def blocks(self, sentences: Iterable[str], *, everything: bool = False) -> Iterator[Block]:
-        """Return the detected values, or all that the last level kept, and the facts to read them by."""
+    def shown(self, *, everything: bool = False) -> Iterator[Block]:
+        """Yield the detected values, or all that the last level kept."""
         rows = self.rows(everything=everything)
         yield _table(rows) if rows else Paragraph("nothing was detected")
+
+    def blocks(self, sentences: Iterable[str], *, everything: bool = False) -> Iterator[Block]:
+        """Return the same, and the facts to read them by."""
+        yield from self.shown(everything=everything)
         yield Lines(*sentences)
 
     def sentences(self, answers: str, of: str, asked: str, *more: str) -> Iterator[str]:

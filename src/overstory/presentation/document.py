@@ -5,7 +5,7 @@ A table is rows and a specification of its columns, so that a page, a terminal, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -180,6 +180,12 @@ class Table:
         )
         keyed = [{str(place): cell for place, cell in enumerate(row)} for row in rows]
         return cls(caption, columns, keyed, fold=fold)
+
+    @classmethod
+    def of_records(cls, columns: tuple[Column, ...], records: Iterable[Sequence[Any]]) -> Table:
+        """Return a table of records: each holds the values of all columns, in their order."""
+        keys = [key for column in columns for key in column.data_keys]
+        return cls("", columns, [dict(zip(keys, record, strict=True)) for record in records])
 
     def cells(self) -> Iterator[tuple[str, ...]]:
         return (tuple(column.cell(row) for column in self.columns) for row in self.rows)

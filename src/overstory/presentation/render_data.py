@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,6 +33,21 @@ def as_csv(table: Table) -> Iterator[str]:
     """Yield the lines of a CSV file."""
     keys = _keys(table.columns)
     return csv_lines(table.columns, ([row[key] for key in keys] for row in table.rows))
+
+
+def as_parquet(table: Table) -> bytes:
+    """Return a Parquet file; a column is of texts where only some are, such as names and numbers of quantiles."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    rows, columns = as_json(table), {}
+    for key in _keys(table.columns):
+        values = [row[key] for row in rows]
+        is_mixed = any(isinstance(value, str) for value in values)
+        columns[key] = [None if value is None else data_text(value) for value in values] if is_mixed else values
+    file = io.BytesIO()
+    parquet.write_table(pa.table(columns), file)
+    return file.getvalue()
 
 
 def csv_lines(columns: Iterable[Column], records: Iterable[Sequence[Any]]) -> Iterator[str]:

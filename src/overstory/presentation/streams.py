@@ -39,15 +39,3 @@ def printable(text: str) -> str:
     'café\\x1b[31m'
     """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def wrapped(text: str, width: int) -> str:
-    r"""Return `text` with lines of at most `width` characters; a word that is longer has a line of its own.
-
-    >>> wrapped("Page: out/collect/collect.html", 16)
-    'Page:\nout/collect/collect.html'
-    """
-    import textwrap
-
-    lines = (textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) for line in text.split("\n"))
-    return "\n".join("\n".join(some) for some in lines)

@@ -51,10 +51,6 @@ class CountsStore(Protocol):
         """Stored reports, made with the metric's own parameters."""
         ...
 
-
-class SumsStore(CountsStore, Protocol):
-    """A store that has sums of reports, too."""
-
     def sums(
         self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None
     ) -> dict[int, ReportSums]:
@@ -296,7 +292,6 @@ def _read_released(store: CountsStore, metric: Metric, counts: Mapping[int, Supp
 
 
 def _released(metric: Metric, parsed: dict[str, Any]) -> ReleasedPeriods | None:
-    """Read what `PeriodCounts.to_json` says of releases."""
     if "central" not in parsed:
         return None
     from overstory.privacy.shuffle.central import ReleasedPeriods
@@ -305,7 +300,7 @@ def _released(metric: Metric, parsed: dict[str, Any]) -> ReleasedPeriods | None:
     return ReleasedPeriods(smallest, metric.groups is not None)
 
 
-def with_sums(store: SumsStore, counted: PeriodCounts) -> PeriodCounts:
+def with_sums(store: CountsStore, counted: PeriodCounts) -> PeriodCounts:
     """Return counts with the sums of their reports, by which crafted ones are noticed."""
     if counted.first is None or counted.last is None:
         return counted

@@ -19,7 +19,7 @@ from overstory.analysis.reports import SupportCounts
 from overstory.analysis.selection import bound_text
 from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, file_columns, records
 from overstory.analysis.variance import clustering
-from overstory.presentation.document import Block, Column, Lines, Paragraph, Table
+from overstory.presentation.document import Block, Column, Lines, Paragraph
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
 from overstory.queries.counts import PeriodCounts
@@ -69,26 +69,15 @@ class EstimateSeries(RangeReading):
     def checks_json(self) -> dict[str, Any]:
         return {"checks": [check.to_json() for check in self.checks]}
 
-    def part_json(self, part: PeriodEstimate, limit: int | None, *, everything: bool) -> dict[str, Any]:
-        learned: dict[str, Any] = part.estimate.to_json(limit, everything=everything)
+    def part_json(self, part: PeriodEstimate, *, everything: bool) -> dict[str, Any]:
+        learned: dict[str, Any] = part.estimate.to_json(everything=everything)
         return learned
 
-    def rows(self, limit: int | None = None, level: float = 0.95) -> Iterator[dict[str, Any]]:
-        """Yield a dictionary per range and value, most frequent first within a range."""
-        for part in self.parts:
-            for row in part.estimate.rows(limit, level):
-                yield {**self.ends(part), **row}
+    def columns(self, level: float) -> Sequence[Column]:
+        return file_columns(level, self.options.adjustment)
 
-    def as_table(self, level: float = 0.95) -> Table:
-        """Return a row per range and value, with intervals of that level."""
-        columns = (Column("from"), Column("to"), *file_columns(level, self.options.adjustment))
-        return Table("", columns, list(self.rows(level=level)))
-
-    def columns(self) -> Sequence[Column]:
-        return file_columns(adjustment=self.options.adjustment)
-
-    def records(self, part: PeriodEstimate, limit: int | None) -> Iterable[Sequence[Any]]:
-        return records(part.estimate, limit)
+    def records(self, part: PeriodEstimate, level: float) -> Iterable[Sequence[Any]]:
+        return records(part.estimate, level=level)
 
     def shown(self, *, everything: bool) -> Iterator[Block]:
         rows, empty = [], []
@@ -180,7 +169,6 @@ def estimate_counts(
 
 
 def _names(metric: Metric, options: EstimateOptions) -> Sequence[str]:
-    """Return what is estimated."""
     bloom = metric.oracle.encoding.decoded
     later = bloom or (metric.oracle.encoding.uneven and metric.domain.size is None)
     if not bloom and (options.complete or options.method != "gls"):
@@ -263,7 +251,6 @@ class ItemSeries(EstimateSeries):
         yield estimate_picture(self.picture_name(part), caption, part.estimate.rows(MOST_DRAWN))
 
     def sizes(self) -> Iterator[str]:
-        """Yield the mean size of each of the last ranges in a sentence."""
         for part in self.parts[-MOST_SIZES:]:
             learned = part.estimate
             size = learned.mean_size

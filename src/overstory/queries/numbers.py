@@ -40,14 +40,14 @@ class NumberSeries(RangeReading):
     def own_facts(self) -> dict[str, Any]:
         return {"estimates": self.metric.reading}
 
-    def part_json(self, part: PeriodEstimate, limit: int | None, *, everything: bool) -> dict[str, Any]:  # noqa: ARG002 - all of it is shown
+    def part_json(self, part: PeriodEstimate, *, everything: bool) -> dict[str, Any]:  # noqa: ARG002 - all of it is shown
         learned: dict[str, Any] = part.estimate.to_json()
         return learned
 
-    def columns(self) -> Sequence[Column]:
+    def columns(self, level: float) -> Sequence[Column]:  # noqa: ARG002 - they have one level
         return CSV
 
-    def records(self, part: PeriodEstimate, limit: int | None) -> Iterable[Sequence[Any]]:  # noqa: ARG002 - every one
+    def records(self, part: PeriodEstimate, level: float) -> Iterable[Sequence[Any]]:  # noqa: ARG002
         for row in part.estimate.quantities:
             yield row.kind, row.of, row.value, row.standard_error, row.low, row.high
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from overstory.cli.arguments import check_pipes, check_sources, read_mechanism
 from overstory.cli.output import draw, show_answer
 from overstory.cli.progress import reading_bar
-from overstory.presentation.document import Column, Lines, Paragraph
+from overstory.presentation.document import Column, Paragraph, Table
 from overstory.presentation.formats import epsilons_text, plural
+from overstory.presentation.result import Result
 from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class CountedEstimate:
+class CountedEstimate(Result):
     """The estimate of one collection of reports, and what must be known to read it."""
 
     name: ClassVar[str] = "estimates"
@@ -41,14 +42,17 @@ class CountedEstimate:
     counted: tuple[str, ...] = ()
     about: dict[str, Any] | None = None
 
+    def as_table(self) -> Table:
+        from overstory.analysis.tables.output import file_columns, records
+
+        return Table.of_records(file_columns(adjustment=self.estimate.adjustment), records(self.estimate))
+
     def csv_lines(self) -> Iterable[str]:
-        """Return a header and a line per value."""
         from overstory.analysis.tables.output import estimate_lines
 
         return estimate_lines(self.estimate)
 
     def to_json(self, *, everything: bool = True) -> dict[str, Any]:
-        """Return the estimates, unless `everything` of detected values alone, and the facts to read them by."""
         from overstory.presentation.formats import finite
 
         built, estimate = self.mechanism, self.estimate
@@ -63,25 +67,26 @@ class CountedEstimate:
         learned = {key: finite(value) for key, value in estimate.to_json(everything=everything).items()}
         return {**(self.about or {}), **facts, "checks": checks, **learned}
 
-    def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterator[Block]:
-        """Return what a person reads."""
-        from overstory.analysis.selection import bound_text, interval_words
+    def shown(self, *, everything: bool) -> Iterator[Block]:
         from overstory.analysis.tables.output import estimate_table
+
+        rows = self.estimate.rows(everything=everything)
+        yield estimate_table(rows) if rows else Paragraph("nothing was detected")
+
+    def sentences(self) -> Iterator[str]:
+        from overstory.analysis.selection import bound_text, interval_words
         from overstory.presentation.formats import finite
 
         built, estimate = self.mechanism, self.estimate
-        rows = estimate.rows(everything=everything)
-        yield estimate_table(rows) if rows else Paragraph("nothing was detected")
+        bound = bound_text(estimate.correction, estimate.alpha)
         epsilons = {name: finite(getattr(built, name)) for name in ("epsilon_report", "epsilon_permanent")}
-        yield Lines(
-            f"{plural(estimate.num_reports, 'report')} of {built.name}; "
-            f"{bound_text(estimate.correction, estimate.alpha)}",
-            f"intervals: {interval_words(estimate.interval_kind, estimate.adjustment)}",
-            f"privacy: {built.name}, {epsilons_text(epsilons)}",
-            *self.counted,
-            *(f"note: {note}" for note in estimate.notes),
-            *([] if written is None else [f"every value: {written}"]),
-        )
+        yield f"{plural(estimate.num_reports, 'report')} of {built.name}; {bound}"
+        yield f"intervals: {interval_words(estimate.interval_kind, estimate.adjustment)}"
+        yield f"privacy: {built.name}, {epsilons_text(epsilons)}"
+        yield from self.counted
+
+    def all_notes(self) -> Iterable[str]:
+        return self.estimate.notes
 
 
 def run_labelled(args: argparse.Namespace) -> int:
@@ -197,32 +202,31 @@ BOOLEAN = ("true", "false")
 
 
 @dataclass(frozen=True)
-class PairAnswer:
+class PairAnswer(Result):
     """The table with what its reports cost."""
 
     name: ClassVar[str] = "table"
+    every: ClassVar[str] = "cell"
 
     summary: TableSummary
     privacy: dict[str, Any]
 
-    def csv_lines(self) -> Iterable[str]:
-        """Return a header and a line per cell."""
+    def as_table(self) -> Table:
         from overstory.analysis.association.summary import ROW
-        from overstory.presentation.render_data import csv_lines
 
-        columns = [Column(name) for name in ROW]
-        return csv_lines(columns, ([row[name] for name in ROW] for row in self.summary.rows()))
+        return Table("", tuple(map(Column, ROW)), list(self.summary.rows()))
 
     def to_json(self, *, everything: bool = True) -> dict[str, Any]:  # noqa: ARG002 - all of it is shown
-        """Return the same, and the facts to read it by."""
         return {**self.summary.to_json(), **self.privacy}
 
-    def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterator[Block]:  # noqa: ARG002
-        """Return what a person reads."""
-        yield from self.summary.blocks()
-        notes = [f"note: {note}" for note in self.summary.table.notes]
-        file = [] if written is None else [f"every cell: {written}"]
-        yield Lines(f"privacy of both variables together: {epsilons_text(self.privacy)}", *notes, *file)
+    def shown(self, *, everything: bool) -> Iterable[Block]:  # noqa: ARG002 - all of it is shown
+        return self.summary.blocks()
+
+    def sentences(self) -> Iterable[str]:
+        return (f"privacy of both variables together: {epsilons_text(self.privacy)}",)
+
+    def all_notes(self) -> Iterable[str]:
+        return self.summary.table.notes
 
 
 def run_pairs(args: argparse.Namespace) -> int:

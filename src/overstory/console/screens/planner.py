@@ -62,7 +62,6 @@ class PlannerQuery(Query):
 
     @property
     def looked_for(self) -> int:
-        """How many strings are looked for."""
         return self.candidates or 200
 
     def command(self) -> str:
@@ -125,7 +124,6 @@ def _plan(query: PlannerQuery) -> Plan:
 
 
 def _held(query: PlannerQuery, plan: Plan) -> Scatter:
-    """Return how the estimates of the share asked for scatter."""
     return Scatter(query.share, plan.error_at(query.share))
 
 
@@ -211,7 +209,6 @@ def _risk_and_accuracy(query: PlannerQuery, plan: Plan) -> Iterator[tuple[str, s
 
 
 def _surer(epsilon: float) -> str:
-    """Return to what chance an even guess can rise."""
     return percentage(1 / (1 + math.exp(-epsilon))) if math.isfinite(epsilon) else "100%"
 
 

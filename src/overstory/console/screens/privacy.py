@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field as Parameter
 
-from overstory.console.screens.facts import YEAR, metric_links
+from overstory.console.screens.page import YEAR, metric_links
 from overstory.console.view import Query, Screen, View
 from overstory.presentation.charts.curves import loss_of_a_device
 from overstory.presentation.document import (

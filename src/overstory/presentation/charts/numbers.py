@@ -101,20 +101,18 @@ def _histogram(sheet: Sheet, names: Sequence[str], shares: F64, low: F64, high: 
     return chart.svg()
 
 
-def estimates_over_time(
-    name: str, caption: str, labels: Sequence[str], *, values: F64, low: F64, high: F64, xlabel: str = ""
-) -> Picture:
+def estimates_over_time(name: str, caption: str, labels: Sequence[str], *, values: F64, low: F64, high: F64) -> Picture:
     """Draw a number for each period, such as a mean, with its interval; the axis need not begin at zero."""
     newest = f"; the newest is {values[-1]:.4g} ({low[-1]:.4g} to {high[-1]:.4g})" if len(labels) else ""
     alt = f"{len(labels)} estimate(s), {labels[0]} to {labels[-1]}{newest}." if len(labels) else "No estimates."
-    return on_both_sheets(name, caption, alt, lambda sheet: _dots(sheet, labels, values, low, high, xlabel))
+    return on_both_sheets(name, caption, alt, lambda sheet: _dots(sheet, labels, values, low, high))
 
 
-def _dots(sheet: Sheet, labels: Sequence[str], values: F64, low: F64, high: F64, xlabel: str) -> str:
+def _dots(sheet: Sheet, labels: Sequence[str], values: F64, low: F64, high: F64) -> str:
     least, most = float(low.min()), float(high.max())
     margin = 0.05 * (most - least) or max(abs(most), 1.0) * 0.05
     chart = _empty(sheet, len(labels), least - margin, most + margin, f"{most:,.4g}")
-    chart.axes(xlabel, columns=named_columns(chart, sheet, labels), number=plain_number)
+    chart.axes("", columns=named_columns(chart, sheet, labels), number=plain_number)
     for place in range(len(labels)):
         _interval(chart, place, float(low[place]), float(high[place]))
         chart.dot(place, float(values[place]), BLUE)
@@ -187,8 +185,6 @@ def differences(
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """What both pictures draw."""
-
     names: Sequence[str]
     shares: F64
     low: F64

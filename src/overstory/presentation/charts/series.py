@@ -48,6 +48,10 @@ class Line:
     high: F64
     detected: NDArray[np.bool_]
 
+    def at(self, place: int) -> tuple[float, float, float, bool]:
+        """Return the share of a column, its interval, and whether it was detected."""
+        return float(self.shares[place]), float(self.low[place]), float(self.high[place]), bool(self.detected[place])
+
 
 @dataclass(frozen=True)
 class Event:
@@ -80,10 +84,9 @@ def _described(labels: Sequence[str], lines: Sequence[Line], events: Sequence[Ev
     for line in lines:
         last = np.flatnonzero(np.isfinite(line.shares))
         if last.size:
-            place = int(last[-1])
-            ends = interval(percent)(float(line.low[place]), float(line.high[place]))
-            missing = "" if line.detected[place] else ", not detected"
-            yield f"{line.name}, {labels[place]}: {percent(float(line.shares[place]))} ({ends}){missing}. "
+            share, low, high, detected = line.at(int(last[-1]))
+            missing = "" if detected else ", not detected"
+            yield f"{line.name}, {labels[last[-1]]}: {percent(share)} ({interval(percent)(low, high)}){missing}. "
     for event in events:
         yield f"{event.kind.capitalize()}: {event.text}. "
 

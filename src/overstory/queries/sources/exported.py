@@ -15,20 +15,17 @@ import numpy as np
 
 from overstory.analysis.alarms.sums import PAIR_REPORTS, ReportSums, Watch, symmetric
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.engines.places import Place, place_of
+from overstory.engines.places import ExportedSet, Place, place_of
 from overstory.engines.reducer import check_label, read_unit
 from overstory.engines.searches import search_answers
 from overstory.engines.units import Job, Unit, read_contents, unit_bytes, units_of
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.queries.counts import read_store, with_sums
+from overstory.queries.counts import PeriodCounts, read_store, with_sums
 
 if TYPE_CHECKING:
-    from overstory.analysis.reports import ReportBatch
     from overstory.engines.driver import Run
-    from overstory.engines.places import ExportedSet
     from overstory.privacy.shuffle.central import Released
     from overstory.protocol.metrics import Metric
-    from overstory.queries.counts import PeriodCounts
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,6 @@ class SumsJob(Job):
         return Watch.of(self.mechanism())
 
     def count(self, batch: ReportBatch) -> SupportCounts:
-        """Sum a batch."""
         return self._sum(batch, PAIR_REPORTS)
 
     def counting(self, unit: Unit) -> Callable[[ReportBatch], SupportCounts]:
@@ -165,9 +161,9 @@ class ExportedReports:
             lambda asked: self.counting(asked, files).counts, Job.of(metric.mechanism, verify=self.verify)
         )
 
-    def files(self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None) -> Files:
+    def files(self, metric: Metric, first: int, last: int) -> Files:
         """Return the files of a range of periods, and the units that their counts need."""
-        chosen = self._chosen(metric, first, last, groups)
+        chosen = self._chosen(metric, first, last)
         return self._files(metric, chosen) if chosen else Files([], [])
 
     def _chosen(

@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from overstory.protocol.errors import ParameterError
 
@@ -49,7 +48,6 @@ class SeveralStores:
         return "; ".join(store.url for store in self._stores)
 
     def _added(self, read: Callable[[Any], Mapping[Key, Value]]) -> dict[Key, Value]:
-        """Return the sum of what is read of each store, by key."""
         added: dict[Key, Value] = {}
         for store in self._stores:
             for key, value in read(store).items():
@@ -125,18 +123,6 @@ class SeveralStores:
         }
         refused = _totals(one.refused for one in each)
         return replace(each[0], url=self.url, metrics=_add_metrics(each), refused=refused, **numbers)
-
-    def close(self) -> None:
-        for store in self._stores:
-            store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _check_shards(served: Mapping[str, Any]) -> Any:
