@@ -310,8 +310,6 @@ def _as_bytes(value: Any) -> bytes:
 def sue(*, domain_size: int, epsilon: float) -> BitMechanism:
     """Symmetric unary encoding (basic RAPPOR's round): P(1|1) = e^(eps/2) / (e^(eps/2) + 1), P(1|0) = 1 - P(1|1).
 
-    References
-    ----------
     Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
     """
     return _once("sue", dict(locals()), symmetric)
@@ -320,8 +318,6 @@ def sue(*, domain_size: int, epsilon: float) -> BitMechanism:
 def oue(*, domain_size: int, epsilon: float) -> BitMechanism:
     """Optimized unary encoding: P(1|1) = 1/2, P(1|0) = 1 / (e^eps + 1); the least variance of all unary encodings.
 
-    References
-    ----------
     Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
     """
     return _once("oue", dict(locals()), optimized)
@@ -330,8 +326,6 @@ def oue(*, domain_size: int, epsilon: float) -> BitMechanism:
 def wb(*, domain_size: int, epsilon: float, window: int) -> BitMechanism:
     """Window based (thesis, section 4.2): fresh symmetric noise at epsilon / window for every report.
 
-    References
-    ----------
     Vidal et al., "ProTECting: differential privacy for smart homes", SBBD 2019; Vidal, thesis, UFC 2020.
     """
     return _window("wb", dict(locals()), symmetric)
@@ -340,8 +334,6 @@ def wb(*, domain_size: int, epsilon: float, window: int) -> BitMechanism:
 def opt_wb(*, domain_size: int, epsilon: float, window: int) -> BitMechanism:
     """Optimized window based (thesis, section 4.2): fresh OUE noise at epsilon / window for every report.
 
-    References
-    ----------
     Vidal et al., "ProTECting: differential privacy for smart homes", SBBD 2019; Vidal, thesis, UFC 2020.
     """
     return _window("opt-wb", dict(locals()), optimized)
@@ -350,8 +342,6 @@ def opt_wb(*, domain_size: int, epsilon: float, window: int) -> BitMechanism:
 def opt_dr(*, domain_size: int, epsilon_permanent: float) -> BitMechanism:
     """Optimized double randomization (thesis, section 4.3): the same OUE channel twice, the first memoized.
 
-    References
-    ----------
     Vidal et al., "ProTECting: differential privacy for smart homes", SBBD 2019; Vidal, thesis, UFC 2020.
     """
     parameters = dict(locals())
@@ -362,8 +352,6 @@ def opt_dr(*, domain_size: int, epsilon_permanent: float) -> BitMechanism:
 def l_sue(*, domain_size: int, epsilon_permanent: float, epsilon_report: float) -> BitMechanism:
     """Longitudinal SUE: symmetric noise in both rounds.
 
-    References
-    ----------
     Arcolezi, Couchot, Al Bouna, Xiao, "Improving the utility of locally differentially private protocols for
     longitudinal and multidimensional frequency estimates", Digital Communications and Networks 2022.
     """
@@ -376,8 +364,6 @@ def l_osue(*, domain_size: int, epsilon_permanent: float, epsilon_report: float)
     p1 = 1/2, q1 = 1/(e^eps_inf + 1), p2 = 1 - q2 give p* = 1/2 whatever p2 is: a half is a fixed point of symmetric
     noise. So at epsilon_report the chain is OUE's own channel.
 
-    References
-    ----------
     Arcolezi, Couchot, Al Bouna, Xiao, "Improving the utility of locally differentially private protocols for
     longitudinal and multidimensional frequency estimates", Digital Communications and Networks 2022.
     """
@@ -387,8 +373,6 @@ def l_osue(*, domain_size: int, epsilon_permanent: float, epsilon_report: float)
 def l_soue(*, domain_size: int, epsilon_permanent: float, epsilon_report: float) -> BitMechanism:
     """Longitudinal SUE then OUE.
 
-    References
-    ----------
     Arcolezi, Couchot, Al Bouna, Xiao, "Improving the utility of locally differentially private protocols for
     longitudinal and multidimensional frequency estimates", Digital Communications and Networks 2022.
     """
@@ -417,8 +401,6 @@ def _twice(name: str, parameters: dict[str, Any], first: Family, second: Family)
 def dbitflip(*, domain_size: int, epsilon: float, sampled_bits: int | None = None) -> BitMechanism:
     """d-bit flipping: symmetric noise, memoized, on the bits of a public sample of the values (16 unless given).
 
-    References
-    ----------
     Ding, Kulkarni, Yekhanin, "Collecting telemetry data privately", NeurIPS 2017.
     """
     parameters = dict(locals())

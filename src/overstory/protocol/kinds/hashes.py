@@ -314,8 +314,6 @@ def blh(
     `num_seeds`, as for all hashing oracles: how many public hash functions there are, from 64 to 1,024 (chosen where it
     is not given).
 
-    References
-    ----------
     Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
     """
     return _hashed("blh", dict(locals()), 2, check_epsilon("epsilon", epsilon))
@@ -331,8 +329,6 @@ def olh(
 ) -> SymbolMechanism:
     """Optimal local hashing: GRR on the value's hash into the range of least variance, near e^eps + 1.
 
-    References
-    ----------
     Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
     """
     return _hashed("olh", dict(locals()), hash_range, check_epsilon("epsilon", epsilon))
@@ -344,8 +340,6 @@ def linear_hash(*, domain_size: int, epsilon: float, hash_bits: int | None = Non
     The seed of the map is the device's own, and travels with every report. The variance is OLH's at a hash range of
     ``2**hash_bits``, a power of two.
 
-    References
-    ----------
     Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017
     (local hashing); Bassily, Nissim, Stemmer, Thakurta, "Practical locally private heavy hitters", NeurIPS 2017
     (the Hadamard transform in place of a scan).
@@ -368,8 +362,6 @@ def random_matrix(
     `advantage` is the lecture's small epsilon: the true sign is sent with probability 1/2 + advantage. Its real
     epsilon is ln((1/2 + advantage) / (1/2 - advantage)), about four times as large, and `epsilon_report` says so.
 
-    References
-    ----------
     Bassily, Smith, "Local, private, efficient protocols for succinct histograms", STOC 2015; the lecture, after it.
     """
     parameters = dict(locals())
@@ -401,8 +393,6 @@ def loloha(
     Without `hash_range`, the range of least variance for the chain that is really used. The exact chain is one GRR at
     epsilon_report, whatever the permanent round, so its range is that of OLH; the published one adds noise of its own.
 
-    References
-    ----------
     Arcolezi, Pinzón, Palamidessi, Gambs, "Frequency estimation of evolving data under local differential privacy",
     EDBT 2023.
     """

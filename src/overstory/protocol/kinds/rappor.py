@@ -3,8 +3,6 @@
 RAPPOR's letters: f is the share of permanent bits that are noise; q and p are P(1|1) and P(1|0) of the
 instantaneous round.
 
-References
-----------
 Erlingsson, Pihur, Korolova, "RAPPOR: randomized aggregatable privacy-preserving ordinal response", CCS 2014.
 """
 

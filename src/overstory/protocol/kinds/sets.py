@@ -272,8 +272,6 @@ def subset(*, domain_size: int, epsilon: float, subset_size: int | None = None) 
 
     Without `subset_size`, the one of least variance, near d / (e^eps + 1).
 
-    References
-    ----------
     Ye, Barg, "Optimal schemes for discrete distribution estimation under locally differential privacy", IEEE
     Transactions on Information Theory 2018.
     """
@@ -291,8 +289,6 @@ def projective(*, domain_size: int, epsilon: float, field_size: int | None = Non
     Without `field_size`, the prime or prime power q of least variance among those near e^eps + 1 and those that waste
     fewest points.
 
-    References
-    ----------
     Feldman, Nelson, Nguyen, Talwar, "Private frequency estimation via projective geometry", ICML 2022.
     """
     parameters = dict(locals())

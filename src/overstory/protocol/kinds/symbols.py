@@ -227,8 +227,6 @@ class SymbolMechanism(OutputMechanism):
 def grr(*, domain_size: int, epsilon: float) -> SymbolMechanism:
     """Generalized randomized response: the value with e^eps / (e^eps + d - 1), else any other.
 
-    References
-    ----------
     Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
     """
     return build_once("grr", dict(locals()), Direct(domain_size), epsilon)
@@ -237,8 +235,6 @@ def grr(*, domain_size: int, epsilon: float) -> SymbolMechanism:
 def hadamard(*, domain_size: int, epsilon: float) -> SymbolMechanism:
     """One randomized sign of the value's Hadamard row.
 
-    References
-    ----------
     Acharya, Sun, Zhang, "Hadamard response: estimating distributions privately, efficiently, and with little
     communication", AISTATS 2019.
     """
@@ -250,8 +246,6 @@ def l_grr(
 ) -> SymbolMechanism:
     """Longitudinal GRR: GRR memoized, then GRR afresh; `published` takes the second round of the literature.
 
-    References
-    ----------
     Arcolezi, Couchot, Al Bouna, Xiao, "Improving the utility of locally differentially private protocols for
     longitudinal and multidimensional frequency estimates", Digital Communications and Networks 2022.
     """
