@@ -188,10 +188,6 @@ class Domain(AnyDomain):
         """Return the symbols."""
         return range(len(labels))
 
-    def ends(self, symbol: int) -> tuple[float, float] | None:  # noqa: ARG002 - names and strings have none
-        """Return the least and the greatest number that has the symbol; None where these are no numbers."""
-        return None
-
 
 def check_size(size: int, what: str) -> None:
     """Raise ParameterError unless a domain may have so many symbols."""

@@ -14,13 +14,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
-from overstory.protocol.channels import (
-    BinaryChannel,
-    Differences,
-    Rounds,
-)
+from overstory.protocol.channels import BinaryChannel, Differences, Rounds
 from overstory.protocol.kinds.base import (
     MAX_BITS,
     Encoding,
@@ -45,13 +41,8 @@ from overstory.protocol.kinds.calibration import (
     window_round,
 )
 from overstory.protocol.kinds.hashing import OverstoryV1
-from overstory.protocol.permanent_response import (
-    Permanence,
-)
+from overstory.protocol.permanent_response import Permanence
 from overstory.protocol.sampling import Draw, Entropy, bit_sampler, context
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -59,8 +50,9 @@ class OneHot(Encoding):
     """Symbol s of ``0 .. domain_size - 1`` sets bit s alone ("Basic RAPPOR", unary encoding)."""
 
     domain_size: int
-    server: ClassVar[str] = "analysis.kinds.bits:OneHotSupport"
 
+    form: ClassVar[tuple[str, str]] = ("encoding", "one-hot")
+    server: ClassVar[str] = "analysis.kinds.bits:OneHotSupport"
     num_cohorts: ClassVar[int] = 1
     pairable: ClassVar[bool] = True
 
@@ -83,9 +75,6 @@ class OneHot(Encoding):
     def positions(self, value: Any, cohort: int) -> tuple[int, ...]:  # noqa: ARG002 - one cohort encodes as any
         return (check_symbol(value, self.domain_size),)
 
-    def canonical(self) -> dict[str, Any]:
-        return {"encoding": "one-hot", "domain_size": self.domain_size}
-
 
 @dataclass(frozen=True)
 class SampledBits(Encoding):
@@ -102,6 +91,7 @@ class SampledBits(Encoding):
     domain_size: int
     sampled_bits: int
 
+    form: ClassVar[tuple[str, str]] = ("encoding", "sampled-bits")
     server: ClassVar[str] = "analysis.kinds.bits:SampledSupport"
     pure: ClassVar[bool] = False
 
@@ -161,9 +151,6 @@ class SampledBits(Encoding):
         """Return the value's bit, or nothing where it is not sampled."""
         distance = (check_symbol(value, self.domain_size) - cohort) % self.domain_size
         return (self.places[distance],) if distance in self.places else ()
-
-    def canonical(self) -> dict[str, Any]:
-        return {"encoding": "sampled-bits", "domain_size": self.domain_size, "sampled_bits": self.sampled_bits}
 
 
 _NOTHING: Final = b"nothing"  # after a digest's 16 bytes: no mechanism has this digest

@@ -86,6 +86,7 @@ class ItemBits(Encoding):
     domain_size: int
     most: int
 
+    form: ClassVar[tuple[str, str]] = ("encoding", "item-bits")
     num_cohorts: ClassVar[int] = 1
     most_values: ClassVar[None] = None  # there are more sets than anybody can count
     server: ClassVar[str] = "analysis.kinds.item_sets:ItemBitSupport"
@@ -142,9 +143,6 @@ class ItemBits(Encoding):
             drawn = place + uniform_below(len(left) - place, entropy)
             left[place], left[drawn] = left[drawn], left[place]
         return tuple(sorted(left[: self.most]))
-
-    def canonical(self) -> dict[str, Any]:
-        return {"encoding": "item-bits", "domain_size": self.domain_size, "most": self.most}
 
 
 @dataclass(frozen=True)
@@ -217,11 +215,6 @@ class PaddedSampling(Mechanism):
     @property
     def payload_limit(self) -> int:
         return self.inner.payload_limit
-
-    @property
-    def channel(self) -> BinaryChannel:
-        """P(a report supports an item | the set has it, it has not), sets of at most L items."""
-        return BinaryChannel(self.p_star, self.q_star)
 
     @cached_property
     def p_star(self) -> Fraction:

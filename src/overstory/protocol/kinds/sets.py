@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from overstory.protocol.channels import ONE, BinaryChannel, set_epsilon
+from overstory.protocol.channels import ONE, set_epsilon
 from overstory.protocol.kinds.base import (
     MAX_SYMBOLS,
     Meeting,
@@ -65,6 +65,7 @@ class Subsets(SetSystem):
     domain_size: int
     subset_size: int
 
+    form: ClassVar[tuple[str, str]] = ("sets", "subsets")
     server: ClassVar[str] = "analysis.kinds.symbols:SubsetSupport"
     guessed_exactly: ClassVar[bool] = True
 
@@ -98,9 +99,6 @@ class Subsets(SetSystem):
     def contains(self, output: int, value: Any) -> bool:
         return bool(output >> self._symbol(value) & 1)
 
-    def canonical(self) -> dict[str, Any]:
-        return {"sets": "subsets", "domain_size": self.domain_size, "subset_size": self.subset_size}
-
     def _symbol(self, value: Any) -> int:
         return check_symbol(value, self.domain_size)
 
@@ -132,6 +130,8 @@ class Projective(SetSystem):
 
     domain_size: int
     field_size: int  # q, a prime, or a power of one up to 2**10 (`finite_fields` numbers its elements)
+
+    form: ClassVar[tuple[str, str]] = ("sets", "projective")
     subset_size: ClassVar[None] = None
     server: ClassVar[str] = "analysis.kinds.sets:PointSupport"
 
@@ -215,8 +215,7 @@ class Projective(SetSystem):
 
     def canonical(self) -> dict[str, Any]:
         """Return the parameters; the polynomial is part of what a point's number means, where there is one."""
-        own = {"sets": "projective", "domain_size": self.domain_size, "field_size": self.field_size}
-        return own | ({"polynomial": self.field.polynomial} if self.field.polynomial else {})
+        return super().canonical() | self.field.canonical()
 
 
 @dataclass(frozen=True)
@@ -243,11 +242,6 @@ class SetMechanism(OutputMechanism):
     def chances(self, *, permanent: bool = False) -> tuple[Fraction, Fraction]:  # noqa: ARG002 - it is sent as it is
         outputs, own, _ = self.encoding.sizes
         return self.inside / own, (1 - self.inside) / (outputs - own)
-
-    @property
-    def channel(self) -> BinaryChannel:
-        """P(the set holds the output | it is, it is not the value's own)."""
-        return BinaryChannel(self.p_star, self.q_star)
 
     def supports(self, report: Report, value: Any) -> bool:
         return self.encoding.contains(report.bits, value)

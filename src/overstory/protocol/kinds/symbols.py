@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from overstory.protocol.channels import MAX_EPSILON, ONE, SymbolChannel, SymbolRounds
 from overstory.protocol.errors import ParameterError
@@ -25,6 +25,7 @@ from overstory.protocol.kinds.base import (
     MAX_SYMBOLS,
     Mechanism,
     Meeting,
+    OutputEncoding,
     Report,
     SymbolEncoding,
     check_count,
@@ -35,9 +36,6 @@ from overstory.protocol.kinds.base import (
 from overstory.protocol.kinds.calibration import check_two
 from overstory.protocol.sampling import Draw, Entropy, symbol_sampler, uniform_below
 
-if TYPE_CHECKING:
-    from overstory.protocol.kinds.base import OutputEncoding, SymbolEncoding
-
 
 @dataclass(frozen=True)
 class Direct(SymbolEncoding):
@@ -45,7 +43,9 @@ class Direct(SymbolEncoding):
 
     domain_size: int
 
+    form: ClassVar[tuple[str, str]] = ("encoding", "direct")
     server: ClassVar[str] = "analysis.kinds.symbols:DirectSupport"
+    num_cohorts: ClassVar[int] = 1
     direct: ClassVar[bool] = True
     pairable: ClassVar[bool] = True
     guessed_exactly: ClassVar[bool] = True
@@ -56,8 +56,6 @@ class Direct(SymbolEncoding):
     @property
     def num_symbols(self) -> int:
         return self.domain_size
-
-    num_cohorts: ClassVar[int] = 1
 
     @property
     def meeting(self) -> Meeting:
@@ -72,9 +70,6 @@ class Direct(SymbolEncoding):
     def symbol(self, value: Any, cohort: int) -> int:  # noqa: ARG002 - nothing is public
         return check_symbol(value, self.domain_size)
 
-    def canonical(self) -> dict[str, Any]:
-        return {"encoding": "direct", "domain_size": self.domain_size}
-
 
 @dataclass(frozen=True)
 class HadamardRow(SymbolEncoding):
@@ -84,6 +79,8 @@ class HadamardRow(SymbolEncoding):
     """
 
     domain_size: int
+
+    form: ClassVar[tuple[str, str]] = ("encoding", "hadamard")
     server: ClassVar[str] = "analysis.kinds.symbols:HadamardSupport"
 
     def __post_init__(self) -> None:
@@ -101,9 +98,6 @@ class HadamardRow(SymbolEncoding):
     def symbol(self, value: Any, cohort: int) -> int:
         """Return the parity of ``value & cohort`` (Sylvester's construction)."""
         return (check_symbol(value, self.domain_size) & cohort).bit_count() & 1
-
-    def canonical(self) -> dict[str, Any]:
-        return {"encoding": "hadamard", "domain_size": self.domain_size}
 
 
 class OutputMechanism(Mechanism):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from overstory.protocol.domains.numbers import Interval
 from overstory.protocol.errors import ParameterError
@@ -219,3 +219,20 @@ class NumericRandomizer(Kind):
             **self.channel.thresholds(),
             **self.domain.canonical(),
         }
+
+
+def builder(kind: type[NumericRandomizer]) -> Callable[..., NumericRandomizer]:
+    """Return what builds randomizers of a kind from a registry's parameters."""
+
+    def build(
+        *,
+        epsilon: float,
+        minimum: float = kind.domain.minimum,
+        maximum: float = kind.domain.maximum,
+        outside: Literal["clamp", "reject"] = "clamp",
+        resolution: int = kind.resolution,
+    ) -> NumericRandomizer:
+        return kind(epsilon, Interval(minimum, maximum, outside), resolution)
+
+    build.__doc__ = kind.__doc__
+    return build

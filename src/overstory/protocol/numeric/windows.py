@@ -21,16 +21,16 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from overstory.protocol.channels import ONE, THRESHOLD_BITS, check_probability, log_ratio, round_up
-from overstory.protocol.domains.numbers import Interval
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import check_count, check_symbol
 from overstory.protocol.numeric.randomizer import (
     MAX_RESOLUTION,
     NumberChannel,
     NumericRandomizer,
+    builder,
     check_numeric_epsilon,
 )
 from overstory.protocol.sampling import Entropy, uniform_below
@@ -184,13 +184,4 @@ class SquareWave(NumericRandomizer):
         return WindowChannel.of(self.resolution, window, epsilon=self.epsilon)
 
 
-def square_wave(
-    *,
-    epsilon: float,
-    minimum: float = 0.0,
-    maximum: float = 1.0,
-    outside: Literal["clamp", "reject"] = "clamp",
-    resolution: int = SquareWave.resolution,
-) -> SquareWave:
-    """Square Wave (Li et al. 2020): a nearby number, for the whole distribution."""
-    return SquareWave(epsilon, Interval(minimum, maximum, outside), resolution)
+square_wave = builder(SquareWave)
