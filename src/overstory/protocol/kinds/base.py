@@ -559,7 +559,6 @@ class Mechanism(Kind):
 
     @property
     def domain_size(self) -> int | None:
-        """How many values there are; None for strings."""
         size: int | None = self.encoding.domain_size
         return size
 

@@ -65,11 +65,9 @@ class OneHot(Encoding):
 
     @property
     def most_values(self) -> int:
-        """All that there are."""
         return self.domain_size
 
     def shapes(self, *, equal_bits: bool) -> tuple[Shape, ...]:  # noqa: ARG002 - no two values have equal bits
-        """Return the one of two bits that differ."""
         return (Shape(0, 1, 1, self.num_bits - 2),)
 
     def positions(self, value: Any, cohort: int) -> tuple[int, ...]:  # noqa: ARG002 - one cohort encodes as any
@@ -269,7 +267,6 @@ class BitMechanism(Mechanism):
 
     @cached_property
     def instantaneous(self) -> Draw:
-        """The function (permanent response, random_bits) -> the bits of a fresh report."""
         if self.rounds.instantaneous.is_identity:
             return lambda permanent, random_bits: permanent  # noqa: ARG005 - one round draws nothing afresh
         return bit_sampler(self.rounds.instantaneous, self.encoding.num_bits)

@@ -227,7 +227,6 @@ class PaddedSampling(Mechanism):
 
     @cached_property
     def odds(self) -> Fraction:
-        """The largest ratio of a report's probabilities under two sets: exp(epsilon), exact."""
         own = self.inner.odds
         if self.encoding.num_dummies < self.length or not self.inner.encoding.direct:
             return own
@@ -245,11 +244,9 @@ class PaddedSampling(Mechanism):
         return check_items(value, self.encoding.domain_size)
 
     def key_of(self, held: Items) -> bytes:
-        """Return the set: no two sets share a response."""
         return items_key(held)
 
     def draw(self, held: Items, cohort: int, entropy: Entropy) -> int:
-        """Return the item that is drawn, with its noise."""
         return self.inner.draw_permanent(self.encoding.draw(held, entropy), cohort, entropy)
 
     def draw_nothing(self, cohort: int, entropy: Entropy) -> int:

@@ -84,16 +84,13 @@ class Subsets(SetSystem):
         return Meeting(*self.sizes, self.domain_size, self.subset_size)
 
     def inside(self, value: Any, entropy: Entropy) -> int:
-        """Return a subset with the value in it."""
         symbol = self._symbol(value)
         return 1 << symbol | self._others(symbol, self.subset_size - 1, entropy)
 
     def outside(self, value: Any, entropy: Entropy) -> int:
-        """Return a subset without it."""
         return self._others(self._symbol(value), self.subset_size, entropy)
 
     def anywhere(self, entropy: Entropy) -> int:
-        """Return any subset."""
         return sum(1 << other for other in _chosen(self.subset_size, self.domain_size, entropy))
 
     def contains(self, output: int, value: Any) -> bool:
@@ -254,7 +251,6 @@ class SetMechanism(OutputMechanism):
         return drawn(held, entropy)
 
     def draw_nothing(self, cohort: int, entropy: Entropy) -> int:  # noqa: ARG002 - one cohort
-        """Return a uniform output."""
         return self.encoding.anywhere(entropy)
 
     def canonical(self) -> dict[str, Any]:

@@ -64,7 +64,6 @@ class Direct(SymbolEncoding):
 
     @property
     def collision(self) -> Fraction:
-        """Different values are different symbols."""
         return Fraction(0)
 
     def symbol(self, value: Any, cohort: int) -> int:  # noqa: ARG002 - nothing is public
@@ -165,7 +164,6 @@ class SymbolMechanism(OutputMechanism):
 
     @property
     def channel(self) -> SymbolChannel:
-        """P(reported symbol | true symbol), over both rounds."""
         return self.rounds.combined
 
     def epsilon_n(self, reports: int) -> float:

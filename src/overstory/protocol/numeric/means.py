@@ -103,7 +103,6 @@ class Duchi(MeanRandomizer):
 
     @cached_property
     def channel(self) -> EndsChannel:
-        """P(payload | position)."""
         return EndsChannel(self.resolution, SymbolChannel.of(2, epsilon=self.epsilon))
 
 
@@ -126,7 +125,6 @@ class Piecewise(MeanRandomizer):
 
     @cached_property
     def channel(self) -> WindowChannel:
-        """P(payload | position)."""
         window = max(1, round(self.resolution * math.exp(-self.epsilon / 2)))
         return WindowChannel.of(self.resolution + 1, window, epsilon=self.epsilon)
 
@@ -233,7 +231,6 @@ class Hybrid(MeanRandomizer):
 
     @cached_property
     def channel(self) -> EitherChannel:
-        """P(payload | position)."""
         return EitherChannel(self.piecewise_threshold, self.piecewise.channel, self.duchi.channel)
 
 

@@ -137,7 +137,6 @@ class NumericRandomizer(Kind):
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """What `registry.numeric` builds it from."""
         limits = {"minimum": self.domain.minimum, "maximum": self.domain.maximum, "outside": self.domain.outside}
         return {"epsilon": self.epsilon, **limits, "resolution": self.resolution}
 
@@ -148,7 +147,6 @@ class NumericRandomizer(Kind):
 
     @property
     def domain_size(self) -> int:
-        """How many values there are: the positions."""
         return self.num_positions
 
     @property
@@ -182,7 +180,6 @@ class NumericRandomizer(Kind):
         return self.position(value)
 
     def draw(self, held: int, cohort: int, entropy: Entropy) -> int:  # noqa: ARG002 - one cohort
-        """Return the payload of a report of a position."""
         return self.channel.draw(check_symbol(held, self.num_positions), entropy)
 
     def draw_nothing(self, cohort: int, entropy: Entropy) -> int:
@@ -209,7 +206,6 @@ class NumericRandomizer(Kind):
         return f"output {payload}, which counts as {float(self.debias(payload)):.4g}"
 
     def neighbours(self, value: Any, steps: int) -> Iterator[Fraction]:
-        """Yield the values of other positions, nearest first, up to `steps` steps away."""
         yield from map(self.value_at, outward(self.position(value), self.num_positions, steps))
 
     def canonical(self) -> dict[str, Any]:

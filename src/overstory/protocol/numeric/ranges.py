@@ -120,7 +120,6 @@ class RangeRandomizer(Split):
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """What `registry.numeric` builds it from."""
         return {"domain_size": self.domain_size, "epsilon": self.epsilon, "branching": self.branching}
 
     @cached_property
@@ -134,11 +133,9 @@ class RangeRandomizer(Split):
         return tuple(self.level_oracle(size, self.epsilon) for size in self.tree.level_sizes)
 
     def project(self, value: Any, place: int) -> int:
-        """Return the node of level `place` + 1 that the symbol lies under."""
         return self.tree.node(value, place + 1)
 
     def canonical(self) -> dict[str, Any]:
-        """Return all that a report's meaning and privacy depend on, as JSON values."""
         levels = [mechanism.canonical() for mechanism in self.parts]
         return {"name": self.name, "domain_size": self.domain_size, "branching": self.branching, "levels": levels}
 

@@ -98,11 +98,9 @@ class WindowChannel(NumberChannel):
         return round_up(log_ratio(self.inside, self.outside))
 
     def probability(self, cell: int, position: int) -> Fraction:
-        """P(cell | position)."""
         return self.inside if 0 <= cell - position < self.window else self.outside
 
     def draw(self, position: int, entropy: Entropy) -> int:
-        """Return a cell drawn exactly."""
         check_symbol(position, self.num_positions)
         if entropy.bits(THRESHOLD_BITS) < self.threshold:
             return position + uniform_below(self.window, entropy)
@@ -127,7 +125,6 @@ class WindowChannel(NumberChannel):
         return self.window, max(0, self.window - (self.num_positions - 1))
 
     def thresholds(self) -> dict[str, Any]:
-        """Return the window's width and alpha's threshold."""
         return {"window": self.window, "threshold": self.threshold}
 
     def variance(self, position: Fraction) -> Fraction:
@@ -179,7 +176,6 @@ class SquareWave(NumericRandomizer):
 
     @cached_property
     def channel(self) -> WindowChannel:
-        """P(cell | position)."""
         window = 2 * math.floor(half_width(self.epsilon) * self.resolution) + 1
         return WindowChannel.of(self.resolution, window, epsilon=self.epsilon)
 
