@@ -103,6 +103,7 @@ class Duchi(MeanRandomizer):
 
     @cached_property
     def channel(self) -> EndsChannel:
+        """P(payload | position)."""
         return EndsChannel(self.resolution, SymbolChannel.of(2, epsilon=self.epsilon))
 
 
@@ -125,6 +126,7 @@ class Piecewise(MeanRandomizer):
 
     @cached_property
     def channel(self) -> WindowChannel:
+        """P(payload | position)."""
         window = max(1, round(self.resolution * math.exp(-self.epsilon / 2)))
         return WindowChannel.of(self.resolution + 1, window, epsilon=self.epsilon)
 
@@ -231,6 +233,7 @@ class Hybrid(MeanRandomizer):
 
     @cached_property
     def channel(self) -> EitherChannel:
+        """P(payload | position)."""
         return EitherChannel(self.piecewise_threshold, self.piecewise.channel, self.duchi.channel)
 
 

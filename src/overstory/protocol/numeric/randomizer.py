@@ -137,6 +137,7 @@ class NumericRandomizer(Kind):
 
     @property
     def parameters(self) -> Mapping[str, Any]:
+        """What `registry.numeric` builds it from."""
         limits = {"minimum": self.domain.minimum, "maximum": self.domain.maximum, "outside": self.domain.outside}
         return {"epsilon": self.epsilon, **limits, "resolution": self.resolution}
 
@@ -147,6 +148,7 @@ class NumericRandomizer(Kind):
 
     @property
     def domain_size(self) -> int:
+        """How many values there are: the positions."""
         return self.num_positions
 
     @property

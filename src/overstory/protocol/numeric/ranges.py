@@ -120,6 +120,7 @@ class RangeRandomizer(Split):
 
     @property
     def parameters(self) -> Mapping[str, Any]:
+        """What `registry.numeric` builds it from."""
         return {"domain_size": self.domain_size, "epsilon": self.epsilon, "branching": self.branching}
 
     @cached_property

@@ -176,6 +176,7 @@ class SquareWave(NumericRandomizer):
 
     @cached_property
     def channel(self) -> WindowChannel:
+        """P(cell | position)."""
         window = 2 * math.floor(half_width(self.epsilon) * self.resolution) + 1
         return WindowChannel.of(self.resolution, window, epsilon=self.epsilon)
 

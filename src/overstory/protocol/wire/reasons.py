@@ -34,7 +34,8 @@ class Reason(StrEnum):
     final: bool
     of_metric: bool
 
-    def __new__(cls, code: str, status: int, detail: str, about: str = "") -> Self:
+    # A look-up, `Reason(code)`, gives the code alone.
+    def __new__(cls, code: str, status: int = 0, detail: str = "", about: str = "") -> Self:
         reason = str.__new__(cls, code)
         reason._value_, reason.status, reason.detail = code, status, detail
         reason.final, reason.of_metric = about == _FINAL, about == _OF_METRIC
