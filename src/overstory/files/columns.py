@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -514,11 +514,11 @@ def _csv(
     from pyarrow import compute, csv
 
     raw = [layout.raw_names[layout.names.index(name)] for name in columns]
-    quotes = _Quotes()
     with reading(path, advance) as stream:
+        quotes = _Quotes(stream)
         try:
             for batch in csv.open_csv(
-                pa.PythonFile(quotes.watched(stream), mode="r"),
+                pa.PythonFile(quotes, mode="r"),
                 read_options=csv.ReadOptions(
                     block_size=block,
                     encoding=layout.encoding,
@@ -542,27 +542,20 @@ def _csv(
 
 
 class _Quotes:
-    """Counts quotes as they are read: an odd number says that a quote is not closed, or is inside a plain field."""
+    """A stream whose quotes are counted: an odd number says that one is not closed, or is inside a plain field."""
 
-    def __init__(self) -> None:
-        self.odd = False
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self.odd, self.closed = stream, False, False
 
-    def watched(self, stream: Any) -> Any:
-        """Return the stream, whose quotes are counted."""
-        outer = self
+    def read(self, size: int = -1) -> bytes:
+        """Read, and count."""
+        raw = self._stream.read(size)
+        self.odd ^= bool(raw.count(b'"') % 2)
+        return raw
 
-        class _Watched:
-            closed = False
-
-            def read(self, size: int = -1) -> bytes:
-                raw: bytes = stream.read(size)
-                outer.odd ^= bool(raw.count(b'"') % 2)
-                return raw
-
-            def close(self) -> None:
-                self.closed = True
-
-        return _Watched()
+    def close(self) -> None:
+        """Arrow is done: who opened the stream closes it."""
+        self.closed = True
 
 
 def _parquet(path: str, columns: Sequence[str], advance: Advance | None) -> Iterator[tuple[Any, ...]]:

@@ -11,7 +11,7 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
 from numbers import Real
@@ -526,13 +526,14 @@ class Kind(ABC):
         return digest(self.canonical())
 
 
+@dataclass(frozen=True)
 class Mechanism(Kind):
     """The device's half of a frequency oracle; a subclass says what its payload is and how likely it is."""
 
     counts_values: ClassVar[bool] = True
 
     name: str
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, Any] = field(hash=False)
     encoding: Any
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ Ding, Kulkarni, Yekhanin (NeurIPS 2017): the collection of telemetry where a rep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -158,8 +158,6 @@ _NOTHING: Final = b"nothing"  # after a digest's 16 bytes: no mechanism has this
 class BitMechanism(Mechanism):
     """Encode a value as bits, randomize them permanently, randomize that afresh for every report."""
 
-    name: str
-    parameters: Mapping[str, Any] = field(hash=False)
     encoding: Encoding
     rounds: Rounds  # either channel may be the identity
     permanence: Permanence = field(default_factory=Permanence, compare=False, repr=False)

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Final
@@ -190,8 +190,6 @@ class PaddedItems(AnyEncoding):
 class PaddedSampling(Mechanism):
     """Report one symbol of a padded set through an oracle of one round, over items and dummies."""
 
-    name: str
-    parameters: Mapping[str, Any] = field(hash=False)
     encoding: PaddedItems
     inner: Mechanism
 

@@ -8,8 +8,7 @@ accuracy depend on (Ye and Barg 2018; Feldman, Nelson, Nguyen, Talwar 2022).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -219,8 +218,6 @@ class Projective(SetSystem):
 class SetMechanism(OutputMechanism):
     """Draw the output from the value's set with probability `inside`, else from outside it; memoized."""
 
-    name: str
-    parameters: Mapping[str, Any] = field(hash=False)
     encoding: SetSystem
     inside: Fraction
 

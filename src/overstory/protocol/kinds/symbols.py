@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
@@ -144,8 +144,6 @@ class SymbolMechanism(OutputMechanism):
     idea), so a device has at most `num_symbols` of them.
     """
 
-    name: str
-    parameters: Mapping[str, Any] = field(hash=False)
     encoding: SymbolEncoding
     rounds: SymbolRounds  # alpha = 1 changes nothing
 
