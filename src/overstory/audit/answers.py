@@ -14,8 +14,19 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.files.columns import SMALLEST, read_block
-from overstory.files.csv import Block, bit_string, blocks, integer, records, row_parser, short, split_header, utf8
+from overstory.files.csv import (
+    SMALLEST,
+    Block,
+    bit_string,
+    blocks,
+    integer,
+    read_block,
+    records,
+    row_parser,
+    short,
+    split_header,
+    utf8,
+)
 from overstory.files.io import reading
 from overstory.files.reports import OTHER_NAMES, packed_text
 from overstory.presentation.render_data import quoted
