@@ -187,7 +187,7 @@ def test_no_level_of_a_tree_discloses_more_than_the_terms_of_all(level):
     built = RangeRandomizer(100, 1.0, level_oracle=level)
     terms = terms_of(built)
     assert terms.most_values == 100
-    for part in map(terms_of, built.mechanisms):
+    for part in map(terms_of, built.parts):
         for reports in (1, 2, 5, 100):
             assert terms.epsilon_n(reports) >= part.epsilon_n(reports)
             assert terms.epsilon_any(reports) >= part.epsilon_any(reports)

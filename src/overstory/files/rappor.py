@@ -26,7 +26,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, astuple, dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -38,8 +38,8 @@ from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.kinds.base import positions_of
 from overstory.analysis.kinds.linked import count_bit_pairs
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.files.columns import SMALLEST, read_block
 from overstory.files.csv import (
+    SMALLEST,
     Block,
     Parser,
     Skipped,
@@ -48,6 +48,7 @@ from overstory.files.csv import (
     decimal,
     integer,
     parse_field,
+    read_block,
     read_records,
     read_table,
     records,
@@ -403,9 +404,6 @@ def write_counts(path: FilePath, counts: SupportCounts) -> None:
             text.write(",".join(map(str, [total, *ones])) + "\n")
 
 
-COLUMNS = ("client", "cohort", "value")
-
-
 class Holding(NamedTuple):
     """A client, its cohort, and a true value that it holds."""
 
@@ -462,9 +460,8 @@ def epsilon_text(epsilon: float | None) -> str:
 
 def metrics(decoded: Decoded, parameters: RapporParameters, mechanism: BitMechanism) -> dict[str, Any]:
     """Return what metrics.json says: of the privacy spent, the parameters, and the decoding."""
-    letters = {letter: getattr(parameters, letter) for letter in ("k", "h", "m", "p", "q", "f")}
     summary = {key: finite(value) for key, value in decoded.summary().items()}
-    return {**summary, **privacy(mechanism), "parameters": letters}
+    return {**summary, **privacy(mechanism), "parameters": asdict(parameters)}
 
 
 def write_results(
@@ -528,44 +525,35 @@ def read_pairs(
             raise FormatError(
                 f"the file is empty: expected a header with cohort,{','.join(form.names)}, or reports", source=source
             )
-        first, every = head.raw.split(b",", 1)[0], chain((head,), cut)
-        parse, rest = _simulated(form, every) if first.strip().isdigit() else _headed(form, every, source)
-        for block in rest:
+        every: Iterator[Block] = chain((head,), cut)
+        if head.raw.partition(b",")[0].strip().isdigit():
+            parse = _pair_parser(form, 3, range(3), is_simulated=True)
+        else:
+            names, every = split_header(every, source, ("cohort", *form.names))
+            parse = _pair_parser(form, len(names), map(names.index, ("cohort", *form.names)))
+        for block in every:
             rows = list(records(block, source, parse, skipped))
             if rows:
                 yield form.batch(rows)
 
 
-def _headed(form: PairForm, cut: Iterator[Block], source: str) -> tuple[Callable[[list[str]], Any], Iterator[Block]]:
-    """Read the header; cohorts are counted from 0, and bits are written most significant first."""
-    names, rest = split_header(cut, source, ("cohort", *form.names))
-    bits = [
-        (names.index(name), name, partial(bit_string, num_bits=k))
-        for name, k in zip(form.names, form.widths, strict=True)
-    ]
-    cohort = (names.index("cohort"), "cohort", partial(integer, low=0, high=form.num_cohorts - 1))
-    parse = row_parser(len(names), (*bits, cohort))
+def _pair_parser(
+    form: PairForm, width: int, places: Iterable[int], *, is_simulated: bool = False
+) -> Callable[[list[str]], tuple[int, int]]:
+    """Return the function from a record's fields, at these places, to its cohort and the bits of both variables.
 
-    def read(fields: list[str]) -> tuple[int, int]:
-        first, second, place = parse(fields)
-        return place, first | second << form.widths[0]
-
-    return read, rest
-
-
-def _simulated(form: PairForm, cut: Iterator[Block]) -> tuple[Callable[[list[str]], Any], Iterator[Block]]:
-    """Read without a header; cohorts are counted from 1, and bits are written least significant first."""
-    bits = [
-        (place, name, lambda text, k=k: bit_string(text[::-1], k))
-        for place, name, k in zip((1, 2), form.names, form.widths, strict=True)
-    ]
-    parse = row_parser(3, ((0, "cohort", partial(integer, low=1, high=form.num_cohorts)), *bits))
+    Cohorts are counted from 0, and bits written most significant first; in a simulation from 1, and least first.
+    """
+    low, order = (1, -1) if is_simulated else (0, 1)
+    bits = (lambda text, k=k: bit_string(text[::order], k) for k in form.widths)
+    parsers: tuple[Parser, ...] = (partial(integer, low=low, high=form.num_cohorts - 1 + low), *bits)
+    parse = row_parser(width, zip(places, ("cohort", *form.names), parsers, strict=True))
 
     def read(fields: list[str]) -> tuple[int, int]:
         place, first, second = parse(fields)
-        return place - 1, first | second << form.widths[0]
+        return place - low, first | second << form.widths[0]
 
-    return read, cut
+    return read
 
 
 def sum_pairs(batches: Iterable[ReportBatch], form: PairForm) -> SupportCounts:
@@ -590,9 +578,8 @@ def read_pair_counts(path: FilePath, form: PairForm) -> SupportCounts:
     source, (first, second) = os.fspath(path), form.widths
     count = partial(integer, low=0, high=MOST)
     columns = ((place, f"column {place + 1}", count) for place in range(second + 1))
-    rows = list(
-        read_records(path, row_parser(second + 1, columns, f"counts, one for each of {second} bits, and a sum"))
-    )
+    parse = row_parser(second + 1, columns, f"counts, one for each of {second} bits, and a sum")
+    rows = list(read_records(path, parse))
     if len(rows) != form.num_cohorts * (first + 1):
         raise FormatError(
             f"expected {form.num_cohorts * (first + 1):,} rows, {first} bits and a sum for each of {form.num_cohorts} "

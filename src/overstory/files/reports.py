@@ -17,8 +17,18 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 import numpy as np
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.files.columns import SMALLEST, read_block
-from overstory.files.csv import Block, Skipped, bit_string, blocks, integer, records, row_parser, split_header
+from overstory.files.csv import (
+    SMALLEST,
+    Block,
+    Skipped,
+    bit_string,
+    blocks,
+    integer,
+    read_block,
+    records,
+    row_parser,
+    split_header,
+)
 from overstory.files.io import is_standard, reading, writing, writing_text
 from overstory.files.parquet import joined, read_label, read_parquet
 from overstory.presentation.render_data import quoted

@@ -104,7 +104,7 @@ def in_tiles(draw: Callable[[slice, I64], None], stream: StreamKey, count: int, 
             end = min(at + most, stop)
             draw(slice(at, end), np.arange(stream.first_device + at, stream.first_device + end, dtype=np.int64))
 
-    in_parts(part, count, None, smallest=most)
+    in_parts(part, count, smallest=most)
 
 
 def assign_cohorts(stream: StreamKey, num_cohorts: int, n: int) -> NDArray[Any]:

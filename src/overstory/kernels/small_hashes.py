@@ -128,7 +128,7 @@ def count_blocks(masks: U64, reported: U32, parents: U64, step: int) -> NDArray[
             transform(signs.reshape(-1), stop - start)
             out[start:stop] += signs.T >> hash_bits
 
-    in_parts(part, many, None, smallest=1)
+    in_parts(part, many, smallest=1)
     return out
 
 
@@ -222,7 +222,7 @@ def encode_hash(words: U64, symbols: NDArray[Any], seeds: NDArray[Any], hash_ran
     def part(start: int, stop: int) -> None:
         encode_rows(words, held[start:stop], seeds[start:stop], hash_range, out[start:stop])
 
-    in_parts(part, out.size, None, smallest=ENOUGH)
+    in_parts(part, out.size, smallest=ENOUGH)
     return out
 
 

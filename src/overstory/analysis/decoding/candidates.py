@@ -184,7 +184,7 @@ def _in_parts(kernel: Callable[..., object], *given: Any, out: Out, smallest: in
     """Let a kernel fill what it returns, the candidates divided among threads."""
     from overstory.kernels.threads import in_parts
 
-    in_parts(lambda first, stop: kernel(*given, first, stop, out), out.size, None, smallest=smallest)
+    in_parts(lambda first, stop: kernel(*given, first, stop, out), out.size, smallest=smallest)
     return out
 
 

@@ -249,7 +249,7 @@ class RangeOracle:
     @cached_property
     def oracles(self) -> tuple[FrequencyOracle, ...]:
         """Each level's frequency oracle."""
-        return tuple(FrequencyOracle(mechanism) for mechanism in self.randomizer.mechanisms)
+        return tuple(FrequencyOracle(mechanism) for mechanism in self.randomizer.parts)
 
     def simulate(self, symbols: ArrayLike, rng: Rng = None) -> list[Any]:
         """Return one report of each of n simulated people, by level; levels are drawn uniformly.
@@ -277,7 +277,7 @@ class RangeOracle:
         self, counts: SupportCounts, *, reports_per_device: float = 1.0, interval_kind: IntervalKind = "population"
     ) -> RangeEstimate:
         """Estimate from counts as a store has them: a row of bits for each level; see `RangeEstimate`."""
-        widths = [mechanism.payload_bits for mechanism in self.randomizer.mechanisms]
+        widths = [mechanism.payload_bits for mechanism in self.randomizer.parts]
         if counts.ones.shape != (len(widths), max(widths)):
             raise ParameterError(f"counts of shape {counts.ones.shape} are not those of {self.randomizer.name}")
         rows = zip(counts.totals, counts.ones, widths, strict=True)

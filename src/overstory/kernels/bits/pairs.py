@@ -112,8 +112,6 @@ def count_pairs_by_cohort(
     num_cohorts: int,
     first: int,
     second: int,
-    *,
-    threads: int | None = None,
 ) -> NDArray[np.int64]:
     """How many reports of each cohort have both of two bits, one of the first part and one of the second.
 
@@ -138,5 +136,5 @@ def count_pairs_by_cohort(
         add_ordered(packed, order, offsets, start, stop, (first, second, rows), out)
         return out
 
-    parts = in_parts(part, len(reports), threads, smallest=SMALLEST)
+    parts = in_parts(part, len(reports), smallest=SMALLEST)
     return np.ascontiguousarray(np.sum(parts, axis=0)[:, : first + 1])

@@ -282,7 +282,7 @@ def move_rows(flat: Any, cohorts: Any, words: Any, free: Any, out: Any) -> None:
 
 
 def count_bits_grouped(
-    reports: NDArray[np.uint64], offsets: NDArray[np.int64], *, threads: int | None = None
+    reports: NDArray[np.uint64], offsets: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """How many reports of each cohort there are and have each bit; rows ``offsets[c] .. offsets[c + 1]`` are c's."""
     flat, (n, words) = _flat(reports), reports.shape
@@ -295,12 +295,12 @@ def count_bits_grouped(
         add_grouped(flat, offsets, start, stop, words, ones)
         return ones
 
-    parts = in_parts(part, n, threads, smallest=max(1, SMALLEST // words))
+    parts = in_parts(part, n, smallest=max(1, SMALLEST // words))
     return np.diff(offsets), np.sum(parts, axis=0)
 
 
 def count_bits_by_cohort(
-    reports: NDArray[np.uint64], cohorts: NDArray[np.uint16], num_cohorts: int, *, threads: int | None = None
+    reports: NDArray[np.uint64], cohorts: NDArray[np.uint16], num_cohorts: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """How many reports of each cohort there are and have each bit, when the rows lie in order of arrival."""
     flat, (n, words) = _flat(reports), reports.shape
@@ -317,5 +317,5 @@ def count_bits_by_cohort(
         add(flat, column, start, stop, words, totals, ones)
         return totals, ones
 
-    parts = in_parts(part, n, threads, smallest=max(1, SMALLEST // words))
+    parts = in_parts(part, n, smallest=max(1, SMALLEST // words))
     return np.sum([part[0] for part in parts], axis=0), np.sum([part[1] for part in parts], axis=0)

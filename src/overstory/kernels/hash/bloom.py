@@ -177,9 +177,7 @@ def google_rows(offsets: Any, data: Any, start: Any, stop: Any, num_bits: Any, o
                     out[cohort, first + lane, i] = byte % np.uint32(num_bits)
 
 
-def positions_v1(
-    digests: NDArray[np.uint64], num_bits: int, num_hashes: int, num_cohorts: int, *, threads: int | None = None
-) -> NDArray[np.uint16]:
+def positions_v1(digests: NDArray[np.uint64], num_bits: int, num_hashes: int, num_cohorts: int) -> NDArray[np.uint16]:
     """Positions of the family ``overstory-v1``, (cohorts, digests, hashes): ``num_hashes`` *distinct* ones a digest.
 
     Floyd's sampling (Bentley, Floyd, "A sample of brilliance", CACM 30(9), 1987): the i-th position is drawn from the
@@ -190,7 +188,7 @@ def positions_v1(
     _shape(num_bits, num_hashes, num_cohorts, num_bits)
     digests = np.require(digests, np.uint64, ["C", "A"])
     out = np.empty((num_cohorts, digests.size, num_hashes), dtype=np.uint16)
-    in_parts(lambda start, stop: v1_rows(digests, start, stop, num_bits, out), digests.size, threads, smallest=SMALLEST)
+    in_parts(lambda start, stop: v1_rows(digests, start, stop, num_bits, out), digests.size, smallest=SMALLEST)
     return out
 
 
@@ -200,8 +198,6 @@ def positions_google(
     num_bits: int,
     num_hashes: int,
     num_cohorts: int,
-    *,
-    threads: int | None = None,
 ) -> NDArray[np.uint16]:
     """Positions of the hash family ``google-rappor-python``, (cohorts, strings, hashes); a string's may coincide.
 
@@ -210,10 +206,6 @@ def positions_google(
     _shape(num_bits, num_hashes, num_cohorts, 16)
     offsets, data = _strings(offsets, data)
     out = np.empty((num_cohorts, offsets.size - 1, num_hashes), dtype=np.uint16)
-    in_parts(
-        lambda start, stop: google_rows(offsets, data, start, stop, num_bits, out),
-        offsets.size - 1,
-        threads,
-        smallest=SMALLEST,
-    )
+    rows = offsets.size - 1
+    in_parts(lambda start, stop: google_rows(offsets, data, start, stop, num_bits, out), rows, smallest=SMALLEST)
     return out

@@ -100,7 +100,7 @@ def build_metric(fields: Fields, folder: Folder | None, *, read_candidates: bool
         "description": fields.text("description", "what is collected, for the person it is collected from"),
         "owner": fields.text("owner", "who answers for it"),
         "purpose": fields.link("purpose", "a link to why it is collected"),
-        "attribute": fields.identifier("attribute", METRIC_ID),
+        "attribute": fields.identifier("attribute"),
     }
     domain, candidates, lists = read_domain(fields, folder, read_candidates=read_candidates)
     built = _mechanism(fields, name, domain)
