@@ -126,17 +126,17 @@ def test_it_reads_what_collect_reads(tmp_path):
     rows = ["café", "café", "?", "ash"] * 500
     (tmp_path / "excel.csv").write_bytes(b"id;tree\n" + "".join(f"1;{row} \n" for row in rows).encode("latin-1"))
     (tmp_path / "lines.jsonl").write_text("".join(json.dumps({"tree": row}) + "\n" for row in rows))
-    options = ["--column", "tree", "--bytes", 5, "--missing", "?", "--strip", "--encoding"]
+    options = ["--column", "tree", "--bytes", 5, "--csv=missing=?", "--csv=strip", "--csv"]
     asked = ["--epsilon", 4, "--seed", 1, "--json"]
-    excel = within("discover", "excel.csv", *options, "latin-1", *asked, cwd=tmp_path)
-    lines = within("discover", "lines.jsonl", *options, "utf-8", *asked, cwd=tmp_path)
+    excel = within("discover", "excel.csv", *options, "encoding=latin-1", *asked, cwd=tmp_path)
+    lines = within("discover", "lines.jsonl", *options, "encoding=utf-8", *asked, cwd=tmp_path)
     assert (excel.returncode, excel.stderr) == (0, "")
     assert excel.stdout == lines.stdout
     found = json.loads(excel.stdout)
     assert {row["value"] for row in found["estimates"] if row["detected"]} == {"café", "ash"}
     assert found["reports"] == 1_500
     piped = subprocess.run(
-        [sys.executable, "-m", "overstory", "discover", "-", *map(str, options), "latin-1", *map(str, asked)],
+        [sys.executable, "-m", "overstory", "discover", "-", *map(str, options), "encoding=latin-1", *map(str, asked)],
         input=(tmp_path / "excel.csv").read_bytes(), capture_output=True, check=False,
     )  # fmt: skip
     assert piped.stdout.decode() == excel.stdout

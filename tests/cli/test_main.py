@@ -17,7 +17,10 @@ from support.running import overstory, python, within
 def test_help_lists_every_command(capsys: Any) -> None:
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
-    assert all(f"\n    {name}" in out for name in COMMANDS)
+    lines = out.splitlines()
+    assert len(lines) <= 30, "one screen"
+    listed = [name for line in lines[1:] for name in line[10:29].replace(",", " ").split()]
+    assert sorted(listed) == sorted(COMMANDS), "each of them once"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -30,7 +33,7 @@ def test_every_command_has_help_with_an_example(command: Any, capsys: Any) -> No
 
 def test_no_command_and_a_wrong_one(capsys: Any) -> None:
     assert main([]) == 2
-    assert "commands:" in capsys.readouterr().err
+    assert "COMMAND --help" in capsys.readouterr().err
     assert main(["discombobulate"]) == 2
     assert capsys.readouterr().err.startswith("overstory: error: there is no command 'discombobulate'; did you mean ")
     assert main(["sum", "--sideways"]) == 2
@@ -75,7 +78,7 @@ def test_what_is_no_command_loads_none(monkeypatch: Any, argv: Any) -> None:
 def test_a_command_after_an_option_runs_or_is_helped(capsys: Any) -> None:
     assert main(["--version", "decode"]) == 0
     assert main(["--help", "status"]) == 0
-    assert "\n    audit" in capsys.readouterr().out
+    assert "privacy, audit" in capsys.readouterr().out
     assert main(["--sideways", "sum", "--help"]) == 0
     assert "overstory sum" in capsys.readouterr().out
 

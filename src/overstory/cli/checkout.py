@@ -40,8 +40,6 @@ COMMANDS = {
         Option("--readings", "real meter readings, instead of synthetic ones (protecting-...)", "FILE"),
         Option("--workers", "processes, each of one result; the results are the same (default: 1)", "N", int),
         Option("--output", "folder", "DIR", default="out/reproduce"),
-        Option("--json", "print the results as JSON"),
-        Option("--quiet", "print no progress bar and no table"),
         more="""\
 Writes every result into the folder: NAME.json with the published numbers, ours, their intervals and the verdicts; the
 pictures as PNG and SVG; and index.html and summary.md with all results in the folder. A verdict is always computed.

@@ -126,7 +126,7 @@ def read_search(
     """
     metric, chosen = counted.metric, options or EstimateOptions()
     search = cast("SearchMechanism", metric.mechanism)
-    _check(metric, kind, chosen)
+    check_search(metric.id, kind, chosen)
     if counted.group is not None:
         raise ParameterError(f"{metric.id}: a search reads the answers of all groups together")
     progress = chosen.progress
@@ -156,12 +156,10 @@ def _answers(search: SearchMechanism, counted: PeriodCounts, progress: Progress 
         yield answers
 
 
-def _check(metric: Metric, kind: Aggregation, options: EstimateOptions) -> None:
+def check_search(name: str, kind: Aggregation, options: EstimateOptions) -> None:
     """Refuse what has no meaning for a search, rather than leave it without effect."""
     if kind != "total":
-        raise ParameterError(
-            f"{metric.id}: a device answers once, so a search reads the answers of all periods together"
-        )
+        raise ParameterError(f"{name}: a device answers once, so a search reads the answers of all periods together")
     wrong = {
         "other candidates": options.candidates is not None,
         "reports per device": options.reports_per_device is not None,
@@ -170,9 +168,7 @@ def _check(metric: Metric, kind: Aggregation, options: EstimateOptions) -> None:
     }
     for what, is_given in wrong.items():
         if is_given:
-            raise ParameterError(
-                f"{metric.id} is searched for values that nobody listed: {what} have no meaning for it"
-            )
+            raise ParameterError(f"{name} is searched for values that nobody listed: {what} have no meaning for it")
 
 
 def _part(progress: Progress | None, start: float, stop: float) -> Progress | None:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 def run(args: argparse.Namespace) -> int:
     check_plot(args.plot)
     check_seed(args.seed)
-    if args.workers is not None and (args.numeric is not None or not (args.measure or args.file)):
-        raise ParameterError("--workers has no effect: only collections of oracles, by --measure or FILE, are divided")
     workers = check_workers(args.workers)
     if args.numeric is not None:
         return run_numeric(args)
@@ -50,8 +48,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _symbols(args: argparse.Namespace) -> NDArray[np.integer[Any]] | None:
     """Return what each device holds, where there are data; complete the sizes that they tell."""
-    if (args.file is None) != (args.column is None):
-        raise ParameterError("FILE and --column C go together")
     if args.measure is not None and args.measure < 1:
         raise ParameterError("--measure takes a whole number from 1")
     if args.file is None:
@@ -82,7 +78,7 @@ def _read_symbols(args: argparse.Namespace, path: str) -> tuple[NDArray[np.integ
     if args.reports is not None:
         check_count("num_reports", args.reports, 1, 1 << 62)
     number_of: dict[str, int] = {}
-    numbers = [texts.numbered(number_of) for (texts,) in blocks(path, [args.column], form=form_of(args))]
+    numbers = [texts.numbered(number_of) for (texts,) in blocks(path, [args.column], form=form_of(args.csv))]
     if not number_of:
         raise ParameterError(f"{path}: the column {args.column!r} holds no values")
     symbols: NDArray[np.integer[Any]] = np.concatenate([some[some >= 0] for some in numbers])
@@ -107,7 +103,7 @@ def _measured(
     from overstory.analysis.comparison import measured_errors
 
     asked = ranking, symbols, args.domain_size, args.seed
-    with progress("collections are simulated", len(ranking) * args.measure) as bar:
+    with progress("collections are simulated", len(ranking) * args.measure, quiet=args.quiet) as bar:
         if workers > 1:
             cells = [
                 (ranking, symbols, args.domain_size, args.seed, args.measure, place) for place in range(len(ranking))
@@ -243,22 +239,18 @@ def run_numeric(args: argparse.Namespace) -> int:
 
 def _checked_numbers(args: argparse.Namespace) -> NDArray[np.float64] | None:
     """Return the column's numbers, where there is one; complete the number of reports."""
-    if any(getattr(args, name) is not None for name in ("domain_size", "epsilon_permanent", "plot")):
-        raise ParameterError(
-            "--numeric goes with --epsilon, --reports and --json, and with FILE, --column and --measure"
-        )
-    if args.file is None and args.column is None:
+    if args.file is None:
         if args.reports is None or args.reports < 1 or args.measure is not None:
             raise ParameterError(EITHER)
         return None
-    if args.file is None or args.column is None or args.reports is not None:
+    if args.reports is not None:
         raise ParameterError(f"{EITHER}; each row of FILE is one device")
     if args.measure is not None and args.measure < 1:
         raise ParameterError("--measure takes a whole number from 1")
     from overstory.trial.numbers import read_column_of_numbers
 
     with seekable(args.file) as path:
-        numbers = read_column_of_numbers(path, args.column, form=form_of(args)).values
+        numbers = read_column_of_numbers(path, args.column, form=form_of(args.csv)).values
     args.reports = numbers.size
     return numbers
 
@@ -270,7 +262,7 @@ def _numeric_rows(args: argparse.Namespace, numbers: NDArray[np.float64] | None)
 
     low, high = args.numeric
     names = list(FAMILIES["numbers"].builders)
-    with progress("collections are simulated", len(names) * (numbers is not None)) as bar:
+    with progress("collections are simulated", len(names) * (numbers is not None), quiet=args.quiet) as bar:
         for place, name in enumerate(names):
             built: Any = any_mechanism(name, epsilon=args.epsilon, minimum=low, maximum=high)
             middle, end = mean_errors(built, args.reports)

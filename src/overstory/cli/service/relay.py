@@ -59,11 +59,7 @@ def _gateway(url: str) -> str:
 
 def _shuffling(args: argparse.Namespace) -> Shuffling | None:
     if not args.shuffle:
-        if args.spool or args.token_file:
-            raise ParameterError("--spool and --token-file belong to --shuffle: give it as well")
         return None
-    if args.spool is None or args.token_file is None:
-        raise ParameterError("--shuffle needs --spool DIR and --token-file FILE")
     if args.least < 2 or not args.least <= args.capacity < 1 << 31:
         raise ParameterError(f"--least {args.least}, --capacity {args.capacity}: give 2 <= --least <= --capacity")
     every, at_most = duration("--every", args.every), duration("--at-most", args.at_most)

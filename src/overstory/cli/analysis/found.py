@@ -1,0 +1,69 @@
+"""What a search of reports found, of simulated devices or in files; and a list of candidates that grows."""
+
+from __future__ import annotations
+
+import io
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from overstory.presentation.document import Lines
+from overstory.privacy.text import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from overstory.discovery import Discovered, Plan
+    from overstory.presentation.document import Block
+
+
+@dataclass(frozen=True, eq=False)
+class FoundValues:
+    """What was found, by which plan."""
+
+    name: ClassVar[str] = "search"
+
+    plan: Plan
+    found: Discovered
+
+    def csv_lines(self) -> Iterable[str]:
+        """Return a header and a line per value of the last level."""
+        text = io.StringIO()
+        self.found.to_csv(text)
+        return text.getvalue().splitlines(keepends=True)
+
+    def to_json(self, *, everything: bool = True) -> dict[str, Any]:
+        """Return the values, unless `everything` the detected ones alone, and the plan."""
+        plan = self.plan
+        about = {
+            **plan.domain.canonical(),
+            "beam": plan.beam,
+            "levels": [level.num_bits for level in plan.levels],
+            "shares": list(plan.shares),
+            "known": len(plan.known),
+        }
+        return {**self.found.to_json(everything=everything), "plan": about}
+
+    def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterator[Block]:
+        """Return what a person reads."""
+        found = self.found
+        asked = f"each device answered one of {plural(len(self.plan.questions), 'question')}"
+        sentences = found.sentences(plural(found.num_reports, "report"), "reports", asked)
+        more = [] if written is None else [f"every value: {written}"]
+        return found.blocks([*sentences, *found.notes, *more], everything=everything)
+
+
+def offer_candidates(path: str, discovered: Discovered) -> list[Block]:
+    """Write the candidates that a file has, and the detected values after them; return what to say of it."""
+    from overstory.files.rappor import read_candidates, write_candidates
+    from overstory.queries.searches import merged_candidates
+
+    before = read_candidates(path) if Path(path).exists() and Path(path).stat().st_size else []
+    after = merged_candidates(before, discovered)
+    if not after:
+        print(f"overstory: nothing was detected: {path} is not written", file=sys.stderr)
+        return []
+    write_candidates(path, after)
+    more = f", {len(after) - len(before):,} of them new" if before else ""
+    return [Lines(f"{plural(len(after), 'candidate')} in {path}{more}")]
