@@ -236,7 +236,6 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         (f"{GATEWAY} absent.csv --agree on --output o", "absent.csv: no such file"),
         (f"{TO_FILE} --agree on --timezone Europe/Bonn", "no time zone 'Europe/Bonn'"),
         (f"{TO_FILE} --agree on --metric gas", "there is no metric 'gas'"),
-        (f"{GATEWAY} readings.csv --server http://x --token 'a\nb' --agree on", "token"),
         (f"{TO_FILE} --agree on --spread -1", "spread"),
         (f"{TO_FILE} --agree on --wait -1", "--wait = -1.0: give seconds"),
         (f"{TO_FILE} --agree on --wait nan", "--wait = nan: give seconds"),

@@ -262,8 +262,9 @@ class Command:
         rules: tuple[Rule, ...] = (),
         prints_json: bool = True,
     ) -> None:
-        self.name, self._example, self._options, self._summary, self._more = name, example, options, summary, more
-        self._runs, self._actions, self._rules, self._prints_json = runs, tuple(actions), rules, prints_json
+        self.name, self._example, self._summary, self._more = name, example, summary, more
+        self.options, self.actions, self.rules = tuple(_each(options)), tuple(actions), rules
+        self._groups, self._runs, self._prints_json = options, runs, prints_json
 
     def add_to(self, commands: Any, summary: str = "") -> None:
         """Add it, with its actions, and the options that every command has."""
@@ -274,7 +275,7 @@ class Command:
             description=f"{summary[:1].upper()}{summary[1:]}.\n\n{self._more}".rstrip(),
             epilog=f"example:\n  {self._example}",
         )
-        for option in self._options:
+        for option in self._groups:
             option.add_to(parser)
         if self._runs:
             parser.set_defaults(runs=self._runs, check_options=self.check, json=False)
@@ -282,15 +283,15 @@ class Command:
             if self._prints_json:
                 common.add_argument("--json", action="store_true", help="print the outcome as JSON")
             common.add_argument("--quiet", action="store_true", help="print no progress bar and no closing line")
-        if self._actions:
+        if self.actions:
             actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
-            for action in self._actions:
+            for action in self.actions:
                 action.add_to(actions)
 
     def check(self, args: argparse.Namespace) -> None:
         """Raise ParameterError where the options that are given do not go together."""
-        given = [option.shown for option in _each(self._options) if option.is_given(args)]
-        for rule in self._rules:
+        given = [option.shown for option in self.options if option.is_given(args)]
+        for rule in self.rules:
             rule.check(given, args)
 
 
