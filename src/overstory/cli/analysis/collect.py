@@ -6,16 +6,25 @@ import argparse
 import json
 import shlex
 import sys
+import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from overstory.cli.arguments import check_pipes, check_seed, form_of, print_answer, seekable
 from overstory.cli.progress import progress
+from overstory.files.io import writing_csv, writing_text
 from overstory.presentation.document import Paragraph
+from overstory.protocol.channels import MAX_EPSILON
 from overstory.protocol.errors import ParameterError
+from overstory.trial.population import Column, read_population
+from overstory.trial.run import TrialBudget, collect
+from overstory.trial.values import Summary, advise, subject_of
 
 if TYPE_CHECKING:
     from overstory.trial.population import Column, Population
@@ -82,9 +91,7 @@ def _ways(args: argparse.Namespace, path: str, budget: TrialBudget) -> tuple[Cal
         chosen = {"budget": budget, "oracle": args.oracle, "seed": args.seed, "most": args.most}
         return partial(count_sets, path, args.column, args.separator, form=form), partial(collect_sets, **chosen)
     if args.numeric is not None:
-        import numpy as np
-
-        from overstory.trial.numbers import collect_numbers, read_column_of_numbers
+        from overstory.trial.numbers import collect_numbers, read_column_of_numbers  # which loads SciPy
 
         chosen = {"learned": args.numeric, "epsilon": budget.epsilon, "oracle": args.oracle}
         chosen |= {"minimum": args.min, "maximum": args.max}
@@ -92,15 +99,12 @@ def _ways(args: argparse.Namespace, path: str, budget: TrialBudget) -> tuple[Cal
         return partial(read_column_of_numbers, path, args.column, form=form), partial(
             collect_numbers, rng=rng, **chosen
         )
-    from overstory.trial.population import read_population
 
     column = _column(args, path)
     return partial(read_population, column, seed=args.seed), partial(_collect_values, args, column, budget)
 
 
 def _column(args: argparse.Namespace, path: str) -> Column:
-    from overstory.trial.population import Column
-
     bins = None
     if args.bins is not None:
         low, high, count = args.bins
@@ -114,19 +118,11 @@ def _column(args: argparse.Namespace, path: str) -> Column:
 def _collect_values(
     args: argparse.Namespace, column: Column, budget: TrialBudget, population: Population, advance: Callable[..., Any]
 ) -> Summary:
-    from dataclasses import replace
-
-    from overstory.trial.run import collect
-    from overstory.trial.values import Summary, advise, subject_of
-
     result = collect(population, budget, args.oracle, args.seed, advance)
     return Summary(subject_of(replace(column, path=args.file), result), result, advise(result))
 
 
 def _budget(args: argparse.Namespace) -> TrialBudget:
-    from overstory.protocol.channels import MAX_EPSILON
-    from overstory.trial.run import TrialBudget
-
     epsilon = 1.0 if args.epsilon is None else args.epsilon
     if not 0 < epsilon <= MAX_EPSILON:
         raise ParameterError(f"--epsilon {epsilon:g}: give a number above 0 and at most {MAX_EPSILON}")
@@ -156,18 +152,12 @@ def _command(args: argparse.Namespace) -> str:
 
 
 def _write_learned(args: argparse.Namespace, trial: Trial, path: str) -> None:
-    from overstory.files.io import writing_csv
-
     with writing_csv(path, spreadsheet=args.spreadsheet) as text:
         trial.write_csv(text)
 
 
 def _write_together(args: argparse.Namespace, trial: Trial, folder: Path) -> None:
     """Write every estimate, the JSON and the page, if there is one, all or none. Say what they replace."""
-    import tempfile
-
-    from overstory.files.io import writing_text
-
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as name:
         part = Path(name)

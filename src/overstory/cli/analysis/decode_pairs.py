@@ -5,9 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
+from overstory.analysis.association.linked import boolean_variable, filter_variable
+from overstory.analysis.association.linked_filters import (
+    filter_likelihoods,
+    outside_name,
+    table_of_likelihoods,
+    table_of_variables,
+)
+from overstory.analysis.association.summary import ROW, TableSummary
+from overstory.analysis.kinds.linked import apart
+from overstory.analysis.reports import unpack_bits
 from overstory.cli.output import show_answer
 from overstory.cli.progress import reading_bar
+from overstory.files.rappor import pair_form, read_map, read_pair_counts, read_pairs, read_params
 from overstory.presentation.document import Column, Lines
+from overstory.presentation.formats import finite
+from overstory.presentation.render_data import csv_lines
+from overstory.privacy.terms import add_up
 from overstory.privacy.text import epsilons_text
 from overstory.protocol.errors import ParameterError
 
@@ -36,9 +52,6 @@ class PairAnswer:
 
     def csv_lines(self) -> Iterable[str]:
         """Return a header and a line per cell."""
-        from overstory.analysis.association.summary import ROW
-        from overstory.presentation.render_data import csv_lines
-
         columns = [Column(name) for name in ROW]
         return csv_lines(columns, ([row[name] for name in ROW] for row in self.summary.rows()))
 
@@ -57,8 +70,6 @@ class PairAnswer:
 def run(request: DecodeRequest) -> int:
     """Read the table of two variables, from files of RAPPOR's public tools."""
     source = _check(request)
-    from overstory.analysis.association.summary import TableSummary
-    from overstory.files.rappor import pair_form, read_params
 
     assert request.params is not None
     assert request.pair is not None
@@ -90,8 +101,6 @@ def _check(request: DecodeRequest) -> str:
 
 
 def _maps(request: DecodeRequest, parameters: RapporParameters, form: PairForm) -> list[CandidateMap | None]:
-    from overstory.files.rappor import read_map
-
     paths = iter(request.maps)
     shape: dict[str, Any] = {"num_bits": parameters.k, "num_hashes": parameters.h, "num_cohorts": parameters.m}
     return [None if name == request.boolean else read_map(next(paths), **shape) for name in form.names]
@@ -99,8 +108,6 @@ def _maps(request: DecodeRequest, parameters: RapporParameters, form: PairForm) 
 
 def _labels(request: DecodeRequest, maps: list[CandidateMap | None]) -> tuple[list[tuple[str, ...]], list[int | None]]:
     """Return each variable's values, and which of them stands for strings outside the list."""
-    from overstory.analysis.association.linked_filters import outside_name
-
     named = [BOOLEAN if each is None else tuple(map(str, each.candidates)) for each in maps]
     open_lists = [each is not None and not request.complete for each in maps]
     labels = [
@@ -113,11 +120,6 @@ def _labels(request: DecodeRequest, maps: list[CandidateMap | None]) -> tuple[li
 def _from_counts(
     request: DecodeRequest, source: str, form: PairForm, mechanism: BitMechanism, maps: list[CandidateMap | None]
 ) -> TableEstimate:
-    from overstory.analysis.association.linked import boolean_variable, filter_variable
-    from overstory.analysis.association.linked_filters import table_of_variables
-    from overstory.analysis.kinds.linked import apart
-    from overstory.files.rappor import read_pair_counts
-
     counts = apart(read_pair_counts(source, form), *form.widths)
     each = 1.0 if request.reports_per_device is None else request.reports_per_device
     variables = [
@@ -142,12 +144,6 @@ def _likeliest(
     request: DecodeRequest, source: str, form: PairForm, mechanism: BitMechanism, maps: list[CandidateMap | None]
 ) -> TableEstimate:
     """Read all reports, and maximize their likelihood."""
-    import numpy as np
-
-    from overstory.analysis.association.linked_filters import filter_likelihoods, table_of_likelihoods
-    from overstory.analysis.reports import unpack_bits
-    from overstory.files.rappor import read_pairs
-
     if request.reports_per_device not in (None, 1.0):
         raise ParameterError(
             "--reports-per-device does not apply to --method likelihood: it takes reports as independent"
@@ -177,9 +173,6 @@ def _likeliest(
 
 def _privacy(mechanism: BitMechanism, form: PairForm) -> dict[str, Any]:
     """Return the epsilons of both variables together: the sums of theirs."""
-    from overstory.presentation.formats import finite
-    from overstory.privacy.terms import add_up
-
     rounds, one_bit = mechanism.rounds, ((1, 0), (0, 1))
     reports, permanents = [], []
     for width in form.widths:

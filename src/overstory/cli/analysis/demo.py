@@ -7,18 +7,17 @@ import shlex
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
+
 from overstory.cli.arguments import print_answer
 from overstory.cli.progress import progress
+from overstory.files.rappor import RapporParameters, read_params
 from overstory.presentation.document import Paragraph
 from overstory.protocol.errors import ParameterError
+from overstory.trial.service import Paths, demonstrate, draw_population
 
 
 def run(args: argparse.Namespace) -> int:
-    import numpy as np
-
-    from overstory.files.rappor import RapporParameters, read_params
-    from overstory.trial.service import demonstrate, draw_population
-
     if args.seed < 0:
         raise ParameterError(f"--seed {args.seed}: give a whole number from 0")
     usual = RapporParameters(k=128, h=2, m=16, p=0.5, q=0.75, f=0.5)
@@ -31,7 +30,6 @@ def run(args: argparse.Namespace) -> int:
     print_answer(args, summary.to_json() | {"page": str(page)}, chain(summary.blocks(), [files]))
     if args.console:
         from overstory.cli.service.console import show_store
-        from overstory.trial.service import Paths
 
         paths = Paths.below(Path(args.output))
         show_store(str(paths.registry), str(paths.store))

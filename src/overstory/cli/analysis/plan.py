@@ -26,13 +26,13 @@ def run(args: argparse.Namespace) -> int:
 def _choose(args: argparse.Namespace) -> int:
     """Recommend an oracle for a domain."""
     from overstory.analysis.comparison import recommend
-    from overstory.cli.analysis.compare import blocks
+    from overstory.cli.analysis.compare import ranking_blocks
     from overstory.planning.kinds import plan_for_domain
 
     needs = {"epsilon_permanent": args.epsilon_permanent, "share": args.share}
     plan = plan_for_domain(args.domain_size, args.epsilon, args.reports, alpha=args.alpha, **needs)
     best = recommend(plan.ranking)
-    recommended = blocks((best,), None, best, plan.instead)
+    recommended = ranking_blocks((best,), None, best, plan.instead)
     print_answer(args, plan.to_json(), chain(recommended, [Lines(*plan.detection())]))
     return 0
 
