@@ -12,7 +12,7 @@ from typing import Any
 
 from overstory.cli.arguments import print_answer
 from overstory.cli.progress import progress
-from overstory.cli.workers import check_workers, each_cell
+from overstory.cli.workers import each_cell
 from overstory.files.io import writing_text
 from overstory.presentation.document import Block, Lines
 from overstory.protocol.errors import ParameterError
@@ -64,7 +64,7 @@ def _reproduced(
     for one, given in zip(chosen, takes, strict=True):
         check_options(one, given)
     results = []
-    workers = check_workers(args.workers)
+    workers = args.workers or 1
     with progress("starting", len(chosen), quiet=args.quiet) as bar:
         if workers > 1:
             cells = [(e.name, args.output, args.quick, g, args.fresh) for e, g in zip(chosen, takes, strict=True)]

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from overstory.presentation.document import Block
 
 
+def _whole(least: int) -> tuple[Callable[[int], bool], str]:
+    """Return what a whole number must be, and the words for it."""
+    return lambda number: number >= least, f"give a whole number, {least} or more"
+
+
+AT_LEAST_ONE: Final = _whole(1)
+ABOVE_0: Final = (lambda number: number > 0, "give a number above 0")
 SHORT: Final = {"--output": "-o"}
 SHARED: Final[dict[str, Option]] = {}
 """The options that several commands share; a command adds what differs."""
@@ -27,7 +34,8 @@ SHARED: Final[dict[str, Option]] = {}
 class Option:
     """An option or an argument of a command, as data; a shared one needs only what differs from its usual settings.
 
-    One with a scope is a setting: also a variable, and a key of a file (`settings`).
+    `fits` is what a value must be, and the words for it. One with a scope is a setting: also a variable, and a key of
+    a file (`settings`).
     """
 
     def __init__(
@@ -37,8 +45,13 @@ class Option:
         metavar: str | tuple[str, ...] | None = None,
         type: Any = None,  # noqa: A002 - as argparse calls it
         default: Any = None,
+        *,
+        fits: tuple[Callable[[Any], bool], str] | None = None,
         **differences: Any,
     ) -> None:
+        self.fits: tuple[Callable[[Any], bool], str] | None = fits or (
+            SHARED[name].fits if name in SHARED and type is not str else None
+        )
         positional = {"help": text, "metavar": metavar, "type": type, "default": default}
         given = {key: value for key, value in positional.items() if value is not None}
         self.name: str = name
@@ -111,9 +124,14 @@ SHARED.update(
         Option("--output", None, "FILE"),
         Option("--param", "a parameter of the oracle; may be repeated", "NAME=VALUE", action="append", default=[]),
         Option("--params", "RAPPOR's parameters: header k,h,m,p,q,f (and hash_family, hash_key) and one row", "FILE"),
-        Option("--plot", "draw a picture into this file, an .svg", "FILE"),
+        Option(
+            "--plot",
+            "draw a picture into this file, an .svg",
+            "FILE",
+            fits=(lambda name: name.endswith(".svg"), "pictures are SVG: give a name that ends in .svg"),
+        ),
         Option("--registry", "the metric registry", "FILE"),
-        Option("--seed", "the same seed gives the same output", "N", int),
+        Option("--seed", "the same seed gives the same output", "N", int, fits=_whole(0)),
         Option("--skip-bad", action="store_true"),
         Option(
             "--spreadsheet",
@@ -289,8 +307,14 @@ class Command:
                 action.add_to(actions)
 
     def check(self, args: argparse.Namespace) -> None:
-        """Raise ParameterError where the options that are given do not go together."""
-        given = [option.shown for option in self.options if option.is_given(args)]
+        """Raise ParameterError where an option has no value that fits, or options do not go together."""
+        chosen = [option for option in self.options if option.is_given(args)]
+        for option in chosen:
+            value = getattr(args, option.key)
+            if option.fits is not None and not option.fits[0](value):
+                shown = f"{value:g}" if isinstance(value, float) else value
+                raise ParameterError(f"{option.shown} {shown}: {option.fits[1]}")
+        given = [option.shown for option in chosen]
         for rule in self.rules:
             rule.check(given, args)
 
@@ -335,12 +359,6 @@ SOURCES: Final = Group(
 OF_SOURCES: Final = (OneOf(("--params", "--registry")), Together(("--registry", "--metric")))
 
 
-def check_plot(path: str | None) -> None:
-    """Raise ParameterError unless a picture can be drawn into a file of that name."""
-    if path and not path.endswith(".svg"):
-        raise ParameterError(f"--plot {path}: pictures are SVG: give a name that ends in .svg")
-
-
 def check_pipes(args: argparse.Namespace, *inputs: str) -> None:
     """Raise ParameterError when two inputs are standard input, or two outputs standard output."""
     named = [getattr(args, name) for name in inputs]
@@ -353,12 +371,6 @@ def check_pipes(args: argparse.Namespace, *inputs: str) -> None:
 def shown(output: str) -> str:
     """Return an output's name in a sentence."""
     return "standard output" if output == "-" else output
-
-
-def check_seed(seed: int | None) -> None:
-    """Raise ParameterError unless the generators take such a seed."""
-    if seed is not None and seed < 0:
-        raise ParameterError(f"--seed {seed}: give a whole number, 0 or more")
 
 
 def token_of_environment(role: str) -> str:

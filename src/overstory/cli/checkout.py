@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from overstory.cli.arguments import Command, Option, flag
+from overstory.cli.arguments import AT_LEAST_ONE, Command, Option, flag
 from overstory.protocol.errors import ParameterError
 
 COMMANDS: Final = {
@@ -25,7 +25,13 @@ COMMANDS: Final = {
         Option("--value", "the value whose report is drawn (rappor-figure-1)", "TEXT"),
         Option("--params", "RAPPOR's parameters for --value: header k,h,m,p,q,f and one row"),
         Option("--readings", "real meter readings, instead of synthetic ones (protecting-...)", "FILE"),
-        Option("--workers", "processes, each of one result; the results are the same (default: 1)", "N", int),
+        Option(
+            "--workers",
+            "processes, each of one result; the results are the same (default: 1)",
+            "N",
+            int,
+            fits=AT_LEAST_ONE,
+        ),
         Option("--output", "folder", "DIR", default="out/reproduce"),
         more="""\
 Writes every result into the folder: NAME.json with the published numbers, ours, their intervals and the verdicts; the

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from overstory.cli.arguments import check_pipes, check_seed, form_of, print_answer, seekable
+from overstory.cli.arguments import check_pipes, form_of, print_answer, seekable
 from overstory.cli.progress import progress
 from overstory.files.io import writing_csv, writing_text
 from overstory.presentation.document import Paragraph
@@ -63,7 +63,6 @@ def _check(args: argparse.Namespace) -> None:
     for name in ONE_COLUMN if several else ():
         if getattr(args, name) is not None:
             raise ParameterError(f"--{name.replace('_', '-')} is for one column: give one --column")
-    check_seed(args.seed)
     if args.conditional and not several:
         raise ParameterError("--conditional compares the values of a first column: give two, --column A --column B")
 

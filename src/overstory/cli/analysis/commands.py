@@ -6,6 +6,8 @@ import argparse
 from typing import Final
 
 from overstory.cli.arguments import (
+    ABOVE_0,
+    AT_LEAST_ONE,
     CSV,
     ENGINE,
     PAIR,
@@ -55,7 +57,7 @@ AUDIT: Final = Command(
         ),
         flag("--restart", "COMMAND remembers its clients: run it again, and compare"),
         flag("--own-cohorts", "clients choose their cohorts: the column is empty"),
-        Option("--timeout", "seconds of one run", "S", float, 600.0),
+        Option("--timeout", "seconds of one run", "S", float, 600.0, fits=ABOVE_0),
     ),
     Option("program", "the client, after --", "COMMAND", nargs="*"),
     more="""\
@@ -230,10 +232,18 @@ COMPARE: Final = Command(
     Option("--column", "the column of FILE with the values"),
     CSV,
     Option(
-        "--measure", "simulate R collections of each oracle (with FILE: 4 to 20, by the number of values)", "R", int
+        "--measure",
+        "simulate R collections of each oracle (with FILE: 4 to 20, by the number of values)",
+        "R",
+        int,
+        fits=AT_LEAST_ONE,
     ),
     Option(
-        "--workers", "processes that simulate the oracles' collections; the result is the same (default: 1)", "N", int
+        "--workers",
+        "processes that simulate the oracles' collections; the result is the same (default: 1)",
+        "N",
+        int,
+        fits=AT_LEAST_ONE,
     ),
     Option("--seed", "seed of the simulation (default: 0)", "S", int, 0),
     Option(

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from overstory.analysis.comparison import measured_errors, rank, recommend, rounds_to_order, trade, zipf
-from overstory.cli.arguments import check_plot, check_seed, form_of, print_answer, seekable
+from overstory.cli.arguments import form_of, print_answer, seekable
 from overstory.cli.output import draw
 from overstory.cli.progress import progress
-from overstory.cli.workers import check_workers, each_cell
+from overstory.cli.workers import each_cell
 from overstory.files.columns import blocks
 from overstory.planning.kinds import mean_errors
 from overstory.planning.plan import ranking_table
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 
 
 def run(args: argparse.Namespace) -> int:
-    check_plot(args.plot)
-    check_seed(args.seed)
-    workers = check_workers(args.workers)
     if args.numeric is not None:
         return run_numeric(args)
 
@@ -45,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     ranking = rank(args.domain_size, args.epsilon, args.reports, epsilon_permanent=args.epsilon_permanent)
     if symbols is None and args.measure:
         symbols = _imagined(args)
-    measured = _measured(args, ranking, symbols, workers)
+    measured = _measured(args, ranking, symbols, args.workers or 1)
     best = recommend(ranking)
     if args.plot:
         draw(args.plot, [ranking_picture(ranking, measured)])
@@ -56,8 +53,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _symbols(args: argparse.Namespace) -> NDArray[np.integer[Any]] | None:
     """Return what each device holds, where there are data; complete the sizes that they tell."""
-    if args.measure is not None and args.measure < 1:
-        raise ParameterError("--measure takes a whole number from 1")
     if args.file is None:
         if args.domain_size is None or args.reports is None:
             raise ParameterError("give --domain-size D and --reports N, or FILE and --column C")
@@ -233,8 +228,6 @@ def _checked_numbers(args: argparse.Namespace) -> NDArray[np.float64] | None:
         return None
     if args.reports is not None:
         raise ParameterError(f"{EITHER}; each row of FILE is one device")
-    if args.measure is not None and args.measure < 1:
-        raise ParameterError("--measure takes a whole number from 1")
 
     from overstory.trial.numbers import read_column_of_numbers  # which loads SciPy
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from overstory.analysis.selection import Adjustment, Correction, IntervalKind
-from overstory.cli.arguments import check_pipes, check_plot
+from overstory.cli.arguments import check_pipes
 from overstory.cli.output import Printing
 from overstory.protocol.errors import ParameterError
 
@@ -78,7 +78,6 @@ class DecodeRequest:
 
 
 def run(args: argparse.Namespace) -> int:
-    check_plot(args.plot)
     args.map = args.map or []
     check_pipes(args, "params", "counts", "map")
     request = _request(args)

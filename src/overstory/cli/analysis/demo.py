@@ -13,13 +13,10 @@ from overstory.cli.arguments import print_answer
 from overstory.cli.progress import progress
 from overstory.files.rappor import RapporParameters, read_params
 from overstory.presentation.document import Paragraph
-from overstory.protocol.errors import ParameterError
 from overstory.trial.service import Paths, demonstrate, draw_population
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.seed < 0:
-        raise ParameterError(f"--seed {args.seed}: give a whole number from 0")
     usual = RapporParameters(k=128, h=2, m=16, p=0.5, q=0.75, f=0.5)
     parameters = read_params(args.params) if args.params else usual
     population = draw_population(args.states, args.reports, np.random.default_rng([args.seed, 0]))

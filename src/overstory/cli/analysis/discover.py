@@ -10,7 +10,7 @@ import numpy as np
 
 from overstory.cli.analysis.discover_input import domain_of, read_column
 from overstory.cli.analysis.found import FoundValues
-from overstory.cli.arguments import check_plot, check_seed, form_of, print_answer, seekable
+from overstory.cli.arguments import form_of, print_answer, seekable
 from overstory.cli.output import draw
 from overstory.cli.progress import progress, reading_bar
 from overstory.discovery import discover, find, simulate
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 
 def run(args: argparse.Namespace) -> int:
-    check_plot(args.plot)
-    check_seed(args.seed)
     answer = _discover(args)
     if args.output:
         with writing_csv(args.output, spreadsheet=args.spreadsheet) as text:

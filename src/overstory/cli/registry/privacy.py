@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.cli.arguments import check_plot, print_answer
+from overstory.cli.arguments import print_answer
 from overstory.cli.registry.commands import REGISTRY_FILE
 from overstory.presentation.document import Block, Lines, Paragraph, Preformatted
 from overstory.presentation.formats import finite
@@ -87,7 +87,6 @@ MOST_REPORTS: Final = 1000
 
 
 def run(args: argparse.Namespace) -> int:
-    check_plot(args.plot)
     extra = () if args.reports is None else (check_reports(args.reports, 1, MOST_REPORTS),)
     delta = DELTA if args.delta is None else args.delta
     metric = find_metric(args)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,10 @@ CONSOLE: Final = "CONSOLE_"
 REGISTRY: Final = Option("--registry", required=True)
 CONFIG: Final = Option("--config", "TOML file with these settings", "FILE")
 STORES: Final = "the store: a file, sqlite:///FILE, or postgresql://..."
+
+
+def _up_to(most: int) -> tuple[Callable[[int], bool], str]:
+    return lambda number: 1 <= number <= most, f"give 1 to {most:,}"
 
 
 def _listening(port: int) -> tuple[Option, ...]:
@@ -151,9 +156,9 @@ RELAY: Final = Command(
     *_tls(),
     Group(
         "bounds",
-        Option("--per-hour", "messages of one address in any hour", "N", int, 50),
+        Option("--per-hour", "messages of one address in any hour", "N", int, 50, fits=_up_to(1 << 20)),
         flag("--trust-forwarded", "a proxy in front names the sender in X-Forwarded-For: its last address counts"),
-        Option("--most-bytes", "bytes of one message", "N", int, 1 << 16),
+        Option("--most-bytes", "bytes of one message", "N", int, 1 << 16, fits=_up_to(1 << 24)),
     ),
     Group(
         "shuffling",
@@ -166,6 +171,7 @@ RELAY: Final = Command(
             "messages of one address that are taken for one release (default: a twentieth of --least, at least 1)",
             "N",
             int,
+            fits=_up_to(1 << 20),
         ),
         Option("--every", "time between two releases, such as 90m, 24h or 7d", "TIME", default="24h"),
         Option(

@@ -36,10 +36,6 @@ def run(args: argparse.Namespace) -> int:
 def read_settings(args: argparse.Namespace) -> Settings:
     """Return the settings of the command line, or raise ParameterError."""
     check_listening(args, "port")
-    for name, most in (("per_hour", 1 << 20), ("per_release", 1 << 20), ("most_bytes", 1 << 24)):
-        value = getattr(args, name)
-        if value is not None and not 1 <= value <= most:
-            raise ParameterError(f"--{name.replace('_', '-')} {value}: give 1 to {most:,}")
     gateway, shuffling = _gateway(args.gateway), _shuffling(args)
 
     listening = Listening(args.host, args.port, args.tls_certificate, args.tls_key)

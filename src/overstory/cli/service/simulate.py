@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from overstory.cli.arguments import check_seed, form_of, print_answer, token_of_environment
+from overstory.cli.arguments import form_of, print_answer, token_of_environment
 from overstory.cli.progress import progress
 from overstory.client.upload.http import http_transport
 from overstory.files.io import writing_text
@@ -57,7 +57,6 @@ def run(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace, most: int) -> None:
     if not 1 <= args.devices <= most:
         raise ParameterError(f"--devices {args.devices}: give a whole number from 1 to {most:,}")
-    check_seed(args.seed)
 
 
 def _populations(args: argparse.Namespace, metrics: Sequence[Metric]) -> dict[str, ValueDistribution]:
