@@ -56,6 +56,19 @@ def test_help_and_version_are_words_too(word: list[str], option: list[str], caps
     assert said == capsys.readouterr().out
 
 
+def test_options_have_the_names_of_the_design_too(tmp_path: Any) -> None:
+    """`plan --epsilon-report` is `--epsilon`, and the files of `sum` may follow `--reports`."""
+    needs = ("--epsilon-permanent", 2, "--reports", 1000, "--candidates", 3, "--json")
+    own = within("plan", "--epsilon", 1, *needs, cwd=tmp_path).stdout
+    assert own == within("plan", "--epsilon-report", 1, *needs, cwd=tmp_path).stdout
+    assert own == within("plan", "--epsilon-report=1", *needs, cwd=tmp_path).stdout
+    (tmp_path / "params.csv").write_text("k,h,m,p,q,f\n4,2,1,.25,.75,.5\n")
+    (tmp_path / "reports.csv").write_text("cohort,irr\n0,0101\n")
+    for named in (["reports.csv"], ["--reports", "reports.csv"], ["--reports=reports.csv"]):
+        ran = within("sum", "--params", "params.csv", *named, "-o", "-", cwd=tmp_path)
+        assert ran.stdout == "1,1,0,1,0\n", ran.stderr
+
+
 @pytest.mark.parametrize("reports", ["1e5", "100,000", "100000", "100_000", "1.0e5"])
 def test_large_numbers_may_be_written_as_people_do(tmp_path: Any, reports: str) -> None:
     ran = within("compare", "--domain-size", "4", "--epsilon", "1", "--reports", reports, "--json", cwd=tmp_path)

@@ -11,7 +11,6 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from itertools import chain
 from types import ModuleType
 from typing import Any, Final, NoReturn
 
@@ -81,8 +80,8 @@ Person    status, view       what may be recorded and why; what was recorded, an
 """
 """What `overstory --help` prints: every command, by who needs it, on one screen."""
 
-ALIASES: Final = {("plan", "--epsilon-report"): ["--epsilon"], ("sum", "--reports"): []}
-"""Other names of options, by command: what they mean. INPUT of `sum` may be called --reports."""
+ALIASES: Final = {("plan", "--epsilon-report"): "--epsilon", ("sum", "--reports"): ""}
+"""Other names of options, by command. The INPUT of `sum` may be called --reports."""
 
 MODULES: Final = {
     **dict.fromkeys(("audit", "collect", "compare", "decode", "demo", "discover", "plan"), "analysis.commands"),
@@ -175,7 +174,15 @@ def _as_options(argv: list[str]) -> list[str]:
         return [*argv[1:], "--help"]
     if argv[:1] == ["version"]:
         return ["--version", *argv[1:]]
-    return [*argv[:1], *chain.from_iterable(ALIASES.get((argv[0], word), [word]) for word in argv[1:])]
+    named = (_by_its_name(argv[0], word) for word in argv[1:])
+    return [*argv[:1], *(word for word in named if word is not None)]
+
+
+def _by_its_name(command: str, word: str) -> str | None:
+    """Return a word with the option's own name, where it is another name of one; None where that has none."""
+    option, equals, value = word.partition("=")
+    own = ALIASES.get((command, option))
+    return word if own is None else f"{own}={value}" if own and equals else own or value or None
 
 
 def _run(argv: list[str]) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from overstory.cli.arguments import OF_SOURCES
 from overstory.cli.output import draw, show_answer
 from overstory.cli.rappor.engine_runs import (
     CountedFiles,
@@ -89,6 +91,9 @@ class CountedEstimate:
 
 def run(request: DecodeRequest) -> int:
     """Estimate, and show it."""
+    sources = {"--params": request.params, "--registry": request.registry, "--metric": request.metric}
+    for rule in OF_SOURCES:
+        rule.check([name for name, value in sources.items() if value], argparse.Namespace())
     counting = Counting(
         engine=request.engine,
         params=request.params,
