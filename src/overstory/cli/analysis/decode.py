@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Final
 
-from overstory.analysis.selection import Adjustment, Correction, IntervalKind
 from overstory.cli.arguments import check_pipes
 from overstory.cli.output import Printing
 from overstory.protocol.errors import ParameterError
+from overstory.queries.readings import EstimateOptions
 
 FORMS: Final = {
     "on exported folders": "analysis.decode_store",
@@ -26,8 +26,7 @@ FORMS: Final = {
 
 AS_SAID: Final = (
     *("params", "counts", "boolean", "registry", "metric", "engine", "group", "by_group", "smooth", "per_period"),
-    *("cumulative", "overlap", "delta", "honest", "candidates", "method", "correction", "alpha", "complete"),
-    *("reports_per_device", "interval", "adjustment", "plot", "candidates_out"),
+    *("cumulative", "overlap", "delta", "honest", "candidates", "plot", "candidates_out"),
 )
 """Options that are taken into the request as they are."""
 
@@ -58,18 +57,23 @@ class DecodeRequest:
     delta: float | None
     honest: float | None
     candidates: str | None
-    ranges: tuple[str, ...]
-    steps: tuple[str, ...]
-    method: str
-    correction: Correction
-    alpha: float
-    complete: bool
-    reports_per_device: float | None
-    interval: IntervalKind | None
-    adjustment: Adjustment
+    options: EstimateOptions  # without the candidates, which are still in their file
     plot: str | None
     candidates_out: str | None
     printing: Printing
+
+    @property
+    def repeats(self) -> float:
+        """The reports of one device in files."""
+        return 1.0 if self.options.reports_per_device is None else self.options.reports_per_device
+
+    def read_options(self) -> EstimateOptions:
+        """Return the options of an estimate, with the candidates that a file has."""
+        if not self.candidates:
+            return self.options
+        from overstory.files.rappor import read_candidates
+
+        return replace(self.options, candidates=tuple(read_candidates(self.candidates)))
 
     @property
     def files(self) -> dict[str, str | None]:
@@ -81,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     args.map = args.map or []
     check_pipes(args, "params", "counts", "map")
     request = _request(args)
-    if request.method == "likelihood" and not request.pair:
+    if request.options.method == "likelihood" and not request.pair:
         raise ParameterError("--method likelihood is for --pair: of one variable, gls is as accurate")
     if len(request.maps) > 1 and not request.pair:
         raise ParameterError("--map: give one map: several are for --pair, one for each variable")
@@ -100,7 +104,16 @@ def _request(args: argparse.Namespace) -> DecodeRequest:
         **said,
         maps=tuple(args.map),
         periods=(args.first, args.last),
-        ranges=tuple(args.range or ()),
-        steps=tuple(name.strip() for name in (args.steps or "").split(",") if name.strip()),
+        options=EstimateOptions(
+            reports_per_device=args.reports_per_device,
+            alpha=args.alpha,
+            correction=args.correction,
+            method=args.method,
+            complete=args.complete,
+            steps=tuple(name.strip() for name in (args.steps or "").split(",") if name.strip()),
+            interval_kind=args.interval,
+            adjustment=args.adjustment,
+            ranges=tuple(args.range or ()),
+        ),
         printing=Printing.of(args),
     )

@@ -158,14 +158,12 @@ def _estimated(
 ) -> CountedEstimate:
     """Estimate once, with every choice of the options."""
     from overstory.analysis.alarms.crafted import alarm_notes, check_collection
-    from overstory.cli.analysis.decode_store import estimate_options
     from overstory.queries.estimates import estimate_once
 
     names = _names(request, mechanism, values, is_counted=is_counted)
-    if not mechanism.encoding.decoded and (request.complete or request.method != "gls"):
+    if not mechanism.encoding.decoded and (request.options.complete or request.options.method != "gls"):
         raise ParameterError(f"{mechanism.name} is counted by value: --method and --complete are for Bloom filters")
-    repeats = 1.0 if request.reports_per_device is None else request.reports_per_device
-    options = replace(estimate_options(request), candidates=None)
+    repeats, options = request.repeats, request.options
     estimate = estimate_once(mechanism, counts, repeats, replace(options, steps=()), names)
     # Sizes and sums are checked where every device reported once, and all that it can hold was counted.
     partly = values is not None and mechanism.domain_size is not None
@@ -205,7 +203,6 @@ def _names(
 
 def _search(request: DecodeRequest, counting: Counting, files: CountedFiles) -> int:
     """Search answers by an engine: what each level asks is counted by one pass over the files."""
-    from overstory.cli.analysis.decode_store import estimate_options
     from overstory.cli.analysis.found import FoundValues, offer_candidates
     from overstory.cli.progress import progress
     from overstory.discovery import find
@@ -214,7 +211,7 @@ def _search(request: DecodeRequest, counting: Counting, files: CountedFiles) -> 
     from overstory.queries.sources.exported import Files
 
     search: Any = files.mechanism
-    options = estimate_options(request)
+    options = request.read_options()
     check_search(search.name, "total", options)
     read = Files(files.places, files.units)
     with (

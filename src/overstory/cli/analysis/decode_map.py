@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from overstory.analysis.alarms.crafted import alarm_notes, check_collection
 from overstory.analysis.selection import bound_text, interval_words
 from overstory.analysis.tables.output import estimate_table
-from overstory.cli.analysis.decode_store import estimate_options
 from overstory.cli.output import draw
 from overstory.cli.progress import reading_bar
 from overstory.files.io import writing_csv
@@ -36,10 +35,9 @@ def run(request: DecodeRequest) -> int:
     counts = read_counts(request.counts, notes=notes, **shape)
     with reading_bar("reading the map", request.maps, quiet=printing.quiet) as advance:
         candidates = read_map(request.maps[0], num_hashes=parameters.h, notes=notes, advance=advance, **shape)
-    repeats = 1.0 if request.reports_per_device is None else request.reports_per_device
-    decoded: Any = estimate_once(mechanism, counts, repeats, estimate_options(request), candidates)
+    decoded: Any = estimate_once(mechanism, counts, request.repeats, request.options, candidates)
     # The sizes of cohorts and sums of bits are checked where every device reported once.
-    checks = check_collection(mechanism, counts, decoded) if repeats == 1.0 else ()
+    checks = check_collection(mechanism, counts, decoded) if request.repeats == 1.0 else ()
     decoded = replace(decoded, notes=(*notes, *decoded.notes, *alarm_notes(checks, decoded=True)))
     about = {**metrics(decoded, parameters, mechanism), "checks": [check.to_json() for check in checks]}
     output, to_pipe = str(printing.output), printing.output == "-"

@@ -77,25 +77,27 @@ def run(request: DecodeRequest) -> int:
     mechanism = parameters.mechanism()
     form = pair_form(parameters, list(request.pair), request.boolean)
     maps = _maps(request, parameters, form)
-    learn = _likeliest if request.method == "likelihood" else _from_counts
+    learn = _likeliest if request.options.method == "likelihood" else _from_counts
     table = learn(request, source, form, mechanism, maps)
-    show_answer(request.printing, PairAnswer(TableSummary(table, alpha=request.alpha), _privacy(mechanism, form)))
+    show_answer(
+        request.printing, PairAnswer(TableSummary(table, alpha=request.options.alpha), _privacy(mechanism, form))
+    )
     return 0
 
 
 def _check(request: DecodeRequest) -> str:
     """Return the file that has the reports, or their counts."""
-    whole, reports = request.method == "likelihood", " ".join(request.inputs)
+    whole, reports = request.options.method == "likelihood", " ".join(request.inputs)
     source, other = (reports, request.counts) if whole else (request.counts, reports)
     if other:
         wrong, right = ("--counts", "the reports") if whole else (other, "--counts")
-        raise ParameterError(f"{wrong} has no effect with --pair and --method {request.method}: give {right}")
+        raise ParameterError(f"{wrong} has no effect with --pair and --method {request.options.method}: give {right}")
     if not source or len(request.inputs) > 1:
         raise ParameterError(f"--pair needs {'one file of reports, INPUT,' if whole else '--counts'}")
     if len(request.maps) != (1 if request.boolean else 2):
         problem = "one map: the other variable is one bit" if request.boolean else "the map of each variable, in order"
         raise ParameterError(f"--map: give {problem}")
-    if request.method == "lasso" or request.plot:
+    if request.options.method == "lasso" or request.plot:
         raise ParameterError(f"{'--plot' if request.plot else '--method lasso'} does not apply to --pair")
     return source
 
@@ -109,7 +111,7 @@ def _maps(request: DecodeRequest, parameters: RapporParameters, form: PairForm) 
 def _labels(request: DecodeRequest, maps: list[CandidateMap | None]) -> tuple[list[tuple[str, ...]], list[int | None]]:
     """Return each variable's values, and which of them stands for strings outside the list."""
     named = [BOOLEAN if each is None else tuple(map(str, each.candidates)) for each in maps]
-    open_lists = [each is not None and not request.complete for each in maps]
+    open_lists = [each is not None and not request.options.complete for each in maps]
     labels = [
         (*values, outside_name(values)) if is_open else values
         for values, is_open in zip(named, open_lists, strict=True)
@@ -121,11 +123,11 @@ def _from_counts(
     request: DecodeRequest, source: str, form: PairForm, mechanism: BitMechanism, maps: list[CandidateMap | None]
 ) -> TableEstimate:
     counts = apart(read_pair_counts(source, form), *form.widths)
-    each = 1.0 if request.reports_per_device is None else request.reports_per_device
+    each = request.repeats
     variables = [
         boolean_variable(mechanism, supported, counts.totals, each)
         if given is None
-        else filter_variable(mechanism, given, supported, counts.totals, each, complete=request.complete)
+        else filter_variable(mechanism, given, supported, counts.totals, each, complete=request.options.complete)
         for given, supported in zip(maps, (counts.first, counts.second), strict=True)
     ]
     labels, others = _labels(request, maps)
@@ -136,7 +138,7 @@ def _from_counts(
         (labels[0], labels[1]),
         other=(others[0], others[1]),
         reports_per_device=each,
-        interval_kind=request.interval or "population",
+        interval_kind=request.options.interval_kind or "population",
     )
 
 
@@ -144,7 +146,7 @@ def _likeliest(
     request: DecodeRequest, source: str, form: PairForm, mechanism: BitMechanism, maps: list[CandidateMap | None]
 ) -> TableEstimate:
     """Read all reports, and maximize their likelihood."""
-    if request.reports_per_device not in (None, 1.0):
+    if request.repeats != 1:
         raise ParameterError(
             "--reports-per-device does not apply to --method likelihood: it takes reports as independent"
         )
@@ -160,14 +162,14 @@ def _likeliest(
         if given is None:
             likely.append(np.where(part > 0, (p, q), (1 - p, 1 - q)))
         else:
-            likely.append(filter_likelihoods(part, cohorts, given, (p, q), complete=request.complete))
+            likely.append(filter_likelihoods(part, cohorts, given, (p, q), complete=request.options.complete))
     labels, others = _labels(request, maps)
     return table_of_likelihoods(
         (likely[0], likely[1]),
         form.names,
         (labels[0], labels[1]),
         other=(others[0], others[1]),
-        interval_kind=request.interval or "population",
+        interval_kind=request.options.interval_kind or "population",
     )
 
 

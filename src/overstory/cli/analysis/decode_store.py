@@ -11,7 +11,6 @@ from overstory.cli.arguments import token_of_environment
 from overstory.cli.output import draw, show_answer
 from overstory.cli.progress import progress
 from overstory.protocol.errors import ParameterError
-from overstory.queries.readings import EstimateOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,7 +56,7 @@ def _reading(request: DecodeRequest, metric: Metric, kind: Aggregation) -> Readi
     from overstory.queries.groups import read_groups
     from overstory.queries.readings import read
 
-    options = estimate_options(request)
+    options = request.read_options()
     with open_source(request, metric) as read_range:
         if request.by_group:
             return read_groups(
@@ -87,7 +86,7 @@ def _compared(request: DecodeRequest, metric: Metric) -> Any:
         ranges = [(request.periods, group) for group in groups]
     with open_source(request, metric) as read_range:  # a search reads the answers themselves
         a, b = (read_range(*ends) for ends in ranges)
-        return compare(a, b, estimate_options(request), overlap=request.overlap or 0.0)
+        return compare(a, b, request.read_options(), overlap=request.overlap or 0.0)
 
 
 def read_metric(request: DecodeRequest) -> Metric:
@@ -192,24 +191,3 @@ def _assuming(request: DecodeRequest, counted: PeriodCounts) -> PeriodCounts:
     counted = replace(counted, released=replace(counted.released, **chosen))
     counted.central_json()  # numbers that do not fit are refused before anything is estimated
     return counted
-
-
-def estimate_options(request: DecodeRequest) -> EstimateOptions:
-    """Return the options of an estimate."""
-    candidates = None
-    if request.candidates:
-        from overstory.files.rappor import read_candidates
-
-        candidates = tuple(read_candidates(request.candidates))
-    return EstimateOptions(
-        request.reports_per_device,
-        candidates,
-        request.alpha,
-        request.correction,
-        request.method,
-        request.complete,
-        request.steps,
-        request.interval,
-        request.adjustment,
-        request.ranges,
-    )
