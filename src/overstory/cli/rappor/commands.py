@@ -79,7 +79,7 @@ reversed.""",
     runs="rappor.file_tools:count",
     rules=(
         *OF_SOURCES,
-        Needs(("--boolean",), ("--pair",), "which names the two variables"),
+        Needs(("--boolean",), ("--pair",), "it names the two variables"),
         Needs(("--pair",), ("--params",), "its files have no labels"),
         Idle(("--registry", "--candidates", "--engine", "--dry-run"), ("--pair",), "one process reads its files"),
     ),
@@ -101,7 +101,7 @@ Reports are read in a stream; the order within a cohort stays.""",
     runs="rappor.file_tools:convert",
     rules=(
         *OF_SOURCES,
-        Needs(("--period",), ("--registry",), "whose metric says how long a period is"),
+        Needs(("--period",), ("--registry",), "its metric says how long a period is"),
     ),
 )
 

@@ -312,7 +312,7 @@ and Spark; `overstory decode DESTINATION --registry FILE` reads it as a store. O
 the same destination, by a command for each: they are then read together. Retention deletes reports in the store, never
 the exported files: that is yours to do.""",
     runs="service.exports",
-    rules=(Needs(("--from", "--to"), ("--metric",), "which says how long a period is"),),
+    rules=(Needs(("--from", "--to"), ("--metric",), "it says how long a period is"),),
 )
 
 _KEYS_FILE: Final = Option("file", "the file of private keys", "FILE", Path)
