@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from overstory.cli.arguments import check_pipes
 from overstory.cli.output import Printing
+from overstory.cli.rappor.engine_runs import Counting
 from overstory.protocol.errors import ParameterError
 from overstory.queries.readings import EstimateOptions
 
@@ -76,9 +77,20 @@ class DecodeRequest:
         return replace(self.options, candidates=tuple(read_candidates(self.candidates)))
 
     @property
-    def files(self) -> dict[str, str | None]:
-        """The files that are written, by their options."""
-        return {"-o": self.printing.output, "--plot": self.plot, "--candidates-out": self.candidates_out}
+    def counting(self) -> Counting:
+        """What an engine is to count, where the source is files or folders."""
+        output = self.printing.output
+        return Counting(
+            engine=self.engine,
+            params=self.params,
+            registry=self.registry,
+            metric=self.metric,
+            candidates=self.candidates,
+            output=output,
+            quiet=self.printing.quiet,
+            files={"-o": output, "--plot": self.plot, "--candidates-out": self.candidates_out},
+            inputs=self.inputs,
+        )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -10,7 +10,6 @@ from overstory.cli.arguments import OF_SOURCES
 from overstory.cli.output import draw, show_answer
 from overstory.cli.rappor.engine_runs import (
     CountedFiles,
-    Counting,
     count_units,
     counting_jobs,
     find_units,
@@ -94,24 +93,13 @@ def run(request: DecodeRequest) -> int:
     sources = {"--params": request.params, "--registry": request.registry, "--metric": request.metric}
     for rule in OF_SOURCES:
         rule.check([name for name, value in sources.items() if value], argparse.Namespace())
-    counting = Counting(
-        engine=request.engine,
-        params=request.params,
-        registry=request.registry,
-        metric=request.metric,
-        candidates=request.candidates,
-        output=request.printing.output,
-        quiet=request.printing.quiet,
-        files=request.files,
-        inputs=request.inputs,
-    )
     if request.inputs:
-        files = find_units(counting)
+        files = find_units(request.counting)
         if files.mechanism.reading == "search":
-            return _search(request, counting, files)
-        answer = _of_reports(request, counting, files)
+            return _search(request, files)
+        answer = _of_reports(request, files)
     else:
-        answer = _of_counts(request, counting)
+        answer = _of_counts(request)
     if request.candidates_out:
         raise ParameterError(f"--candidates-out is of a search: {answer.mechanism.name} counts values that are known")
     if request.plot:
@@ -120,24 +108,24 @@ def run(request: DecodeRequest) -> int:
     return 0
 
 
-def _of_reports(request: DecodeRequest, counting: Counting, files: CountedFiles) -> CountedEstimate:
+def _of_reports(request: DecodeRequest, files: CountedFiles) -> CountedEstimate:
     """Count the reports by an engine, and estimate."""
     oracle = _oracle(files.mechanism)
-    with count_units(counting, files) as run:
+    with count_units(request.counting, files) as run:
         answer = _estimated(request, oracle, run.counts, files.job.asked, is_counted=False)
     return replace(
         answer, counted=tuple(run_sentences(files.engine.name, run)), about={"counting": run_facts(files, run)}
     )
 
 
-def _of_counts(request: DecodeRequest, counting: Counting) -> CountedEstimate:
+def _of_counts(request: DecodeRequest) -> CountedEstimate:
     """Read counts with their label, and estimate."""
     from overstory.analysis.kinds.base import server_half
     from overstory.files.labels import read_labelled
 
     assert request.counts is not None
     labelled: LabelledCounts = read_labelled(request.counts)
-    oracle = _oracle(stated_mechanism(counting, labelled.label.digest, labelled.label, request.counts))
+    oracle = _oracle(stated_mechanism(request.counting, labelled.label.digest, labelled.label, request.counts))
     expected = server_half(oracle).num_counts(labelled.values or ())
     if labelled.values is None and labelled.counts.ones.size != expected:
         problem = f"{labelled.counts.ones.size:,} counts, but {oracle.name} has {expected:,}: it was altered"
@@ -201,7 +189,7 @@ def _names(
     return list(labels)
 
 
-def _search(request: DecodeRequest, counting: Counting, files: CountedFiles) -> int:
+def _search(request: DecodeRequest, files: CountedFiles) -> int:
     """Search answers by an engine: what each level asks is counted by one pass over the files."""
     from overstory.cli.analysis.found import FoundValues, offer_candidates
     from overstory.cli.progress import progress
@@ -216,7 +204,7 @@ def _search(request: DecodeRequest, counting: Counting, files: CountedFiles) -> 
     read = Files(files.places, files.units)
     with (
         progress("searching", 1.0, quiet=request.printing.quiet) as bar,
-        counting_jobs(counting, files.engine, is_watched=False) as count,
+        counting_jobs(request.counting, files.engine, is_watched=False) as count,
     ):
         found = find(
             search.plan,

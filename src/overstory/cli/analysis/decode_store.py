@@ -155,18 +155,11 @@ def _open(request: DecodeRequest, metric: Metric) -> Iterator[Callable[..., Peri
 @contextmanager
 def _open_exported(request: DecodeRequest, metric: Metric) -> Iterator[ExportedReports]:
     """Yield the exported reports; what is finished is kept beside the output until they are read."""
-    from overstory.cli.rappor.engine_runs import Counting, counting_jobs, engine_of
+    from overstory.cli.rappor.engine_runs import counting_jobs, engine_of
     from overstory.queries.sources.exported import ExportedReports
 
-    engine, printing = engine_of(request.engine), request.printing
-    counting = Counting(
-        engine=request.engine,
-        output=printing.output,
-        quiet=printing.quiet,
-        files=request.files,
-        inputs=request.inputs,
-    )
-    with counting_jobs(counting, engine, is_watched=not metric.mechanism.reads_reports) as count:
+    engine = engine_of(request.engine)
+    with counting_jobs(request.counting, engine, is_watched=not metric.mechanism.reads_reports) as count:
         yield ExportedReports(_find(request), count, getattr(engine, "workers", None) or 8)
 
 
