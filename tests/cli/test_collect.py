@@ -114,7 +114,8 @@ def test_table_page_picture_and_files_show_one_interval(folder, monkeypatch):
 def test_how_a_file_is_written_can_be_said_and_is_in_the_pages_command(folder):
     """A10: Adult: no header, a blank after each comma, ? for what is not known."""
     (folder / "adult.data").write_bytes("39, caf\xe9, x\n50, ?, y\n38, caf\xe9, x\n".encode("latin-1"))
-    form = ("--no-header", "--missing", "?", "NA", "--encoding", "latin-1", "--delimiter", ",", "--strip")
+    words = ("no-header", "missing=?", "missing=NA", "encoding=latin-1", "delimiter=,", "strip")
+    form = [option for word in words for option in ("--csv", word)]
     done = within("collect", "adult.data", "--column", 2, *form, "-o", "adult", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
     known = json.loads(done.stdout)
@@ -194,7 +195,7 @@ def test_nearly_all_printed_intervals_hold_the_truth(tmp_path):
 def test_several_choices_in_one_answer_are_one_value(tmp_path):
     """`Man;Woman` of a multiple choice: each combination is a value of its own, and a note says so."""
     (tmp_path / "survey.csv").write_text("id,gender\n" + "0,Man\n1,Woman\n2,Man;Woman\n3,NA\n" * 500)
-    options = ("--column", "gender", "--missing", "NA", "--epsilon", 4)
+    options = ("--column", "gender", "--csv", "missing=NA", "--epsilon", 4)
     shown = within("collect", "survey.csv", *options, "-o", "out", cwd=tmp_path).stdout
     assert "'Man;Woman' and similar answers join several choices: each was counted as a value of its own" in shown
     labels = [line.split(",")[0] for line in (tmp_path / "out" / "learned.csv").read_text().splitlines()[1:]]

@@ -336,4 +336,4 @@ def test_the_commands(filled: Any, tmp_path: Path, capsys: Any, monkeypatch: Any
     assert main(["export", str(folder), *options, "--verify"]) == 1
     assert "missing" in capsys.readouterr().out
     assert main(["export", str(folder), *options, "--from", "2024-10-05"]) == 2
-    assert "--from and --to need --metric" in capsys.readouterr().err
+    assert "--from has no effect without --metric" in capsys.readouterr().err

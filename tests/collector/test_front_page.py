@@ -68,7 +68,7 @@ def test_programs_that_ask_for_json_get_the_public_registry() -> None:
     assert get(METRICS, "*/*").headers["content-type"].startswith("text/html")
 
 
-# A metric that a collector lists in public is the metric: decode --url needs no registry of its own
+# A metric that a collector lists in public is the metric: decode --store needs no registry of its own
 
 
 OTHERS = parse_registry(

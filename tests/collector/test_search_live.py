@@ -122,7 +122,7 @@ def test_a_file_has_every_value_and_a_picture_the_search(live, tmp_path):
 def test_detected_values_are_offered_as_candidates_and_earlier_ones_stay(live, tmp_path):
     folder, _ = live
     out = tmp_path / "ports.txt"
-    asked = ("discover", *STORE, "--metric", "port", "--candidates-out", out)
+    asked = ("decode", *STORE, "--metric", "port", "--candidates-out", out)
     assert "candidates in " in command(folder, *asked)
     assert out.read_text().split()[:3] == ["80", "443", "8080"]
     out.write_text("22\n8080\n")
@@ -138,8 +138,6 @@ def test_detected_values_are_offered_as_candidates_and_earlier_ones_stay(live, t
         (("decode", *STORE, "--metric", "port", "--steps", "norm-sub"), "post-processing steps have no meaning"),
         (("decode", *STORE, "--metric", "port", "--reports-per-device", "2"), "reports per device have no meaning"),
         (("decode", *STORE, "--metric", "port", "--complete"), "a method or complete list"),
-        (("discover", "--store", "reports.db"), "--registry, --metric missing"),
-        (("discover", *STORE, "--metric", "port", "--epsilon", "1"), "give one form"),
     ],
 )
 def test_what_has_no_meaning_for_a_search_is_refused(live, words, message):
@@ -162,7 +160,7 @@ def test_counts_alone_which_a_collector_gives_are_not_enough(live):
 def test_a_second_wave_asks_the_others_and_expects_what_the_first_found(tmp_path):
     first = write_registry(tmp_path / "metrics.toml", epsilon=5.0, step=8, beam=16, wave=1, waves=2)
     asked = collected(tmp_path, first, (PORTS[n % len(PORTS)] for n in range(2400)))
-    command(tmp_path, "discover", *STORE, "--metric", "port", "--candidates-out", "known.txt")
+    command(tmp_path, "decode", *STORE, "--metric", "port", "--candidates-out", "known.txt")
     known = json.dumps((tmp_path / "known.txt").read_text().split())
     later = NUMBERS.replace('["80"]', known)
     second = write_registry(tmp_path / "metrics.toml", domain=later, epsilon=5.0, step=8, beam=16, wave=2, waves=2)
@@ -189,7 +187,7 @@ def test_two_hundred_thousand_devices_find_what_a_simulation_finds(tmp_path):
     shares = 1 / np.arange(1, 2001) ** 1.1
     values = words[rng.choice(2000, size=200_000, p=shares / shares.sum())]
     assert collected(tmp_path, metric, values.tolist()) == 200_000
-    shown = json.loads(command(tmp_path, "discover", *STORE, "--metric", "word", "--json"))
+    shown = json.loads(command(tmp_path, "decode", *STORE, "--metric", "word", "--json", "--all"))
     plan = metric.mechanism.plan
     simulated = find(plan, simulate(plan, values, rng))
     truth = dict(zip(*np.unique(values, return_counts=True), strict=True))

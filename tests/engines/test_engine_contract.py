@@ -108,8 +108,8 @@ def test_a_search_on_a_running_scheduler_finds_what_one_process_finds(
 ) -> None:
     command, *_ = searched_files(tmp_path)
     found = []
-    for by in (["local"], ["dask", "--scheduler", scheduler]):
-        assert main([*command, "--engine", *by, "--json", "--quiet"]) == 0
+    for by in ("local", f"dask:{scheduler}"):
+        assert main([*command, "--engine", by, "--json", "--quiet"]) == 0
         found.append(json.loads(capsys.readouterr().out))
     assert found[0]["estimates"]
     assert found[0] == found[1]

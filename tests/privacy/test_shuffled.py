@@ -459,7 +459,7 @@ def test_the_command_says_it_with_its_assumptions(capsys: pytest.CaptureFixture[
     assert "at delta 1e-09" in shown
     assert BATCH in " ".join(shown.split())
     assert main([*oracle, "--honest", "0.9"]) == 2
-    assert "--shuffled N" in capsys.readouterr().err
+    assert "without --shuffled" in capsys.readouterr().err
 
 
 def test_a_metric_with_groups_gets_no_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

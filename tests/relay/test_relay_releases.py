@@ -444,8 +444,8 @@ def test_a_second_relay_on_a_spool_ends_with_one_sentence(tmp_path):
     [
         ("--gateway collector", "--gateway: 'collector': give an address such as https://collector.example"),
         ("--gateway http://c/v1/oblivious", "give the collector's address without a path"),
-        ("--gateway http://c --shuffle", "--shuffle needs --spool DIR and --token-file FILE"),
-        ("--gateway http://c --spool s", "--spool and --token-file belong to --shuffle"),
+        ("--gateway http://c --shuffle", "--spool, --token-file missing: --shuffle and --spool and --token-file"),
+        ("--gateway http://c --spool s", "--shuffle, --token-file missing: --shuffle and --spool and --token-file"),
         ("--gateway http://c --tls-key k", "--tls-certificate and --tls-key belong together"),
         ("--gateway http://c --port 70000", "ports are 0 .. 65535"),
         ("--gateway http://c --per-hour 0", "--per-hour 0: give 1 to 1,048,576"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -58,10 +57,10 @@ def progress(label: str, total: float | None, *, quiet: bool = False, in_bytes: 
 
 
 @contextmanager
-def reading_bar(args: argparse.Namespace, label: str, paths: Sequence[str]) -> Iterator[Callable[[int], None] | None]:
+def reading_bar(label: str, paths: Sequence[str], *, quiet: bool = False) -> Iterator[Callable[[int], None] | None]:
     """Show how much of some files has been read; yield the function that takes bytes, None where nobody sees it."""
     size = None if "-" in paths else sum(os.path.getsize(path) for path in paths) or None  # noqa: PTH202
-    with progress(label, size, quiet=args.quiet, in_bytes=True) as shown:
+    with progress(label, size, quiet=quiet, in_bytes=True) as shown:
         yield shown.advance if shown.is_shown else None
 
 

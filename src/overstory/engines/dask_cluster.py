@@ -114,7 +114,7 @@ def _host_and_port(scheduler: str | None) -> tuple[str, int] | None:
             return place.hostname, place.port
     except ValueError:
         pass
-    raise ParameterError(f"--scheduler {scheduler}: give a host and a port, such as tcp://host:8786")
+    raise ParameterError(f"--engine dask:{scheduler}: give a host and a port, such as tcp://host:8786")
 
 
 def _itself(job: Job) -> Job:

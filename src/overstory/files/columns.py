@@ -52,13 +52,13 @@ class Form:
 
     def __post_init__(self) -> None:
         if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
-            raise ParameterError(f"--delimiter {printable(self.delimiter)!r}: give one character, or tab")
+            raise ParameterError(f"--csv delimiter={printable(self.delimiter)!r}: give one character, or tab")
         try:
             encoding = codecs.lookup(self.encoding or "utf-8")
         except LookupError as error:
-            raise ParameterError(f"--encoding {self.encoding}: there is no such encoding") from error
+            raise ParameterError(f"--csv encoding={self.encoding}: there is no such encoding") from error
         if not encoding._is_text_encoding:  # noqa: SLF001 - as Python's own `open` asks
-            raise ParameterError(f"--encoding {self.encoding}: this is no encoding of text, as latin-1 is")
+            raise ParameterError(f"--csv encoding={self.encoding}: this is no encoding of text, as latin-1 is")
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,9 @@ def _decoded(head: bytes, encoding: str, path: str) -> str:
 def not_text(path: str, line: int, encoding: str, byte: bytes) -> FormatError:
     """Return the error for bytes that are not in the encoding."""
     shown = f"found the byte 0x{byte.hex()}" if byte else "it is cut short"
-    other = "--encoding latin-1 or cp1252 reads older files" if encoding == "utf-8" else "give another --encoding"
+    other = (
+        "--csv encoding=latin-1 or cp1252 reads older files" if encoding == "utf-8" else "give another --csv encoding="
+    )
     return FormatError(f"this is not {encoding.upper()} text ({shown}): {other}", source=path, line=line)
 
 
@@ -146,7 +148,7 @@ def _listed(names: Sequence[str]) -> str:
     # A file without a header has numbers in its first line, or names that are no names.
     odd = sum(name.strip().replace(".", "", 1).lstrip("-").isdecimal() for name in names)
     numbered = list(names) == [str(number) for number in range(1, len(names) + 1)]
-    return shown + ("; if that is no header, give --no-header" if odd and not numbered else "")
+    return shown + ("; if that is no header, give --csv no-header" if odd and not numbered else "")
 
 
 def fault(path: str, layout: Layout, column: str | None, no_numbers: frozenset[str]) -> FormatError | None:

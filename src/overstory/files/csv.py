@@ -219,18 +219,24 @@ def read_records(path: FilePath, convert: Callable[[list[str]], T], *, advance: 
 def read_table(
     path: FilePath,
     parsers: Mapping[str, Parser],
-    convert: Callable[[list[Any]], T],
+    convert: Callable[..., T],
     *,
+    optional: Mapping[str, Parser] | None = None,
     skipped: Skipped | None = None,
     advance: Advance | None = None,
 ) -> Iterator[T]:
-    """Yield what `convert` makes of some columns' values in every record of a file with a header, in a stream."""
+    """Yield what `convert` makes of some columns' values in every record of a file with a header, in a stream.
+
+    The values of `optional` columns come last, those that the file has.
+    """
     source = os.fspath(path)
     with reading(path, advance) as stream:
         names, rest = split_header(blocks(stream, source), source, tuple(parsers))
-        parse = row_parser(len(names), ((names.index(name), name, parser) for name, parser in parsers.items()))
+        chosen = {**parsers, **{name: parser for name, parser in (optional or {}).items() if name in names}}
+        parse = row_parser(len(names), ((names.index(name), name, parser) for name, parser in chosen.items()))
+        more = tuple(chosen)[len(parsers) :]
         for block in rest:
-            yield from records(block, source, lambda fields: convert(parse(fields)), skipped)
+            yield from records(block, source, lambda fields: convert(parse(fields), *more), skipped)
 
 
 def split_header(

@@ -26,7 +26,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -305,12 +305,14 @@ class RapporParameters:
     p: float
     q: float
     f: float  # share of the permanent bits that are noise
+    hash_family: str | None = None  # None: overstory-v1; of labelled reports, the family of their label
+    hash_key: str = ""  # of overstory-v1
 
     def __post_init__(self) -> None:
         self.mechanism()
 
-    def mechanism(self, hash_family: str = "overstory-v1", hash_key: str = "") -> BitMechanism:
-        """Return the mechanism: the parameters with a hash family."""
+    def mechanism(self, hash_family: str | None = None) -> BitMechanism:
+        """Return the mechanism, with its own hash family or with another one."""
         from overstory.protocol.kinds.rappor import rappor
 
         return rappor(
@@ -320,32 +322,38 @@ class RapporParameters:
             f=self.f,
             p=self.p,
             q=self.q,
-            hash_family=hash_family,
-            hash_key=hash_key,
+            hash_family=hash_family or self.hash_family or "overstory-v1",
+            hash_key=self.hash_key,
         )
+
+
+HASHING = ("hash_family", "hash_key")
+"""Columns that params.csv need not have: Google's tools know neither."""
 
 
 def read_params(path: FilePath) -> RapporParameters:
     """Read params.csv."""
     parsers = dict.fromkeys("khm", partial(integer, low=1, high=1 << 16)) | dict.fromkeys("pqf", decimal)
-    rows = list(read_table(path, parsers, _checked))
+    rows = list(read_table(path, parsers, _checked, optional=dict.fromkeys(HASHING, utf8)))
     if len(rows) != 1:
         raise FormatError(f"expected one row under the header, found {len(rows)}", source=os.fspath(path))
     return rows[0]
 
 
-def _checked(letters: list[Any]) -> RapporParameters:
+def _checked(values: list[Any], *more: str) -> RapporParameters:
+    hashing = {name: text for name, text in zip(more, values[len(LETTERS) :], strict=True) if text}
     try:
-        return RapporParameters(*letters)
+        return RapporParameters(*values[: len(LETTERS)], **hashing)
     except ParameterError as error:
         raise FormatError(str(error)) from error
 
 
 def write_params(path: FilePath, parameters: RapporParameters) -> None:
     """Write params.csv."""
+    hashing = {name: text for name in HASHING if (text := getattr(parameters, name))}
     with writing_text(path) as text:
-        text.write(",".join(LETTERS) + "\n")
-        text.write(",".join(map(repr, astuple(parameters))) + "\n")
+        text.write(",".join((*LETTERS, *hashing)) + "\n")
+        text.write(",".join((*(repr(getattr(parameters, letter)) for letter in LETTERS), *hashing.values())) + "\n")
 
 
 MOST = (1 << 62) - 1

@@ -34,6 +34,7 @@ from overstory.queries.readings import (
 
 if TYPE_CHECKING:
     from overstory.presentation.svg import Picture
+    from overstory.protocol.kinds.base import Mechanism
 
 Estimator = Callable[[Metric, SupportCounts, float, EstimateOptions, Sequence[str]], Estimate]
 """What makes one estimate: `estimate_counts`, or something that calls it."""
@@ -153,16 +154,29 @@ def _is_ready(part: PeriodEstimate) -> bool:
 def estimate_counts(
     metric: Metric, counts: SupportCounts, per_device: float, options: EstimateOptions, names: Sequence[str]
 ) -> Estimate:
-    """Estimate once, with every choice applied."""
-    oracle = FrequencyOracle(metric.oracle)
+    """Estimate a metric once, with every choice applied."""
+    return estimate_once(metric.oracle, counts, per_device, options, names)
+
+
+def estimate_once(
+    mechanism: Mechanism,
+    counts: SupportCounts,
+    per_device: float,
+    options: EstimateOptions,
+    names: Any,
+) -> Estimate:
+    """Estimate once, with every choice applied.
+
+    `names` are what `FrequencyOracle.estimate` takes as candidates or, of Bloom filters, their `CandidateMap`.
+    """
+    oracle, how = FrequencyOracle(mechanism), dict[str, Any](reports_per_device=per_device)
     selecting: dict[str, Any] = {"alpha": options.alpha, "correction": options.correction}
     if options.interval_kind is not None:
-        selecting["interval_kind"] = options.interval_kind
-    if metric.oracle.encoding.decoded:
-        how = selecting | {"method": options.method, "complete": options.complete}
-        estimate = oracle.estimate(counts, names, reports_per_device=per_device, **how)
+        how["interval_kind"] = options.interval_kind
+    if mechanism.encoding.decoded:
+        estimate = oracle.estimate(counts, names, method=options.method, complete=options.complete, **selecting, **how)
     else:
-        estimate = replace(oracle.estimate(counts, names, reports_per_device=per_device), **selecting)
+        estimate = replace(oracle.estimate(counts, names, **how), **selecting)
     if estimate.adjustment != options.adjustment:
         estimate = replace(estimate, adjustment=options.adjustment)
     return postprocess(estimate, *options.steps) if options.steps else estimate

@@ -21,7 +21,6 @@ from overstory.discovery.result import Discovered
 from overstory.presentation.document import Block, Column, Table
 from overstory.presentation.formats import plural
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics import Metric
 from overstory.queries.comparison import Comparison, check_comparable, less
 from overstory.queries.counts import PeriodCounts
 from overstory.queries.readings import Aggregation, EstimateOptions, Reading
@@ -113,7 +112,7 @@ def read_search(
     """
     metric, chosen = counted.metric, options or EstimateOptions()
     search = cast("SearchMechanism", metric.mechanism)
-    _check(metric, kind, chosen)
+    check_search(metric.id, kind, chosen)
     if counted.group is not None:
         raise ParameterError(f"{metric.id}: a search reads the answers of all groups together")
     progress = chosen.progress
@@ -143,16 +142,14 @@ def _answers(search: SearchMechanism, counted: PeriodCounts, progress: Progress 
         yield answers
 
 
-def _check(metric: Metric, kind: Aggregation, options: EstimateOptions) -> None:
+def check_search(name: str, kind: Aggregation, options: EstimateOptions) -> None:
     """Refuse what has no meaning for a search, rather than leave it without effect."""
     if kind != "total":
-        raise ParameterError(
-            f"{metric.id}: a device answers once, so a search reads the answers of all periods together"
-        )
+        raise ParameterError(f"{name}: a device answers once, so a search reads the answers of all periods together")
     how = "a method or complete list"
     wrong = {"candidates": "other candidates", "reports_per_device": "reports per device"}
     wrong |= {"steps": "post-processing steps", "method": how, "complete": how}
-    searched = f"{metric.id} is searched for values that nobody listed"
+    searched = f"{name} is searched for values that nobody listed"
     options.refuse({name: f"{searched}: {what} have no meaning for it" for name, what in wrong.items()})
 
 

@@ -380,7 +380,7 @@ def _suspected(population: Population) -> Population:
     # Answers with several choices are joined by semicolons in surveys.
     parts = {label: [part.strip() for part in label.split(";")] for label in population.labels if ";" in label}
     several = [label for label, choices in parts.items() if any(part in population.labels for part in choices)]
-    notes = [f"{mark!r} was counted as a value: if it means no value, give --missing '{mark}'" for mark in marks]
+    notes = [f"{mark!r} was counted as a value: if it means no value, give --csv 'missing={mark}'" for mark in marks]
     if several:
         answers = f"{several[0]!r} and similar answers"
         notes.append(

@@ -8,15 +8,13 @@ import numpy as np
 
 from overstory.discovery import AlphabetStrings, CodedIntegers, CodedStrings, ModelStrings
 from overstory.files.columns import blocks, is_json, is_parquet, line_of
+from overstory.files.rappor import read_candidates
 from overstory.presentation.streams import printable
 from overstory.protocol.domains.codes import MAX_BYTES
-from overstory.protocol.domains.models import MOST_ORDER, MOST_WIDTH, ORDER, WIDTH
+from overstory.protocol.domains.models import ORDER, WIDTH
 from overstory.protocol.errors import FormatError, NoCodeError, ParameterError
-from overstory.protocol.kinds.base import check_count
 
 if TYPE_CHECKING:
-    import argparse
-
     from overstory.discovery import CodedDomain
     from overstory.files.columns import Form
     from overstory.files.io import Advance
@@ -25,42 +23,37 @@ SHOWN: Final = 40
 """Characters of a value that an error shows."""
 
 
-def domain_of(args: argparse.Namespace) -> CodedDomain:
-    """Return the codes that the options choose."""
-    if args.model is None and (args.order is not None or args.width is not None):
-        raise ParameterError("--order and --width are of a model: give --model FILE, or leave them out")
-    if args.alphabet is not None and (args.model is not None or args.bits is not None):
-        raise ParameterError(f"--alphabet does not go with --{'bits' if args.model is None else 'model'}: give one")
-    if args.model is not None:
-        return _model(args.model, args.order, args.width)
-    if args.alphabet is not None:
-        if not args.alphabet:
+def domain_of(bits: int | None, size: int | None, alphabet: str | None, model: str | None) -> CodedDomain:
+    """Return the codes of integers of so many bits, or of texts of at most so many bytes."""
+    if model is not None:
+        try:
+            return ModelStrings(tuple(read_candidates(model)), ORDER, WIDTH)
+        except ParameterError as error:
+            raise FormatError(str(error), source=model) from error
+    if alphabet is not None:
+        if not alphabet:
             raise ParameterError("--alphabet is empty: give the characters that values are made of")
-        return AlphabetStrings(MAX_BYTES if args.bytes is None else args.bytes, args.alphabet)
-    if args.bytes is not None:
-        return CodedStrings(args.bytes, is_text=True)
-    return CodedIntegers(64 if args.bits is None else args.bits)
+        return AlphabetStrings(MAX_BYTES if size is None else size, alphabet)
+    if size is not None:
+        return CodedStrings(size, is_text=True)
+    return CodedIntegers(64 if bits is None else bits)
 
 
-def _model(path: str, order: int | None, width: int | None) -> CodedDomain:
-    from overstory.files.rappor import read_candidates
-
-    check_count("--order", ORDER if order is None else order, 0, MOST_ORDER)
-    check_count("--width", WIDTH if width is None else width, 8, MOST_WIDTH)
-    words = tuple(read_candidates(path))
-    try:
-        return ModelStrings(words, ORDER if order is None else order, WIDTH if width is None else width)
-    except ParameterError as error:
-        raise FormatError(str(error), source=path) from error
-
-
-def read_column(path: str, args: argparse.Namespace, domain: CodedDomain, form: Form, advance: Advance | None) -> Any:
+def read_column(
+    path: str,
+    column: str,
+    domain: CodedDomain,
+    form: Form,
+    size: int | None,
+    advance: Advance | None,
+    *,
+    has_elsewhere: bool,
+) -> Any:
     """Return the values of a column, one a device; rows without one, and empty texts, are left out.
 
-    Texts without a code are counted where an alphabet or a model says what is looked for; else whoever chose the
-    options made a mistake.
+    Texts without a code are counted where an alphabet or a model says what is looked for (`has_elsewhere`); else
+    whoever chose the options made a mistake.
     """
-    column, has_elsewhere = args.column, args.alphabet is not None or args.model is not None
     known: dict[str, int] = {}
     read = [texts.numbered(known) for (texts,) in blocks(path, [column], form=form, advance=advance)]
     numbers = np.concatenate(read) if read else np.zeros(0, np.int32)
@@ -74,7 +67,7 @@ def read_column(path: str, args: argparse.Namespace, domain: CodedDomain, form: 
                 values.append(text)
                 continue
             line = None if is_parquet(path) or is_json(path) else line_of(path, form, column, text)
-            said = _needed(texts, args.bytes, domain) or str(error)
+            said = _needed(texts, size, domain) or str(error)
             raise FormatError(said, source=path, line=line, field=column) from error
     held = [values[number] for number in numbers.tolist() if number >= 0 and values[number] is not None]
     return np.array(held, np.uint64) if domain.is_numeric else held

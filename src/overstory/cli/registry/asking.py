@@ -24,8 +24,20 @@ class Asking:
     """Where answers come from."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        self._args, self._ended = args, bool(args.yes)
+        self._ended, self._given = bool(args.yes), self._answers(args)
         self._terminal = not self._ended and sys.stdin is not None and sys.stdin.isatty()
+
+    @staticmethod
+    def _answers(args: argparse.Namespace) -> dict[str, str]:
+        """Return the answers that options give, by the questions' keys."""
+        given = {name: getattr(args, name) for name in _QUESTIONS if getattr(args, name, None) is not None}
+        for word in args.answer:
+            name, equals, text = word.partition("=")
+            key = name.replace("-", "_")
+            if not equals or key not in _QUESTIONS or key in given:
+                raise ParameterError(f"--answer {word}: give NAME=TEXT, once for each of {', '.join(_QUESTIONS)}")
+            given[key] = text
+        return given
 
     def explain(self, *lines: str) -> None:
         """Print lines to the person, if there is a terminal."""
@@ -34,8 +46,8 @@ class Asking:
 
     def ask(self, name: str, read: Callable[[str], Answer], default: str | None = None) -> Answer:
         """Return the answer to one question, read; on a terminal, ask again until it is right."""
-        question, given = _QUESTIONS[name], getattr(self._args, name)
-        flag = question.name
+        question, given = _QUESTIONS[name], self._given.get(name)
+        flag = question.name if question.is_option else f"--answer {name}"
         if given is not None:
             return _read(given, read, flag)
         default = question.default if default is None else default

@@ -29,8 +29,8 @@ LARGEST_EPSILON: Final = 20.0
 
 def run(args: argparse.Namespace) -> int:
     path = Path(args.file)
-    if path.exists() and not args.force:
-        raise ParameterError(f"{args.file} exists: give another FILE, or --force to replace it")
+    if path.exists():
+        raise ParameterError(f"{args.file} exists: give another FILE, or remove it")
     groups = group_lines(args)
     text, name, value = _registry(Asking(args), dt.datetime.now(dt.UTC).date())
     text += "".join(f"{line}\n" for line in groups)
@@ -269,12 +269,9 @@ def group_lines(args: argparse.Namespace) -> list[str]:
     >>> print(group_lines(argparse.Namespace(group_by="release", groups="1.0=0.6,1.1=0.3", devices="500000"))[-1])
     groups = {by = "release", shares = {"1.0" = 0.6, "1.1" = 0.3}, devices = 500000}
     """
-    given = {"--group-by": args.group_by, "--groups": args.groups, "--devices": args.devices}
-    missing = [option for option, text in given.items() if text is None]
-    if len(missing) == len(given):
+    given = args.group_by, args.groups, args.devices
+    if None in given:
         return []
-    if missing:
-        raise ParameterError(f"{', '.join(missing)}: missing; {', '.join(given)} go together")
     try:
         devices = whole(1, 1 << 40)(args.devices)
     except ParameterError as error:

@@ -131,8 +131,8 @@ class _Overview:
         yield Preformatted(
             f"overstory store tokens add {self.data.store.url} --role write --application my-app > write-token\n"
             f"overstory serve --registry metrics.toml --store {self.data.store.url} --port 8000 &\n"
-            "overstory simulate --registry metrics.toml --devices 500 --url http://127.0.0.1:8000 \\\n"
-            '    --token "$(cat write-token)"'
+            'OVERSTORY_WRITE_TOKEN="$(cat write-token)" \\\n'
+            "    overstory simulate --registry metrics.toml --devices 500 --url http://127.0.0.1:8000"
         )
         yield Paragraph("And in a program, once a person has agreed:")
         yield Preformatted(
