@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from overstory.cli.arguments import print_answer
-from overstory.cli.progress import progress
+from overstory.cli.output import progress
 from overstory.cli.workers import each_cell
 from overstory.files.io import writing_text
 from overstory.presentation.document import Block, Lines

@@ -1,7 +1,7 @@
 """The table of estimates, and what needs a checkout."""
 
 import overstory
-from overstory.cli.analysis.decode_map import estimate_blocks
+from overstory.cli.analysis.decode import estimate_blocks
 from overstory.cli.main import main
 from overstory.presentation.render_text import as_text
 

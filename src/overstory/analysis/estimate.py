@@ -305,9 +305,7 @@ def debias(
     With n reports of which c set the bit, (c - n q*) / (p* - q*) is unbiased; its variance, given the true count t,
     is (t p*(1 - p*) + (n - t) q*(1 - q*)) / (p* - q*)^2 (Wang et al., USENIX Security 2017, section 3).
     """
-    from overstory.analysis.variance import check_channel
-
-    check_channel(p_star, q_star)
+    selection.check_channel(p_star, q_star)
     if len(values) != counts.num_bits:
         raise ParameterError(f"{len(values)} values, but reports of {counts.num_bits} bits")
     reports = counts.num_reports

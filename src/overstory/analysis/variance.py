@@ -27,6 +27,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from overstory.analysis.selection import check_reports_per_device, repeated_note
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism
 from overstory.protocol.kinds.hashes import SeededHash
@@ -151,16 +152,6 @@ def error_bound(mechanism: Mechanism, num_reports: float, beta: float) -> float:
     return math.sqrt(math.log(2 / beta) / (2 * num_reports)) / span
 
 
-def check_reports_per_device(number: float) -> float:
-    """Return the number, or raise ParameterError unless it is finite and at least 1."""
-    if isinstance(number, bool) or not math.isfinite(number) or number < 1:
-        raise ParameterError(
-            f"reports_per_device = {number!r}: give a number of at least 1; for uneven numbers of reports their sum of "
-            "squares over their sum"
-        )
-    return float(number)
-
-
 @dataclass(frozen=True)
 class Clustering:
     """How many reports share what was drawn once, and what two of them then have in common.
@@ -200,17 +191,6 @@ def reports_per_device(total: float, squares: float) -> float:
     return check_reports_per_device(squares / total)
 
 
-def repeated_note(per_device: float) -> tuple[str, ...]:
-    """Return what is supposed about devices that report several times; nothing for one report each."""
-    if per_device == 1:
-        return ()
-    note = (
-        f"a device is taken to have sent {per_device:g} reports of one value that did not change (mean over reports): "
-        "standard errors count what they share, and are too large where values changed"
-    )
-    return (note,)
-
-
 def clustering(mechanism: Mechanism, per_device: float = 1.0) -> Clustering:
     """Return what a mechanism's reports share when a device sends `per_device` of one value.
 
@@ -239,12 +219,3 @@ def design_effect(mechanism: Mechanism, per_device: float, frequency: float = 0.
     noise = support_noise(load, 1 - load, p_star, q_star)
     sampled = sampling * (p_star - q_star) ** 2
     return (noise + shared.excess(load, 1 - load) + per_device * sampled) / (noise + sampled)
-
-
-def check_channel(p_star: float, q_star: float) -> None:
-    """Refuse what is no channel, or a channel with an output that does not depend on its input."""
-    for name, value in (("p_star", p_star), ("q_star", q_star)):
-        if not 0.0 <= value <= 1.0:
-            raise ParameterError(f"{name} is a probability, 0 to 1, not {value}")
-    if p_star == q_star:
-        raise ParameterError(f"p_star = q_star = {p_star}: such reports say nothing about the values")

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.presentation.document import Lines
@@ -230,7 +231,7 @@ class Form:
     chosen: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
-    when: Callable[[argparse.Namespace], bool] | None = None
+    when: str = ""  # what chooses it instead: a function of the arguments, as MODULE:FUNCTION below `overstory.cli`
 
     @property
     def own(self) -> set[str]:
@@ -239,7 +240,10 @@ class Form:
 
     def is_chosen(self, given: Sequence[str], args: argparse.Namespace) -> bool:
         """Whether the command line is of this form; the last form has no condition."""
-        return self.when(args) if self.when else not self.chosen or not set(given).isdisjoint(self.chosen)
+        if self.when:
+            module, _, function = self.when.partition(":")
+            return bool(getattr(import_module(f"overstory.cli.{module}"), function)(args))
+        return not self.chosen or not set(given).isdisjoint(self.chosen)
 
 
 class Forms(Rule):

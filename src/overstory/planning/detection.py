@@ -16,7 +16,8 @@ from functools import cache, partial
 from statistics import NormalDist
 from typing import Final
 
-from overstory.analysis.variance import check_reports_per_device, design_effect, frequency_variance, lasting_variance
+from overstory.analysis.selection import check_reports_per_device
+from overstory.analysis.variance import design_effect, frequency_variance, lasting_variance
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism
 

@@ -18,7 +18,7 @@ from overstory.analysis.kinds.base import Rng, SimulatedDevices, count_reports, 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.steps import Processed, postprocess
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.variance import check_reports_per_device
+from overstory.analysis.selection import check_reports_per_device
 from overstory.files.io import writing_text
 from overstory.planning.detection import count_error
 from overstory.planning.needs import plan_from_needs

@@ -41,7 +41,7 @@ from overstory.analysis.decoding import CandidateMap
 from overstory.analysis.decoding.model import SingularDesignError, inverse
 from overstory.analysis.kinds.base import support_of
 from overstory.analysis.kinds.linked import PairCounts, pair_counts
-from overstory.analysis.variance import check_reports_per_device
+from overstory.analysis.selection import check_reports_per_device
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:

@@ -38,12 +38,13 @@ from overstory.analysis.estimate import Estimate
 from overstory.analysis.selection import (
     bounded_interval,
     check_alpha,
+    check_reports_per_device,
     chi2_tail,
     null_share,
     people_covariance,
+    repeated_note,
     upper_p_values,
 )
-from overstory.analysis.variance import check_reports_per_device, repeated_note
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:

@@ -47,8 +47,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from overstory.analysis.decoding.candidates import correlate, gram, predict
-from overstory.analysis.selection import step_up, upper_p_values
-from overstory.analysis.variance import check_channel
+from overstory.analysis.selection import check_channel, step_up, upper_p_values
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:

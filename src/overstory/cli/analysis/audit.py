@@ -10,7 +10,7 @@ from overstory.audit.answers import Declared, declare
 from overstory.audit.audit import Settings, audit
 from overstory.audit.clients import OwnClient, Program
 from overstory.cli.arguments import print_answer
-from overstory.cli.progress import progress
+from overstory.cli.output import progress
 from overstory.files.rappor import read_map, read_params
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from overstory.cli.arguments import check_pipes, form_of, print_answer, seekable
-from overstory.cli.progress import progress
+from overstory.cli.output import progress
 from overstory.files.io import writing_csv, writing_text
 from overstory.presentation.document import Paragraph
 from overstory.protocol.channels import MAX_EPSILON

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import Final
 
 from overstory.cli.arguments import (
@@ -23,10 +22,9 @@ from overstory.cli.arguments import (
     flag,
 )
 
-
-def _interval(default: str) -> tuple[Option, ...]:
-    meaning = "intervals for these reports (noise alone), or for all devices like these (sampling of people too)"
-    return Option("--interval", f"{meaning} (default: {default})"), Option("--adjustment")
+_INTERVALS: Final = (
+    "intervals for these reports (noise alone), or for all devices like these (sampling of people too) (default: {})"
+)
 
 
 AUDIT: Final = Command(
@@ -278,18 +276,6 @@ _OF_PERIODS: Final = (
 )
 
 
-def _is_of_folders(args: argparse.Namespace) -> bool:
-    if not args.inputs or not args.registry:
-        return False
-    from overstory.engines.places import is_exported
-
-    return all(map(is_exported, args.inputs))
-
-
-def _is_of_labelled_counts(args: argparse.Namespace) -> bool:
-    return not args.inputs and bool(args.counts) and str(args.counts).endswith(".json")
-
-
 DECODE: Final = Command(
     "decode",
     "overstory decode --params params.csv --counts counts.csv --map map.csv -o results\n"
@@ -367,7 +353,8 @@ DECODE: Final = Command(
         "R",
         float,
     ),
-    *_interval("reports; population with --per-period, --cumulative or --compare"),
+    Option("--interval", _INTERVALS.format("reports; population with --per-period, --cumulative or --compare")),
+    Option("--adjustment"),
     flag("--all", "also show what was not detected, or did not change (CSV files always have it)"),
     Option("--output", "folder for the results, required for files; -: only the CSV, to standard output", "DIR"),
     Option("--plot"),
@@ -394,7 +381,7 @@ Counting that was killed goes on from DIR.unfinished.""",
             Form(
                 "on exported folders",
                 takes=("INPUT", *_OF_A_METRIC, *_OF_PERIODS, "--engine"),
-                when=_is_of_folders,
+                when="analysis.decode:is_of_folders",
             ),
             Form("with --pair", ("--pair",), ("--params", "--map"), ("INPUT", "--counts", "--boolean")),
             Form(
@@ -402,7 +389,11 @@ Counting that was killed goes on from DIR.unfinished.""",
                 ("INPUT",),
                 takes=("--params", *_OF_A_METRIC, "--candidates-out", "--engine"),
             ),
-            Form("on counts with a label", takes=("--counts", *_OF_A_METRIC), when=_is_of_labelled_counts),
+            Form(
+                "on counts with a label",
+                takes=("--counts", *_OF_A_METRIC),
+                when="analysis.decode:is_of_labelled_counts",
+            ),
             Form("with --store", ("--store",), ("--metric",), (*_OF_A_METRIC, *_OF_PERIODS)),
             Form(
                 "without INPUT or --store",
@@ -442,7 +433,8 @@ DISCOVER: Final = Command(
     Option("--beam", "prefixes per level", "N", int, 192),
     Option("--correction"),
     Option("--alpha"),
-    *_interval("reports"),
+    Option("--interval", _INTERVALS.format("reports")),
+    Option("--adjustment"),
     Option("--seed"),
     Option("--output", "write every value of the last level into this file, as CSV"),
     Option("--spreadsheet"),

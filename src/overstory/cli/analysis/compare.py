@@ -10,8 +10,7 @@ import numpy as np
 
 from overstory.analysis.comparison import measured_errors, rank, recommend, rounds_to_order, trade, zipf
 from overstory.cli.arguments import form_of, print_answer, seekable
-from overstory.cli.output import draw
-from overstory.cli.progress import progress
+from overstory.cli.output import draw, progress
 from overstory.cli.workers import each_cell
 from overstory.files.columns import blocks
 from overstory.planning.kinds import mean_errors

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from overstory.analysis.alarms.crafted import alarm_notes, check_collection
+from overstory.analysis.decoding import decode
+from overstory.analysis.selection import bound_text, interval_words
+from overstory.analysis.tables.output import estimate_table
 from overstory.cli.arguments import check_pipes
-from overstory.cli.output import Printing
+from overstory.cli.output import Printing, draw, reading_bar
 from overstory.cli.rappor.engine_runs import Counting
+from overstory.files.io import writing_csv
+from overstory.files.rappor import metrics, read_counts, read_map, read_params, write_results
+from overstory.presentation.document import Lines, Paragraph
+from overstory.presentation.formats import epsilons_text, plural
+from overstory.presentation.render_text import print_document
 from overstory.protocol.errors import ParameterError
 from overstory.queries.readings import EstimateOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from overstory.presentation.document import Block
 
 FORMS: Final = {
     "on exported folders": "analysis.decode_store",
@@ -20,9 +35,22 @@ FORMS: Final = {
     "with --pair": "analysis.decode_pairs",
     "on files of reports": "analysis.decode_counts",
     "on counts with a label": "analysis.decode_counts",
-    "without INPUT or --store": "analysis.decode_map",
 }
-"""The module that answers the requests of each form; each has `run(request)`."""
+"""The module that answers the requests of a form, by its `run(request)`; the last form is answered here."""
+
+
+def is_of_folders(args: argparse.Namespace) -> bool:
+    """Whether the inputs are exported folders alone."""
+    if not args.inputs or not args.registry:
+        return False
+    from overstory.engines.places import is_exported
+
+    return all(map(is_exported, args.inputs))
+
+
+def is_of_labelled_counts(args: argparse.Namespace) -> bool:
+    """Whether counts with a label are the source."""
+    return not args.inputs and bool(args.counts) and str(args.counts).endswith(".json")
 
 
 AS_SAID: Final = (
@@ -101,6 +129,8 @@ def run(args: argparse.Namespace) -> int:
         raise ParameterError("--method likelihood is for --pair: of one variable, gls is as accurate")
     if len(request.maps) > 1 and not request.pair:
         raise ParameterError("--map: give one map: several are for --pair, one for each variable")
+    if args.form not in FORMS:
+        return _run_map(request)
     answer: Callable[[DecodeRequest], int] = import_module(f"overstory.cli.{FORMS[args.form]}").run
     return answer(request)
 
@@ -128,4 +158,64 @@ def _request(args: argparse.Namespace) -> DecodeRequest:
             ranges=tuple(args.range or ()),
         ),
         printing=Printing.of(args),
+    )
+
+
+def _run_map(request: DecodeRequest) -> int:
+    """Answer by counts and a candidate map, the files of RAPPOR's public tools."""
+    assert request.params is not None
+    assert request.counts is not None
+    printing, notes = request.printing, list[str]()
+    parameters = read_params(request.params)
+    mechanism, shape = parameters.mechanism(), {"num_bits": parameters.k, "num_cohorts": parameters.m}
+    counts = read_counts(request.counts, notes=notes, **shape)
+    with reading_bar("reading the map", request.maps, quiet=printing.quiet) as advance:
+        candidates = read_map(request.maps[0], num_hashes=parameters.h, notes=notes, advance=advance, **shape)
+    p_star, q_star, options = float(mechanism.p_star), float(mechanism.q_star), request.options
+    decoded = decode(
+        counts,
+        candidates,
+        p_star=p_star,
+        q_star=q_star,
+        permanent=mechanism.rounds.permanent,
+        method=options.method,
+        correction=options.correction,
+        alpha=options.alpha,
+        complete=options.complete,
+        reports_per_device=request.repeats,
+        interval_kind=options.interval_kind or "reports",
+    )
+    # The sizes of cohorts and sums of bits are checked where every device reported once.
+    checks = check_collection(mechanism, counts, decoded) if request.repeats == 1.0 else ()
+    told = (*notes, *decoded.notes, *alarm_notes(checks, decoded=True))
+    decoded = replace(decoded, notes=told, adjustment=options.adjustment)
+    about = {**metrics(decoded, parameters, mechanism), "checks": [check.to_json() for check in checks]}
+    output, to_pipe = str(printing.output), printing.output == "-"
+    if to_pipe:
+        with writing_csv(output, spreadsheet=printing.spreadsheet) as text:
+            decoded.to_csv(text)
+    sheet = {"spreadsheet": printing.spreadsheet}
+    results = "-" if to_pipe else str(write_results(output, decoded, about, **sheet)[0])
+    if request.plot:
+        draw(request.plot, [decoded.plot()])
+    rows = decoded.rows(everything=printing.everything)
+    if printing.json:
+        print(json.dumps({**about, "estimates": rows}, separators=(",", ":"), allow_nan=False))
+    elif not to_pipe:
+        print_document(estimate_blocks(rows, about, None if printing.quiet else results))
+    return 0
+
+
+def estimate_blocks(rows: list[dict[str, Any]], about: dict[str, Any], results: str | None) -> Iterator[Block]:
+    """Return the rows of a decoding, and what must be known to read them."""
+    yield estimate_table(rows) if rows else Paragraph("nothing was detected")
+    detected = f"{about['detected']:,} of {plural(about['candidates'], 'candidate')} detected"
+    yield Lines(
+        f"{detected} in {plural(about['reports'], 'report')} ({bound_text(about['correction'], about['alpha'])})",
+        f"{about['allocated_mass']:.1%} of the reports allocated to candidates; goodness of fit "
+        f"{about['residual_dispersion']:.2f} (1 = as expected); method {about['method']}",
+        f"intervals: {interval_words(about['interval'], about['adjustment'])}",
+        f"privacy: {epsilons_text(about)}",
+        *(f"note: {note}" for note in about["notes"]),
+        *([] if results is None else [f"every candidate: {results}"]),
     )

@@ -197,7 +197,7 @@ def _names(
 def _search(request: DecodeRequest, files: CountedFiles) -> int:
     """Search answers by an engine: what each level asks is counted by one pass over the files."""
     from overstory.cli.analysis.found import FoundValues, offer_candidates
-    from overstory.cli.progress import progress
+    from overstory.cli.output import progress
     from overstory.discovery import find
     from overstory.engines.searches import search_answers
     from overstory.queries.searches import check_search

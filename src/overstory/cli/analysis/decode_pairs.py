@@ -17,8 +17,7 @@ from overstory.analysis.association.linked_filters import (
 from overstory.analysis.association.summary import ROW, TableSummary
 from overstory.analysis.kinds.linked import apart
 from overstory.analysis.reports import unpack_bits
-from overstory.cli.output import show_answer
-from overstory.cli.progress import reading_bar
+from overstory.cli.output import reading_bar, show_answer
 from overstory.files.rappor import pair_form, read_map, read_pair_counts, read_pairs, read_params
 from overstory.presentation.document import Column, Table
 from overstory.presentation.formats import epsilons_text, finite

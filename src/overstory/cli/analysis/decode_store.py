@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from overstory.cli.analysis.found import offer_candidates
 from overstory.cli.arguments import token_of_environment
-from overstory.cli.output import draw, show_answer
-from overstory.cli.progress import progress
+from overstory.cli.output import draw, progress, show_answer
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:

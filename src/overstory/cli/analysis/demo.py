@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from overstory.cli.arguments import print_answer
-from overstory.cli.progress import progress
+from overstory.cli.output import progress
 from overstory.files.rappor import RapporParameters, read_params
 from overstory.presentation.document import Paragraph
 from overstory.trial.service import Paths, demonstrate, draw_population

@@ -11,8 +11,7 @@ import numpy as np
 from overstory.cli.analysis.discover_input import domain_of, read_column
 from overstory.cli.analysis.found import FoundValues
 from overstory.cli.arguments import form_of, print_answer, seekable
-from overstory.cli.output import draw
-from overstory.cli.progress import progress, reading_bar
+from overstory.cli.output import draw, progress, reading_bar
 from overstory.discovery import discover, find, simulate
 from overstory.files.io import writing_csv
 from overstory.files.rappor import read_candidates

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.cli.arguments import print_outcome, shown
-from overstory.cli.progress import progress
+from overstory.cli.output import progress
 from overstory.presentation.document import Lines
 from overstory.presentation.formats import plural
 from overstory.protocol.errors import FormatError, ParameterError, suggestion

@@ -10,7 +10,7 @@ from typing import Any
 from overstory.analysis.decoding.candidates import colliding
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.cli.arguments import check_pipes, print_outcome, shown
-from overstory.cli.progress import reading_bar, tell_skipped
+from overstory.cli.output import reading_bar, tell_skipped
 from overstory.cli.rappor.devices import Fleet
 from overstory.cli.rappor.engine_runs import Counting, run_engine, stated_mechanism, wants_engine
 from overstory.files.csv import Skipped

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from overstory.cli.arguments import print_outcome
-from overstory.cli.progress import progress
+from overstory.cli.output import progress
 from overstory.collector.store import open_store
 from overstory.collector.store.copies.export import Exported, Selection, retained_too_briefly
 from overstory.engines.folders import Folder

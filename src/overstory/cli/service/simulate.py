@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 
 from overstory.cli.arguments import form_of, print_answer, token_of_environment
-from overstory.cli.progress import progress
+from overstory.cli.output import progress
 from overstory.client.upload.http import http_transport
 from overstory.files.io import writing_text
 from overstory.presentation.document import Block, Column, Preformatted, Table
