@@ -11,6 +11,7 @@ import numpy as np
 from overstory.analysis import selection
 from overstory.analysis.tables.output import Frame
 from overstory.analysis.variance import ONE_EACH, support_noise
+from overstory.protocol.channels import check_channel
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -305,7 +306,7 @@ def debias(
     With n reports of which c set the bit, (c - n q*) / (p* - q*) is unbiased; its variance, given the true count t,
     is (t p*(1 - p*) + (n - t) q*(1 - q*)) / (p* - q*)^2 (Wang et al., USENIX Security 2017, section 3).
     """
-    selection.check_channel(p_star, q_star)
+    check_channel(p_star, q_star)
     if len(values) != counts.num_bits:
         raise ParameterError(f"{len(values)} values, but reports of {counts.num_bits} bits")
     reports = counts.num_reports

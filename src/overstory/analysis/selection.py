@@ -502,33 +502,3 @@ def detectable_frequency(plan: Plan, num_reports: int, *, alpha: float = 0.05, p
     quantiles = [_NORMAL.inv_cdf(1 - min(plan.beam / many, 0.5)) for many in tried[:-1]]
     quantiles.append(_NORMAL.inv_cdf(1 - alpha / (tried[-1] + len(plan.known))))
     return smallest_found([z * e for z, e in zip(quantiles, errors, strict=True)], errors, power)
-
-
-def check_reports_per_device(number: float) -> float:
-    """Return the number, or raise ParameterError unless it is finite and at least 1."""
-    if isinstance(number, bool) or not math.isfinite(number) or number < 1:
-        raise ParameterError(
-            f"reports_per_device = {number!r}: give a number of at least 1; for uneven numbers of reports their sum of "
-            "squares over their sum"
-        )
-    return float(number)
-
-
-def repeated_note(per_device: float) -> tuple[str, ...]:
-    """Return what is supposed about devices that report several times; nothing for one report each."""
-    if per_device == 1:
-        return ()
-    note = (
-        f"a device is taken to have sent {per_device:g} reports of one value that did not change (mean over reports): "
-        "standard errors count what they share, and are too large where values changed"
-    )
-    return (note,)
-
-
-def check_channel(p_star: float, q_star: float) -> None:
-    """Refuse what is no channel, or a channel with an output that does not depend on its input."""
-    for name, value in (("p_star", p_star), ("q_star", q_star)):
-        if not 0.0 <= value <= 1.0:
-            raise ParameterError(f"{name} is a probability, 0 to 1, not {value}")
-    if p_star == q_star:
-        raise ParameterError(f"p_star = q_star = {p_star}: such reports say nothing about the values")

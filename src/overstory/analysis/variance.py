@@ -27,9 +27,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from overstory.analysis.selection import check_reports_per_device, repeated_note
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import Mechanism
+from overstory.protocol.kinds.base import Mechanism, check_reports_per_device
 from overstory.protocol.kinds.hashes import SeededHash
 
 if TYPE_CHECKING:
@@ -189,6 +188,17 @@ def reports_per_device(total: float, squares: float) -> float:
     if not 0 < total <= squares <= total * total:
         raise ParameterError(f"no devices sent {total} reports of which the squared numbers add up to {squares}")
     return check_reports_per_device(squares / total)
+
+
+def repeated_note(per_device: float) -> tuple[str, ...]:
+    """Return what is supposed about devices that report several times; nothing for one report each."""
+    if per_device == 1:
+        return ()
+    note = (
+        f"a device is taken to have sent {per_device:g} reports of one value that did not change (mean over reports): "
+        "standard errors count what they share, and are too large where values changed"
+    )
+    return (note,)
 
 
 def clustering(mechanism: Mechanism, per_device: float = 1.0) -> Clustering:

@@ -16,10 +16,9 @@ from functools import cache, partial
 from statistics import NormalDist
 from typing import Final
 
-from overstory.analysis.selection import check_reports_per_device
 from overstory.analysis.variance import design_effect, frequency_variance, lasting_variance
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import Mechanism
+from overstory.protocol.kinds.base import Mechanism, check_reports_per_device
 
 LEAST_SHARE: Final = 1e-100
 """A smaller one is refused: the reports that it needs have more digits than a float's exponent."""

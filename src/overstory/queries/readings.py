@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
 
-from overstory.analysis.selection import Adjustment, Correction, IntervalKind, check_reports_per_device, interval_words
+from overstory.analysis.selection import Adjustment, Correction, IntervalKind, interval_words
 from overstory.presentation.document import Column, Table
 from overstory.presentation.formats import epsilons_text, plural
 from overstory.presentation.render_data import csv_lines
 from overstory.presentation.result import Result
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.base import check_reports_per_device
 
 if TYPE_CHECKING:
     from overstory.analysis.reports import SupportCounts

@@ -18,7 +18,6 @@ from overstory.analysis.kinds.base import Rng, SimulatedDevices, count_reports, 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.steps import Processed, postprocess
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.selection import check_reports_per_device
 from overstory.files.io import writing_text
 from overstory.planning.detection import count_error
 from overstory.planning.needs import plan_from_needs
@@ -26,7 +25,7 @@ from overstory.presentation.document import Block, Column
 from overstory.presentation.render_data import csv_lines
 from overstory.presentation.render_html import as_page
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import Kind, Mechanism, whole_number
+from overstory.protocol.kinds.base import Kind, Mechanism, check_reports_per_device, whole_number
 from overstory.protocol.kinds.registry import REGISTRY, build_from
 from overstory.trial.population import Devices, Population
 

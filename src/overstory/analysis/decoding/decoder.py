@@ -38,14 +38,14 @@ from overstory.analysis.estimate import Estimate
 from overstory.analysis.selection import (
     bounded_interval,
     check_alpha,
-    check_reports_per_device,
     chi2_tail,
     null_share,
     people_covariance,
-    repeated_note,
     upper_p_values,
 )
+from overstory.analysis.variance import repeated_note
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.base import check_reports_per_device
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -375,7 +375,7 @@ def decode(
         null_share=null_share(upper_p_values(raw, errors)) if fit.storey else 1.0,
         alpha=alpha,
         correction=correction,
-        notes=notes + (repeated_note(per_device) if reports else ()),
+        notes=notes + (repeated_note(per_device) if reports and per_device != 1 else ()),
         joint_errors=None if fit.model is None else DecodedErrors(fit, groups.member, complete),
         method=fit.method,
         unallocated=fit.unallocated * scale,

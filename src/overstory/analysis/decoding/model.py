@@ -47,7 +47,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from overstory.analysis.decoding.candidates import correlate, gram, predict
-from overstory.analysis.selection import check_channel, step_up, upper_p_values
+from overstory.analysis.selection import step_up, upper_p_values
+from overstory.protocol.channels import check_channel
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:

@@ -226,6 +226,16 @@ def check_count(name: str, value: Any, low: int, high: int) -> None:
         raise ParameterError(f"{name} = {value!r}: give a whole number from {low} to {high}{advice}")
 
 
+def check_reports_per_device(number: float) -> float:
+    """Return the number, or raise ParameterError unless it is finite and at least 1."""
+    if isinstance(number, bool) or not math.isfinite(number) or number < 1:
+        raise ParameterError(
+            f"reports_per_device = {number!r}: give a number of at least 1; for uneven numbers of reports their sum of "
+            "squares over their sum"
+        )
+    return float(number)
+
+
 def check_symbol(value: Any, domain_size: int) -> int:
     """Return `value` as an int, or raise ParameterError unless it is a symbol of ``0 .. domain_size - 1``."""
     given = value if type(value) is int else whole_number(value)
