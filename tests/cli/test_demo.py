@@ -65,11 +65,13 @@ def test_a_seed_gives_the_same_output_twice_and_another_seed_does_not(told, smal
 def test_the_page_stands_alone_in_both_colour_schemes(told):
     _, folder = told
     text = (folder / "demo.html").read_text()
-    assert text.count("<svg") == 5  # the bits and the loss by reports are drawn for wide and for narrow pages
+    assert (
+        text.count("<svg") == 6
+    )  # the bits, the estimates and the loss by reports are drawn for wide and for narrow pages
     assert "<script" not in text
     assert re.findall(r"(?:src|href)=\"(?!#)[^\"]*\"", text) == []
     assert "prefers-color-scheme: dark" in text
-    assert text.count('role="img"') == 5
+    assert text.count('role="img"') == 6
     own = text.partition("</style>")[2].lower()
     assert not [colour for colour in VARIABLES if colour in own]  # every colour of a picture is the page's own
     assert "ε 1.0743" in text

@@ -26,7 +26,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -469,7 +469,8 @@ def epsilon_text(epsilon: float | None) -> str:
 def metrics(decoded: Decoded, parameters: RapporParameters, mechanism: BitMechanism) -> dict[str, Any]:
     """Return what metrics.json says: of the privacy spent, the parameters, and the decoding."""
     summary = {key: finite(value) for key, value in decoded.summary().items()}
-    return {**summary, **privacy(mechanism), "parameters": asdict(parameters)}
+    said = {name: value for name in (*LETTERS, *HASHING) if (value := getattr(parameters, name)) not in {None, ""}}
+    return {**summary, **privacy(mechanism), "parameters": said}
 
 
 def write_results(

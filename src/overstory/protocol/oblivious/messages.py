@@ -166,6 +166,9 @@ class Cipher(NamedTuple):
     seal: Seal
     unseal: Seal
 
+    def __repr__(self) -> str:
+        return f"Cipher({self.number:#06x})"
+
 
 CHACHA20_POLY1305: Final = Cipher(0x0003, KEY_BYTES, seal, unseal)
 AES_128_GCM: Final = 0x0001
