@@ -33,9 +33,5 @@ def close_quietly() -> None:
 
 
 def printable(text: str) -> str:
-    r"""Return `text` with what could steer a terminal escaped.
-
-    >>> printable("caf\u00e9\x1b[31m")
-    'café\\x1b[31m'
-    """
+    """Return `text` with what could steer a terminal escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

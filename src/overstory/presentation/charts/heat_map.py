@@ -129,7 +129,6 @@ def _drawing(sheet: Sheet, cells: Cells) -> str:
 
 
 def _series(cells: Cells) -> list[dict[str, object]]:
-    """Return what the cursor reads out in a row: a share for each column."""
     columns = (percentages(array).T for array in (cells.shares, cells.low, cells.high))
     return [
         {"name": label, "share": share, "low": low, "high": high, "detected": sure, "unsure": ALIKE}
@@ -184,7 +183,6 @@ def _short(share: float) -> str:
 
 
 def _draw_key(chart: Chart, sheet: Sheet, names: tuple[str, str]) -> None:
-    """Say what is drawn, and explain the colours and the hatching."""
     x, y = 10.0, 12.0
     entries = (("more than in all rows", BLUE), ("less", VERMILION), (ALIKE, ""))
     chart.text(x, y, sheet.name(names[1]) + " in each " + sheet.name(names[0]), INK, extra='font-weight="bold"')
