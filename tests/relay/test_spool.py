@@ -97,6 +97,7 @@ def test_a_slot_moved_to_another_place_is_not_taken_for_a_message(file):
 
 def test_after_any_sequence_of_steps_the_messages_are_those_that_were_added_and_not_wiped(file):
     draws, opened, expected = random.Random(5), SlotFile(file), []
+    assert [slots_of(bytes(size)) for size in (567, 65536)] == [1, 67]
     for serial in range(400):
         step = draws.choice(("add", "add", "add", "wipe", "open"))
         if step == "add":
