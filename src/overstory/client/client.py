@@ -482,7 +482,6 @@ class Background:
         self._news, self._stop = threading.Event(), threading.Event()
 
     def wake(self) -> None:
-        """Flush soon."""
         if self._thread is None:
             with self._starting:
                 if self._thread is None:

@@ -114,10 +114,7 @@ class MetricRecorder:
         self._nearest.clear()
 
     def refusal(self, period: int, *, local: bool = False) -> Outcome | None:
-        """Return why there is no report in this period, which would stay here if `local`; None when there may be one.
-
-        Where a device answers once, an answer that was sent is the last one; one that the person kept here is not.
-        """
+        """Return why there is no report in this period, or None; an answer that the person kept here is none."""
         if not self._asked:
             return Outcome.UNASKED
         if period in self._reported or (self._once and (False in self._answered or (local and True in self._answered))):
@@ -180,7 +177,6 @@ class MetricRecorder:
         return tag, Outcome.RECORDED, False
 
     def _derived(self, tag: bytes, encoded: Any) -> bytes:
-        """Return a value's permanent response; a cached one is not derived again."""
         permanent = self._by_tag.get(tag)
         if permanent is None:
             permanent = self._randomizer.permanent(encoded).to_bytes(self._width, "little")
@@ -191,12 +187,10 @@ class MetricRecorder:
 
     @property
     def _full(self) -> bool:
-        """Whether the cap allows no further value."""
         most, spare = self.metric.max_values, self.metric.nothing_is_spare and NOTHING in self._responses
         return most is not None and len(self._responses) - spare + self._elsewhere >= most
 
     def _over_cap(self, encoded: Any) -> tuple[bytes, Outcome, bool]:
-        """Return what is reported in place of one value too many."""
         rule = self.metric.over_cap
         if rule == "drop":
             return self._no_value(), Outcome.CAPPED, False
@@ -252,11 +246,7 @@ class MetricRecorder:
         return True
 
     def _replacement(self, rows: Rows, report: PendingReport) -> PendingReport:
-        """Return what is sent in place of a report that would be one response too many, or another than before.
-
-        Since this report was made, another process has reported the last value that the cap allows, or the memo holds
-        another response of the value. A missing report would reveal that something changed.
-        """
+        """Return what is sent where another process used the cap up, or drew otherwise: silence would tell that."""
         metric = self.metric
         held = {
             response.tag: response.permanent

@@ -54,7 +54,6 @@ class Node:
         return leaf >> (DEPTH - self.depth) == self.prefix
 
     def child(self, bit: int) -> Node:
-        """Return the left (0) or right (1) child."""
         key = hashlib.blake2b(_SIDES[str(bit)], key=self.key, digest_size=KEY_BYTES, person=_PERSON).digest()
         return Node(self.depth + 1, self.prefix << 1 | bit, key)
 
@@ -76,7 +75,6 @@ class DeviceSecret:
 
     @classmethod
     def fresh(cls) -> DeviceSecret:
-        """Return a new secret from the system's randomness."""
         return cls.of_root(os.urandom(KEY_BYTES))
 
     @classmethod
@@ -157,11 +155,7 @@ def write_secret(path: Path, secret: DeviceSecret) -> None:
 
 
 def replace_secret(paths: StatePaths, secret: DeviceSecret) -> None:
-    """Write a secret over another, whose bytes are then overwritten: what it no longer holds shall be nowhere.
-
-    A crash leaves the old file or the new one; `discard_replaced` overwrites what else it left. On disks and file
-    systems that write elsewhere than they are told, that is all that can be done.
-    """
+    """Write a secret over another, whose bytes are then overwritten, as far as the disk writes where it is told."""
     discard_replaced(paths)
     write_secret(paths.next, secret)
     with contextlib.suppress(OSError):  # a file system without hard links: the old bytes are unlinked alone
@@ -182,10 +176,7 @@ def discard_replaced(paths: StatePaths) -> None:
 
 
 def overwrite_secret(path: Path) -> None:
-    """Overwrite a secret before it is unlinked; on most disks that is all that can be done.
-
-    A link, a file of another user and one with a second name are left as they are: somebody may have planted them.
-    """
+    """Overwrite a secret before it is unlinked; what somebody may have planted is left: links, and others' files."""
     with contextlib.suppress(OSError), opened_own(path) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(0)

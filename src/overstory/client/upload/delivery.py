@@ -245,7 +245,6 @@ class CollectorHealth:
                 rows.outbox.postpone(number, self.resume + uniform() * self.pause)
 
     def save(self, rows: Rows, metric: str = "") -> None:
-        """Save it, where another one is saved."""
         if self != CollectorHealth.of(rows, metric):
             for name in _SAVED:
                 rows.remember(f"{name} {metric}".rstrip(), getattr(self, name))
@@ -306,11 +305,7 @@ class Delivery:
         return self.until - time.monotonic() < LEAST or self.permit() != allowed
 
     def _take(self, rows: Rows) -> list[OutboxRow]:
-        """Lease what is due; nothing during the collector's backoff, and nothing of a metric that it refuses for now.
-
-        Of a refused metric one report is sent at a time, and the others follow at their own random times: if they were
-        sent together again and again, they could be recognized as one device's.
-        """
+        """Lease what is due; of a refused metric one report at a time: together they could be known as one device's."""
         now, self._health = self.clock(), CollectorHealth.of(rows)
         self._health.spread(rows, now, self.spread)
         if now < self._health.resume <= now + LONGEST_DELAY:  # the backoff lasts, unless the clock was set back since

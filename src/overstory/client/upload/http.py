@@ -194,11 +194,7 @@ def _read(response: HTTPResponse) -> Response:
 
 
 def with_deadline(seconds: float, exchange: _Exchange) -> Response:
-    """Return the exchange's response, or an error when the time is over.
-
-    A socket's timeout bounds each step, not their sum, and does not bound name resolution. So a thread does the
-    exchange. If it hangs, it is abandoned: it changes nothing but its own response.
-    """
+    """Return the response, or an error in time: a thread that hangs is abandoned; sockets bound single steps."""
     responses: list[Response] = []
     over = threading.Lock()
     over.acquire()

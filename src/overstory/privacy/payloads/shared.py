@@ -108,11 +108,7 @@ def check_devices(devices: int) -> int:
 
 
 def bits_text(bits: float) -> str:
-    """Return bits as they are printed, with one digit, rounded up.
-
-    >>> bits_text(31.0), bits_text(7.72), bits_text(1.0)
-    ('31 bits', '7.8 bits', '1 bit')
-    """
+    """Return bits as they are printed, with one digit, rounded up."""
     number = f"{math.ceil(bits * 10 - 1e-6) / 10:g}"
     return f"{number} bit{'s' * (number != '1')}"
 
