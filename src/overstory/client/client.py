@@ -476,7 +476,6 @@ class Background:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Continue in a child, where the thread does not exist."""
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._news, self._stop = threading.Event(), threading.Event()
@@ -490,7 +489,6 @@ class Background:
         self._news.set()
 
     def stop(self, timeout: float) -> None:
-        """End the thread, and wait for it up to `timeout` seconds."""
         self._stop.set()
         self._news.set()
         if self._thread is not None and self._thread is not threading.current_thread():

@@ -95,7 +95,6 @@ class MetricRecorder:
         self._nearest: dict[bytes, bytes] = {}
 
     def learn(self, past: Past, pending: Iterable[PendingReport] = ()) -> None:
-        """Take over what the state holds, and what waits to be written to it."""
         (claims, responses), mine, self._elsewhere = past, {}, 0
         self._answered.clear()
         for response in responses:
@@ -114,7 +113,10 @@ class MetricRecorder:
         self._nearest.clear()
 
     def refusal(self, period: int, *, local: bool = False) -> Outcome | None:
-        """Return why there is no report in this period, or None; an answer that the person kept here is none."""
+        """Return why there is no report in this period, which would stay here if `local`; None when there may be one.
+
+        Where a device answers once, an answer that was sent is the last one; one that the person kept here is not.
+        """
         if not self._asked:
             return Outcome.UNASKED
         if period in self._reported or (self._once and (False in self._answered or (local and True in self._answered))):
@@ -163,7 +165,6 @@ class MetricRecorder:
         return batch, encode_upload(Upload(batch, self.metric.id, period, reports, self._group))
 
     def _chosen(self, encoded: Any) -> tuple[bytes, Outcome, bool]:
-        """Return the tag of what is reported, what to say of it, and whether its response was altered."""
         tag = self._tagger.tag(encoded)
         response = self._responses.get(tag)
         if response is None and self._full:
@@ -246,7 +247,7 @@ class MetricRecorder:
         return True
 
     def _replacement(self, rows: Rows, report: PendingReport) -> PendingReport:
-        """Return what is sent where another process used the cap up, or drew otherwise: silence would tell that."""
+        """Return what is sent where another process used the cap up, or drew otherwise: a missing one would show it."""
         metric = self.metric
         held = {
             response.tag: response.permanent

@@ -245,7 +245,6 @@ class Cookie:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The cookies that can carry a session, the preferred one first."""
         return (f"__Host-overstory-{self.port}", *((f"overstory-{self.port}",) if self.plain else ()))
 
     def read(self, request: Request) -> str:

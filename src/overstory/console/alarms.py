@@ -166,7 +166,6 @@ def _present(comparisons: Iterable[Comparison | None]) -> list[Comparison]:
 
 
 def _of_metrics(histories: Iterable[MetricHistory]) -> Iterator[Alarm]:
-    """Yield alarms of volume and fit, and of what cannot be estimated."""
     for history in histories:
         label = history.label(history.newest)
         if history.problem:

@@ -82,7 +82,6 @@ class ConsoleData:
     def all_estimates(
         self, several: Sequence[PeriodCounts], reading: Aggregation = "total", options: EstimateOptions | None = None
     ) -> list[EstimateSeries]:
-        """Return the estimates of several counts, which are waited for together; see `estimates`."""
         with _as_screen_errors():
             return self.decoder.read_all(several, reading, options)
 

@@ -160,7 +160,7 @@ class Ledger:
 
 
 def charged(accounts: Iterable[Account], against: Against, attribute: str | None = None) -> float:
-    """Return what a budget charges for an attribute, or everything: each report as if its value were the worst."""
+    """Return what a budget charges for an attribute, or all, rounded up: each report as if its value were the worst."""
     some = (each for each in accounts if attribute is None or attribute == each.attribute)
     return add_up((1, charge(against, each.terms, each.reports, each.cap)) for each in some)
 

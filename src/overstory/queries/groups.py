@@ -98,7 +98,6 @@ class GroupedReading(Result):
         return {"metric": self.metric.id, **about, "groups": parts, **more, "notes": list(self.all_notes())}
 
     def smoothed_rows(self) -> Iterator[dict[str, Any]]:
-        """Yield a dictionary per value and group: its share with its interval, and the smoothed one."""
         assert self.smoothed is not None
         estimates = [(group, own) for group, reading in self.parts.items() if (own := _estimate(reading)) is not None]
         order = np.argsort(-self.smoothed.mean, kind="stable")

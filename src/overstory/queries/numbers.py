@@ -79,7 +79,6 @@ class NumberSeries(RangeReading):
             yield histogram(self.picture_name(part), caption, names, values=values, low=low, high=high)
 
     def over_time(self, fewest: int = 2) -> Iterator[Picture]:
-        """Yield the means of the parts with their intervals, or the medians where no mean is estimated."""
         each = f"each {self.metric.period}"
         when = {"total": "all reports", "per-period": each, "cumulative": f"all reports up to {each}"}[self.kind]
         for kind, of, what in (("mean", "", "mean"), ("quantile", "0.5", "median")):

@@ -234,7 +234,6 @@ def compare_tables(
 
 
 def _table_shares(first: TableSummary, second: TableSummary) -> tuple[list[str], F64, list[str]]:
-    """Return the names of cells and of shares in rows, their numbers in both tables, and the rows that have none."""
     (row, column), (rows, columns) = first.table.names, first.table.labels
     names = [f"{row}={x}, {column}={y}" for x, y in product(rows, columns)]
     cells = [each.table for each in (first, second)]

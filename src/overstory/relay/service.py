@@ -89,7 +89,6 @@ class HourlyLimit:
         return len(self._sent)
 
     def name(self, address: str) -> bytes:
-        """Return the keyed hash under which an address is counted."""
         return blake2b(network_of(address).encode(), digest_size=16, key=self._key).digest()
 
     def take(self, address: str) -> float:

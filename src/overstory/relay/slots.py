@@ -77,7 +77,6 @@ class SlotFile:
 
     @staticmethod
     def create(path: Path, slots: int, began: int) -> None:
-        """Write a file without messages, and wait until it is on the disk."""
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.write(_start_slot(slots, began, began, 0))

@@ -145,7 +145,6 @@ class Spool:
 
     @property
     def count(self) -> int:
-        """How many different messages wait for the next release."""
         return len(self._held)
 
     @property

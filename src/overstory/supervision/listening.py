@@ -60,7 +60,6 @@ class Listening:
         return bound
 
     def address(self, bound: socket.socket) -> str:
-        """Return the URL of a socket that `bind` gave."""
         host, port = bound.getsockname()[:2]
         return f"{'http' if self.certificate is None else 'https'}://{f'[{host}]' if ':' in host else host}:{port}"
 

@@ -210,7 +210,6 @@ def read_value(metric: Metric, text: str) -> Any:
 
 
 def _key(state: State, metric: Metric) -> bytes | None:
-    """Return the metric's key on this device; None where nothing was recorded yet."""
     if not state.exists:
         return None
     secret = read_secret(state.paths.secret)

@@ -257,7 +257,6 @@ class Rows:
     # --- periods --------------------------------------------------------------------------------------------------
 
     def claims(self, metric: str) -> Claims:
-        """Return which periods of a metric have had their report."""
         first, length = self._get(f"first {metric}"), self._get(f"length {metric}")
         return Claims(frozenset(self._periods_of(metric)), first, length)
 
@@ -297,7 +296,6 @@ class Rows:
     # --- permanent responses --------------------------------------------------------------------------------------
 
     def responses(self, metric: str | None = None) -> list[Response]:
-        """Return all that was reported, in order of first report."""
         if metric is None:
             return [*map(_response, self._connection.execute(f"{_RESPONSES} ORDER BY metric, number"))]
         return [*self._responses_of(metric).values()]

@@ -50,7 +50,6 @@ class Node:
     key: bytes = field(repr=False)  # its 32 bytes
 
     def covers(self, leaf: int) -> bool:
-        """Whether a leaf is below it, or is it."""
         return leaf >> (DEPTH - self.depth) == self.prefix
 
     def child(self, bit: int) -> Node:
@@ -155,7 +154,11 @@ def write_secret(path: Path, secret: DeviceSecret) -> None:
 
 
 def replace_secret(paths: StatePaths, secret: DeviceSecret) -> None:
-    """Write a secret over another, whose bytes are then overwritten, as far as the disk writes where it is told."""
+    """Write a secret over another, whose bytes are then overwritten: what it no longer holds shall be nowhere.
+
+    A crash leaves the old file or the new one; `discard_replaced` overwrites what else it left. On disks and file
+    systems that write elsewhere than they are told, that is all that can be done.
+    """
     discard_replaced(paths)
     write_secret(paths.next, secret)
     with contextlib.suppress(OSError):  # a file system without hard links: the old bytes are unlinked alone
@@ -186,7 +189,6 @@ def overwrite_secret(path: Path) -> None:
 
 
 def _parsed(body: bytes) -> DeviceSecret | None:
-    """Return the secret that these bytes say, None where they say none."""
     start = len(_HEAD) + _LENGTHS.size
     if not body.startswith(_HEAD) or len(body) < start:
         return None

@@ -136,7 +136,6 @@ class Collector:
         return decisions
 
     def _groups(self, rows: Sequence[OutboxRow]) -> Iterator[list[OutboxRow]]:
-        """Yield the rows of each request, address by address."""
         by_address: dict[str, list[OutboxRow]] = {}
         for row in rows:
             by_address.setdefault(self.address(row), []).append(row)
@@ -218,7 +217,6 @@ class CollectorHealth:
 
     @classmethod
     def of(cls, rows: Rows, metric: str = "") -> CollectorHealth:
-        """Load what was saved, of the collector or of one metric there."""
         failures = rows.recall(f"failures {metric}".rstrip()) or 0
         if not failures:
             return cls()

@@ -138,7 +138,6 @@ class _Exchange:
             return _read(response)
 
     def _connect(self) -> tuple[str, dict[str, str]]:
-        """Choose the connection; return the request target and the proxy's headers."""
         url = urlsplit(self.request.url)
         path = (url.path or "/") + (f"?{url.query}" if url.query else "")
         if self._proxy is None:

@@ -127,7 +127,6 @@ class ReportEndpoint:
         return self.unavailable()
 
     def unavailable(self) -> Reason | None:
-        """Return why no reports are taken at the moment, or None."""
         if self.closing:
             return Reason.CLOSING
         if self._committer.hangs or not self._committer.alive:

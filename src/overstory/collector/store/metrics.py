@@ -50,7 +50,6 @@ class StoredMetric:
 
     @property
     def watch(self) -> Watch | None:
-        """What is summed of reports to notice crafted ones; None where nothing is."""
         from overstory.analysis.alarms.sums import Watch
 
         return Watch.of(self.mechanism)

@@ -175,7 +175,6 @@ class Page:
         return ()
 
     def rests_on(self) -> Iterable[Block]:
-        """Yield what the numbers rest on: their denominator, their newest period, their intervals, and sentences."""
         reports, periods = self.counted.num_reports, self.counted.periods
         detects = is_shares(self.metric) or self.metric.reading in DETECTING
         intervals = interval_words("population", self.query.adjustment) if detects else INTERVAL_KINDS["population"]
@@ -247,7 +246,6 @@ class ReadingPage(Page):
             yield from self._marginals(self.reading.parts[-1].estimate)
 
     def _marginals(self, summaries: Iterable[Any]) -> Iterator[Block]:
-        """Yield the shares of each variable's values, each variable once."""
         yield Heading(2, "Each variable by itself")
         shown = set()
         for summary in summaries:

@@ -186,7 +186,6 @@ def _interval(query: PlannerQuery, plan: Plan) -> str:
 
 
 def _risk_and_accuracy(query: PlannerQuery, plan: Plan) -> Iterator[tuple[str, str]]:
-    """Say what a report reveals and what a collection learns, in the words of one case each."""
     surer, surest = (_surer(epsilon) for epsilon in (plan.mechanism.epsilon_report, plan.mechanism.epsilon_permanent))
     yield (
         "Risk",

@@ -125,7 +125,6 @@ class Chart:
         self.add(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6" stroke="{colour}" fill="{inside}"/>')
 
     def upright(self, x: float, y: float, colour: str) -> None:
-        """Draw a short bar at a place in points."""
         self.add(f'<path d="M{x:.1f} {y - 5:.1f}v10" stroke="{colour}" stroke-width="2"/>')
 
     def text(self, x: float, y: float, words: str, colour: str = INK, anchor: str = "start", extra: str = "") -> None:

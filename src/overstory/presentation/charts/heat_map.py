@@ -99,7 +99,6 @@ def _sentence(cells: Cells, row: int, column: int) -> str:
 
 
 def _drawing(sheet: Sheet, cells: Cells) -> str:
-    """Return the drawing: a key, the columns' names, the rows, and all rows together below them."""
     rows, columns = cells.shares.shape
     row_names = sheet.names(cells.labels[0])
     left = 14 + max(map(sheet.text_width, (*row_names, OVERALL)))

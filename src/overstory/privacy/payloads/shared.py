@@ -86,7 +86,6 @@ class Constant:
         return Constant(tuple((count + more, each - more) for count, each in self.groups))
 
     def words(self, devices: str = "devices") -> str:
-        """Return bits and crowd in words; `devices` says of which ones the crowd is counted."""
         crowd = math.floor(self.crowd(MILLION))
         return f"{bits_text(self.bits)}; of a million {devices} {crowd:,} {'shares' if crowd == 1 else 'share'} it"
 

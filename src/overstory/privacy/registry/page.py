@@ -50,12 +50,10 @@ class MetricPage:
         return self.cost.lines
 
     def plain_words(self) -> str:
-        """Say to a person what holds without a condition."""
         line = self.cost.headline
         return f"{line.amount[:1].upper()}{line.amount[1:]}: {line.words}."
 
     def to_json(self) -> dict[str, Any]:
-        """Return the registry's entry with its privacy, as JSON values."""
         privacy = self.privacy.to_json() | {
             "claims": [claim.to_json() for claim in self.claims],
             "plain_words": self.plain_words(),

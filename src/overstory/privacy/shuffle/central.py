@@ -275,7 +275,6 @@ class CentralClaim:
         return {**({} if self.privacy is None else self.privacy.to_json()), "reason": self.reason}
 
     def sentences(self) -> list[str]:
-        """Return the claim, where its number comes from and what it rests on; or why there is none."""
         if self.privacy is None:
             return [f"central privacy: {self.reason}"]
         rests_on = (f"  rests on: {sentence}" for sentence in self.privacy.rests_on)

@@ -258,7 +258,6 @@ def _together(ids: Collection[bytes]) -> Iterator[list[bytes]]:
 
 
 def _stored(raw: sqlite3.Connection, table: str, ids: Collection[bytes]) -> set[bytes]:
-    """Return which of these ids are in a table."""
     if raw.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is None:  # noqa: S608 - the store's own name
         return set()
     found: set[bytes] = set()
