@@ -1,7 +1,4 @@
-"""Documents as pages of HTML: no script, nothing from elsewhere, dark and light, made for keyboards and readers.
-
-A page needs no inline style, so that its Content-Security-Policy can allow its own style sheet and nothing else.
-"""
+"""Documents as pages of HTML: no script, nothing from elsewhere, dark and light, made for keyboards and readers."""
 
 from __future__ import annotations
 

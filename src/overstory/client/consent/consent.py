@@ -238,11 +238,7 @@ def _from_json(read: Any) -> Consent:
 
 
 def origin(server: str) -> str:
-    """Return the scheme, host and port of an address, as a consent names them.
-
-    >>> origin("https://Collector.example:443/eu/"), origin("http://localhost:8080")
-    ('https://collector.example', 'http://localhost:8080')
-    """
+    """Return the scheme, host and port of an address, as a consent names them."""
     parts = urlsplit(server)
     usual = {"https": 443, "http": 80}.get(parts.scheme)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname

@@ -173,10 +173,7 @@ def _of_all_accounts(metric: Metric, claims: Claims, ledger: Ledger) -> Iterator
 
 
 def most_responses(metric: Metric) -> int | None:
-    """Return how many permanent responses a device ever reports, at most: those of the values, and nothing's.
-
-    Where the metric caps the values and does not drop further ones, nothing takes one of the cap's places.
-    """
+    """Return how many permanent responses a device reports at most: those of its values, and one of nothing."""
     terms = terms_of(metric.mechanism)
     if terms.once:
         return 1

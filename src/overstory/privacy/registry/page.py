@@ -1,7 +1,4 @@
-"""A metric's public page: what is collected, why, how often, for how long, and what it can reveal, in plain words.
-
-What it reveals is its mechanism's statement, for the reports and the values that the registry allows.
-"""
+"""A metric's public page: what is collected, why, how often, for how long, and what it can reveal, in plain words."""
 
 from __future__ import annotations
 
