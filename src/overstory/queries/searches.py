@@ -56,7 +56,6 @@ class SearchReading(Reading):
         return (*self.discovered.notes, *_notes(self.counted, self.stored))
 
     def to_json(self, *, everything: bool = True) -> dict[str, Any]:
-        """Return the facts, and every value of the last level or the detected ones, as JSON values."""
         search = self._search
         return {
             "metric": self.metric.id,

@@ -340,7 +340,6 @@ class Rows:
 
     @cached_property
     def lives(self) -> dict[str, Life]:
-        """When each metric's key may be destroyed, and whether it was."""
         rows = self._connection.execute("SELECT metric, ends, erased FROM keys")
         return {metric: Life(ends, bool(erased)) for metric, ends, erased in rows}
 

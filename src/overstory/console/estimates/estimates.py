@@ -129,7 +129,6 @@ class Estimates:
         return series
 
     def read_reading(self, counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> Reading:
-        """Return a reading of a kind that is not shares, as `queries.readings.read` does; see `read_all`."""
         task = reading_task(counted, kind, options)
         reading: Reading | None = self.cache.get(task.key)
         return self._decode({task.key: task})[task.key] if reading is None else reading

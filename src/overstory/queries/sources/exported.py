@@ -195,7 +195,6 @@ class ExportedReports:
         return added
 
     def _files(self, metric: Metric, chosen: Sequence[ExportedSet]) -> Files:
-        """Return the files of some sets, in units; a unit's collection is the number of its key."""
         numbers = {key: number for number, key in enumerate(_keys(metric, chosen))}
         places = self._places(chosen)
         of_address = {one.address(part): numbers[_key(metric, one)] for one in chosen for part in one.manifest.parts}
