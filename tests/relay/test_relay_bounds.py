@@ -106,6 +106,13 @@ def test_an_ipv6_sender_is_its_network():
     assert [network_of(address) for address in ("192.0.2.7", "::ffff:192.0.2.7")] == ["192.0.2.7", "192.0.2.7"]
 
 
+def test_a_fault_that_repeats_is_one_line_a_minute():
+    troubles = Troubles()
+    for _ in range(2):
+        troubles.add("no connection")
+    assert (troubles.lines(), troubles.lines()) == (["2 times in the last minute: no connection"], [])
+
+
 def test_the_nearest_proxy_names_the_sender():
     assert forwarded_address("198.51.100.9, 192.0.2.7", "127.0.0.1") == "192.0.2.7"
     assert forwarded_address("unknown", "127.0.0.1") == "127.0.0.1"

@@ -65,7 +65,7 @@ class Histogram:
 
 
 class Telemetry(Collector):
-    """All counters and histograms. They do not reveal who sent a report, or when."""
+    """All counters and histograms, which do not reveal who sent a report, or when; the event loop changes them."""
 
     def __init__(self) -> None:
         self.accepted: Counter[str] = Counter()

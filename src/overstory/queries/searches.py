@@ -104,7 +104,7 @@ class SearchReading(Reading):
 def read_search(
     counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions | None = None
 ) -> SearchReading:
-    """Search the answers of a range of periods, all together, for frequent values: a device answers once."""
+    """Search a range's answers, all together, for frequent values; the counts must say where these are."""
     metric, chosen = counted.metric, options or EstimateOptions()
     search = cast("SearchMechanism", metric.mechanism)
     _check(metric, kind, chosen)

@@ -77,6 +77,7 @@ class SlotFile:
 
     @staticmethod
     def create(path: Path, slots: int, began: int) -> None:
+        """Write a file without messages, and wait until it is on the disk."""
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.write(_start_slot(slots, began, began, 0))
@@ -86,7 +87,7 @@ class SlotFile:
             os.fsync(file.fileno())
 
     def add(self, messages: Sequence[bytes]) -> list[bool]:
-        """Write messages to disk; return of each whether there was room. After an error its slots stay out of use."""
+        """Write messages durably; return of each whether there was room. After an error its slots stay out of use."""
         fitting = []
         for message in messages:
             count = slots_of(message)

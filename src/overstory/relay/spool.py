@@ -179,7 +179,7 @@ class Spool:
         return dict(self._totals)
 
     def put(self, messages: Sequence[bytes], senders: Sequence[bytes]) -> list[Taken]:
-        """Write messages to disk; return each outcome. `waited` moves in steps, so no message's moment is written."""
+        """Write messages durably; return each outcome. `waited` moves in steps, so no message's moment is written."""
         with self._busy:
             step = self.rules.at_most // 2
             if not self.count and self.waited >= step:
