@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from overstory.client import Client, Outcome
-from overstory.client.consent.consent import Agreement, choose, read_consent
+from overstory.client.consent.consent import Agreement, choose, origin, read_consent
 from overstory.client.outcomes import ConsentError, Fault, StateError
 from overstory.client.person.commands import main
 from overstory.client.person.status import read_status
@@ -121,6 +121,11 @@ def test_what_allows_more_is_asked_about_and_what_promises_more_is_covered(tmp_p
 
 
 # --- the collector
+
+
+def test_a_collector_is_named_by_scheme_host_and_port():
+    assert origin("https://Collector.example:443/eu/") == "https://collector.example"
+    assert origin("http://localhost:8080") == "http://localhost:8080"
 
 
 def test_another_collector_is_asked_about(tmp_path):

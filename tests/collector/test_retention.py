@@ -189,6 +189,11 @@ SAMPLED = {
 }
 
 
+def test_no_row_of_few_reports_stays() -> None:
+    assert without_few(SupportCounts([10, 9], [[7, 3], [4, 5]]), 2, 10).ones.tolist() == [[7, 3], [0, 0]]
+    assert without_few(SupportCounts([29], [[7, 3, 19]]), 512, 10).ones.tolist() == [[0, 0, 0]]
+
+
 @pytest.mark.parametrize("case", SAMPLED)
 def test_intervals_from_what_stays_hold_the_truth(case: str) -> None:
     """At least 95% of intervals hold the share, but for chance: of each of three values, a binomial test."""

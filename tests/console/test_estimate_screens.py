@@ -168,6 +168,11 @@ def test_a_column_of_several_periods_is_the_estimate_of_their_sum(client, folder
         assert [row["count"] for row in mine] == [row["count"] for row in reading["estimates"]]
         assert [row["frequency_low"] for row in mine] == [row["frequency_low"] for row in reading["estimates"]]
     assert "each column adds up 2 periods of week" in client.get("/m/theme?every=2").text
+    query = read_query(SeriesQuery, [("every", "4")])
+    assert (query.address("/m/theme", every=2), query.address("/m/theme", every=None)) == (
+        "/m/theme?every=2",
+        "/m/theme",
+    )
 
 
 def test_the_picture_of_a_series_is_its_rows_and_the_download_is_the_page_s(client):

@@ -14,7 +14,7 @@ import pytest
 
 from overstory.client.randomizer import Randomizer
 from overstory.privacy.attacks import linkability
-from overstory.privacy.payloads.shared import Constant, Likeness
+from overstory.privacy.payloads.shared import Constant, Likeness, bits_text
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.registry import REGISTRY, any_mechanism, mechanism
 from overstory.protocol.kinds.symbols import SymbolMechanism
@@ -97,6 +97,7 @@ def test_devices_that_share_a_secret_are_seen_by_this_test(name):
 
 
 def test_words_name_their_condition():
+    assert [bits_text(bits) for bits in (31.0, 7.72, 1.0)] == ["31 bits", "7.8 bits", "1 bit"]
     oue, hadamard = (linkability(mechanism(name, **HUNDRED)).words() for name in ("oue", "hadamard"))
     assert oue.startswith("the same in every report while the value does not change: ")
     assert hadamard == (

@@ -95,8 +95,21 @@ def test_a_slot_moved_to_another_place_is_not_taken_for_a_message(file):
     assert len(SlotFile(file).heads) == 1
 
 
+def test_a_clock_is_trusted_after_an_even_hour_and_not_followed_where_it_then_jumps():
+    wall, even = 1_800_000_000.0, 0.0
+    watch = ClockWatch(lambda: wall, lambda: even)
+    assert (watch.read(), watch.trusted, watch.jumped) == (1_800_000_000.0, False, False)
+    wall, even = wall + 3601, even + 3601
+    assert (watch.read(), watch.trusted) == (1_800_003_601.0, True)
+    wall, even = wall + 86_400, even + 9
+    assert (watch.read(), watch.trusted, watch.jumped) == (1_800_003_610.0, False, True)
+    wall, even = wall + 3600, even + 3600
+    assert (watch.read(), watch.trusted, watch.leapt) == (1_800_093_601.0, True, 86_391.0)
+
+
 def test_after_any_sequence_of_steps_the_messages_are_those_that_were_added_and_not_wiped(file):
     draws, opened, expected = random.Random(5), SlotFile(file), []
+    assert [slots_of(bytes(size)) for size in (567, 65536)] == [1, 67]
     for serial in range(400):
         step = draws.choice(("add", "add", "add", "wipe", "open"))
         if step == "add":

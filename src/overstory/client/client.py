@@ -476,13 +476,11 @@ class Background:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Continue in a child, where the thread does not exist."""
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._news, self._stop = threading.Event(), threading.Event()
 
     def wake(self) -> None:
-        """Flush soon."""
         if self._thread is None:
             with self._starting:
                 if self._thread is None:
@@ -491,7 +489,6 @@ class Background:
         self._news.set()
 
     def stop(self, timeout: float) -> None:
-        """End the thread, and wait for it up to `timeout` seconds."""
         self._stop.set()
         self._news.set()
         if self._thread is not None and self._thread is not threading.current_thread():

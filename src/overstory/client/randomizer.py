@@ -38,9 +38,8 @@ def cohort_of(mechanism: Kind, secret: bytes, metric: str) -> int:
 def randomizer_of(metric: Metric, key: bytes) -> Randomizer:
     """Return what makes a metric's reports on the device with this metric key.
 
-    All but the cohort follows from a key of the metric's account. So where the mechanism changes, or which value is
-    which symbol, every response is drawn again, independently; if those of some values stayed, the others would be
-    known to have moved.
+    All but the cohort follows from a key of the metric's account: another mechanism or order of symbols draws every
+    response again. If those of some values stayed, the others would be known to have moved.
     """
     account = hashlib.blake2b(metric.account, key=key, digest_size=32, person=b"account").digest()
     cohort = cohort_of(metric.mechanism, key, metric.id)

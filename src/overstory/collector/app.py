@@ -94,7 +94,6 @@ class Pages:
         return json_page({"healthy": True})
 
     async def readyz(self, _: Request) -> PageResponse:
-        """Answer whether the collector takes reports."""
         if self._collector.state == "ready":
             return json_page({"ready": True})
         return as_page(refusal(Reason.CLOSING if self._collector.state == "closing" else Reason.STORE))

@@ -93,10 +93,7 @@ def make_token(role: Role, application: str, expires: int | None) -> tuple[str, 
 
 
 class TokenTable:
-    """The store's tokens by their hashes, as `read` reads them; `refresh` replaces the table, every few seconds.
-
-    The time of a look-up by hash reveals nothing about the tokens in the table.
-    """
+    """The store's tokens by their hashes: the time of a look-up by hash reveals nothing about these tokens."""
 
     def __init__(self, read: Callable[[], Iterable[Token]]) -> None:
         self._read = read

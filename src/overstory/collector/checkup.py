@@ -363,10 +363,7 @@ def check_promises(url: str, registry: MetricRegistry, *, allow_weaker: bool, wa
 
 
 def weakened(store: Store, registry: MetricRegistry) -> Iterator[str]:
-    """Yield a line for each metric with stored reports whose promised privacy the registry weakens.
-
-    A mechanism that already has reports in the store was accepted before: it is not reported again.
-    """
+    """Yield a line for each metric whose privacy the registry weakens; a mechanism with reports was accepted before."""
     stored: dict[str, list[tuple[StoredMetric, int]]] = defaultdict(list)
     for entry, reports in store.collected():
         stored[entry.metric].append((entry, reports))

@@ -39,10 +39,7 @@ BACKLOG: Final = 2048
 
 
 class Server(SupervisedServer):
-    """The server of a collector: it refuses posts before it stops.
-
-    SIGHUP, which a closed terminal sends as well, makes it read its registry, certificate, tokens and keys again.
-    """
+    """The server of a collector: it refuses posts before it stops, and reads its files again at SIGHUP."""
 
     def __init__(
         self,
@@ -71,18 +68,13 @@ class Server(SupervisedServer):
         self._memory_was_short = False
 
     def hang_up(self) -> None:
-        """Read again what may have changed."""
         if not self._collector.endpoint.closing:
             task = asyncio.get_running_loop().create_task(self.reload())
             self._reloads.add(task)
             task.add_done_callback(self._reloads.discard)
 
     async def reload(self) -> None:
-        """Read the registry, the certificate, the tokens and the keys of Oblivious HTTP again.
-
-        A part that cannot be used is not replaced, and the log says why. Requests are answered meanwhile, each by the
-        registry that was in use when it was decided.
-        """
+        """Read registry, certificate, tokens and keys again; what cannot be used replaces nothing, and is logged."""
         async with self._reloading:
             for name, work in (
                 ("registry", self._reload_registry),

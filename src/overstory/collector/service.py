@@ -34,11 +34,7 @@ PATIENCE: Final = 60
 
 
 class Collector:
-    """A collector; `start` and `stop` run on one event loop.
-
-    `stop` closes the store. Without a `ring` of private keys, sealed requests are not taken. `clock` gives unix time in
-    seconds, `even` the seconds of a clock that never jumps.
-    """
+    """A collector on one event loop; `clock` gives unix time, `even` the seconds of a clock that never jumps."""
 
     def __init__(
         self,
@@ -75,11 +71,7 @@ class Collector:
 
     @property
     def state(self) -> str:
-        """`ready`, or why not: `starting`, `closing`, or `store`.
-
-        `store` means that the last commit failed within a minute, that tokens cannot be read or the embedded store's
-        log cannot be copied, that a task of the upkeep is late, that memory is low, or that the writer has ended.
-        """
+        """`ready`, or why not: `starting`, `closing`, or `store`, also where memory or a task of the upkeep fails."""
         if self.endpoint.closing:
             return "closing"
         if not self._started:
@@ -88,7 +80,6 @@ class Collector:
         return "store" if failing or self._upkeep.troubled or self.endpoint.reserve.short else "ready"
 
     async def start(self) -> None:
-        """Read the tokens, start the writer and the upkeep."""
         await in_thread(self.tokens.refresh)
         self.committer.start()
         intervals = self._intervals

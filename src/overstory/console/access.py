@@ -26,14 +26,7 @@ LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The names that the console answers to.
-
-    Another site whose name leads to this machine sends its own name as Host, so any other name is refused.
-
-    >>> origin = Origin.of("127.0.0.1", ["console.example.org"])
-    >>> origin.serves("localhost:8001"), origin.serves("console.example.org"), origin.serves("evil.example")
-    (True, True, False)
-    """
+    """The names that the console answers to: another site whose name leads to this machine sends its own as Host."""
 
     names: frozenset[str]  # without a port, in small letters
 
@@ -84,11 +77,7 @@ REREAD_SECONDS: Final = 1.0
 
 
 def allows(role: Viewer, needed: Viewer) -> bool:
-    """Whether somebody with this role may do what `needed` may.
-
-    >>> allows("admin", "viewer"), allows("viewer", "analyst")
-    (True, False)
-    """
+    """Whether somebody with this role may do what `needed` may."""
     return RANKS.index(role) >= RANKS.index(needed)
 
 
@@ -106,10 +95,7 @@ class TokenRoles:
         self._read_at = -float("inf")
 
     def role_of(self, sha256: bytes) -> Viewer | None:
-        """Return the role of the token with this hash; None: unknown, expired, revoked, or of no person.
-
-        Blocks while the store is read; an error of the store is passed on, so that nobody is let in without it.
-        """
+        """Return a token's role; None: no person's valid one. An error of the store is raised: nobody is let in."""
         if self._timer() - self._read_at > REREAD_SECONDS:
             began = self._timer()
             self._table.refresh()
@@ -169,10 +155,7 @@ class TrustedProxy:
     socket: str | None = None  # the Unix socket that only the proxy can open; None: all of this machine are trusted
 
     def role(self, values: list[str], client: str | None, server: str | None) -> Viewer | None:
-        """Return the role of the person whom the header names; None without the header, or for an unknown person.
-
-        ScreenError 400 when it came on another connection than the proxy's, or twice: somebody may have forged it.
-        """
+        """Return the role of whom the header names, if any; ScreenError 400 where somebody may have forged it."""
         if not values:
             return None
         trusted = server == self.socket if self.socket else client is not None and is_loopback(client)
@@ -212,14 +195,7 @@ class Session:
 
 
 class Sessions:
-    """Links and sessions, until they end; nothing of them is written anywhere.
-
-    >>> sessions = Sessions()
-    >>> link = sessions.make_link("admin")
-    >>> session = sessions.use_link(link)
-    >>> sessions.use_link(link), sessions.find(sessions.begin(session)) == session
-    (None, True)
-    """
+    """Links and sessions, until they end; nothing of them is written anywhere."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -227,7 +203,6 @@ class Sessions:
         self._sessions: dict[bytes, tuple[Session, float]] = {}
 
     def make_link(self, viewer: Viewer) -> str:
-        """Return a token for one login within ten minutes."""
         token = secrets.token_urlsafe(32)
         self._links[sha256(token)] = (Session(viewer), self._clock() + LINK_SECONDS)
         return token
@@ -270,11 +245,9 @@ class Cookie:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The cookies that can carry a session, the preferred one first."""
         return (f"__Host-overstory-{self.port}", *((f"overstory-{self.port}",) if self.plain else ()))
 
     def read(self, request: Request) -> str:
-        """Return the session id that a request carries, or an empty text."""
         return next((request.cookies[name] for name in self.names if name in request.cookies), "")
 
     def set(self, answer: Response, session_id: str) -> Response:

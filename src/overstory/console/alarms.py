@@ -100,7 +100,6 @@ class MetricHistory:
         return Comparison(self.metric.id, self.label(period), [self.estimates[period]], earlier)
 
     def drift_comparison(self) -> Comparison | None:
-        """Return 13 periods and the 13 before; None where too few have reports."""
         periods = [self.drift_end, *self.before(self.drift_end, 2 * DRIFT_PERIODS - 1)]
         halves = periods[:DRIFT_PERIODS], periods[DRIFT_PERIODS:]
         after, before = ([self.estimates[one] for one in half if one in self.estimates] for half in halves)
@@ -167,7 +166,6 @@ def _present(comparisons: Iterable[Comparison | None]) -> list[Comparison]:
 
 
 def _of_metrics(histories: Iterable[MetricHistory]) -> Iterator[Alarm]:
-    """Yield alarms of volume and fit, and of what cannot be estimated."""
     for history in histories:
         label = history.label(history.newest)
         if history.problem:
@@ -203,10 +201,7 @@ def _refused(data: ConsoleData, histories: Sequence[MetricHistory]) -> list[Alar
 
 
 def _reports_of_day(history: MetricHistory, day: int) -> float:
-    """Return about how many reports a day has: a store has no days of metrics of weeks.
-
-    A period that still takes reports counts as much as the newest final one, if that is more.
-    """
+    """Return about how many reports a day has; an open period counts at least as much as the newest final one."""
     period = history.metric.period
     first, last = period.number(day * DAY), period.number((day + 1) * DAY - 1)
     usual = history.reports.get(history.newest, 0)

@@ -274,7 +274,6 @@ class Console:
         await app(scope, receive, partial(_send_with_headers, send))
 
     async def in_thread(self, work: Callable[[], Result]) -> Result:
-        """Run what reads the store or computes; requests are answered meanwhile."""
         return await result_of(self._threads.submit(work))
 
     async def in_public_thread(self, work: Callable[[], Result]) -> Result:
@@ -363,7 +362,6 @@ class Console:
         )
 
     def _menu(self, viewer: Viewer | None) -> tuple[tuple[str, str], ...]:
-        """Return the screens that have one address, as far as a reader may open them."""
         shown = (screen for screen in self.screens if "{" not in screen.path)
         return tuple((screen.name, screen.path) for screen in shown if screen.viewer is None or viewer is not None)
 

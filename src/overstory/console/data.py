@@ -45,7 +45,6 @@ class ConsoleData:
         self.decoder = decoder or Estimates()
 
     def metric(self, name: str) -> Metric:
-        """Return a metric; raise `ScreenError` 404 when the registry has none of that name."""
         if name in self.registry:
             return self.registry[name]
         near = get_close_matches(name, list(self.registry), n=1)
@@ -77,24 +76,18 @@ class ConsoleData:
     def estimates(
         self, counts: PeriodCounts, reading: Aggregation = "total", options: EstimateOptions | None = None
     ) -> EstimateSeries:
-        """Return estimates of counts, each decoded once however many ask.
-
-        ScreenError has status 400 where an option does not fit the metric, 202 where the decoding goes on (ask again),
-        503 where too much waits or an estimate took too long.
-        """
+        """Return estimates, each decoded once; ScreenError 400: unfit option, 202: ask again, 503: too much waits."""
         return self.all_estimates([counts], reading, options)[0]
 
     def all_estimates(
         self, several: Sequence[PeriodCounts], reading: Aggregation = "total", options: EstimateOptions | None = None
     ) -> list[EstimateSeries]:
-        """Return the estimates of several counts, which are waited for together; see `estimates`."""
         with _as_screen_errors():
             return self.decoder.read_all(several, reading, options)
 
     def reading(
         self, counts: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions | None = None
     ) -> Reading:
-        """Return a metric's reading of its own kind: a table, sets, numbers, a search; see `estimates`."""
         with _as_screen_errors():
             return self.decoder.read_reading(counts, kind, options or EstimateOptions())
 
@@ -111,12 +104,7 @@ def _as_screen_errors() -> Iterator[None]:
 
 
 class CandidateLists:
-    """Lists by name, as many as a `BoundedCache` holds.
-
-    >>> lists = CandidateLists()
-    >>> lists.find(lists.hold(["ash", "oak"])), lists.find("unheard of")
-    (('ash', 'oak'), None)
-    """
+    """Lists by name, as many as a `BoundedCache` holds."""
 
     def __init__(self) -> None:
         self._texts = BoundedCache()
@@ -128,6 +116,5 @@ class CandidateLists:
         return name
 
     def find(self, name: str) -> tuple[str, ...] | None:
-        """Return a list, one candidate a line; None where it is not held, or not any more."""
         text = self._texts.get(name)
         return None if text is None else tuple(text.decode("utf-8", "surrogatepass").split("\n"))

@@ -44,11 +44,7 @@ class Place:
 
 
 def download_path(path: str) -> str:
-    """Return what comes before the dot of a download's address.
-
-    >>> download_path("/m/colour"), download_path("/m/"), download_path("/")
-    ('/m/colour', '/m', '/index')
-    """
+    """Return what comes before the dot of a download's address: ``/m`` of ``/m/``, and ``/index`` of ``/``."""
     return path.rstrip("/") or "/index"
 
 

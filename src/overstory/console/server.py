@@ -67,10 +67,7 @@ def serve(
     open_link: Callable[[str], object] | None = None,
     ends_with_input: bool = False,
 ) -> None:
-    """Serve until a signal; with `ends_with_input`, also until standard input ends: the parent process is gone then.
-
-    `announce` gets one line with a one-time link; `open_link` opens another one in a browser.
-    """
+    """Serve until a signal or, with `ends_with_input`, the end of standard input: then the parent process is gone."""
     check_exposure(listening, access)
     sys.setswitchinterval(0.0005)  # a page that reads the store often waits so long for one that computes
     with listening.bind(ConnectionLimits().taking_seconds) as bound:

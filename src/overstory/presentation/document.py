@@ -118,10 +118,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class Field:
-    """One value that a form asks for.
-
-    A ``slider`` is a number that can be dragged, too; ``lines`` is a text of several lines; ``hidden`` is not shown.
-    """
+    """One value that a form asks for; a ``slider`` is a number that can be dragged, too."""
 
     name: str
     label: str
@@ -139,10 +136,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Form:
-    """What a reader can ask of a page. Only pages show forms: text and Markdown leave them out.
-
-    ``get`` leads to another address of the same view; ``post`` changes something or sends a file.
-    """
+    """What a reader can ask of a page; text and Markdown leave it out. ``get`` leads to another address of the view."""
 
     label: str  # what it is for, for a screen reader
     fields: tuple[Field, ...]

@@ -57,11 +57,7 @@ def csv_lines(columns: Iterable[Column], records: Iterable[Sequence[Any]]) -> It
 
 
 def csv_records(records: Iterable[Sequence[Any]]) -> Iterator[str]:
-    r"""Return a line per record, each as long as the first; what a cell needs is asked once for many of its column.
-
-    >>> list(csv_records([("oak, old", 1 / 3, True), ("ash", float("nan"), None)]))
-    ['"oak, old",0.3333333333,true\n', 'ash,,\n']
-    """
+    """Return a line per record, each as long as the first; what a cell needs is asked once for many of its column."""
     rest = iter(records)
     return chain.from_iterable(map(_lines, iter(lambda: tuple(islice(rest, CHUNK)), ())))
 
@@ -90,11 +86,7 @@ def csv_line(cells: Iterable[Any]) -> str:
 
 
 def for_spreadsheet(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines of CSV of which no cell is a formula: one that would be begins with an apostrophe.
-
-    So does a cell that begins with one anyway, twice: taking one away gives every value back. Candidates may be words
-    that devices made up.
-    """
+    """Yield lines of CSV without formulas: an apostrophe begins what would be one, or begins with an apostrophe."""
     for cells in csv.reader(lines):
         yield csv_line([MARK + cell if _is_marked(cell) else cell for cell in cells])
 
@@ -104,11 +96,7 @@ def _keys(columns: Iterable[Column]) -> list[str]:
 
 
 def quoted(text: str) -> str:
-    """Return `text` as a CSV field, in quotes where it needs them (Python's own writer leaves a lone CR bare).
-
-    >>> quoted("plain"), quoted('say "hi", twice')
-    ('plain', '"say ""hi"", twice"')
-    """
+    """Return `text` as a CSV field, in quotes where it needs them (Python's own writer leaves a lone CR bare)."""
     if MARKS.search(text):
         return '"' + text.replace('"', '""') + '"'
     return text

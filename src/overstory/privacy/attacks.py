@@ -63,12 +63,10 @@ class Linkability:
 
     @property
     def are_alike(self) -> bool:
-        """Whether reports share more than what is equal in them."""
         return self.likeness.beyond(MONTH) > 0
 
     @property
     def has_payload(self) -> bool:
-        """Whether the payload of an unchanged value stays the same."""
         return self.unchanged != self.always
 
     @property
@@ -144,10 +142,7 @@ V = TypeVar("V", bound=Hashable)
 
 
 def posterior(mechanism: Kind, reports: Iterable[Report], prior: Mapping[V, float]) -> dict[V, float]:
-    """Return P(value | reports) for every value of `prior` (of any positive scale): what the best attacker believes.
-
-    The reports are all that the attacker has of one device, and of one unchanged value.
-    """
+    """Return P(value | reports), of one unchanged value, for every value of `prior` (of any positive scale)."""
     for value, weight in prior.items():
         if not isinstance(weight, int | float) or not 0 <= weight < math.inf:
             raise ParameterError(f"prior of {value!r} is {weight!r}: give a number from 0")

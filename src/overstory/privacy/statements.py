@@ -136,7 +136,6 @@ class Claims:
 
     @property
     def of_values(self) -> str:
-        """What the epsilon of several values rests on."""
         most = "" if self.terms.most_values is None else f" and {self.terms.most_values}"
         return f"D distinct values cost D times as much, D being at most the number of reports{most}; {SAME_PATTERN}"
 

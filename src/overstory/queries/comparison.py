@@ -242,7 +242,6 @@ def check_comparable(a: PeriodCounts, b: PeriodCounts, *, overlap: float = 0.0, 
 
 
 def _two_groups(a: PeriodCounts, b: PeriodCounts) -> bool:
-    """Whether these are two groups: no report is in both."""
     return a.group is not None and b.group is not None and a.group != b.group
 
 

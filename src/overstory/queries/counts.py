@@ -283,7 +283,6 @@ def read_store(
 
 
 def _read_released(store: CountsStore, metric: Metric, counts: Mapping[int, SupportCounts]) -> ReleasedPeriods:
-    """Return the smallest release of each of the periods that are counted."""
     from overstory.privacy.shuffle.central import ReleasedPeriods
 
     periods = [period for period, of_period in sorted(counts.items()) if of_period.num_reports]

@@ -279,10 +279,7 @@ class ItemSeries(EstimateSeries):
 def read_items(
     counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions | None = None
 ) -> ItemSeries:
-    """Estimate the share of devices that have each item of a metric of sets; see `read_estimates`.
-
-    Post-processing is refused: shares of items need not add up to 1.
-    """
+    """Estimate the share of devices with each item of a set, without post-processing: they need not add up to 1."""
     why = "shares of items need not add up to 1, so post-processing does not fit them: leave it out"
     (options or EstimateOptions()).refuse({"steps": f"{counted.metric.id}: {why}"})
     series = read_estimates(counted, kind, options)

@@ -98,7 +98,6 @@ class GroupedReading(Result):
         return {"metric": self.metric.id, **about, "groups": parts, **more, "notes": list(self.all_notes())}
 
     def smoothed_rows(self) -> Iterator[dict[str, Any]]:
-        """Yield a dictionary per value and group: its share with its interval, and the smoothed one."""
         assert self.smoothed is not None
         estimates = [(group, own) for group, reading in self.parts.items() if (own := _estimate(reading)) is not None]
         order = np.argsort(-self.smoothed.mean, kind="stable")
@@ -114,7 +113,6 @@ class GroupedReading(Result):
                 }
 
     def as_table(self) -> Table:
-        """Return a row per group and estimate; with smoothing, per value and group."""
         if self.smoothed is not None:
             return Table("", tuple(map(Column, SMOOTHED_KEYS)), list(self.smoothed_rows()))
         tables = {group: reading.as_table() for group, reading in self.parts.items()}
@@ -135,7 +133,6 @@ class GroupedReading(Result):
             yield Table("Shares, and smoothed over the groups", SMOOTHED, rows[:most])
 
     def pictures(self) -> list[Picture]:
-        """Return the groups' pictures, each with its group's name."""
         return [
             replace(picture, name=f"{picture.name}-{group}", caption=f"{group}, {picture.caption}")
             for group, reading in self.parts.items()
@@ -177,22 +174,7 @@ def read_groups(
     *,
     smoothing: bool = False,
 ) -> GroupedReading:
-    """Return the readings of a metric's groups; intervals describe all devices like these unless the options differ.
-
-    `counts_of` gives the counts of a group, and of all devices for None: `read_store` or `read_remote` with ``group=``.
-
-    >>> from overstory.analysis.reports import SupportCounts
-    >>> from overstory.protocol.metrics import parse_registry
-    >>> from overstory.protocol.metrics.registry import EXAMPLE
-    >>> groups = 'groups = {by = "release", shares = {a = 0.5, b = 0.3}, devices = 9000}'
-    >>> colour = parse_registry(EXAMPLE + groups)["colour"]
-    >>> counts = {None: [600, 300, 300], "a": [300, 100, 100], "b": [100, 200, 100], "other": [200, 0, 100]}
-    >>> def counts_of(group):
-    ...     return PeriodCounts(colour, 1, 1, {1: SupportCounts([sum(counts[group])], [counts[group]])}, group=group)
-    >>> reading = read_groups(colour, counts_of)
-    >>> list(reading.parts), reading.left_out
-    (['a', 'b', 'other'], 0)
-    """
+    """Return the readings of a metric's groups; `counts_of` gives a group's counts, and of all devices for None."""
     groups = metric.groups
     if groups is None:
         raise ParameterError(f"{metric.id} has no groups: its reports name none")
@@ -217,5 +199,4 @@ def read_groups(
 
 
 def _estimate(reading: Reading) -> Estimate | None:
-    """Return a group's one estimate; None without reports, or where it is of another kind."""
     return reading.parts[0].estimate if reading.is_of_shares and reading.parts else None

@@ -290,10 +290,7 @@ def estimate_parts(
     options: EstimateOptions,
     estimate: Callable[[int, SupportCounts, float], Any],
 ) -> tuple[PeriodEstimate, ...]:
-    """Return what `estimate` makes of each part: from its last period, its counts, and its reports per device.
-
-    A part of which it makes None is left out. Refused is a number of reports per device that these periods cannot have.
-    """
+    """Return what `estimate` makes of each part's last period, counts and reports per device; None leaves it out."""
     if kind not in AGGREGATIONS:
         raise ParameterError(f"reading = {kind!r}: choose one of {', '.join(AGGREGATIONS)}")
     _check_repeats(counted, kind, options.reports_per_device)

@@ -55,7 +55,6 @@ class SearchReading(Reading):
         return (*self.discovered.notes, *_notes(self.counted, self.stored))
 
     def to_json(self, *, everything: bool = True) -> dict[str, Any]:
-        """Return the facts, and every value of the last level or the detected ones, as JSON values."""
         search = self._search
         return {
             "metric": self.metric.id,
@@ -95,7 +94,6 @@ class SearchReading(Reading):
         )
 
     def pictures(self) -> list[Picture]:
-        """Return the picture of the values that were detected, or of the first few that were kept."""
         if not self.stored:
             return []
         ends = dict.fromkeys(str(self.counted.label(self.counted.periods[end])) for end in (0, -1))
@@ -105,11 +103,7 @@ class SearchReading(Reading):
 def read_search(
     counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions | None = None
 ) -> SearchReading:
-    """Search the answers of a range of periods, all together, for frequent values: a device answers once.
-
-    The counts must say where the reports are, as those of `read_store` do. Options that have a meaning here are alpha,
-    correction, what intervals are for, and a function that is told how far the search is.
-    """
+    """Search a range's answers, all together, for frequent values; the counts must say where these are."""
     metric, chosen = counted.metric, options or EstimateOptions()
     search = cast("SearchMechanism", metric.mechanism)
     check_search(metric.id, kind, chosen)
@@ -154,7 +148,6 @@ def check_search(name: str, kind: Aggregation, options: EstimateOptions) -> None
 
 
 def _part(progress: Progress | None, start: float, stop: float) -> Progress | None:
-    """Return what is told of a part of the work."""
     return None if progress is None else lambda what, done: progress(what, start + (stop - start) * done)
 
 
@@ -208,10 +201,7 @@ def compare_searches(
 
 
 def merged_candidates(before: Sequence[str], discovered: Discovered) -> list[str]:
-    """Return candidates with the detected values after them, each once: the union over waves.
-
-    A value that was detected in an earlier wave stays a candidate: whether a wave detects it again is chance.
-    """
+    """Return candidates, then newly detected values: whether a later wave detects an earlier one again is chance."""
     texts = map(as_line, discovered.found())
     return list(dict.fromkeys([*before, *(text for text in texts if text)]))
 

@@ -212,11 +212,7 @@ DESIGNS: Final[Mapping[str, Learn]] = {"divided": tables_of_divided, "linked": t
 def compare_tables(
     a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None, *, overlap: float = 0.0
 ) -> Comparison:
-    """Return the cells of a metric's tables, and the shares in each row, of one range less those of another.
-
-    Every cell and every share in a row is one of the values that are tested. A row that is too small in one of the
-    ranges has no shares to compare. Ranges with a declared overlap are refused.
-    """
+    """Return the differences of cells and of shares in rows; a row too small in one of the ranges has none."""
     check_comparable(
         a, b, overlap=overlap, refusal="an overlap is declared for shares of values: differences of tables assume none"
     )
@@ -238,7 +234,6 @@ def compare_tables(
 
 
 def _table_shares(first: TableSummary, second: TableSummary) -> tuple[list[str], F64, list[str]]:
-    """Return the names of cells and of shares in rows, their numbers in both tables, and the rows that have none."""
     (row, column), (rows, columns) = first.table.names, first.table.labels
     names = [f"{row}={x}, {column}={y}" for x, y in product(rows, columns)]
     cells = [each.table for each in (first, second)]

@@ -66,10 +66,7 @@ class RelayConnection(BoundedConnection):
 
 
 class RelayServer(SupervisedServer):
-    """Answers one request on each connection, and never writes down who sent it.
-
-    `of_one` bounds the connections of one address; None where a proxy in front opens all of them.
-    """
+    """Answers a request per connection, and never writes down who sent it; `of_one` bounds those of an address."""
 
     def __init__(
         self,
@@ -115,10 +112,7 @@ class RelayServer(SupervisedServer):
         asyncio.get_running_loop().remove_reader(self._listener)
 
     def _accept_again(self) -> None:
-        """Begin to accept, and begin anew where nothing was accepted for a while.
-
-        Without memory the task may end, or never be woken. Connections wait in the system's queue.
-        """
+        """Begin anew where nothing was accepted for a while: without memory the task may end, or never be woken."""
         if self._accepting is not None and self._num_accepted != self._num_seen:
             self._num_seen = self._num_accepted
             return

@@ -58,11 +58,7 @@ def problem(status: int, detail: str, retry_after: int | None = None, allow: str
 
 
 def network_of(address: str) -> str:
-    """Return what is counted as one sender: an IPv4 address, or the /64 of an IPv6 address.
-
-    >>> network_of("192.0.2.7"), network_of("::ffff:192.0.2.7"), network_of("2001:db8:1:2:3:4:5:6%eth0")
-    ('192.0.2.7', '192.0.2.7', '2001:db8:1:2::')
-    """
+    """Return what is counted as one sender: an IPv4 address, or the /64 of an IPv6 address."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -75,22 +71,13 @@ def network_of(address: str) -> str:
 
 
 def forwarded_address(header: str, peer: str) -> str:
-    """Return the address that the nearest proxy has added to X-Forwarded-For; the peer's where there is none.
-
-    >>> forwarded_address("198.51.100.9, 192.0.2.7", "127.0.0.1"), forwarded_address("unknown", "127.0.0.1")
-    ('192.0.2.7', '127.0.0.1')
-    """
+    """Return the address that the nearest proxy has added to X-Forwarded-For; the peer's where there is none."""
     last = header.rpartition(",")[2].strip()
     return last if network_of(last) else peer
 
 
 class HourlyLimit:
-    """Takes at most `per_hour` messages of each address in any hour: all at once, or apart.
-
-    What is in memory is a keyed hash of each address, with a key that ends with the process, and how many messages it
-    sent in which minute. A message counts until the 60 minutes after its own are over; an address of which none counts
-    any more is removed.
-    """
+    """Takes `per_hour` messages of an address in any hour; it is hashed by a key that ends with the process."""
 
     def __init__(self, per_hour: int, most: int = MOST_ADDRESSES, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_hour, self._most, self._clock = per_hour, most, clock
@@ -102,7 +89,6 @@ class HourlyLimit:
         return len(self._sent)
 
     def name(self, address: str) -> bytes:
-        """Return the keyed hash under which an address is counted."""
         return blake2b(network_of(address).encode(), digest_size=16, key=self._key).digest()
 
     def take(self, address: str) -> float:
@@ -126,7 +112,6 @@ class HourlyLimit:
         return 0.0
 
     def forget(self) -> None:
-        """Remove every address of which no message counts any more."""
         minute = int(self._clock() // MINUTE)
         while self._sent:
             name, sent = next(iter(self._sent.items()))
@@ -136,13 +121,7 @@ class HourlyLimit:
 
 
 class Troubles(SparseLog):
-    """Faults by their reasons, logged once a minute: a line for each would be a time at which a message came.
-
-    >>> troubles = Troubles()
-    >>> troubles.add("no connection"); troubles.add("no connection")
-    >>> troubles.lines(), troubles.lines()
-    (['2 times in the last minute: no connection'], [])
-    """
+    """Faults by their reasons, logged once a minute: a line for each would be a time at which a message came."""
 
     def __init__(self) -> None:
         super().__init__(LOG)
@@ -214,7 +193,6 @@ class RelayService:
         await send({"type": "http.response.body", "body": answer.body})
 
     def judge(self, sender: str, head: Head) -> Response | None:
-        """Return the answer to a request that needs no body to be refused, or None."""
         answer = None
         if head.path in {HEALTH, READY}:
             if head.method != "GET":

@@ -56,10 +56,7 @@ class _Sending:
 
 
 class Shuffler:
-    """Stores messages, and sends releases: `tasks` are run by an `Upkeep`.
-
-    The token has the role `relay`; `trouble` is called with a reason when something could not be stored or sent.
-    """
+    """Stores messages and sends releases; its token has the role `relay`, and `trouble` is called with reasons."""
 
     def __init__(
         self,
@@ -260,10 +257,7 @@ def _fails_on(response: Response, heads: list[int], sending: _Sending) -> bool:
 
 
 def _read_outcome(response: Response, sent: int) -> tuple[set[int], dict[str, int]] | None:
-    """Return which messages of a part are to be sent again, and how many of the others are what; None: no such answer.
-
-    Numbers are those of a stranger: together they are not more than what was sent.
-    """
+    """Return which messages are to be sent again, and how many others are what; None where that cannot be true."""
     content = parse_object(response) if response.status == 200 else None
     taken, refused, again = (None if content is None else content.get(name) for name in ("taken", "refused", "again"))
     if not isinstance(taken, int) or not isinstance(refused, dict) or not isinstance(again, list):

@@ -230,7 +230,6 @@ class BoundedConnection(HttpToolsProtocol):
             self._start_deadline()
 
     def _parse(self, piece: memoryview) -> int:
-        """Give the parser a piece; return the number of bytes that were used."""
         self._framing_bytes += len(piece)
         try:
             self.parser.feed_data(piece)

@@ -50,12 +50,7 @@ def server_config(app: Any, listening: Listening, http: type[BoundedConnection],
 
 
 class SupervisedServer(uvicorn.Server):
-    """A server whose event loop, ticks and listener start again after any error.
-
-    `announce` is called once it listens, and `look` ten times a second in a thread. Faults of the server go to
-    `faults`: by default each kind is logged once a minute. SIGTERM, SIGINT and SIGHUP end it: it finishes what it has
-    begun, or stops at once at a second signal.
-    """
+    """A server whose event loop, ticks and listener start again after any error; a second signal ends it at once."""
 
     def __init__(
         self,
@@ -154,11 +149,7 @@ class SupervisedServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     async def _listen_again_if_stopped(self) -> None:
-        """Listen again on the same socket when connections waited at three looks in a row and none was accepted.
-
-        A callback that fails without memory leaves the event loop's listener stopped, and nothing starts it again.
-        Connections in the socket's queue stay there.
-        """
+        """Listen again after three looks at which connections waited: a lack of memory leaves a listener stopped."""
         if self._bound is None or not queued(self._bound):
             self._unaccepted = 0
             return

@@ -90,7 +90,6 @@ class Upkeep:
         return await ended(self._threads, seconds)
 
     def ages(self) -> dict[str, float]:
-        """Return the seconds since each task's last success."""
         now = time.monotonic()
         return {task.name: now - task.succeeded for task in self._tasks}
 

@@ -96,12 +96,7 @@ def _period(metric: Metric | None, number: int) -> str:
 
 
 def payload_words(mechanism: Kind, payload: int, labels: Sequence[str] = ()) -> str:
-    """Return a permanent response's or a report's payload in words; `labels` name the values that it may be.
-
-    >>> from overstory.protocol.kinds.registry import mechanism
-    >>> [payload_words(mechanism("basic-rappor", domain_size=4), bits) for bits in (0b1010, 0b1000)]
-    ['2 of 4 bits are 1', '1 of 4 bits is 1']
-    """
+    """Return a permanent response's or a report's payload in words; `labels` name the values that it may be."""
     return mechanism.payload_words(payload, labels)
 
 
@@ -215,7 +210,6 @@ def read_value(metric: Metric, text: str) -> Any:
 
 
 def _key(state: State, metric: Metric) -> bytes | None:
-    """Return the metric's key on this device; None where nothing was recorded yet."""
     if not state.exists:
         return None
     secret = read_secret(state.paths.secret)

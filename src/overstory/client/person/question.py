@@ -1,7 +1,4 @@
-"""What a person is shown before choosing: what is collected, what it can cost, where it goes, and what has changed.
-
-`CommandContext` holds the inputs of the person's commands.
-"""
+"""What a person is shown before choosing: what is collected, what it can cost, where it goes, and what has changed."""
 
 from __future__ import annotations
 

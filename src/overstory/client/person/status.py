@@ -293,11 +293,7 @@ def read_status(
     problem: str | None = None,
     server: str | None = None,
 ) -> Status:
-    """Return the status of a state, which is only read.
-
-    A running program gives what it alone knows: how many reports are in memory, when those are due, what went wrong
-    last, and the origin of the collector that it sends to.
-    """
+    """Return the status of a state, which is only read; a running program gives what it alone knows."""
     state, consent = State(paths), effective.consent
     status = Status(
         effective,

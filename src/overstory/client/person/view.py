@@ -1,7 +1,5 @@
 """What a person can see of her device: what was recorded, exactly what is sent, and what can be inferred.
 
-First it is collected, then built as a document, for the terminal and for a page, and as JSON values.
-
 True values are not shown because they are not stored: the state holds permanent responses and encoded reports. A
 program that knows a value can explain it (`overstory.client.person.explanation`).
 """
@@ -68,10 +66,7 @@ class MetricView:
 
 
 def view_metrics(rows: Rows | None, registry: Mapping[str, Metric]) -> tuple[MetricView, ...]:
-    """Return every metric that the registry lists or that this device has reported, in that order.
-
-    Without rows nothing was recorded, or the state cannot be read: every metric as it is planned.
-    """
+    """Return every metric that the registry lists or that this device has reported; without rows, as it is planned."""
     if rows is None:
         return tuple(MetricView(name, metric, metric_cost(metric)) for name, metric in registry.items())
     names = dict.fromkeys(registry)
@@ -146,10 +141,7 @@ def _report(row: OutboxRow, metric: Metric | None, period: Period | None) -> Row
 def infer_all(
     queue: Sequence[OutboxRow], metric: Metric
 ) -> tuple[Inference | str | None, Inference | str | None, bool]:
-    """Return what a collector with a uniform prior could infer from a metric's stored reports.
-
-    From the newest, from all that are of its permanent response, and whether none of these was or will be sent.
-    """
+    """Return what the newest report tells, what all of its permanent response tell, and whether none is ever sent."""
     usable = [row for row in queue if matches(row, metric)]
     sent = [row for row in usable if row.state in {RowState.WAITING, RowState.SENT} or row.attempts]
     seen = sent or usable

@@ -309,7 +309,6 @@ class State:
         return secret
 
     def _take_name(self) -> None:
-        """Give the secret that the database knows by now its name."""
         self.paths.unconfirmed.rename(self.paths.secret)
         sync_folder(self.paths.folder)
 
@@ -354,11 +353,7 @@ class State:
                     rows.bind(here)
 
     def retire(self, metrics: Mapping[str, Metric], now: float) -> frozenset[str]:
-        """Destroy every key whose metric is over; return all metrics whose keys are gone, also by other processes.
-
-        First the database forgets, in one transaction; then the secret file is written without the keys. Where that was
-        interrupted, the next opening of the state completes it.
-        """
+        """Destroy keys of metrics that are over: first the database forgets, then the file; return all gone."""
         with self.snapshot() as rows:
             gone, pending = rows.erased(), rows.has_news(metrics, now)
         ended: frozenset[str] = frozenset()
@@ -403,10 +398,7 @@ def _is_marked(lock: int) -> bool:
 
 
 def erase(paths: StatePaths) -> None:
-    """Delete the state with the person's choice: the next report, if any, comes from a new device.
-
-    The application's name and its public registry stay: they hold nothing about the person, and `on` can show again
-    what the application asks for.
+    """Delete the state with the person's choice; the application's name and its public registry stay.
 
     Others may be able to write to the folder. So only this user's own files without a second hard link are overwritten
     or emptied; anything else under a name of the state's is only unlinked.

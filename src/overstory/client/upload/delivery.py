@@ -136,7 +136,6 @@ class Collector:
         return decisions
 
     def _groups(self, rows: Sequence[OutboxRow]) -> Iterator[list[OutboxRow]]:
-        """Yield the rows of each request, address by address."""
         by_address: dict[str, list[OutboxRow]] = {}
         for row in rows:
             by_address.setdefault(self.address(row), []).append(row)
@@ -218,7 +217,6 @@ class CollectorHealth:
 
     @classmethod
     def of(cls, rows: Rows, metric: str = "") -> CollectorHealth:
-        """Load what was saved, of the collector or of one metric there."""
         failures = rows.recall(f"failures {metric}".rstrip()) or 0
         if not failures:
             return cls()
@@ -245,7 +243,6 @@ class CollectorHealth:
                 rows.outbox.postpone(number, self.resume + uniform() * self.pause)
 
     def save(self, rows: Rows, metric: str = "") -> None:
-        """Save it, where another one is saved."""
         if self != CollectorHealth.of(rows, metric):
             for name in _SAVED:
                 rows.remember(f"{name} {metric}".rstrip(), getattr(self, name))
@@ -306,11 +303,7 @@ class Delivery:
         return self.until - time.monotonic() < LEAST or self.permit() != allowed
 
     def _take(self, rows: Rows) -> list[OutboxRow]:
-        """Lease what is due; nothing during the collector's backoff, and nothing of a metric that it refuses for now.
-
-        Of a refused metric one report is sent at a time, and the others follow at their own random times: if they were
-        sent together again and again, they could be recognized as one device's.
-        """
+        """Lease what is due; of a refused metric one report at a time: together they could be known as one device's."""
         now, self._health = self.clock(), CollectorHealth.of(rows)
         self._health.spread(rows, now, self.spread)
         if now < self._health.resume <= now + LONGEST_DELAY:  # the backoff lasts, unless the clock was set back since

@@ -138,7 +138,6 @@ class _Exchange:
             return _read(response)
 
     def _connect(self) -> tuple[str, dict[str, str]]:
-        """Choose the connection; return the request target and the proxy's headers."""
         url = urlsplit(self.request.url)
         path = (url.path or "/") + (f"?{url.query}" if url.query else "")
         if self._proxy is None:
@@ -194,11 +193,7 @@ def _read(response: HTTPResponse) -> Response:
 
 
 def with_deadline(seconds: float, exchange: _Exchange) -> Response:
-    """Return the exchange's response, or an error when the time is over.
-
-    A socket's timeout bounds each step, not their sum, and does not bound name resolution. So a thread does the
-    exchange. If it hangs, it is abandoned: it changes nothing but its own response.
-    """
+    """Return the response, or an error in time: a thread that hangs is abandoned; sockets bound single steps."""
     responses: list[Response] = []
     over = threading.Lock()
     over.acquire()

@@ -86,10 +86,7 @@ def backoff(failures: int, policy: RetryPolicy, uniform: Uniform) -> float:
 
 
 def retry_after(response: Response, now: float, policy: RetryPolicy) -> float:
-    """Return the seconds that Retry-After asks for, bounded; 0 where there is none that can be read.
-
-    A date is measured against the Date of the same response, so that a wrong local clock does not matter.
-    """
+    """Return the bounded seconds that Retry-After asks for, or 0; a date is measured against the response's Date."""
     asked = response.headers.get("retry-after", "").strip()
     if _SECONDS.fullmatch(asked):
         wished = float(asked)

@@ -115,7 +115,6 @@ class Connection(BoundedConnection):
 
     @classmethod
     def for_entrance(cls, entrance: Entrance) -> type[Connection]:
-        """Return the class of connections whose small posts of reports come in by `entrance`."""
         endpoint = entrance.endpoint
         own = {"header_cache": HeaderCache(), "server_headers": _ServerHeaders(), "entrance": entrance}
         return type("Connection", (cls,), {"endpoint": endpoint, "limits": endpoint.limits, **own})
@@ -175,7 +174,6 @@ class Connection(BoundedConnection):
         return super()._abandon()
 
     def _take_repeated(self, data: bytes) -> bool:
-        """Take a complete request with a remembered head; return whether it was one."""
         parts = None if self._answering else self.header_cache.split(data)
         if parts is None:
             return False

@@ -44,7 +44,6 @@ class CountsPage:
         self._readers = asyncio.Semaphore(READERS)
 
     async def answer(self, request: Request) -> StreamingResponse:
-        """Return the counts that a request asks for; ParameterError where it asks for what there is not."""
         query = read_query(request)
         metric = self._registry[request.path_params["metric"]]
         async with self._readers:
@@ -105,7 +104,6 @@ def _json(value: Any) -> str:
 
 
 def _blocks(texts: Iterator[str]) -> Iterator[str]:
-    """Join short texts to blocks."""
     held: list[str] = []
     size = 0
     for text in texts:

@@ -90,11 +90,7 @@ Answered = Callable[[Response], None]
 
 
 class ReportEndpoint:
-    """Admits a request by its head, checks its body, and answers after its valid reports are committed.
-
-    All methods but `admit` and `decide` are called on the event loop. `urls` are the request targets of reports: PATH,
-    and below it the path of the collector's shard, if it has one.
-    """
+    """Admits a request and decides on its body; all methods but `admit` and `decide` are called on the event loop."""
 
     def __init__(
         self,
@@ -119,7 +115,6 @@ class ReportEndpoint:
         self._ingest = ingest
 
     def admit(self, head: Head) -> Reason | None:
-        """Return why a request is refused before its body is read, or None."""
         if self.closing:
             return Reason.CLOSING
         reason = None if self.open_writes else self._tokens.refuse(head.authorization, WRITE, self._clock())
@@ -132,7 +127,6 @@ class ReportEndpoint:
         return self.unavailable()
 
     def unavailable(self) -> Reason | None:
-        """Return why no reports are taken at the moment, or None."""
         if self.closing:
             return Reason.CLOSING
         if self._committer.hangs or not self._committer.alive:
@@ -145,12 +139,10 @@ class ReportEndpoint:
         return size > (self.limits.json_bytes if head.content_type == JSON else self.limits.body_bytes)
 
     def refuse(self, reason: Reason, *, close: bool = False) -> Response:
-        """Return the answer that refuses a request for one reason, and count it."""
         self.telemetry.rejected[reason] += 1
         return self._counted(refusal(reason, close=close))
 
     def fault(self, error: BaseException, *, close: bool = False) -> Response:
-        """Return the answer to a request that failed because of an error in the collector; log and count it."""
         self.telemetry.faults += 1
         self._faults.error("a request failed because of an error in the collector", error, trace=True)
         return self.refuse(Reason.FAULT, close=close)

@@ -17,11 +17,7 @@ LONG: Final = 64 * 1024
 
 
 class Entrance:
-    """The entrance for posts to one path: it refuses by the head, or reads within bounds and answers.
-
-    The connection bounds the time. `judge` returns why a post is refused by its head, as a reason or as an answer, or
-    None; `work` answers a body.
-    """
+    """The entrance for posts to one path: `judge` says why a head is refused, or None; `work` answers a body."""
 
     def __init__(
         self,
@@ -33,7 +29,6 @@ class Entrance:
         self.endpoint, self.bodies, self._judge, self._work = endpoint, bodies, judge, work
 
     def refuse(self, head: Head) -> Response | None:
-        """Return the answer that refuses a post by its head, or None."""
         why = self._judge(head)
         return self.endpoint.refuse(why, close=why is Reason.TOO_LARGE) if isinstance(why, Reason) else why
 

@@ -53,7 +53,6 @@ class ReportFormat:
 
     @classmethod
     def of(cls, mechanism: Kind) -> ReportFormat:
-        """Return the format of a mechanism's reports."""
         shape = mechanism.payload_bits, mechanism.num_cohorts, mechanism.payload_limit, mechanism.payload_weight
         return cls(mechanism.digest, *shape, mechanism.zones if len(mechanism.zones) > 1 else ())
 
@@ -96,7 +95,6 @@ class ReportFormat:
         return Columns(len(valid), *joined, rejected)
 
     def refuse(self, cohort: bytes, bits: bytes) -> Reason | None:
-        """Return why the metric cannot have a report of this cohort and payload, or None."""
         number, below = int.from_bytes(cohort, "little"), self.below
         if self.zones and number < self.num_cohorts:
             below = self.zones[bisect_right(self.zones, (number, self.below))][1]
@@ -176,7 +174,6 @@ class TemplateCache:
         self._by_key: dict[Key, Template] = {}
 
     def remember(self, body: bytes, template: Template) -> None:
-        """Remember the template of a body that was one valid upload of one report."""
         if len(self._by_key) >= MOST:
             self._by_key.clear()
         self._by_key[_key(body, _batch_at(body))] = template

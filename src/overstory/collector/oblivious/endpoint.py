@@ -73,10 +73,7 @@ class Inner(NamedTuple):
 
 
 def read_inner(message: bytes) -> Inner | Response:
-    """Return the head and body of the post of reports in a message, or the answer to anything else.
-
-    The authority is not looked at: a message that this collector's key opens is for this collector.
-    """
+    """Return head and body of the post in a message, of whatever authority, or the answer to anything else."""
     try:
         request = formats.read_request(message)
     except WireError as error:
@@ -179,10 +176,7 @@ class ObliviousEndpoint:
         return refused if refused is not None else await self._reports.post(*inner, oblivious=True)
 
     async def answer_release(self, _: Head, body: bytes) -> Response:
-        """Open the messages of a part of a shuffling relay's release, and post what is in them.
-
-        Where none can be judged at the moment, that is the answer to the part: `again` is about single messages.
-        """
+        """Post what is in a part of a shuffling relay's release; if nothing can be judged now, answer that."""
         try:
             release = read_release(body)
         except WireError as error:
@@ -218,10 +212,7 @@ class ObliviousEndpoint:
         ]
 
     def _judged(self, message: bytes) -> Decision | Refused:
-        """Open a message, refuse by the head what has no token or no room, and decide about the body; in a thread.
-
-        Whatever fails stops no other message: it is logged and counted on the event loop.
-        """
+        """Open a message and decide about it, in a thread; whatever fails stops no other message."""
         assert self.ring is not None
         try:
             inner = read_inner(self.ring.open(message).message)

@@ -60,7 +60,6 @@ class OpenedRequest:
     _context: Context = field(repr=False)
 
     def seal(self, response: bytes, *, draw: Callable[[int], bytes] = secrets.token_bytes) -> bytes:
-        """Return the encapsulated response, which the sender of this request alone can open."""
         nonce = draw(nonce_bytes(self._context.cipher))
         key, own = response_keys(self._context, nonce)
         return nonce + self._context.cipher.seal(key, own, response, b"")

@@ -243,7 +243,6 @@ def _oldest(connection: Connection, key: Key, last: int) -> Sequence[Row[Any]]:
 
 
 def _take(connection: Connection, table: Table, rows: Sequence[Row[Any]]) -> None:
-    """Delete these rows, all of them."""
     if not rows:
         return
     if connection.execute(delete(table).where(table.c.id.in_([row.id for row in rows]))).rowcount != len(rows):

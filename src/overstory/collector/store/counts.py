@@ -54,11 +54,9 @@ class Key(NamedTuple):
 
     @classmethod
     def of_row(cls, row: Any) -> Key:
-        """Return the key of a row that has these columns."""
         return cls(row.metric, row.period, bytes(row.digest), row.device_group)
 
     def of(self, table: Table) -> ColumnElement[bool]:
-        """Return the condition that a row of `table` has this key."""
         return and_(*(column == value for column, value in zip(key_columns(table), self, strict=True)))
 
 

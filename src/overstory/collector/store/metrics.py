@@ -40,7 +40,6 @@ class StoredMetric:
 
     @classmethod
     def of(cls, metric: Metric) -> StoredMetric:
-        """Return what the store needs of a metric."""
         return cls(metric.id, metric.mechanism, metric.period, metric.retention_days, metric.counts_digest)
 
     def count(self, batch: ReportBatch) -> SupportCounts:
@@ -51,7 +50,6 @@ class StoredMetric:
 
     @property
     def watch(self) -> Watch | None:
-        """What is summed of reports to notice crafted ones; None where nothing is."""
         from overstory.analysis.alarms.sums import Watch
 
         return Watch.of(self.mechanism)
@@ -64,7 +62,6 @@ class StoredMetric:
         return None if self.watch is None else self.watch.sum(batch, max(room, 0))
 
     def last_expired(self, now: float) -> int:
-        """Return the last period whose reports are past retention."""
         return self.period.last_ended(now, self.retention_days)
 
     @property
@@ -153,7 +150,6 @@ class ServedShard:
 
     @classmethod
     def of(cls, registry: MetricRegistry, shard: int) -> ServedShard:
-        """Return what a store remembers that is served with a registry."""
         if registry.shards is None:
             raise ParameterError(f"--shard {shard}: the registry has no table [shards], so one collector takes all")
         if not 0 <= shard < registry.shards.most:
@@ -169,7 +165,6 @@ class ServedShard:
 
     @classmethod
     def from_text(cls, text: str) -> ServedShard:
-        """Read what `text` returned."""
         from overstory.protocol.metrics.tables import Shards
 
         read = json.loads(text)

@@ -101,12 +101,6 @@ def without_few(counts: SupportCounts, num_cohorts: int, fewest: int) -> Support
     """Return the counts without the rows of which single reports could be read: those of fewer than `fewest` reports.
 
     `num_cohorts` is what reports name: more than there are rows where a row goes over all of them.
-
-    >>> from overstory.analysis.reports import SupportCounts
-    >>> without_few(SupportCounts([10, 9], [[7, 3], [4, 5]]), 2, 10).ones.tolist()
-    [[7, 3], [0, 0]]
-    >>> without_few(SupportCounts([29], [[7, 3, 19]]), 512, 10).ones.tolist()
-    [[0, 0, 0]]
     """
     import numpy as np
 

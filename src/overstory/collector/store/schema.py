@@ -59,11 +59,7 @@ _ROW_NUMBER = BigInteger().with_variant(Integer, "sqlite")
 
 
 def random_id() -> int:
-    """Return the id of a new chunk.
-
-    Chunks that were numbered as they are written would show their order over all metrics: beside those of an hourly
-    metric, to the hour.
-    """
+    """Return a chunk's id: numbered as they are written, chunks would show their order over all metrics."""
     return 1 + secrets.randbelow((1 << 63) - 1)
 
 
@@ -139,12 +135,7 @@ def ids_table_name(day: int) -> str:
 
 @lru_cache(maxsize=1024)
 def ids_table(day: int) -> Table:
-    """Return the table of the ids of all batches whose period is over when this day begins; see `day_of_ids`.
-
-    The day follows from the batch's own bytes and the length of its metric's periods, which never changes: a batch that
-    is sent again, at whatever time and under whatever settings, meets its id there. The table is made with its first
-    id and dropped as a whole.
-    """
+    """Return the table of ids of a day, which follows from a batch's own bytes: sent again, it meets its id there."""
     table = Table(
         ids_table_name(day),
         MetaData(),

@@ -88,7 +88,6 @@ _NONE: Sums = (0, 0, 0)
 
 
 def _sums_of(connection: Connection, table: Table) -> dict[tuple[str, bytes], Sums]:
-    """Return the sums of a table's reports by metric and mechanism digest."""
     columns = table.c
     sums = func.sum(columns.num_reports), func.min(columns.period), func.max(columns.period)
     rows = connection.execute(select(columns.metric, columns.digest, *sums).group_by(columns.metric, columns.digest))

@@ -42,14 +42,7 @@ def shared_digest(metric: Metric, options: EstimateOptions, names: Sequence[str]
 
 
 class BoundedCache:
-    """Estimates, or whatever else, by key; past a number of bytes the least recently used ones are dropped.
-
-    >>> cache = BoundedCache(most_bytes=100)
-    >>> for name in "abc":
-    ...     cache.put(name, None, 40)
-    >>> "a" in cache, "c" in cache, cache.size
-    (False, True, 80)
-    """
+    """Estimates, or whatever else, by key; past a number of bytes the least recently used ones are dropped."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most, self.size = most_bytes, 0
@@ -60,7 +53,6 @@ class BoundedCache:
         return key in self._entries
 
     def get(self, key: Hashable) -> Any:
-        """Return what has this key, and note that it was used; None where there is nothing."""
         with self._lock:
             if key not in self._entries:
                 return None
@@ -93,10 +85,7 @@ FORGIVEN: Final = 300.0
 
 
 class Estimates:
-    """Estimates of counts, each computed once.
-
-    A reader waits `patience` seconds for the process that decodes; None: until all is ready.
-    """
+    """Estimates of counts, each computed once; a reader waits `patience` seconds, None: until all is decoded."""
 
     def __init__(self, patience: float | None = PATIENCE, worker: Worker | None = None) -> None:
         self.patience, self.cache = patience, BoundedCache()
@@ -111,11 +100,7 @@ class Estimates:
     def read_all(
         self, several: Sequence[PeriodCounts], reading: Aggregation = "total", options: EstimateOptions | None = None
     ) -> list[EstimateSeries]:
-        """Return the estimates of several counts, as `read_estimates` does; they are waited for together.
-
-        ScreenError has status 202 when not all are ready in time, 503 when too much waits already. WorkerError: one
-        takes too long, or the process dies of it.
-        """
+        """Return estimates; ScreenError 202: not all are ready, 503: too much waits; or WorkerError."""
         ready, missing = dict[bytes, "Estimate"](), dict[bytes, Task]()
         digests: dict[int, bytes] = {}  # by metric: each is one object in `several`
 
@@ -144,13 +129,11 @@ class Estimates:
         return series
 
     def read_reading(self, counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> Reading:
-        """Return a reading of a kind that is not shares, as `queries.readings.read` does; see `read_all`."""
         task = reading_task(counted, kind, options)
         reading: Reading | None = self.cache.get(task.key)
         return self._decode({task.key: task})[task.key] if reading is None else reading
 
     def _decode(self, tasks: Mapping[bytes, Task]) -> dict[bytes, Any]:
-        """Return the estimates of tasks once all of them are decoded."""
         futures = self._enqueue(tasks)
         wait(futures.values(), self.patience)
         done = {key: future for key, future in futures.items() if future.done()}

@@ -37,10 +37,7 @@ MOST_ANSWERS: Final = 5_000_000
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What an estimate or a reading is computed from; `key` is equal where all of it is.
-
-    A closed period's counts never change, so its key does not either; one more report makes another key.
-    """
+    """What an estimate or a reading is computed from; `key` is equal where all of it is."""
 
     key: bytes
     work: Callable[[], Callable[[], Any]]  # makes what the process calls
@@ -150,7 +147,6 @@ class Worker:
             return self._pipe
 
     def stop(self) -> None:
-        """Kill the process; the next estimate starts another one."""
         self.process = self._pipe = None
         if self._ending is not None:
             self._ending()

@@ -141,7 +141,6 @@ class ComparisonPage(Page):
         return [first if first == last else f"{first}..{last}" for first, last in both]
 
     def more(self) -> Iterator[Block]:
-        """Offer a comparison of before and after for each release that has reports on both sides."""
         places = [place for note in self.data.store.notes(self.metric.id) for place in self._release(note)]
         if places:
             yield Heading(2, "Before and after a release")

@@ -47,10 +47,7 @@ DRAWN: Final = 26
 
 
 def volume(data: ConsoleData, metric: Metric) -> dict[str, Any]:
-    """Return a metric's row: its reports in the newest period that is over, against the periods before, and its line.
-
-    The median is None when the metric is younger; an ended metric has no reports, and should have none.
-    """
+    """Return a metric's row: its newest period that is over, the median before (None: too young), and its line."""
     now, period = data.clock(), metric.period
     current = period.number(now)
     newest, first = current - 1, current - 1 - BEFORE
@@ -108,7 +105,6 @@ class HealthScreen(Screen):
         return View("Health", blocks, health.reports, facts=health.facts())
 
     def act(self, data: ConsoleData, fields: Mapping[str, str], **path: str) -> str:  # noqa: ARG002
-        """Add or remove a note, and return the address that shows it."""
         store = data.store
         if not isinstance(store, Store):
             raise ScreenError(400, "this console only reads its store: use overstory store notes")

@@ -166,7 +166,6 @@ class _Overview:
         return Table("", columns, rows, faint)
 
     def _key(self, row: Row) -> tuple[Any, str]:
-        """Return what rows are sorted by: the largest number first, the first day first."""
         title = str(row["title"]).casefold()
         if self.query.sort == "title":
             return 0, title

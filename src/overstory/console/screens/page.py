@@ -81,10 +81,7 @@ OPTIONS: Final = ("alpha", "correction", "adjustment", "reports_per_device")
 
 
 class Page:
-    """A page of a metric: a part that yields nothing is not on it.
-
-    `said` is what a page says in place of numbers that there are not.
-    """
+    """A page of a metric: a part that yields nothing is not on it; `said` stands for missing numbers."""
 
     place: ClassVar[str] = ""  # what the links of the metric call it; empty: its period
     submit: ClassVar[str] = "Show"
@@ -118,13 +115,11 @@ class Page:
 
     @property
     def options(self) -> EstimateOptions:
-        """The options of estimates of all devices like these, as far as the address has any."""
         asked = {name: getattr(self.query, name) for name in OPTIONS if hasattr(self.query, name)}
         return EstimateOptions(**asked, interval_kind="population")
 
     @property
     def refresh(self) -> int:
-        """The seconds after which the page asks again by itself; 0: never."""
         return 0
 
     def view(self, status: int = 200) -> View:
@@ -147,7 +142,6 @@ class Page:
     # The parts, from the top of the page to its foot.
 
     def head(self) -> Iterator[Block]:
-        """Yield where else to go, what is shown, and what the metric is."""
         words = self.words()
         yield metric_links(self.data, self.metric, self.place or self.period, self.period)
         yield Heading(1, f"{self.title}: {words}" if words else self.title)
@@ -172,7 +166,6 @@ class Page:
         return ()
 
     def group_fields(self) -> Iterator[Field]:
-        """Yield the field that asks for a group, where the page takes one."""
         groups = self.metric.groups
         if groups is not None and hasattr(self.query, "group"):
             shown = [(name, name) for name in groups.names if not groups.hidden(name)]
@@ -182,7 +175,6 @@ class Page:
         return ()
 
     def rests_on(self) -> Iterable[Block]:
-        """Yield what the numbers rest on: their denominator, their newest period, their intervals, and sentences."""
         reports, periods = self.counted.num_reports, self.counted.periods
         detects = is_shares(self.metric) or self.metric.reading in DETECTING
         intervals = interval_words("population", self.query.adjustment) if detects else INTERVAL_KINDS["population"]
@@ -254,7 +246,6 @@ class ReadingPage(Page):
             yield from self._marginals(self.reading.parts[-1].estimate)
 
     def _marginals(self, summaries: Iterable[Any]) -> Iterator[Block]:
-        """Yield the shares of each variable's values, each variable once."""
         yield Heading(2, "Each variable by itself")
         shown = set()
         for summary in summaries:

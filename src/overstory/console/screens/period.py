@@ -220,7 +220,6 @@ class SharesOfPeriod(PeriodPage):
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """The values, the detected ones first."""
         rows = self.estimate.rows(level=self.query.level)
         return sorted(rows, key=lambda row: not row["detected"])
 
@@ -236,7 +235,6 @@ class SharesOfPeriod(PeriodPage):
 
     @cached_property
     def new(self) -> set[str]:
-        """What this list detected first."""
         return set() if self.before is None else {row["value"] for row in self.rows if row["detected"]} - self.before
 
     def words(self) -> str:

@@ -65,7 +65,6 @@ class PlannerQuery(Query):
         return self.candidates or 200
 
     def command(self) -> str:
-        """Return the command with the same answer."""
         asked = {"epsilon": self.epsilon, "epsilon_permanent": self.ceiling, "reports": self.reports}
         kind = {"candidates": self.looked_for} if self.domain_size is None else {"domain_size": self.domain_size}
         sizes = {name: getattr(self, name) for name in ("num_bits", "num_hashes", "num_cohorts")}
@@ -187,7 +186,6 @@ def _interval(query: PlannerQuery, plan: Plan) -> str:
 
 
 def _risk_and_accuracy(query: PlannerQuery, plan: Plan) -> Iterator[tuple[str, str]]:
-    """Say what a report reveals and what a collection learns, in the words of one case each."""
     surer, surest = (_surer(epsilon) for epsilon in (plan.mechanism.epsilon_report, plan.mechanism.epsilon_permanent))
     yield (
         "Risk",
@@ -222,7 +220,6 @@ def _picture(absent: Scatter, held: Scatter, threshold: float) -> Picture:
 
 
 def _nearest(query: PlannerQuery, nearest: Nearest) -> Iterator[Block]:
-    """Return the nearest needs that can be met, as links that fill the form."""
     yield Notice(nearest.plain_words())
     places = []
     if nearest.num_reports is not None:
@@ -244,7 +241,6 @@ def _rounded_up(share: float) -> float:
 
 
 def _repairs(query: PlannerQuery) -> Iterator[Block]:
-    """Return what would resolve needs that contradict each other, in both directions."""
     ceiling = query.ceiling
     if ceiling is None or ceiling > query.epsilon:
         return

@@ -126,7 +126,6 @@ def _entries(metric: Metric, stated: PrivacyStatement, reports: int, values: int
 
 
 def _row(claim: Claim) -> dict[str, Any]:
-    """Return a claim as a row: its epsilon in nats, None where there is no bound."""
     return {
         "seen": claim.about,
         "epsilon": finite(claim.epsilon),

@@ -57,11 +57,6 @@ def rounded(facts: Any) -> Any:
     """Return JSON values with every estimate rounded to the second digit of its standard error.
 
     A number without one is rounded to two digits, unless it is a value of the domain, whose row has None for an error.
-
-    >>> rounded({"count": 1234.567, "low": 1101.1, "standard_error": 68.061, "p_value": 0.01234, "reports": 3217})
-    {'count': 1235.0, 'low': 1101.0, 'standard_error': 68.0, 'p_value': 0.012, 'reports': 3217}
-    >>> rounded({"frequency": 0.38376, "frequency_standard_error": 0.02116, "cells": [{"share": 0.5124}]})
-    {'frequency': 0.384, 'frequency_standard_error': 0.021, 'cells': [{'share': 0.51}]}
     """
     if isinstance(facts, list | tuple):
         return [rounded(value) for value in facts]

@@ -64,10 +64,7 @@ EVENTS: Final = ("release", "incident")
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """The columns of a chart, `every` periods in each.
-
-    Column c has the periods ``c * every`` to ``(c + 1) * every - 1``: the same ones whichever range is shown.
-    """
+    """A chart's columns: column c has periods ``c * every`` to ``(c + 1) * every - 1``, whichever range is shown."""
 
     counted: PeriodCounts
     every: int
@@ -341,10 +338,7 @@ class SharesOverTime(OverTime):
 
     @cached_property
     def shown(self) -> tuple[list[Line], list[str]]:
-        """The lines, and what must be known of them: of the values that are asked for, or of the most frequent ones.
-
-        Without any asked for, there is also a line of all others, where shares add up; and one of what is not listed.
-        """
+        """The lines, and what must be known of them: the values asked for, or else the most frequent and all others."""
         names, level, parts = self.query.names(), self.query.level, self.series.parts
         listed = list(map(str, self.newest.estimate.values))
         unknown = [name for name in names if name not in set(listed)]
@@ -387,7 +381,6 @@ class SharesOverTime(OverTime):
         return Line(name, shares, low, high, detected)
 
     def _line_table(self) -> Table:
-        """Return the newest columns as rows; each leads to its period's page."""
         columns, lines = self.columns, self.shown[0]
         reports, labels = columns.reports(), columns.labels
         places = [place for place in range(len(labels) - 1, -1, -1) if reports[place]][:OLDER_ROWS]
@@ -503,7 +496,6 @@ class ReadingOverTime(ReadingPage, OverTime):
 
     @cached_property
     def over_time(self) -> Reading:
-        """The reading of the newest periods, one by one."""
         periods = self.every.periods[-MOST_PERIODS:]
         if self.whole or len(periods) < 2:
             return self.reading

@@ -70,7 +70,6 @@ def _losses_drawing(sheet: Sheet, numbers: Sequence[int], losses: Sequence[Loss]
 
 
 def _dashes(place: int) -> str:
-    """Return how a line is dashed, so that lines differ without their colours."""
     return f'stroke-dasharray="{("", "7 4", "2 3")[place % 3]}"' if place % 3 else ""
 
 

@@ -147,11 +147,7 @@ def dots(
     truth: F64 | None = None,
     of: str = "share of devices",
 ) -> Picture:
-    """Draw a row for each value: its share as a dot, filled where the value was detected, and its interval.
-
-    NaN is an unknown share; `tags` are a word for each value, such as ``new``, or nothing. `truth` has true shares,
-    which become a bar each.
-    """
+    """Draw a row for each value: a dot, filled where detected, and an interval; NaN is unknown, `truth` is a bar."""
     alt = f"{int(detected.sum())} of {len(names)} value(s) detected. " + " ".join(
         f"{names[row]}: {percent(float(shares[row]))} ({interval(percent)(float(low[row]), float(high[row]))})."
         for row in np.flatnonzero(detected)[:10].tolist()
@@ -171,10 +167,7 @@ def differences(
     high: F64,
     changed: NDArray[np.bool_],
 ) -> Picture:
-    """Draw a row for each value: the difference of its shares around a zero line, filled where it changed.
-
-    NaN is an unknown difference.
-    """
+    """Draw a row for each value: its difference around a zero line, filled where it changed; NaN is unknown."""
     alt = f"{int(changed.sum())} of {len(names)} value(s) changed. " + " ".join(
         f"{names[row]}: {percent(float(difference[row]))}." for row in np.flatnonzero(changed)[:10].tolist()
     )

@@ -141,10 +141,7 @@ def share(total: Decimal, values: int) -> float:
 
 
 def true_positives(atoms: Iterable[Atom]) -> float:
-    """Return the true positives at 1% false ones (Neyman and Pearson): the most telling reports first.
-
-    The last of them is taken with the probability that uses the 1% up.
-    """
+    """Return the true positives at 1% false ones (Neyman and Pearson): the most telling reports first, one in part."""
     pairs = [(this, that) for this, that in atoms if this or that]
     best = Decimal(0)
     with localcontext(PRECISE):
@@ -162,11 +159,7 @@ Evidence = Callable[[Any], Decimal]
 
 
 class PayloadTerms(Terms):
-    """Terms of a kind of mechanism: its class says what the reports of such a mechanism disclose.
-
-    `Kind.terms_place` names the class. Nothing else in this package, nor above it, asks what kind of payload
-    a mechanism has.
-    """
+    """Terms of a kind of mechanism: nothing else in this package, nor above it, asks what kind of payload it has."""
 
     @classmethod
     @abstractmethod

@@ -107,10 +107,7 @@ class TotalCost(Cost):
 
 
 def metric_cost(metric: Metric, reports: int | None = None, *, so_far: Ledger | None = None) -> MetricCost:
-    """Return what reports of a metric cost: those made so far, under any parameters, or else so many to come.
-
-    Unless given, `reports` is the metric's window, or 30.
-    """
+    """Return what reports of a metric cost: those so far, or else `reports` to come (by default its window, or 30)."""
     mine = Ledger() if so_far is None else so_far.of({metric.id})
     if mine.reports:
         return _so_far(metric, mine)
@@ -176,10 +173,7 @@ def _of_all_accounts(metric: Metric, claims: Claims, ledger: Ledger) -> Iterator
 
 
 def most_responses(metric: Metric) -> int | None:
-    """Return how many permanent responses a device ever reports, at most: those of the values, and nothing's.
-
-    Where the metric caps the values and does not drop further ones, nothing takes one of the cap's places.
-    """
+    """Return how many permanent responses a device reports at most: those of its values, and one of nothing."""
     terms = terms_of(metric.mechanism)
     if terms.once:
         return 1

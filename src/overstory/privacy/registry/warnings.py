@@ -1,8 +1,4 @@
-"""Warnings and notes on a registry without faults.
-
-Warnings are worth a second look. Notes are what a reviewer should know in any case: what adds up, and when a budget
-ends.
-"""
+"""Warnings on a registry without faults, worth a second look; and notes, which a reviewer should know in any case."""
 
 from __future__ import annotations
 
@@ -43,11 +39,7 @@ SOON = 30
 
 
 def registry_warnings(registry: MetricRegistry, text: str, today: dt.date, *, server: str | None = None) -> list[Fault]:
-    """Return what a reviewer should look at again, each with its line; a `server` is compared with the relay.
-
-    An expiry in the past is a warning, and no fault: a collector still takes late reports of such a metric, and
-    refuses those of periods after the expiry.
-    """
+    """Return what to look at again, each with its line; a past expiry is no fault: late reports are still taken."""
     where = positions(text)
     keys: dict[str | int, set[str | int]] = {}
     for path in where:
@@ -227,10 +219,7 @@ def _caps(metric: Metric, written: set[str | int]) -> Iterator[tuple[str, str]]:
 
 
 def registry_notes(registry: MetricRegistry) -> Iterator[str]:
-    """Return what several metrics of one person cost together, and after how many reports a budget ends.
-
-    Whether two metrics tell of one thing is for people to know, so it is not guessed.
-    """
+    """Return what several metrics of one person cost together, and when a budget ends."""
     bare = [metric for metric in registry.values() if metric.attribute is None]
     if len(bare) > 1:
         yield _together([metric.id for metric in bare], registry, "name no attribute: if they tell of one thing,")

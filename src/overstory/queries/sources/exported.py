@@ -34,7 +34,6 @@ class SumsJob(Job):
 
     @property
     def watch(self) -> Watch | None:
-        """What is summed; None where nothing is."""
         return Watch.of(self.mechanism())
 
     def count(self, batch: ReportBatch) -> SupportCounts:
@@ -147,7 +146,6 @@ class ExportedReports:
         return self._added(self._sums, metric, self._chosen(metric, first, last, groups), read)
 
     def reports(self, metric: Metric, first: int, last: int) -> Iterator[ReportBatch]:
-        """Yield the reports themselves, read by this process."""
         job, chosen = Job.of(metric.mechanism, verify=self.verify), self._chosen(metric, first, last)
         for unit in self._files(metric, chosen).units if chosen else ():
             yield from read_unit(job, unit, metric.mechanism)
@@ -162,14 +160,12 @@ class ExportedReports:
         )
 
     def files(self, metric: Metric, first: int, last: int) -> Files:
-        """Return the files of a range of periods, and the units that their counts need."""
         chosen = self._chosen(metric, first, last)
         return self._files(metric, chosen) if chosen else Files([], [])
 
     def _chosen(
         self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None
     ) -> list[ExportedSet]:
-        """Return the sets of a metric's own parameters, of a range of periods and of some groups."""
         chosen = []
         for one in self.sets:
             manifest = one.manifest
@@ -199,7 +195,6 @@ class ExportedReports:
         return added
 
     def _files(self, metric: Metric, chosen: Sequence[ExportedSet]) -> Files:
-        """Return the files of some sets, in units; a unit's collection is the number of its key."""
         numbers = {key: number for number, key in enumerate(_keys(metric, chosen))}
         places = self._places(chosen)
         of_address = {one.address(part): numbers[_key(metric, one)] for one in chosen for part in one.manifest.parts}

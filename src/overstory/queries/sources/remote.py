@@ -149,7 +149,6 @@ def _refusal(error: HTTPError, token: str) -> str:
 
 
 def _reason(error: HTTPError) -> str:
-    """Return the collector's sentence, or the name of the status."""
     try:
         problem = json.loads(error.read(1 << 16))
     except (ValueError, RecursionError, HTTPException, OSError):

@@ -25,11 +25,7 @@ Value = TypeVar("Value", bound=Any)
 
 
 class SeveralStores:
-    """The stores of several shards of one registry, each a `Store`, with the methods of one.
-
-    A store that is given twice is refused; so is one without a shard, or with one that another holds too, or that was
-    served with another registry.
-    """
+    """Stores of shards of one registry, with the methods of one `Store`; each has a shard of its own."""
 
     def __init__(self, stores: Sequence[Any]) -> None:
         self._stores = tuple(stores)
@@ -93,7 +89,6 @@ class SeveralStores:
         return chain.from_iterable(store.reports(metric, first, last, groups) for store in self._stores)
 
     def collectors(self) -> list[Any]:
-        """Return the last heartbeat of each collecting process, with its shard, the last one seen first."""
         states = [state for store in self._stores for state in store.collectors()]
         return sorted(states, key=lambda state: (-state.last_seen, state.id))
 

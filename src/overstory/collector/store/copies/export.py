@@ -79,7 +79,6 @@ class Selection:
     last: int | None = None
 
     def has(self, key: Key) -> bool:
-        """Whether a key is selected."""
         return (
             (self.metric is None or key.metric == self.metric)
             and (self.first is None or key.period >= self.first)

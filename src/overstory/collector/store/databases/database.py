@@ -122,10 +122,7 @@ class Database:
         self.url, self.engine = url, engine
 
     def write(self, work: Callable[[Connection], Result]) -> Result:
-        """Run `work` in one transaction, durable when this returns.
-
-        `work` may be run again from its start: it must give the same result then.
-        """
+        """Run `work` in one transaction, durable when this returns; `work` may be run again from its start."""
         raise NotImplementedError
 
     def snapshot(self) -> AbstractContextManager[Connection]:
@@ -133,23 +130,14 @@ class Database:
         raise NotImplementedError
 
     def insert_ids(self, connection: Connection, by_day: Mapping[int, IdsOfDay]) -> dict[int, set[bytes]]:
-        """Insert these batch ids, each into the table of its day, and return those that are new.
-
-        A table that is not there yet is made in the same transaction. Another transaction that inserts one of these ids
-        at the same moment waits until this one has ended.
-        """
+        """Insert batch ids into their days' tables, and return the new ones; others that insert one of them wait."""
         raise NotImplementedError
 
     def drop_ids(self, day: int, now: float) -> int:
-        """Drop the table of a day's ids unless one of them is remembered at unix time `now`; return how many it had.
-
-        Transactions that insert ids are not kept waiting for long; -1: the table is still there and must be dropped
-        later, because it is in use or is another user's.
-        """
+        """Drop a day's ids unless one is remembered at `now`; return how many it had, -1: it must be dropped later."""
         raise NotImplementedError
 
     def size(self, connection: Connection) -> int:
-        """Return the size of the store in bytes."""
         raise NotImplementedError
 
     def snapshot_of_ids(self) -> AbstractContextManager[Connection]:
@@ -177,11 +165,7 @@ class Database:
         """Note that this transaction deletes rows from these tables; call it last in the transaction."""
 
     def erase_deleted(self, urgent: Iterable[str] = ()) -> tuple[str, ...]:
-        """Take deleted rows out of the database's files: of tables that are due, and of `urgent` ones at once.
-
-        Returned is what can still be read in the files, and why; a later call tries again. Tables that are not due yet,
-        and those that another process is working on, are not named.
-        """
+        """Take deleted rows out of the files of due and `urgent` tables; return what can still be read, and why."""
         del urgent
         return ()
 
@@ -192,5 +176,4 @@ class Database:
         """Lock the database against other serving processes, where only one may serve it."""
 
     def close(self) -> None:
-        """Close every connection."""
         self.engine.dispose()

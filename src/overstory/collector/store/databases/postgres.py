@@ -95,11 +95,7 @@ class PostgresDatabase(Database):
         self._eraser = Eraser(self)
 
     def write(self, work: Callable[[Connection], Result]) -> Result:
-        """Run `work` in one transaction.
-
-        A transaction that met another one is run again from its start, a few times. One whose connection broke is run
-        again once: whether it was committed is then unknown.
-        """
+        """Run `work`, again a few times where it met another transaction, and once where the connection broke."""
         with translate_errors(self.url):
             for attempt in range(ATTEMPTS):
                 try:
@@ -112,10 +108,7 @@ class PostgresDatabase(Database):
         raise AssertionError("the last attempt returns or raises")  # pragma: no cover
 
     def insert_ids(self, connection: Connection, by_day: Mapping[int, IdsOfDay]) -> dict[int, set[bytes]]:
-        """Insert the ids of each day in one statement, days and ids in their order: two transactions never deadlock.
-
-        Reading `batch_ids` locks it until this transaction ends: none of the tables can be dropped meanwhile.
-        """
+        """Insert in the order of days and ids: no deadlocks. Reading `batch_ids` keeps tables from being dropped."""
         stored = {row.day: row.forget_after for row in connection.execute(DAYS)}
         for day, (forget_after, _) in sorted(by_day.items()):
             if stored.get(day, -1) < forget_after:
@@ -165,7 +158,6 @@ class PostgresDatabase(Database):
         return size
 
     def lock(self, connection: Connection) -> None:
-        """Take an advisory lock that ends with the transaction."""
         connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": STORE_LOCK})
 
     @contextmanager
@@ -176,10 +168,7 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def snapshot_of_ids(self) -> Iterator[Connection]:
-        """Open a repeatable read that keeps `batch_ids` locked for reading: dropping a table locks it for writing.
-
-        LOCK TABLE needs no snapshot: the transaction gets it after the lock, and sees what was dropped before.
-        """
+        """Open a snapshot once `batch_ids` is locked (LOCK TABLE needs none): no table of ids is dropped from then."""
         with self.snapshot() as connection:
             connection.execute(text("LOCK TABLE batch_ids IN ACCESS SHARE MODE"))
             yield connection
@@ -202,13 +191,11 @@ class PostgresDatabase(Database):
                 connection.execute(text("SELECT pg_advisory_unlock_all()"))
 
     def note_deletions(self, connection: Connection, tables: Iterable[str]) -> None:
-        """Mark the tables: the next process that erases rewrites them."""
         mark = secrets.token_hex(8)
         for table in sorted(tables):  # in one order: of two transactions, one waits
             connection.execute(MARK, {"key": DELETED_FROM + table, "value": mark})
 
     def erase_deleted(self, urgent: Iterable[str] = ()) -> tuple[str, ...]:
-        """Rewrite the tables into new files, and batch ids in their own order."""
         with translate_errors(self.url):
             return self._eraser.erase(urgent)
 
@@ -329,7 +316,6 @@ class Eraser:
     clock: Callable[[Connection], float] = server_time  # Unix time in seconds
 
     def erase(self, urgent: Iterable[str]) -> tuple[str, ...]:
-        """Rewrite the tables that are due; see `Database.erase_deleted`."""
         at_once = set(urgent)
         with self.database.work_claims() as claim, self.database.engine.connect() as plain:
             connection = plain.execution_options(isolation_level="AUTOCOMMIT")
@@ -412,10 +398,7 @@ class Eraser:
             connection.execute(text(AGAIN.format(table=table, some="", order=INSERTED_AGAIN[table])))
 
     def _insert_again(self, table: str, count: int) -> None:
-        """Give ids one transaction's number, in the order of their random bytes; a large table slice by slice.
-
-        A transaction that inserts one of these ids meanwhile waits for the slice, and then meets the id.
-        """
+        """Give ids one transaction's number, in the order of their random bytes; other writers wait for a slice."""
         insert = text(AGAIN.format(table=table, some=" WHERE id >= :first AND id < :end", order="id"))
         slices = min(MOST_SLICES, 1 + count // SLICE)
         starts = [bytes([number * 256 // slices]) for number in range(1, slices)]
