@@ -92,12 +92,7 @@ def _drawn_variance(inner: Mechanism, length: int, num_reports: float, frequency
 def _by_seed(
     encoding: SeededHash, alone: float, num_reports: float, frequency: float, num_candidates: int | None
 ) -> float:
-    """Return the variance with a small set of pseudo-random seeds, which are fitted, or leave their collisions.
-
-    See `overstory.analysis.kinds.hashes`: d values use up d of the s (g - 1) independent counts. By
-    themselves, values keep an error of variance ``sum of the others' f^2 / (s (g - 1))``: here of others that are all
-    alike.
-    """
+    """Return the variance with few pseudo-random seeds: see `overstory.analysis.kinds.hashes`."""
     values = encoding.domain_size or num_candidates or 0
     # 1 / (1 / s + 1 / n) cells in place of s where reports are few, each with g - 1 independent counts.
     counts = encoding.num_seeds * num_reports / (encoding.num_seeds + num_reports) * (encoding.hash_range - 1)
@@ -138,10 +133,7 @@ def _supporting(mechanism: Mechanism, frequency: float) -> tuple[float, float]:
 def error_bound(mechanism: Mechanism, num_reports: float, beta: float) -> float:
     """Bound that the error of one value's frequency exceeds with probability `beta` at most, whatever the data.
 
-    Each report adds one of two numbers that lie ``1 / (p* - q*)`` apart, so by Hoeffding's inequality the bound is
-    ``sqrt(ln(2 / beta) / (2 n)) / (p* - q*)``. For a random sign, p* - q* = (e^eps - 1) / (2 (e^eps + 1)), and in
-    counts this is the lecture's ``sqrt(2 n ln(2 / beta)) (e^eps + 1) / (e^eps - 1)``. Pure oracles only: not Bloom
-    filters, not sampled bits, not a few public seeds that values meet in unevenly.
+    Each report adds one of two numbers that lie ``1 / (p* - q*)`` apart: Hoeffding's inequality. Pure oracles only.
     """
     if num_reports <= 0 or not 0 < beta < 1:
         raise ParameterError(f"give a positive number of reports and a probability, not {num_reports} and {beta}")
@@ -163,15 +155,11 @@ def check_reports_per_device(number: float) -> float:
 
 @dataclass(frozen=True)
 class Clustering:
-    """How many reports share what was drawn once, and what two of them then have in common.
+    """How many reports share what was drawn once, and what two of them then have in common."""
 
-    `reports_per_device` is R above: the mean number of reports of a report's device, at least 1. `own` and `other` are
-    the covariances of two reports' support indicators: of the value that their device holds, and of any other.
-    """
-
-    reports_per_device: float = 1.0
-    own: float = 0.0
-    other: float = 0.0
+    reports_per_device: float = 1.0  # R above, at least 1
+    own: float = 0.0  # covariance of two reports' support of their device's value
+    other: float = 0.0  # of any other value
 
     def __post_init__(self) -> None:
         check_reports_per_device(self.reports_per_device)
@@ -191,10 +179,7 @@ ONE_EACH: Final = Clustering()
 
 
 def reports_per_device(total: float, squares: float) -> float:
-    """Return R for devices whose numbers of reports have this sum and sum of squares.
-
-    Never below the plain mean; only devices that report equally often have R equal to it.
-    """
+    """Return R for devices whose numbers of reports have this sum and sum of squares; never below the plain mean."""
     if not 0 < total <= squares <= total * total:
         raise ParameterError(f"no devices sent {total} reports of which the squared numbers add up to {squares}")
     return check_reports_per_device(squares / total)
@@ -227,10 +212,7 @@ def clustering(mechanism: Mechanism, per_device: float = 1.0) -> Clustering:
 
 
 def design_effect(mechanism: Mechanism, per_device: float, frequency: float = 0.0) -> float:
-    """Factor on `frequency_variance` at N reports when a device sends `per_device` (R) of them.
-
-    1 for mechanisms whose noise is all fresh; `per_device` for those whose noise is all memoized.
-    """
+    """Factor on `frequency_variance` of R reports a device: 1 where all noise is fresh, R where all is memoized."""
     if not 0 <= frequency <= 1:
         raise ParameterError(f"a frequency is a share, 0 to 1, not {frequency}")
     shared, (load, sampling) = clustering(mechanism, per_device), _supporting(mechanism, frequency)

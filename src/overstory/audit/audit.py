@@ -1,7 +1,4 @@
-"""The audit: ask a client in phases, check what it answers, play the guessing games.
-
-Its outcome is its checks after Holm, the games, and a verdict; as JSON values and as a document.
-"""
+"""The audit: ask a client in phases, check what it answers, play the guessing games; its outcome, as a document."""
 
 from __future__ import annotations
 

@@ -120,11 +120,7 @@ def _enough_devices(
 
 
 def _three_digits(number: int) -> int:
-    """Return a whole number rounded up to three digits.
-
-    >>> _three_digits(3_128_684), _three_digits(1000), _three_digits(42)
-    (3130000, 1000, 42)
-    """
+    """Round a whole number up to three digits."""
     step: int = 10 ** max(0, len(str(number)) - 3)
     return -(-number // step) * step
 

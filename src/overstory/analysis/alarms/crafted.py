@@ -71,12 +71,9 @@ def ones_distribution(bits: int, own: int, p_star: float, q_star: float) -> F64:
 
 
 def chi_square_of_mixture(observed: I64, first: F64, second: F64) -> tuple[float, int, float]:
-    """Return chi-square of counts against the nearest mixture of two laws, its degrees of freedom and its p-value.
-
-    Neighbouring cells are merged until each is expected to have `EXPECTED` counts by the smaller of the two chances,
-    so that every mixture fills them. The laws' shares are not known; see the module.
-    """
+    """Return chi-square of counts against the nearest mixture of two laws, its degrees of freedom and its p-value."""
     reports = float(observed.sum())
+    # By the smaller of the two chances, so that every mixture fills each cell.
     cells = _merged(reports * np.minimum(first, second))
     if cells[-1] < 1:
         return 0.0, 0, 1.0
@@ -98,10 +95,7 @@ def _merged(expected: F64) -> I64:
 
 
 def _nearest(counted: F64, first: F64, second: F64) -> F64:
-    """Return the mixture of two rows of expected counts that has the least chi-square.
-
-    Chi-square is convex in the share, so its slope is searched for a change of sign.
-    """
+    """Return the mixture of two rows of expected counts of least chi-square, which is convex in the share."""
     low, high = 0.0, 1.0
     for _ in range(HALVINGS):
         share = (low + high) / 2
@@ -128,10 +122,7 @@ def balance(sizes: I64, shares: F64) -> tuple[float, float]:
 
 
 def below_zero(z: F64, correlation: float) -> tuple[float, float]:
-    """Return N of shares over their standard errors, and its p-value; see the module.
-
-    `correlation` is that of the noise of two values that nobody holds.
-    """
+    """Return N and its p-value; `correlation` is that of the noise of two values that nobody holds."""
     values, rho = len(z), min(max(correlation, -1.0), 1.0)
     statistic = float((np.minimum(z, 0.0) ** 2).sum())
     shared = (1 + 2 * rho**2) * (math.pi / 2 + math.asin(rho)) + 3 * rho * math.sqrt(1 - rho**2)
@@ -277,10 +268,7 @@ def check_collection(
     labels: Sequence[str] = (),  # the strings that were looked for, where the mechanism has no domain
     period: str | None = None,
 ) -> tuple[Check, ...]:
-    """Return the checks of one collection, in which a device reported once, adjusted for each other.
-
-    Checks that need the estimate from these counts, or the sums of the reports, are left out where that is None.
-    """
+    """Return the checks of one collection, in which a device reported once, but those that need what is None."""
     half: Any = server_half(mechanism)
     if not half.is_oracle or counts.num_reports < LEAST_REPORTS:
         return ()
@@ -328,13 +316,11 @@ def _dispersion(decoded: Decoded) -> Iterator[Check]:
 
 
 def _sum(counts: SupportCounts, own: int, of_nothing: int, p: float, q: float) -> Check:
-    """Check what all shares add up to: a report has `own` bits of its value, or `of_nothing` bits without one.
-
-    Where that is none, every sum from 0 to 1 is honest. The error is that of the mixture that varies most.
-    """
+    """Check what all shares add up to: a report has `own` bits of its value, or `of_nothing` bits without one."""
     reports, bits = counts.num_reports, counts.num_bits
     span = reports * own * (p - q)
     total = (float(counts.ones.sum()) - reports * bits * q) / span
+    # Of the mixture that varies most.
     variance = max(part * p * (1 - p) + (bits - part) * q * (1 - q) for part in (own, of_nothing))
     error = math.sqrt(reports * variance) / abs(span)
     z = (total - min(max(total, of_nothing / own), 1.0)) / error

@@ -201,13 +201,11 @@ def divided_tables(
 
 
 def _with_marginals(tables: list[tuple[int, TableEstimate]], single: list[tuple[str, Marginal]]) -> list[TableEstimate]:
-    """Give each table the marginals that all tables together know.
-
-    Of a table of three variables only the first pair counts for a variable: its pairs share their devices.
-    """
+    """Give each table the marginals that all tables together know."""
     known: dict[str, list[Marginal]] = {}
     for name, marginal in single:
         known.setdefault(name, []).append(marginal)
+    # Of a table of three variables only the first pair counts for a variable: its pairs share their devices.
     seen: set[tuple[str, int]] = set()
     for number, table in tables:
         for name, marginal in zip(table.names, table.marginals, strict=True):

@@ -93,13 +93,11 @@ def misses_strings(unallocated: float, standard_error: float) -> bool:
 
 
 def cohort_balance(counts: SupportCounts, reports_per_device: float = 1.0) -> tuple[float, float]:
-    """Return chi-square and p-value of the cohorts' sizes against equal ones; (0, 1) for one cohort or no report.
-
-    Devices are drawn into cohorts, with all of their reports: sizes vary `reports_per_device` times as much.
-    """
+    """Return chi-square and p-value of the cohorts' sizes against equal ones; (0, 1) for one cohort or no report."""
     expected = counts.num_reports / counts.num_cohorts
     if counts.num_cohorts == 1 or not expected:
         return 0.0, 1.0
+    # Devices are drawn with all of their reports: sizes vary `reports_per_device` times as much.
     chi_square = float(((counts.totals - expected) ** 2).sum() / expected / reports_per_device)
     return chi_square, chi2_tail(counts.num_cohorts - 1, chi_square)
 
@@ -168,15 +166,11 @@ def _of_fit(fit: Fit, reports: int) -> Iterator[str]:
 
 @dataclass(frozen=True, eq=False)
 class DecodedErrors:
-    """See the module.
-
-    `fit` has the model that was fitted last. `member` is which candidate of the model each value is; None where all
-    columns differ. `complete`: the shares were made to add up to one.
-    """
+    """See the module."""
 
     fit: Fit
-    member: Indices | None
-    complete: bool
+    member: Indices | None  # which candidate of the model each value is; None where all columns differ
+    complete: bool  # the shares were made to add up to one
 
     def covariance(self, estimate: Estimate, kind: IntervalKind, places: Indices) -> F64:
         model = self.fit.model

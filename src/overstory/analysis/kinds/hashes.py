@@ -126,17 +126,14 @@ class BalancedSupport(SeedSupport):
     def estimate(
         self, counts: SupportCounts, names: Sequence[str] | None, *, reports_per_device: float = 1.0, **choices: Any
     ) -> Estimate:
-        """Debias the support of each value: unbiased given the seeds, with the variance of pairwise independence.
-
-        Where retention has left some seeds alone, collisions no longer cancel. With x_w the others' counts, n_a the
-        reports of seed a and R reports per device, they add ``sum (x_w / n)^2 (sum n_a^2 - n^2 / s - R n) / (g - 1)``:
-        nothing on average as reports come, for which the sum of n_a^2 is ``n^2 / s + R n``.
-        """
+        """Debias the support of each value: unbiased given the seeds, with the variance of pairwise independence."""
         self.values_of(names)
         reports = counts.num_reports
         supported = pooled(self.of_domain(self.checked(counts)), reports)
         estimate = super().estimate(supported, names, reports_per_device=reports_per_device, **choices)
         seeds, squares = self.mechanism.num_cohorts, float((counts.totals.astype(float) ** 2).sum())
+        # Where retention has left some seeds alone, collisions no longer cancel. With x_w the others' counts and n_a
+        # the reports of seed a, they add sum (x_w / n)^2 (sum n_a^2 - n^2 / s - R n) / (g - 1): 0 as reports come.
         uneven = squares - reports**2 / seeds - reports * reports_per_device
         if uneven < EVEN * reports * reports_per_device:
             return with_notes(estimate, *lecture_notes(self.mechanism, reports, reports_per_device))
@@ -315,10 +312,7 @@ def effective_seeds(totals: F64) -> float:
 def _fitted(
     cells: _Cells, symbols: NDArray[np.int64], places: NDArray[np.intp] | None, *, is_domain: bool
 ) -> tuple[F64, F64, F64 | None]:
-    """Return least-squares shares, their standard errors, and their covariances at `places`.
-
-    ``is_domain``: the values are all that there are.
-    """
+    """Return least-squares shares, errors, and covariances at `places`; `is_domain`: there are no other values."""
     from scipy import linalg, sparse
 
     values, seeds = symbols.shape

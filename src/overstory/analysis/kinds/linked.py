@@ -134,10 +134,7 @@ class LinkedSupport(ServerHalf[JointMechanism]):
 
 
 def count_bit_pairs(batch: ReportBatch, first: int, second: int) -> I64:
-    """Return the counts of pairs of bits, those of each bit alone and of reports; `first` bits lie below `second`.
-
-    The shape is (num_cohorts, first + 1, second + 1).
-    """
+    """Count pairs of bits, each bit alone, and reports: shape (num_cohorts, first + 1, second + 1)."""
     if are_few(len(batch) * first * second // TOGETHER, "bits/pairs", at_once=COMPILING):
         return count_pairs_slowly(batch.bits, batch.cohorts, batch.num_cohorts, first, second)
     from overstory.kernels.bits.pairs import count_pairs_by_cohort

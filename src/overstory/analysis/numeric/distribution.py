@@ -142,11 +142,7 @@ class Distribution:
 
 
 def transition_table(channel: WindowChannel, cells: NDArray[np.int64], num_bins: int) -> F64:
-    """Return P(bucket | bin), shape (len(cells) - 1, num_bins).
-
-    `cells` are the buckets' first cells, and the number of cells (`bucket_edges`). Bins are equal pieces of the range.
-    They need not divide the positions: a position on an edge is shared.
-    """
+    """Return P(bucket | bin), shape (len(cells) - 1, num_bins); `cells` are of `bucket_edges`, bins equal pieces."""
     # The edges of the bins, in positions; one may lie within a position.
     positions = np.arange(num_bins + 1) * (channel.num_positions / num_bins)
     starts: F64 = cells[:, None].astype(np.float64)
@@ -192,15 +188,11 @@ def expectation_maximization(
     table: ArrayLike,  # shape (m, d): P(output | symbol); columns sum to 1
     *,
     tolerance: float = 1e-6,
-    smooth: bool = False,
+    smooth: bool = False,  # EMS (Silverman et al. 1990; Li et al. 2020): `shortfall` is large
     most_iterations: int = MOST_ITERATIONS,
     start: F64 | None = None,  # shape (d,): equal shares unless given
 ) -> Mixture:
-    """Raise the likelihood step by step, until a step gains less than `tolerance`.
-
-    With `smooth` each step replaces each share by (1, 2, 1) / 4 of it and its neighbours (EMS: Silverman et al. 1990;
-    Li et al. 2020). It is then no longer a maximum of anything simple, and `shortfall` is large.
-    """
+    """Raise the likelihood step by step, until a step gains less than `tolerance`."""
     seen, channel = _checked(counts, table)
     total = seen.sum()
     shares = np.full(channel.shape[1], 1.0 / channel.shape[1]) if start is None else start
@@ -222,11 +214,7 @@ def expectation_maximization(
 
 
 def smoothed(shares: F64) -> F64:
-    """Return (1, 2, 1) / 4 of each share and its neighbours; an end is its own neighbour, so the sum stays.
-
-    >>> smoothed(np.array([1.0, 0.0, 0.0])).tolist()
-    [0.75, 0.25, 0.0]
-    """
+    """Return (1, 2, 1) / 4 of each share and its neighbours; an end is its own neighbour, so the sum stays."""
     padded = np.concatenate((shares[:1], shares, shares[-1:]))
     return np.asarray(padded[:-2] / 4 + padded[1:-1] / 2 + padded[2:] / 4)
 
@@ -419,11 +407,7 @@ class Spread:
         return float(value), float(error), float(ends[0]), float(ends[1])
 
     def quantile(self, share: float, level: float = 0.95) -> tuple[float, float, float]:
-        """Return the value that `share` of the people are at or below, and the ends of an interval for it.
-
-        The interval inverts that of the share below each value (Woodruff 1952), each spike as low as it may be for its
-        lower end, as high for the upper one.
-        """
+        """Return the value that `share` are at or below, and its interval: the share's, inverted (Woodruff 1952)."""
         ends = []
         for side, place in ((0.0, "value"), (1.0, "low"), (-1.0, "high")):
             values, parts = self._below(np.array([getattr(spike, place) for spike in self.spikes]))

@@ -1,9 +1,4 @@
-"""How an estimate is shown: a text table, rows for JSON, RAPPOR's results.csv, a plot; in a notebook; as a data frame.
-
-As a data frame, it is rows by value, pandas, Polars, Arrow, or HTML with the picture. Nothing heavy is imported before
-it is used.
-
-"""
+"""How an estimate is shown: a text table, rows for JSON, RAPPOR's results.csv, a plot, a data frame; in a notebook."""
 
 from __future__ import annotations
 
@@ -106,11 +101,7 @@ MISSING: Final = "(missing)"
 
 
 def label_text(label: Any) -> str:
-    """Return a label as tables, files and pictures write it.
-
-    >>> label_text("First"), label_text(3), label_text(None)
-    ('First', '3', '(missing)')
-    """
+    """Return a label as tables, files and pictures write it."""
     return MISSING if label is None else str(label)
 
 
