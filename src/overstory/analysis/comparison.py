@@ -201,9 +201,6 @@ class Measured:
 def rounds_to_order(domain_size: int) -> int:
     """Return how many collections distinguish the oracles: each error is then measured to about 5%, or better.
 
-    One collection has about d - 1 independent errors, and the root of the mean of n squares varies by ``1 / sqrt(2 n)``
-    of itself. 4 to 20: with few values oracles are many collections apart, and 20 must do.
-
     >>> [rounds_to_order(size) for size in (2, 21, 50, 1000)]
     [20, 10, 5, 4]
     """

@@ -281,18 +281,13 @@ def normal_reach(level: float) -> float:
 
 
 def bounded_interval(counts: F64, raw: F64, reach: F64, num_reports: int) -> tuple[F64, F64]:
-    """Return an interval for each true count that holds the reported count, and lies between 0 and the reports.
-
-    It is the raw count's normal interval after the raw count was moved to the nearest possible one, stretched where
-    the reported count lies outside. What it leaves out of the raw interval is impossible, so it covers no less often,
-    and it is never empty. `reach` is how many reports the normal interval reaches to either side.
-
-    Raw counts of -30 and 95, whose intervals reach 19.6 to either side, in 100 reports:
+    """Return an interval for each true count, within 0 and the reports, that holds the reported count.
 
     >>> low, high = bounded_interval(np.array([0.0, 95.0]), np.array([-30.0, 95.0]), np.array([19.6, 19.6]), 100)
     >>> low.round(1).tolist(), high.round(1).tolist()
     ([0.0, 75.4], [19.6, 100.0])
     """
+    # Around the nearest possible count: what the raw interval loses is impossible, so it covers no less often.
     centre = np.clip(raw, 0.0, num_reports)
     low = np.where(np.isfinite(reach), np.minimum(np.maximum(centre - reach, 0.0), counts), -np.inf)
     high = np.where(np.isfinite(reach), np.maximum(np.minimum(centre + reach, num_reports), counts), np.inf)

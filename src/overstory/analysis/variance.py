@@ -1,24 +1,13 @@
 r"""How precise a frequency can be: the variance of its unbiased estimate, before anything is collected.
 
-Several reports of one device are not several devices: the variance of N reports that share permanent responses.
+Reports of one device share what it drew once. Let g be the chance, given that, that a report supports a value. One
+report's support indicator has variance :math:`V = \pi (1 - \pi)`, :math:`\pi = E g`, and two reports of the device have
+the covariance :math:`C = \operatorname{Var} g`. Over devices with r_1, r_2, ... reports, N in all, that is
 
-A device draws its permanent response once (and its cohort, hash seed or matrix row); given these, its reports are
-independent. Let g be the chance, given what was drawn once, that a report supports a value. One report's support
-indicator has variance :math:`V = \pi (1 - \pi)`, :math:`\pi = E g`, and two reports of the device have the covariance
-:math:`C = \operatorname{Var} g`. So r reports of one device that keeps its value add up to a variance of
+.. math:: N V + (R - 1) N C , \qquad R = \sum r_i^2 \big/ \sum r_i .
 
-.. math:: r V + r (r - 1) C = r^2 \left( C + \frac{V - C}{r} \right) ,
-
-for their mean Var(E[.|permanent]) + E[Var(.|permanent)] / r. Over devices with r_1, r_2, ... reports, N in all,
-
-.. math:: N V + (R - 1) N C , \qquad R = \sum r_i^2 \big/ \sum r_i ,
-
-and R is r where all send r. The factor on the naive N V is the *design effect* :math:`1 + (R - 1) C / V` of cluster
-samples [1]_. If values change it is an upper bound: see docs/explanation/repeated.md, which proves all of this.
-
-References
-----------
-.. [1] Kish, "Survey sampling", Wiley 1965, section 5.4.
+The factor on the naive N V is the *design effect* :math:`1 + (R - 1) C / V` of cluster samples (Kish, "Survey
+sampling", Wiley 1965, section 5.4). If values change it is an upper bound: docs/explanation/repeated.md proves it.
 """
 
 from __future__ import annotations
@@ -108,8 +97,6 @@ def _collisions(encoding: SeededHash, values: int, frequency: float) -> float:
 def lasting_variance(mechanism: Mechanism, frequency: float = 0.0, *, num_candidates: int | None = None) -> float:
     """Return the part of a frequency's variance that no number of reports makes smaller.
 
-    Nothing, but for hashes of a small pseudo-random set with more values than it can tell apart.
-
     >>> from overstory.protocol.kinds.registry import mechanism
     >>> [lasting_variance(mechanism("olh", epsilon=1.0, domain_size=d)) > 0 for d in (100, 10_000)]
     [False, True]
@@ -197,14 +184,7 @@ def repeated_note(per_device: float) -> tuple[str, ...]:
 
 
 def clustering(mechanism: Mechanism, per_device: float = 1.0) -> Clustering:
-    """Return what a mechanism's reports share when a device sends `per_device` of one value.
-
-    - Bits: the permanent bit, 1 with probability y, moves a report's bit by the second round's span s: ``y (1 - y)
-      s**2``, y being P1(1|1) for the value's own bit and P1(1|0) for another's.
-    - Symbols: the same with y the chance that the permanent symbol is the value's own; of another value's, over the
-      seeds or rows (they are the device's own, and shared): ``c keep1 + (1 - c) other1``, c the share of collisions.
-    - Sets: all reports of a device are one: ``p* (1 - p*)`` and ``q* (1 - q*)``.
-    """
+    """Return what reports share when a device sends `per_device`: docs/explanation/repeated.md has the table."""
     # Var E[report | permanent] = y (1 - y) s^2.
     *drawn, span = mechanism.permanent_support
     own, other = (y * (1 - y) * span * span for y in drawn)

@@ -62,7 +62,6 @@ class AuditResult:
 
     @property
     def best(self) -> Game:
-        """The game that shows the largest epsilon to be lost."""
         return max(self.games, key=lambda game: game.lower)
 
     @property
@@ -72,7 +71,6 @@ class AuditResult:
 
     @property
     def failed(self) -> list[str]:
-        """The names of the checks that a right client passes."""
         judged = zip(self.checks, self.adjusted, strict=True)
         return [check.name for check, adjusted in judged if adjusted <= self.alpha]
 

@@ -77,7 +77,6 @@ class BitConformance(Conformance):
         yield Check(check.name, check.expected, f"bit {worst} {check.observed}", check.statistic, check.p_value)
 
     def outcomes(self, answers: Answers) -> Iterator[Check]:
-        """Yield the number of ones, and all pairs of bits."""
         true, bits = self.truth(answers), answers.reports
         ones, sets, width = (bits.sum(axis=1, dtype=np.int64), true.sum(axis=1, dtype=np.int64), bits.shape[1])
         p_values = []
@@ -240,7 +239,6 @@ class OutputConformance(Conformance):
         return [Part(name, held, np.ones(len(held), np.int64), float(self.inside))]
 
     def outcomes(self, answers: Answers) -> Iterator[Check]:
-        """Yield the checks of outputs, inside the value's set and outside it."""
         if self.declared.are_bits:
             yield from self._members(answers)
             return

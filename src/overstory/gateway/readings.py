@@ -1,8 +1,6 @@
 """Lines of CSV or JSON into readings, a time and a value each, and readings into one value per period.
 
 No file is opened here, there is no clock, and no bad line stops it. Late and missing readings are counted.
-
-Times as meters write them: ISO 8601 with an offset, or local times of a zone; or unix seconds.
 """
 
 from __future__ import annotations

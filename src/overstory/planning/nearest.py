@@ -1,7 +1,4 @@
-"""Where a share is too small to be detected: the nearest needs with which it is, by more devices or a larger epsilon.
-
-The rule of detection is the caller's: it gives how many devices any needs would take.
-"""
+"""Where a share is too small to be detected: the nearest needs with which it is, by more devices or larger epsilon."""
 
 from __future__ import annotations
 

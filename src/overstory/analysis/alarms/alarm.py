@@ -1,20 +1,9 @@
-r"""What an alarm says, and what raises one: volume, fit, refusals, expiry; steps and slow drifts of shares.
+"""What an alarm says, and what raises one: volume, fit, refusals, expiry; steps and slow drifts of shares.
 
-docs/explanation/alarms.md says what each means.
-
-*Changes.* The shares of the newest periods, pooled, less those of the periods before, over a standard error with the
-sampling of people (`Estimate.errors`, kind "population"), two-sided; Benjamini and Hochberg's rule over every (metric,
-value) of a run.
-
-Periods share devices, which keep their permanent responses: readings d periods apart have a correlation
-:math:`\rho_d`. Where it depends on d alone, one period of variance V against the mean of the 8 before has the variance
-
-.. math:: V \Bigl( \tfrac98 - \tfrac1{32} \sum_{d \le 8} d \rho_d \Bigr) \le \tfrac98 V ,
-
-which is that of independent periods: the test is conservative, whatever share of the devices stays. The mean of 13
-periods against that of the 13 before is another matter. If 86% of the devices stay from one period to the next, it
-varies by .77 V, five times as much as independent periods' 2 V / 13. `DRIFT_VARIANCE` is the most over all mixtures of
-devices that leave at constant rates, each at its own: no more of the variance can be averaged away.
+docs/explanation/alarms.md says what each means. Shares of the newest periods, pooled, less those of the periods before,
+are tested over a standard error with the sampling of people, two-sided; Benjamini and Hochberg's rule is over every
+(metric, value) of a run. Periods share devices, which keep their permanent responses: the page shows that one period
+against the mean of the 8 before varies no more than independent ones, and 13 against 13 by `DRIFT_VARIANCE` at most.
 """
 
 from __future__ import annotations

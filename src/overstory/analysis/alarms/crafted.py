@@ -1,11 +1,8 @@
 r"""Checks of one collection for crafted reports: what honest devices cannot have sent, whatever their values are.
 
-Any share of the devices may report *nothing*, for want of a value that can be reported. `dispersion` alone is raised by
-honest devices, too: it is a decoder's measure of fit, and strings missing from the list and reports of nothing count.
 Each check has a p-value; Holm's rule over all checks of a reading admits alarms at .001: the chance of any false one.
-A check never changes an estimate. docs/explanation/crafted-reports.md says what each sees, and what none can see.
-
-Sums over honest reports have p-values that hold for all unknown shares.
+docs/explanation/crafted-reports.md says what each sees, and what none can see. Any share of the devices may report
+*nothing*: sums over honest reports have p-values that hold for all unknown shares.
 
 *Ones.* A report of d bits has :math:`\mathrm{Bin}(h, p^*) + \mathrm{Bin}(d - h, q^*)` ones, h of them its value's. A
 report of *nothing* has h = 0, and which share of the reports it is nobody knows: chi-square is taken against the

@@ -313,11 +313,7 @@ def listed_values(
 
 
 def outside_name(candidates: Sequence[str]) -> str:
-    """Return what strings outside a list are called: "other", unless that is a candidate.
-
-    >>> outside_name(["a", "b"]), outside_name(["a", "other"])
-    ('other', 'other (not listed)')
-    """
+    """Return what strings outside a list are called: "other", unless that is a candidate."""
     return OTHER if OTHER not in candidates else f"{OTHER} (not listed)"
 
 

@@ -90,12 +90,10 @@ class TableEstimate:
 
     @cached_property
     def marginals(self) -> tuple[Marginal, Marginal]:
-        """The rows' and the columns' own shares: `own_shares`, or the sums of the cells."""
         return self.sums if self.own_shares is None else self.own_shares
 
     @cached_property
     def sums(self) -> tuple[Marginal, Marginal]:
-        """The sums of the cells of each row and of each column, with their errors."""
         return self._sums(0), self._sums(1)
 
     @cached_property

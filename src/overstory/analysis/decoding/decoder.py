@@ -1,7 +1,5 @@
 r"""The entry point of decoding: choose the decoder, run it, and turn shares into counts with their caveats.
 
-`Decoded` is an estimate, together with what the reports themselves say about how far to trust it.
-
 *How the errors of two candidates go together* is computed from the counts on demand.
 Every decoder's estimate is linear in the counts, :math:`\hat f_s = a_s' y` and a constant. The noise of the bits gives
 :math:`\sum a_s a_t / w` over the rows, w being the fit's weights, times the dispersion. As in
@@ -382,7 +380,6 @@ def decode(
 
 
 def _fit(model: LinearModel, method: str, *, complete: bool) -> Fit:
-    """Run the decoder that the method and the sizes call for."""
     if method == "lasso":
         return fit_lasso(model)
     fit = _fit_all(model, complete=complete)
@@ -397,7 +394,6 @@ def _fit(model: LinearModel, method: str, *, complete: bool) -> Fit:
 
 
 def _fit_all(model: LinearModel, *, complete: bool) -> Fit:
-    """Run least squares, or pursuit where there are many candidates."""
     if model.candidates.num_candidates <= min(model.used_rows, GLS_CANDIDATES):
         try:
             fit = fit_gls(model, complete=complete)

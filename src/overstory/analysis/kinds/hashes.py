@@ -301,8 +301,6 @@ def _read(
 def effective_seeds(totals: F64) -> float:
     """Return to how many equally filled seeds these numbers of reports amount: uneven numbers weigh the seeds unevenly.
 
-    Of n reports on s seeds about s n / (s + n), and fewer where retention has left some seeds alone.
-
     >>> effective_seeds(np.array([4.0, 4.0, 0.0])), round(effective_seeds(np.array([1.0, 2.0, 3.0])), 2)
     (2.0, 2.57)
     """

@@ -1,9 +1,7 @@
 """Support of linked reports: in how many reports of each cohort two supports, one of each part, come together.
 
-A report supports some values of each part: a symbol, or the bits that are 1. Counted are, for every pair of a support
-of the first part and one of the second, the reports that have both; a last row and a last column count each support
-alone, and their corner the reports. These counts are all that an estimate of the table needs, and they add up; no
-report is kept for it.
+A support is a symbol, or a bit that is 1. A last row and a last column count each support alone, and their corner the
+reports: all that an estimate of the table needs.
 """
 
 from __future__ import annotations

@@ -1,21 +1,13 @@
-"""A distribution over the bins of a range, as an estimate gives it.
+"""A distribution over the bins of a range: Square Wave, the server's half (Li et al., SIGMOD 2020, sections 5.4, 5.5).
 
-Square Wave, the server's half: from reports to a distribution (Li et al., SIGMOD 2020, sections 5.4 and 5.5).
+The table that the decoder inverts is P(bucket of cells | bin of values), exactly. A bin is a piece of the range, its
+people taken as spread evenly over it; a bucket is a run of cells. With ``r(x) = max(x, 0)``, a window of W cells at
+position s covers ``r(b-s) - r(a-s) - r(b-s-W) + r(a-s-W)`` of the bucket [a, b). The sum of r over consecutive
+positions is a triangular number, so the table needs no quadrature.
 
-The table that Square Wave's decoder inverts: P(bucket of cells | bin of values), by exact integration.
-
-A bin is a piece of the range, its people taken as spread evenly over it; a bucket is a run of cells. With
-``r(x) = max(x, 0)``, a window of W cells at position s covers ``r(b-s) - r(a-s) - r(b-s-W) + r(a-s-W)`` of the bucket
-[a, b). The sum of r over consecutive positions is a triangular number, so the table needs no quadrature.
-
-*How far a fitted distribution is from the truth* is found by simulation. Expectation maximization stops early, so its
-distribution is smoother than the truth, and no formula says by how much. What it does can be tried: a less smoothed fit
-of the same reports takes the truth's place, collections like this one are drawn from it, and each is fitted as this one
-was. The root mean square of their errors, against what they were drawn from, holds the noise and the smoothing alike.
-
-Expectation maximization is also known as iterative Bayesian update (Agrawal and Aggarwal, PODS 2001). The likelihood is
-concave, so there is one maximum; but where the channel blurs neighbours, its distribution is jagged, and stopping
-before it is what smooths.
+Expectation maximization (iterative Bayesian update: Agrawal and Aggarwal, PODS 2001) stops early, because the maximum
+is jagged where the channel blurs neighbours. How far the distribution then is from the truth is found by simulation,
+from a less smoothed fit of the same reports as its proxy: docs/explanation/numbers.md.
 
 A *spike*, a value that many people hold, has a shape that neither the fit nor that proxy can take. So it is tested for,
 by the efficient score of one more column of the table: with e = A f the expected share of each bucket, and r what is

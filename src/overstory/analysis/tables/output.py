@@ -164,11 +164,7 @@ def estimate_lines(estimate: Estimate, more: Mapping[str, Sequence[Any]] | None 
 
 
 def file_columns(level: float = 0.95, adjustment: Adjustment = "fcr") -> tuple[Column, ...]:
-    """Return the columns of a file of estimates with intervals of that level: `CSV`, whose intervals are named by it.
-
-    >>> [column.csv for column in file_columns(0.99) if "high" in column.csv]
-    ['prop_high_99', 'prop_plain_high_99']
-    """
+    """Return the columns of a file of estimates, `CSV`, whose intervals are named by their level."""
     percent = f"_{100 * level:.10g}"
     every = (*CSV, *(CORRECTED if adjustment == "conditional" else ()))
     return tuple(replace(column, csv=column.csv.replace("_95", percent)) for column in every)
