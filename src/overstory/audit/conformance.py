@@ -157,7 +157,7 @@ class BitConformance(Conformance):
 
         def levels(excess: float) -> Iterator[Levels]:
             gain = excess * (lit - dark)
-            # With less noise both a 1 and a 0 may say more than declared, or one of them: each is a way to have less.
+            # With less noise a 1 and a 0 say no less than declared; both may say more, or one of them.
             return (self._levels(shapes, times, lit + part * gain, dark - (1 - part) * gain) for part in WAYS)
 
         return levels

@@ -124,7 +124,7 @@ def simulate_bits(
     *,
     num_bits: int,
 ) -> NDArray[np.uint64]:
-    """One packed report from each of many devices, a function of key, device and value alone."""
+    """One packed report from each of many devices, the same for a key whatever rows it is computed with."""
     if positions.ndim != 3:
         raise ValueError(f"positions must be of shape (cohorts, symbols, hashes), not {positions.shape}")
     column("positions", positions.reshape(-1), num_bits)

@@ -2,10 +2,8 @@
 
 A known domain's oracles are ranked by their variance; numbers by the error of the mean of people who hold the worst
 value; sets of items by both parts of an item's error. The variance is exact, of noise and of which item is drawn; the
-other part is what a padding length below the size of some sets leaves out: of a set of s items ``min(s, L)`` count.
-Items are taken to be equally frequent; a length that leaves out more than 5% of them is not proposed. Sizes are taken
-to be Poisson about the typical one, none above `most`; without a typical size every device has `most` items, and
-nothing is left out at full length.
+other part is what a padding length leaves out: of a set of s items ``min(s, L)`` count. Items are taken to be equally
+frequent, and sizes to be Poisson about the typical one, none above `most`; without one every device has `most` items.
 """
 
 from __future__ import annotations

@@ -9,25 +9,17 @@ symbol. With f the shares of all values that devices hold,
 
 .. math:: E[c_{ay}] = n_a / g + \alpha n_a \sum_v f_v (1[h_a(v) = y] - 1/g) .
 
-Debiasing each value by itself leaves an error of ``sum over w != v of f_w (share of seeds in which v and w collide -
-1/g)`` over ``1 - 1/g``, which does not shrink with the number of reports: its variance over keys is
-``sum f_w^2 / (s (g - 1))``. Two estimators, both unbiased over the draw of the key:
-
-- *fitted*, for at most half as many values as there are independent counts, s (g - 1): weighted least squares on the
-  equations above. Given the seeds it is exactly unbiased when the values are all that there are. It costs the share of
-  the counts that the values use up: the variance grows by ``1 / (1 - d / (s (g - 1)))``.
-- *by itself*, for more values: the debiased support of each.
+At most half as many values as there are independent counts, s (g - 1), are *fitted*: weighted least squares on these
+equations, exactly unbiased given the seeds when the values are all that there are; the variance grows by
+``1 / (1 - d / (s (g - 1)))``. More are debiased each *by itself*, which leaves an error of ``sum over w != v of f_w
+(share of seeds in which v and w collide - 1/g)`` over ``1 - 1/g``: no number of reports makes it smaller, and its
+variance over keys is ``sum f_w^2 / (s (g - 1))``. Both are unbiased over the draw of the key.
 
 Standard errors *of all devices like these*: for a known domain, fitted, from the model (multinomial counts, given the
-seeds). Otherwise *between the seeds*: the seeds are independent draws, so the spread of their contributions counts
-noise, collisions with values that nobody listed, and what the reports of one device share (a device has one seed) alike
-[1]_. Both take the holders of a value to fall on each seed by chance, as people do who are drawn from a population:
-``R n f (1 - f)`` of the variance is the sampling of people. Without that, and never below the noise of randomization,
-it is the variance *of these reports*.
-
-References
-----------
-.. [1] Liang, Zeger, "Longitudinal data analysis using generalized linear models", Biometrika 1986 (the sandwich).
+seeds). Otherwise *between the seeds*: they are independent draws, so the spread of their contributions counts noise,
+collisions and what the reports of one device share alike (the sandwich of Liang and Zeger, Biometrika 1986). Both take
+the holders of a value to fall on each seed by chance, as people do: ``R n f (1 - f)`` is the sampling of people.
+Without that, and never below the noise of randomization, it is the variance *of these reports*.
 """
 
 from __future__ import annotations
@@ -244,7 +236,6 @@ class SeedErrors:
     reports_per_device: float
 
     def covariance(self, estimate: Estimate, kind: IntervalKind, places: NDArray[np.intp]) -> F64:
-        """Return the covariances of the raw counts at `places`; only what is off the diagonal means something."""
         read = _read(self.support, self.counts, self.names, self.reports_per_device, places)
         assert read.together is not None
         reports, effect = estimate.num_reports, np.broadcast_to(read.effect, len(estimate))[places]

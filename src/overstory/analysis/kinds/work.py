@@ -23,7 +23,6 @@ class Work:
     always: float = 0.0  # in any case
 
     def core_seconds(self, num_reports: float, width: int, num_values: int, num_seeds: int) -> float:
-        """Return about how many seconds one core counts and estimates."""
         counting = num_reports * (self.report + self.cell * width)
         return counting + num_values * (self.value + self.seed * num_seeds) + self.always
 
