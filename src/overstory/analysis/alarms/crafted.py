@@ -132,14 +132,11 @@ def below_zero(z: F64, correlation: float) -> tuple[float, float]:
 def most_frequent_pair(
     pairs: I64, reports: int, p_star: float, q_star: float, covariance: tuple[float, float] = (0.0, 0.0)
 ) -> tuple[float, float, tuple[int, int]]:
-    """Return z of the pair of values that most reports support together beyond chance, its p-value, and the pair.
-
-    The p-value is times the number of pairs (Bonferroni). `covariance` is of two values' support in one report that
-    holds one of them, and in one that holds neither: 0 unless an encoding fixes how many values a report supports.
-    """
+    """Return z of the pair of values most often voted for together beyond chance, its p (Bonferroni), and the pair."""
     support = np.diag(pairs) / reports
     shares = np.clip((support - q_star) / (p_star - q_star), 0.0, 1.0)
     own = np.minimum(shares[:, None] + shares, 1.0)
+    # Covariances of two values' support in a report that holds one of them, and in one that holds neither.
     usual = own * covariance[0] + (1.0 - own) * covariance[1]
     excess = pairs / reports - q_star * (support[:, None] + support) + q_star**2 - usual
     free = q_star * (1.0 - q_star)

@@ -164,7 +164,7 @@ def _of_fit(fit: Fit, reports: int) -> Iterator[str]:
 
 @dataclass(frozen=True, eq=False)
 class DecodedErrors:
-    """See the module."""
+    """How the errors of two candidates go together: see the module."""
 
     fit: Fit
     member: Indices | None  # which candidate of the model each value is; None where all columns differ

@@ -166,7 +166,6 @@ class Fit:
 
     @classmethod
     def of_nothing(cls, size: int) -> Fit:
-        """Return the fit of no reports: nothing is known of any candidate."""
         return cls(np.zeros(size), np.full(size, np.inf), np.zeros(size), 0.0, np.inf, 1.0, 0, "gls")
 
     @property
