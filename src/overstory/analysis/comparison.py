@@ -3,8 +3,6 @@
 The criterion is exact. Averaged over a domain of d values, whose frequencies sum to 1, the variance of the raw
 estimates is their variance at frequency 1/d: variance is linear in the frequency. So one number ranks the oracles for
 every population.
-
-By trial, the same population is asked through several oracles.
 """
 
 from __future__ import annotations
@@ -44,22 +42,18 @@ OWN_SEED: Final = 31.0
 
 @dataclass(frozen=True)
 class Choice:
-    """An oracle at given needs: ``overstory.oracle(name, **parameters)``.
-
-    `linkable` is what the reports of a device have in common, in bits; `influence` is how many votes a crafted report
-    is worth; `decoding` and `core_seconds` are what counting and estimating takes, in words and in seconds of one core.
-    """
+    """An oracle at given needs: ``overstory.oracle(name, **parameters)``."""
 
     name: str
     parameters: dict[str, Any]
     variance: float
     report_bits: int
     decoding: str
-    core_seconds: float
+    core_seconds: float  # what counting and estimating takes of one core; `decoding` says it in words
     epsilon_report: float
     epsilon_permanent: float
-    linkable: Linkability
-    influence: Influence
+    linkable: Linkability  # what the reports of a device have in common, in bits
+    influence: Influence  # how many votes a crafted report is worth
 
     @property
     def standard_error(self) -> float:
@@ -85,11 +79,7 @@ class Choice:
 def rank(
     domain_size: int, epsilon: float, num_reports: int, *, epsilon_permanent: float | None = None
 ) -> tuple[Choice, ...]:
-    """Rank the registered oracles for a domain, the most accurate first.
-
-    With `epsilon_permanent`, of any number of reports of one value, the longitudinal oracles are ranked, which send
-    fresh reports; without it those that send one.
-    """
+    """Rank the registered oracles, most accurate first: with `epsilon_permanent` the longitudinal ones."""
     domain_size, num_reports = whole_number(domain_size), whole_number(num_reports)
     check_count("domain_size", domain_size, 2, 1 << 31)
     check_count("num_reports", num_reports, 1, 1 << 62)
@@ -101,13 +91,7 @@ def rank(
 
 
 def recommend(ranking: tuple[Choice, ...]) -> Choice:
-    """Return the choice to make: of those within 1% of the least variance, what links a device's reports least.
-
-    One is left out that takes more than ten core-seconds, and more than ten times those of another whose reports have
-    no seed of their device's own. It is the one of which two reports of a value share the fewest bits, whether they are
-    equal (a cohort, a seed, a memoized report) or alike (a permanent response behind fresh noise); then the one with
-    the smallest reports. `trade` says what was given up for it.
-    """
+    """Return the choice to make: of those within 1% of the least variance, what links a device's reports least."""
     return _preferred(ranking)[0]
 
 
@@ -216,9 +200,6 @@ class Measured:
 
 def rounds_to_order(domain_size: int) -> int:
     """Return how many collections distinguish the oracles: each error is then measured to about 5%, or better.
-
-    One collection has about d - 1 independent errors, and the root of the mean of n squares varies by ``1 / sqrt(2 n)``
-    of itself. 4 to 20: with few values oracles are many collections apart, and 20 must do.
 
     >>> [rounds_to_order(size) for size in (2, 21, 50, 1000)]
     [20, 10, 5, 4]

@@ -1,9 +1,4 @@
-"""Batches of reports as arrays: packed bits and a cohort column.
-
-Support counts: how many reports each cohort sent, and how often each bit was set in them.
-
-How often each bit is set in each cohort: by NumPy for few reports, by compiled kernels once there are many.
-"""
+"""Batches of reports as arrays, packed bits and a cohort column; support counts, by NumPy if few, else by kernels."""
 
 from __future__ import annotations
 

@@ -111,10 +111,7 @@ class Declared:
 def declare(
     mechanism: Any, *, metric: Metric | None = None, candidates: CandidateMap | None = None, most: int = 2 + OTHERS
 ) -> Declared:
-    """Return what is audited, with the pair of values first that differs in the most bits, or cohorts.
-
-    The client reads the metric's values, or symbols as numbers; with `candidates`, their strings and bits.
-    """
+    """Return what is audited, with the pair of values first that differs in the most bits, or cohorts."""
     if mechanism.name not in REGISTRY:
         names = ", ".join(sorted(REGISTRY))
         raise ParameterError(f"an audit reads no reports of {mechanism.name}; it reads those of {names}")

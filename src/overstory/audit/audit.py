@@ -1,7 +1,4 @@
-"""The audit: ask a client in phases, check what it answers, play the guessing games.
-
-Its outcome is its checks after Holm, the games, and a verdict; as JSON values and as a document.
-"""
+"""The audit: ask a client in phases, check what it answers, play the guessing games; its outcome, as a document."""
 
 from __future__ import annotations
 
@@ -65,7 +62,6 @@ class AuditResult:
 
     @property
     def best(self) -> Game:
-        """The game that shows the largest epsilon to be lost."""
         return max(self.games, key=lambda game: game.lower)
 
     @property
@@ -75,7 +71,6 @@ class AuditResult:
 
     @property
     def failed(self) -> list[str]:
-        """The names of the checks that a right client passes."""
         judged = zip(self.checks, self.adjusted, strict=True)
         return [check.name for check, adjusted in judged if adjusted <= self.alpha]
 

@@ -1,7 +1,4 @@
-"""Turns readings into one durable report per period; no period is reported twice, even if the process is killed.
-
-A gateway runs through a file as fast as it can be read (`replay`), or along a stream as time passes (`follow`).
-"""
+"""Turns readings into one durable report per period; no period is reported twice, even if the process is killed."""
 
 from __future__ import annotations
 

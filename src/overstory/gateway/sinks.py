@@ -1,7 +1,4 @@
-"""The destinations of a gateway's reports: a collector, with several in a request, or a file to be sent later.
-
-`GatewayError` stops a gateway; a bad line does not, unless the operator asks for it.
-"""
+"""The destinations of a gateway's reports: a collector, with several in a request, or a file to be sent later."""
 
 from __future__ import annotations
 

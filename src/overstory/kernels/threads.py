@@ -77,11 +77,7 @@ def _begin_part() -> None:
 
 
 def in_parts(kernel: Callable[[int, int], Result], rows: int, *, smallest: int) -> list[Result]:
-    """Call ``kernel(start, stop)`` for consecutive parts of ``range(rows)``, one part a thread; one call for no rows.
-
-    There are as many threads as `at_most` allows. The kernel releases the interpreter's lock. The results come in the
-    order of the rows.
-    """
+    """Call ``kernel(start, stop)``, which releases the interpreter's lock, for parts of the rows; results in order."""
     parts = max(1, min(cores(None), rows // smallest))
     cuts = [rows * part // parts for part in range(parts + 1)]
     if parts == 1:

@@ -250,12 +250,9 @@ def resized(mechanism: BitMechanism, num_bits: int, num_cohorts: int) -> BitMech
 def best_channel(growth: float, ceiling: float) -> tuple[float, float]:
     """Return (P(1|1), P(1|0)) of a report with the least variance of a rare string.
 
-    The odds of a 1 may grow by the factor E = `growth`, from a bit that is 0 to a bit that is 1; A = `ceiling` is the
-    largest ratio P(1|1) / P(1|0), and P(0|0) / P(0|1), that the permanent round lets through.
-
-    With o the odds of a 1 from a 0 the variance is proportional to ``(1+Eo)^2 / o``, least at o = 1/E: P(1|1) = 1/2,
-    P(1|0) = 1/(E+1), the optimized unary encoding. The ratio ``r = P(1|1) / P(1|0) = E (1+o) / (1+Eo)`` falls with o
-    and the variance has one minimum, so where r would exceed A (or fall below E/A) the best is at that end.
+    E = `growth` is by what the odds of a 1 may grow, A = `ceiling` the largest P(1|1) / P(1|0), and P(0|0) / P(0|1).
+    With o the odds of a 1 from a 0 the variance is proportional to ``(1+Eo)^2 / o``, least at o = 1/E: the optimized
+    unary encoding. ``r = P(1|1) / P(1|0) = E (1+o) / (1+Eo)`` falls with o: beyond A or E/A that end is the best.
     """
     odds, ratio = 1 / growth, (growth + 1) / 2
     allowed = min(max(ratio, growth / ceiling), ceiling)
@@ -265,11 +262,7 @@ def best_channel(growth: float, ceiling: float) -> tuple[float, float]:
 
 
 def sufficient_permanent(epsilon_report: float, num_hashes: int = 1) -> float:
-    """Return the permanent budget beyond which one report does not become more precise: 2h ln((E + 1) / 2).
-
-    >>> round(sufficient_permanent(1.0743), 3)
-    1.35
-    """
+    """Return the permanent budget beyond which one report does not become more precise: 2h ln((E + 1) / 2)."""
     return 2 * num_hashes * math.log((math.exp(epsilon_report / num_hashes) + 1) / 2)
 
 
@@ -283,10 +276,7 @@ def design(
     hash_family: str = "overstory-v1",
     hash_key: str = "",
 ) -> BitMechanism:
-    """Return the RAPPOR with the least variance whose exact epsilons are at most the two given.
-
-    Where the permanent budget equals the report's, it is One-time RAPPOR (p = 0, q = 1).
-    """
+    """Return the RAPPOR of least variance within two exact epsilons; One-time RAPPOR where they are equal."""
 
     def build(f: int, p: int, q: int) -> BitMechanism:
         return rappor(
@@ -333,11 +323,7 @@ def _sized(
     num_bits: int | None,
     num_cohorts: int | None,
 ) -> BitMechanism:
-    """Return the same channels over the fewest bits, then the fewest cohorts, whose collisions cost at most 5%.
-
-    The yardstick is the standard error when nothing collides. Where no choice comes within five percent of it, the
-    largest is taken. What is given stays fixed.
-    """
+    """Return the same channels over the fewest bits, then the fewest cohorts, whose collisions cost at most 5%."""
     hashes = int(mechanism.parameters["num_hashes"])
     google = mechanism.parameters["hash_family"] == GoogleRapporPython.name
     sizes = (num_bits,) if num_bits is not None else SIZES[:1] if google else SIZES

@@ -1,7 +1,4 @@
-"""A plan, as data and in plain words: what parameters reveal and what they let a collection learn.
-
-A RAPPOR's is compared with the paper's parameters (p = 1/2, q = 3/4, h = 2) within the same two budgets.
-"""
+"""A plan, as data and in plain words: what parameters reveal and what they let a collection learn."""
 
 from __future__ import annotations
 

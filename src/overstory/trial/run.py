@@ -253,7 +253,6 @@ def chunks(counts: np.ndarray[Any, Any], size: int = CHUNK) -> Iterator[np.ndarr
 
 
 def _estimate(population: Population, budget: TrialBudget, oracle: FrequencyOracle, counts: SupportCounts) -> Estimate:
-    """Estimate, and turn reports into rows."""
     names = list(population.labels)
     each = float(budget.reports) if population.devices is None else population.devices.reports_per_device
     estimate = oracle.estimate(counts, names, reports_per_device=each)

@@ -54,10 +54,7 @@ class Pairs:
 
 
 def count_pairs(path: str, columns: Sequence[str], **how: Any) -> Pairs:
-    """Count the rows of every pair of two columns' values, in one pass; many different numbers are counted in bins.
-
-    A row without a value in one of the columns counts as missing.
-    """
+    """Count the rows of every pair of two columns' values, in one pass; a row without one of them counts as missing."""
     if len(columns) != 2 or columns[0] == columns[1]:
         raise ParameterError("give two different columns: --column A --column B")
     numbers: tuple[dict[str, int], dict[str, int]] = {}, {}

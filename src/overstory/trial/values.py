@@ -1,8 +1,4 @@
-"""A trial of values that are counted one by one, in numbers and plain words: what terminal, page and JSON show.
-
-What would you learn? `advise` says which oracle is best for a column, how many people shares need, and what these
-people can show. `survey` does the same for a column in memory.
-"""
+"""A trial of values that are counted one by one, in numbers and plain words: what terminal, page and JSON show."""
 
 from __future__ import annotations
 
@@ -124,13 +120,10 @@ def advise(result: TrialResult) -> Advice:
 
 
 def _threshold(built: Mechanism, result: TrialResult, reach: float) -> float | None:
-    """Return the share whose estimate passes what was detected by, with `reach` standard errors to spare.
-
-    Benjamini and Hochberg's rule let through the p-values up to `alpha R / M` when R of M passed; when none did, the
-    first must be `alpha / M`.
-    """
+    """Return the share whose estimate passes what was detected by, with `reach` standard errors to spare."""
     estimate = result.estimate
     values, each = len(estimate), result.reports_per_device
+    # Benjamini and Hochberg let through p-values up to alpha R / M when R of M passed; of none, the first: alpha / M.
     passed = max(int(np.count_nonzero(estimate.detected())), 1)
     needed = critical_value(estimate.alpha, values / passed)
     people = _people(result)
@@ -261,10 +254,7 @@ class Summary(Trial):
         return page_blocks(self, command)
 
     def quantiles(self) -> list[dict[str, float]]:
-        """Return true and learned quantiles, by the bins; none for values that are no numbers.
-
-        The learned counts are made a distribution first (`norm-sub`), which reads no report again.
-        """
+        """Return true and learned quantiles, by the bins; none for values that are no numbers."""
         population = self.result.population
         if not self.is_numeric:
             return []

@@ -49,14 +49,10 @@ REACH: Final = 12.0
 
 @dataclass(frozen=True, eq=False)
 class ReportSums:
-    """Sums over reports of one collection, a commutative monoid under ``+``.
-
-    `ones` counts reports by their number of ones, in the cells of `Watch.lowest` and `Watch.width`; it has no cells
-    where ones are not counted. Where votes must be computed, it is of the reports whose pairs are counted alone.
-    """
+    """Sums over reports of one collection, a commutative monoid under ``+``."""
 
     num_reports: int
-    ones: I64  # shape (cells,)
+    ones: I64  # shape (cells,): reports by their number of ones; where votes must be computed, of `pair_reports`
     pair_reports: int  # reports whose pairs were counted
     pairs: I64  # shape (w, w): how many reports vote for both of two values; the diagonal: for one
     seeds: I64  # shape (buckets,): reports by their seed's remainder

@@ -154,11 +154,7 @@ class CramersV:
 def cramers_v(
     table: TableEstimate, level: float = 0.95, alpha: float = 0.05, *, tested: Independence | None = None
 ) -> CramersV | None:
-    """Return Cramer's V with its interval, of the rows and columns that are large enough.
-
-    A test of independence at `alpha` decides whether there is more than an upper bound. None where fewer than two rows
-    or columns are large enough, or there are more than 2,500 cells.
-    """
+    """Return Cramer's V of the rows and columns that are large enough; None for fewer than two, or over 2,500 cells."""
     rows, columns = sure(table)
     tested = independence(table, alpha) if tested is None else tested
     if tested is None or min(rows.sum(), columns.sum()) < 2:

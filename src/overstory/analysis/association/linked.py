@@ -59,13 +59,10 @@ class Moments(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FiniteVariable:
-    """One of two linked variables with a finite domain: its oracle is a symbol, or a bit for each value.
-
-    `supported` is the share of the reports that support each value, shape (K,).
-    """
+    """One of two linked variables with a finite domain: its oracle is a symbol, or a bit for each value."""
 
     part: Mechanism
-    supported: F64
+    supported: F64  # shape (K,): the share of the reports that support each value
 
     @property
     def rates(self) -> tuple[float, float]:
@@ -99,10 +96,7 @@ class FiniteVariable:
         return np.asarray(projection @ self.raw + centre)
 
     def moments(self, projection: F64, *, shared: bool = False) -> Moments:
-        """Return E(u u' | x) of one report, or of two of one device, for u = Q phi + a constant that keeps it unbiased.
-
-        `shared`: of two reports, which have the permanent response in common.
-        """
+        """Return E(u u' | x), u = Q phi + what keeps it unbiased, of one report, or (`shared`) of two of one device."""
         (p, q), eye = self.rates, np.eye(len(self.supported))
         own, other, left = self.part.permanent_support if shared else (p, q, 1.0)
         if self.is_symbol:
@@ -342,10 +336,7 @@ def filter_variable(
 
 
 def boolean_variable(part: Mechanism, supported: I64, totals: I64, per_device: float) -> DecodedVariable:
-    """Return a variable of two values, true and false, of which one noisy bit is reported: 1 speaks for true.
-
-    `supported` are the reports whose bit is 1, shape (num_cohorts, 1).
-    """
+    """Return a variable of which one noisy bit is reported, 1 for true; `supported` counts the 1s: (num_cohorts, 1)."""
     reports = max(int(totals.sum()), 1)
     p, q = support_of(part).rates
     lit = float(supported.sum()) / reports

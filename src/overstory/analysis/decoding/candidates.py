@@ -2,7 +2,6 @@
 
 Products with the design matrix are NumPy's for small maps and for few of them (no compiler to load), the same bits as
 Numba kernels' for large ones.
-`colliding` finds the candidates that no decoder can distinguish: they set the same bits in every cohort.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 r"""The entry point of decoding: choose the decoder, run it, and turn shares into counts with their caveats.
 
-`Decoded` is an estimate, together with what the reports themselves say about how far to trust it.
-
 *How the errors of two candidates go together* is computed from the counts on demand.
 Every decoder's estimate is linear in the counts, :math:`\hat f_s = a_s' y` and a constant. The noise of the bits gives
 :math:`\sum a_s a_t / w` over the rows, w being the fit's weights, times the dispersion. As in
@@ -94,13 +92,11 @@ def misses_strings(unallocated: float, standard_error: float) -> bool:
 
 
 def cohort_balance(counts: SupportCounts, reports_per_device: float = 1.0) -> tuple[float, float]:
-    """Return chi-square and p-value of the cohorts' sizes against equal ones; (0, 1) for one cohort or no report.
-
-    Devices are drawn into cohorts, with all of their reports: sizes vary `reports_per_device` times as much.
-    """
+    """Return chi-square and p-value of the cohorts' sizes against equal ones; (0, 1) for one cohort or no report."""
     expected = counts.num_reports / counts.num_cohorts
     if counts.num_cohorts == 1 or not expected:
         return 0.0, 1.0
+    # Devices are drawn with all of their reports: sizes vary `reports_per_device` times as much.
     chi_square = float(((counts.totals - expected) ** 2).sum() / expected / reports_per_device)
     return chi_square, chi2_tail(counts.num_cohorts - 1, chi_square)
 
@@ -169,15 +165,11 @@ def _of_fit(fit: Fit, reports: int) -> Iterator[str]:
 
 @dataclass(frozen=True, eq=False)
 class DecodedErrors:
-    """See the module.
-
-    `fit` has the model that was fitted last. `member` is which candidate of the model each value is; None where all
-    columns differ. `complete`: the shares were made to add up to one.
-    """
+    """How the errors of two candidates go together: see the module."""
 
     fit: Fit
-    member: Indices | None
-    complete: bool
+    member: Indices | None  # which candidate of the model each value is; None where all columns differ
+    complete: bool  # the shares were made to add up to one
 
     def covariance(self, estimate: Estimate, kind: IntervalKind, places: Indices) -> F64:
         model = self.fit.model
@@ -389,7 +381,6 @@ def decode(
 
 
 def _fit(model: LinearModel, method: str, *, complete: bool) -> Fit:
-    """Run the decoder that the method and the sizes call for."""
     if method == "lasso":
         return fit_lasso(model)
     fit = _fit_all(model, complete=complete)
@@ -404,7 +395,6 @@ def _fit(model: LinearModel, method: str, *, complete: bool) -> Fit:
 
 
 def _fit_all(model: LinearModel, *, complete: bool) -> Fit:
-    """Run least squares, or pursuit where there are many candidates."""
     if model.candidates.num_candidates <= min(model.used_rows, GLS_CANDIDATES):
         try:
             fit = fit_gls(model, complete=complete)

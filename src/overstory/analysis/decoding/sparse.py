@@ -121,11 +121,7 @@ class _Background:
 
 
 def fit_pursuit(model: LinearModel) -> Fit:
-    """Decode by pursuit; any number of candidates and rows.
-
-    The reported shares are maximum likelihood on the simplex over the members, the candidates that a false discovery
-    rate of `REPORT_RATE` admits, and the strings outside; the other candidates are reported as 0.
-    """
+    """Decode by pursuit; candidates that a false discovery rate of `REPORT_RATE` does not admit are reported as 0."""
     columns = _Columns.of(model)
     background = _search(columns, _Background.of(columns, np.empty(0, np.intp)))
     # The fitted shares give the weights that hold there; pursue again under them, from the same members.
@@ -297,10 +293,7 @@ def penalty(candidates: CandidateMap, noise: float) -> float:
 
 
 def lasso(candidates: CandidateMap, response: F64, penalty: float) -> F64:
-    """Minimize ||y - X b||^2 / 2 + penalty * sum b over b >= 0, no intercept.
-
-    The penalty is scikit-learn's ``alpha`` times ``num_rows``.
-    """
+    """Minimize ||y - X b||^2 / 2 + penalty sum b over b >= 0; scikit-learn's ``alpha`` is penalty / num_rows."""
     coefficients = np.zeros(candidates.num_candidates)
     residual = response.copy()
     working = np.empty(0, np.intp)
@@ -331,10 +324,7 @@ def _descend(
     penalty: float,
     tolerance: float,
 ) -> bool:
-    """Do what `overstory.kernels.design_matrix.descend` does, in place and by NumPy, while steps are few.
-
-    Return whether they were enough: if not, the kernel goes on from there. Loading the compiler takes a second.
-    """
+    """Do what `kernels.design_matrix.descend` does, by NumPy, while steps are few; return whether they were enough."""
     if COMPILED in sys.modules or working.size > MOST_COLUMNS or not is_small(candidates, working):
         return False
     columns = candidates.dense(working)

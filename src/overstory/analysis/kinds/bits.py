@@ -149,11 +149,7 @@ class SampledSupport(OneHotSupport):
     def estimate(
         self, counts: SupportCounts, names: Sequence[str] | None, *, reports_per_device: float = 1.0, **choices: Any
     ) -> Estimate:
-        """Debias each symbol's bits among the reports that were asked for it.
-
-        Given that s of n devices are asked, a symbol's share x among the s is estimated as by any unary encoding; that
-        the s are a sample adds ``x (1 - x) (1 - s/n) / s`` to its variance. Values not asked for are unknown.
-        """
+        """Debias bits among the s of n reports asked for them, which adds ``x (1 - x) (1 - s/n) / s`` of variance."""
         from overstory.analysis.estimate import unbiased
         from overstory.analysis.variance import clustering
 

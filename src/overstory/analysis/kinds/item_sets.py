@@ -55,7 +55,6 @@ class MeanSize:
     most: int
 
     def interval(self, level: float = 0.95, kind: IntervalKind = "reports") -> tuple[float, float]:
-        """Return the bounds of the two-sided normal interval."""
         error = self.population_error if kind == "population" else self.standard_error
         reach = normal_reach(level) * error
         return self.mean - reach, self.mean + reach

@@ -1,9 +1,7 @@
 """Support of linked reports: in how many reports of each cohort two supports, one of each part, come together.
 
-A report supports some values of each part: a symbol, or the bits that are 1. Counted are, for every pair of a support
-of the first part and one of the second, the reports that have both; a last row and a last column count each support
-alone, and their corner the reports. These counts are all that an estimate of the table needs, and they add up; no
-report is kept for it.
+A support is a symbol, or a bit that is 1. A last row and a last column count each support alone, and their corner the
+reports: all that an estimate of the table needs.
 """
 
 from __future__ import annotations
@@ -134,10 +132,7 @@ class LinkedSupport(ServerHalf[JointMechanism]):
 
 
 def count_bit_pairs(batch: ReportBatch, first: int, second: int) -> I64:
-    """Return the counts of pairs of bits, those of each bit alone and of reports; `first` bits lie below `second`.
-
-    The shape is (num_cohorts, first + 1, second + 1).
-    """
+    """Count pairs of bits, each bit alone, and reports: shape (num_cohorts, first + 1, second + 1)."""
     if are_few(len(batch) * first * second // TOGETHER, "bits/pairs", at_once=COMPILING):
         return count_pairs_slowly(batch.bits, batch.cohorts, batch.num_cohorts, first, second)
     from overstory.kernels.bits.pairs import count_pairs_by_cohort

@@ -74,10 +74,7 @@ Draws = GeneratorDraws | KeyedDraws
 
 
 def positions(randomizer: NumericRandomizer, values: ArrayLike) -> I64:
-    """Return each value's position, as a device has it.
-
-    In floating point; where that comes near a position's edge, exactly, by the device's own code.
-    """
+    """Return each value's position, as a device has it: near an edge by the device's own exact code."""
     given, domain = np.asarray(values, np.float64), randomizer.domain
     if given.ndim != 1 or not np.isfinite(given).all():
         raise ParameterError("values must be a list of finite numbers")

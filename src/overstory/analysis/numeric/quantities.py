@@ -1,7 +1,4 @@
-"""What is learned of numbers, as rows: means, quantiles and shares, each with its interval.
-
-One form for the three ways to collect numbers, so that tables, files and pictures need no other.
-"""
+"""What is learned of numbers, as rows: means, quantiles and shares, in one form for the three ways to collect them."""
 
 from __future__ import annotations
 
@@ -82,13 +79,9 @@ def estimate_numbers(
     counts: SupportCounts,
     *,
     reports_per_device: float = 1.0,
-    ranges: Sequence[tuple[int, int]] = (),
+    ranges: Sequence[tuple[int, int]] = (),  # (first symbol, one past the last) of further shares, of ranges alone
 ) -> NumberEstimate:
-    """Estimate all that a mechanism of numbers can say, for all devices like those that reported.
-
-    A device's reports are taken to be alike, the worst case. `ranges` are the first symbol and the one past the last of
-    further ranges whose shares are asked for, of a mechanism of ranges alone.
-    """
+    """Estimate all that a mechanism of numbers can say; a device's reports are taken to be alike, the worst case."""
     estimator = _ESTIMATORS.get(mechanism.reading)
     if estimator is None:
         raise ParameterError(f"{mechanism.name} collects no numbers")
@@ -227,11 +220,7 @@ class NumberDifference:
 
 
 def subtract(a: NumberEstimate, b: NumberEstimate, alpha: float = 0.05) -> list[NumberDifference]:
-    """Return `a` less `b`, for every mean and every share.
-
-    Devices that report in both and keep their values share noise, which cancels in part: the intervals are then too
-    long, never too short. Quantiles are not subtracted: they have no standard error.
-    """
+    """Return `a` less `b`, every mean and share; where devices are in both, intervals are too long, never too short."""
     reach, others = normal_reach(LEVEL), {(q.kind, q.of): q for q in b.quantities}
     rows = []
     for one in a.quantities:

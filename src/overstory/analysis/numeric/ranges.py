@@ -72,13 +72,8 @@ class ConsistentTree:
         return raised
 
     def weights(self, start: int, stop: int) -> tuple[float, list[F64]]:
-        """Return (constant, weights by level): how own estimates add up to the consistent share of ``start .. stop-1``.
-
-        Within a node's subtree let b be the regression of the range's part on the node's total: 1 or 0 at a leaf,
-        and at a parent the children's b, weighted with their variances. The covariance of the range with a child is
-        ``(child's variance / V) (the parent's covariance) + child's variance (b of the child - b of the parent)``,
-        and a node's weight is that covariance over its own variance.
-        """
+        """Return (constant, weights by level): how own estimates make the consistent share of ``start .. stop-1``."""
+        # b: the regression of the range's part on a node's total, in the node's subtree; 1 or 0 at a leaf.
         slopes = [((np.arange(self.tree.domain_size) >= start) & (np.arange(self.tree.domain_size) < stop)) * 1.0]
         for level in range(self.tree.num_levels - 1, -1, -1):
             # A parent's b: the children's, weighted with their variances.

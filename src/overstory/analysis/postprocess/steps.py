@@ -7,8 +7,6 @@ report change, and the result lists the steps. Post-processing reads no report, 
 
 Wang, Lopuhaa-Zwakenberg, Li, Skoric, Li, "Locally differentially private frequency estimation with consistency", NDSS
 2020, name and compare Norm, Norm-Sub and Base-Cut among others.
-
-Smoothing: what an ordered domain allows, because neighbours tend to be alike.
 """
 
 from __future__ import annotations
@@ -51,11 +49,7 @@ class Clip:
 
 @dataclass(frozen=True)
 class EstFreq:
-    """The thesis's Est_Freq (section 4.1): ``max(0, estimate) / sum(estimate)``, times the number of reports.
-
-    Literally, the sum is over the estimates before clipping, so the result adds up to more than it should (negative
-    estimates lower the divisor and are then left out). With `clipped` the sum is over the clipped ones.
-    """
+    """The thesis's Est_Freq (section 4.1): ``max(0, estimate) / sum(estimate)``, times the number of reports."""
 
     clipped: bool = False
 
@@ -65,6 +59,7 @@ class EstFreq:
 
     def __call__(self, estimate: Estimate) -> F64:
         clipped = np.maximum(estimate.counts, 0.0)
+        # Literally, the sum before clipping: the result adds up to more than it should.
         total = float((clipped if self.clipped else estimate.counts).sum())
         if total <= 0:
             raise ParameterError(f"{self.name} divides by the sum of the estimates, which is {total:.6g}: use norm-sub")
@@ -83,11 +78,7 @@ class Norm:
 
 @dataclass(frozen=True)
 class NormSub:
-    """Project the counts onto those that are not negative and sum to the number of reports: ``max(count + delta, 0)``.
-
-    The nearest distribution in squared distance, and with equal standard errors the likeliest one. It takes a little
-    from many small counts, so sums over many symbols are biased: ask for ranges before it, not after.
-    """
+    """Project onto counts >= 0 that sum to the reports: ``max(count + delta, 0)``; sums over many are biased."""
 
     name: ClassVar[str] = "norm-sub"
 
@@ -97,11 +88,7 @@ class NormSub:
 
 @dataclass(frozen=True)
 class BaseCut:
-    """Set to 0 every count that an absent value could well have shown.
-
-    A value stays when its one-sided p-value is at most alpha / d, so that of all absent values at most alpha
-    stay on average (the threshold of Bassily and Smith 2015).
-    """
+    """Set to 0 counts with p above alpha / d: at most alpha absent values stay on average (Bassily and Smith 2015)."""
 
     alpha: float | None = None
 
@@ -119,10 +106,7 @@ class BaseCut:
 
 
 def project_simplex(values: ArrayLike, total: float = 1.0) -> F64:
-    """Return the nearest point that is not negative and sums to `total`: ``max(values + delta, 0)``.
-
-    Sort, and find how many stay above 0 (Held, Wolfe, Crowder 1974; Wang and Carreira-Perpinan, arXiv 1309.1541).
-    """
+    """Return the nearest ``max(values + delta, 0)`` of sum `total` (Held, Wolfe, Crowder 1974; arXiv 1309.1541)."""
     given = np.asarray(values, np.float64)
     if given.ndim != 1 or not given.size or total < 0:
         raise ParameterError(f"give a list of numbers and a total that is not negative, not {given.shape} and {total}")
@@ -135,15 +119,11 @@ def project_simplex(values: ArrayLike, total: float = 1.0) -> F64:
 
 @dataclass(frozen=True)
 class Smooth:
-    """A smoothing spline on the ordered counts, as rough as the counts' own noise allows.
+    """A smoothing spline on the ordered counts, as rough as the counts' own noise allows; one spike is blurred.
 
-    **The prior on shape**: waves of k half periods over the domain have amplitudes that fall like k**-2, that is, the
-    integrated squared second difference is small (and the slope is 0 at both ends). In the cosine basis the penalized
-    least-squares solution shrinks each amplitude by ``1 / (1 + penalty k**4)`` (Garcia 2010). The sum stays.
-
-    **How smooth** is decided by Stein's unbiased estimate of the squared error (Stein 1981), which the known standard
-    errors make possible; where nothing exceeds the noise, everything becomes flat. One spike on a smooth ground
-    is blurred: smooth only where spikes are not the question. Counts may still be negative: "norm-sub" after it.
+    The amplitude of a wave of k half periods shrinks by ``1 / (1 + penalty k**4)``, penalized least squares in the
+    cosine basis (Garcia 2010): the slope is 0 at both ends, and the sum stays. The penalty is that of the least squared
+    error by Stein's unbiased estimate (Stein 1981). Counts may still be negative: "norm-sub" after it.
     """
 
     penalty: float | None = None
@@ -174,10 +154,7 @@ def shrinkage(size: int, penalty: float) -> F64:
 
 
 def least_risk(amplitudes: F64, noise_variance: float) -> float:
-    """Return the penalty with the smallest estimated squared error, of 25 a decade from none to everything.
-
-    The estimate is ``sum (1 - h)**2 a**2 + 2 noise_variance sum h``, up to a constant: unbiased for Gaussian noise.
-    """
+    """Return the penalty of the least estimated squared error, of 25 a decade; unbiased for Gaussian noise."""
     size = amplitudes.size
     penalties = 10.0 ** np.arange(-4 * np.log10(size) - 2, 2.0, 0.04)
     factors = np.array([shrinkage(size, penalty) for penalty in penalties])

@@ -113,11 +113,7 @@ def count_pairs_by_cohort(
     first: int,
     second: int,
 ) -> NDArray[np.int64]:
-    """How many reports of each cohort have both of two bits, one of the first part and one of the second.
-
-    The shape is (num_cohorts, first + 1, second + 1): the last row and column count each bit of the other part alone;
-    the last entry counts the reports.
-    """
+    """Count each cohort's reports with both of two bits, (num_cohorts, first + 1, second + 1); last, each bit alone."""
     if reports.ndim != 2 or reports.dtype != np.uint64 or 64 * reports.shape[1] < first + second:
         raise ValueError(
             f"reports must be uint64 of shape (n, words) with {first} + {second} bits, "

@@ -36,10 +36,7 @@ MOST_TREES = 1 << 15  # cohorts times words of a row of the tree: 23 MB of trees
 
 
 class Lanes:
-    """Vectors of ``STEP`` words, as LLVM's own *generic* vectors: it splits them into what any machine has.
-
-    Written in Numba, a block of operations takes seconds to type, and LLVM may or may not vectorize it.
-    """
+    """Vectors of ``STEP`` words as LLVM's own *generic* vectors: in Numba they would take seconds to type."""
 
     def __init__(self, context: Any, builder: Any) -> None:
         self.context, self.builder, self.vector = context, builder, ir.VectorType(ir.IntType(64), STEP)
@@ -66,10 +63,7 @@ def _adder(v: Lanes, a: Any, b: Any, c: Any) -> tuple[Any, Any]:
 
 @intrinsic
 def fold_16(_typing: Any, data: Any, first: Any, width: Any, state: Any, at: Any, out: Any, to: Any) -> Any:  # noqa: ARG001
-    """Fold 16 vectors, ``width`` words apart from ``data[first]`` on, into ``state``; the carry goes to ``out[to]``.
-
-    ``state[at + i * width]`` holds the words of weight ``2 ** i`` for i = 0 .. 3.
-    """
+    """Fold 16 vectors ``width`` words apart into ``state[at + i * width]``, weight 2 ** i; the carry to ``out``."""
     arrays = (data, state, out)
     if not all(isinstance(array, types.Array) and array.layout == "C" for array in arrays):
         return None
@@ -210,11 +204,8 @@ def add_each(flat: Any, cohorts: Any, start: Any, stop: Any, words: Any, totals:
 
 @kernel
 def deal(flat: Any, cohorts: Any, row: Any, stop: Any, words: Any, buffers: Any, free: Any, end: Any) -> Any:
-    """Copy rows to their cohorts' buffers until one is full; return the row that filled it, or ``stop``.
-
-    ``free`` and ``end`` are where each buffer goes on and ends.  A loop of its own, which calls nothing, stays in
-    registers.
-    """
+    """Copy rows to their cohorts' buffers until one is full; return the row that filled it, or ``stop``."""
+    # A loop of its own, which calls nothing, stays in registers.
     if words == 2:
         for i in range(row, stop):
             cohort, source = np.uint64(cohorts[i]), np.uint64(2 * i)
