@@ -9,6 +9,7 @@ from test_true_values import metric_of
 from overstory.client import Outcome
 from overstory.client.randomizer import Randomizer
 from overstory.client.upload.http import Response
+from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import MetricRegistry
 from overstory.protocol.sampling import SystemEntropy
 from support.collector_doubles import CountingCollector
@@ -65,7 +66,7 @@ def test_a_day_reported_again_after_every_restore_is_one_upload(tmp_path, name):
 
 def test_a_device_that_draws_its_noise_from_the_system_is_caught(tmp_path, monkeypatch):
     def drawn(self, _, permanent):
-        return os.urandom(16), self.report_of(permanent)
+        return os.urandom(16), Report(self.cohort, self._instantaneous(permanent, SystemEntropy().bits))
 
     monkeypatch.setattr(Randomizer, "report_in", drawn)
     metrics, value = one_metric("opt-wb")

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from overstory.console.layout import POLICY
+from overstory.console.app import POLICY
 from support.console_browser import ALL, METRICS, NARROW, addresses, axe_violations, logged_in, reader
 
 pytestmark = pytest.mark.browser

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overstory.protocol.oblivious.formats import REQUEST_TYPE
-from overstory.relay.server import MOST_OF_ONE
+from overstory.relay.process import MOST_OF_ONE
 from overstory.relay.service import Head, HourlyLimit, RelayService, Troubles, forwarded_address, network_of
 from overstory.relay.spool import Rules
 from support.devices import Clock

@@ -11,7 +11,7 @@ import pytest
 
 from overstory.client.upload.http import Response
 from overstory.protocol.oblivious.formats import RESPONSE_TYPE
-from overstory.relay import server
+from overstory.relay import process
 from overstory.relay.process import Forwarder
 from overstory.relay.service import HourlyLimit, RelayService, Troubles
 from overstory.relay.shuffling import Shuffler
@@ -55,8 +55,8 @@ def heads_of_a_relay(requests, after=0.0, troubles=None):
 
     async def main():
         listening = Listening(port=0)
-        listener = listening.bind(backlog=server.BACKLOG)
-        relay = server.RelayServer(service, listening, lambda: None, connections=3)
+        listener = listening.bind(backlog=process.BACKLOG)
+        relay = process.RelayServer(service, listening, lambda: None, connections=3)
         serving = asyncio.create_task(relay.serve([listener]))
         await asyncio.sleep(after)
         heads = [await asyncio.wait_for(ask(*listener.getsockname()), 30) for _ in range(requests)]
@@ -69,8 +69,8 @@ def heads_of_a_relay(requests, after=0.0, troubles=None):
 
 def answered(monkeypatch, accept, after):
     """Return the answers to five requests of a relay that begins anew soon."""
-    monkeypatch.setattr(server, "IDLE_TICKS", 1)
-    monkeypatch.setattr(server.RelayServer, "_accept", accept)
+    monkeypatch.setattr(process, "IDLE_TICKS", 1)
+    monkeypatch.setattr(process.RelayServer, "_accept", accept)
     return heads_of_a_relay(5, after)
 
 
@@ -86,7 +86,7 @@ async def ask(host, port):
 
 
 def test_accepting_begins_anew_where_it_ended(monkeypatch):
-    accept, faults = server.RelayServer._accept, iter([MemoryError(), MemoryError()])
+    accept, faults = process.RelayServer._accept, iter([MemoryError(), MemoryError()])
 
     async def ends_twice(self, listener):
         if (fault := next(faults, None)) is not None:
@@ -98,7 +98,7 @@ def test_accepting_begins_anew_where_it_ended(monkeypatch):
 
 def test_a_relay_that_nobody_asks_for_long_has_room(monkeypatch):
     """It begins anew again and again."""
-    assert answered(monkeypatch, server.RelayServer._accept, 0.5) == [b"HTTP/1.1 200 OK\r\n"] * 5
+    assert answered(monkeypatch, process.RelayServer._accept, 0.5) == [b"HTTP/1.1 200 OK\r\n"] * 5
 
 
 def test_a_request_that_finds_no_memory_is_counted_and_has_no_line_of_its_own(monkeypatch, caplog):

@@ -144,10 +144,6 @@ class Randomizer:
             permanent = self._remember(value)
         return _new_report(Report, (self.cohort, self._instantaneous(permanent, self._random_bits)))
 
-    def report_of(self, permanent: int) -> Report:
-        """Return a fresh report of a permanent response that `permanent` gave."""
-        return _new_report(Report, (self.cohort, self._instantaneous(permanent, self._random_bits)))
-
     def nothing(self) -> int:
         """Return the device's permanent response to no value: what it reports where it has none to report."""
         return self.mechanism.nothing(self._secret, self.metric, self.cohort)

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     symbols = _symbols(args)
     ranking = rank(args.domain_size, args.epsilon, args.reports, epsilon_permanent=args.epsilon_permanent)
     if symbols is None and args.measure:
-        symbols = _imagined(args)
+        symbols = zipf(args.reports, args.domain_size, np.random.default_rng([args.seed, 1 << 20]))
     measured = _measured(args, ranking, symbols, args.workers or 1)
     best = recommend(ranking)
     if args.plot:
@@ -81,10 +81,6 @@ def _read_symbols(args: argparse.Namespace, path: str) -> tuple[NDArray[np.integ
     if args.reports is not None:
         symbols = np.random.default_rng([args.seed, 1 << 21]).choice(symbols, size=args.reports)
     return symbols, len(number_of)
-
-
-def _imagined(args: argparse.Namespace) -> NDArray[np.integer[Any]]:
-    return zipf(args.reports, args.domain_size, np.random.default_rng([args.seed, 1 << 20]))
 
 
 def _measured(

@@ -4,21 +4,100 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from overstory.cli.analysis.discover_input import domain_of, read_column
 from overstory.cli.analysis.found import FoundValues
 from overstory.cli.arguments import form_of, print_answer, seekable
 from overstory.cli.output import draw, progress, reading_bar
-from overstory.discovery import discover, find, simulate
+from overstory.discovery import AlphabetStrings, CodedIntegers, CodedStrings, ModelStrings, discover, find, simulate
+from overstory.files.columns import blocks, is_json, is_parquet, line_of
 from overstory.files.io import writing_csv
 from overstory.files.rappor import read_candidates
-from overstory.protocol.errors import FormatError, ParameterError
+from overstory.presentation.streams import printable
+from overstory.protocol.domains.codes import MAX_BYTES
+from overstory.protocol.domains.models import ORDER, WIDTH
+from overstory.protocol.errors import FormatError, NoCodeError, ParameterError
 
 if TYPE_CHECKING:
     from overstory.discovery import CodedDomain
+    from overstory.files.columns import Form
+    from overstory.files.io import Advance
+
+
+SHOWN: Final = 40
+"""Characters of a value that an error shows."""
+
+
+def domain_of(bits: int | None, size: int | None, alphabet: str | None, model: str | None) -> CodedDomain:
+    """Return the codes of integers of so many bits, or of texts of at most so many bytes."""
+    if model is not None:
+        try:
+            return ModelStrings(tuple(read_candidates(model)), ORDER, WIDTH)
+        except ParameterError as error:
+            raise FormatError(str(error), source=model) from error
+    if alphabet is not None:
+        if not alphabet:
+            raise ParameterError("--alphabet is empty: give the characters that values are made of")
+        return AlphabetStrings(MAX_BYTES if size is None else size, alphabet)
+    if size is not None:
+        return CodedStrings(size, is_text=True)
+    return CodedIntegers(64 if bits is None else bits)
+
+
+def read_column(
+    path: str,
+    column: str,
+    domain: CodedDomain,
+    form: Form,
+    size: int | None,
+    advance: Advance | None,
+    *,
+    has_elsewhere: bool,
+) -> Any:
+    """Return the values of a column, one a device; rows without one, and empty texts, are left out.
+
+    Texts without a code are counted where an alphabet or a model says what is looked for (`has_elsewhere`); else
+    whoever chose the options made a mistake.
+    """
+    known: dict[str, int] = {}
+    read = [texts.numbered(known) for (texts,) in blocks(path, [column], form=form, advance=advance)]
+    numbers = np.concatenate(read) if read else np.zeros(0, np.int32)
+    texts = list(known)
+    values: list[Any] = []
+    for text in texts:
+        try:
+            values.append(domain.parse(text) if text else None)
+        except ParameterError as error:
+            if isinstance(error, NoCodeError) and has_elsewhere:
+                values.append(text)
+                continue
+            line = None if is_parquet(path) or is_json(path) else line_of(path, form, column, text)
+            said = _needed(texts, size, domain) or str(error)
+            raise FormatError(said, source=path, line=line, field=column) from error
+    held = [values[number] for number in numbers.tolist() if number >= 0 and values[number] is not None]
+    return np.array(held, np.uint64) if domain.is_numeric else held
+
+
+def _needed(texts: list[str], most: int | None, domain: CodedDomain) -> str | None:
+    """Say which option these texts need; None where they are what the domain is of, or were meant to be."""
+    numbers = sum(text.strip().isdigit() for text in texts if text)
+    if domain.is_numeric and 2 * numbers >= len(texts):
+        return None  # a column of numbers, one of which is none
+    longest = max(texts, key=_size)
+    shown, size = f"{printable(longest)[:SHOWN]!r}", _size(longest)
+    said = "the column holds text" if domain.is_numeric else f"values are longer than --bytes {most}"
+    if size <= MAX_BYTES:
+        return f"{said}: give --bytes {size} (the longest value, {shown}, has {size} bytes in UTF-8)"
+    return (
+        f"{said}: the longest value, {shown}, has {size} bytes in UTF-8, and at most {MAX_BYTES} can be searched for; "
+        "shorten the values, or give a list of them to `overstory collect --candidates`"
+    )
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,17 +1,18 @@
-"""``overstory encode``, ``map``, ``sum`` and ``convert``: files of reports, before they are decoded."""
+"""The commands of RAPPOR's files: randomize values by simulated devices, hash candidates, count and convert reports."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from functools import partial
-from typing import Any
+import os
+from collections.abc import Iterable, Iterator
+from functools import lru_cache, partial
+from itertools import islice
+from typing import Any, Final, cast
 
 from overstory.analysis.decoding.candidates import colliding
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.cli.arguments import check_pipes, print_outcome, shown
 from overstory.cli.output import reading_bar, tell_skipped
-from overstory.cli.rappor.devices import Fleet
 from overstory.cli.rappor.engine_runs import Counting, run_engine, stated_mechanism, wants_engine
 from overstory.files.csv import Skipped
 from overstory.files.labels import Label
@@ -31,6 +32,7 @@ from overstory.files.rappor import (
     write_pair_counts,
 )
 from overstory.files.reports import (
+    ReportRow,
     kind_of,
     read_batches,
     read_packed,
@@ -41,8 +43,69 @@ from overstory.files.reports import (
     write_reports_csv,
 )
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.kinds.base import Kind
-from overstory.protocol.wire.upload import decode_batch
+from overstory.protocol.kinds.base import Kind, Report
+from overstory.protocol.kinds.bits import BitMechanism
+from overstory.protocol.kinds.rappor import as_googles_client
+from overstory.protocol.permanent_response import Responder
+from overstory.protocol.sampling import KeyedEntropy, SystemEntropy, context
+from overstory.protocol.wire.upload import decode_batch, encode_reports
+
+BATCH: Final = 1 << 16
+METRIC: Final = "encode"
+ENCODINGS: Final = 1 << 14
+"""How many true encodings stay in memory; clients that hold one value in one cohort share it."""
+
+
+class Fleet:
+    """Devices that are made when their client is first met, and made again, the same, when they were forgotten.
+
+    `most` of them stay in memory. A `seed` makes everything repeatable; without it all secrets and fresh bits are the
+    operating system's.
+
+    >>> from overstory.protocol.kinds.registry import mechanism
+    >>> fleet, forgetful = Fleet(mechanism("rappor"), "7"), Fleet(mechanism("rappor"), "7", most=1)
+    >>> holdings = [Holding("ann", 0, "x"), Holding("bob", 1, "x"), Holding("ann", 0, "x")]
+    >>> [fleet.row(holding) for holding in holdings] == [forgetful.row(holding) for holding in holdings]
+    True
+    """
+
+    def __init__(self, mechanism: BitMechanism, seed: str | None = None, *, most: int = 1 << 14) -> None:
+        self.mechanism, self.sent = mechanism, 0
+        self._reporting = cast("BitMechanism", as_googles_client(mechanism))
+        self._encode = lru_cache(maxsize=ENCODINGS)(mechanism.encode)
+        self._devices = lru_cache(maxsize=most)(self._make)
+        seeded = None if seed is None else KeyedEntropy(b"overstory encode", seed.encode(), purpose=b"seed")
+        self._master = os.urandom(32) if seeded is None else seeded.bits(256).to_bytes(32, "little")
+        self._random_bits = (SystemEntropy() if seeded is None else seeded).bits
+
+    def row(self, holding: Holding) -> ReportRow:
+        """Return a report with all that its device knows of it."""
+        client, cohort, value = holding
+        bloom = self._encode(value, cohort)
+        permanent = self._devices(client, cohort)(value.encode("utf-8", "surrogatepass"), bloom)
+        self.sent += 1
+        return ReportRow(client, cohort, bloom, permanent, self.mechanism.instantaneous(permanent, self._random_bits))
+
+    def report(self, holding: Holding) -> Report:
+        """Return a report as it leaves its device."""
+        return Report(holding.cohort, self.row(holding).irr)
+
+    def batches(self, holdings: Iterable[Holding]) -> Iterator[bytes]:
+        """Yield packed batches; one without reports when there are none at all."""
+        reports = map(self.report, holdings)
+        chunk = list(islice(reports, BATCH))
+        yield encode_reports(self.mechanism, chunk)
+        while chunk := list(islice(reports, BATCH)):
+            yield encode_reports(self.mechanism, chunk)
+
+    def _make(self, client: str, cohort: int) -> Responder:
+        """Return a device: the function from a value and its true bits to its permanent response."""
+        secret = KeyedEntropy(self._master, context(client), purpose=b"client").bits(256).to_bytes(32, "little")
+        reporting, permanent = self._reporting, self._reporting.rounds.permanent
+        if permanent.is_identity:
+            return lambda value, bits: bits  # noqa: ARG005 - no permanent noise
+        about = context(METRIC, reporting.digest, cohort)
+        return reporting.permanence.responder(permanent, reporting.encoding.num_bits, secret, about)
 
 
 def encode(args: argparse.Namespace) -> int:
