@@ -22,7 +22,7 @@ from overstory.analysis.estimate import Estimate
 from overstory.analysis.numeric import MeanOracle, RangeOracle, SquareWaveOracle
 from overstory.analysis.numeric.quantities import Quantity, estimate_numbers
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.postprocess.steps import MaximumLikelihood, postprocess
+from overstory.analysis.postprocess.steps import postprocess
 from overstory.protocol.domains import Bins
 from overstory.protocol.kinds.bits import oue
 from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, RangeRandomizer, SquareWave
@@ -173,8 +173,6 @@ def coverage(kind: str, held: list[list[bool]]) -> Iterator[tuple[str, tuple[flo
 
 def steps(seeds: int) -> Iterator[tuple[str, Figures]]:
     """Mean squared error (and the other distances) after each step, OUE, d = 100."""
-    channel = oue(domain_size=BINS, epsilon=EPSILON).channel
-    likeliest = MaximumLikelihood(float(channel.keep_one), float(channel.raise_zero))
     chains: dict[str, tuple[Any, ...]] = {
         "raw": (),
         "est-freq": ("est-freq",),
@@ -183,7 +181,6 @@ def steps(seeds: int) -> Iterator[tuple[str, Figures]]:
         "norm-sub": ("norm-sub",),
         "base-cut": ("base-cut",),
         "base-cut + norm-sub": ("base-cut", "norm-sub"),
-        "maximum-likelihood": (likeliest,),
         "smooth + norm-sub": ("smooth", "norm-sub"),
     }
     for name in ("lognormal(-2, 0.8)", "lognormal(0, 0.5)", "a spike of 30% at 0.61"):

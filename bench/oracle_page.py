@@ -46,12 +46,13 @@ def example(name: str) -> FrequencyOracle:
 def described(build: Callable[..., Mechanism]) -> tuple[str, str]:
     """Return what a mechanism is, and its paper, from its docstring (the paper may stand in its module's)."""
     text = inspect.getdoc(build) or ""
-    paper = _references(text) or _references(inspect.getdoc(inspect.getmodule(build)) or "")
-    return text.partition("\n")[0].rstrip("."), paper
+    return text.partition("\n")[0].rstrip("."), _paper(text) or _paper(inspect.getdoc(inspect.getmodule(build)) or "")
 
 
-def _references(text: str) -> str:
-    return " ".join(text.partition("References\n----------\n")[2].split()).rstrip(".")
+def _paper(text: str) -> str:
+    """Return the last paragraph where it has a title in quotes."""
+    last = " ".join(text.rsplit("\n\n", maxsplit=1)[-1].split()).rstrip(".")
+    return last if '", ' in last else ""
 
 
 def channel(built: Mechanism) -> str:

@@ -50,9 +50,9 @@ def line(name: str, plan: RapporPlan) -> None:
     """Print one plan."""
     letters = " ".join(f"{letter}={value:.4f}".rstrip("0").rstrip(".") for letter, value in plan.parameters.items())
     errors = f"standard error {plan.standard_error:6.0f}  bound {bound(plan.mechanism):6.0f}"
-    epsilons = f"eps {plan.epsilon_report:.4f} {plan.epsilon_permanent:.4f}"
-    several = " ".join(f"{n}:{plan.epsilon_n[n]:.3f}" for n in (2, 3, 5, 10, 20))
-    print(f"{name:<12} {letters:<44} {errors}  {epsilons}  eps_n {several}  change {plan.change_leak[2]:.2f}")
+    epsilons = f"eps {plan.privacy.epsilon_report:.4f} {plan.privacy.epsilon_permanent:.4f}"
+    several = " ".join(f"{n}:{plan.privacy.epsilon_n[n]:.3f}" for n in (2, 3, 5, 10, 20))
+    print(f"{name:<12} {letters:<44} {errors}  {epsilons}  eps_n {several}  change {plan.privacy.change_leak[2]:.2f}")
 
 
 def gain() -> None:
@@ -69,8 +69,8 @@ def gain() -> None:
         line(name, plan)
     plan = plan_from_needs(*BUDGETS, REPORTS, CANDIDATES, num_bits=128, num_cohorts=16)
     if plan.comparison:
-        print(f"gain: {plan.comparison.standard_error_ratio:.3f} in standard error", end=", ")
-        print(f"{plan.comparison.reports_ratio:.2f} in reports; higher eps_n at n = {plan.comparison.higher_epsilon_n}")
+        ratio, higher = plan.comparison.times_the_error(plan), plan.reveals_more(plan.comparison)
+        print(f"gain: {ratio:.3f} in standard error, {ratio**2:.2f} in reports; higher eps_n at n = {higher}")
 
 
 def trade() -> None:
@@ -78,8 +78,8 @@ def trade() -> None:
     enough = sufficient_permanent(BUDGETS[0])
     for permanent in (BUDGETS[0], 1.2, enough, 2.0, 3.0, BUDGETS[1], 6.0, 10.0):
         plan = plan_from_needs(BUDGETS[0], permanent, REPORTS, CANDIDATES, num_bits=128, num_cohorts=16)
-        shown = f"standard error {plan.standard_error:6.0f}  change in 2 reports {plan.change_leak[2]:8.2f}"
-        print(f"eps_permanent {permanent:7.4f}  {shown}  eps_2 {plan.epsilon_n[2]:.3f}")
+        shown = f"standard error {plan.standard_error:6.0f}  change in 2 reports {plan.privacy.change_leak[2]:8.2f}"
+        print(f"eps_permanent {permanent:7.4f}  {shown}  eps_2 {plan.privacy.epsilon_n[2]:.3f}")
 
 
 def learning() -> None:

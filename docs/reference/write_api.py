@@ -147,6 +147,12 @@ def is_member(member: Any) -> bool:
     return inspect.isfunction(member) or isinstance(member, property | cached_property | classmethod | staticmethod)
 
 
+def member_doc(value: type, name: str) -> str:
+    """Return the docstring of a method or a property: its own, or that of the one which it overrides."""
+    members = [member for base in value.__mro__ if is_member(member := vars(base).get(name))]
+    return next((member.__doc__ for member in members if member.__doc__), "")
+
+
 @cache
 def names() -> tuple[Public, ...]:
     """Return every public name once, by package, in the order of the `__all__`s."""
@@ -294,9 +300,7 @@ def entry(public: Public) -> Iterator[str]:
             kind = annotation(inspect.signature(call).return_annotation)
             yield f"#### {public.name}.{name}\n"
             yield fenced("python", f"{name}: {kind}" if kind else name)
-        yield from sections(
-            parse(inspect.getdoc(member) if isinstance(member, cached_property) else call.__doc__ or "")
-        )
+        yield from sections(parse(member_doc(public.value, name)))
 
 
 def sections(doc: Docstring) -> Iterator[str]:

@@ -14,8 +14,15 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.association.linked_filters import linked_filters, linked_likelihood
-from overstory.analysis.kinds.base import SimulatedDevices, count_reports
+from overstory.analysis.association.linked_filters import (
+    filter_likelihoods,
+    likeliest_table,
+    linked_filters,
+    listed_values,
+)
+from overstory.analysis.kinds.base import SimulatedDevices, count_reports, support_of
+from overstory.analysis.kinds.linked import words_of_part
+from overstory.analysis.reports import unpack_bits
 from overstory.protocol.kinds.joint import JointMechanism, joint
 from papers.comparison import at_least, proportion, simulated
 from papers.study import Context, Study, Table, mean
@@ -101,7 +108,13 @@ def _from_counts(built: JointMechanism, batch: Any, labels: Any) -> F64:
 
 
 def _likeliest(built: JointMechanism, batch: Any, labels: Any) -> F64:
-    return linked_likelihood(built, batch, ("first", "second"), labels, complete=True).shares
+    _, maps, _ = listed_values(built, labels, (None, None), complete=True)
+    likely = []
+    for place, (part, candidates) in enumerate(zip(built.components, maps, strict=True)):
+        bits = unpack_bits(words_of_part(built, batch.bits, place))[:, : part.payload_bits].astype(np.float64)
+        assert candidates is not None  # both parts are strings
+        likely.append(filter_likelihoods(bits, batch.cohorts, candidates, support_of(part).rates, complete=True))
+    return likeliest_table(*likely).shares
 
 
 def _judged(decode: Any, built: JointMechanism, batch: Any, labels: Any, truth: F64) -> dict[str, float]:

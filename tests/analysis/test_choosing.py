@@ -11,7 +11,10 @@ from overstory.analysis.comparison import SLACK, TOGETHER, measured_error, rank,
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.privacy.attacks import linkability
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.registry import REGISTRY, make
+from overstory.protocol.kinds.registry import BUILDERS, FAMILIES, REGISTRY, make
+from overstory.protocol.kinds.symbols import grr
+from overstory.protocol.metrics import RegistryError, parse_registry
+from support.registry_texts import registry_text
 
 SIZES = (2, 3, 5, 10, 30, 100, 300, 1000, 10_000)
 EPSILONS = (0.5, 1.0, 1.7, 2.5, 4.0, 6.0)
@@ -21,8 +24,8 @@ def every_oracle(domain_size: int, epsilon: float):
     """All that the registry has of one round at this epsilon, by trying each name; n times the average variance."""
     for name, build in REGISTRY.items():
         accepted = inspect.signature(build).parameters
-        given = {"domain_size": domain_size, "epsilon": epsilon, "window": 1}
-        if "epsilon" in accepted and (made := make(name, **{k: v for k, v in given.items() if k in accepted})):
+        given = {"domain_size": domain_size, "epsilon": epsilon} | ({"window": 1} if "window" in accepted else {})
+        if "epsilon" in accepted and (made := make(name, **given)):
             p, q, x = float(made.p_star), float(made.q_star), 1 / domain_size
             reach = getattr(made.encoding, "sampled_bits", domain_size) / domain_size
             yield (x * p * (1 - p) + (1 - x) * q * (1 - q)) / (p - q) ** 2 / reach
@@ -36,8 +39,29 @@ def test_the_choice_is_within_one_percent_of_the_best(domain_size):
         assert chosen.epsilon_report <= epsilon
 
 
+def test_an_oracle_of_one_fixed_size_is_one_for_a_domain_of_that_size_alone(monkeypatch):
+    """It leaves `domain_size` out of its parameters, and no list says anything else of it."""
+    monkeypatch.setitem(REGISTRY.places, "ranking", f"{__name__}:six_orders")
+    monkeypatch.setitem(BUILDERS.places, "ranking", f"{__name__}:six_orders")
+    monkeypatch.setitem(FAMILIES["symbols"].builders.places, "ranking", f"{__name__}:six_orders")
+    assert [size for size in range(2, 9) if any(one.name == "ranking" for one in rank(size, 1.0, 1))] == [6]
+    assert (make("ranking", domain_size=5, epsilon=1.0), make("ranking", epsilon=1.0)) == (
+        None,
+        six_orders(epsilon=1.0),
+    )
+    metric = {"metric": "m", "oracle": "ranking", "parameters": "{epsilon = 1.0}"}
+    fitting, other = (f'{{kind = "integers", min = 1, max = {most}}}' for most in (6, 7))
+    assert parse_registry(registry_text(domain=fitting, **metric))["m"].mechanism.name == "ranking"
+    with pytest.raises(RegistryError, match="ranking is for 6 values, and the domain has 7"):
+        parse_registry(registry_text(domain=other, **metric))
+
+
+def six_orders(*, epsilon: float):
+    return dataclasses.replace(grr(domain_size=6, epsilon=epsilon), name="ranking", parameters={"epsilon": epsilon})
+
+
 def test_of_those_within_one_percent_the_one_whose_reports_share_least_then_the_fewest_bits_is_chosen():
-    """What two reports share is judged apart (tests/privacy/test_likeness.py); here, that the choice follows it."""
+    """What two reports share is judged apart (tests/privacy/test_linkability.py); here, that the choice follows it."""
     preferred = 0
     for domain_size in (*SIZES, 12_000):
         for epsilon, ever in (*((one, None) for one in EPSILONS), (1.0, 2.0), (0.5, 1.0)):

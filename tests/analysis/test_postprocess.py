@@ -9,17 +9,13 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from overstory.analysis.estimate import Estimate
-from overstory.analysis.numeric.distribution import expectation_maximization
 from overstory.analysis.postprocess.steps import (
     STEPS,
     BaseCut,
     EstFreq,
-    MaximumLikelihood,
     Processed,
     Smooth,
     least_risk,
-    likeliest_of_bits,
-    likeliest_of_symbols,
     postprocess,
     project_simplex,
     shrinkage,
@@ -107,56 +103,6 @@ def test_steps_follow_one_another():
     assert postprocess(raw).steps == ()
     with pytest.raises(ParameterError, match="choose one of clip, est-freq"):
         postprocess(raw, "crop")
-
-
-SUPPORTS = st.lists(st.integers(0, 1000), min_size=2, max_size=8).filter(any)
-
-
-@settings(deadline=None)
-@given(SUPPORTS, st.floats(0.05, 0.4), st.floats(0.05, 0.5))
-def test_the_likeliest_bits_satisfy_kkt(supports, q_star, span):
-    """The gradient is the same wherever the share is positive, and nowhere larger."""
-    supports, p_star = np.array(supports, float), q_star + span
-    shares = likeliest_of_bits(supports, 1000, p_star, q_star)
-    assert shares.sum() == pytest.approx(1)
-    ones = q_star + (p_star - q_star) * shares
-    slope = (supports / ones - (1000 - supports) / (1 - ones)) / 1000
-    held = shares > 1e-6
-    assert np.ptp(slope[held]) < 1e-3 * (1 + np.abs(slope).max())
-    assert (slope[~held] <= slope[held].max() + 1e-3 * (1 + np.abs(slope).max())).all()
-
-
-@settings(deadline=None)
-@given(SUPPORTS, st.floats(0.05, 0.9))
-def test_the_likeliest_symbols_are_what_expectation_maximization_climbs_to(supports, alpha):
-    supports, size = np.array(supports, float), len(supports)
-    q_star = (1 - alpha) / size
-    table = alpha * np.eye(size) + q_star
-    shares = likeliest_of_symbols(supports, int(supports.sum()), alpha + q_star, q_star)
-    climbed = expectation_maximization(supports, table, tolerance=1e-9, most_iterations=3000)
-    ours = supports @ np.log(table @ shares)
-    assert shares.sum() == pytest.approx(1)
-    assert climbed.log_likelihood <= ours + 1e-6
-    assert ours <= climbed.log_likelihood + climbed.shortfall + 1e-6
-
-
-@pytest.mark.parametrize("supports", ["bits", "symbols"])
-def test_maximum_likelihood_as_a_step(supports):
-    raw = estimate([60, 45, -15, 10])
-    step = MaximumLikelihood(0.5, 0.25, supports)
-    done = postprocess(raw, step)
-    assert done.steps == (f"maximum-likelihood({supports})",)
-    assert done.counts.min() >= 0
-    assert done.counts.sum() == pytest.approx(100)
-    with pytest.raises(ParameterError, match="first step"):
-        postprocess(raw, "norm-sub", step)
-    with pytest.raises(ParameterError, match="no reports"):
-        postprocess(estimate([0, 0], reports=0), step)
-    for bad in ((0.25, 0.25), (0.2, 0.3), (1.2, 0.3)):
-        with pytest.raises(ParameterError, match="above q_star"):
-            MaximumLikelihood(*bad)
-    with pytest.raises(ParameterError, match="bits or symbols"):
-        MaximumLikelihood(0.5, 0.2, "hashes")
 
 
 def test_smoothing_keeps_the_sum_and_helps_where_the_truth_is_smooth():

@@ -69,7 +69,9 @@ def test_outcomes_that_cannot_be_are_certain_and_others_are_noticed() -> None:
     assert outcomes_p([10, 1], [1.0, 0.0]) == 0.0
     assert outcomes_p([500, 300, 200], [0.5, 0.3, 0.2]) > 0.5
     assert outcomes_p([400, 400, 200], [0.5, 0.3, 0.2]) < 1e-9
-    assert outcomes_p([], []) == outcomes_p([5], [1.0]) == 1.0
+    assert outcomes_p([], []) == outcomes_p([5], [1.0]) == joined([]) == most_extreme([]) == 1.0
+    assert (joined([0.3, 0.0]), most_extreme([0.01, 0.5])) == (0.0, 0.02)
+    assert joined([0.5, 0.5]) == pytest.approx(0.5966, abs=1e-4)
 
 
 @pytest.mark.parametrize("chances", [(0.5,) * 8, (0.9, 0.1, 0.1, 0.4, 0.02), (0.01,) * 12])

@@ -94,4 +94,4 @@ def test_decode_prints_the_range_that_was_asked_for(folder: Path) -> None:
     assert float(rows["18 .. 25"]["value"]) > 0.7
     assert float(rows["20"]["value"]) > 0.7
     files = within("decode", "--params", "p.csv", "--range", "1:2", cwd=folder)
-    assert (files.returncode, "--range has no effect without --store" in files.stderr) == (2, True)
+    assert (files.returncode, "--range has no effect without INPUT or --store" in files.stderr) == (2, True)

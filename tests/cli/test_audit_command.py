@@ -105,13 +105,12 @@ def test_a_client_of_numbers_reads_numbers(tmp_path: Path) -> None:
 
 def test_a_map_says_what_strings_encode_to(capsys: Any) -> None:
     Path("names.txt").write_text("oak\nash\nelm\nyew\n")
-    family = ["--hash-key", "another"]
-    assert (
-        main(["map", "--params", "params.csv", "--candidates", "names.txt", *family, "-o", "map.csv", "--quiet"]) == 0
-    )
+    header, row = Path("params.csv").read_text().split()
+    Path("keyed.csv").write_text(f"{header},hash_key\n{row},another\n")
+    assert main(["map", "--params", "keyed.csv", "--candidates", "names.txt", "-o", "map.csv", "--quiet"]) == 0
     capsys.readouterr()
     audited = ["--params", "params.csv", "--map", "map.csv", "--"]
-    status, printed = outcome(capsys, *audited, *ENCODE, *family)
+    status, printed = outcome(capsys, *audited, *(word.replace("params.csv", "keyed.csv") for word in ENCODE))
     assert (status, {*printed["pair"]} <= {"oak", "ash", "elm", "yew"}) == (0, True)
     status, printed = outcome(capsys, *audited, *ENCODE)
     assert (status, printed["verdict"]) == (1, "deviates")  # the map is not this client's

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from overstory.trial import page as figures
+from overstory.presentation.charts import numbers as charts
 from support.running import within
 
 STATES = ["Ohio"] * 500 + ["Utah"] * 300 + ["<b>$x$</b>"] * 195 + [""] * 5
@@ -89,15 +89,15 @@ def test_the_same_command_gives_the_same_page(folder):
 def test_table_page_picture_and_files_show_one_interval(folder, monkeypatch):
     """A11: one page had -2.6..1.2% in its picture, 0.00..1.20 in its table, and 158% estimated in 49.62..100%."""
     drawn = []
-    draw = figures.against_truth
-    monkeypatch.setattr(figures, "against_truth", lambda names, **kw: drawn.append((names, kw)) or draw(names, **kw))
+    draw = charts.dots
+    monkeypatch.setattr(charts, "dots", lambda *given, **kw: drawn.append(kw) or draw(*given, **kw))
     arguments = ("collect", "s.csv", "--column", "state", "--people", 3, "--seed", 2, "-o", "three")
     shown = within(*arguments, cwd=folder).stdout
     known = json.loads((folder / "three" / "collect.json").read_text())["estimates"]
     with (folder / "three" / "learned.csv").open(newline="") as file:
         lines = {line["string"]: line for line in csv.DictReader(file)}
     page = (folder / "three" / "collect.html").read_text()
-    ((_, picture),) = drawn
+    (picture,) = drawn
     assert any(not 0 <= row["raw_count"] <= 3 for row in known)  # the case in point
     for i, row in enumerate(known):
         low, high, share = (100 * row[key] for key in ("frequency_low", "frequency_high", "frequency"))
@@ -107,13 +107,15 @@ def test_table_page_picture_and_files_show_one_interval(folder, monkeypatch):
         assert f"<td>{row['raw_count']:,.0f}</td>" in page
         line = lines[row["value"]]
         assert [float(line["prop_low_95"]), float(line["prop_high_95"])] == pytest.approx([low / 100, high / 100])
-        assert [picture[key][i] for key in ("low", "high", "learned")] == pytest.approx([low, high, share])
+        numbers = [100 * picture[key][i] for key in ("low", "high", "shares", "truth")]
+        assert numbers == pytest.approx([low, high, share, 100 * row["true_frequency"]])
 
 
 def test_how_a_file_is_written_can_be_said_and_is_in_the_pages_command(folder):
     """A10: Adult: no header, a blank after each comma, ? for what is not known."""
     (folder / "adult.data").write_bytes("39, caf\xe9, x\n50, ?, y\n38, caf\xe9, x\n".encode("latin-1"))
-    form = ("--no-header", "--missing", "?", "NA", "--encoding", "latin-1", "--delimiter", ",", "--strip")
+    words = ("no-header", "missing=?", "missing=NA", "encoding=latin-1", "delimiter=,", "strip")
+    form = [option for word in words for option in ("--csv", word)]
     done = within("collect", "adult.data", "--column", 2, *form, "-o", "adult", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
     known = json.loads(done.stdout)
@@ -193,7 +195,7 @@ def test_nearly_all_printed_intervals_hold_the_truth(tmp_path):
 def test_several_choices_in_one_answer_are_one_value(tmp_path):
     """`Man;Woman` of a multiple choice: each combination is a value of its own, and a note says so."""
     (tmp_path / "survey.csv").write_text("id,gender\n" + "0,Man\n1,Woman\n2,Man;Woman\n3,NA\n" * 500)
-    options = ("--column", "gender", "--missing", "NA", "--epsilon", 4)
+    options = ("--column", "gender", "--csv", "missing=NA", "--epsilon", 4)
     shown = within("collect", "survey.csv", *options, "-o", "out", cwd=tmp_path).stdout
     assert "'Man;Woman' and similar answers join several choices: each was counted as a value of its own" in shown
     labels = [line.split(",")[0] for line in (tmp_path / "out" / "learned.csv").read_text().splitlines()[1:]]

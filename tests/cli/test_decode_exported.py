@@ -13,7 +13,6 @@ from overstory.cli.main import main
 from overstory.collector.store import open_store
 from overstory.engines.driver import LocalEngine, count
 from overstory.engines.places import find_sets
-from overstory.engines.units import Job
 from overstory.protocol.metrics import Metric, parse_registry
 from overstory.queries.counts import read_store, with_sums
 from overstory.queries.sources import exported
@@ -100,10 +99,11 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 @pytest.mark.usefixtures("folder")
 def test_what_is_refused(refused: Callable[..., str]) -> None:
-    assert "--store and exported are two sources" in refused("exported", *OPTIONS, "bloom", "--store", "store.db")
+    assert "--store has no effect on exported folders" in refused("exported", *OPTIONS, "bloom", "--store", "store.db")
     assert "--map has no effect on exported folders" in refused("exported", *OPTIONS, "bloom", "--map", "map.csv")
     assert "these reports are also those of" in refused("exported", "exported/metric=bloom", *OPTIONS, "bloom")
-    assert "--scheduler has no effect" in refused("exported", *OPTIONS, "bloom", "--scheduler", "tcp://a:1")
+    for engine in ("locl", "local:0", "local:tcp://a:1"):
+        assert f"--engine {engine}: " in refused("exported", *OPTIONS, "bloom", "--engine", engine)
     assert "colour has no groups" in refused("exported", *OPTIONS, "colour", "--group", "north")
     weekly = registry_toml().replace('period = "day"', 'period = "week"')
     Path("weekly.toml").write_text(weekly)
@@ -132,13 +132,6 @@ def test_reports_of_other_parameters_are_named_and_not_counted(capsys: pytest.Ca
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_dry_run_counts_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Job, "count", None)
-    assert main(["decode", "exported", *OPTIONS, "bloom", "--dry-run"]) == 0
-    assert "180 reports of rappor" in capsys.readouterr().out
-
-
-@pytest.mark.usefixtures("folder")
 def test_files_without_a_manifest_keep_their_own_form(capsys: pytest.CaptureFixture[str]) -> None:
     """Files that are named are read as files of reports, whose answer says how they were counted."""
     parts = list(map(str, Path("exported/metric=colour").rglob("part-*.parquet")))
@@ -153,7 +146,7 @@ def test_files_without_a_manifest_keep_their_own_form(capsys: pytest.CaptureFixt
 def test_a_cluster_reads_the_same(engine: str, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip({"dask": "distributed", "spark": "pyspark"}[engine])
     shown = []
-    for source in (("--store", "store.db"), ("exported", "--engine", engine, "--workers", "2")):
+    for source in (("--store", "store.db"), ("exported", "--engine", f"{engine}:2")):
         assert main(["decode", *source, *OPTIONS, "colour", "--json", "--quiet", "--per-period"]) == 0
         shown.append(json.loads(capsys.readouterr().out))
     assert shown[0] == shown[1]

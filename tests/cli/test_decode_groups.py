@@ -135,7 +135,7 @@ def test_the_difference_of_two_groups_has_an_interval(folder: Path) -> None:
     [
         (["--group", "1.3"], "there is no group '1.3': the groups are 1.0, 1.1, 1.2, other"),
         (["--smooth"], "--smooth has no effect without --by-group"),
-        (["--by-group", "--group", "1.0"], "--group and --by-group are two choices of groups: give one"),
+        (["--by-group", "--group", "1.0"], "--group and --by-group exclude each other: give one"),
         (["--by-group", "--smooth", "--per-period"], "smoothing is of shares, over a range of periods in total"),
         (["--compare-groups", "1.0", "1.0"], "give two different groups"),
         (["--compare-groups", "1.0", "2"], "there is no group '2'"),
@@ -172,9 +172,9 @@ def test_a_group_below_the_floor_is_hidden_by_expected_devices_and_not_by_report
             ParameterError, match="has 0 expected devices, fewer than the floor of 1,000: its results are"
         ):
             counts_of("other")
-    assert (reading.hidden, [part.group for part in reading.parts]) == (("other",), ["1.0", "1.1", "1.2"])
+    assert (reading.hidden, list(reading.parts)) == (("other",), ["1.0", "1.1", "1.2"])
     assert reading.left_out == 1150
-    assert "release other is hidden: 0 expected devices, fewer than the floor of 1,000" in list(reading.notes())
+    assert "release other is hidden: 0 expected devices, fewer than the floor of 1,000" in list(reading.all_notes())
 
 
 KINDS = {

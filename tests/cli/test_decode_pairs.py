@@ -60,7 +60,8 @@ def summed(folder: Path, reports: str, counts: str, *options: str) -> Any:
     return run(folder, *command, *(options or ("--pair", "word", "page")), "--json")
 
 
-PAIR = "--params", "params.csv", "--map", "map_1.csv", "--map2", "map_2.csv", "--pair", "word", "page"
+ONE_MAP = "--params", "params.csv", "--map", "map_1.csv"
+PAIR = "--params", "params.csv", "--map", "map_1.csv", "map_2.csv", "--pair", "word", "page"
 
 
 def test_both_forms_have_the_same_counts(folder: Path) -> None:
@@ -102,9 +103,9 @@ def test_decode_finds_the_table_from_the_counts(folder: Path) -> None:
 def test_a_boolean_variable_is_one_bit(folder: Path, method: str) -> None:
     pair = "--pair", "word", "early", "--boolean", "early"
     assert json.loads(summed(folder, "boolean.csv", "boolean_counts.csv", *pair).stdout)["bits"] == [32, 1]
-    source = ("--counts", "boolean_counts.csv") if method == "gls" else ("--reports", "boolean.csv")
+    source = ("--counts", "boolean_counts.csv") if method == "gls" else ("boolean.csv",)
     maps = "--params", "params.csv", "--map", "map_1.csv"
-    ran = run(folder, "decode", *maps, *pair, *source, "--method", method, "--complete", "--json")
+    ran = run(folder, "decode", *source, *maps, *pair, "--method", method, "--complete", "--json")
     truth = np.column_stack((SHARES[:, :2].sum(axis=1), SHARES[:, 2:].sum(axis=1)))
     shares, errors = cells_of(ran, (6, 2)), cells_of(ran, (6, 2), "standard_error")
     assert (np.abs(shares - truth) < 5 * errors).all()
@@ -130,11 +131,11 @@ def test_a_bad_line_is_named_or_passed_over(folder: Path) -> None:
     ("options", "problem"),
     [
         (("decode", *PAIR), "--pair needs --counts"),
-        (("decode", *PAIR, "--reports", "reports.csv"), "--reports has no effect with --method gls"),
-        (("decode", *PAIR[:4], "--pair", "word", "page", "--counts", "counts.csv"), "--pair needs --map2"),
-        (("decode", *PAIR, "--counts", "counts.csv", "--boolean", "page"), "--map2 has no effect with --boolean"),
-        (("decode", *PAIR[:4], "--counts", "counts.csv", "--map2", "map_2.csv"), "--map2 has no effect without --pair"),
-        (("decode", *PAIR, "--store", "x.db", "--counts", "counts.csv"), "a store's metric knows its own"),
+        (("decode", "reports.csv", *PAIR), "reports.csv has no effect with --pair and --method gls: give --counts"),
+        (("decode", *ONE_MAP, "--pair", "word", "page", "--counts", "counts.csv"), "--map: give the map of each"),
+        (("decode", *PAIR, "--counts", "counts.csv", "--boolean", "page"), "--map: give one map: the other variable"),
+        (("decode", *PAIR[:-3], "--counts", "counts.csv", "-o", "x"), "--map: give one map: several are for --pair"),
+        (("decode", *PAIR, "--store", "x.db", "--counts", "counts.csv"), "--store has no effect with --pair"),
         (("decode", *PAIR[:-1], "word", "--counts", "counts.csv"), "name two variables"),
         (("decode", *PAIR, "--counts", "params.csv"), "params.csv"),
         (("sum", "--params", "params.csv", "reports.csv", "-o", "-", "--boolean", "x"), "without --pair"),

@@ -108,7 +108,7 @@ def texts(picture: Path) -> str:
 
 
 def test_a_reading_is_drawn_as_every_estimate_is(folder: Path) -> None:
-    """A13: `--plot` was refused with `--store` and `--url`."""
+    """A13: `--plot` was refused with `--store`."""
     decode(folder, *COLOUR, "--plot", "total.svg", "--json")
     shown = texts(folder / "total.svg")
     assert "2026-09-04 to 2026-09-07: 2 of 3 values detected" in shown
@@ -138,39 +138,33 @@ def collector(folder: Path) -> Any:
 
 
 def test_over_http_the_same(folder: Path, collector: tuple[str, str, str], monkeypatch: Any) -> None:
-    """A collector says itself what a metric is; it wants the token for reading, by its option or its variable.
-
-    FINDINGS A16: `--url` needed `--registry`; a 401 did not name `--token`.
-    """
+    """A collector says itself what a metric is; it wants the token for reading (A16: a 401 did not say how)."""
     url, admin, write = collector
-    far = ("--url", url, "--metric", "colour", "--cumulative", "--json", "--all")
+    far = ("--store", url, "--metric", "colour", "--cumulative", "--json", "--all")
     near = decode(folder, *COLOUR, "--cumulative", "--json", "--all").stdout
-    assert decode(folder, *far, "--token", admin).stdout == near
-    assert decode(folder, *far, "--registry", "metrics-1.5.toml", "--token", admin).stdout == near
     monkeypatch.setenv("OVERSTORY_ADMIN_TOKEN", admin)
     monkeypatch.setenv("OVERSTORY_WRITE_TOKEN", write)
-    decode(folder, "--url", url, *COLOUR[2:], "--plot", "far.svg")
+    assert decode(folder, *far, "--registry", "metrics-1.5.toml").stdout == near
+    decode(folder, "--store", url, *COLOUR[2:], "--plot", "far.svg")
     assert (folder / "far.svg").read_text().startswith("<svg")
     assert decode(folder, *far).stdout == near
     monkeypatch.delenv("OVERSTORY_ADMIN_TOKEN")
-    assert "wants an admin token: give one with --token" in decode(folder, *far, status=2).stderr
-    said = decode(folder, *far, "--token", "wrong", status=2).stderr
-    assert "does not take this token: give one with --token or OVERSTORY_ADMIN_TOKEN (" in said
+    assert "wants an admin token: give one with OVERSTORY_ADMIN_TOKEN" in decode(folder, *far, status=2).stderr
+    monkeypatch.setenv("OVERSTORY_ADMIN_TOKEN", "wrong")
+    said = decode(folder, *far, status=2).stderr
+    assert "does not take this token: give one with OVERSTORY_ADMIN_TOKEN (" in said
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "--params, --counts, --map, --output must be given, or --url with --metric, or --store"),
-        (("--params", "p.csv", "--metric", "colour"), "--metric has no effect without --store or --url"),
-        (("--params", "p.csv", "--from", "x"), "--from has no effect without"),
+        ((), "--params, --counts, --map, --output missing without INPUT or --store: `overstory decode --help`"),
+        (("--params", "p.csv", "--metric", "colour"), "--metric has no effect without INPUT or --store"),
         ((*COLOUR, "--counts", "c.csv"), "--counts has no effect with --store"),
         ((*COLOUR, "--plot", "c.gif"), "--plot c.gif: pictures are SVG: give a name that ends in .svg"),
         ((*COLOUR, "--from", "2026-10-01", "--plot", "c.svg"), "--plot c.svg: there are no reports to draw"),
-        ((*COLOUR, "--token", "the-token"), "--token has no effect with --store"),
-        ((*COLOUR, "--url", "http://x"), "--store and --url are two sources"),
-        (("--store", "reports.db"), "--store needs --metric, --registry"),
-        (("--url", "http://x", "--registry", "metrics.toml"), "--url needs --metric"),
+        ((*COLOUR, "--store", "http://x"), "http://x: a collector is read alone: give one --store"),
+        (("--store", "reports.db"), "--metric missing with --store"),
         (("--store", "reports.db", "--metric", "colour"), "--store needs --registry"),
         ((*KEPT, "--metric", "shape"), "there is no metric 'shape'"),
         ((*COLOUR, "--from", "yesterday"), "'yesterday' is no day"),
@@ -181,7 +175,7 @@ def test_over_http_the_same(folder: Path, collector: tuple[str, str, str], monke
         ((*COLOUR, "--method", "lasso"), "for Bloom"),
         (("--store", "absent.db", *COLOUR[2:]), "absent.db"),
         ((*COLOUR[:2], "--registry", "absent.toml", *COLOUR[4:]), "absent.toml"),
-        (("--url", "collector", *COLOUR[2:]), "no collector's address"),
+        (("--store", "https://", *COLOUR[2:]), "no collector's address"),
     ],
 )
 def test_mixed_or_faulty_use_is_one_clear_error(folder: Path, arguments: Any, says: str) -> None:

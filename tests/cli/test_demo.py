@@ -7,18 +7,25 @@ import shlex
 
 import pytest
 
-from overstory.cli.analysis.demo import OPTIONS, _command
+from overstory.cli.analysis.demo import _command
 from overstory.presentation.svg import VARIABLES
 from support.running import overstory, within
 
-SMALL = ["--reports", "20000", "--states", "5", "--num-bits", "32", "--num-cohorts", "4"]
+SMALL = ["--reports", "20000", "--states", "5"]
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
+def small(tmp_path_factory):
+    path = tmp_path_factory.mktemp("parameters") / "params.csv"
+    path.write_text("k,h,m,p,q,f\n32,2,4,0.5,0.75,0.5\n")
+    return [*SMALL, "--params", str(path)]
+
+
+@pytest.fixture(scope="module")
+def told(small, tmp_path_factory):
     """One run as JSON, and its folder."""
     folder = tmp_path_factory.mktemp("demo")
-    return json.loads(within("demo", *SMALL, "--json", "--output", folder, cwd=folder).stdout), folder
+    return json.loads(within("demo", *small, "--json", "--output", folder, cwd=folder).stdout), folder
 
 
 def test_what_is_learned_is_near_the_truth(told):
@@ -42,15 +49,15 @@ def test_the_file_tools_read_the_demonstrations_files_and_agree(told, tmp_path):
     assert again == {row["value"]: row["count"] for row in known["estimates"]}
 
 
-def test_a_seed_gives_the_same_output_twice_and_another_seed_does_not(told, tmp_path):
+def test_a_seed_gives_the_same_output_twice_and_another_seed_does_not(told, small, tmp_path):
     """In a process of its own, and in this one."""
     _, folder = told
-    first = overstory("demo", *SMALL, "--output", tmp_path, cwd=tmp_path)
+    first = overstory("demo", *small, "--output", tmp_path, cwd=tmp_path)
     page, reports = (tmp_path / "demo.html").read_bytes(), (tmp_path / "reports.ovsb").read_bytes()
     assert reports == (folder / "reports.ovsb").read_bytes()
-    second = within("demo", *SMALL, "--output", tmp_path, cwd=tmp_path)
+    second = within("demo", *small, "--output", tmp_path, cwd=tmp_path)
     assert (first.stdout, page) == (second.stdout, (tmp_path / "demo.html").read_bytes())
-    other = within("demo", *SMALL, "--seed", "7", "--output", tmp_path, cwd=tmp_path)
+    other = within("demo", *small, "--seed", "7", "--output", tmp_path, cwd=tmp_path)
     assert other.stdout != first.stdout
     assert (tmp_path / "reports.ovsb").read_bytes() != reports
 
@@ -58,11 +65,13 @@ def test_a_seed_gives_the_same_output_twice_and_another_seed_does_not(told, tmp_
 def test_the_page_stands_alone_in_both_colour_schemes(told):
     _, folder = told
     text = (folder / "demo.html").read_text()
-    assert text.count("<svg") == 5  # the bits and the loss by reports are drawn for wide and for narrow pages
+    assert (
+        text.count("<svg") == 6
+    )  # the bits, the estimates and the loss by reports are drawn for wide and for narrow pages
     assert "<script" not in text
     assert re.findall(r"(?:src|href)=\"(?!#)[^\"]*\"", text) == []
     assert "prefers-color-scheme: dark" in text
-    assert text.count('role="img"') == 5
+    assert text.count('role="img"') == 6
     own = text.partition("</style>")[2].lower()
     assert not [colour for colour in VARIABLES if colour in own]  # every colour of a picture is the page's own
     assert "ε 1.0743" in text
@@ -71,9 +80,7 @@ def test_the_page_stands_alone_in_both_colour_schemes(told):
 
 
 def test_the_pages_command_can_be_pasted_whatever_the_states_are_called():
-    given = {"reports": 5, "seed": 1, "states": "New York,Ohio", **dict.fromkeys(OPTIONS, 1)}
+    given = {"reports": 5, "seed": 1, "states": "New York,Ohio", "params": "my params.csv"}
     words = shlex.split(_command(argparse.Namespace(**given)))
     assert words[:2] == ["overstory", "demo"]
-    assert dict(zip(words[2::2], words[3::2], strict=True)) == {
-        f"--{name.replace('_', '-')}": str(one) for name, one in given.items()
-    }
+    assert dict(zip(words[2::2], words[3::2], strict=True)) == {f"--{name}": str(one) for name, one in given.items()}

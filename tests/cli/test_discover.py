@@ -60,10 +60,10 @@ def test_text_is_found_and_integers_of_64_bits_lose_no_digit(files, name):
 
 def test_texts_by_a_model(files):
     (files / "trees.txt").write_text("alder\nash\nasp\nelm\noak\noaken\nlime\nfig\ncafé\n", encoding="utf-8")
-    given = ["values.csv", "--column", "tree", "--model", "trees.txt", "--width", 32]
-    found, detected = found_in(files, *given, "--order", 1)
+    given = ["values.csv", "--column", "tree", "--model", "trees.txt"]
+    found, detected = found_in(files, *given)
     assert detected == set(TREES)
-    assert (found["plan"]["order"], found["plan"]["width"], len(found["plan"]["model"])) == (1, 32, 32)
+    assert (found["plan"]["order"], found["plan"]["width"], len(found["plan"]["model"])) == (2, 96, 32)
     text = discover(files, *given, "--correction", "bonferroni")
     assert text.returncode == 0
     assert "of the users hold a value that has no code here" in text.stdout  # rare7: no line has r in "rar", nor 7
@@ -91,7 +91,7 @@ def test_files_are_written_and_every_detected_value_is_in_the_picture_with_its_i
     rows = 400 * [f"v{i:02}" for i in range(12)]
     (files / "twelve.csv").write_text("c\n" + "\n".join(rows) + "\n")
     asked = ("twelve.csv", "--column", "c", "--bytes", 3)
-    done = discover(files, *asked, "--csv", "out.csv", "--plot", "twelve.svg", "--quiet")
+    done = discover(files, *asked, "-o", "out.csv", "--plot", "twelve.svg", "--quiet")
     assert (done.returncode, done.stderr) == (0, "")
     detected = [
         row["value"] for row in json.loads(discover(files, *asked, "--json").stdout)["estimates"] if row["detected"]
@@ -126,17 +126,17 @@ def test_it_reads_what_collect_reads(tmp_path):
     rows = ["café", "café", "?", "ash"] * 500
     (tmp_path / "excel.csv").write_bytes(b"id;tree\n" + "".join(f"1;{row} \n" for row in rows).encode("latin-1"))
     (tmp_path / "lines.jsonl").write_text("".join(json.dumps({"tree": row}) + "\n" for row in rows))
-    options = ["--column", "tree", "--bytes", 5, "--missing", "?", "--strip", "--encoding"]
+    options = ["--column", "tree", "--bytes", 5, "--csv=missing=?", "--csv=strip", "--csv"]
     asked = ["--epsilon", 4, "--seed", 1, "--json"]
-    excel = within("discover", "excel.csv", *options, "latin-1", *asked, cwd=tmp_path)
-    lines = within("discover", "lines.jsonl", *options, "utf-8", *asked, cwd=tmp_path)
+    excel = within("discover", "excel.csv", *options, "encoding=latin-1", *asked, cwd=tmp_path)
+    lines = within("discover", "lines.jsonl", *options, "encoding=utf-8", *asked, cwd=tmp_path)
     assert (excel.returncode, excel.stderr) == (0, "")
     assert excel.stdout == lines.stdout
     found = json.loads(excel.stdout)
     assert {row["value"] for row in found["estimates"] if row["detected"]} == {"café", "ash"}
     assert found["reports"] == 1_500
     piped = subprocess.run(
-        [sys.executable, "-m", "overstory", "discover", "-", *map(str, options), "latin-1", *map(str, asked)],
+        [sys.executable, "-m", "overstory", "discover", "-", *map(str, options), "encoding=latin-1", *map(str, asked)],
         input=(tmp_path / "excel.csv").read_bytes(), capture_output=True, check=False,
     )  # fmt: skip
     assert piped.stdout.decode() == excel.stdout

@@ -84,7 +84,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, l
     collected = json.loads(run(folder, "collect", *column, "-o", "mine", "--json"))
     found = run(
         folder, "discover", "values.csv", "--column", "value", "--bytes", 10, "--epsilon", 2, "--seed", 1, "--known",
-        "trees.txt", "--csv", "found.csv", "--json"
+        "trees.txt", "-o", "found.csv", "--json"
     )  # fmt: skip
     return {
         "decode files": (folder / "results" / "results.csv", of_files),

@@ -90,8 +90,11 @@ def test_a_device_records_sets_and_the_person_sees_what_they_become(tmp_path, me
     assert seen.known == 1
     assert seen.encoded == "adblock, vpn: symbols {0, 2} of 0 .. 4"
     assert seen.inference.candidates == 1 + 5 + 10 + 10
-    assert seen.inference.beliefs[0].probability <= math.exp(seen.inference.epsilon) / 26
-    assert math.isclose(sum(b.probability for b in seen.inference.beliefs), 1) or len(seen.inference.beliefs) == 5
+    assert seen.inference.likeliest[0]["probability"] <= math.exp(seen.inference.epsilon) / 26
+    assert (
+        math.isclose(sum(one["probability"] for one in seen.inference.likeliest), 1)
+        or len(seen.inference.likeliest) == 5
+    )
     client.close()
 
 

@@ -17,7 +17,10 @@ from support.running import overstory, python, within
 def test_help_lists_every_command(capsys: Any) -> None:
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
-    assert all(f"\n    {name}" in out for name in COMMANDS)
+    lines = out.splitlines()
+    assert len(lines) <= 30, "one screen"
+    listed = [name for line in lines[1:] for name in line[10:29].replace(",", " ").split()]
+    assert sorted(listed) == sorted(COMMANDS), "each of them once"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -30,7 +33,7 @@ def test_every_command_has_help_with_an_example(command: Any, capsys: Any) -> No
 
 def test_no_command_and_a_wrong_one(capsys: Any) -> None:
     assert main([]) == 2
-    assert "commands:" in capsys.readouterr().err
+    assert "COMMAND --help" in capsys.readouterr().err
     assert main(["discombobulate"]) == 2
     assert capsys.readouterr().err.startswith("overstory: error: there is no command 'discombobulate'; did you mean ")
     assert main(["sum", "--sideways"]) == 2
@@ -51,6 +54,19 @@ def test_help_and_version_are_words_too(word: list[str], option: list[str], caps
     said = capsys.readouterr().out
     assert main(option) == 0
     assert said == capsys.readouterr().out
+
+
+def test_options_have_the_names_of_the_design_too(tmp_path: Any) -> None:
+    """`plan --epsilon-report` is `--epsilon`, and the files of `sum` may follow `--reports`."""
+    needs = ("--epsilon-permanent", 2, "--reports", 1000, "--candidates", 3, "--json")
+    own = within("plan", "--epsilon", 1, *needs, cwd=tmp_path).stdout
+    assert own == within("plan", "--epsilon-report", 1, *needs, cwd=tmp_path).stdout
+    assert own == within("plan", "--epsilon-report=1", *needs, cwd=tmp_path).stdout
+    (tmp_path / "params.csv").write_text("k,h,m,p,q,f\n4,2,1,.25,.75,.5\n")
+    (tmp_path / "reports.csv").write_text("cohort,irr\n0,0101\n")
+    for named in (["reports.csv"], ["--reports", "reports.csv"], ["--reports=reports.csv"]):
+        ran = within("sum", "--params", "params.csv", *named, "-o", "-", cwd=tmp_path)
+        assert ran.stdout == "1,1,0,1,0\n", ran.stderr
 
 
 @pytest.mark.parametrize("reports", ["1e5", "100,000", "100000", "100_000", "1.0e5"])
@@ -75,7 +91,7 @@ def test_what_is_no_command_loads_none(monkeypatch: Any, argv: Any) -> None:
 def test_a_command_after_an_option_runs_or_is_helped(capsys: Any) -> None:
     assert main(["--version", "decode"]) == 0
     assert main(["--help", "status"]) == 0
-    assert "\n    audit" in capsys.readouterr().out
+    assert "privacy, audit" in capsys.readouterr().out
     assert main(["--sideways", "sum", "--help"]) == 0
     assert "overstory sum" in capsys.readouterr().out
 

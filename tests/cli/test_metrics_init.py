@@ -23,9 +23,13 @@ GIVEN = {
 KINDS = {
     "choice": {"--values": "light,dark,system"},
     "yes-no": {},
-    "number": {"--min": "0", "--max": "50"},
+    "number": {"--answer=min=0": "--answer=max=50"},
     "words": {},
 }
+
+
+def answers(*words):
+    return [f"--answer={word}" for word in words]
 
 
 def options(*more, without=(), **changed):
@@ -47,7 +51,7 @@ def test_every_kind_passes_lint_without_a_warning(kind, epsilon, tmp_path):
 
 
 def test_a_number_of_few_whole_values_is_counted_one_by_one(tmp_path):
-    within("metrics", "init", *options("--yes", "--min", "1", "--max", "5", kind="number"), cwd=tmp_path)
+    within("metrics", "init", *options("--yes", *answers("min=1", "max=5"), kind="number"), cwd=tmp_path)
     assert load_registry(tmp_path / "metrics.toml")["theme"].domain.size == 5
 
 
@@ -61,18 +65,17 @@ def test_every_key_stands_under_a_comment(tmp_path):
         assert key is None or above.startswith("#") or key[1] in alone, line
 
 
-def test_a_file_is_replaced_only_by_force(tmp_path):
+def test_a_file_is_never_replaced(tmp_path):
     (tmp_path / "metrics.toml").write_text("mine")
     ran = within("metrics", "init", *options("--yes", kind="yes-no"), cwd=tmp_path)
     assert ran.returncode == 2
-    assert "metrics.toml exists: give another FILE, or --force to replace it" in ran.stderr
+    assert "metrics.toml exists: give another FILE, or remove it" in ran.stderr
     assert (tmp_path / "metrics.toml").read_text() == "mine"
-    assert within("metrics", "init", *options("--yes", "--force", kind="yes-no"), cwd=tmp_path).returncode == 0
 
 
 def test_what_is_published_has_a_sentence_on_how_to_stop_it(tmp_path):
     stop = "Settings, Privacy, Send statistics"
-    more = "--publish", "estimates", "--opt-out", stop, "--retention-days", "9"
+    more = answers("publish=estimates", f"opt-out={stop}", "retention-days=9")
     ran = within("metrics", "init", *options("--yes", *more, kind="yes-no"), cwd=tmp_path)
     assert (ran.returncode, ran.stderr) == (0, "")
     (path,) = tmp_path.iterdir()
@@ -108,8 +111,8 @@ def test_a_script_answers_on_standard_input(tmp_path, monkeypatch):
 def test_a_person_is_asked_again_after_a_wrong_answer(tmp_path):
     leader, follower = pty.openpty()
     command = [sys.executable, "-m", "overstory", "metrics", "init", *options("--values", "a,b", without=["--id"])]
-    command += ["--title", "T", "--kind", "choice", "--other", "o", "--epsilon", "1", "--period", "day"]
-    command += ["--expires", "2999-01-01", "--retention-days", "9", "--publish", "nothing"]
+    command += ["--kind", "choice", "--epsilon", "1", *answers("title=T", "other=o", "period=day")]
+    command += answers("expires=2999-01-01", "retention-days=9", "publish=nothing")
     with subprocess.Popen(
         command, cwd=tmp_path, stdin=follower, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as ran:

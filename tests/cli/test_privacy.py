@@ -7,8 +7,8 @@ import pytest
 
 from overstory.cli import main as command_line
 from overstory.files.rappor import RapporParameters, write_params
+from overstory.presentation.formats import epsilon_text
 from overstory.privacy import statement
-from overstory.privacy.text import epsilon_text
 from overstory.protocol.kinds.registry import FAMILIES, REGISTRY, any_mechanism, mechanism
 from support.privacy_cases import some_parameters
 from support.running import within

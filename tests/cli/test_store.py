@@ -75,7 +75,7 @@ def test_an_expired_token_is_listed_as_expired_with_its_last_day_of_use(folder: 
 
 
 def test_every_action_has_an_example_in_its_help(folder: Path) -> None:
-    actions = ("create", "summary", "compact", "retain", "backup", "restore", "tokens")
+    actions = ("create", "summary", "compact", "backup", "restore", "tokens")
     for words in (*((one,) for one in actions), *(("tokens", verb) for verb in ("add", "list", "revoke"))):
         done = within("store", *words, "--help", cwd=folder)
         assert done.returncode == 0

@@ -9,7 +9,7 @@ from support.running import at_a_terminal, within
 WIDTH = 60
 COMMANDS = {
     "collect": "collect trees.csv --column tree --epsilon 2",
-    "demo": "demo --reports 2000 --states 4 --num-cohorts 2 --num-bits 32",
+    "demo": "demo --reports 2000 --states 4",
     "discover": "discover trees.csv --column tree --epsilon 4 --bytes 3 --seed 1",
 }
 

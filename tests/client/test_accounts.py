@@ -3,7 +3,6 @@
 What is printed of the past is then a sum: an unchanged value had one permanent response in each account.
 """
 
-import io
 from datetime import UTC, date, datetime
 
 import pytest
@@ -136,7 +135,7 @@ def test_the_question_counts_what_was_reported_before_the_change(tmp_path):
     """Before agreeing: the reports so far under the earlier parameters, and the response that is to come."""
     before, after = CHANGES["fewer cohorts"]
     client = lived(tmp_path, (before,), "abc", 10)
-    context = CommandContext("test", client.paths, of(after, "2"), {}, io.StringIO())
+    context = CommandContext("test", client.paths, of(after, "2"), {})
     asked = asked_of(context, None, date(2026, 12, 24))
     cost = asked.costs["m"]
     assert cost.line("unchanged").amount == "epsilon 4.2994"

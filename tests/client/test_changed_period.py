@@ -72,9 +72,9 @@ def test_what_waits_by_the_number_of_another_length_is_not_sent_and_is_shown_at_
     client.flush()
     (metric,) = shown_of(client)
     assert metric.recorded == ("2026-W48",)
-    dropped = [report for report in metric.reports if report.state == "dropped"]
+    dropped = [report for report in metric.reports if report["state"] == "dropped"]
     assert len(dropped) == 3
-    assert {report.period for report in dropped} == {"2026-W47"}
+    assert {report["period"] for report in dropped} == {"2026-W47"}
     assert client.status().outbox["waiting"] == 1
 
 

@@ -5,6 +5,7 @@ import json
 import re
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from overstory.client.state import rows as schema
 from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import Bounds
 from overstory.client.upload.http import Response
-from overstory.protocol.metrics import MetricRegistry, PersonBudget
+from overstory.protocol.metrics import PersonBudget
 from overstory.protocol.wire.upload import decode_uploads
 from support.devices import DAY, DEFAULT, Clock, device, registry
 
@@ -106,7 +107,7 @@ def test_the_page_lists_all_that_a_state_remembers_in_about(tmp_path, monkeypatc
     """A device that has met everything: failures, two collectors, a copy, a budget, periods that are forgotten."""
     monkeypatch.setattr("overstory.client.state.rows.PERIODS_KEPT", 2)
     asked, clock = registry(colour=DEFAULT["colour"] + 'attribute = "looks"\nmax_values = 2\n'), Clock()
-    asked = replace_budget(asked, PersonBudget(100.0, "same-pattern"))
+    asked = replace(asked, budget=PersonBudget(100.0, "same-pattern"))
     asked_for = []
 
     def transport(request):
@@ -129,7 +130,3 @@ def test_the_page_lists_all_that_a_state_remembers_in_about(tmp_path, monkeypatc
     assert found | {"machine"} == set(ABOUT)  # a machine without an id leaves no mark
     row = table(PAGE, TABLES)["about"]
     assert [said for said in ABOUT.values() if said not in row] == []
-
-
-def replace_budget(asked, budget):
-    return MetricRegistry(dict(asked), asked.version, budget)

@@ -16,7 +16,7 @@ from overstory.client.consent.consent import read_consent
 from overstory.client.person.command_line import COMMANDS
 from overstory.client.person.commands import main
 from overstory.client.state.files import StatePaths
-from overstory.privacy.text import epsilon_text
+from overstory.presentation.formats import epsilon_text
 from overstory.protocol.metrics import load_registry
 from support.devices import NOON, Clock
 from support.registry_texts import COLOURS, metric_table, registry_of
@@ -177,6 +177,9 @@ class Terminal(io.StringIO):
 
 
 def test_forget_says_what_it_means_and_asks(here: Any, capsys: Any, monkeypatch: Any) -> None:
+    assert run("forget", *STATE) == 0
+    assert "nothing to forget" in capsys.readouterr().out
+    assert not (here / "state").exists()
     run("on", *ALL, "--yes")
     record(here, "red")
     secret = (here / "state" / "secret").read_bytes()
@@ -210,12 +213,6 @@ def test_forget_helps_where_the_state_is_damaged(here: Any, capsys: Any) -> None
     assert run("forget", *STATE, "--yes") == 0
     run("on", *ALL, "--yes")
     record(here, "red")
-
-
-def test_forgetting_nothing_is_no_error(here: Any, capsys: Any) -> None:
-    assert run("forget", *STATE) == 0
-    assert "nothing to forget" in capsys.readouterr().out
-    assert not (here / "state").exists()
 
 
 # --- ways to call -----------------------------------------------------------------------------------------------------

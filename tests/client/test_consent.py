@@ -10,12 +10,12 @@ from unittest.mock import Mock
 import pytest
 
 from overstory.client import Client, Outcome
-from overstory.client.consent.consent import Agreement, choose, read_consent
+from overstory.client.consent.consent import Agreement, choose, origin, read_consent
 from overstory.client.outcomes import ConsentError, Fault, StateError
 from overstory.client.person.commands import main
 from overstory.client.person.status import read_status
 from overstory.client.upload.http import Response
-from overstory.protocol.metrics import MetricRegistry, PersonBudget, parse_registry
+from overstory.protocol.metrics import MetricRegistry, PersonBudget
 from overstory.protocol.wire.upload import decode_uploads
 from support.collector_doubles import CountingCollector
 from support.devices import DEFAULT, NOON, Clock, device, registry
@@ -77,27 +77,55 @@ def test_what_was_shown_otherwise_is_not_covered_and_status_says_why(tmp_path, t
     assert other.record("colour", "red") is Outcome.RECORDED
 
 
-def test_estimates_of_fewer_reports_are_asked_about_and_of_more_are_not(tmp_path):
-    published = changed(publish="estimates", publish_least=100)
-    client(tmp_path, published, choice="on")
-    fewer, more = (client(tmp_path, changed(publish="estimates", publish_least=least)) for least in (50, 200))
-    assert fewer.status().missing == {
-        "colour": ("estimates of 50 reports or more are to be published, not of 100 or more",)
-    }
-    assert more.status().missing == client(tmp_path).status().missing == {}
+def published(least):
+    return {"asked": changed(publish="estimates", publish_least=least)}
+
+
+def with_budget(*limits):
+    return {"asked": replace(TWO, budget=PersonBudget(*limits) if limits else None)}
+
+
+def elsewhere(server):
+    return {"server": server}, f"reports would go to {server}, not to {HOME}"
+
+
+COSTS = "its reports may cost more than the budget that was shown"
 
 
 @pytest.mark.parametrize(
-    "to", [{"retention_days": 10}, {"grace_days": 0}, {"expires": date(2098, 1, 1)}], ids=["retention", "grace", "end"]
+    ("before", "after", "reason"),
+    [
+        (published(100), published(50), "estimates of 50 reports or more are to be published, not of 100 or more"),
+        (published(100), published(200), None),
+        (published(100), {}, None),
+        ({}, {"asked": changed(retention_days=10)}, None),
+        ({}, {"asked": changed(grace_days=0)}, None),
+        ({}, {"asked": changed(expires=date(2098, 1, 1))}, None),
+        ({}, {"server": "https://one.example:443/"}, None),
+        ({}, {"server": "https://ONE.example/eu"}, None),
+        ({}, *elsewhere("http://one.example")),
+        ({}, *elsewhere("https://one.example:444")),
+        ({}, *elsewhere("https://www.one.example")),
+        (with_budget(20.0), with_budget(20.0), None),
+        (with_budget(20.0), with_budget(10.0), None),
+        (with_budget(20.0), with_budget(20.5), COSTS),
+        (with_budget(20.0), with_budget(), COSTS),
+        (with_budget(20.0), with_budget(20.0, "same-pattern"), COSTS),
+    ],
 )
-def test_what_promises_more_is_covered(tmp_path, to):
-    client(tmp_path, choice="on")
-    other = client(tmp_path, changed(**to))
-    assert other.record("colour", "red") is Outcome.RECORDED
-    assert other.status().missing == {}
+def test_what_allows_more_is_asked_about_and_what_promises_more_is_covered(tmp_path, before, after, reason):
+    client(tmp_path, choice="on", **before)
+    other = client(tmp_path, **after)
+    assert other.record("colour", "red") is (Outcome.RECORDED if reason is None else Outcome.NOT_ASKED)
+    assert other.status().missing.get("colour") == (reason and (reason,))
 
 
 # --- the collector
+
+
+def test_a_collector_is_named_by_scheme_host_and_port():
+    assert origin("https://Collector.example:443/eu/") == "https://collector.example"
+    assert origin("http://localhost:8080") == "http://localhost:8080"
 
 
 def test_another_collector_is_asked_about(tmp_path):
@@ -109,22 +137,6 @@ def test_another_collector_is_asked_about(tmp_path):
     client(tmp_path, server=None).record("colour", "red")
     other.flush()
     assert collector.bodies == []
-
-
-@pytest.mark.parametrize(
-    ("server", "is_another"),
-    [
-        ("https://one.example:443/", False),
-        ("https://ONE.example/eu", False),
-        ("http://one.example", True),
-        ("https://one.example:444", True),
-        ("https://www.one.example", True),
-    ],
-)
-def test_another_scheme_port_or_host_is_another_collector(tmp_path, server, is_another):
-    client(tmp_path, choice="on")
-    outcome = client(tmp_path, server=server).record("colour", "red")
-    assert outcome is (Outcome.NOT_ASKED if is_another else Outcome.RECORDED)
 
 
 def test_a_choice_without_a_collector_is_held_to_the_first_one(tmp_path):
@@ -270,30 +282,6 @@ def test_a_choice_that_cannot_be_kept_is_obeyed_by_this_client(tmp_path, monkeyp
     assert recorder.record("engine", "x") is Outcome.RECORDED
 
 
-# --- the budget
-
-
-def with_budget(*limits):
-    return MetricRegistry(dict(TWO), TWO.version, PersonBudget(*limits) if limits else None)
-
-
-@pytest.mark.parametrize(
-    ("later", "covered"),
-    [
-        ((20.0,), True),
-        ((10.0,), True),
-        ((20.5,), False),
-        ((), False),
-        ((20.0, "same-pattern"), False),
-    ],
-)
-def test_a_larger_budget_is_asked_about(tmp_path, later, covered):
-    client(tmp_path, with_budget(20.0), choice="on")
-    other = client(tmp_path, with_budget(*later))
-    assert (other.record("colour", "red") is Outcome.RECORDED) is covered
-    assert bool(other.status().missing) is not covered
-
-
 # --- the file
 
 
@@ -338,14 +326,13 @@ def test_a_file_that_was_not_written_here_is_off(tmp_path, where, wrong):
 
 
 def test_the_command_names_a_collector(tmp_path, capsys, monkeypatch):
-    text = 'registry = "1"\n[metrics.colour]\ntitle = "T"\ndescription = "D"\nowner = "O"\n'
-    text += 'purpose = "https://example.org/1"\nretention_days = 9\nexpires = 2099-01-01\n' + DEFAULT["colour"]
-    (tmp_path / "metrics.toml").write_text(text)
+    asked = registry(colour=DEFAULT["colour"])
+    (tmp_path / "metrics.toml").write_text(asked.text)
     monkeypatch.chdir(tmp_path)
     ask = ["on", "--yes", "--state", "state", "--registry", "metrics.toml"]
     assert main([*ask, "--server", "https://C.example/x"], environ={}) == 0
     assert "https://c.example" in capsys.readouterr().out
-    reporting = Client("t", registry=parse_registry(text), state="state", environ={}, policy="none", server=HOME)
+    reporting = Client("t", registry=asked, state="state", environ={}, policy="none", server=HOME)
     assert reporting.record("colour", "red") is Outcome.NOT_ASKED
     assert main([*ask, "--server", "no address"], environ={}) == 2
     assert main(ask, environ={}) == 0

@@ -3,17 +3,16 @@
 The test walks everything that a client reaches, closures, frames and tracebacks too, and reads the process's memory.
 """
 
-import gc
 import subprocess
 import sys
 from pathlib import Path
-from types import BuiltinFunctionType, FunctionType, ModuleType
 
 import pytest
 
 from overstory.client import Outcome
 from overstory.client.state.state import State
 from support.devices import Clock, device, registry
+from support.reachable import reachable_objects
 
 WIDE = 'domain = {kind = "integers", min = 0, max = 99999}\nperiod = "day"\n'
 TEXT = "a private page, 7f3a"
@@ -28,29 +27,10 @@ METRICS = {
 }
 
 
-def reached(root):
-    """Everything that an object holds; classes, modules and the globals of functions apart."""
-    seen, ahead = {}, [root]
-    while ahead:
-        one = ahead.pop()
-        if id(one) in seen or isinstance(one, type | ModuleType | BuiltinFunctionType):
-            continue
-        seen[id(one)] = one
-        if isinstance(one, FunctionType):
-            ahead += [one.__closure__, one.__defaults__, one.__dict__]
-        elif isinstance(one, dict):
-            ahead += [*one, *one.values()]  # the collector passes by keys that are all strings
-        elif hasattr(one, "f_locals") and hasattr(one, "f_globals"):
-            ahead.append(one.f_locals)
-        else:
-            ahead += gc.get_referents(one)
-    return list(seen.values())
-
-
 def true_things(client):
     """Whatever a client reaches that is, or holds, one of the values."""
     needles = (TEXT, TEXT.encode(), *NUMBERS)
-    return [one for one in reached(client) if isinstance(one, str | bytes | int) and one in needles]
+    return [one for one in reachable_objects(client) if isinstance(one, str | bytes | int) and one in needles]
 
 
 def used(folder, **entries):

@@ -170,37 +170,26 @@ def test_a_metric_that_becomes_direct_is_asked_about_again_and_what_waited_never
 
 
 OTHER = "https://other.example.net/"
+NOW_RELAYED = "its reports would go through a relay, which would see your device's address in the collector's place"
+of_others = oblivious_registry(RELAY, RECEIVER.keys, operator="Others Inc.")
+moved = oblivious_registry(OTHER, RECEIVER.keys)
 
 
 @pytest.mark.parametrize(
-    ("registry", "instead"),
+    ("before", "registry", "choice", "reason"),
     [
-        (BOTH, None),
-        (oblivious_registry(RELAY, Receiver(key_id=2).keys), None),
-        (oblivious_registry(RELAY, RECEIVER.keys, operator="Others Inc."), f"{RELAY}, run by Others Inc."),
-        (oblivious_registry(OTHER, RECEIVER.keys), f"{OTHER}, run by Example Relays"),
+        (BOTH, BOTH, "on", None),
+        (BOTH, oblivious_registry(RELAY, Receiver(key_id=2).keys), "on", None),
+        (BOTH, of_others, "on", f"its reports would go through the relay {RELAY}, run by Others Inc., not {NAMED}"),
+        (BOTH, moved, "on", f"its reports would go through the relay {OTHER}, run by Example Relays, not {NAMED}"),
+        (BOTH, moved, "local", None),
+        (parse_registry(BOTH.text.replace(OBLIVIOUS, "")), BOTH, "on", NOW_RELAYED),
     ],
-    ids=["the same", "other keys", "another operator", "another address"],
+    ids=["the same", "other keys", "another operator", "another address", "kept here", "direct before"],
 )
-def test_another_relay_is_asked_about_and_another_key_is_not(tmp_path, registry, instead):
-    device(tmp_path, registry=BOTH, server=COLLECTOR)
+def test_another_relay_is_asked_about_and_another_key_is_not(tmp_path, before, registry, choice, reason):
+    device(tmp_path, registry=before, server=COLLECTOR, choice=choice)
     client = device(tmp_path, registry=registry, server=COLLECTOR, choice=None)
-    reason = f"its reports would go through the relay {instead}, not {NAMED}"
-    assert client.status().missing == ({"colour": (reason,)} if instead else {})
-    assert client.record("colour", "red") == ("not-asked" if instead else "recorded")
+    assert client.status().missing == ({"colour": (reason,)} if reason else {})
+    assert client.record("colour", "red") == ("not-asked" if reason else "recorded")
     assert client.record("first", 7) == "recorded"
-
-
-def test_a_metric_that_becomes_oblivious_is_asked_about_because_somebody_else_sees_the_address(tmp_path):
-    direct = parse_registry(BOTH.text.replace(OBLIVIOUS, ""))
-    device(tmp_path, registry=direct, server=COLLECTOR)
-    client = device(tmp_path, registry=BOTH, server=COLLECTOR, choice=None)
-    reason = "its reports would go through a relay, which would see your device's address in the collector's place"
-    assert client.status().missing == {"colour": (reason,)}
-
-
-def test_a_choice_for_this_device_alone_does_not_depend_on_the_relay(tmp_path):
-    device(tmp_path, registry=BOTH, server=COLLECTOR, choice="local")
-    other = oblivious_registry("https://other.example.net/", RECEIVER.keys)
-    client = device(tmp_path, registry=other, server=COLLECTOR, choice=None)
-    assert client.record("colour", "red") == "recorded"

@@ -305,14 +305,15 @@ def test_a_gateway_stops_where_a_relay_takes_no_more_and_goes_on_later(tmp_path)
     assert gateway.summary()["waiting"] == 0
 
 
-def test_the_gateway_program_posts_to_the_relay_alone_and_writes_no_file(tmp_path):
+def test_the_gateway_program_posts_to_the_relay_alone_and_writes_no_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("OVERSTORY_WRITE_TOKEN", TOKEN)
     with hop(lambda _: (500, {}, b"")) as (collector, directly), hop(lambda _: (202, {}, b"")) as (relay, relayed):
         (tmp_path / "metrics.toml").write_text(METERED.text.replace(RELAY, relay))
         (tmp_path / "readings.csv").write_text("time,value\n2026-11-21T09:00Z,on\n2026-11-21T09:30Z,off\n")
         gateway = ("gateway", "--metric", "mode", "--registry", "metrics.toml", "--readings", "readings.csv")
         device = ("--state", "state", "--agree", "on")
         refused = within(*gateway, *device, "--output", "reports.ovsu", cwd=tmp_path)
-        done = within(*gateway, *device, "--server", collector, "--token", TOKEN, cwd=tmp_path)
+        done = within(*gateway, *device, "--server", collector, cwd=tmp_path)
     assert refused.returncode == 2
     assert "mode is oblivious" in refused.stderr
     assert (tmp_path / "reports.ovsu").read_bytes() == b""

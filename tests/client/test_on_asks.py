@@ -63,15 +63,14 @@ def begun(tmp_path, asks=REGISTRY):
     return "on", "--state", "state", "--registry", "metrics.toml"
 
 
-@pytest.mark.parametrize("yes", ["Yes\n"])
-def test_on_a_terminal_it_asks_after_it_has_shown_everything(tmp_path, yes):
+def test_on_a_terminal_it_asks_after_it_has_shown_everything(tmp_path):
     asking = Terminal(tmp_path, *begun(tmp_path))
     shown = asking.until("[y/N] ")
     assert shown.endswith(f"Agree to these {len(REGISTRY)} metrics? [y/N] ")
     assert all(f"({name})" in shown for name in REGISTRY)
     assert "reports go to:" in shown
     assert not (tmp_path / "state").exists(), "nobody has agreed yet"
-    asking.answer(yes)
+    asking.answer("Yes\n")
     assert asking.end() == 0
     assert "on, from" in asking.shown
     assert set(read_consent(StatePaths(tmp_path / "state")).metrics) == set(REGISTRY)
@@ -96,38 +95,27 @@ def test_an_interrupt_changes_nothing(tmp_path):
     assert not (tmp_path / "state").exists()
 
 
-@pytest.mark.parametrize("more", [(), ("--json",)])
-def test_without_a_terminal_nothing_is_recorded_unless_it_says_yes(tmp_path, more):
-    ran = subprocess.run(
-        [sys.executable, "-m", "overstory.client", *begun(tmp_path, ONE), *more],
-        input="y\n",
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        check=False,
-        timeout=60,
-    )
+@pytest.mark.parametrize(
+    ("more", "answers"), [((), "a file"), (("--json",), "a file"), ((), "a terminal")], ids=["text", "JSON", "terminal"]
+)
+def test_who_cannot_be_asked_or_cannot_see_the_question_agrees_by_yes_alone(tmp_path, more, answers):
+    """An answer may lie ready, or come from a terminal, while what is asked for goes into a file."""
+    (tmp_path / "answer").write_text("y\n")
+    here, there = pty.openpty()
+    with (tmp_path / "answer").open() as answer:
+        ran = subprocess.run(
+            [sys.executable, "-m", "overstory.client", *begun(tmp_path, ONE), *more],
+            stdin=answer if answers == "a file" else there,
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            check=False,
+            timeout=60,
+        )
+    os.close(here)
+    os.close(there)
     assert ran.returncode == 2
     assert ran.stderr.endswith("give --yes\n")
     assert ran.stderr.count("\n") == 1
     assert ("(colour)" in ran.stdout) == (not more)
-    assert not (tmp_path / "state").exists()
-
-
-def test_who_cannot_see_the_question_is_not_asked(tmp_path):
-    """The answer would come from a terminal, and what is asked for goes into a file."""
-    here, there = pty.openpty()
-    ran = subprocess.run(
-        [sys.executable, "-m", "overstory.client", *begun(tmp_path, ONE)],
-        stdin=there,
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        check=False,
-        timeout=60,
-    )
-    os.close(here)
-    os.close(there)
-    assert ran.returncode == 2
-    assert "nobody can be asked here" in ran.stderr
     assert not (tmp_path / "state").exists()

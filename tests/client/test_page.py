@@ -9,7 +9,6 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from html.parser import HTMLParser
 from itertools import pairwise
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,37 +23,7 @@ from overstory.client.person.view import View, build, view_metrics
 from overstory.client.state.state import State
 from overstory.presentation.render_html import POLICY, STYLE, as_page
 from support.devices import NOON, REGISTRY, Clock, device
-
-VOID = {"meta", "link", "br", "hr", "img", "input"}
-
-
-class Read(HTMLParser):
-    """Every element with its attributes and text; raises when one is closed that was not open."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: list[tuple[str, str]] = []
-        self._open: list[str] = []
-        self.feed(page)
-        self.close()
-        assert not self._open, f"left open: {self._open}"
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self._open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open, f"</{tag}> closes nothing"
-        assert self._open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self._open and data.strip():
-            self.texts.append((self._open[-1], data))
-
-    def all(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.elements if name == tag]
+from support.html_reader import HtmlReader
 
 
 @pytest.fixture
@@ -75,7 +44,7 @@ def page(tmp_path: Any) -> str:
 
 def test_the_page_can_be_found_through_by_keyboards_and_readers(page: Any) -> None:
     """Landmarks, a title and a language; headings that skip no level; links within it that lead somewhere."""
-    read = Read(page)
+    read = HtmlReader(page)
     assert page.startswith("<!doctype html>")
     assert read.all("html") == [{"lang": "en"}]
     assert len(read.all("main")) == len(read.all("h1")) == len(read.all("title")) == 1
@@ -244,6 +213,6 @@ def test_a_browser_shows_the_page_and_breaks_no_policy(page: Any, tmp_path: Any)
             check=True,
         )
     assert "Content Security Policy" not in ran.stderr, ran.stderr
-    shown = Read(re.sub(r"<!DOCTYPE html>", "", ran.stdout, flags=re.IGNORECASE))
-    assert [tag for tag, _ in shown.elements] == [tag for tag, _ in Read(page).elements]
+    shown = HtmlReader(re.sub(r"<!DOCTYPE html>", "", ran.stdout, flags=re.IGNORECASE))
+    assert [tag for tag, _ in shown.elements] == [tag for tag, _ in HtmlReader(page).elements]
     assert urlsplit(server.url).hostname == "127.0.0.1"

@@ -26,8 +26,7 @@ CHAIN = (
 
 
 def asked(held, **entries):
-    listed = registry(**entries)
-    return MetricRegistry(dict(listed), listed.version, held)
+    return replace(registry(**entries), budget=held)
 
 
 def outcomes(folder, of, values, *, flush=True):

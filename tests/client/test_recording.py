@@ -269,11 +269,6 @@ def test_a_setting_that_cannot_be_is_the_developers_error(tmp_path, wrong, said)
         Client(settings.pop("app"), **settings)
 
 
-def test_a_registry_that_is_not_there_is_the_developers_error(tmp_path):
-    with pytest.raises(FormatError, match=r"nowhere\.toml: cannot be read"):
-        Client("app", registry=tmp_path / "nowhere.toml", state=tmp_path)
-
-
 def test_the_registry_may_lie_in_a_package_inside_a_zip(tmp_path, monkeypatch):
     from overstory.protocol.metrics import load_registry
     from overstory.protocol.metrics.registry import EXAMPLE
@@ -297,6 +292,8 @@ def test_the_registry_may_lie_in_a_package_inside_a_zip(tmp_path, monkeypatch):
         Client("notes", files / "damaged.toml", state=tmp_path)
     with pytest.raises(FormatError, match=r"nowhere\.toml: there is no such file"):
         Client("notes", files / "nowhere.toml", state=tmp_path)
+    with pytest.raises(FormatError, match=r"nowhere\.toml: cannot be read"):
+        Client("notes", tmp_path / "nowhere.toml", state=tmp_path)
 
 
 @pytest.mark.parametrize("choice", [None, "on"])
@@ -402,22 +399,15 @@ def work_of(call, monkeypatch):
     return len(steps), len(statements), returned
 
 
-def work_of_a_second_flush(folder, number, monkeypatch):
-    steps, statements, flushed = work_of(recorded_twice(folder, number).flush, monkeypatch)
-    assert flushed.written == {"queued": number}
-    return steps, statements
-
-
-def test_a_flush_of_many_metrics_looks_at_the_rows_of_each_alone(tmp_path, monkeypatch):
-    """Each metric's responses were looked for among all, and all keys for each report."""
-    (few, _), (many, _) = (work_of_a_second_flush(tmp_path / str(n), n, monkeypatch) for n in (10, 80))
-    assert many < 10 * few
-
-
-def test_a_report_takes_three_statements_the_period_the_response_and_the_upload(tmp_path, monkeypatch):
-    """Each took 17: what one statement can read of all metrics was read for each, and some of it three times."""
-    (_, few), (_, many) = (work_of_a_second_flush(tmp_path / str(n), n, monkeypatch) for n in (10, 80))
-    assert many - few == 3 * 70
+def test_a_flush_looks_at_the_rows_of_each_metric_alone_and_a_report_takes_three_statements(tmp_path, monkeypatch):
+    """The period, the response, the upload: each took 17, and each metric's responses were looked for among all."""
+    work = {}
+    for number in (10, 80):
+        client = recorded_twice(tmp_path / str(number), number)
+        *work[number], flushed = work_of(client.flush, monkeypatch)
+        assert flushed.written == {"queued": number}
+    (few, of_few), (many, of_many) = work.values()
+    assert (many < 10 * few, of_many - of_few) == (True, 3 * 70)
 
 
 def work_of_status(folder, number, monkeypatch):

@@ -9,6 +9,7 @@ from test_true_values import metric_of
 from overstory.client import Outcome
 from overstory.client.randomizer import Randomizer
 from overstory.client.upload.http import Response
+from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import MetricRegistry
 from overstory.protocol.sampling import SystemEntropy
 from support.collector_doubles import CountingCollector
@@ -65,7 +66,7 @@ def test_a_day_reported_again_after_every_restore_is_one_upload(tmp_path, name):
 
 def test_a_device_that_draws_its_noise_from_the_system_is_caught(tmp_path, monkeypatch):
     def drawn(self, _, permanent):
-        return os.urandom(16), self.report_of(permanent)
+        return os.urandom(16), Report(self.cohort, self._instantaneous(permanent, SystemEntropy().bits))
 
     monkeypatch.setattr(Randomizer, "report_in", drawn)
     metrics, value = one_metric("opt-wb")
@@ -90,16 +91,12 @@ def test_two_days_two_values_and_two_metrics_share_nothing():
 # --- what the ledger can know
 
 
-def caveats(client):
-    return client.status().caveats
-
-
 def test_a_state_whose_copy_has_reported_says_so(tmp_path):
     metrics, value = one_metric("rappor")
     collector = CountingCollector()
     restored_again_and_again(tmp_path, metrics, value, collector)
     client = sends(tmp_path, Clock(NOON + DAY), metrics, collector)
-    (said,) = caveats(client)
+    (said,) = client.status().caveats
     assert "restored from a backup, or copied" in said
     assert "at least" in said
     assert said in list(client.status().words())
@@ -122,7 +119,7 @@ def test_a_state_that_sent_its_reports_itself_does_not(tmp_path):
     assert client.flush().sent.sent == 1
     assert len(collector.bodies) == 2
     assert [row.answer for row in rows_of(client)] == ["duplicate"]
-    assert caveats(client) == ()
+    assert client.status().caveats == ()
 
 
 def test_the_system_is_asked_for_randomness_once(tmp_path, monkeypatch):

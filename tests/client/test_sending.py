@@ -29,7 +29,7 @@ from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import Upload, decode_uploads, encode_upload
 from support.collector_doubles import CountingCollector, after, refusal
 from support.devices import DAY, NOON, REGISTRY, Clock, device, registry, rows_of
-from support.gateway_samples import reading, registry_text
+from support.gateway_samples import fed, registry_text
 
 NOW = 20778 * DAY + 9 * 3600.0
 PACE = RetryPolicy()
@@ -228,20 +228,17 @@ def report_sender(transport, **changed):
     return Collector(**({"server": "https://c.example", "transport": transport, "clock": lambda: NOW} | changed))
 
 
-def test_a_round_sends_everything_that_is_due_in_requests_of_their_own(state):
+def test_a_round_sends_all_that_is_due_in_requests_of_their_own_and_keeps_no_time_finer_than_the_period(state):
     collector = CountingCollector()
     put(filled(state, 100), row(101, due=NOW + 5))
     assert report_sender(collector).send_due(state, METRICS, seconds=10) == Round(sent=100)
     assert len(collector.bodies) == len(collector.counted) == 100
-    assert {number for number, one in now_in(state).items() if one.state is RowState.WAITING} == {101}
-    assert counts(state) == {"sent": 100}
-
-
-def test_when_it_was_sent_is_kept_no_finer_than_the_period(state):
-    report_sender(CountingCollector()).send_due(filled(state, 1), METRICS, seconds=10)
+    assert {number: one.due for number, one in now_in(state).items() if one.state is RowState.WAITING or one.due} == {
+        101: NOW + 5
+    }
     with state.snapshot() as rows:
         assert rows.recall("sent colour") == 20778
-    assert now_in(state)[1].due == 0
+    assert counts(state) == {"sent": 100}
 
 
 def test_the_order_says_nothing_about_when_reports_were_made(state):
@@ -296,27 +293,17 @@ def test_what_is_dropped_is_counted_by_reason(state):
     assert counts(state) == {"dropped: bits": 2, "dropped: period-closed": 1, "dropped: unknown-metric": 1}
 
 
-def test_a_period_far_ahead_does_not_keep_a_round_busy(state):
-    put(state, row(1, period=30000))
-    done = report_sender(CountingCollector()).send_due(state, METRICS, seconds=10)
-    assert done == Round(put_off=1, error="period-future")
-    assert (now_in(state)[1].due, now_in(state)[1].attempts) == (NOW + DAY, 0)
-
-
-def test_a_round_ends_when_its_time_is_over(state):
-    collector = CountingCollector()
+def test_a_round_ends_when_its_time_is_over_and_a_request_gets_no_more_than_it_has(state):
+    collector, given_time = CountingCollector(), []
     assert report_sender(collector).send_due(filled(state, 3), METRICS, seconds=0) == Round()
     assert report_sender(collector).send_due(state, METRICS, seconds=10) == Round(sent=3), "nothing stayed leased"
-
-
-def test_a_request_gets_no_more_time_than_the_round_has(state):
-    given_time: list[float] = []
 
     def transport(request):
         given_time.append(request.timeout)
         return Response(None, error="no answer in time")
 
-    report_sender(transport).send_due(filled(state, 1), METRICS, seconds=1.5)
+    put(state, row(4))
+    report_sender(transport).send_due(state, METRICS, seconds=1.5)
     assert 1.0 < given_time[0] <= 1.5
 
 
@@ -490,10 +477,7 @@ def gateway(folder, collectors):
 
 def test_a_gateway_sends_one_request_to_each_shard(tmp_path):
     collectors = CountingCollector()
-    sending = gateway(tmp_path, collectors)
-    for period in range(40):
-        sending.take(reading(period, 0.5))
-    sending.finish()
+    fed(gateway(tmp_path, collectors), 40)
     assert len(collectors.requests) == len({request.url for request in collectors.requests}) == 4
     for request in collectors.requests:
         assert {address_of(upload.batch, 4) for upload in decode_uploads(request.body, 99)} == {request.url}
@@ -501,10 +485,7 @@ def test_a_gateway_sends_one_request_to_each_shard(tmp_path):
 
 def test_a_shard_that_is_down_does_not_keep_the_others_reports_back(tmp_path):
     collectors = CountingCollector(after(Response(503)))
-    sending = gateway(tmp_path, collectors)
-    for period in range(40):
-        sending.take(reading(period, 0.5))
-    sending.finish()
+    sending = fed(gateway(tmp_path, collectors), 40)
     states = {row.batch: row.state for row in rows_of(sending.client)}
     down, *_ = collectors.requests
     assert len({request.url for request in collectors.requests}) == 4

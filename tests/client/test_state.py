@@ -6,9 +6,8 @@ import sqlite3
 import stat
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import date
-from pathlib import Path
 
 import pytest
 from test_retired_keys import every_cut
@@ -19,10 +18,10 @@ from overstory.client.outcomes import Fault, StateError
 from overstory.client.state import rows as rows_module
 from overstory.client.state.files import StatePaths, create, locked, write_atomically
 from overstory.client.state.rows import NOTHING, VERSION, RowState
-from overstory.client.state.secret_file import DeviceSecret, _checksum, read_secret
+from overstory.client.state.secret_file import DeviceSecret, _checksum, read_secret, write_secret
 from overstory.client.state.state import State, erase
 from support.devices import DAY, NOON, REGISTRY, Clock, device, rows_of, tamper
-from support.processes import NOBODY, in_child, in_threads, output_of, start
+from support.processes import NOBODY, in_child, in_threads, start
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="file modes and limits of POSIX")
 LEFT = {"lock", "application.json"}
@@ -67,23 +66,6 @@ def test_a_lost_secret_is_noticed_and_not_replaced(paths, begun, lost):
     assert not any(getattr(paths, name).exists() for name in lost if name != "lock")
 
 
-def test_another_devices_secret_is_noticed(tmp_path, paths, begun):
-    other = StatePaths(tmp_path / "other")
-    State(other).begin()
-    shutil.copy(other.secret, paths.secret)
-    assert fault_of(paths) is Fault.ALTERED
-
-
-def test_a_secret_of_another_version_is_refused_by_name(paths, begun):
-    """It said: not the secret that was written; restore it from a backup."""
-    body = bytearray(begun.reveal())
-    body[4] += 1
-    paths.secret.write_bytes(body + _checksum(body))
-    with pytest.raises(StateError, match=r"secret has version 2, .* use the one that wrote it") as refused:
-        State(paths).begin()
-    assert refused.value.fault is Fault.OTHER_VERSION
-
-
 def test_every_altered_byte_of_the_secret_is_noticed(paths, begun):
     whole = paths.secret.read_bytes()
     for at in range(len(whole)):
@@ -96,16 +78,55 @@ def test_every_altered_byte_of_the_secret_is_noticed(paths, begun):
     assert State(paths).begin().reveal() == begun.reveal()
 
 
-def test_a_damaged_database_is_noticed_and_one_cut_to_nothing_is_lost(paths, begun):
-    for garbage in (b"not a database at all" * 100, paths.database.read_bytes()[:5000], b""):
-        paths.database.write_bytes(garbage)
-        assert fault_of(paths) is (Fault.DAMAGED if garbage else Fault.LOST)
+def of_another_device(paths):
+    other = StatePaths(paths.folder.parent / "other")
+    State(other).begin()
+    shutil.copy(other.secret, paths.secret)
 
 
-def test_a_database_without_its_fingerprint_or_version_is_damaged(paths, begun):
-    for key in ("fingerprint", "schema"):
-        tamper(paths, "DELETE FROM about WHERE key = ?", key)
-        assert fault_of(paths) is Fault.DAMAGED
+def of_another_beginning(paths):
+    """It does not stand in for the secret that is lost."""
+    paths.secret.unlink()
+    write_secret(paths.unconfirmed, DeviceSecret.fresh())
+
+
+def of_another_version(paths):
+    body = bytearray(read_secret(paths.secret).reveal())
+    body[4] += 1
+    paths.secret.write_bytes(body + _checksum(body))
+
+
+def without(key):
+    return lambda paths: tamper(paths, "DELETE FROM about WHERE key = ?", key)
+
+
+SPOILED = {
+    "a secret of another device": (of_another_device, Fault.ALTERED, "not the secret that the reports so far"),
+    "a secret of another beginning": (of_another_beginning, Fault.LOST, "secret was there and is lost"),
+    "a secret of another version": (
+        of_another_version,
+        Fault.OTHER_VERSION,
+        "secret has version 2, .* use the one that wrote it",
+    ),
+    "a database that is none": (
+        lambda paths: paths.database.write_bytes(b"not a database at all" * 100),
+        Fault.DAMAGED,
+        "damaged",
+    ),
+    "half a database": (lambda paths: os.truncate(paths.database, 5000), Fault.DAMAGED, "damaged"),
+    "an empty database": (lambda paths: os.truncate(paths.database, 0), Fault.LOST, "state.db was there and is lost"),
+    "no fingerprint": (without("fingerprint"), Fault.DAMAGED, "which secret it belongs to"),
+    "no version": (without("schema"), Fault.DAMAGED, "which version it has"),
+}
+
+
+@pytest.mark.parametrize("name", SPOILED)
+def test_what_was_spoiled_is_refused_by_name(paths, begun, name):
+    spoil, fault, says = SPOILED[name]
+    spoil(paths)
+    with pytest.raises(StateError, match=says) as refused:
+        State(paths).begin()
+    assert refused.value.fault is fault
 
 
 def test_damage_in_the_middle_never_raises_into_the_program(tmp_path, paths, clock):
@@ -161,14 +182,6 @@ def test_a_beginning_cut_off_anywhere_is_completed_or_undone(tmp_path, monkeypat
     assert kept == {True, False}
 
 
-def test_an_unconfirmed_secret_of_another_beginning_does_not_stand_in_for_a_lost_one(paths, begun):
-    paths.secret.unlink()
-    from overstory.client.state.secret_file import write_secret
-
-    write_secret(paths.unconfirmed, DeviceSecret.fresh())
-    assert fault_of(paths) is Fault.LOST
-
-
 def test_erasing_makes_room_for_another_device(tmp_path, paths):
     device(tmp_path).record("colour", "red")
     before = State(paths).begin().reveal()
@@ -177,22 +190,6 @@ def test_erasing_makes_room_for_another_device(tmp_path, paths):
     assert State(paths).begin().reveal() != before
     erase(StatePaths(tmp_path / "never-there"))
     assert not (tmp_path / "never-there").exists()
-
-
-def test_erasing_overwrites_the_secret(paths, begun, monkeypatch):
-    left, unlink = {}, Path.unlink
-    size = paths.secret.stat().st_size
-    assert paths.secret.read_bytes().startswith(begun.reveal())
-
-    def unlinked(path, **how):
-        left[path.name] = path.read_bytes() if path.exists() else b""
-        unlink(path, **how)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "unlink", unlinked)
-        erase(paths)
-    assert not paths.secret.exists()
-    assert left["secret"] == bytes(size)
 
 
 def test_a_transaction_that_raises_leaves_nothing(paths, begun):
@@ -461,25 +458,19 @@ with locked(pathlib.Path(sys.argv[1]), 5):
 """
 
 
-def test_a_process_keeps_others_out_until_it_lets_go(tmp_path):
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_process_keeps_others_out_until_it_lets_go_or_dies(tmp_path, killed):
     path = tmp_path / "lock"
     holder = start(HOLDS, path)
     assert holder.stdout.readline() == "held\n"
     with pytest.raises(StateError, match="held this lock") as caught, locked(path, 0.05):
         pass
     assert caught.value.fault is Fault.BUSY
-    holder.stdin.write("\n")
-    holder.stdin.flush()
-    with locked(path, 30):
-        pass
-    output_of(holder)
-
-
-def test_a_process_that_dies_lets_go(tmp_path):
-    path = tmp_path / "lock"
-    holder = start(HOLDS, path)
-    assert holder.stdout.readline() == "held\n"
-    holder.kill()
+    if killed:
+        holder.kill()
+    else:
+        holder.stdin.write("\n")
+        holder.stdin.flush()
     with locked(path, 30):
         holder.communicate()
 
@@ -500,17 +491,12 @@ def test_threads_of_one_process_exclude_each_other(tmp_path):
     assert max(most) == 1
 
 
-def test_a_lock_is_let_go_when_the_block_raises(tmp_path):
-    for _ in range(2):
-        with pytest.raises(KeyError), locked(tmp_path / "lock", 0):
+def test_a_lock_is_let_go_when_the_block_raises_and_the_content_of_its_file_stays(tmp_path):
+    for content in (b"", b"kept"):
+        with suppress(KeyError), locked(tmp_path / "lock", 0) as handle:
+            assert os.read(handle, 10) == content
+            os.write(handle, b"kept")
             raise KeyError
-
-
-def test_the_content_of_the_lock_file_stays(tmp_path):
-    with locked(tmp_path / "lock", 0) as handle:
-        os.write(handle, b"kept")
-    with locked(tmp_path / "lock", 0) as handle:
-        assert os.read(handle, 10) == b"kept"
 
 
 def test_a_new_file_is_never_half_there(tmp_path, monkeypatch):

@@ -1,7 +1,4 @@
-"""What answers in a collector's place ends no report (finding A1), and neither does what an operator can cure.
-
-The same table is played for a client, which sends one report in a request, and for a gateway, which sends several.
-"""
+"""What answers in a collector's place ends no report (finding A1), and neither does what an operator can cure."""
 
 from __future__ import annotations
 
@@ -19,19 +16,15 @@ from overstory.client.state.state import State
 from overstory.client.upload import delivery
 from overstory.client.upload.delivery import Collector, CollectorHealth
 from overstory.client.upload.http import Response
-from overstory.collector.http.endpoint import refusal as refused
-from overstory.gateway.sinks import CollectorSink
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import decode_uploads
+from overstory.supervision.answers import refusal as refused
 from support.collector_doubles import CountingCollector, after, bad_server, http, refusal, replying
 from support.devices import DAY, NOON, Clock, device, registry
 
-REGISTRY = registry(
-    colour='domain = {kind = "integers", min = 0, max = 3}\noracle = "grr"\nparameters = {epsilon = 1.0}\n'
-    'period = "day"\ngrace_days = 30\n',
-    size='domain = {kind = "integers", min = 0, max = 3}\noracle = "grr"\nparameters = {epsilon = 1.0}\n'
-    'period = "day"\ngrace_days = 30\n',
-)
+NUMBERS = 'domain = {kind = "integers", min = 0, max = 3}\noracle = "grr"\nparameters = {epsilon = 1.0}\n'
+NUMBERS += 'period = "day"\ngrace_days = 30\n'
+REGISTRY = registry(colour=NUMBERS, size=NUMBERS)
 CODES = [200, 204, 302, 307, 400, 401, 403, 404, 405, 408, 409, 410, 411, 413, 415, 426, 429, 451, 500, 502, 503, 511]
 BODIES = {
     "a page": b"<html><body>Welcome to Hotel WiFi</body></html>",
@@ -67,40 +60,35 @@ BODIES = {
 ENDS = {"damaged", "too-large", "too-many", "period-closed", "cohort", "bits", "wrong-transport"}
 
 
-def of_client(answer):
-    sender = Collector("https://c.example", lambda request: answer, clock=lambda: NOON)
-    return {made.state for made in sender.deliver([row()], NOON, {}, lambda: True).values()}
-
-
-def of_gateway(answer):
-    sink = CollectorSink("https://c.example", lambda request: answer)
-    return {made.state for made in sink.deliver([row(1), row(2), row(3)], NOON, {}, lambda: True).values()}
-
-
-@pytest.fixture(params=[of_client, of_gateway], ids=["client", "gateway"])
-def became(request):
-    return request.param
+def became(answer):
+    """What becomes of a report that is alone in its request, as a device's, and of three together, as a gateway's."""
+    states = set()
+    for number in (1, 3):
+        sender = Collector("https://c.example", lambda request: answer, clock=lambda: NOON, most_uploads=number)
+        rows = [row(place) for place in range(1, number + 1)]
+        states |= {made.state for made in sender.deliver(rows, NOON, {}, lambda: True).values()}
+    return states
 
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-def test_no_strangers_answer_ends_a_report(became, body):
+def test_no_strangers_answer_ends_a_report(body):
     for status in CODES:
         assert became(Response(status, {}, body)) == {RowState.WAITING}, status
 
 
 @pytest.mark.parametrize("reason", list(Reason))
-def test_a_collectors_own_refusal_ends_a_report_only_where_nothing_cures_it(became, reason):
+def test_a_collectors_own_refusal_ends_a_report_only_where_nothing_cures_it(reason):
     made = refused(reason)
     assert became(Response(made.status, {}, made.body)) == {RowState.DROPPED if reason in ENDS else RowState.WAITING}
 
 
 @pytest.mark.parametrize("reason", [Reason(name) for name in sorted(ENDS)])
-def test_a_final_reason_under_another_status_is_nobodys(became, reason):
+def test_a_final_reason_under_another_status_is_nobodys(reason):
     other = 403 if reason.status != 403 else 404
     assert became(Response(other, {}, refused(reason).body)) == {RowState.WAITING}
 
 
-def test_a_refusal_that_names_other_batches_is_not_of_this_one(became):
+def test_a_refusal_that_names_other_batches_is_not_of_this_one():
     made = refused(Reason.BITS, [{"batch": "ff" * 16, "accepted": 0, "reason": "bits"}])
     assert became(Response(made.status, {}, made.body)) == {RowState.WAITING}
 

@@ -11,7 +11,6 @@ from overstory.analysis.oracle import oracle as build_oracle
 from overstory.planning.detection import required_sample_size, smallest_share, variance_per_person
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.registry import mechanism
-from overstory.trial.page import short
 from overstory.trial.population import Population, arranged, count_devices
 from overstory.trial.run import TrialBudget, chunks, collect
 from overstory.trial.values import SHARES, advise
@@ -197,11 +196,6 @@ def test_the_advice_names_the_best_and_says_what_another_would_cost():
     assert len(table.rows) == 2 + len(SHARES)  # two thresholds, and the people for each share
     same = advise(collect(PEOPLE, TrialBudget(1.0), "auto", 1))
     assert same.at_used == same.at_best
-
-
-def test_labels_in_pictures_are_plain():
-    assert short("a\nb") == "a\N{REPLACEMENT CHARACTER}b"
-    assert len(short("x" * 99)) == 32
 
 
 @pytest.mark.parametrize("name", ["grr", "oue"])

@@ -14,12 +14,12 @@ from overstory.client.session import Session
 from overstory.client.state.rows import RowState
 from overstory.client.state.secret_file import DeviceSecret, read_secret
 from overstory.client.upload.http import Response
-from overstory.collector.http.endpoint import refusal
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import decode_uploads
+from overstory.supervision.answers import refusal
 from overstory.trial.fleet import (
     GROUP,
     OUTSIDE,
@@ -127,7 +127,10 @@ def test_a_collector_that_stays_busy_is_given_up():
         (Response(None, {}, b"", "no connection: refused"), "no connection: refused; is a collector running there"),
         (Response(200, {}, b"<html>Welcome to Hotel WiFi</html>"), "answers, but not as a collector"),
         (Response(404, {}, b"<html>nginx</html>"), "answers, but not as a collector"),
-        (Response(401, {}, b'{"reason": "no-token", "detail": "No token."}'), "(no-token): No token.; give --token"),
+        (
+            Response(401, {}, b'{"reason": "no-token", "detail": "No token."}'),
+            "No token.; give its token in OVERSTORY_WRITE_TOKEN",
+        ),
     ],
 )
 def test_a_server_that_cannot_take_reports_ends_it_at_once(answer, said):

@@ -60,7 +60,7 @@ def test_adult_as_downloaded(written):
     assert held(population(path, "4", header=False)) == {"HS-grad": 450, "Bachelors": 450}
     assert held(population(path, "2", header=False, missing=("?",))) == {"Private": 300, "State-gov": 300}
     assert population(path, "2", header=False, missing=("?",)).missing == 300
-    with pytest.raises(ParameterError, match=r"there is no column 'education'; there are: .*give --no-header"):
+    with pytest.raises(ParameterError, match=r"there is no column 'education'; there are: .*give --csv no-header"):
         population(path, "education")
     with pytest.raises(ParameterError, match=r"there is no column '6'; there are: '1', '2', '3', '4', '5'$"):
         population(path, "6", header=False)
@@ -71,10 +71,10 @@ def test_the_survey_as_downloaded(written):
     path = written(SURVEY, "survey_results_public.csv")
     counted = population(path, "Hobbyist")
     assert held(counted) == {"Yes": 200, "No": 200, "NA": 200}
-    assert counted.notes[-1] == "'NA' was counted as a value: if it means no value, give --missing 'NA'"
+    assert counted.notes[-1] == "'NA' was counted as a value: if it means no value, give --csv 'missing=NA'"
     left_out = population(path, "Hobbyist", missing=("NA",))
     assert (held(left_out), left_out.missing) == ({"Yes": 200, "No": 200}, 200)
-    assert not any("--missing" in note for note in left_out.notes)
+    assert not any("missing=" in note for note in left_out.notes)
     assert held(population(path, "MainBranch")) == {"I am a developer, by profession": 600}
     with pytest.raises(ParameterError, match=r"there is no column 'hobbyst' \(did you mean 'Hobbyist'\?\); there are"):
         population(path, "hobbyst")
@@ -148,7 +148,7 @@ FAULTS = {
     "escapes": ("n,c\n\x1b[31moak\x1b[0m,1,2\n", {}, "line 2: expected 2 fields"),
     "quote": ('n,c\n1,oak\n2,"ash\n3,elm\n4,fir\n', {}, "line 3: a quote opens in this record and does not close"),
     "long quote": ('n,c\n1,oak\n2,"ash\n' + "3,elm\n" * 60_000, {}, "line 3: a quote opens in this record"),
-    "latin-1": (b"n,c\n1,oak\n2,caf\xe9\n", {}, "line 3: this is not UTF-8 text (found the byte 0xe9): --encoding"),
+    "latin-1": (b"n,c\n1,oak\n2,caf\xe9\n", {}, "line 3: this is not UTF-8 text (found the byte 0xe9): --csv encoding"),
     "latin-1 header": (b"n,c\xe9\n1,oak\n", {}, "line 1: this is not UTF-8 text (found the byte 0xe9)"),
     "xlsx": (b"PK\x03\x04\x14\0\x06\0", {}, "this is a zip archive or an Excel workbook: unpack it, or save the sheet"),
     "xls": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", {}, "this is an old Excel workbook: save the sheet as CSV"),

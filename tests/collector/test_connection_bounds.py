@@ -16,6 +16,7 @@ import pytest
 
 from overstory.collector.ingest.validation import TemplateCache
 from overstory.collector.settings import MEBIBYTE, Limits
+from overstory.supervision.connection import BoundedConnection
 from support.collector_in_process import REGISTRY, batch_id, raising, upload
 from support.collector_processes import CollectorProcess
 from support.served import Wire, post, served
@@ -150,8 +151,8 @@ def test_a_sender_that_writes_before_it_reads_learns_that_its_body_is_too_large(
 
 
 def test_a_refused_body_is_not_read_for_longer_than_a_while(monkeypatch) -> None:
-    monkeypatch.setattr("overstory.collector.http.bounded_connection.LINGER_SECONDS", 0.3)
-    monkeypatch.setattr("overstory.collector.http.bounded_connection.LINGER_BYTES", MEBIBYTE)
+    monkeypatch.setattr("overstory.supervision.connection.LINGER_SECONDS", 0.3)
+    monkeypatch.setattr("overstory.supervision.connection.LINGER_BYTES", MEBIBYTE)
     with served() as (collector, address):
         with Wire(address) as wire:
             wire.send(post(b"", length=9 * MEBIBYTE))
@@ -188,7 +189,7 @@ DRIPPING = {
 
 @pytest.mark.parametrize("begun", DRIPPING.values(), ids=DRIPPING)
 def test_a_request_has_one_time_to_arrive_whole(begun, monkeypatch) -> None:
-    monkeypatch.setattr("overstory.collector.http.bounded_connection.LINGER_SECONDS", 0.1)
+    monkeypatch.setattr("overstory.supervision.connection.LINGER_SECONDS", 0.1)
     with served(Limits(reading_seconds=0.5)) as (_, address), Wire(address) as wire:
         wire.send(begun)
         assert until_gone(wire) < 3
@@ -279,11 +280,9 @@ def test_a_fault_of_ours_is_no_refusal(broken, caplog, monkeypatch, count) -> No
 
 
 def test_a_fault_while_a_request_is_parsed_is_no_refusal_either(monkeypatch) -> None:
-    from overstory.collector.http import bounded_connection
-
     with served() as (_, address):
         with monkeypatch.context() as patched:
-            patched.setattr(bounded_connection.BoundedConnection, "_refused_head", raising(MemoryError()))
+            patched.setattr(BoundedConnection, "_refused_head", raising(MemoryError()))
             with Wire(address) as wire:
                 status, headers, body = wire.send(post(upload())).answer()
             assert (status, headers["connection"], json.loads(body)["reason"]) == (503, "close", "fault")

@@ -27,10 +27,11 @@ from overstory.collector.store import open_store
 from overstory.protocol.metrics import MetricRegistry, load_registry, parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
 from overstory.protocol.wire.upload import MEDIA_TYPE
-from support.collector_in_process import DAY, NEVER, NOW, FakeStore, asked
 from support.collector_in_process import METRICS as SERVED
+from support.collector_in_process import NEVER, NOW, FakeStore, asked
 from support.collector_processes import CollectorProcess
 from support.device_program import METRIC
+from support.devices import NOON, Clock, device
 from support.faulty_network import FaultyNetwork
 from support.registry_texts import plain_registry
 from support.served import served
@@ -52,7 +53,7 @@ def program(folder: Path, number: int, registry: Path, server: str, beginning: f
     return [sys.executable, str(PROGRAM), *map(str, told)]
 
 
-async def device(command: list[str], chance: random.Random, kills: int) -> int:
+async def killed_device(command: list[str], chance: random.Random, kills: int) -> int:
     """Run a device, kill it `kills` times, then let it finish; return how often it was really killed."""
     killed = 0
     for _ in range(kills):
@@ -83,7 +84,7 @@ async def live(url: str, folder: Path, *, devices: int, kills: int, restarts: in
         async with network.listening() as (host, port):
             server = f"http://{host}:{port}"
             commands = [program(folder, number, registry, server, beginning) for number in range(devices)]
-            running = [asyncio.create_task(device(command, random.Random(seed), kills)) for command in commands]
+            running = [asyncio.create_task(killed_device(command, random.Random(seed), kills)) for command in commands]
             for _ in range(restarts):
                 await asyncio.sleep(chance.uniform(0.2, 0.8))
                 collector.kill()
@@ -134,7 +135,6 @@ def test_many_devices_killed_two_hundred_times(tmp_path):
 
 
 METRICS = parse_registry(EXAMPLE)
-NOON = 1_795_262_400.0
 RESTORED = 20
 
 
@@ -147,8 +147,7 @@ def sent_by(folder, values):
         return Response(503)
 
     def client():
-        settings = {"environ": {}, "policy": folder / "no-policy", "spread": 0.0, "transport": keeps}
-        return Client("d", registry=METRICS, server="http://c", state=folder / "state", clock=lambda: NOON, **settings)
+        return device(folder, choice=None, registry=METRICS, server="http://c", spread=0.0, transport=keeps)
 
     with client() as first:
         first.consent("on")
@@ -204,32 +203,21 @@ class Device:
     """A client of today's registry that has recorded, and a clock that is set by hand."""
 
     def __init__(self, folder: Path, *metrics: str) -> None:
-        self.folder, self.now = folder, NOW
-        with self.client(None) as client:
+        self.folder, self.clock = folder, Clock(NOW)
+        with self.client() as client:
             client.consent("on")
             for metric in metrics:
                 assert client.record(metric, "red" if metric == "colour" else 7) == "recorded"
 
-    def client(self, address: Any, path: str = "", token: str = "") -> Client:
-        server = None if address is None else f"http://{address[0]}:{address[1]}{path}"
-        return Client(
-            "rollout",
-            registry=SERVED,
-            server=server,
-            token=token,
-            state=self.folder / "state",
-            clock=lambda: self.now,
-            environ={},
-            policy=self.folder / "no-policy.json",
-            spread=0,
-        )
+    def client(self, **settings: Any) -> Client:
+        return device(self.folder, clock=self.clock, choice=None, registry=SERVED, spread=0, **settings)
 
     def flush(self, address: Any, path: str = "", token: str = "") -> Any:
         """Send what is due, a day after the last time; return the status."""
-        with self.client(address, path, token) as client:
+        with self.client(server=f"http://{address[0]}:{address[1]}{path}", token=token) as client:
             client.flush()
             status = client.status()
-        self.now += DAY
+        self.clock.tomorrow()
         return status
 
 

@@ -7,7 +7,6 @@ import base64
 import hashlib
 import json
 import re
-from html.parser import HTMLParser
 
 import httpx
 import pytest
@@ -18,25 +17,10 @@ from overstory.collector.service import Collector
 from overstory.protocol.errors import FormatError
 from overstory.protocol.metrics import MetricRegistry, metric_from_json, parse_registry
 from support.collector_in_process import ABOUT, METRICS, REGISTRY, FakeStore
+from support.html_reader import HtmlReader
 from support.registry_texts import registry_of
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror=alert(2)> \\" &lt;'
-
-
-class Tags(HTMLParser):
-    """Every tag of a page with its attributes, and its text."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag, attrs) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data) -> None:
-        self.text += data
 
 
 def get(registry: MetricRegistry, accept: str = "text/html,*/*;q=0.8", path: str = "/"):
@@ -52,21 +36,21 @@ def test_people_read_what_is_collected_and_find_the_public_registry() -> None:
     answer = get(METRICS)
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
-    page = Tags(answer.text)
-    links = {attributes.get("href") for tag, attributes in page.tags if tag == "a"}
+    page = HtmlReader(answer.text)
+    links = {attributes.get("href") for tag, attributes in page.elements if tag == "a"}
     assert {"/v1/metrics", "https://example.org/issues/7", *(f"/v1/metrics/{name}" for name in METRICS)} <= links
-    assert {attributes["id"] for tag, attributes in page.tags if tag == "h2"} == set(METRICS)
-    assert "one of 3: red, green, blue" in page.text
+    assert {attributes["id"] for tag, attributes in page.elements if tag == "h2"} == set(METRICS)
+    assert "one of 3: red, green, blue" in "".join(page.texts)
 
 
 def test_the_page_is_shown_without_a_script_and_with_its_own_style_alone() -> None:
     hostile = REGISTRY.replace('title = "t"', f'title = "{HOSTILE}"').replace('names = ["red"', f'names = ["{HOSTILE}"')
     registry = parse_registry(hostile.replace('description = "d"', f'description = "{HOSTILE}"'))
     answer = get(registry)
-    page = Tags(answer.text)
-    assert {tag for tag, _ in page.tags}.isdisjoint({"script", "img", "iframe", "object", "form", "link"})
-    assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
-    assert "<script>alert(1)</script>" in page.text  # as words
+    page = HtmlReader(answer.text)
+    assert {tag for tag, _ in page.elements}.isdisjoint({"script", "img", "iframe", "object", "form", "link"})
+    assert not [name for _, attributes in page.elements for name in attributes if name.startswith("on")]
+    assert "<script>alert(1)</script>" in "".join(page.texts)  # as words
     policy = answer.headers["content-security-policy"]
     (style,) = re.findall(r"<style>(.*?)</style>", answer.text, re.DOTALL)
     allowed = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -84,7 +68,7 @@ def test_programs_that_ask_for_json_get_the_public_registry() -> None:
     assert get(METRICS, "*/*").headers["content-type"].startswith("text/html")
 
 
-# A metric that a collector lists in public is the metric: decode --url needs no registry of its own
+# A metric that a collector lists in public is the metric: decode --store needs no registry of its own
 
 
 OTHERS = parse_registry(

@@ -71,9 +71,10 @@ def test_the_collector_counts_each_group_of_the_devices_apart(served: Any) -> No
     assert stored.to_json() == read["1.1"].to_json()
 
 
-def test_decode_reads_groups_from_a_collector(served: Any) -> None:
+def test_decode_reads_groups_from_a_collector(served: Any, monkeypatch: Any) -> None:
     folder, url, token = served
-    ran = within("decode", "--url", url, "--token", token, "--metric", "colour", "--by-group", "--json", cwd=folder)
+    monkeypatch.setenv("OVERSTORY_ADMIN_TOKEN", token)
+    ran = within("decode", "--store", url, "--metric", "colour", "--by-group", "--json", cwd=folder)
     assert (ran.returncode, ran.stderr) == (0, "")
     parts = json.loads(ran.stdout)["groups"]
     assert [(part["group"], part["reports"]) for part in parts] == [("1.0", 12), ("1.1", 8), ("other", 3)]

@@ -12,10 +12,11 @@ from typing import Any, cast
 import pytest
 
 from overstory.collector.http.endpoint import Head, read_head
-from overstory.collector.http.posts import LONG, THREADS, Bodies, ReportEntrance
+from overstory.collector.http.posts import LONG, ReportEntrance
 from overstory.collector.service import Collector
 from overstory.collector.settings import Limits
 from overstory.protocol.wire.upload import MEDIA_TYPE
+from overstory.supervision.bodies import THREADS, Bodies
 from support.collector_in_process import METRICS, NEVER, NOW, FakeStore, asked, upload
 
 KIND = {"content-type": MEDIA_TYPE}
@@ -53,17 +54,6 @@ async def test_compressed_and_json_bodies_are_taken() -> None:
             answer = await client.post("/v1/reports", content=content, headers=headers)
             assert answer.json()["results"][0]["accepted"] == count
     assert collector.store.num_reports == 15_000
-
-
-async def test_a_sender_that_stalls_is_not_waited_for_for_ever() -> None:
-    async def stalling():
-        yield upload()[:10]
-        await asyncio.sleep(60)
-
-    async with collecting(Limits(reading_seconds=0.05)) as (_, client):
-        answer = await client.post("/v1/reports", content=stalling(), headers=KIND)
-    assert (answer.status_code, answer.json()["reason"]) == (408, "slow")
-    assert answer.headers["connection"] == "close"
 
 
 async def test_all_bodies_being_read_are_bounded_together() -> None:
@@ -133,7 +123,7 @@ def test_what_can_take_long_is_not_decided_on_the_event_loop(
     encoding: str, content_type: str, size: int, on_loop: bool
 ) -> None:
     head = read_head([(b"content-type", content_type.encode()), (b"content-encoding", encoding.encode())])
-    post = ReportEntrance(cast("Any", Endpoint()), Bodies(Limits()))
+    post = ReportEntrance(cast("Any", Endpoint()), Bodies(Limits().reading_bytes))
     decided = cast("Any", asyncio.run(post.post(head, bytes(size))))
     assert (decided is threading.current_thread()) == on_loop
 
@@ -152,7 +142,7 @@ def test_few_bodies_are_worked_on_at_a_time() -> None:
             at_once -= 1
 
     async def post_all() -> None:
-        bodies = Bodies(Limits())
+        bodies = Bodies(Limits().reading_bytes)
         await asyncio.gather(*(bodies.in_thread(b"", work) for _ in range(20)))
 
     asyncio.run(post_all())

@@ -216,21 +216,30 @@ def test_json_is_taken_like_binary(name) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "reason"),
+    ("body", "reason", "where"),
     [
-        (b"{", Reason.DAMAGED),
-        (b"[" * 100_000, Reason.DAMAGED),
-        (b'{"uploads": ' + b"9" * 5_000 + b"}", Reason.DAMAGED),
-        (b"\xff\xfe\x00", Reason.DAMAGED),
-        (b"null", Reason.DAMAGED),
-        (as_json(batch="short"), Reason.DAMAGED),
-        (as_json(reports=[[99_999_999, "000000"]]), Reason.COHORT),
-        (as_json(reports=[[0, "00"]]), Reason.BITS),
-        (as_json(period="yesterday"), Reason.DAMAGED),
+        (b"{", Reason.DAMAGED, ""),
+        (b'{"uploads": [}', Reason.DAMAGED, "line 1 column 14"),
+        (b"[" * 100_000, Reason.DAMAGED, "nested too deeply"),
+        (b'{"a":' * 100_000, Reason.DAMAGED, "nested too deeply"),
+        (b'{"uploads": ' + b"9" * 5_000 + b"}", Reason.DAMAGED, ""),
+        (b"\xff\xfe\x00", Reason.DAMAGED, ""),
+        (b"null", Reason.DAMAGED, ""),
+        (b'{"uploads": [{"batch": 1}]}', Reason.DAMAGED, "uploads[0]"),
+        (b'{"uploads": [], "uploads": []}', Reason.DAMAGED, "'uploads' appears twice"),
+        (as_json().replace(b'"period":', b'"metric": "colour", "period":'), Reason.DAMAGED, "'metric' appears twice"),
+        (as_json(batch="short"), Reason.DAMAGED, ""),
+        (as_json(digest="x"), Reason.DAMAGED, "uploads[0].digest"),
+        (as_json(reports=[[99_999_999, "000000"]]), Reason.COHORT, "uploads[0].reports[0][0]"),
+        (as_json(reports=[[-1, "000000"]]), Reason.COHORT, "uploads[0].reports[0][0]"),
+        (as_json(reports=[[0, "00"]]), Reason.BITS, ""),
+        (as_json(reports=[[0, "000000"], [0, "xx"]]), Reason.BITS, "uploads[0].reports[1][1]"),
+        (as_json(period="yesterday"), Reason.DAMAGED, ""),
     ],
 )
-def test_bad_json_refuses_the_request(body, reason) -> None:
-    assert decide(body, JSON).refused is reason
+def test_bad_json_refuses_the_request_and_says_where(body, reason, where) -> None:
+    decision = decide(body, JSON)
+    assert (decision.refused, where in decision.where) == (reason, True)
 
 
 def test_json_names_bad_reports_by_index_too() -> None:

@@ -71,8 +71,9 @@ def served(tmp_path_factory: Any) -> Any:
         post(registry["pairs"], held, labels, rng, url)
         paths = record(folder / "device", file, url)
         counted = read_remote(url, token, registry["pairs"])
-        where = "--url", url, "--token", token, "--registry", str(file)
-        ran = overstory("decode", *where, "--metric", "pairs", "--json", "--complete", cwd=folder)
+        where = "--store", url, "--registry", str(file)
+        options = ("--metric", "pairs", "--json", "--complete")
+        ran = overstory("decode", *where, *options, cwd=folder, OVERSTORY_ADMIN_TOKEN=token)
         assert ran.returncode == 0, ran.stderr
     truth = np.zeros(tuple(map(len, labels)))
     np.add.at(truth, (held[0] - 1, held[1] - 1), 1 / LOW.reports)

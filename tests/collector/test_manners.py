@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import httpx
 import pytest
 
 from overstory.collector.auth import Token, sha256
-from overstory.collector.http.endpoint import ALWAYS
 from overstory.collector.service import Collector
-from support.collector_in_process import METRICS, NEVER, NOW, TODAY, FakeStore, asked, batch_id
+from overstory.supervision.answers import ALWAYS
+from support.collector_in_process import METRICS, NEVER, NOW, FakeStore, asked
 from support.served import Wire, served
 
 PAGES = ["/healthz", "/readyz", "/metrics", "/v1/metrics", "/v1/metrics/bloom", "/openapi.json"]
@@ -77,42 +74,7 @@ async def test_what_an_operator_watches_is_for_this_machine_or_a_monitor(client,
     assert (counted == 401) == (token != ADMIN), "a monitor reads no results"
 
 
-def entry(**changed: Any) -> dict[str, Any]:
-    metric = METRICS["bloom"]
-    sound = {
-        "batch": batch_id().hex(),
-        "metric": "bloom",
-        "period": TODAY,
-        "digest": metric.mechanism.digest.hex(),
-        "reports": [[0, "000000"], [1, "000000"]],
-    }
-    return sound | changed
-
-
-def as_json(*entries: Any) -> bytes:
-    return json.dumps({"uploads": entries}).encode()
-
-
-WRONG = {
-    "no JSON": (b'{"uploads": [}', "line 1 column 14"),
-    "too deep": (b'{"a":' * 100_000, "nested too deeply"),
-    "a report": (as_json(entry(), entry(reports=[[0, "000000"], [0, "xx"]])), "uploads[1].reports[1][1]"),
-    "a cohort": (as_json(entry(reports=[[-1, "000000"]])), "uploads[0].reports[0][0]"),
-    "a key": (as_json({"batch": 1}), "uploads[0]"),
-    "a digest": (as_json(entry(digest="x")), "uploads[0].digest"),
-    "two of a key": (
-        as_json(entry()).replace(b'"period":', b'"metric": "colour", "period":'),
-        "'metric' appears twice",
-    ),
-    "two of uploads": (b'{"uploads": [], "uploads": []}', "'uploads' appears twice"),
-}
-
-
-@pytest.mark.parametrize(("body", "where"), WRONG.values(), ids=WRONG)
-def test_a_mistake_in_json_is_told_with_its_place(listening, body, where) -> None:
+def test_a_mistake_in_json_is_told_with_its_place(listening) -> None:
     address = f"http://{listening[0]}:{listening[1]}/v1/reports"
-    answer = httpx.post(address, content=body, headers={"content-type": "application/json"})
-    assert answer.status_code == 400
-    assert where in answer.json()["where"]
-    sound = httpx.post(address, content=as_json(entry()), headers={"content-type": "application/json"})
-    assert sound.json()["results"][0]["accepted"] == 2
+    answer = httpx.post(address, content=b'{"uploads": [}', headers={"content-type": "application/json"})
+    assert (answer.status_code, "line 1 column 14" in answer.json()["where"]) == (400, True)

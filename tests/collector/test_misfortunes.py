@@ -23,7 +23,6 @@ import psycopg
 import pytest
 from sqlalchemy import text
 
-from overstory.collector.http.supervised import queued
 from overstory.collector.settings import Limits, UpkeepIntervals
 from overstory.collector.store import StoreError, open_store
 from overstory.collector.store.compaction import CHUNKS, INBOX, Compacted, InboxAges
@@ -32,7 +31,8 @@ from overstory.collector.store.databases.database import Database, DiskFullError
 from overstory.collector.store.retention import Retained
 from overstory.collector.telemetry import LOG
 from overstory.protocol.metrics.period import DAY
-from overstory.supervision.log import begin_log
+from overstory.supervision.log import SparseLog, _Json, _Line, begin_log
+from overstory.supervision.server import queued
 from support.collector_in_process import METRICS, NOW, REGISTRY, TODAY, FakeStore, batch_id, raising, upload
 from support.collector_processes import CollectorProcess
 from support.misfortunes import until
@@ -238,6 +238,26 @@ def test_an_error_that_the_server_reports_again_and_again_is_one_line() -> None:
             log.level, log.handlers[:], log.filters[:] = level, handlers, filters
     assert written.getvalue().count("Exception in ASGI application") == 1
     assert written.getvalue().count("ZeroDivisionError: a bug") == 1
+
+
+def test_an_error_is_logged_again_after_a_minute() -> None:
+    now = [0.0]
+    errors = SparseLog(LOG, lambda: now[0])
+    assert [errors.error("the store took nothing", OSError("disk")) for _ in range(3)] == [True, False, False]
+    now[0] = 61.0
+    assert errors.error("the store took nothing", OSError("disk"))
+
+
+@pytest.mark.parametrize(
+    ("form", "line"),
+    [
+        (_Line(), "1970-01-01T00:00:00Z info reloaded"),
+        (_Json(), '{"time": "1970-01-01T00:00:00Z", "level": "info", "message": "reloaded", "metrics": 3}'),
+    ],
+)
+def test_a_line_of_the_log_has_time_level_message_and_facts(form: logging.Formatter, line: str) -> None:
+    facts = {"msg": "reloaded", "levelname": "INFO", "created": 0.0, "facts": {"metrics": 3}}
+    assert form.format(logging.makeLogRecord(facts)) == line
 
 
 def process(folder: Path, *options: str) -> CollectorProcess:

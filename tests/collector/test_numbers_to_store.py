@@ -103,15 +103,15 @@ def test_every_report_is_counted_once_before_and_after_compaction(lived, metric)
         assert first == before[days[0]]
 
 
-def test_what_decode_says_of_a_store_and_of_its_collector(lived):
+def test_what_decode_says_of_a_store_and_of_its_collector(lived, monkeypatch):
     folder, registry, url, _ = lived
     asked = ("--registry", registry, "--metric", "temperature", "--json")
     of_store = json.loads(within("decode", "--store", url, *asked, cwd=folder).stdout)
     with open_store(url, load_registry(registry)) as store:
         token = store.add_token("admin", "analyst")
     with CollectorProcess(registry, url) as collector:
-        address = ("--url", collector.url, "--token", token)
-        of_url = json.loads(within("decode", *address, *asked, cwd=folder).stdout)
+        monkeypatch.setenv("OVERSTORY_ADMIN_TOKEN", token)
+        of_url = json.loads(within("decode", "--store", collector.url, *asked, cwd=folder).stdout)
     assert of_url == of_store
     assert of_store["reports"] == DEVICES * PERIODS
     (mean,) = of_store["readings"][0]["estimates"]

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from overstory.collector.http.endpoint import Response, answer_to, error_response, refusal
+from overstory.collector.http.endpoint import answer_to
 from overstory.collector.ingest.ingest import JSON, Decision, Result
 from overstory.collector.oblivious.endpoint import MOST_MESSAGES, SLICE, SLICE_BYTES, slices, write_inner
 from overstory.collector.oblivious.keys import PrivateKey
@@ -28,6 +28,7 @@ from overstory.protocol.metrics import MetricRegistry, parse_registry
 from overstory.protocol.oblivious.formats import RELEASE_TYPE, REQUEST_TYPE, RESPONSE_TYPE, RESPONSES_PADDED_TO, Release
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_columns, encode_reports, encode_upload
+from overstory.supervision.answers import Response, error_response, refusal
 from support.collector_in_process import ABOUT, NEVER, NOW, TODAY, FakeStore, asked, batch_id, raising, sound
 from support.registry_texts import COLOURS, STRINGS, registry_of
 from support.sealed_reports import KEYS, METRICS, RING, ROUTE, opened, seal, sealed_quickly, upload

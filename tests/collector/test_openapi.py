@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis import checks
 
 from overstory.collector.app import DESCRIPTION
-from overstory.collector.http.endpoint import MESSAGE_PATH, PATH, RELEASE_PATH, RETRY_AFTER
+from overstory.collector.http.endpoint import MESSAGE_PATH, PATH, RELEASE_PATH
 from overstory.collector.ingest.ingest import JSON, Ingest
 from overstory.collector.store import open_store
 from overstory.protocol.metrics.tables import MOST
@@ -17,6 +17,7 @@ from overstory.protocol.oblivious.formats import RELEASE_TYPE, REQUEST_TYPE
 from overstory.protocol.wire import GROUP
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE
+from overstory.supervision.answers import RETRY_AFTER
 from support.collector_in_process import METRICS, NOW, upload
 from support.sealed_reports import RING
 from support.served import served
@@ -74,21 +75,18 @@ def running(tmp_path_factory):
         yield schemathesis.openapi.from_url(f"http://{host}:{port}/openapi.json"), headers
 
 
-def hold(schema: Any, headers: dict[str, str], method: str, path: str, mode: Any, examples: int) -> None:
+@pytest.mark.parametrize("examples", [8, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("method", "path", "mode"), KINDS)
+def test_every_answer_is_one_that_is_described(running, method, path, mode, examples) -> None:
     """Send so many requests of a kind to a page, and hold every answer against the description."""
-    operation = schema[path][method]
+    schema, headers = running
 
-    @given(case=operation.as_strategy(generation_mode=mode))
+    @given(case=schema[path][method].as_strategy(generation_mode=mode))
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
     def held(case: Any) -> None:
         case.call_and_validate(headers=headers, checks=HELD)
 
     held()
-
-
-@pytest.mark.parametrize(("method", "path", "mode"), KINDS)
-def test_every_answer_is_one_that_is_described(running, method, path, mode) -> None:
-    hold(*running, method, path, mode, examples=8)  # five hundred run with the long tests
 
 
 def test_every_page_is_described(running) -> None:
@@ -120,9 +118,3 @@ def test_names_and_bounds_are_those_of_the_program() -> None:
     assert schemas["Upload"]["properties"]["group"]["pattern"] == f"^{GROUP.pattern}$"
     assert schemas["Result"]["properties"]["reason"]["enum"] == [*codes, None]
     assert schemas["Refusal"]["properties"]["reason"]["enum"] == codes
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("method", "path", "mode"), KINDS)
-def test_hundreds_of_answers_are_as_described(running, method, path, mode) -> None:
-    hold(*running, method, path, mode, examples=500)

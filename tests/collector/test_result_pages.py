@@ -8,6 +8,7 @@ import pytest
 
 from overstory.collector.http import counts
 from overstory.collector.store import open_store
+from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
 from overstory.queries.counts import read_store, with_sums
@@ -61,7 +62,7 @@ def test_without_a_token_nothing_is_said_of_parameters(metrics, url):
 
 
 def test_an_answer_is_bounded_and_says_what_to_ask_instead(metrics, url, monkeypatch):
-    with pytest.raises(counts.TooLargeError, match="an answer has at most 10,000,000"):
+    with pytest.raises(ParameterError, match="an answer has at most 10,000,000"):
         counts.check_counts(metrics["tree"], 10_000_000)
     monkeypatch.setattr(counts, "MOST_COUNTS", 100)
     page, one = pages_of(metrics, url, "bloom/counts", "colour/counts")

@@ -110,19 +110,6 @@ def test_no_cell_of_few_reports_stays(store_url: str, name: str) -> None:
         assert after[PERIOD + 4, ""][0].num_reports > 0
 
 
-def test_the_seeds_of_few_devices_are_not_their_reports(tmp_path: Path) -> None:
-    """300 devices on 1,024 public seeds: 72% of the reports stayed, each alone with the seed of its device."""
-    metrics, url = registry("olh"), f"sqlite:///{tmp_path}/store.db"
-    with open_store(url, metrics, create=True) as store:
-        add_devices(store, metrics["olh"], PERIOD, 300)
-        store.compact(NOW)
-        ((counts, _),) = raw_counts(store).values()
-        assert (counts.totals == 1).sum() > 150
-        store.retain(LATER)
-        ((counts, came),) = raw_counts(store).values()
-        assert (counts.num_reports, came) == (0, 300)
-
-
 def test_a_recount_that_retention_overtakes_writes_no_report(
     store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,6 +187,11 @@ SAMPLED = {
     "seeds, by itself": ("olh", {"domain_size": 11, "epsilon": 4.0, "num_seeds": 500, "hash_range": 2}, 2200),
     "sampled bits": ("dbitflip", {"domain_size": 11, "epsilon": 2.0, "sampled_bits": 4}, 105),
 }
+
+
+def test_no_row_of_few_reports_stays() -> None:
+    assert without_few(SupportCounts([10, 9], [[7, 3], [4, 5]]), 2, 10).ones.tolist() == [[7, 3], [0, 0]]
+    assert without_few(SupportCounts([29], [[7, 3, 19]]), 512, 10).ones.tolist() == [[0, 0, 0]]
 
 
 @pytest.mark.parametrize("case", SAMPLED)

@@ -1,4 +1,4 @@
-"""Values that nobody listed, live: devices answer, a collector process takes it over HTTP, the command line searches.
+"""Values that nobody listed, live: devices answer, a collector takes it, the command line searches.
 
 Every device has a secret of its own and sends an upload of its own, made as the client makes it; many uploads share a
 request. Secrets and values follow from fixed seeds, so each run is the same.
@@ -8,12 +8,12 @@ import json
 import time
 from itertools import islice
 
-import httpx
 import numpy as np
 import pytest
 
 from overstory.analysis.kinds.searches import sorted_answers
 from overstory.client import Randomizer
+from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.store import open_store
 from overstory.discovery import find, simulate
 from overstory.protocol.errors import ParameterError
@@ -21,7 +21,6 @@ from overstory.protocol.metrics import load_registry
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_reports, encode_upload
 from overstory.queries.counts import PeriodCounts, read_store
 from overstory.queries.readings import read
-from support.collector_processes import CollectorProcess
 from support.registry_texts import registry_of
 from support.running import within
 
@@ -46,23 +45,17 @@ def upload_of(metric, number, value, period, seed=b"live"):
     return encode_upload(Upload(batch, metric.id, period, encode_reports(metric.mechanism, [report])))
 
 
-def send(url, uploads, each=500):
-    """Post uploads, many in a request; return how many were taken."""
-    remaining, taken = iter(upload for upload in uploads if upload is not None), 0
-    with httpx.Client(base_url=url, headers={"Content-Type": MEDIA_TYPE}, timeout=60, trust_env=False) as client:
-        while body := list(islice(remaining, each)):
-            answer = client.post("/v1/reports", content=b"".join(body))
-            assert answer.status_code == 200, answer.text
-            taken += len(body)
-    return taken
-
-
 def collected(folder, metric, values, seed=b"live"):
-    """Send a report for each of `values` to a collector process; return how many devices were asked."""
-    today = metric.period.number(time.time())
-    uploads = (upload_of(metric, n, value, today - n % 3, seed) for n, value in enumerate(values))
-    with CollectorProcess(folder / "metrics.toml", str(folder / "reports.db")) as collector:
-        return send(collector.url, uploads)
+    """Give a report for each of `values` to a collector's ingest and store; return how many devices were asked."""
+    today, registry = metric.period.number(time.time()), load_registry(folder / "metrics.toml")
+    made = (upload_of(metric, n, value, today - n % 3, seed) for n, value in enumerate(values))
+    uploads, taken = filter(None, made), 0
+    with open_store(str(folder / "reports.db"), registry, create=True) as store:
+        while body := b"".join(islice(uploads, 500)):
+            decision = Ingest(registry).decide(body, MEDIA_TYPE, time.time())
+            assert all(result.reason is None for result in decision.results)
+            taken += sum(store.add(decision.received))
+    return taken
 
 
 def command(folder, *words, status=0):
@@ -129,7 +122,7 @@ def test_a_file_has_every_value_and_a_picture_the_search(live, tmp_path):
 def test_detected_values_are_offered_as_candidates_and_earlier_ones_stay(live, tmp_path):
     folder, _ = live
     out = tmp_path / "ports.txt"
-    asked = ("discover", *STORE, "--metric", "port", "--candidates-out", out)
+    asked = ("decode", *STORE, "--metric", "port", "--candidates-out", out)
     assert "candidates in " in command(folder, *asked)
     assert out.read_text().split()[:3] == ["80", "443", "8080"]
     out.write_text("22\n8080\n")
@@ -145,8 +138,6 @@ def test_detected_values_are_offered_as_candidates_and_earlier_ones_stay(live, t
         (("decode", *STORE, "--metric", "port", "--steps", "norm-sub"), "post-processing steps have no meaning"),
         (("decode", *STORE, "--metric", "port", "--reports-per-device", "2"), "reports per device have no meaning"),
         (("decode", *STORE, "--metric", "port", "--complete"), "a method or complete list"),
-        (("discover", "--store", "reports.db"), "--registry, --metric missing"),
-        (("discover", *STORE, "--metric", "port", "--epsilon", "1"), "give one form"),
     ],
 )
 def test_what_has_no_meaning_for_a_search_is_refused(live, words, message):
@@ -169,7 +160,7 @@ def test_counts_alone_which_a_collector_gives_are_not_enough(live):
 def test_a_second_wave_asks_the_others_and_expects_what_the_first_found(tmp_path):
     first = write_registry(tmp_path / "metrics.toml", epsilon=5.0, step=8, beam=16, wave=1, waves=2)
     asked = collected(tmp_path, first, (PORTS[n % len(PORTS)] for n in range(2400)))
-    command(tmp_path, "discover", *STORE, "--metric", "port", "--candidates-out", "known.txt")
+    command(tmp_path, "decode", *STORE, "--metric", "port", "--candidates-out", "known.txt")
     known = json.dumps((tmp_path / "known.txt").read_text().split())
     later = NUMBERS.replace('["80"]', known)
     second = write_registry(tmp_path / "metrics.toml", domain=later, epsilon=5.0, step=8, beam=16, wave=2, waves=2)
@@ -196,7 +187,7 @@ def test_two_hundred_thousand_devices_find_what_a_simulation_finds(tmp_path):
     shares = 1 / np.arange(1, 2001) ** 1.1
     values = words[rng.choice(2000, size=200_000, p=shares / shares.sum())]
     assert collected(tmp_path, metric, values.tolist()) == 200_000
-    shown = json.loads(command(tmp_path, "discover", *STORE, "--metric", "word", "--json"))
+    shown = json.loads(command(tmp_path, "decode", *STORE, "--metric", "word", "--json", "--all"))
     plan = metric.mechanism.plan
     simulated = find(plan, simulate(plan, values, rng))
     truth = dict(zip(*np.unique(values, return_counts=True), strict=True))

@@ -73,9 +73,8 @@ def answered(address, path: str, batch: bytes):
     return status, json.loads(answer)
 
 
-@pytest.mark.parametrize("http", [None, "h11"])
-def test_paths_of_other_shards_are_refused_and_the_own_is_served(http):
-    with served(metrics=SHARDED, shard=2, http=http) as (collector, address):
+def test_paths_of_other_shards_are_refused_and_the_own_is_served():
+    with served(metrics=SHARDED, shard=2) as (collector, address):
         assert answered(address, "/v1/reports/2", of_shard(2))[0] == 200
         assert answered(address, "/v1/reports/2", of_shard(2))[1]["results"][0]["duplicate"]
         assert answered(address, "/v1/reports", of_shard(2, 1))[0] == 200
@@ -88,7 +87,7 @@ def test_paths_of_other_shards_are_refused_and_the_own_is_served(http):
             assert (status, problem["reason"], problem["type"]) == (421, "wrong-shard", "/problems/wrong-shard")
         assert answered(address, "/v1/reports/x", of_shard(2))[0] in {404, 405}
         assert collector.store.num_reports == 2
-    with served(http=http) as (_, address):  # without shards
+    with served() as (_, address):  # without shards
         assert answered(address, "/v1/reports/0", of_shard(0))[0] == 421
         assert answered(address, "/v1/reports", of_shard(1))[0] == 200
 

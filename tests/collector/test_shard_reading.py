@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import ExitStack, contextmanager
 from functools import reduce
 from operator import add as plus
 
@@ -69,8 +70,10 @@ def folder(tmp_path_factory):
     return path
 
 
+@contextmanager
 def opened(folder, *shards: int):
-    return SeveralStores([open_store(str(folder / f"{shard}.db")) for shard in shards])
+    with ExitStack() as stack:
+        yield SeveralStores([stack.enter_context(open_store(str(folder / f"{shard}.db"))) for shard in shards])
 
 
 @pytest.mark.parametrize("name", ["colour", "tree"])

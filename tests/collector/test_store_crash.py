@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from overstory.collector.store import open_store
-from support.store_crashes import STEP, acknowledged, expected, go, killed_rounds, start, stored_numbers, summed
+from support.rounds import rounds
+from support.store_crashes import STEP, acknowledged, expected, go, killed_rounds, start, stored_numbers, summed_numbers
 from support.store_samples import NOW, registry
 
 
-def test_killed_again_and_again(store_url: str) -> None:
-    killed_rounds(store_url, 2, random.Random(1))
+@pytest.mark.parametrize("kills", [2, pytest.param(rounds(30), marks=pytest.mark.slow)], ids=["few", "many"])
+def test_killed_again_and_again(store_url: str, kills: int) -> None:
+    killed_rounds(store_url, kills, random.Random(kills))
 
 
 AT_ONCE = {
@@ -40,4 +42,4 @@ def test_two_processes_that_add_and_compact_at_once_count_each_batch_once(
         store.compact(NOW)
         assert stored_numbers(store) == numbers
         assert store.counts(metrics["bloom"], 0, 1 << 20) == expected(metrics["bloom"], numbers)
-        assert store.sums(metrics["bloom"], 0, 1 << 20) == summed(metrics["bloom"], numbers)
+        assert store.sums(metrics["bloom"], 0, 1 << 20) == summed_numbers(metrics["bloom"], numbers)

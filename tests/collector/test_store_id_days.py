@@ -81,15 +81,6 @@ def test_a_registry_with_another_grace_finds_the_ids_of_before(
     assert days(store) == {}
 
 
-def test_a_call_holds_batches_of_several_days_and_a_batch_twice(store: Store, metrics: Any) -> None:
-    batches = [some(metrics["bloom"], PERIOD + number % 3, 1, number) for number in range(12)]
-    assert store.add([batches[4], batches[1]]) == [True, True]
-    again = [*batches, batches[0], batches[11]]
-    assert store.add(again) == [number not in {1, 4, 12, 13} for number in range(14)]
-    assert store.add(again) == [False] * 14
-    assert sum(one.num_reports for one in store.counts(metrics["bloom"], 0, PERIOD + 3).values()) == 12
-
-
 def test_dropping_goes_by_the_day_of_each_table(store: Store, metrics: Any) -> None:
     metric = metrics["bloom"]
     batches = [some(metric, PERIOD + number, 1, number) for number in range(4)]

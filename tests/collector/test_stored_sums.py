@@ -14,24 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import select, update
 
-from overstory.analysis.alarms.sums import PAIR_REPORTS, ReportSums, Watch
-from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.analysis.alarms.sums import PAIR_REPORTS, ReportSums
+from overstory.analysis.reports import SupportCounts
 from overstory.collector.store import Store, StoreError, compaction, open_store, restore
 from overstory.collector.store.copies import backup
 from overstory.collector.store.counts import pack_counts, pack_sums, unpack_counts, unpack_sums
-from overstory.collector.store.schema import CHECKS
+from overstory.collector.store.schema import COUNTS
 from overstory.protocol.metrics import parse_registry
 from support.registry_texts import COLOURS, registry_of
-from support.store_samples import ABOUT, DAY, NOW, received, registry, reports
+from support.store_samples import ABOUT, DAY, NOW, received, registry, reports, summed
 
 PERIOD = 20_000
-
-
-def summed(metric: Any, sent: Any) -> ReportSums:
-    """Sum reports in one go."""
-    watch = Watch.of(metric.mechanism)
-    assert watch is not None
-    return watch.sum(ReportBatch.of(metric.mechanism, sent))
 
 
 @pytest.mark.parametrize("name", ["bloom", "tree"])
@@ -80,7 +73,7 @@ def test_sums_end_with_their_reports(store: Store, metrics: Any) -> None:
     store.retain(NOW + 1000 * DAY)
     assert store.sums(metric, PERIOD, PERIOD) == {}
     with store._database.snapshot() as connection:
-        assert connection.execute(select(CHECKS)).all() == []
+        assert connection.execute(select(COUNTS.c.sums)).scalar() is None
 
 
 def test_another_list_of_candidates_is_summed_again(store_url: str, tmp_path: Path) -> None:
@@ -120,10 +113,13 @@ def test_a_backup_has_them_and_sees_what_does_not_agree(store: Store, metrics: A
     restore(tmp_path / "copy.db", f"{tmp_path}/restored.db")
     with open_store(f"{tmp_path}/restored.db", metrics) as restored:
         assert restored.sums(metric, PERIOD, PERIOD) == {PERIOD: summed(metric, sent)}
-        restored._database.write(lambda connection: connection.execute(update(CHECKS).values(num_reports=10)))
+        more = pack_sums(
+            summed(metric, [*sent, sent[0]]), restored._metrics[metric.id, metric.mechanism.digest].counts_digest
+        )
+        restored._database.write(lambda connection: connection.execute(update(COUNTS).values(sums=more)))
         with pytest.raises(StoreError, match="do not agree with its reports"):
             backup.verify(restored._database)
-        restored._database.write(lambda connection: connection.execute(update(CHECKS).values(sums=b"x" * 80)))
+        restored._database.write(lambda connection: connection.execute(update(COUNTS).values(sums=b"x" * 80)))
         with pytest.raises(StoreError, match="stored sums of reports are damaged"):
             backup.verify(restored._database)
 
@@ -136,7 +132,7 @@ def test_a_domain_of_ten_thousand_bits_writes_a_bounded_row(tmp_path: Path) -> N
         store.add([received(wide, PERIOD, reports(wide, 300, random.Random(1)))])
         store.compact(NOW)
         with store._database.snapshot() as connection:
-            [size] = [len(row.sums) for row in connection.execute(select(CHECKS))]
+            [size] = [len(row.sums) for row in connection.execute(select(COUNTS))]
     assert size < 300_000
 
 

@@ -17,7 +17,7 @@ from overstory.presentation.document import Figure, Form, Heading, Link, Notice,
 from overstory.presentation.render_data import as_csv
 from overstory.presentation.render_html import as_html
 from overstory.protocol.errors import ParameterError
-from support.compared_store import MONDAY, SAME, fill, make, write_registry
+from support.compared_store import MONDAY, make, write_registry
 from support.decoding import shared_estimates
 from support.running import within
 
@@ -133,16 +133,6 @@ def test_ranges_that_cannot_be_compared_are_refused_and_can_be_changed(data):
         assert reason in texts(shown, Notice)[0].text
         assert {field.name: field.value for field in texts(shown, Form)[0].fields}["a"] == query["a"]
         assert shown.table is None
-
-
-def test_other_parameters_are_refused_with_both_digests(tmp_path):
-    path = make(tmp_path, seed=3)
-    old, new = write_registry(tmp_path, 1.0), write_registry(tmp_path, 2.0)
-    with open_store(str(path), old) as store:
-        fill(store, old["theme"], {MONDAY + 1: SAME}, 50, seed=9)
-        shown = view(ConsoleData(new, store, lambda: NOW, shared_estimates(None)), a=A, b=B)
-    assert shown.status == 400
-    assert all(registry["theme"].mechanism.digest.hex() in texts(shown, Notice)[0].text for registry in (old, new))
 
 
 def test_a_metric_without_reports_has_an_empty_state(tmp_path):

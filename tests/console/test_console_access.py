@@ -335,9 +335,7 @@ def test_a_long_form_is_for_an_analyst_and_nobody_else(served, store) -> None:
 
 
 def test_a_request_that_does_not_arrive_is_given_up(served, monkeypatch) -> None:
-    monkeypatch.setattr(
-        "overstory.collector.http.bounded_connection.BoundedConnection.limits", Limits(reading_seconds=0.3)
-    )
+    monkeypatch.setattr("overstory.supervision.connection.BoundedConnection.limits", Limits(reading_seconds=0.3))
     with Wire(served[1]) as half, Wire(served[1]) as slow:
         half.send(b"GET / HTTP/1.1\r\nHo")
         slow.send(begun_form("/login", 100) + b"token=")
@@ -347,9 +345,7 @@ def test_a_request_that_does_not_arrive_is_given_up(served, monkeypatch) -> None
 
 
 def test_answers_that_nobody_reads_end_their_connection(served, monkeypatch) -> None:
-    monkeypatch.setattr(
-        "overstory.collector.http.bounded_connection.BoundedConnection.limits", Limits(taking_seconds=0.3)
-    )
+    monkeypatch.setattr("overstory.supervision.connection.BoundedConnection.limits", Limits(taking_seconds=0.3))
     with Wire(served[1]) as wire:
         wire.flood(b"GET /static/console.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 20_000)
         asyncio.run(until(lambda: served[0].connections))
@@ -357,7 +353,7 @@ def test_answers_that_nobody_reads_end_their_connection(served, monkeypatch) -> 
 
 
 def test_a_fault_while_a_request_is_read_is_ours(served, monkeypatch) -> None:
-    monkeypatch.setattr("overstory.collector.http.bounded_connection.refuse_head", lambda *_: 1 / 0)
+    monkeypatch.setattr("overstory.supervision.connection.refuse_head", lambda *_: 1 / 0)
     with Wire(served[1]) as wire:
         status, headers, body = wire.send(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").answer()
         assert (status, headers["retry-after"], json.loads(body)["reason"]) == (503, "60", "fault")

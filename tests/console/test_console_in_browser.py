@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
 import pytest
 
-from overstory.console.layout import POLICY
-from support.console_browser import NARROW, axe_violations, logged_in, reader
-from support.console_screens import ALL, METRICS, addresses
+from overstory.console.app import POLICY
+from support.console_browser import ALL, METRICS, NARROW, addresses, axe_violations, logged_in, reader
 
 pytestmark = pytest.mark.browser
 
@@ -221,3 +226,216 @@ def test_a_request_to_elsewhere_is_noticed(browser, served) -> None:
         reading.page.route("https://elsewhere.example/**", lambda route: route.fulfill(body="elsewhere"))
         reading.page.goto("https://elsewhere.example/")
         assert reading.problems == ["elsewhere: https://elsewhere.example/"]
+
+
+@contextmanager
+def other_site(page: str) -> Iterator[int]:
+    """Serve a page on another port of this machine, and give the port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("content-type", "text/html")
+            self.end_headers()
+            self.wfile.write(page.encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def attack_page(target: str) -> str:
+    field = '<input name="candidates" value="ash">'
+    return (
+        f'<form method="post" action="{target}/m/hostile">{field}<button>Go</button></form>'
+        f'<form method="post" action="{target}/logout"><button>Out</button></form><a href="{target}/m/hostile">See</a>'
+    )
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_form_on_another_port_or_name_is_refused_and_a_link_works(browser, served, host) -> None:
+    with other_site(attack_page(served.address)) as port, logged_in(browser, served) as reading:
+        page = reading.page
+        for button in ("Go", "Out"):
+            page.goto(f"http://{host}:{port}/")
+            with page.expect_navigation() as navigation:
+                page.get_by_role("button", name=button).click()
+            assert navigation.value.status == 403
+        page.goto(f"http://{host}:{port}/")
+        with page.expect_navigation() as navigation:
+            page.get_by_role("link", name="See").click()
+        assert navigation.value.status == 200  # the cookie travels with a link: a shared address shows the page
+
+
+def test_the_same_form_on_the_consoles_own_page_is_taken(browser, served) -> None:
+    with logged_in(browser, served) as reading:
+        reading.open("/m/hostile")
+        reading.page.get_by_label("Candidates").fill("ash\noak")
+        with reading.page.expect_navigation() as navigation:
+            reading.page.get_by_role("button", name="Decode").click()
+        assert (navigation.value.status, navigation.value.url) == (
+            200,
+            f"{served.address}/m/hostile?candidates=ash%0Aoak",
+        )
+
+
+def test_a_page_cannot_be_put_into_a_frame(browser, served) -> None:
+    with other_site(f'<iframe src="{served.address}/login"></iframe>') as port, reader(browser, served) as reading:
+        reading.page.goto(f"http://127.0.0.1:{port}/")
+        assert any("frame-ancestors" in problem for problem in reading.problems)
+
+
+def test_hostile_words_are_shown_as_text(browser, served) -> None:
+    with logged_in(browser, served) as reading:
+        dialogs: list[str] = []
+        reading.page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+        reading.open("/m/hostile?candidates=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E")
+        heading = reading.page.get_by_role("heading", level=1).inner_text()
+        assert heading.startswith("<script>alert(1)</script>")
+        assert "\u202e" not in reading.page.content()
+        assert reading.page.locator("main img, main script").count() == 0
+        assert (dialogs, reading.problems) == ([], [])
+
+
+@pytest.fixture
+def planner(browser, served):
+    from playwright.sync_api import expect
+
+    with reader(browser, served) as reading:
+        reading.open("/plan")
+        yield reading, expect
+        reading.note_violations()
+        assert reading.problems == []
+
+
+def odds(page):
+    return page.locator(".figures dd").first
+
+
+def test_the_page_follows_a_slider_and_leaves_it_in_the_hand(planner) -> None:
+    reading, expect = planner
+    page = reading.page
+    slider = page.get_by_role("slider", name="Epsilon of one report")
+    handle = slider.element_handle()
+    slider.focus()
+    for _ in range(30):
+        page.keyboard.press("ArrowRight")
+    expect(page).to_have_url(re.compile("epsilon=2&"))
+    expect(page.locator("input[name=epsilon]")).to_have_value("2")
+    expect(odds(page)).to_have_text("7.39 times")
+    assert handle.evaluate("(slider) => slider === document.activeElement"), "the same slider, still in the hand"
+    assert page.locator("figure").count() == 2
+
+
+def test_a_drag_goes_on_while_the_page_changes(planner) -> None:
+    reading, expect = planner
+    page = reading.page
+    slider = page.get_by_role("slider", name="Devices")
+    box = slider.bounding_box()
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] * 0.57, middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.4, middle, steps=4)
+    expect(page).to_have_url(re.compile("reports="))
+    first = int(page.locator("input[name=reports]").input_value())
+    page.mouse.move(box["x"] + box["width"] * 0.1, middle, steps=4)
+    page.mouse.up()
+    expect(page.locator(".notice")).to_contain_text("is too small for these needs")
+    assert int(page.locator("input[name=reports]").input_value()) < first
+
+
+def test_a_link_to_needs_that_can_be_met_fills_the_form(planner) -> None:
+    reading, expect = planner
+    page = reading.page
+    page.locator("input[name=reports]").fill("10000")
+    link = page.get_by_role("navigation", name="Needs that can be met").get_by_role("link", name="devices")
+    number = link.inner_text().split()[0].replace(",", "")
+    link.click()
+    expect(page.locator("input[name=reports]")).to_have_value(number)
+    expect(page.locator(".notice")).to_have_count(0)
+
+
+def test_a_mistake_leaves_the_form_to_be_corrected(planner) -> None:
+    reading, expect = planner
+    page = reading.page
+    field = page.locator("input[name=epsilon]")
+    field.fill("9")
+    expect(page.locator(".notice")).to_contain_text("is below epsilon_report")
+    expect(field).to_be_focused()
+    field.fill("1")
+    expect(odds(page)).to_have_text("2.72 times")
+    reading.problems = [problem for problem in reading.problems if "status of 400" not in problem]
+
+
+@pytest.fixture(scope="module")
+def reading(browser, served):
+    with logged_in(browser, served) as opened:
+        yield opened
+
+
+def expected(reading, week):
+    """Return how the cursor reads a week's numbers, from the page's own file."""
+    rows = reading.page.request.get(f"{reading.served.address}/m/theme.json").json()["rows"]
+    parts = []
+    for row in (row for row in rows if row["to"] == week):
+        share, low, high = (f"{100 * row[key]:.2f}" for key in ("frequency", "frequency_low", "frequency_high"))
+        missing = "" if row["detected"] else ", not detected"
+        parts.append(f"{row['value']} {share}% ({low} to {high}%){missing}")
+    return parts
+
+
+def test_arrow_keys_read_the_numbers_of_a_chart_out(reading) -> None:
+    reading.open("/m/theme")
+    figure = reading.page.locator("figure").first
+    output = figure.locator("output")
+    assert figure.get_attribute("role") == "group"
+    figure.focus()
+    figure.press("End")
+    assert output.get_attribute("aria-live") == "polite"
+    for week in ("2026-W47", "2026-W46", "2026-W45"):
+        words = output.text_content()
+        assert words.startswith(f"{week}: ")
+        assert sorted(words.removeprefix(f"{week}: ").split("; ")) == sorted(expected(reading, week))
+        figure.press("ArrowLeft")
+    figure.press("Home")
+    assert output.text_content().startswith("2026-W32: ")
+    figure.press("ArrowLeft")
+    assert output.text_content().startswith("2026-W32: ")
+    assert reading.problems == []
+
+
+def test_the_mouse_reads_the_column_under_it(reading) -> None:
+    reading.open("/m/theme")
+    figure = reading.page.locator("figure").first
+    drawing = figure.locator("svg.on-wide")
+    box, size = drawing.bounding_box(), drawing.get_attribute("viewBox").split()
+    first, last = (float(number) for number in drawing.get_attribute("data-cursor").split()[1:])
+    for column, week in ((0, "2026-W32"), (7, "2026-W39"), (15, "2026-W47")):
+        across = first + (last - first) * column / 15
+        reading.page.mouse.move(box["x"] + across / float(size[2]) * box["width"] + 1, box["y"] + box["height"] / 2)
+        assert figure.locator("output").text_content().startswith(f"{week}: ")
+    line = drawing.locator(".cursor-line")
+    assert float(line.get_attribute("x1")) == pytest.approx(last, abs=0.1)
+
+
+def test_a_live_form_changes_the_page_and_its_address_and_the_field_keeps_the_focus(reading) -> None:
+    reading.open("/m/theme")
+    page = reading.page
+    page.get_by_label("Interval level").fill("0.9")
+    page.locator("figcaption", has_text="with 90% intervals").wait_for()
+    assert page.url.endswith("/m/theme?level=0.9&adjustment=fcr&reading=per-period")
+    assert page.evaluate("document.activeElement.name") == "level"
+    assert page.get_by_label("Interval level").input_value() == "0.9"
+    assert page.locator("figure").first.get_attribute("tabindex") == "0"
+    shown = page.locator("main").inner_text()
+    reading.open(page.url.removeprefix(reading.served.address))
+    assert page.locator("main").inner_text() == shown
+    assert reading.problems == []

@@ -159,7 +159,7 @@ def test_a_store_that_does_not_answer_is_named_to_those_who_are_logged_in(store)
 def test_without_the_store_a_token_lets_nobody_in_and_the_public_page_stays(store, console) -> None:
     client = client_of(console)
     log_in(client, store.add_token("viewer", "somebody"))
-    console.gate.tokens._read = lambda: (_ for _ in ()).throw(StoreError("secret.db: it is gone"))
+    console.gate.tokens._table._read = lambda: (_ for _ in ()).throw(StoreError("secret.db: it is gone"))
     console.data.clock.now += 10
     answer = client.get(PAGE)
     assert answer.status_code == 503

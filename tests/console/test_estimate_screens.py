@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from overstory.analysis.oracle import FrequencyOracle
+from overstory.analysis.selection import normal_reach
 from overstory.collector.store import open_store
 from overstory.console.data import ConsoleData
-from overstory.console.screens.columns import Columns
-from overstory.console.screens.series import SeriesQuery, SeriesScreen
+from overstory.console.screens.series import Columns, SeriesQuery, SeriesScreen
 from overstory.console.view import ScreenError, read_query
 from overstory.presentation.charts.drawing import Scale
 from overstory.presentation.formats import interval, p_value, percent, thousands
@@ -168,6 +168,11 @@ def test_a_column_of_several_periods_is_the_estimate_of_their_sum(client, folder
         assert [row["count"] for row in mine] == [row["count"] for row in reading["estimates"]]
         assert [row["frequency_low"] for row in mine] == [row["frequency_low"] for row in reading["estimates"]]
     assert "each column adds up 2 periods of week" in client.get("/m/theme?every=2").text
+    query = read_query(SeriesQuery, [("every", "4")])
+    assert (query.address("/m/theme", every=2), query.address("/m/theme", every=None)) == (
+        "/m/theme?every=2",
+        "/m/theme",
+    )
 
 
 def test_the_picture_of_a_series_is_its_rows_and_the_download_is_the_page_s(client):
@@ -213,6 +218,16 @@ def test_other_is_the_sum_with_an_interval_of_its_own(client, data, registry):
         [100 * expected.estimate, 100 * expected.low, 100 * expected.high], abs=0.005
     )
     assert other["share"][3] is None  # the week without reports
+
+
+def test_what_is_not_listed_is_one_number_over_time_in_a_period_and_in_the_overview(client):
+    """Its interval is of all devices like these, as all others of a page are."""
+    [row] = [row for row in client.get("/m.json").json()["rows"] if row["metric"] == "tree"]
+    page = unescape(client.get(f"/m/tree/{row['period']}").text)
+    share, reach = row["unlisted"], normal_reach(0.95) * row["unlisted_error"]
+    assert f"Not listed ({interval(percent)(share - reach, share + reach)})" in page
+    cells = next(cells for cells in tables(client.get("/m/tree").text)[1] if cells[0] == row["period"])
+    assert f"({interval(percent)(share - reach, share + reach)})" in cells[-1]
 
 
 def test_strings_left_out_raise_the_fit_warning_and_typing_them_in_detects_them(client, store, registry):

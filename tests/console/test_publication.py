@@ -22,9 +22,8 @@ from overstory.analysis.reports import ReportBatch
 from overstory.client import Randomizer
 from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.store import open_store
-from overstory.console.app import SCREENS
+from overstory.console.app import FORMS, SCREENS, download_path
 from overstory.console.data import ConsoleData
-from overstory.console.layout import FORMS, download_path
 from overstory.protocol.metrics import Metric, MetricRegistry, parse_registry
 from overstory.protocol.metrics.metric import SLACK
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_reports, encode_upload

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import binom
+from test_kind_laws import KINDS
 
 from overstory.analysis.association.table import divided_tables
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports
@@ -27,12 +28,7 @@ from support.likelihoods import exact_epsilon_of
 from support.registry_texts import registry_of
 
 ALARM = 1e-6
-DESIGNS = [
-    divided(oracle="grr", epsilon=1.0, sizes="3 2 2", tables="0 1, 2"),
-    divided(oracle="oue", epsilon=1.5, sizes="2 2 2", tables="0 1, 0 2, 1 2"),
-    divided(oracle="sue", epsilon=2.0, sizes="2 3", tables="1, 0, 0 1"),
-    divided(oracle="projective", epsilon=1.0, sizes="3 2", tables="0 1, 0"),
-]
+DESIGNS: list[Any] = [built for built, _ in KINDS.values() if built.name == "divided"]
 REGISTRY = registry_of(
     {
         "crashes": {

@@ -48,32 +48,20 @@ def sound_devices(name, parameters):
     return sample_devices(Case(name, dict(parameters)).build(), DEVICES)
 
 
-@pytest.mark.sampled(10)
+COLLECTED = {
+    "devices": lambda case: sound_devices(case.name, tuple(case.parameters.items())),
+    # Reports that follow from the secret have the law of those that the system's randomness makes.
+    "devices in their periods": lambda case: sample_devices(case.build(), DEVICES, InPeriods),
+    "strangers": lambda case: sample_strangers(case.build(), DEVICES),
+    "bulk": lambda case: sample_bulk(case.build(), BULK),
+}
+
+
+@pytest.mark.sampled(40)
+@pytest.mark.parametrize("collected", COLLECTED)
 @pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
-def test_devices(case):
-    check_all(sound_devices(case.name, tuple(case.parameters.items())), case.build())
-
-
-@pytest.mark.sampled(10)
-@pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
-def test_devices_in_their_periods(case):
-    """Reports that follow from the secret have the law of those that the system's randomness makes."""
-    built = case.build()
-    check_all(sample_devices(built, DEVICES, InPeriods), built)
-
-
-@pytest.mark.sampled(10)
-@pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
-def test_strangers(case):
-    built = case.build()
-    check_all(sample_strangers(built, DEVICES), built)
-
-
-@pytest.mark.sampled(10)
-@pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
-def test_bulk(case):
-    built = case.build()
-    check_all(sample_bulk(built, BULK), built)
+def test_reports_follow_their_channels(case, collected):
+    check_all(COLLECTED[collected](case), case.build())
 
 
 def rates(sample, mechanism):

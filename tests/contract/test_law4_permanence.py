@@ -1,14 +1,12 @@
 """Law 4: the permanent response is the same for ever on one device, independent on another; nothing true is stored."""
 
 import dataclasses
-import gc
 import json
 import os
 import pickle
 import subprocess
 import sys
 import threading
-from types import FunctionType, ModuleType
 
 import pytest
 
@@ -19,6 +17,7 @@ from support.contract_cases import TYPICAL_CASES, Case, domain_of, shares_respon
 from support.contract_devices import as_rows, held_values
 from support.contract_statistics import Alarm, Sample, check_independent
 from support.contract_views import view_of
+from support.reachable import reachable_objects
 
 SECRET = bytes(range(32))
 SET = {"domain_size": 5, "most": 3, "epsilon": 1.0}
@@ -167,18 +166,6 @@ def test_a_derivation_that_forgets_the_metric_is_caught():
     values, secrets = held_values(built, DEVICES), [os.urandom(32) for _ in range(DEVICES)]
     with pytest.raises(Alarm):
         check_independent(responses(built, values, secrets), responses(built, values, secrets), built.rounds.permanent)
-
-
-def reachable_objects(root):
-    """All that an object holds, classes, modules and global names apart."""
-    seen, open_ = {}, [root]
-    while open_:
-        one = open_.pop()
-        if id(one) in seen or isinstance(one, type | ModuleType):
-            continue
-        seen[id(one)] = one
-        open_ += [one.__closure__, one.__defaults__] if isinstance(one, FunctionType) else gc.get_referents(one)
-    return list(seen.values())
 
 
 def true_things_in(device, value):

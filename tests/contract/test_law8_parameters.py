@@ -1,10 +1,16 @@
-"""Law 8: parameters are frozen, have a canonical form and a digest; what cannot be honoured is refused in one error."""
+"""Law 8: parameters are frozen, have a canonical form and a digest; what cannot be honoured is refused in one error.
 
+Mechanisms travel between processes: pickled and copied they are equal, draw alike, and are as frozen.
+"""
+
+import copy
 import dataclasses
 import json
 import math
+import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -17,7 +23,8 @@ from overstory.protocol.kinds.bits import OneHot
 from overstory.protocol.kinds.hashes import BalancedHash
 from overstory.protocol.kinds.rappor import Bloom
 from overstory.protocol.kinds.registry import REGISTRY, mechanism
-from support.contract_cases import SMALL, SMALL_CASES, TYPICAL, TYPICAL_CASES, Case, domain_of
+from overstory.protocol.sampling import SeededEntropy
+from support.contract_cases import SMALL, SMALL_CASES, TYPICAL, TYPICAL_CASES, Case, domain_of, some_values
 
 ALL_CASES = SMALL_CASES + TYPICAL_CASES
 
@@ -248,3 +255,33 @@ def test_a_symbol_outside_the_domain(symbol):
 def test_the_parts_refuse_too(make, words):
     with pytest.raises(ParameterError, match=words):
         make()
+
+
+SECRET = bytes(range(32))
+UNREGISTERED = replace(mechanism("linear-hash", domain_size=1 << 16, epsilon=1.0), name="of-no-registry")
+
+
+def answers(built):
+    value = some_values(built, 3)[-1]
+    device = Randomizer(built, secret=SECRET, metric="m", entropy=SeededEntropy(1))
+    return [device.report(value), device.permanent(value), built.randomize(value, SeededEntropy(2))]
+
+
+@pytest.mark.sampled(28)
+@pytest.mark.parametrize("built", [c.build() for c in ALL_CASES] + [UNREGISTERED], ids=lambda b: b.name)
+def test_a_pickled_mechanism_is_the_same(built):
+    before = answers(built)  # what it has computed and kept does not matter
+    for again in (pickle.loads(pickle.dumps(built)), copy.deepcopy(built), copy.copy(built)):
+        assert again == built
+        assert hash(again) == hash(built)
+        assert (again.digest, again.canonical()) == (built.digest, built.canonical())
+        assert answers(again) == before
+        with pytest.raises(TypeError):
+            again.parameters["epsilon"] = 9
+
+
+def test_one_made_by_hand_under_a_known_name_does_not_pass_for_it():
+    built = mechanism("subset", domain_size=9, epsilon=1.0)
+    weaker = replace(built, inside=built.inside + Fraction(1, 1 << 10))
+    with pytest.raises(ParameterError, match="the subset that was pickled is another"):
+        pickle.loads(pickle.dumps(weaker))

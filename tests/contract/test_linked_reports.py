@@ -1,52 +1,33 @@
 """The laws for linked reports: by enumeration of every output of two small oracles, and on the parts' noise."""
 
 import math
-from fractions import Fraction
-from itertools import product
 
 import numpy as np
 import pytest
+from test_kind_laws import GRR, KINDS, OUE
 
 from overstory.analysis.kinds.base import SimulatedDevices
 from overstory.client import Randomizer
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.joint import joint
-from support.likelihoods import exact_epsilon_of, payloads_of
+from support.likelihoods import payloads_of
 
 SECRET = bytes(range(32))
-GRR = {"oracle": "grr", "domain_size": 3, "epsilon": 1.0}
-OUE = {"oracle": "oue", "domain_size": 2, "epsilon": 0.7}
-TWICE = {"oracle": "basic-rappor", "domain_size": 2, "f": 0.5, "p": 0.5, "q": 0.75}
-CHAIN = {"oracle": "l-grr", "domain_size": 3, "epsilon_permanent": 2.0, "epsilon_report": 1.0}
 FILTER = {"oracle": "rappor", "num_bits": 5, "num_hashes": 2, "num_cohorts": 2}
-CASES = {
-    "grr with unary": joint(of=[GRR, OUE]),
-    "unary with grr": joint(of=[OUE, GRR]),
-    "the same twice": joint(of=[TWICE, TWICE]),
-    "two rounds each": joint(of=[CHAIN, TWICE]),
-    "a filter": joint(of=[FILTER, GRR]),
-    "two filters": joint(of=[FILTER, FILTER]),
-}
-STRINGS = ("ash", "beech", "cedar", "elm", "oak", "yew", "fir", "lime")
+LINKED = {name: kind for name, kind in KINDS.items() if kind[0].name == "joint"}
+each_kind = pytest.mark.parametrize(("built", "values"), LINKED.values(), ids=LINKED)
+CELLS, _ = LINKED["grr with unary"]
 
 
-def values_of(built):
-    parts = [range(size) if size else STRINGS for size in built.domain_sizes]
-    return list(product(*parts))
+def test_law_1_epsilon_of_a_report_is_the_sum_of_the_parts():
+    """By enumeration it is the exact one: `test_kind_laws`."""
+    for built, _ in LINKED.values():
+        assert math.isclose(built.epsilon_report, sum(part.epsilon_report for part in built.components), abs_tol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["grr with unary", "unary with grr", "the same twice", "two rounds each", "a filter"])
-def test_law_1_epsilon_of_a_report_is_the_sum_of_the_parts_by_enumeration(name):
-    built = CASES[name]
-    exact = exact_epsilon_of(built, values_of(built))
-    parts = [part.epsilon_report for part in built.components]
-    assert math.isclose(built.epsilon_report, sum(parts), abs_tol=1e-12)
-    assert any(part < float(exact) - 0.1 for part in parts)  # one part alone would understate it
-
-
-@pytest.mark.parametrize("built", CASES.values(), ids=CASES)
-def test_law_2_a_value_outside_is_refused(built):
+@each_kind
+def test_law_2_a_value_outside_is_refused(built, values):
     device = Randomizer(built, secret=SECRET, metric="pair")
     for wrong in ((0,), (0, 1, 2), "ash", None, (99, 99), -1):
         with pytest.raises(ParameterError):
@@ -54,16 +35,14 @@ def test_law_2_a_value_outside_is_refused(built):
 
 
 def test_a_cell_is_a_pair():
-    built = CASES["grr with unary"]
-    device = Randomizer(built, secret=SECRET, metric="pair")
+    device = Randomizer(CELLS, secret=SECRET, metric="pair")
     assert [device.permanent(2 * x + y) for x in range(3) for y in range(2)] == [
         device.permanent((x, y)) for x in range(3) for y in range(2)
     ]
 
 
-@pytest.mark.parametrize("built", CASES.values(), ids=CASES)
-def test_law_4_a_change_of_one_part_does_not_redraw_the_other(built):
-    values = values_of(built)
+@each_kind
+def test_law_4_a_change_of_one_part_does_not_redraw_the_other(built, values):
     for number in range(40):
         device = Randomizer(built, secret=number.to_bytes(16, "big"), metric="pair")
         seen: dict[tuple[int, object], set[int]] = {}
@@ -82,7 +61,7 @@ def agreement(first, second):
 
 def test_law_4_equal_parts_draw_independent_noise():
     """One bit of each part over 4,000 devices; false alarms at 5 standard deviations: 6e-7."""
-    built = CASES["the same twice"]
+    built, _ = LINKED["the same twice"]
     pairs = []
     for number in range(4000):
         respond = built.responder(number.to_bytes(16, "big"), "pair", 0)
@@ -95,10 +74,10 @@ def test_law_4_equal_parts_draw_independent_noise():
     assert agreement(shared, shared) > 5
 
 
-@pytest.mark.parametrize("built", CASES.values(), ids=CASES)
-def test_law_3_simulated_devices_follow_the_devices_own_law(built):
+@each_kind
+def test_law_3_simulated_devices_follow_the_devices_own_law(built, values):
     """Every payload's frequency over 60,000 simulated devices of one value; false alarms below 1e-6 for each case."""
-    value = values_of(built)[1]
+    value = values[1]
     devices = SimulatedDevices.holding(built, [value], np.zeros(60_000, np.int64), np.random.default_rng(5))
     batch = devices.report()
     for cohort in range(built.num_cohorts):
@@ -113,8 +92,8 @@ def test_law_3_simulated_devices_follow_the_devices_own_law(built):
         assert ((seen - len(sent) * other) ** 2 / (len(sent) * other)).sum() > degrees + 6 * math.sqrt(2 * degrees) + 20
 
 
-@pytest.mark.parametrize("built", CASES.values(), ids=CASES)
-def test_every_number_below_the_limit_is_a_payload_of_valid_parts(built):
+@each_kind
+def test_every_number_below_the_limit_is_a_payload_of_valid_parts(built, values):
     """So a collector refuses what no device sends by one comparison."""
     seen = set()
     for payload in range(built.payload_limit):
@@ -145,7 +124,7 @@ def test_what_cannot_be_linked_is_refused(of, problem):
 
 def test_the_domains_sizes_fill_in_and_must_agree():
     bare = [{"oracle": "grr", "epsilon": 1.0}, {"oracle": "oue", "epsilon": 0.7}]
-    assert joint(of=bare, domain_sizes=[3, 2]) == CASES["grr with unary"]
+    assert joint(of=bare, domain_sizes=[3, 2]) == CELLS
     with pytest.raises(ParameterError, match="there are 4 values"):
         joint(of=[GRR, OUE], domain_sizes=[4, 2])
-    assert Fraction(CASES["grr with unary"].domain_size) == 6
+    assert CELLS.domain_size == 6

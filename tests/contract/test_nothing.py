@@ -102,7 +102,7 @@ def reports_of(built, values, nothing):
     for number in range(DEVICES):
         device = Randomizer(built, secret=number.to_bytes(16, "big"), metric="law", entropy=entropy)
         if number % 10 < 10 * nothing:
-            yield device.report_of(device.nothing())
+            yield device.report_in(0, device.nothing())[1]
         else:
             yield device.report(values[number // 10 % len(values)])
 

@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from test_kind_laws import KINDS
 
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports
 from overstory.analysis.kinds.searches import answers_of
@@ -20,13 +21,8 @@ from support.likelihoods import law_of, payloads_of
 
 INTEGERS = {"domain": "integers", "bits": 5}
 STRINGS = {"domain": "strings", "max_bytes": 3}
-SMALL = {
-    "integers": {"values": INTEGERS, "epsilon": 1.0, "step": 2, "beam": 2},
-    "with known": {"values": INTEGERS, "epsilon": 0.5, "step": 1, "beam": 4, "known": ["3", "7"]},
-    "strings": {"values": STRINGS, "epsilon": 4.0, "known": ["oak"], "known_share": 0.5},
-    "second of three waves": {"values": INTEGERS, "epsilon": 2.0, "wave": 2, "waves": 3},
-}
-SEARCHES = {name: prefix_search(**parameters) for name, parameters in SMALL.items()}
+SEARCHES = {name: built for name, (built, _) in KINDS.items() if isinstance(built, SearchMechanism)}
+SEARCHES["strings"] = prefix_search(values=STRINGS, epsilon=4.0, known=["oak"], known_share=0.5)
 SECRETS = [number.to_bytes(16, "big") for number in range(3000)]
 SPREADS = 5.5
 """Standard deviations: a statistical check here fails by chance less than once in 10^7 looks."""

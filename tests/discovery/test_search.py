@@ -215,6 +215,7 @@ def test_what_cannot_be_seen_grows_with_privacy_and_shrinks_with_users():
     assert by_users[0] / by_users[2] == pytest.approx(10, rel=0.01)
     assert detectable_frequency(discover(epsilon=0.1), 100) is None
     assert smallest_found([0.1], [float("inf")]) is None
+    assert smallest_found([0.01], [0.001]) == pytest.approx(0.01128, abs=1e-5)
 
 
 # --- results ------------------------------------------------------------------------------------------------------

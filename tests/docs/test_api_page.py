@@ -41,9 +41,8 @@ def gaps(public):
         yield from unmentioned_errors(public)
         if is_called(public) and ">>>" not in public.doc.sections.get("Examples", ""):
             yield "no example"
-    for name, member in public.members():
-        call = getattr(member, "fget", None) or getattr(member, "func", None) or getattr(member, "__func__", member)
-        if not (call.__doc__ or inspect.getdoc(getattr(public.value, name, None))):
+    for name, _ in public.members():
+        if not api.member_doc(public.value, name):
             yield f".{name}: no docstring"
 
 

@@ -40,7 +40,6 @@ COMMANDS = [
     "decode {} --registry metrics.toml --metric bloom",
     "decode {} --store store.db --registry metrics.toml --metric bloom",
     "decode {} --counts counts.csv",
-    "discover --reports {} --registry metrics.toml --metric bloom",
     "convert {} -o out.parquet",
     "export --store store.db --registry metrics.toml {}",
     "export --store store.db --registry metrics.toml --verify {}",
@@ -117,7 +116,7 @@ def test_what_succeeds_prints_no_secret(bucket: str, folder: Path, capsys: pytes
     commands = [
         "export --store store.db --registry metrics.toml --json {}",
         "export --store store.db --registry metrics.toml --verify {}",
-        "sum {}/metric=bloom --json --resume kept -o counts.csv",
+        "sum {}/metric=bloom --json -o counts.csv",
         "sum {}/metric=bloom --dry-run -o counts.csv",
         "decode {} --registry metrics.toml --metric size --json --engine local",
     ]

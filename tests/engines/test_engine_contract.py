@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from overstory.cli.main import main
-from overstory.engines import driver, spark_session
+from overstory.engines import reducer, spark_session
 from overstory.engines.dask_cluster import MOST_LOSSES, DaskEngine
 from overstory.engines.driver import Engine, EngineError, LocalEngine, count
 from overstory.engines.places import find_places
@@ -108,8 +108,8 @@ def test_a_search_on_a_running_scheduler_finds_what_one_process_finds(
 ) -> None:
     command, *_ = searched_files(tmp_path)
     found = []
-    for by in (["local"], ["dask", "--scheduler", scheduler]):
-        assert main([*command, "--engine", *by, "--json", "--quiet"]) == 0
+    for by in ("local", f"dask:{scheduler}"):
+        assert main([*command, "--engine", by, "--json", "--quiet"]) == 0
         found.append(json.loads(capsys.readouterr().out))
     assert found[0]["estimates"]
     assert found[0] == found[1]
@@ -205,7 +205,7 @@ def test_counts_are_released_as_they_are_taken(
         alive.add(made := Counts())
         return made
 
-    monkeypatch.setattr(driver, "count_unit", counts)
+    monkeypatch.setattr(reducer, "count_unit", counts)
     monkeypatch.setattr(spark_session, "_collect", lambda _session, _job, units: [(0, counts()) for _ in units])
     monkeypatch.setattr(SparkEngine, "_session", lambda _engine: nullcontext())
     engine: Engine = LocalEngine(2) if name == "local" else SparkEngine(workers=2)

@@ -83,9 +83,9 @@ def test_some_values_of_a_domain_are_counted_by_their_numbers(
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        (["decode", "{folder}", "--counts", "{counts}"], "are two sources: give one"),
+        (["decode", "{folder}", "--counts", "{counts}"], "--counts has no effect on files of reports"),
         (["decode", "--counts", "{counts}", "--engine", "dask"], "--engine has no effect on counts with a label"),
-        (["decode", "--store", "x.db", "--workers", "2"], "--workers has no effect unless files of reports are named"),
+        (["decode", "--store", "x.db", "--metric", "m", "--engine", "dask"], "--engine has no effect with --store"),
         (["decode", "{folder}", "--map", "map.csv"], "--map has no effect on files of reports"),
         (
             ["decode", "--counts", "{counts}", "--candidates", "{names}"],

@@ -120,7 +120,7 @@ def test_an_export_into_an_object_store_is_counted_and_decoded(
 
 @pytest.mark.parametrize("scheduler", ["nonsense", "tcp://host", "tcp://:8786", "host:port", "tls://host:99999"])
 def test_a_scheduler_without_a_host_or_a_port_is_refused(scheduler: str) -> None:
-    with pytest.raises(ParameterError, match=f"--scheduler {scheduler}: give a host and a port"):
+    with pytest.raises(ParameterError, match=f"--engine dask:{scheduler}: give a host and a port"):
         DaskEngine(scheduler)
 
 

@@ -38,7 +38,7 @@ sys.exit(main(sys.argv[2:]))
 
 
 def run_until(units: int, *command: str) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, "-c", KILLED, str(units), *command, "--workers", "1"]
+    program = [sys.executable, "-c", KILLED, str(units), *command, "--engine", "local:1"]
     return subprocess.run(program, capture_output=True, text=True, timeout=300, check=False)
 
 
@@ -59,21 +59,22 @@ def test_a_killed_command_goes_on_where_it_was(collection: Callable[..., Collect
 
 def check_resumed(folder: Path, capsys: pytest.CaptureFixture[str], *command: str) -> None:
     """Kill a command three times, each time later; what it prints in the end is what an undisturbed one prints."""
-    kept = folder / "unfinished"
+    kept = folder / "out.unfinished"
+    output = ("-o", str(folder / "out"))
     assert main([*command, "--json", "--quiet"]) == 0
     expected = json.loads(capsys.readouterr().out)
     whole = run_until(10**6, *command).stderr.count("counted\n")
     kills = [1, whole // 3, whole // 3]
     for units in kills:
-        killed = run_until(units, *command, "--resume", str(kept))
+        killed = run_until(units, *command, *output)
         assert (killed.returncode, killed.stderr.count("counted\n")) == (-9, units)
         assert kept.exists()
-    done = run_until(10**6, *command, "--json", "--resume", str(kept))
+    done = run_until(10**6, *command, "--json", *output)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == expected
     assert done.stderr.count("counted\n") == whole - sum(kills), "no unit is counted twice"
     assert f"{sum(kills)} of {whole} units had been counted by an earlier run" in done.stderr
-    assert not list(folder.glob("unfinished*"))
+    assert not list(folder.glob("*.unfinished*"))
 
 
 @pytest.mark.slow
@@ -99,53 +100,46 @@ def test_a_killed_reading_of_exported_folders_goes_on(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
-def test_what_another_search_left_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_another_search_left_is_not_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Levels depend on the answers of those before: a file of another question is not taken for this one."""
     command, *_ = searched_files(tmp_path)
-    kept = tmp_path / "unfinished"
-    assert run_until(40, *command, "--resume", str(kept)).returncode == -9
+    command, kept = [*command, "-o", str(tmp_path / "out")], tmp_path / "out.unfinished"
+    assert run_until(40, *command).returncode == -9
     Path(f"{kept}.1").replace(kept)
-    assert main([*command, "--resume", str(kept)]) == 2
-    assert "this is of a run over other files or parameters" in capsys.readouterr().err
+    assert main(command) == 0
+    assert f"{kept} is of a run over other files, or with other options" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["-o", "c.csv", "--resume", "c.csv"], "--resume c.csv and -o c.csv are one file"),
-        (["-o", "c.csv", "--resume", "sub/../c.csv"], "and -o c.csv are one file"),
-        (["-o", "link.csv", "--resume", "c.csv"], "and -o link.csv are one file"),
-        (["-o", "k.1", "--resume", "k"], "and -o k.1 are one file"),
-        (["-o", "c.csv", "--resume", "reports/a.parquet"], "and the input reports/a.parquet are one file"),
-    ],
-)
-def test_a_result_is_not_the_file_that_a_run_removes(
+@pytest.mark.parametrize("name", ["c.csv.unfinished", "sub/../c.csv.unfinished", "link.csv", "c.csv.unfinished.1"])
+def test_an_input_is_not_the_file_that_a_run_removes(
     collection: Callable[..., Collection],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    options: list[str],
-    says: str,
+    name: str,
 ) -> None:
     made = collection()
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sub").mkdir()
-    (tmp_path / "link.csv").symlink_to("c.csv")
+    (tmp_path / "link.csv").symlink_to("c.csv.unfinished")
     before = (made.folder / "a.parquet").read_bytes()
-    assert main(["sum", "reports/a.parquet", "--quiet", *options]) == 2
-    assert says in capsys.readouterr().err
-    assert (made.folder / "a.parquet").read_bytes() == before
+    for number in ("", ".1"):
+        (tmp_path / f"c.csv.unfinished{number}").write_bytes(before)
+    assert main(["sum", name, "--quiet", "-o", "c.csv"]) == 2
+    assert f"c.csv.unfinished and the input {name} are one file" in capsys.readouterr().err
+    assert (tmp_path / "c.csv.unfinished").read_bytes() == before
     assert not (tmp_path / "c.csv").exists()
 
 
-@pytest.mark.parametrize("option", ["--csv", "--plot", "--candidates-out"])
+@pytest.mark.parametrize("option", ["--plot", "--candidates-out"])
 def test_a_search_does_not_remove_what_it_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], option: str
 ) -> None:
     command, *_ = searched_files(tmp_path)
     monkeypatch.chdir(tmp_path)
-    assert main([*command, "--quiet", "--resume", "found.svg", option, "./found.svg"]) == 2
-    assert f"--resume found.svg and {option} ./found.svg are one file" in capsys.readouterr().err
+    (tmp_path / "found.svg").symlink_to("found.unfinished")
+    assert main([*command, "--quiet", "-o", "found", option, "./found.svg"]) == 2
+    assert f"found.unfinished and {option} ./found.svg are one file" in capsys.readouterr().err
 
 
 DAMAGED = [b"", b"PAR1", b'{"run": "a", "parts": []}\n', b"\0" * 300]
@@ -163,18 +157,6 @@ def test_a_damaged_file_that_nobody_named_is_no_obstacle(
     assert f"{unfinished} is damaged: counting from the start" in capsys.readouterr().err
     assert counts.read_bytes() == (tmp_path / "right.csv").read_bytes()
     assert not unfinished.exists()
-
-
-@pytest.mark.parametrize("content", DAMAGED)
-def test_a_damaged_file_that_is_named_is_refused_by_its_name(
-    collection: Callable[..., Collection], tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes
-) -> None:
-    named = tmp_path / "kept"
-    named.write_bytes(content)
-    command = ["sum", str(collection().folder), "--quiet", "-o", str(tmp_path / "c.csv"), "--resume", str(named)]
-    assert main(command) == 2
-    assert f"{named}: this is no file of a run that was cut short, or a damaged one" in capsys.readouterr().err
-    assert named.read_bytes() == content
 
 
 def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

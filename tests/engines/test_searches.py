@@ -40,7 +40,7 @@ def test_the_command_searches_files(tmp_path: Path, capsys: pytest.CaptureFixtur
     command, search, batches = searched_files(tmp_path)
     with sorted_answers(search, batches, 4500) as answers:
         expected = find(search.plan, answers).to_json(everything=True)
-    assert main([*command, "--engine", "local", "--json", "--quiet"]) == 0
+    assert main([*command, "--engine", "local", "--json", "--all", "--quiet"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert [row["value"] for row in shown["estimates"]] == [row["value"] for row in expected["estimates"]]
     assert shown["levels"] == expected["levels"]
@@ -49,10 +49,8 @@ def test_the_command_searches_files(tmp_path: Path, capsys: pytest.CaptureFixtur
         r"overstory: \d+ units in [\d.]+ s by local: [\d,]+ reports and .* a second\n",
         (capsys.readouterr().err),
     )
-    assert main([*command, "--dry-run"]) == 0
-    assert "4,500 reports of prefix-search in 3 files" in capsys.readouterr().out
     assert main([*command, "--store", "x.db"]) == 2
-    assert "--store has no effect with --reports" in capsys.readouterr().err
+    assert "--store has no effect on files of reports" in capsys.readouterr().err
     offered = tmp_path / "found.txt"
     offered.write_text("80\n300\n")
     assert main([*command, "--candidates-out", str(offered)]) == 0
@@ -64,8 +62,6 @@ def test_the_command_searches_files(tmp_path: Path, capsys: pytest.CaptureFixtur
     for _ in range(2):
         assert main([*command, "--candidates-out", str(quoted)]) == 0
         assert read_candidates(quoted) == list(dict.fromkeys(["a,b", ' "c"', "80", *map(str, detected)]))
-    assert main(["discover", "x.csv", "--column", "a", "--epsilon", "1", "--workers", "2"]) == 2
-    assert "--workers has no effect without --reports" in capsys.readouterr().err
 
 
 def facts(found: Discovered) -> str:

@@ -25,9 +25,8 @@ from overstory.files.rappor import (
     write_params,
 )
 from overstory.files.reports import read_packed, read_reports, read_reports_csv, write_packed
-from overstory.protocol.errors import OverstoryError, WireError
-from overstory.protocol.wire.upload import decode_batch
-from support.samples import CANDIDATES, COUNTS, MECHANISM, PARAMETERS, ROWS, batch, reports_csv, rows_of, values_csv
+from overstory.protocol.errors import OverstoryError
+from support.samples import CANDIDATES, COUNTS, MECHANISM, PARAMETERS, batch, reports_csv, rows_of, values_csv
 
 LABEL = Label(12, 3, MECHANISM.canonical())
 SHAPE = {"num_bits": 12, "num_hashes": 2, "num_cohorts": 3}
@@ -144,22 +143,3 @@ def test_skipping_never_stops_after_the_header(changes: Any, sound: Any, tmp_pat
     assert all(0 <= cohort < 3 for cohort, _ in read)
     if b'"' not in path.read_bytes():
         assert len(read) + skipped.count == sum(bool(line.strip(b"\r")) for line in path.read_bytes().split(b"\n")) - 1
-
-
-def test_every_single_altered_byte_of_a_batch() -> None:
-    """Exhaustive for one batch: each byte, each of its bits flipped."""
-    for at in range(len(RAW)):
-        for place in range(8):
-            with pytest.raises(WireError):
-                decode_batch(RAW[:at] + bytes([RAW[at] ^ 1 << place]) + RAW[at + 1 :])
-
-
-@given(st.binary(max_size=200))
-@settings(max_examples=300)
-def test_noise_is_no_batch(noise: Any) -> None:
-    with pytest.raises(WireError):
-        decode_batch(noise)
-
-
-def test_the_sound_batch_is_one() -> None:
-    assert list(decode_batch(RAW)) == ROWS

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.reports import SupportCounts
-from overstory.files import columns as reader
+from overstory.files import csv as reader
 from overstory.files import rappor as candidates
 from overstory.files.csv import Skipped, blocks
 from overstory.files.rappor import (

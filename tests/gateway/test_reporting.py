@@ -21,6 +21,7 @@ from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
 from support.collector_doubles import CountingCollector, refusal
+from support.devices import rows_of
 from support.gateway_samples import (
     FIRST,
     REGISTRY,
@@ -28,6 +29,7 @@ from support.gateway_samples import (
     at,
     bits,
     device_of,
+    fed,
     metric,
     reading,
     registry_text,
@@ -114,20 +116,10 @@ def test_bad_lines_do_not_stop_it_unless_told_to(tmp_path):
     assert summary["lines"]["bad"] == 1
     assert summary["lines"]["bad_lines"][0]["line"] == 3
     assert summary["readings"]["missing"] == 1
-    with pytest.raises(FormatError, match="file, line 3, field time"):
-        run(tmp_path / "strict", text, strict=True)
-    assert len(uploads(tmp_path / "strict")) == 0
-
-
-@pytest.fixture(autouse=True)
-def folders(tmp_path):
     (tmp_path / "strict").mkdir()
-
-
-def test_strict_keeps_what_was_read_before(tmp_path):
-    with pytest.raises(FormatError):
-        run(tmp_path, year(5) + b"x,1\n", strict=True)
-    assert [upload.period - FIRST for upload in uploads(tmp_path)] == [0, 1, 2, 3]
+    with pytest.raises(FormatError, match="file, line 7, field time"):
+        run(tmp_path / "strict", year(5) + b"x,1\n", strict=True)
+    assert [upload.period - FIRST for upload in uploads(tmp_path / "strict")] == [0, 1, 2, 3], "what was read before"
 
 
 def test_picks_and_missing_periods_reach_the_reports(tmp_path):
@@ -162,9 +154,7 @@ def test_reports_must_go_somewhere_unless_they_are_to_stay(tmp_path):
     with pytest.raises(GatewayError, match="--server"):
         gateway(tmp_path, agree="on")
     kept = gateway(tmp_path, agree="local")
-    for period in range(3):
-        kept.take(reading(period, 0.5))
-    kept.finish()
+    fed(kept, 3)
     summary = kept.summary()
     kept.close()
     assert (summary["handed_over"], summary["waiting"], summary["privacy"]["reports"]) == (0, 0, 0)
@@ -256,9 +246,7 @@ def send(folder, collector, periods, **sink):
     policy = RetryPolicy(first=600.0)
     to = CollectorSink("http://c.example", collector, policy=policy, uniform=lambda: 0.5, **sink)
     sending = gateway(folder, to, agree="on")
-    for period in range(periods):
-        sending.take(reading(period, 0.5))
-    sending.finish()
+    fed(sending, periods)
     summary = sending.summary()
     sending.close()
     return summary
@@ -311,17 +299,6 @@ def test_a_collector_that_fails_is_left_alone_and_gets_everything_once_later(tmp
     assert sorted(u.period - FIRST for u in collector.counted.values()) == list(range(400))
 
 
-def test_an_answer_that_was_lost_is_a_duplicate_later(tmp_path):
-    collector = CountingCollector()
-
-    def swallow(request):
-        collector(request)
-        return Response(None, error="no answer in time")
-
-    assert send(tmp_path, swallow, 20)["waiting"] == 20
-    assert send(tmp_path, collector, 400)["handed_over"] == len(collector.counted) == 400
-
-
 # --- silence, and ends ------------------------------------------------------------------------------------------------
 
 
@@ -368,11 +345,6 @@ def test_a_reading_with_a_time_far_ahead_ends_no_metric(tmp_path):
 # --- from the outbox to a sink ----------------------------------------------------------------------------------------
 
 
-def rows_of(gateway):
-    with State(gateway.client.paths).snapshot() as rows:
-        return rows.outbox.rows()
-
-
 @pytest.mark.parametrize(
     ("answer", "sink", "left"),
     [
@@ -392,11 +364,9 @@ def test_consent_is_asked_for_before_every_request_of_a_round(tmp_path, answer, 
 
     to = CollectorSink("http://c.example", transport, **sink)
     sending = Gateway(REGISTRY, Settings("energy", tmp_path / "state", agree="on"), to, environ={})
-    for period in range(20):
-        sending.take(reading(period, 0.5))
-    sending.finish()
+    fed(sending, 20)
     assert [len(decode_uploads(request.body, 99)) for request in asked] == [left]
-    found = rows_of(sending)
+    found = rows_of(sending.client)
     assert {(row.state, row.answer) for row in found} == {(RowState.DROPPED, "consent withdrawn")}
     sent = {upload.batch for upload in decode_uploads(asked[0].body, 99)}
     assert all(row.attempts for row in found if row.batch in sent), "it may have arrived"
@@ -425,7 +395,7 @@ def test_what_is_decided_without_asking_was_not_tried_and_makes_no_collector_wel
     state = State(device.client.paths)
     waits(state, metric, period)
     Delivery(state, REGISTRY, Discard(), lambda: "mark", clock=lambda: at(0)).run()
-    (row,) = rows_of(device)
+    (row,) = rows_of(device.client)
     assert (row.state, row.answer, row.attempts) == became
     assert row.answer is not None or row.due == 0.0
     with state.snapshot() as rows:

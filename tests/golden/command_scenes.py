@@ -48,13 +48,15 @@ def decode_of_files_by_choices(place: Path) -> str:
 @scene
 def google_files(place: Path) -> str:
     """The other hash family."""
-    family = "--hash-family google-rappor-python"
+    header, row = (place / "params.csv").read_text("utf-8").split()
+    (place / "google-params.csv").write_text(f"{header},hash_family\n{row},google-rappor-python\n", "utf-8")
+    params, family = "--params google-params.csv", "--hash-family google-rappor-python"
     return "".join(
         (
             run(place, f"encode {PARAMS} --values values.csv --seed 5 {family} -o google.csv --json"),
             run(place, f"map {PARAMS} --candidates names.txt {family} -o google-map.csv", "google-map.csv"),
-            run(place, f"sum {PARAMS} google.csv {family} -o google-counts.csv", "google-counts.csv"),
-            run(place, f"decode {PARAMS} --counts google-counts.csv --map google-map.csv {family} -o google --json"),
+            run(place, f"sum {params} google.csv -o google-counts.csv", "google-counts.csv"),
+            run(place, f"decode {params} --counts google-counts.csv --map google-map.csv -o google --json"),
         )
     )
 
@@ -109,7 +111,7 @@ def discover(place: Path) -> str:
             run(
                 place,
                 "discover survey.csv --column state --epsilon 4 --bytes 4 --step 4 --beam 4 --seed 1 "
-                "--csv discovered.csv --json",
+                "-o discovered.csv --json",
                 "discovered.csv",
             ),
             run(place, "discover values.csv --column cohort --epsilon 3 --bits 4 --step 2 --seed 2 --json"),

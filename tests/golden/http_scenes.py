@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gzip
 import json
+import os
 import random
 import signal
 import sqlite3
@@ -14,6 +15,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
 from stage import play_frozen, run, scene, serving
 from talk import Talk
@@ -73,8 +75,9 @@ def collected(place: Path) -> dict[str, str]:
     ):
         texts["posts"], digests = posts(Talk(url), f"Bearer {write}")
         texts["pages"] = pages(Talk(url), f"Bearer {admin}", f"Bearer {write}")
-        read = f"decode --url {url} --token {admin} --metric colour --per-period --json"
-        texts["decode"] = run(place, read) + play_frozen(place, f"doctor --url {url} --registry metrics.toml --json")[0]
+        with patch.dict(os.environ, OVERSTORY_ADMIN_TOKEN=admin):
+            texts["decode"] = run(place, f"decode --store {url} --metric colour --per-period --json")
+        texts["decode"] += play_frozen(place, f"doctor --url {url} --registry metrics.toml --json")[0]
         texts["troubles"] = troubles(Talk(url), f"Bearer {write}", digests, place, process)
     return texts
 

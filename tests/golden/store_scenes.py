@@ -52,7 +52,6 @@ def stores(place: Path) -> str:
         place,
         "store summary kept.db --json",
         "store compact kept.db --json",
-        "store retain kept.db --json",
         "store summary kept.db --json",
         "store backup kept.db monday.db --json",
         "store restore monday.db again.db --json",

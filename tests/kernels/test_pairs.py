@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from overstory.analysis.kinds.linked import count_pairs_slowly
 from overstory.kernels.bits import pairs
 from overstory.kernels.bits.pairs import count_pairs_by_cohort
+from overstory.kernels.threads import at_most
 
 
 def some_reports(n: int, bits: int, seed: int) -> np.ndarray:
@@ -50,7 +51,8 @@ def test_pairs_of_bits_are_counted_as_one_by_one(n, first, second):
 def test_the_kernel_equals_the_matrix_product(n, first, second, num_cohorts, threads):
     reports = some_reports(n, first + second, seed=2)
     cohorts = np.random.default_rng(n).integers(0, num_cohorts, n).astype(np.uint16)
-    counted = count_pairs_by_cohort(reports, cohorts, num_cohorts, first, second, threads=threads)
+    with at_most(threads):
+        counted = count_pairs_by_cohort(reports, cohorts, num_cohorts, first, second)
     assert counted.dtype == np.int64
     assert np.array_equal(counted, count_pairs_slowly(reports, cohorts, num_cohorts, first, second))
 

@@ -15,19 +15,24 @@ from overstory.kernels.bits import popcount
 from overstory.kernels.threads import at_most, cores, in_parts
 
 
+def in_threads(threads, kernel, rows, smallest=1):
+    with at_most(threads):
+        return in_parts(kernel, rows, smallest=smallest)
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
-@pytest.mark.parametrize(("rows", "align"), [(0, 1), (1, 1), (100, 1), (1000, 64)])
-def test_the_parts_are_the_rows_in_order(threads, rows, align):
-    parts = in_parts(lambda start, stop: (start, stop), rows, threads, smallest=10, align=align)
+@pytest.mark.parametrize("rows", [0, 1, 100, 1000])
+def test_the_parts_are_the_rows_in_order(threads, rows):
+    parts = in_threads(threads, lambda start, stop: (start, stop), rows, smallest=10)
     assert parts[0][0] == 0
     assert parts[-1][1] == rows
-    assert all(left[1] == right[0] and left[1] % align == 0 for left, right in itertools.pairwise(parts))
+    assert all(left[1] == right[0] for left, right in itertools.pairwise(parts))
     assert len(parts) <= threads
 
 
 def test_the_threads_of_one_call_serve_the_next():
     def names():
-        return set(in_parts(lambda *_: threading.get_ident(), 100, 2, smallest=1))
+        return set(in_threads(2, lambda *_: threading.get_ident(), 100))
 
     assert threading.get_ident() in names()
     before = threading.active_count()
@@ -47,16 +52,16 @@ def test_a_fault_in_any_part_is_raised_after_all_parts_have_ended():
     for wrong in (0, 50):
         ended.clear()
         with pytest.raises(ZeroDivisionError):
-            in_parts(part, 100, 2, smallest=1)
+            in_threads(2, part, 100)
         assert ended == [50 - wrong]
 
 
 def test_calls_from_many_threads_and_from_parts_themselves_end():
     def inner(start, stop):
-        return sum(in_parts(lambda a, b: sum(range(start + a, start + b)), stop - start, 4, smallest=1))
+        return sum(in_threads(4, lambda a, b: sum(range(start + a, start + b)), stop - start))
 
     with ThreadPoolExecutor(8) as callers:
-        sums = list(callers.map(lambda _: sum(in_parts(inner, 400, 4, smallest=1)), range(64)))
+        sums = list(callers.map(lambda _: sum(in_threads(4, inner, 400)), range(64)))
     assert set(sums) == {sum(range(400))}
 
 
@@ -64,7 +69,7 @@ def test_a_limit_holds_inside_its_block_and_in_its_thread_alone():
     free = cores(None)
     with at_most(1):
         assert cores(None) == 1
-        assert len(in_parts(lambda *_: 0, 100, None, smallest=1)) == 1
+        assert len(in_parts(lambda *_: 0, 100, smallest=1)) == 1
         assert cores(3) == 3
         with ThreadPoolExecutor(1) as other:
             assert other.submit(cores, None).result() == free
@@ -90,7 +95,7 @@ def test_an_oracle_counts_with_the_threads_it_is_given(monkeypatch):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of fork itself, in a process with threads
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_starts_threads_of_its_own():
-    in_parts(lambda *_: 0, 100, 2, smallest=1)
+    in_threads(2, lambda *_: 0, 100)
     child = multiprocessing.get_context("fork").Process(target=in_parts_in_child)
     child.start()
     child.join(20)
@@ -98,4 +103,4 @@ def test_a_forked_child_starts_threads_of_its_own():
 
 
 def in_parts_in_child():
-    assert in_parts(lambda start, stop: stop - start, 100, 2, smallest=1) == [50, 50]
+    assert in_threads(2, lambda start, stop: stop - start, 100) == [50, 50]

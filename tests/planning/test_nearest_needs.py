@@ -29,19 +29,19 @@ DOMAINS = [
 
 @pytest.mark.parametrize(("epsilon", "permanent", "devices", "candidates", "share"), STRINGS)
 def test_what_is_proposed_for_strings_is_possible_and_less_is_not(epsilon, permanent, devices, candidates, share):
-    def plan(report, ceiling, number):
-        return plan_from_needs(report, ceiling, number, candidates, share=share or 0.1)
+    def detects(report, ceiling, number):
+        return plan_from_needs(report, ceiling, number, candidates, share=share or 0.1).people_needed <= number
 
     proposed = plan_from_needs(epsilon, permanent, devices, candidates, share=share).nearest
     assert proposed.share == (share or 0.1)
-    assert plan(epsilon, permanent, proposed.num_reports).share.detectable
-    assert not plan(epsilon, permanent, proposed.num_reports * 97 // 100).share.detectable
+    assert detects(epsilon, permanent, proposed.num_reports)
+    assert not detects(epsilon, permanent, proposed.num_reports * 97 // 100)
     if proposed.epsilon_report is None:
-        assert not plan(MOST_EPSILON, max(permanent, MOST_EPSILON), devices).share.detectable
+        assert not detects(MOST_EPSILON, max(permanent, MOST_EPSILON), devices)
     else:
-        assert plan(proposed.epsilon_report, proposed.epsilon_permanent, devices).share.detectable
+        assert detects(proposed.epsilon_report, proposed.epsilon_permanent, devices)
         less = proposed.epsilon_report * 0.97
-        assert not plan(less, max(permanent, less), devices).share.detectable
+        assert not detects(less, max(permanent, less), devices)
 
 
 @pytest.mark.parametrize(("size", "epsilon", "devices", "permanent", "share"), DOMAINS)

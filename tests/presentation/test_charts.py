@@ -8,7 +8,9 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
+from overstory.presentation.charts import heat_map as maps
 from overstory.presentation.charts.drawing import NARROW, WIDE, Scale
+from overstory.presentation.charts.heat_map import Cells, heat_map
 from overstory.presentation.charts.numbers import counts_over_time, differences, dots, sparkline
 from overstory.presentation.charts.series import MOST_COLUMNS, Event, Line, over_time
 from overstory.presentation.document import Figure
@@ -121,9 +123,9 @@ def test_what_was_not_detected_is_dashed_and_hollow():
 def test_rows_of_intervals_and_of_differences_are_the_numbers(part):
     shares = np.array([0.3, 0.05, -0.01, np.nan])
     low, high, sure = shares - 0.03, shares + 0.04, np.array([True, True, False, False])
-    names = ["a", "b", "c", "d"]
+    names, truth = ["a", "b", "c", "d"], np.array([0.28, 0.09, 0.0, 0.6])
     pictures = [
-        dots("p", "c", names, shares=shares, low=low, high=high, detected=sure, tags=["", "new", "", ""]),
+        dots("p", "c", names, shares=shares, low=low, high=high, detected=sure, tags=["", "new", "", ""], truth=truth),
         differences("q", "c", names, difference=shares, low=low, high=high, changed=sure),
     ]
     for picture in pictures:
@@ -140,6 +142,9 @@ def test_rows_of_intervals_and_of_differences_are_the_numbers(part):
             assert round(y.number(up)) == row
             assert ("stroke-dasharray" in bar.attrib) == (not sure[row])
         assert float(re.match(r"M([\d.]+)", rows[2].findall(f"{SVG}path")[1].get("d"))[1]) < x.at(0)
+    tree, x, y = drawn(getattr(pictures[0], part))
+    bars = [path for path in tree.iter(f"{SVG}path") if path.get("d").endswith("v10")][: len(truth)]
+    assert [x.number(float(bar.get("d")[1:].split()[0])) for bar in bars] == pytest.approx(truth, abs=half_pixel(x))
     assert drawn(getattr(pictures[1], part))[1].low == -drawn(getattr(pictures[1], part))[1].high
 
 
@@ -264,3 +269,89 @@ def test_the_size_of_five_series_stays_small():
     assert len(as_html([Figure(over_time("p", "c", labels(MOST_COLUMNS), lines(MOST_COLUMNS)))])) < 250_000
     with pytest.raises(ValueError, match="401 columns of 5 lines: at most 400 and 7"):
         over_time("p", "c", labels(401), lines(401))
+
+
+def cells(rows=3, columns=4, **changes):
+    rng = np.random.default_rng(5)
+    shares = rng.dirichlet(np.ones(columns), rows)
+    given = {
+        "names": ("version", "outcome"),
+        "labels": ([f"v{i}" for i in range(rows)], [f"o{j}" for j in range(columns)]),
+        "shares": shares,
+        "reach": np.full((rows, columns), 0.02),
+        "overall": shares.mean(axis=0),
+        "sure": np.abs(shares - shares.mean(axis=0)) > 0.1,
+    }
+    return Cells(**given | changes)
+
+
+def boxes(svg):
+    """Return each cell's path, by its row and column, and the scales."""
+    tree = ET.fromstring(svg)
+    drawn = {
+        tuple(map(int, path.get("data-cell").split())): path
+        for path in tree.iter(f"{SVG}path")
+        if path.get("data-cell")
+    }
+    return drawn, *(Scale(*map(float, tree.get(f"data-{axis}").split())) for axis in ("x", "y"))
+
+
+@pytest.mark.parametrize("part", ["svg", "narrow"])
+def test_each_cell_is_in_its_row_and_column_and_its_colour_says_which_way_it_differs(part):
+    given = cells()
+    drawn, x, y = boxes(getattr(heat_map("p", "c", given), part))
+    assert set(drawn) == {(i, j) for i in range(3) for j in range(4)}
+    for (i, j), path in drawn.items():
+        left, top, right, bottom = map(float, re.fullmatch(r"M(\S+) (\S+)H(\S+)V(\S+)H\S+z", path.get("d")).groups())
+        assert x.number((left + right) / 2) == pytest.approx(j + 0.5, abs=0.01)
+        assert y.number((top + bottom) / 2) == pytest.approx(i + 0.5, abs=0.01)
+        if not given.sure[i, j]:
+            assert path.get("fill") == "none"
+        else:
+            assert path.get("fill") == ("#0072b2" if given.shares[i, j] > given.overall[j] else "#d55e00")
+    strongest = max(float(path.get("fill-opacity", 0)) for path in drawn.values())
+    assert strongest == pytest.approx(0.5)
+
+
+def test_a_table_of_noise_has_no_colour():
+    drawn, *_ = boxes(heat_map("p", "c", cells(sure=np.zeros((3, 4), bool))).svg)
+    assert {path.get("fill") for path in drawn.values()} == {"none"}
+
+
+def test_the_text_alternative_and_the_cursor_have_the_numbers():
+    given = cells()
+    picture = heat_map("p", "c", given)
+    i, j = np.unravel_index(np.where(given.sure, np.abs(given.departures), 0).argmax(), given.sure.shape)
+    assert f"o{j} in v{i}: {100 * given.shares[i, j]:.2f}%" in picture.alt
+    data = json.loads(unescape(re.search("<metadata>(.*?)</metadata>", picture.svg)[1]))
+    assert data["labels"] == ["v0", "v1", "v2"]
+    for column, series in enumerate(data["series"]):
+        assert series["share"] == pytest.approx(100 * given.shares[:, column], abs=0.01)
+        assert series["unsure"] == "may be as in all rows"
+    assert "<metadata>" not in picture.narrow
+
+
+def test_a_row_that_is_too_small_says_so_and_a_negative_share_shows_as_nothing():
+    shares = cells().shares.copy()
+    shares[1] = np.nan
+    shares[0, 0] = -0.05
+    picture = heat_map("p", "c", cells(shares=shares, sure=np.zeros((3, 4), bool)))
+    assert picture.svg.count("too few") == 4
+    assert ">0.0%<" in picture.svg
+    ET.fromstring(as_svg(picture))
+
+
+def test_of_a_large_table_the_first_rows_and_columns_are_drawn():
+    picture = heat_map("p", "c.", cells(maps.MOST_ROWS + 5, maps.MOST_COLUMNS + 2))
+    drawn, *_ = boxes(picture.svg)
+    assert len(drawn) == maps.MOST_ROWS * maps.MOST_COLUMNS
+    assert picture.caption == "c. The first 30 of 35 rows, 16 of 18 columns."
+
+
+def test_names_are_only_text():
+    picture = heat_map("p", EVIL, cells(names=(EVIL, EVIL), labels=([EVIL] * 3, [EVIL] * 4)))
+    page = as_html([Figure(picture)])
+    assert "<script" not in page
+    assert not re.search(r"<[^>]* (onload|style)=", page)
+    for svg in (picture.svg, picture.narrow, as_svg(picture)):
+        ET.fromstring(svg)

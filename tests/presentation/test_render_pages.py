@@ -8,7 +8,6 @@ import io
 import json
 import math
 import re
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -37,6 +36,7 @@ from overstory.presentation.render_html import STYLE, as_html, as_page
 from overstory.presentation.render_markdown import as_markdown
 from overstory.presentation.render_text import as_text
 from overstory.presentation.svg import INK, VARIABLES, Picture
+from support.html_reader import HtmlReader
 
 EVIL = '<script>alert(1)</script>" onload="x\' =cmd() \u202egnp.exe \x1b[2J [a](javascript:x) | `c` *b* &lt;'
 SVG = (
@@ -75,38 +75,8 @@ def blocks(text):
     ]
 
 
-class Reader(HTMLParser):
-    """Collects elements, and checks that each that is opened is closed."""
-
-    EMPTY = ("input", "meta", "path", "use")
-
-    def __init__(self, page):
-        super().__init__()
-        self.open, self.elements, self.texts = [], [], []
-        self.feed(page)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-        if tag not in self.EMPTY:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.texts.append(data)
-
-    def all(self, tag):
-        return [attributes for name, attributes in self.elements if name == tag]
-
-
 def test_no_text_is_markup():
-    page = Reader(as_page(blocks(EVIL), contents=True))
+    page = HtmlReader(as_page(blocks(EVIL), contents=True))
     assert page.all("script") == []
     assert not any(name.startswith("on") or name == "style" for _, attributes in page.elements for name in attributes)
     assert all(character.isprintable() or character == "\n" for text in page.texts for character in text)
@@ -124,7 +94,7 @@ def test_a_page_needs_its_own_style_sheet_and_nothing_else():
 
 
 def test_a_page_can_be_read_without_seeing_it():
-    page = Reader(
+    page = HtmlReader(
         as_page(
             [Heading(1, "Title"), Heading(2, "Part", "part"), TABLE, Figure(Picture("p", "c", "d", SVG))], contents=True
         )
@@ -150,14 +120,14 @@ def test_a_picture_takes_the_colours_of_its_page():
 
 def test_addresses_alone_become_links():
     pairs = (("why", "https://example.org/a"), ("odd", "https://example.org/ b"), ("bad", "javascript:alert(1)"))
-    page = Reader(as_html([KeyValues(pairs)]))
+    page = HtmlReader(as_html([KeyValues(pairs)]))
     assert page.all("a") == [{"href": "https://example.org/a", "rel": "noreferrer"}]
 
 
 def test_rows_read_the_same_everywhere():
     cells = [("oak", "1,234", "10.00% to 20.00%", "detected"), ("ash", "-3", "unknown", "not detected")]
     assert list(TABLE.cells()) == cells
-    page = Reader(as_html([TABLE]))
+    page = HtmlReader(as_html([TABLE]))
     assert [text for text in page.texts if text.strip()][4:] == [cell for row in cells for cell in row]
     assert page.all("tr")[2] == {"class": "faint"}
     assert [attributes.get("class") for attributes in page.all("td")][3::3] == ["good", "faint"]
@@ -256,7 +226,7 @@ def test_a_form_holds_its_values_and_limits_without_a_script():
         Field("candidates", "Candidates", "\nfirst line is empty", "lines"),
         Field("complete", "Complete", "true", "switch"),
     )
-    elements = Reader(as_html([Form("Range", fields, "Show", is_live=True)]))
+    elements = HtmlReader(as_html([Form("Range", fields, "Show", is_live=True)]))
     assert elements.all("form") == [{"method": "get", "aria-label": "Range", "data-live": None}]
     number, slider = elements.all("input")[1:3]
     assert (number["name"], number["min"], number["max"], number["step"]) == ("epsilon", "0.1", "8", "0.1")
@@ -268,14 +238,14 @@ def test_a_form_holds_its_values_and_limits_without_a_script():
 
 def test_a_slider_of_ratios_moves_on_their_logarithms_and_its_number_takes_any_digits():
     field = Field("reports", "Devices", "12345", "slider", least=100, most=10**9, is_logarithmic=True)
-    number, slider = Reader(as_html([Form("Needs", (field,), "Plan")])).all("input")
+    number, slider = HtmlReader(as_html([Form("Needs", (field,), "Plan")])).all("input")
     assert (number["value"], number["min"], number["max"], number["step"]) == ("12345", "100", "1e+09", "any")
     assert (slider["value"], slider["min"], slider["max"]) == ("4.09149", "2", "9")
     assert "data-log" in slider
 
 
 def test_a_file_makes_a_form_multipart():
-    form = Reader(as_html([Form("List", (Field("list", "List", kind="file"),), "Send", method="post")])).all("form")
+    form = HtmlReader(as_html([Form("List", (Field("list", "List", kind="file"),), "Send", method="post")])).all("form")
     assert form[0]["enctype"] == "multipart/form-data"
     assert form[0]["method"] == "post"
 
@@ -283,7 +253,7 @@ def test_a_file_makes_a_form_multipart():
 @pytest.mark.parametrize("kind", ["text", "number", "slider", "choice", "switch", "lines", "hidden"])
 def test_no_field_lets_markup_out(kind):
     field = Field(HOSTILE, HOSTILE, HOSTILE, kind, choices=((HOSTILE, HOSTILE),), hint=HOSTILE)
-    assert not Reader(as_html([Form(HOSTILE, (field,), HOSTILE, action=HOSTILE)])).all("script")
+    assert not HtmlReader(as_html([Form(HOSTILE, (field,), HOSTILE, action=HOSTILE)])).all("script")
 
 
 @pytest.mark.parametrize("address", ["javascript:alert(1)", "JAVASCRIPT:alert(1)", "data:text/html,x", " javascript:x"])
@@ -294,11 +264,11 @@ def test_no_link_runs_a_script(address):
         Notice("b", "bad", address),
         Table("c", (column,), [{"name": "x", "to": address}]),
     ]
-    assert [link["href"] for link in Reader(as_html(blocks)).all("a")] == ["#", "#", "#"]
+    assert [link["href"] for link in HtmlReader(as_html(blocks)).all("a")] == ["#", "#", "#"]
 
 
 def test_the_current_place_is_marked():
-    links = Reader(as_html([Links("Views", (("chart", "/a"), ("table", "/b?x=1:2")), "table")])).all("a")
+    links = HtmlReader(as_html([Links("Views", (("chart", "/a"), ("table", "/b?x=1:2")), "table")])).all("a")
     assert [(link["href"], link.get("aria-current")) for link in links] == [("/a", None), ("/b?x=1:2", "page")]
 
 

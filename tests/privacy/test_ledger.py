@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from overstory.privacy import Account, Ledger, statement, terms_of
 from overstory.privacy.payloads.registry import terms_from_json
+from overstory.privacy.terms import add_up
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds import bits, rappor, sets, symbols
 
@@ -51,6 +52,12 @@ def test_memoized_values_reach_their_ceiling():
     three = statement(CHAIN).epsilon_values(1000)
     assert three == statement(CHAIN).epsilon_values(3)
     assert many.epsilon == pytest.approx(three * 4 / 3), "of three values, and of nothing"
+
+
+def test_a_sum_is_exact_and_then_rounded_up():
+    assert add_up([(3, 0.1)]) > 0.3
+    assert add_up([(1, 0.1)]) == 0.1
+    assert add_up([(10**400, 0.1)]) == math.inf
 
 
 def test_an_account_comes_once():

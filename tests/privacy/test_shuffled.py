@@ -1,4 +1,7 @@
-"""Shuffled reports: never above the truth by enumeration, the figures that others derived, and what is refused."""
+"""Shuffled reports: never above the truth by enumeration, the figures that others derived, and what is refused.
+
+Of reports that came through a relay it is claimed from recorded releases alone, never without delta and n.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +20,23 @@ from scipy.signal import convolve2d
 from scipy.stats import binom
 
 from overstory.cli.main import main
+from overstory.presentation.formats import epsilon_text
 from overstory.privacy.payloads.blankets import Blanket, clones, two_levels
 from overstory.privacy.shuffle.central import (
     BATCH,
     GENERIC,
     GROUPED,
     KNOWN_SEED,
+    NO_REPORTS,
+    ONE_BY_ONE,
     OWN_SHUFFLE,
+    SEVERAL,
     TAKING_PART,
     UNCHANGED,
+    ReleasedPeriods,
     blankets_of,
     shuffled,
 )
-from overstory.privacy.text import epsilon_text
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism, Report
 from overstory.protocol.kinds.registry import any_mechanism, mechanism
@@ -211,14 +218,21 @@ def test_a_blanket_that_is_too_large_is_caught_by_the_same_enumeration() -> None
     assert exact > formula(wider, 3, 0.2)
 
 
+def off_one(blanket: Blanket) -> float:
+    """How far a law is from one: probabilities, and both values' reports, must add up to 1."""
+    sums = [math.fsum(weight for weight, _, _ in blanket.atoms)]
+    sums += [blanket.gamma * math.fsum(atom[0] * atom[place] for atom in blanket.atoms) for place in (1, 2)]
+    return max(abs(total - 1) for total in sums)
+
+
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("periods", [1, 2, None])
 def test_the_laws_of_a_blanket_add_up_to_one(name: str, periods: int | None) -> None:
-    assert all(blanket.excess() < 1e-12 for blanket in blankets_of(SMALL[name], periods))
+    assert all(off_one(blanket) < 1e-12 for blanket in blankets_of(SMALL[name], periods))
 
 
 def test_a_wrong_table_of_atoms_does_not_add_up_to_one() -> None:
-    assert two_levels(0.6, odds=3.0, alone=0.3, both=0.0).excess() > 0.01
+    assert off_one(two_levels(0.6, odds=3.0, alone=0.3, both=0.0)) > 0.01
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.3, 0.6])
@@ -445,7 +459,7 @@ def test_the_command_says_it_with_its_assumptions(capsys: pytest.CaptureFixture[
     assert "at delta 1e-09" in shown
     assert BATCH in " ".join(shown.split())
     assert main([*oracle, "--honest", "0.9"]) == 2
-    assert "--shuffled N" in capsys.readouterr().err
+    assert "without --shuffled" in capsys.readouterr().err
 
 
 def test_a_metric_with_groups_gets_no_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -469,3 +483,59 @@ def test_the_page_shows_what_the_command_prints(capsys: pytest.CaptureFixture[st
     command, line = (text.strip() for text in page.splitlines() if text.startswith("    ") and "huffled" in text)
     assert main(command.split()[1:]) == 0
     assert line in capsys.readouterr().out
+
+
+GRR = mechanism("grr", domain_size=4, epsilon=1.0)
+RAPPOR = mechanism("rappor", num_bits=16, num_hashes=2, num_cohorts=4, f=0.5, p=0.5, q=0.75)
+
+
+@pytest.mark.parametrize("built", [GRR, RAPPOR], ids=["grr", "rappor"])
+def test_the_claim_is_that_of_one_report_in_the_smallest_release(built):
+    claim = ReleasedPeriods({1: 5_000, 2: 3_000, 3: 90_000}).claim(built)
+    assert claim.privacy == shuffled(built, 3_000, 1e-9)
+    assert claim.to_json() == claim.privacy.to_json() | {"reason": claim.reason}
+    assert {"epsilon", "delta", "reports", "periods", "rests_on"} <= claim.to_json().keys()
+    first, second, *rests_on = claim.sentences()
+    assert "3,000 honest reports, 1 report of a person: epsilon" in first
+    assert "at delta 1e-09" in first
+    assert second.strip() == f"the smallest release of 3 periods had 3,000 messages, as the collector recorded{SEVERAL}"
+    assert SEVERAL not in ReleasedPeriods({1: 5_000}).claim(built).reason
+    assert [line.removeprefix("  rests on: ") for line in rests_on] == list(claim.privacy.rests_on)
+
+
+@pytest.mark.parametrize(
+    ("periods", "reason"),
+    [
+        (ReleasedPeriods({}), NO_REPORTS),
+        (ReleasedPeriods({1: 5_000, 2: 0}), ONE_BY_ONE),
+        (ReleasedPeriods({1: 5_000}, grouped=True), GROUPED),
+        (ReleasedPeriods({1: 1}), "had 1 message: it hides nobody"),
+        (ReleasedPeriods({1: 3}, honest=0.5), "had 3 messages, 1 of them honest: it hides nobody"),
+    ],
+)
+def test_without_a_recorded_release_there_is_a_reason_and_no_number(periods, reason):
+    claim = periods.claim(GRR)
+    assert claim.privacy is None
+    assert reason in claim.reason
+    assert claim.to_json() == {"reason": claim.reason}
+    (line,) = claim.sentences()
+    assert "epsilon 0" not in line
+    assert "delta" not in line
+
+
+def test_delta_and_the_honest_share_can_be_chosen():
+    chosen = ReleasedPeriods({1: 10_000}, delta=1e-6, honest=0.9).claim(GRR).privacy
+    assert chosen == shuffled(GRR, 10_000, 1e-6, honest=0.9)
+    assert chosen.reports == 9_000
+
+
+def test_of_very_many_reports_the_default_delta_is_a_tenth_of_one_in_them():
+    assert ReleasedPeriods({1: 10**9}).claim(GRR).privacy.delta == pytest.approx(1e-10)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"delta": 0.5}, {"delta": 0.0}, {"honest": 0.0}, {"honest": 1.5}, {"honest": math.nan}]
+)
+def test_a_number_out_of_range_is_refused(wrong):
+    with pytest.raises(ParameterError):
+        ReleasedPeriods({1: 10_000}, **wrong).claim(GRR)

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overstory.collector.http.endpoint import error_response, refusal
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import parse_registry
@@ -39,6 +38,7 @@ from overstory.protocol.wire.upload import (
     encode_reports,
     encode_upload,
 )
+from overstory.supervision.answers import error_response, refusal
 from support.uploads_to_spoil import REASONS, outcome, outcomes
 
 KNOWN = json.loads((Path(__file__).parents[1] / "vectors" / "uploads.json").read_text())

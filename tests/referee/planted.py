@@ -120,9 +120,9 @@ def keeps_every_count(patch: Patch) -> None:
 
         def delete(connection: Any) -> None:
             for name, last in ((entry.metric, entry.last_expired(now)) for entry in entries.values()):
-                for table in (retention.CHUNKS, retention.CHECKS):
-                    past = (table.c.metric == name) & (table.c.period <= last)
-                    connection.execute(table.delete().where(past))
+                for change in (retention.CHUNKS.delete(), retention.COUNTS.update().values(sums=None)):
+                    past = (change.table.c.metric == name) & (change.table.c.period <= last)
+                    connection.execute(change.where(past))
 
         database.write(delete)
 
@@ -180,6 +180,7 @@ def says_pattern_of_changes(patch: Patch) -> None:
 def counts_nothing_as_a_bit(patch: Patch) -> None:
     """Count a value more where nothing was reported, in searches that know nothing already: M7."""
     from overstory.client import budget
+    from overstory.client.person import status
     from overstory.client.state.rows import NOTHING
 
     usual = budget.ledger_of
@@ -193,7 +194,8 @@ def counts_nothing_as_a_bit(patch: Patch) -> None:
         most = account.terms.most_values
         return account if most is None else replace(account, terms=replace(account.terms, most_values=most + 1))
 
-    patch.setattr(budget, "ledger_of", with_nothing)
+    for module in (budget, status):
+        patch.setattr(module, "ledger_of", with_nothing)
 
 
 def promises_one_answer(patch: Patch) -> None:

@@ -240,7 +240,6 @@ JUDGED: Final[tuple[tuple[str, Callable[[re.Match[str]], Iterator[Claim]]], ...]
     # how many there are
     (r"\w+: (?P<reports>[\d,]+) reports?(?: (?:of|from) (?P<distinct>\d+) (?:distinct value|noisy answer)s?)?", plainly("number of reports")),
     (r"reports queued \| (?P<reports>\d+)", plainly("number of reports")),
-    (r"Each of your values gets one noisy answer that is used again every time, and every report of it is drawn from that\. Which value it belongs to is not stored\.", plainly("one answer")),
     (r"Every report is drawn from one of these noisy answers, and a value that returns uses the same one again\. No value is stored\.", plainly("one answer")),
     # what puts reports together
     (r"What could put a device's reports together \| (?P<words>.*)", linkable),
@@ -299,11 +298,9 @@ PLAIN: Final[tuple[str, ...]] = (
     # what a claim of shuffled reports rests on
     r"In each period the reports arrive as one batch, .*",
     r"All [\d,]+ reports are of honest devices: .*|[\d,]+ of the [\d,]+ reports are honest: .*",
-    r"Every device reports in each period, .*|All reports are of one unchanged value: a change of value is not covered\.",
-    r"Both histories change between as many values at the same times\.|Nobody's value changes, .*|In every period, at least .*",
+    r"Nobody's value changes, .*|In every period, at least .*",
     r"Reports of one device that travel together, .*|The collector's own shuffle of stored reports does not count: .*",
     r"The bound of any mechanism of this epsilon: this one's own is not computed\.",
-    r"A report has a seed of its device, always the same: once somebody knows whose it is, shuffling hides nothing\.",
     r"A report has a cohort or seed, always the same on a device, and perhaps on no other: once somebody knows hers, .*",
     # the public page
     r"Results|What it costs a person|How to stop it|Results are published once a period with reports is over\.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import io
 import re
 import shutil
 import tempfile
@@ -83,7 +82,7 @@ def privacy(world: str, name: str, *options: object) -> list[str]:
 
 
 def context(client: Client) -> CommandContext:
-    return CommandContext("t", client.paths, client.registry, {}, io.StringIO())
+    return CommandContext("t", client.paths, client.registry, {})
 
 
 def day(now: float) -> date:
@@ -117,7 +116,7 @@ class AtOnce:
     """The process that decodes, in this one."""
 
     def estimate(self, task: Any) -> tuple[Any, int]:
-        return task.work(*task.shared), 1
+        return task.work()(), 1
 
     def close(self) -> None:
         pass

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overstory.protocol.oblivious.formats import REQUEST_TYPE
-from overstory.relay.server import MOST_OF_ONE
-from overstory.relay.service import Head, HourlyLimit, RefusedError, RelayService, Troubles, network_of
+from overstory.relay.process import MOST_OF_ONE
+from overstory.relay.service import Head, HourlyLimit, RelayService, Troubles, forwarded_address, network_of
 from overstory.relay.spool import Rules
 from support.devices import Clock
 from support.processes import make_certificate
@@ -103,6 +103,19 @@ def test_an_ipv6_sender_is_its_network():
     assert limit.take("2001:db8:0:1:ffff::2") > 0
     assert limit.take("2001:db8:0:2::1") == 0.0
     assert network_of("fe80::1%eth0") == "fe80::"
+    assert [network_of(address) for address in ("192.0.2.7", "::ffff:192.0.2.7")] == ["192.0.2.7", "192.0.2.7"]
+
+
+def test_a_fault_that_repeats_is_one_line_a_minute():
+    troubles = Troubles()
+    for _ in range(2):
+        troubles.add("no connection")
+    assert (troubles.lines(), troubles.lines()) == (["2 times in the last minute: no connection"], [])
+
+
+def test_the_nearest_proxy_names_the_sender():
+    assert forwarded_address("198.51.100.9, 192.0.2.7", "127.0.0.1") == "192.0.2.7"
+    assert forwarded_address("unknown", "127.0.0.1") == "127.0.0.1"
 
 
 def test_no_address_is_in_what_is_counted():
@@ -132,12 +145,9 @@ class ShufflingRelay(StagedRelay):
         async def posting():
             answers = []
             for one in messages:
-                head = Head("POST", "/", REQUEST_TYPE, "", len(one))
-                try:
-                    self.service.judge(address, head)
-                    answers.append(await self.service.answer(address, head, one))
-                except RefusedError as refused:
-                    answers.append(refused.answer)
+                head = Head("POST", "/", REQUEST_TYPE, len(one))
+                refused = self.service.judge(address, head)
+                answers.append(refused or await self.service.answer(address, head, one))
             return [answer.status for answer in answers]
 
         return asyncio.run(posting())

@@ -57,11 +57,11 @@ def test_messages_are_released_together_once_enough_are_there_and_the_time_has_p
     assert {part.release.id for part in side.parts} == {side.parts[0].release.id}
     body = sum(4 + len(one) for one in messages) + 21
     assert side.parts[0].headers == {
-        "Host": side.url.removeprefix("http://"),
-        "Content-Type": RELEASE_TYPE,
-        "Connection": "close",
-        "Authorization": f"Bearer {TOKEN}",
-        "Content-Length": str(body),
+        "host": side.url.removeprefix("http://"),
+        "content-type": RELEASE_TYPE,
+        "connection": "close",
+        "authorization": f"Bearer {TOKEN}",
+        "content-length": str(body),
     }
     lines = [line.split(" ", 1)[1] for line in log.read_text().splitlines()]
     share = "one address sent at most 12 of them (100.0%), k addresses at most k times that"
@@ -444,8 +444,8 @@ def test_a_second_relay_on_a_spool_ends_with_one_sentence(tmp_path):
     [
         ("--gateway collector", "--gateway: 'collector': give an address such as https://collector.example"),
         ("--gateway http://c/v1/oblivious", "give the collector's address without a path"),
-        ("--gateway http://c --shuffle", "--shuffle needs --spool DIR and --token-file FILE"),
-        ("--gateway http://c --spool s", "--spool and --token-file belong to --shuffle"),
+        ("--gateway http://c --shuffle", "--spool, --token-file missing: --shuffle and --spool and --token-file"),
+        ("--gateway http://c --spool s", "--shuffle, --token-file missing: --shuffle and --spool and --token-file"),
         ("--gateway http://c --tls-key k", "--tls-certificate and --tls-key belong together"),
         ("--gateway http://c --port 70000", "ports are 0 .. 65535"),
         ("--gateway http://c --per-hour 0", "--per-hour 0: give 1 to 1,048,576"),

@@ -55,17 +55,6 @@ def test_messages_of_every_size_come_back_also_after_opening_again(file):
     assert contents(SlotFile(file)) == sorted(messages)
 
 
-def test_what_does_not_fit_is_not_taken_and_what_fits_is(file):
-    opened = SlotFile(file)
-    large = [message(n, 65536) for n in range(5)]
-    assert opened.add([*large, message(9)]) == [True] * 4 + [False, True]
-    assert contents(opened) == sorted([*large[:4], message_of(opened, 9)])
-
-
-def message_of(opened, serial):
-    return next(one for one in contents(opened) if one[7:15] == serial.to_bytes(8, "big") and len(one) < 1000)
-
-
 def test_wiped_messages_are_zeros_and_their_slots_are_used_again(file):
     opened = SlotFile(file)
     for _ in range(5):
@@ -106,13 +95,30 @@ def test_a_slot_moved_to_another_place_is_not_taken_for_a_message(file):
     assert len(SlotFile(file).heads) == 1
 
 
+def test_a_clock_is_trusted_after_an_even_hour_and_not_followed_where_it_then_jumps():
+    wall, even = 1_800_000_000.0, 0.0
+    watch = ClockWatch(lambda: wall, lambda: even)
+    assert (watch.read(), watch.trusted, watch.jumped) == (1_800_000_000.0, False, False)
+    wall, even = wall + 3601, even + 3601
+    assert (watch.read(), watch.trusted) == (1_800_003_601.0, True)
+    wall, even = wall + 86_400, even + 9
+    assert (watch.read(), watch.trusted, watch.jumped) == (1_800_003_610.0, False, True)
+    wall, even = wall + 3600, even + 3600
+    assert (watch.read(), watch.trusted, watch.leapt) == (1_800_093_601.0, True, 86_391.0)
+
+
 def test_after_any_sequence_of_steps_the_messages_are_those_that_were_added_and_not_wiped(file):
     draws, opened, expected = random.Random(5), SlotFile(file), []
+    assert [slots_of(bytes(size)) for size in (567, 65536)] == [1, 67]
     for serial in range(400):
         step = draws.choice(("add", "add", "add", "wipe", "open"))
         if step == "add":
             new = [message(serial, draws.choice((55, 567, 1079, 3000))) for _ in range(draws.randrange(1, 12))]
-            expected += [one for one, fits in zip(new, opened.add(new), strict=True) if fits]
+            room = len(opened._free)
+            for one, fits in zip(new, opened.add(new), strict=True):
+                assert fits == (slots_of(one) <= room), "what does not fit keeps no other out"
+                room -= slots_of(one) * fits
+                expected += [one] * fits
         elif step == "wipe":
             left = draws.sample(opened.heads, draws.randrange(len(opened.heads) + 1))
             gone = [head for head in opened.heads if head not in left]

@@ -11,7 +11,7 @@ import pytest
 
 from overstory.client.upload.http import Response
 from overstory.protocol.oblivious.formats import RESPONSE_TYPE
-from overstory.relay import server
+from overstory.relay import process
 from overstory.relay.process import Forwarder
 from overstory.relay.service import HourlyLimit, RelayService, Troubles
 from overstory.relay.shuffling import Shuffler
@@ -54,12 +54,13 @@ def heads_of_a_relay(requests, after=0.0, troubles=None):
     service = RelayService(None, HourlyLimit(10), troubles or Troubles())
 
     async def main():
-        listener, stopping = Listening(port=0).bind(backlog=server.BACKLOG), asyncio.Event()
-        relay = server.RelayServer(service, server.Bounds(connections=3))
-        serving = asyncio.create_task(relay.serve(listener, stopping))
+        listening = Listening(port=0)
+        listener = listening.bind(backlog=process.BACKLOG)
+        relay = process.RelayServer(service, listening, lambda: None, connections=3)
+        serving = asyncio.create_task(relay.serve([listener]))
         await asyncio.sleep(after)
         heads = [await asyncio.wait_for(ask(*listener.getsockname()), 30) for _ in range(requests)]
-        stopping.set()
+        relay.should_exit = True
         await serving
         return heads
 
@@ -68,8 +69,8 @@ def heads_of_a_relay(requests, after=0.0, troubles=None):
 
 def answered(monkeypatch, accept, after):
     """Return the answers to five requests of a relay that begins anew soon."""
-    monkeypatch.setattr(server, "IDLE_SECONDS", 0.02)
-    monkeypatch.setattr(server.RelayServer, "_accept", accept)
+    monkeypatch.setattr(process, "IDLE_TICKS", 1)
+    monkeypatch.setattr(process.RelayServer, "_accept", accept)
     return heads_of_a_relay(5, after)
 
 
@@ -85,19 +86,19 @@ async def ask(host, port):
 
 
 def test_accepting_begins_anew_where_it_ended(monkeypatch):
-    accept, faults = server.RelayServer._accept, iter([MemoryError(), MemoryError()])
+    accept, faults = process.RelayServer._accept, iter([MemoryError(), MemoryError()])
 
     async def ends_twice(self, listener):
         if (fault := next(faults, None)) is not None:
             raise fault
         await accept(self, listener)
 
-    assert answered(monkeypatch, ends_twice, 0.0) == [b"HTTP/1.1 200 \r\n"] * 5
+    assert answered(monkeypatch, ends_twice, 0.0) == [b"HTTP/1.1 200 OK\r\n"] * 5
 
 
 def test_a_relay_that_nobody_asks_for_long_has_room(monkeypatch):
     """It begins anew again and again."""
-    assert answered(monkeypatch, server.RelayServer._accept, 0.5) == [b"HTTP/1.1 200 \r\n"] * 5
+    assert answered(monkeypatch, process.RelayServer._accept, 0.5) == [b"HTTP/1.1 200 OK\r\n"] * 5
 
 
 def test_a_request_that_finds_no_memory_is_counted_and_has_no_line_of_its_own(monkeypatch, caplog):
@@ -112,7 +113,7 @@ def test_a_request_that_finds_no_memory_is_counted_and_has_no_line_of_its_own(mo
     monkeypatch.setattr(socket.socket, "recv", fails_once)
     troubles = Troubles()
 
-    assert heads_of_a_relay(2, troubles=troubles) == [b"", b"HTTP/1.1 200 \r\n"]
+    assert heads_of_a_relay(2, troubles=troubles) == [b"", b"HTTP/1.1 200 OK\r\n"]
     assert any("Fatal read error on socket transport: MemoryError" in line for line in troubles.lines())
     assert not caplog.records
 

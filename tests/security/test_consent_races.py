@@ -2,31 +2,24 @@
 
 import datetime as dt
 
-from overstory.client import Client
 from overstory.client.consent.consent import choose
-from overstory.client.state.state import State
 from overstory.client.upload.http import Response
 from overstory.protocol.metrics import parse_registry
+from support.devices import DAY, NOON, Clock, device, rows_of
 from support.registry_texts import plain_registry
 
-DAY = 86_400
-NOON = 1_795_262_400.0
 TODAY = dt.date(2026, 11, 21)
 REGISTRY = parse_registry(
     plain_registry("meter", retention_days="3000", grace_days="3000", domain='{kind = "integers", min = 0, max = 9}')
 )
 
 
-def client(folder, transport=None, now=NOON):
-    settings = {"environ": {}, "policy": folder / "none", "server": "http://collector.example"}
-    return Client(
-        "t", registry=REGISTRY, state=folder / "state", transport=transport, clock=lambda: now, spread=0, **settings
-    )
+def client(folder, **settings):
+    return device(folder, registry=REGISTRY, choice=None, spread=0, **settings)
 
 
 def states(of):
-    with State(of.paths).snapshot() as rows:
-        return [(str(row.state), row.answer) for row in rows.outbox.rows()]
+    return {(str(row.state), row.answer) for row in rows_of(of)}
 
 
 def sending_while(folder, days, *choices):
@@ -39,13 +32,12 @@ def sending_while(folder, days, *choices):
             choose(sending.paths, REGISTRY, choice, TODAY)
         return Response(503)
 
-    sending = client(folder, transport, NOON + days * DAY)
+    sending = client(folder, server="http://collector.example", transport=transport, clock=Clock(NOON + days * DAY))
     sending.consent("on")
     for day in range(days):
-        device = client(folder, now=NOON + day * DAY)
-        assert device.record("meter", day) == "recorded"
-        device._server = None
-        assert device.flush().written == {"queued": 1}
+        recording = client(folder, clock=Clock(NOON + day * DAY))
+        assert recording.record("meter", day) == "recorded"
+        assert recording.flush().written == {"queued": 1}
     return sending, asked
 
 
@@ -53,7 +45,7 @@ def test_off_while_a_report_travels_keeps_the_others_from_leaving(tmp_path):
     sending, asked = sending_while(tmp_path, 5, "off")
     sending.flush()
     assert len(asked) == 1
-    assert set(states(sending)) == {("dropped", "consent withdrawn")}
+    assert states(sending) == {("dropped", "consent withdrawn")}
     assert sending.flush().sent is None
     choose(sending.paths, REGISTRY, "on", TODAY)
     sending.flush()

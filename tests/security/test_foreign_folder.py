@@ -205,15 +205,6 @@ def test_the_folder_that_the_environment_names_is_refused_in_each_of_five_cases(
     assert main(["off"], environ=environ) == 0, "who says no is heard in any folder"
 
 
-def test_what_is_begun_is_closed_whatever_the_mask(tmp_path):
-    before = os.umask(0)
-    try:
-        State(StatePaths(tmp_path / "state")).begin()
-    finally:
-        os.umask(before)
-    assert State(StatePaths(tmp_path / "state")).begin()
-
-
 # --- what is planted in it: links to the user's other files
 
 NAMES = ["secret", "secret.new", "secret.next", "secret.old", "lock", "consent.json", "state.db", "state.db-journal"]

@@ -11,6 +11,7 @@ import overstory
 SOURCE = Path(overstory.__file__).parent
 AT_THE_EDGE = (
     "relay",
+    "supervision",
     "gateway",
     "console",
     "collector/http",
@@ -35,7 +36,7 @@ NUMBERS = {
     "gateway/readings.py: int(number)": "a finite float",
     "console/access.py: int(SESSION_SECONDS)": "a constant",
     "console/estimates/worker.py: int(seconds)": "a setting",
-    "collector/http/bounded_connection.py: int(offer.args[0])": "the parser's place in the bytes",
+    "supervision/connection.py: int(offer.args[0])": "the parser's place in the bytes",
     "collector/ingest/validation.py: int(i)": "a place in an array",
     "protocol/domains/numbers.py: int(value)": "a float",
 }

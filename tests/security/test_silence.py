@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from overstory.client import Client, Outcome
+from overstory.client import Outcome
 from overstory.client.budget import ledger_of
 from overstory.client.session import Session
 from overstory.client.state.files import StatePaths
@@ -15,10 +15,11 @@ from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.registry import REGISTRY, mechanism
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.upload import decode_uploads
+from support.collector_doubles import accepted
+from support.devices import DAY, NOON, Clock, device
 from support.privacy_cases import toml_parameters
 from support.registry_texts import plain_registry
 
-DAY, NOON = 86_400, 1_795_262_400.0
 STRINGS = ("rappor", "rappor-one-time")
 HISTORIES = {
     "unchanged": (1, 1, 1, 1),
@@ -43,23 +44,20 @@ def registry_of(oracle, over_cap, size=8):
 
 def seen_by_the_network(folder, registry, values):
     """A device's uploads: (day on which it left, its period, its length), for a value each day."""
-    clock, seen = [NOON], []
+    clock, seen = Clock(), []
 
     def transport(request):
         (upload,) = decode_uploads(request.body, 1)
-        seen.append((clock[0], upload.period, len(request.body)))
-        result = f'{{"results": [{{"batch": "{upload.batch.hex()}", "accepted": 1}}]}}'
-        return Response(200, {}, result.encode())
+        seen.append((clock.now, upload.period, len(request.body)))
+        return Response(200, {}, accepted(request.body))
 
-    settings = {"environ": {}, "policy": folder / "none", "server": "https://example.org", "spread": 0}
-    client = Client("t", registry=registry, state=folder, clock=lambda: clock[0], transport=transport, **settings)
-    client.consent("on")
+    sends = {"server": "https://example.org", "transport": transport, "spread": 0}
     said = []
-    for value in values:
-        said.append(client.record("m", value))
-        client.flush()
-        clock[0] += DAY
-    client.close()
+    with device(folder, registry=registry, clock=clock, **sends) as client:
+        for value in values:
+            said.append(client.record("m", value))
+            client.flush()
+            clock.tomorrow()
     return seen, said
 
 
@@ -123,7 +121,7 @@ def test_past_the_last_step_the_nearest_is_the_first(tmp_path):
 
 
 def responses(folder):
-    with State(StatePaths(folder)).snapshot() as rows:
+    with State(StatePaths(folder / "state")).snapshot() as rows:
         return rows.responses("m")
 
 
@@ -144,7 +142,7 @@ def test_without_a_cap_a_lifetime_counts_nothing_beside_the_domain(tmp_path):
     registry = parse_registry(plain_registry("m", domain=numbers))
     seen_by_the_network(tmp_path, registry, (0, 1, 2, 9, 0))
     assert len(responses(tmp_path)) == 4
-    with State(StatePaths(tmp_path)).snapshot() as rows:
+    with State(StatePaths(tmp_path / "state")).snapshot() as rows:
         spent = ledger_of(rows).epsilon
     assert math.isclose(spent, 4.0, rel_tol=1e-8)
     assert spent <= metric_cost(registry["m"]).line("values").epsilon

@@ -2,7 +2,9 @@
 
 import json
 import socket
+import socketserver
 import ssl
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -85,50 +87,28 @@ def http(status: int, body: bytes = b"", **headers: Any) -> bytes:
     return f"HTTP/1.1 {status} Said\r\nContent-Length: {len(body)}\r\n{lines}\r\n".encode() + body
 
 
-@dataclass
-class BadServer:
+class BadServer(socketserver.ThreadingTCPServer):
     """A socket that answers whatever it is told to."""
 
-    reply: Reply
-    context: ssl.SSLContext | None = None  # for TLS
-    heard: list[Heard] = field(default_factory=list)
-    connections: int = 0
-
-    def __post_init__(self) -> None:
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listening.getsockname()[1]
+    def __init__(self, reply: Reply, context: ssl.SSLContext | None) -> None:
+        super().__init__(("127.0.0.1", 0), socketserver.BaseRequestHandler)
+        self.reply, self.context = reply, context  # the context for TLS
+        self.heard: list[Heard] = []
+        self.connections, self.port = 0, self.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self._threads: list[threading.Thread] = []
 
-    def serve(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listening.accept()
-            except OSError:
-                return
-            self.connections += 1
-            thread = threading.Thread(target=self._one, args=(connection,), daemon=True)
-            self._threads.append(thread)
-            thread.start()
-
-    def _one(self, connection: socket.socket) -> None:
-        connection.settimeout(10)
-        try:
-            if self.context is not None:
-                connection = self.context.wrap_socket(connection, server_side=True)
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        self.connections += 1
+        request.settimeout(10)
+        with request if self.context is None else self.context.wrap_socket(request, server_side=True) as connection:
             heard = hear(connection)
             self.heard.append(heard)
             self.reply(connection, heard)
-        except (OSError, ValueError):
-            pass
-        finally:
-            connection.close()
 
-    def close(self) -> None:
-        self._listening.shutdown(socket.SHUT_RDWR)
-        self._listening.close()
-        for thread in self._threads:
-            thread.join(5)
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a client that went away or never spoke."""
+        if not isinstance(sys.exc_info()[1], OSError | ValueError):
+            super().handle_error(request, client_address)
 
 
 def hear(connection: socket.socket) -> Heard:
@@ -148,11 +128,11 @@ def hear(connection: socket.socket) -> Heard:
 
 @contextmanager
 def bad_server(reply: Reply, context: ssl.SSLContext | None = None) -> Iterator[BadServer]:
-    server = BadServer(reply, context)
-    thread = threading.Thread(target=server.serve, daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.close()
-        thread.join(5)
+    with BadServer(reply, context) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join(5)

@@ -9,17 +9,37 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 import pytest
 
-from overstory.console.app import Console
+from overstory.console.app import SCREENS, Console
 from overstory.console.data import ConsoleData
-from overstory.console.server import Access, Server, config, make_gate
+from overstory.console.server import Access, make_gate, make_server
 from overstory.console.view import Screen, Viewer
+from overstory.protocol.metrics import MetricRegistry
 from overstory.supervision.listening import Listening
-from support.console_screens import ALL
+from support.console_in_process import HostileScreen
+from support.console_store import NOW
+
+ALL: Final[tuple[Screen, ...]] = (HostileScreen(), *SCREENS)
+"""The screens, after one in which every word is hostile."""
+
+METRICS: Final = ("theme", "start", "home", "over", "quiet")
+
+
+def addresses(screen: Screen, registry: MetricRegistry) -> list[str]:
+    """Return the addresses of a screen: one, or one for each metric, in the newest period that is over."""
+    if "{" not in screen.path:
+        return [screen.path]
+    filled = []
+    for name in METRICS:
+        period = registry[name].period
+        label = period.label(period.number(NOW) - (10 if name == "over" else 1))
+        filled.append(screen.path.replace("{metric}", name).replace("{period}", label))
+    return filled
+
 
 Scheme = Literal["light", "dark"]
 
@@ -59,7 +79,7 @@ def served_console(data: ConsoleData, screens: Iterable[Screen] = ALL) -> Iterat
     with listening.bind() as bound:
         port = bound.getsockname()[1]
         console = Console(data, make_gate(data, listening, Access(), port), screens)
-        server = Server(config(console, listening), ready.set)
+        server = make_server(console, listening, ready.set)
         thread = threading.Thread(target=server.run, args=([bound],))
         thread.start()
         try:

@@ -13,8 +13,7 @@ from typing import Any
 
 from overstory.console.app import SCREENS
 from overstory.console.data import ConsoleData
-from support.console_browser import NARROW, WIDE, axe_violations, launched, logged_in, served_console
-from support.console_screens import addresses
+from support.console_browser import NARROW, WIDE, addresses, axe_violations, launched, logged_in, served_console
 from support.console_store import NOW, make_store
 
 FIRST_PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? -1"

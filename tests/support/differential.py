@@ -20,7 +20,7 @@ from uvicorn.server import ServerState
 
 from overstory.collector.committer import Committed
 from overstory.collector.http.connection import Connection
-from overstory.collector.server import _config
+from overstory.collector.server import Server
 from overstory.collector.service import Collector
 from overstory.protocol.kinds.base import Report
 from overstory.supervision.listening import Listening
@@ -120,7 +120,7 @@ class Side:
         endpoint._committer = AtOnce(self.store, collector.telemetry.committed)  # type: ignore[assignment]
         if not shortcuts:
             endpoint._ingest._templates = NoTemplates()  # type: ignore[assignment]
-        self._config = _config(collector, Listening(port=0))
+        self._config = Server(collector, Listening(port=0), lambda: None).config
         self.kind: Any = Connection.for_entrance(collector.reports)
         if not shortcuts:
             self.kind = type("General", (General, self.kind), {})

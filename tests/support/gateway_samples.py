@@ -63,6 +63,14 @@ def reading(period: int, value: Any, seconds: float = 0.0) -> Reading:
     return Reading(1, at(period, seconds), value)
 
 
+def fed(gateway: Gateway, periods: int) -> Gateway:
+    """A gateway that has taken one reading of each of so many periods, and is at their end."""
+    for period in range(periods):
+        gateway.take(reading(period, 0.5))
+    gateway.finish()
+    return gateway
+
+
 def year(periods: int) -> bytes:
     """A file of one reading a period: of a few distinct values."""
     lines = (f"{START + i * HALF_HOUR},{(i * 7 % 20) / 10 + 0.05:.2f}" for i in range(periods))

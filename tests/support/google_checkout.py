@@ -59,10 +59,9 @@ def summed(test: dict[str, str], folder: Path) -> None:
 
 def hashed(test: dict[str, str], folder: Path) -> None:
     """Hash the candidates of hash_candidates_test.py."""
-    (folder / "params.csv").write_text("k,h,m,p,q,f\n16,2,4,0.5,0.75,0.5\n")
+    (folder / "params.csv").write_text("k,h,m,p,q,f,hash_family\n16,2,4,0.5,0.75,0.5,google-rappor-python\n")
     (folder / "names.txt").write_text(test["STDIN"])
-    family = ("--hash-family", "google-rappor-python")
-    overstory(folder, "map", "--params", "params.csv", "--candidates", "names.txt", *family, "-o", "map.csv")
+    overstory(folder, "map", "--params", "params.csv", "--candidates", "names.txt", "-o", "map.csv")
     report("hash_candidates_test.py", (folder / "map.csv").read_text(), test["EXPECTED_CSV_OUT"].replace("\r", ""))
 
 
@@ -78,12 +77,11 @@ def audited(checkout: Path, folder: Path) -> None:
     if python is None or subprocess.run([python, "--version"], capture_output=True, check=False).returncode:
         sys.stdout.write("tests/rappor_sim.py: not audited, for there is no python2\n")
         return
-    (folder / "params.csv").write_text("k,h,m,p,q,f\n16,2,8,0.5,0.75,0.5\n")
+    (folder / "params.csv").write_text("k,h,m,p,q,f,hash_family\n16,2,8,0.5,0.75,0.5,google-rappor-python\n")
     os.environ["PYTHONPATH"] = str(checkout / "client" / "python")
     options = "--num-bits 16 --num-hashes 2 --num-cohorts 8 -p 0.5 -q 0.75 -f 0.5 -r simple"
     client = [python, checkout / "tests" / "rappor_sim.py", *options.split()]
-    family = ("--hash-family", "google-rappor-python")
-    declared = ("--params", "params.csv", *family, "--restart", "--reports", 20_000, "--alpha", 1e-6)
+    declared = ("--params", "params.csv", "--restart", "--reports", 20_000, "--alpha", 1e-6)
     said = json.loads(overstory(folder, "audit", *declared, "--json", "--", *client))
     report(f"tests/rappor_sim.py: epsilon at least {said['epsilon']['lower']:.6f}", said["verdict"], "no fault found")
 

@@ -83,7 +83,8 @@ class Books:
                         p: (c.totals.tolist(), c.ones.tolist()) for p, c in mine.items()
                     }
         finally:
-            store.close()
+            for each in stores:
+                each.close()
 
 
 def write_registry(folder: Path) -> Path:

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,6 +26,7 @@ from overstory.relay.shuffling import Shuffler
 from overstory.relay.spool import Rules, Spool, Taken
 from overstory.supervision.clock import TRIAL, ClockWatch
 from support.listening_process import ListeningProcess
+from support.oblivious_receiver import Heard, Reply, hop
 
 TOKEN = "ovr_a-token-of-a-relay"
 
@@ -233,7 +233,7 @@ class ReceivingSide:
     parts: list[Part] = field(default_factory=list)
     counted: Counter[bytes] = field(default_factory=Counter)  # taken, also more than once
     ids: dict[bytes, set[bytes]] = field(default_factory=dict)  # of each message, the releases it came with
-    answer: tuple[int, dict[str, str], bytes] = (200, {"Content-Type": RESPONSE_TYPE}, b"sealed")
+    answer: Reply = (200, {"Content-Type": RESPONSE_TYPE}, b"sealed")
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -242,7 +242,7 @@ class ReceivingSide:
         with self.lock:
             return len({part.release.id for part in self.parts})
 
-    def take(self, headers: dict[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
+    def take(self, headers: dict[str, str], body: bytes) -> Reply:
         """Count a part, and answer."""
         release = read_release(body)
         with self.lock:
@@ -266,40 +266,16 @@ def receiving(judge: Judge = take_all) -> Iterator[ReceivingSide]:
     """Listen as a collector would."""
     side = ReceivingSide(judge)
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-            headers = dict(self.headers.items())
-            if self.path == "/v1/oblivious/release" and headers.get("Content-Type") == RELEASE_TYPE:
-                status, more, content = side.take(headers, body)
-            elif self.path == "/v1/oblivious":
-                side.passed.append((headers, body))
-                status, more, content = side.answer
-            else:
-                status, more, content = 404, {}, b""
-            self.send_response(status)
-            for name, value in (more | {"Content-Length": str(len(content))}).items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(content)
+    def answer(heard: Heard) -> Reply:
+        if heard.target == "/v1/oblivious/release" and heard.headers.get("content-type") == RELEASE_TYPE:
+            return side.take(heard.headers, heard.body)
+        if heard.target == "/v1/oblivious":
+            side.passed.append((heard.headers, heard.body))
+            return side.answer
+        return 404, {}, b""
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    class Server(ThreadingHTTPServer):
-        def handle_error(self, *_: object) -> None:
-            """A relay that is killed leaves connections open."""
-
-    server = Server(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    side.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with hop(answer) as (side.url, _):
         yield side
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @contextmanager

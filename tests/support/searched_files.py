@@ -53,4 +53,4 @@ def searched_files(folder: Path) -> tuple[list[str], SearchMechanism, list[Repor
     search = load_registry(registry)["port"].mechanism
     assert isinstance(search, SearchMechanism)
     batches = in_files(reports, search)
-    return ["discover", "--reports", str(reports), "--registry", str(registry), "--metric", "port"], search, batches
+    return ["decode", str(reports), "--registry", str(registry), "--metric", "port"], search, batches

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Self
 
-from overstory.collector.server import Server, _config
+from overstory.collector.server import Server
 from overstory.collector.service import Collector
 from overstory.collector.settings import Limits, UpkeepIntervals
 from overstory.protocol.metrics import MetricRegistry
@@ -20,17 +20,13 @@ from support.collector_in_process import METRICS, NEVER, NOW, FakeStore
 def served(
     limits: Limits | None = None,
     *,
-    http: str | None = None,
     store: Any = None,
     intervals: UpkeepIntervals | None = None,
     metrics: MetricRegistry = METRICS,
     port: int = 0,
     **named: Any,
 ) -> Iterator[tuple[Collector, tuple[str, int]]]:
-    """A collector on a store in memory, unless another is given, and where it listens.
-
-    `http` is another of uvicorn's protocols than ours, to compare with.
-    """
+    """A collector on a store in memory, unless another is given, and where it listens."""
     collector = Collector(
         metrics,
         FakeStore() if store is None else store,
@@ -39,12 +35,7 @@ def served(
         **{"open_writes": True, "clock": lambda: NOW} | named,
     )
     listening, ready = Listening(port=port, grace=0.0), threading.Event()
-    config = _config(collector, listening)
-    if http is not None:
-        config.http = http
-        config.loaded = False
-        config.load()
-    server = Server(config, collector, listening, lambda _: ready.set())
+    server = Server(collector, listening, ready.set)
     with listening.bind((limits or Limits()).taking_seconds) as bound:
         thread = threading.Thread(target=server.run, args=([bound],))
         thread.start()

@@ -17,13 +17,13 @@ from typing import Any
 
 from sqlalchemy import select, text
 
-from overstory.analysis.alarms.sums import ReportSums, Watch
-from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.analysis.alarms.sums import ReportSums
+from overstory.analysis.reports import SupportCounts
 from overstory.collector.store import Store, open_store
 from overstory.collector.store.schema import tables_of_ids
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import Metric
-from support.store_samples import NOW, Received, counted, received, registry, reports
+from support.store_samples import NOW, Received, counted, received, registry, reports, summed
 
 TESTS = Path(__file__).parents[1]
 PERIOD, PERIODS = 20_000, 2
@@ -110,7 +110,7 @@ def killed_rounds(url: str, rounds: int, rng: random.Random) -> None:
             kept = stored_numbers(store)
             assert set(told) <= kept
             assert store.counts(metric, 0, 1 << 20) == expected(metric, kept)
-            assert store.sums(metric, 0, 1 << 20) == summed(metric, kept)
+            assert store.sums(metric, 0, 1 << 20) == summed_numbers(metric, kept)
         # The next one sends the last batches again, as a sender does who heard nothing: some of them are old.
         first = max(0, max(kept, default=0) - 3 * STEP)
     with open_store(url, metrics) as store:
@@ -119,7 +119,7 @@ def killed_rounds(url: str, rounds: int, rng: random.Random) -> None:
         assert store.add([batch(metric, number) for number in everything]) == [n not in kept for n in everything]
         assert not store.compact(NOW).waiting
         assert store.counts(metric, 0, 1 << 20) == expected(metric, set(everything))
-        assert store.sums(metric, 0, 1 << 20) == summed(metric, set(everything))
+        assert store.sums(metric, 0, 1 << 20) == summed_numbers(metric, set(everything))
         assert sum(one.kept for one in store.summary().metrics) == sum(len(sent(metric, n)) for n in everything)
 
 
@@ -152,15 +152,9 @@ def expected(metric: Metric, numbers: set[int]) -> dict[int, SupportCounts]:
     return {period: counted(metric, reports) for period, reports in _by_period(metric, numbers).items()}
 
 
-def summed(metric: Metric, numbers: set[int]) -> dict[int, ReportSums]:
+def summed_numbers(metric: Metric, numbers: set[int]) -> dict[int, ReportSums]:
     """Return the sums of these batches' reports, each summed once."""
-    watch = Watch.of(metric.mechanism)
-    assert watch is not None
-    return {
-        period: watch.sum(ReportBatch.of(metric.mechanism, reports))
-        for period, reports in _by_period(metric, numbers).items()
-        if reports
-    }
+    return {period: summed(metric, reports) for period, reports in _by_period(metric, numbers).items() if reports}
 
 
 def _by_period(metric: Metric, numbers: set[int]) -> dict[int, list[Report]]:

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import numpy as np
 
+from overstory.analysis.alarms.sums import ReportSums, Watch
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.collector.service import Collector
@@ -106,6 +107,13 @@ def some(metric: Metric, period: int, count: int, seed: int) -> Received:
 def counted(metric: Metric, sent: Sequence[Report]) -> SupportCounts:
     """Count reports in the plainest way there is: what a store must agree with."""
     return FrequencyOracle(metric.mechanism).accumulate(list(sent))
+
+
+def summed(metric: Metric, sent: Sequence[Report]) -> ReportSums:
+    """Sum reports in one go."""
+    watch = Watch.of(metric.mechanism)
+    assert watch is not None
+    return watch.sum(ReportBatch.of(metric.mechanism, sent))
 
 
 @dataclass

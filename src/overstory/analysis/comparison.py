@@ -3,8 +3,6 @@
 The criterion is exact. Averaged over a domain of d values, whose frequencies sum to 1, the variance of the raw
 estimates is their variance at frequency 1/d: variance is linear in the frequency. So one number ranks the oracles for
 every population.
-
-By trial, the same population is asked through several oracles.
 """
 
 from __future__ import annotations
@@ -22,11 +20,10 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.oracle import oracle as build_oracle
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.variance import frequency_variance
-from overstory.presentation.formats import seconds_text
+from overstory.presentation.formats import epsilon_text, seconds_text
 from overstory.privacy.attacks import Linkability, linkability
 from overstory.privacy.payloads.registry import change_leak
 from overstory.privacy.payloads.shared import MILLION, bits_text
-from overstory.privacy.text import epsilon_text
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Influence, Mechanism, check_count, whole_number
 from overstory.protocol.kinds.registry import mechanism, oracles_for
@@ -45,22 +42,18 @@ OWN_SEED: Final = 31.0
 
 @dataclass(frozen=True)
 class Choice:
-    """An oracle at given needs: ``overstory.oracle(name, **parameters)``.
-
-    `linkable` is what the reports of a device have in common, in bits; `influence` is how many votes a crafted report
-    is worth; `decoding` and `core_seconds` are what counting and estimating takes, in words and in seconds of one core.
-    """
+    """An oracle at given needs: ``overstory.oracle(name, **parameters)``."""
 
     name: str
     parameters: dict[str, Any]
     variance: float
     report_bits: int
     decoding: str
-    core_seconds: float
+    core_seconds: float  # what counting and estimating takes of one core; `decoding` says it in words
     epsilon_report: float
     epsilon_permanent: float
-    linkable: Linkability
-    influence: Influence
+    linkable: Linkability  # what the reports of a device have in common, in bits
+    influence: Influence  # how many votes a crafted report is worth
 
     @property
     def standard_error(self) -> float:
@@ -86,11 +79,7 @@ class Choice:
 def rank(
     domain_size: int, epsilon: float, num_reports: int, *, epsilon_permanent: float | None = None
 ) -> tuple[Choice, ...]:
-    """Rank the registered oracles for a domain, the most accurate first.
-
-    With `epsilon_permanent`, of any number of reports of one value, the longitudinal oracles are ranked, which send
-    fresh reports; without it those that send one.
-    """
+    """Rank the registered oracles, most accurate first: with `epsilon_permanent` the longitudinal ones."""
     domain_size, num_reports = whole_number(domain_size), whole_number(num_reports)
     check_count("domain_size", domain_size, 2, 1 << 31)
     check_count("num_reports", num_reports, 1, 1 << 62)
@@ -102,13 +91,7 @@ def rank(
 
 
 def recommend(ranking: tuple[Choice, ...]) -> Choice:
-    """Return the choice to make: of those within 1% of the least variance, what links a device's reports least.
-
-    One is left out that takes more than ten core-seconds, and more than ten times those of another whose reports have
-    no seed of their device's own. It is the one of which two reports of a value share the fewest bits, whether they are
-    equal (a cohort, a seed, a memoized report) or alike (a permanent response behind fresh noise); then the one with
-    the smallest reports. `trade` says what was given up for it.
-    """
+    """Return the choice to make: of those within 1% of the least variance, what links a device's reports least."""
     return _preferred(ranking)[0]
 
 
@@ -126,15 +109,7 @@ def _names_device(choice: Choice) -> bool:
 
 
 def trade(ranking: tuple[Choice, ...], best: Choice) -> str | None:
-    """Say what `best` gives up, or what it costs, in how far a device's reports can be linked; None where nothing.
-
-    >>> ranking = rank(100, 1.0, 10**6, epsilon_permanent=2.0)
-    >>> trade(ranking, recommend(ranking)).split(";")[0]
-    'loloha would send 12 bits instead of 100 at the same error, but 10 bits of them are the same in every report'
-    >>> ranking = rank(10**6, 1.0, 10**7)
-    >>> trade(ranking, recommend(ranking)).split(";")[0]
-    "olh would link a device's reports less, but counting takes 41 core-seconds instead of 0.43 with projective"
-    """
+    """Say what `best` gives up, or what it costs, in how far a device's reports can be linked; None where nothing."""
     preferred, slow = _preferred(ranking)
     given_up = _given_up(ranking, best)
     if best is not preferred or best is slow:
@@ -226,9 +201,6 @@ class Measured:
 def rounds_to_order(domain_size: int) -> int:
     """Return how many collections distinguish the oracles: each error is then measured to about 5%, or better.
 
-    One collection has about d - 1 independent errors, and the root of the mean of n squares varies by ``1 / sqrt(2 n)``
-    of itself. 4 to 20: with few values oracles are many collections apart, and 20 must do.
-
     >>> [rounds_to_order(size) for size in (2, 21, 50, 1000)]
     [20, 10, 5, 4]
     """
@@ -252,7 +224,12 @@ def measured_error(
         estimate = oracle.estimate(oracle.accumulate(reports))
         squares.append(np.mean((estimate.raw_frequencies - truth) ** 2))
         advance(1)
-    error = math.sqrt(np.mean(squares))
+    return root_mean_square(np.array(squares))
+
+
+def root_mean_square(squares: NDArray[np.float64]) -> Measured:
+    """Return the root of a mean of squares, one of each collection."""
+    error, rounds = math.sqrt(np.mean(squares)), len(squares)
     # The square root's slope is 1 / (2 sqrt).
     spread = float(np.std(squares, ddof=1)) / math.sqrt(rounds) / (2 * error) if rounds > 1 and error else None
     return Measured(error, spread, rounds)

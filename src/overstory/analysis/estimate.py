@@ -11,6 +11,7 @@ import numpy as np
 from overstory.analysis import selection
 from overstory.analysis.tables.output import Frame
 from overstory.analysis.variance import ONE_EACH, support_noise
+from overstory.protocol.channels import check_channel
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -300,13 +301,7 @@ def debias(
     shared: Clustering = ONE_EACH,  # what reports of one device have in common
     joint_errors: JointErrors | None = None,
 ) -> Estimate:
-    """Estimate counts from one-hot reports, where bit ``i`` stands for ``values[i]``.
-
-    With n reports of which c set the bit, (c - n q*) / (p* - q*) is unbiased; its variance, given the true count t,
-    is (t p*(1 - p*) + (n - t) q*(1 - q*)) / (p* - q*)^2 (Wang et al., USENIX Security 2017, section 3).
-    """
-    from overstory.analysis.variance import check_channel
-
+    """Estimate counts from one-hot reports, bit i for ``values[i]`` (Wang et al., USENIX Security 2017, section 3)."""
     check_channel(p_star, q_star)
     if len(values) != counts.num_bits:
         raise ParameterError(f"{len(values)} values, but reports of {counts.num_bits} bits")

@@ -1,7 +1,4 @@
-"""The frequency oracle: a mechanism paired with the server's half.
-
-The server's half is generic. It reads the mechanism's encoding and channels, so a new mechanism needs no code here.
-"""
+"""The frequency oracle: a mechanism paired with the server's half, which reads its encoding and channels alone."""
 
 from __future__ import annotations
 

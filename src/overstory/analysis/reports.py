@@ -1,9 +1,4 @@
-"""Batches of reports as arrays: packed bits and a cohort column.
-
-Support counts: how many reports each cohort sent, and how often each bit was set in them.
-
-How often each bit is set in each cohort: by NumPy for few reports, by compiled kernels once there are many.
-"""
+"""Batches of reports as arrays, packed bits and a cohort column; support counts, by NumPy if few, else by kernels."""
 
 from __future__ import annotations
 
@@ -148,7 +143,8 @@ def count_bits(reports: NDArray[np.uint64], cohorts: NDArray[np.uint16], num_coh
         return count_slowly(reports, cohorts, num_cohorts)
     from overstory.kernels.bits.popcount import count_bits_by_cohort, count_bits_grouped
 
-    if len(cohorts) >= num_cohorts and _are_sorted(cohorts):
+    parts = (cohorts[:64], cohorts)  # where they come in any order, the first few show it
+    if len(cohorts) >= num_cohorts and all(bool((part[1:] >= part[:-1]).all()) for part in parts):
         starts = np.searchsorted(cohorts, np.arange(num_cohorts, dtype=cohorts.dtype))
         offsets = np.append(starts, len(cohorts)).astype(np.int64)
         return count_bits_grouped(reports, offsets)
@@ -158,11 +154,6 @@ def count_bits(reports: NDArray[np.uint64], cohorts: NDArray[np.uint16], num_coh
 def are_few(reports: NDArray[np.uint64]) -> bool:
     """Whether NumPy counts these, part by part, before the kernels are loaded."""
     return columns.are_few(reports.size // TOGETHER, KERNELS, at_once=columns.COMPILING)
-
-
-def _are_sorted(cohorts: NDArray[np.uint16]) -> bool:
-    """Whether cohorts never fall; where they come in any order, the first few show it."""
-    return all(bool((part[1:] >= part[:-1]).all()) for part in (cohorts[:64], cohorts))
 
 
 def load_kernels(*, compiling: bool = False) -> None:

@@ -81,18 +81,14 @@ _LARGE: Final = 10.0
 
 
 def chi2_tail(degrees: float, value: float) -> float:
-    """Return the probability that chi-square with as many degrees of freedom exceeds a value.
-
-    Without SciPy, which takes a fifth of a second to load: a small file is decoded in less. It is the incomplete gamma
-    function Q(degrees / 2, value / 2): one minus its power series below the mean, and Legendre's continued fraction
-    above (Abramowitz and Stegun 6.5.29 and 6.5.31).
-    """
+    """Return P(chi-square > value) = Q(degrees / 2, value / 2); SciPy would take a fifth of a second to load."""
     a, x = degrees / 2, value / 2
     if x <= 0:
         return 1.0
     if math.isinf(x):
         return 0.0
     density = _gamma_density(a, x)
+    # Below the mean the power series, above it Legendre's continued fraction (Abramowitz, Stegun 6.5.29, 6.5.31).
     return 1.0 - density * _series(a, x) if x < a + 1 else density * _continued_fraction(a, x)
 
 
@@ -135,22 +131,13 @@ def _continued_fraction(a: float, x: float) -> float:
 
 
 def null_share(p_values: F64) -> float:
-    """Estimate the share of candidates that nobody has (Storey 2002, at lambda = 1/2), from above.
-
-    Absent candidates spread evenly over p = 0 .. 1 and present ones gather near 0, so the upper half is mostly
-    theirs. One is added, which keeps the false discovery rate under its level in small lists (Storey, Taylor and
-    Siegmund 2004).
-    """
+    """Estimate the share of candidates that nobody has (Storey 2002, at lambda = 1/2), from above."""
+    # One is added: it keeps the false discovery rate in small lists (Storey, Taylor and Siegmund 2004).
     return float(min(1.0, (1 + np.count_nonzero(p_values > 0.5)) / (0.5 * p_values.size)))
 
 
 def adjusted_p_values(p_values: F64, correction: Correction, share: float = 1.0) -> F64:
-    """Return, for each candidate, the smallest alpha at which it is detected.
-
-    ``fdr`` is Benjamini and Hochberg's step-up rule (these are q-values), with the share of absent candidates where it
-    is estimated (`null_share`); ``bonferroni`` multiplies by M. The p-values are of all candidates, not only of picked
-    ones: picking first and counting afterwards loses control.
-    """
+    """Return the smallest alpha at which each candidate is detected; the p-values are of all, not of picked ones."""
     if correction == "bonferroni":
         return np.asarray(np.minimum(p_values * p_values.size, 1.0))
     if correction != "fdr":
@@ -167,13 +154,7 @@ def adjusted_p_values(p_values: F64, correction: Correction, share: float = 1.0)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return the p-values adjusted by Holm: the chance that any true hypothesis has one below alpha is at most alpha.
-
-    Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 1979.
-
-    >>> holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
-    """
+    """Return the p-values adjusted for each other (Holm, Scandinavian Journal of Statistics 1979)."""
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
     adjusted, largest = [1.0] * len(p_values), 0.0
     for rank, place in enumerate(order):
@@ -200,23 +181,13 @@ def check_alpha(alpha: float) -> None:
 def needed_p_value(
     alpha: float, correction: Correction, num_selected: int, num_tested: int, share: float = 1.0
 ) -> float:
-    """Return the p-value that each selected candidate had to reach.
-
-    With R selected of m tested, Benjamini and Hochberg's rule asks for alpha R / m, Bonferroni's for alpha / m.
-
-    >>> needed_p_value(0.05, "fdr", 10, 1000), needed_p_value(0.05, "bonferroni", 10, 1000)
-    (0.0005, 5e-05)
-    """
+    """Return the p-value that each of R selected of m had to reach: alpha R / m (Benjamini, Hochberg), or alpha / m."""
     admitted = max(num_selected, 1) / share if correction == "fdr" else 1.0
     return min(alpha * admitted / max(num_tested, num_selected, 1), alpha)
 
 
 def bound_text(correction: str, alpha: float) -> str:
-    """Return what a level bounds.
-
-    >>> bound_text("fdr", 0.05), bound_text("bonferroni", 0.01)
-    ('false discovery rate at most 5%', 'chance of any false detection at most 1%')
-    """
+    """Return what a level bounds, in words."""
     bounded = {"fdr": "false discovery rate", "bonferroni": "chance of any false detection"}
     return f"{bounded[correction]} at most {100 * alpha:.3g}%"
 
@@ -233,22 +204,14 @@ def binomial_law(trials: int, probability: float) -> F64:
 
 
 def lower_bound(hits: int, trials: int, alpha: float) -> float:
-    """Return the probability that is too small with confidence 1 - alpha (Clopper and Pearson, one-sided).
-
-    >>> round(lower_bound(100, 100, 0.05), 4), lower_bound(0, 10, 0.05)
-    (0.9705, 0.0)
-    """
+    """Return the probability that is too small with confidence 1 - alpha (Clopper and Pearson, one-sided)."""
     from scipy.special import betaincinv
 
     return float(betaincinv(hits, trials - hits + 1, alpha)) if hits else 0.0
 
 
 def clopper_pearson(hits: int, trials: int, level: float) -> tuple[float, float]:
-    """Return the chances under which so few, or so many, hits are not rarer than (1 - level) / 2: exact.
-
-    >>> [[round(end, 4) for end in clopper_pearson(hits, 100, 0.95)] for hits in (0, 50)]
-    [[0.0, 0.0362], [0.3983, 0.6017]]
-    """
+    """Return the chances under which so few, or so many, hits are not rarer than (1 - level) / 2: exact."""
     tail = (1 - level) / 2
     return lower_bound(hits, trials, tail), 1.0 - lower_bound(trials - hits, trials, tail)
 
@@ -290,37 +253,20 @@ def check_adjustment(adjustment: str) -> None:
 
 
 def interval_words(kind: IntervalKind, adjustment: Adjustment, selected: str = "detected") -> str:
-    """Return in words what intervals are for, and what they are for selected values.
-
-    >>> interval_words("reports", "conditional")
-    'of these reports (noise of randomization alone); for detected values, given that they were detected'
-    """
+    """Return in words what intervals are for, and what they are for selected values."""
     return f"{INTERVAL_KINDS[kind]}; {ADJUSTMENTS[adjustment].format(selected)}"
 
 
 def people_variance(counts: F64, num_reports: int, reports_per_device: float) -> F64:
-    """Return what the sampling of people adds to the variance of counts: ``R N f (1 - f)``.
-
-    With ``r_i`` reports of device i, of one value, a count over devices that were drawn from a population with share
-    f varies by ``sum r_i^2 f (1 - f)``, which is ``R N f (1 - f)`` with ``R = sum r_i^2 / sum r_i``: of the share,
-    ``f (1 - f)`` over N / R devices. f is the estimate itself, moved into 0 .. 1.
-
-    >>> people_variance(np.array([50.0, -3.0]), 100, 1.0).tolist()
-    [25.0, 0.0]
-    """
+    """Return what the sampling of people adds to counts' variance: sum r_i^2 f (1 - f), that is ``R N f (1 - f)``."""
     shares = np.clip(counts / max(num_reports, 1), 0.0, 1.0)
     return np.asarray(reports_per_device * num_reports * shares * (1.0 - shares))
 
 
 def people_covariance(counts: F64, num_reports: int, reports_per_device: float) -> F64:
-    """Return what the sampling of people adds to the covariances of counts: ``R N f (1 - f)`` and ``- R N f g``.
-
-    Estimated shares that add up to more than 1 are divided by their sum off the diagonal, as no people are.
-
-    >>> people_covariance(np.array([50.0, 20.0]), 100, 1.0).tolist()
-    [[25.0, -10.0], [-10.0, 16.0]]
-    """
+    """Return what the sampling of people adds to the covariances of counts: ``R N f (1 - f)`` and ``- R N f g``."""
     shares = np.clip(counts / max(num_reports, 1), 0.0, 1.0)
+    # Estimated shares may add up to more than 1; no people do.
     possible = shares / max(1.0, float(shares.sum()))
     together = -reports_per_device * num_reports * np.outer(possible, possible)
     np.fill_diagonal(together, people_variance(counts, num_reports, reports_per_device))
@@ -328,29 +274,20 @@ def people_covariance(counts: F64, num_reports: int, reports_per_device: float) 
 
 
 def normal_reach(level: float) -> float:
-    """Return how many standard errors an interval of that level reaches to either side.
-
-    >>> round(normal_reach(0.95), 2)
-    1.96
-    """
+    """Return how many standard errors an interval of that level reaches to either side."""
     if not 0.0 < level < 1.0:
         raise ParameterError(f"a confidence level lies between 0 and 1, not {level}")
     return normal_quantile(0.5 + level / 2.0)
 
 
 def bounded_interval(counts: F64, raw: F64, reach: F64, num_reports: int) -> tuple[F64, F64]:
-    """Return an interval for each true count that holds the reported count, and lies between 0 and the reports.
-
-    It is the raw count's normal interval after the raw count was moved to the nearest possible one, stretched where
-    the reported count lies outside. What it leaves out of the raw interval is impossible, so it covers no less often,
-    and it is never empty. `reach` is how many reports the normal interval reaches to either side.
-
-    Raw counts of -30 and 95, whose intervals reach 19.6 to either side, in 100 reports:
+    """Return an interval for each true count, within 0 and the reports, that holds the reported count.
 
     >>> low, high = bounded_interval(np.array([0.0, 95.0]), np.array([-30.0, 95.0]), np.array([19.6, 19.6]), 100)
     >>> low.round(1).tolist(), high.round(1).tolist()
     ([0.0, 75.4], [19.6, 100.0])
     """
+    # Around the nearest possible count: what the raw interval loses is impossible, so it covers no less often.
     centre = np.clip(raw, 0.0, num_reports)
     low = np.where(np.isfinite(reach), np.minimum(np.maximum(centre - reach, 0.0), counts), -np.inf)
     high = np.where(np.isfinite(reach), np.maximum(np.minimum(centre + reach, num_reports), counts), np.inf)
@@ -374,14 +311,7 @@ class Selected:
     two_sided: bool = False  # small estimates were selected as well as large ones
 
     def reach(self, level: float) -> F64:
-        """Return how many standard errors the intervals reach to either side, shape (M,).
-
-        One value of 100 was detected:
-
-        >>> selected = Selected(np.array([True, False]), np.array([1e-6, 0.5]), 100, 0.0005)
-        >>> selected.reach(0.95).round(2).tolist()
-        [3.48, 1.96]
-        """
+        """Return how many standard errors the intervals reach to either side, shape (M,)."""
         plain, number = normal_reach(level), int(np.count_nonzero(self.chosen))
         if not number:
             return np.full(self.chosen.size, plain)
@@ -392,10 +322,7 @@ class Selected:
     def interval(
         self, adjustment: Adjustment, estimates: F64, errors: F64, level: float, around: Callable[[F64], Interval]
     ) -> Interval:
-        """Return the estimates' intervals, those of selected ones adjusted; `around` returns those that reach so far.
-
-        Given that they were selected in a one-sided test, which is of shares, they end at 0 as shares do.
-        """
+        """Return the estimates' intervals, of selected ones adjusted; `around` returns those that reach so far."""
         check_adjustment(adjustment)
         if adjustment == "fcr":
             return around(self.reach(level) * errors)
@@ -410,14 +337,7 @@ class Selected:
         return low, high
 
     def corrected(self, estimates: F64, errors: F64) -> F64:
-        """Return the selected estimates without what selection adds to them on average; the others as they are.
-
-        Two estimates that had to reach 3.29 standard errors: one nearly did not, the other did so by far.
-
-        >>> selected = Selected(np.array([True, True]), np.array([1e-4, 1e-15]), 100, 0.0005)
-        >>> selected.corrected(np.array([37.2, 79.4]), np.array([10.0, 10.0])).round(1).tolist()
-        [23.9, 79.4]
-        """
+        """Return the selected estimates without what selection adds to them on average; the others as they are."""
         return np.where(self.chosen, self._limit(estimates, errors, 0.5), estimates)
 
     def _limit(self, estimates: F64, errors: F64, probability: float) -> F64:
@@ -466,11 +386,7 @@ def null_error(mechanism: Mechanism, num_reports: int) -> float:
 
 
 def smallest_found(boundaries: Sequence[float], errors: Sequence[float], power: float = POWER) -> float | None:
-    """Return the frequency that passes all boundaries with probability `power`; None where even 1 does not.
-
-    >>> round(smallest_found([0.01], [0.001]), 5)
-    0.01128
-    """
+    """Return the frequency that passes all boundaries with probability `power`; None where even 1 does not."""
 
     def chance(frequency: float) -> float:
         steps = zip(boundaries, errors, strict=True)
@@ -486,11 +402,7 @@ def smallest_found(boundaries: Sequence[float], errors: Sequence[float], power: 
 
 
 def found_words(boundaries: Sequence[float], errors: Sequence[float]) -> str:
-    """Return from which shares a value is found half the time, and nine times in ten, as every command words it.
-
-    >>> found_words([0.01], [0.001])
-    'a value is found about half the time from a share of 1.000%, nine times in ten from 1.128%'
-    """
+    """Return from which shares a value is found half the time, and nine times in ten, as every command words it."""
     half, nine = (smallest_found(boundaries, errors, power) for power in (0.5, POWER))
     if half is None:
         return "too few reports: even a value that everybody has would be found less than half the time"

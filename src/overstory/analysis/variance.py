@@ -1,24 +1,13 @@
 r"""How precise a frequency can be: the variance of its unbiased estimate, before anything is collected.
 
-Several reports of one device are not several devices: the variance of N reports that share permanent responses.
+Reports of one device share what it drew once. Let g be the chance, given that, that a report supports a value. One
+report's support indicator has variance :math:`V = \pi (1 - \pi)`, :math:`\pi = E g`, and two reports of the device have
+the covariance :math:`C = \operatorname{Var} g`. Over devices with r_1, r_2, ... reports, N in all, that is
 
-A device draws its permanent response once (and its cohort, hash seed or matrix row); given these, its reports are
-independent. Let g be the chance, given what was drawn once, that a report supports a value. One report's support
-indicator has variance :math:`V = \pi (1 - \pi)`, :math:`\pi = E g`, and two reports of the device have the covariance
-:math:`C = \operatorname{Var} g`. So r reports of one device that keeps its value add up to a variance of
+.. math:: N V + (R - 1) N C , \qquad R = \sum r_i^2 \big/ \sum r_i .
 
-.. math:: r V + r (r - 1) C = r^2 \left( C + \frac{V - C}{r} \right) ,
-
-for their mean Var(E[.|permanent]) + E[Var(.|permanent)] / r. Over devices with r_1, r_2, ... reports, N in all,
-
-.. math:: N V + (R - 1) N C , \qquad R = \sum r_i^2 \big/ \sum r_i ,
-
-and R is r where all send r. The factor on the naive N V is the *design effect* :math:`1 + (R - 1) C / V` of cluster
-samples [1]_. If values change it is an upper bound: see docs/explanation/repeated.md, which proves all of this.
-
-References
-----------
-.. [1] Kish, "Survey sampling", Wiley 1965, section 5.4.
+The factor on the naive N V is the *design effect* :math:`1 + (R - 1) C / V` of cluster samples (Kish, "Survey
+sampling", Wiley 1965, section 5.4). If values change it is an upper bound: docs/explanation/repeated.md proves it.
 """
 
 from __future__ import annotations
@@ -28,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import Mechanism
+from overstory.protocol.kinds.base import Mechanism, check_reports_per_device
 from overstory.protocol.kinds.hashes import SeededHash
 
 if TYPE_CHECKING:
@@ -40,11 +29,7 @@ Amount = TypeVar("Amount", float, "NDArray[np.float64]")
 
 
 def support_noise(holders: Amount, others: Amount, p_star: float, q_star: float) -> Amount:
-    """Variance of how many of these reports support a value: ``holders p* (1 - p*) + others q* (1 - q*)``.
-
-    >>> support_noise(10.0, 20.0, p_star=0.5, q_star=0.25)
-    6.25
-    """
+    """Variance of how many of these reports support a value: ``holders p* (1 - p*) + others q* (1 - q*)``."""
     return holders * p_star * (1 - p_star) + others * q_star * (1 - q_star)
 
 
@@ -71,10 +56,6 @@ def frequency_variance(
       these, less their own ``x (1 - x)``, is the noise and the draw.
 
     M is `num_candidates`; unless given, so few that it does not matter.
-
-    >>> from overstory.protocol.kinds.registry import mechanism
-    >>> round(1e6 * frequency_variance(mechanism("rappor"), 10**6, num_candidates=200) ** 0.5)
-    2975
     """
     if num_reports <= 0 or not 0 <= frequency <= 1:
         raise ParameterError(f"give a positive number of reports and a share, not {num_reports} and {frequency}")
@@ -100,12 +81,7 @@ def _drawn_variance(inner: Mechanism, length: int, num_reports: float, frequency
 def _by_seed(
     encoding: SeededHash, alone: float, num_reports: float, frequency: float, num_candidates: int | None
 ) -> float:
-    """Return the variance with a small set of pseudo-random seeds, which are fitted, or leave their collisions.
-
-    See `overstory.analysis.kinds.hashes`: d values use up d of the s (g - 1) independent counts. By
-    themselves, values keep an error of variance ``sum of the others' f^2 / (s (g - 1))``: here of others that are all
-    alike.
-    """
+    """Return the variance with few pseudo-random seeds: see `overstory.analysis.kinds.hashes`."""
     values = encoding.domain_size or num_candidates or 0
     # 1 / (1 / s + 1 / n) cells in place of s where reports are few, each with g - 1 independent counts.
     counts = encoding.num_seeds * num_reports / (encoding.num_seeds + num_reports) * (encoding.hash_range - 1)
@@ -120,8 +96,6 @@ def _collisions(encoding: SeededHash, values: int, frequency: float) -> float:
 
 def lasting_variance(mechanism: Mechanism, frequency: float = 0.0, *, num_candidates: int | None = None) -> float:
     """Return the part of a frequency's variance that no number of reports makes smaller.
-
-    Nothing, but for hashes of a small pseudo-random set with more values than it can tell apart.
 
     >>> from overstory.protocol.kinds.registry import mechanism
     >>> [lasting_variance(mechanism("olh", epsilon=1.0, domain_size=d)) > 0 for d in (100, 10_000)]
@@ -144,46 +118,23 @@ def _supporting(mechanism: Mechanism, frequency: float) -> tuple[float, float]:
 
 
 def error_bound(mechanism: Mechanism, num_reports: float, beta: float) -> float:
-    """Bound that the error of one value's frequency exceeds with probability `beta` at most, whatever the data.
-
-    Each report adds one of two numbers that lie ``1 / (p* - q*)`` apart, so by Hoeffding's inequality the bound is
-    ``sqrt(ln(2 / beta) / (2 n)) / (p* - q*)``. For a random sign, p* - q* = (e^eps - 1) / (2 (e^eps + 1)), and in
-    counts this is the lecture's ``sqrt(2 n ln(2 / beta)) (e^eps + 1) / (e^eps - 1)``. Pure oracles only: not Bloom
-    filters, not sampled bits, not a few public seeds that values meet in unevenly.
-
-    >>> from overstory.protocol.kinds.registry import mechanism
-    >>> round(error_bound(mechanism("random-matrix", epsilon=1.0, domain_size=1000), 10**6, 0.05), 5)
-    0.00588
-    """
+    """Bound that the error of one value's frequency exceeds with probability `beta` at most, whatever the data."""
     if num_reports <= 0 or not 0 < beta < 1:
         raise ParameterError(f"give a positive number of reports and a probability, not {num_reports} and {beta}")
     if not mechanism.encoding.pure:
         raise ParameterError(f"{mechanism.name}: not every report speaks of every value, so this bound does not hold")
+    # Each report adds one of two numbers that lie 1 / (p* - q*) apart: Hoeffding's inequality.
     span = abs(float(mechanism.p_star - mechanism.q_star))
     return math.sqrt(math.log(2 / beta) / (2 * num_reports)) / span
 
 
-def check_reports_per_device(number: float) -> float:
-    """Return the number, or raise ParameterError unless it is finite and at least 1."""
-    if isinstance(number, bool) or not math.isfinite(number) or number < 1:
-        raise ParameterError(
-            f"reports_per_device = {number!r}: give a number of at least 1; for uneven numbers of reports their sum of "
-            "squares over their sum"
-        )
-    return float(number)
-
-
 @dataclass(frozen=True)
 class Clustering:
-    """How many reports share what was drawn once, and what two of them then have in common.
+    """How many reports share what was drawn once, and what two of them then have in common."""
 
-    `reports_per_device` is R above: the mean number of reports of a report's device, at least 1. `own` and `other` are
-    the covariances of two reports' support indicators: of the value that their device holds, and of any other.
-    """
-
-    reports_per_device: float = 1.0
-    own: float = 0.0
-    other: float = 0.0
+    reports_per_device: float = 1.0  # R above, at least 1
+    own: float = 0.0  # covariance of two reports' support of their device's value
+    other: float = 0.0  # of any other value
 
     def __post_init__(self) -> None:
         check_reports_per_device(self.reports_per_device)
@@ -203,10 +154,7 @@ ONE_EACH: Final = Clustering()
 
 
 def reports_per_device(total: float, squares: float) -> float:
-    """Return R for devices whose numbers of reports have this sum and sum of squares.
-
-    Never below the plain mean; only devices that report equally often have R equal to it.
-    """
+    """Return R for devices whose numbers of reports have this sum and sum of squares; never below the plain mean."""
     if not 0 < total <= squares <= total * total:
         raise ParameterError(f"no devices sent {total} reports of which the squared numbers add up to {squares}")
     return check_reports_per_device(squares / total)
@@ -224,18 +172,7 @@ def repeated_note(per_device: float) -> tuple[str, ...]:
 
 
 def clustering(mechanism: Mechanism, per_device: float = 1.0) -> Clustering:
-    """Return what a mechanism's reports share when a device sends `per_device` of one value.
-
-    - Bits: the permanent bit, 1 with probability y, moves a report's bit by the second round's span s: ``y (1 - y)
-      s**2``, y being P1(1|1) for the value's own bit and P1(1|0) for another's.
-    - Symbols: the same with y the chance that the permanent symbol is the value's own; of another value's, over the
-      seeds or rows (they are the device's own, and shared): ``c keep1 + (1 - c) other1``, c the share of collisions.
-    - Sets: all reports of a device are one: ``p* (1 - p*)`` and ``q* (1 - q*)``.
-
-    >>> from overstory.protocol.kinds.registry import mechanism
-    >>> clustering(mechanism("basic-rappor", domain_size=4, f=0.5, p=0.5, q=0.75)).own  # .75 * .25 * .25**2
-    0.01171875
-    """
+    """Return what reports share when a device sends `per_device`: docs/explanation/repeated.md has the table."""
     # Var E[report | permanent] = y (1 - y) s^2.
     *drawn, span = mechanism.permanent_support
     own, other = (y * (1 - y) * span * span for y in drawn)
@@ -243,20 +180,7 @@ def clustering(mechanism: Mechanism, per_device: float = 1.0) -> Clustering:
 
 
 def design_effect(mechanism: Mechanism, per_device: float, frequency: float = 0.0) -> float:
-    """Factor on `frequency_variance` at N reports when a device sends `per_device` (R) of them.
-
-    1 for mechanisms whose noise is all fresh; `per_device` for those whose noise is all memoized.
-
-    RAPPOR, section 6.3 (Table 2: 186,792 reports of 10,133 machines), had they reported equally often:
-
-    >>> from overstory.protocol.kinds.registry import mechanism
-    >>> round(design_effect(mechanism("rappor", f=0.5, p=0.5, q=0.75), 186_792 / 10_133), 3)
-    1.832
-    >>> design_effect(mechanism("opt-wb", domain_size=10, epsilon=1.0, window=10), 48.0)
-    1.0
-    >>> design_effect(mechanism("grr", domain_size=10, epsilon=1.0), 48.0)
-    48.0
-    """
+    """Factor on `frequency_variance` of R reports a device: 1 where all noise is fresh, R where all is memoized."""
     if not 0 <= frequency <= 1:
         raise ParameterError(f"a frequency is a share, 0 to 1, not {frequency}")
     shared, (load, sampling) = clustering(mechanism, per_device), _supporting(mechanism, frequency)
@@ -265,12 +189,3 @@ def design_effect(mechanism: Mechanism, per_device: float, frequency: float = 0.
     noise = support_noise(load, 1 - load, p_star, q_star)
     sampled = sampling * (p_star - q_star) ** 2
     return (noise + shared.excess(load, 1 - load) + per_device * sampled) / (noise + sampled)
-
-
-def check_channel(p_star: float, q_star: float) -> None:
-    """Refuse what is no channel, or a channel with an output that does not depend on its input."""
-    for name, value in (("p_star", p_star), ("q_star", q_star)):
-        if not 0.0 <= value <= 1.0:
-            raise ParameterError(f"{name} is a probability, 0 to 1, not {value}")
-    if p_star == q_star:
-        raise ParameterError(f"p_star = q_star = {p_star}: such reports say nothing about the values")

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.files.columns import SMALLEST, read_block
-from overstory.files.csv import Block, bit_string, blocks, integer, records, row_parser, short, split_header, utf8
+from overstory.files.csv import bit_string, blocks, integer, records, row_parser, short, split_header, utf8
 from overstory.files.io import reading
-from overstory.files.reports import OTHER_NAMES, packed_text
+from overstory.files.reports import OTHER_NAMES
+from overstory.presentation.formats import plural
 from overstory.presentation.render_data import quoted
-from overstory.privacy.text import plural
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Mechanism, Report
 from overstory.protocol.kinds.registry import REGISTRY
@@ -112,10 +111,7 @@ class Declared:
 def declare(
     mechanism: Any, *, metric: Metric | None = None, candidates: CandidateMap | None = None, most: int = 2 + OTHERS
 ) -> Declared:
-    """Return what is audited, with the pair of values first that differs in the most bits, or cohorts.
-
-    The client reads the metric's values, or symbols as numbers; with `candidates`, their strings and bits.
-    """
+    """Return what is audited, with the pair of values first that differs in the most bits, or cohorts."""
     if mechanism.name not in REGISTRY:
         names = ", ".join(sorted(REGISTRY))
         raise ParameterError(f"an audit reads no reports of {mechanism.name}; it reads those of {names}")
@@ -268,11 +264,11 @@ def read_answers(path: Path, questions: Questions, declared: Declared) -> Answer
     columns = []
     with reading(path) as stream:
         header, rest = split_header(blocks(stream, source), source, NEEDED, OTHER_NAMES)
-        table = _Table(source, header, declared)
-        for block in rest:
-            some, *both = table.quick(block) or table.exact(block)
-            names += some
-            columns.append(both)
+        parse = _row_parser(header, declared)
+        for rows in (list(records(block, source, parse)) for block in rest):
+            names += [row[0] for row in rows]
+            if rows:  # as arrays: a run may have ten million
+                columns.append((np.array([row[1] for row in rows]), declared.packed([row[2] for row in rows])))
     if not names:
         raise FormatError(f"it has a header and no report; expected {plural(len(questions), 'report')}", source=source)
     cohorts, reports = (np.concatenate(parts) for parts in zip(*columns, strict=True))
@@ -315,66 +311,18 @@ def _check_cohorts(cohorts: Column, questions: Questions, source: str) -> None:
     )
 
 
-class _Table:
-    """The columns of the file, and what reports of the declared parameters look like."""
+def _row_parser(names: list[str], declared: Declared) -> Any:
+    """Return what reads a record as a client's name, its cohort and a report of the declared parameters."""
+    mechanism = declared.mechanism
+    bits, limit, weight = mechanism.payload_bits, mechanism.payload_limit, mechanism.payload_weight
+    report = partial(bit_string, num_bits=bits) if declared.are_bits else partial(integer, low=0, high=limit - 1)
+    cohort = partial(integer, low=0, high=declared.num_cohorts - 1)
 
-    def __init__(self, source: str, names: list[str], declared: Declared) -> None:
-        mechanism = declared.mechanism
-        self.source, self.declared, self.width = source, declared, len(names)
-        self.places = [names.index(name) for name in NEEDED]
-        bits, limit = mechanism.payload_bits, mechanism.payload_limit
-        report = partial(bit_string, num_bits=bits) if declared.are_bits else partial(integer, low=0, high=limit - 1)
-        cohort = partial(integer, low=0, high=declared.num_cohorts - 1)
-        parsers = zip(self.places, NEEDED, (utf8, cohort, self._weighed(report)), strict=True)
-        self._parse = row_parser(len(names), parsers)
+    def weighed(text: str) -> int:
+        payload: int = report(text)
+        if weight is not None and payload.bit_count() != weight:
+            raise FormatError(f"expected {weight} of the bits to be 1, found {payload.bit_count()}")
+        return payload
 
-    def _weighed(self, parser: Any) -> Any:
-        """Return the parser of a report, all of which may have the same number of ones."""
-        weight = self.declared.mechanism.payload_weight
-        if weight is None:
-            return parser
-
-        def parse(text: str) -> int:
-            bits: int = parser(text)
-            if bits.bit_count() != weight:
-                raise FormatError(f"expected {weight} of the bits to be 1, found {bits.bit_count()}")
-            return bits
-
-        return parse
-
-    def exact(self, block: Block) -> tuple[list[str], Column, NDArray[Any]]:
-        """Read record by record; the first bad one is named."""
-        rows = list(records(block, self.source, self._parse))
-        names, cohorts = [row[0] for row in rows], np.array([row[1] for row in rows], np.int64)
-        return names, cohorts, self.declared.packed([row[2] for row in rows])
-
-    def quick(self, block: Block) -> tuple[list[str], Column, NDArray[Any]] | None:
-        """Read a large block of well-formed records at once, or return None."""
-        if len(block.raw) < SMALLEST or b"0x" in block.raw or b"0X" in block.raw:
-            return None  # Arrow would read sixteen there
-        import pyarrow as pa
-
-        kinds = pa.string(), pa.int64(), pa.binary() if self.declared.are_bits else pa.int64()
-        columns = [str(place) for place in self.places]
-        table = read_block(block.raw, list(map(str, range(self.width))), dict(zip(columns, kinds, strict=True)))
-        if table is None or not table.num_rows:
-            return None
-        client, cohort, report = (table.column(name).chunk(0) for name in columns)
-        cohorts: Column = cohort.to_numpy()
-        reports = self._bits(report) if self.declared.are_bits else report.to_numpy()
-        if reports is None or not self._within(cohorts, reports):
-            return None
-        return client.to_pylist(), cohorts, reports
-
-    def _within(self, cohorts: Column, reports: NDArray[Any]) -> bool:
-        limits = (cohorts, self.declared.num_cohorts), (reports, self.declared.mechanism.payload_limit)
-        return all(each.min() >= 0 and int(each.max()) < limit for each, limit in limits)
-
-    def _bits(self, column: Any) -> NDArray[np.uint8] | None:
-        bits, weight = self.declared.mechanism.payload_bits, self.declared.mechanism.payload_weight
-        packed = packed_text(column, bits)
-        if packed is None:
-            return None
-        octets = packed.astype("<u8", copy=False).view(np.uint8)
-        reports = np.unpackbits(octets, axis=1, count=bits, bitorder="little")
-        return reports if weight is None or (reports.sum(axis=1) == weight).all() else None
+    places = (names.index(name) for name in NEEDED)
+    return row_parser(len(names), zip(places, NEEDED, (utf8, cohort, weighed), strict=True))

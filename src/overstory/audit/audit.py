@@ -1,7 +1,4 @@
-"""The audit: ask a client in phases, check what it answers, play the guessing games.
-
-Its outcome is its checks after Holm, the games, and a verdict; as JSON values and as a document.
-"""
+"""The audit: ask a client in phases, check what it answers, play the guessing games; its outcome, as a document."""
 
 from __future__ import annotations
 
@@ -22,14 +19,13 @@ from overstory.audit.game import detectable_excess, play
 from overstory.audit.probabilities import joined, most_extreme, outcomes_p, too_many, two_sided
 from overstory.presentation.document import Block, Lines, Notice, Paragraph, Table
 from overstory.presentation.document import Column as TableColumn
-from overstory.presentation.formats import finite, p_value
-from overstory.privacy.text import epsilon_text, rounded_down, rounded_up
+from overstory.presentation.formats import epsilon_text, finite, p_value, rounded_down, rounded_up
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import check_count
 
 if TYPE_CHECKING:
     from overstory.audit.answers import Declared
-    from overstory.audit.clients import AuditedClient
+    from overstory.audit.clients import OwnClient, Program
     from overstory.audit.game import Game
 
 
@@ -66,7 +62,6 @@ class AuditResult:
 
     @property
     def best(self) -> Game:
-        """The game that shows the largest epsilon to be lost."""
         return max(self.games, key=lambda game: game.lower)
 
     @property
@@ -76,7 +71,6 @@ class AuditResult:
 
     @property
     def failed(self) -> list[str]:
-        """The names of the checks that a right client passes."""
         judged = zip(self.checks, self.adjusted, strict=True)
         return [check.name for check, adjusted in judged if adjusted <= self.alpha]
 
@@ -290,7 +284,7 @@ class Settings:
 
 def audit(
     declared: Declared,
-    client: AuditedClient,
+    client: Program | OwnClient,
     settings: Settings,
     *,
     rng: np.random.Generator | None = None,
@@ -306,7 +300,7 @@ def audit(
 
 class _Audit:
     def __init__(
-        self, declared: Declared, client: AuditedClient, settings: Settings, rng: Any, advance: Advance
+        self, declared: Declared, client: Program | OwnClient, settings: Settings, rng: Any, advance: Advance
     ) -> None:
         self.declared, self.client, self.settings, self.rng = declared, client, settings, rng
         self.advance, self.done = advance, 0

@@ -82,10 +82,7 @@ def furthest(name: str, p_values: list[Floats]) -> Check:
 
 
 def pairs_of(ones: NDArray[Any], lines: NDArray[Any]) -> tuple[Floats, Floats, Floats]:
-    """Return on how many lines each two columns are both 1, both 0, and both in question, as `lines` says.
-
-    Only the first lines are looked at where all would take too long: `WORK`.
-    """
+    """Return on how many lines (the first, for `WORK`) each two columns are both 1, both 0, and both in question."""
     width = lines.shape[1]
     high, low, asked = (np.zeros((width, width)) for _ in range(3))
     end = min(len(lines), max(int(WORK) // width**2, 1))

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -21,16 +21,6 @@ from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.audit.answers import Declared, Questions
-
-
-class AuditedClient(Protocol):
-    """What an audit asks."""
-
-    takes_metric: bool  # whether it can be asked about a second metric of the same devices
-
-    def answer(self, declared: Declared, questions: Sequence[Questions]) -> list[Answers]:
-        """Return the answers of runs that start at once, one for each list of questions."""
-        ...
 
 
 TIMEOUT: Final = 600.0

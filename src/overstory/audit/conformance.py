@@ -77,7 +77,6 @@ class BitConformance(Conformance):
         yield Check(check.name, check.expected, f"bit {worst} {check.observed}", check.statistic, check.p_value)
 
     def outcomes(self, answers: Answers) -> Iterator[Check]:
-        """Yield the number of ones, and all pairs of bits."""
         true, bits = self.truth(answers), answers.reports
         ones, sets, width = (bits.sum(axis=1, dtype=np.int64), true.sum(axis=1, dtype=np.int64), bits.shape[1])
         p_values = []
@@ -149,11 +148,7 @@ class BitConformance(Conformance):
             yield Check(name + after, *texts, came, outcomes_p(seen, law))
 
     def levels(self, answers: Answers) -> LevelsOf:
-        """Return every log ratio that the numbers of ones can make, among the bits that one of the pair sets alone.
-
-        Noise is less where the declared noise can be made of it by adding some: then neither a 1 nor a 0 says less
-        than declared. Both may say more, or one of them: each is a way to have less noise.
-        """
+        """Return every log ratio that the numbers of ones can make, among the bits that one of the pair sets alone."""
         first, second = (self.truth(answers.holding(value)) for value in (0, 1))
         shapes, times = np.unique(
             np.stack([(second > first).sum(1), (first > second).sum(1)], axis=1), axis=0, return_counts=True
@@ -162,6 +157,7 @@ class BitConformance(Conformance):
 
         def levels(excess: float) -> Iterator[Levels]:
             gain = excess * (lit - dark)
+            # With less noise a 1 and a 0 say no less than declared; both may say more, or one of them.
             return (self._levels(shapes, times, lit + part * gain, dark - (1 - part) * gain) for part in WAYS)
 
         return levels
@@ -243,7 +239,6 @@ class OutputConformance(Conformance):
         return [Part(name, held, np.ones(len(held), np.int64), float(self.inside))]
 
     def outcomes(self, answers: Answers) -> Iterator[Check]:
-        """Yield the checks of outputs, inside the value's set and outside it."""
         if self.declared.are_bits:
             yield from self._members(answers)
             return
@@ -305,10 +300,7 @@ class OutputConformance(Conformance):
         return np.asarray((first.cohorts == second.cohorts) & (self.encoded(first) == self.encoded(second)))
 
     def memory(self, answers: Answers, repeats: int, after: str = "") -> Iterator[Check]:
-        """Yield how often a device's reports are equal to its first one.
-
-        That one is the permanent output or another; then each further one is equal to it with the chance of that.
-        """
+        """Yield how often a device's reports equal its first one, which is the permanent output with chance `keep`."""
         reports = answers.reports.reshape(repeats, len(answers) // repeats, -1)
         other, keep = self.instantaneous
         law = keep * binomial_law(repeats - 1, keep) + (1 - keep) * binomial_law(repeats - 1, other)

@@ -107,17 +107,14 @@ def threshold(levels: Levels, alpha: float) -> float:
 
 
 def detectable_excess(levels_of: LevelsOf, declared: float, alpha: float) -> float | None:
-    """Return by which share less noise in every report must raise epsilon to be seen nine times in ten.
-
-    It is seen if the game of the declared likelihood bounds epsilon above `declared`. The same kind of report can have
-    less noise in several ways; the one that is hardest to see counts. None where nothing would be seen.
-    """
+    """Return by which share less noise must raise epsilon to be seen nine times in ten; None where nothing would be."""
     if not 0 < declared < LARGEST:
         return None
     share = SHARES["likelihood"] * alpha
     limit = threshold(next(levels_of(0.0)), share)
 
     def is_seen(excess: float) -> bool:
+        # Of several ways to have less noise, the one that is hardest to see counts.
         return all(_power(levels, limit, declared, share) >= POWER for levels in levels_of(excess))
 
     low, high = math.inf, math.inf

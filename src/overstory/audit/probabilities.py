@@ -33,22 +33,14 @@ def at_least(count: ArrayLike, total: ArrayLike, probability: ArrayLike) -> Floa
 
 
 def two_sided(count: ArrayLike, total: ArrayLike, probability: ArrayLike) -> Floats:
-    """Return twice the smaller tail of a binomial count, at most 1.
-
-    >>> two_sided([5, 0], 10, 0.5).round(6).tolist(), float(two_sided(1, 5, 0.0))
-    ([1.0, 0.001953], 0.0)
-    """
+    """Return twice the smaller tail of a binomial count, at most 1."""
     k, n, p = (np.asarray(each, np.float64) for each in (count, total, probability))
     low = at_least(n - k, n, 1.0 - p)
     return np.minimum(1.0, 2.0 * np.minimum(low, at_least(k, n, p)))
 
 
 def joined(p_values: ArrayLike) -> float:
-    """Return Fisher's p-value of several: of independent ones, or of each given those before it.
-
-    >>> round(joined([0.5, 0.5]), 4), joined([]), joined([0.3, 0.0])
-    (0.5966, 1.0, 0.0)
-    """
+    """Return Fisher's p-value of several: of independent ones, or of each given those before it."""
     from scipy.special import gammaincc
 
     each = np.atleast_1d(np.asarray(p_values, np.float64))
@@ -60,11 +52,7 @@ def joined(p_values: ArrayLike) -> float:
 
 
 def most_extreme(p_values: ArrayLike) -> float:
-    """Return Bonferroni's p-value of several, whatever their dependence.
-
-    >>> most_extreme([0.01, 0.5]), most_extreme([])
-    (0.02, 1.0)
-    """
+    """Return Bonferroni's p-value of several, whatever their dependence."""
     each = np.atleast_1d(np.asarray(p_values, np.float64))
     return min(1.0, float(each.min()) * each.size) if each.size else 1.0
 
@@ -96,10 +84,7 @@ def _grouped(seen: Floats, expected: Floats) -> tuple[Floats, Floats]:
 
 
 def too_many(count: int, probabilities: ArrayLike) -> float:
-    """Return a bound of P(as many or more of independent events with these probabilities).
-
-    Hoeffding: above the mean, no sum of independent events has a heavier tail than a binomial of the same mean.
-    """
+    """Bound P(as many or more of independent events): no heavier than a binomial of the same mean (Hoeffding)."""
     chances = np.atleast_1d(np.asarray(probabilities, np.float64))
     if not count or count < chances.sum() + 1.0:
         return 1.0

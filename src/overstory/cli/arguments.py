@@ -6,20 +6,27 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.presentation.document import Lines
 from overstory.protocol.errors import OverstoryError, ParameterError
 
 if TYPE_CHECKING:
-    from overstory.files.columns import Form
-    from overstory.files.rappor import RapporParameters
+    from overstory.files.columns import Form as ColumnForm
     from overstory.presentation.document import Block
-    from overstory.protocol.kinds.bits import BitMechanism
 
 
+def _whole(least: int) -> tuple[Callable[[int], bool], str]:
+    """Return what a whole number must be, and the words for it."""
+    return lambda number: number >= least, f"give a whole number, {least} or more"
+
+
+AT_LEAST_ONE: Final = _whole(1)
+ABOVE_0: Final = (lambda number: number > 0, "give a number above 0")
 SHORT: Final = {"--output": "-o"}
 SHARED: Final[dict[str, Option]] = {}
 """The options that several commands share; a command adds what differs."""
@@ -28,7 +35,8 @@ SHARED: Final[dict[str, Option]] = {}
 class Option:
     """An option or an argument of a command, as data; a shared one needs only what differs from its usual settings.
 
-    One with a scope is a setting: also a variable, and a key of a file (`settings`).
+    `fits` is what a value must be, and the words for it. One with a scope is a setting: also a variable, and a key of
+    a file (`settings`).
     """
 
     def __init__(
@@ -38,8 +46,13 @@ class Option:
         metavar: str | tuple[str, ...] | None = None,
         type: Any = None,  # noqa: A002 - as argparse calls it
         default: Any = None,
+        *,
+        fits: tuple[Callable[[Any], bool], str] | None = None,
         **differences: Any,
     ) -> None:
+        self.fits: tuple[Callable[[Any], bool], str] | None = fits or (
+            SHARED[name].fits if name in SHARED and type is not str else None
+        )
         positional = {"help": text, "metavar": metavar, "type": type, "default": default}
         given = {key: value for key, value in positional.items() if value is not None}
         self.name: str = name
@@ -55,7 +68,17 @@ class Option:
     @property
     def key(self) -> str:
         """The name of the parsed argument."""
-        return self.name.removeprefix("--").replace("-", "_")
+        return str(self.settings.get("dest", self.name.removeprefix("--").replace("-", "_")))
+
+    @property
+    def shown(self) -> str:
+        """What a sentence calls it: its name, or what the help shows in its place on the command line."""
+        return self.name if self.name.startswith("--") else str(self.settings.get("metavar", self.name))
+
+    def is_given(self, args: argparse.Namespace) -> bool:
+        """Whether the command line has it; one that repeats the default counts as left out."""
+        value = getattr(args, self.key)
+        return value is not None and value is not False and value not in ([], self.default)
 
     @property
     def repeatable(self) -> bool:
@@ -98,17 +121,18 @@ SHARED.update(
         Option("--epsilon-permanent", "privacy loss of all reports of one value together", "Y", float),
         Option("--from", "the first period, such as 2026-11-21 or 2026-W47", "PERIOD", dest="first"),
         Option("--group", "only the devices of this group, of a metric with groups", "NAME"),
-        Option("--hash-family", None, "NAME"),
-        Option("--hash-key", "public key of overstory-v1 (default: none)", "KEY", default=""),
         Option("--interval", choices=("reports", "population")),
-        Option("--json", "print the outcome as JSON", action="store_true"),
         Option("--output", None, "FILE"),
         Option("--param", "a parameter of the oracle; may be repeated", "NAME=VALUE", action="append", default=[]),
-        Option("--params", "RAPPOR's parameters: header k,h,m,p,q,f and one row", "FILE"),
-        Option("--plot", "draw a picture into this file, an .svg", "FILE"),
-        Option("--quiet", "print no progress bar and no closing line", action="store_true"),
+        Option("--params", "RAPPOR's parameters: header k,h,m,p,q,f (and hash_family, hash_key) and one row", "FILE"),
+        Option(
+            "--plot",
+            "draw a picture into this file, an .svg",
+            "FILE",
+            fits=(lambda name: name.endswith(".svg"), "pictures are SVG: give a name that ends in .svg"),
+        ),
         Option("--registry", "the metric registry", "FILE"),
-        Option("--seed", "the same seed gives the same output", "N", int),
+        Option("--seed", "the same seed gives the same output", "N", int, fits=_whole(0)),
         Option("--skip-bad", action="store_true"),
         Option(
             "--spreadsheet",
@@ -116,22 +140,130 @@ SHARED.update(
             action="store_true",
         ),
         Option("--to", "the last period, included", "PERIOD", dest="last"),
-        Option("--token", None, "TOKEN"),
     )
 )
 
 
 class Group:
-    """Options under a title; without one, options that exclude each other."""
+    """Options under a title."""
 
-    def __init__(self, title: str | None, *options: Option | Group) -> None:
-        self._title, self._options = title, options
+    def __init__(self, title: str, *options: Option) -> None:
+        self._title, self.options = title, options
 
     def add_to(self, parser: Any) -> None:
         """Add them to a command."""
-        group = parser.add_argument_group(self._title) if self._title else parser.add_mutually_exclusive_group()
-        for option in self._options:
+        group = parser.add_argument_group(self._title)
+        for option in self.options:
             option.add_to(group)
+
+
+class Rule:
+    """What must hold of the options that are given together."""
+
+    def check(self, given: Sequence[str], args: argparse.Namespace) -> None:
+        """Raise ParameterError where it does not hold; `given` are the options' names, in the order of the help."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Needs(Rule):
+    """Options that have no effect unless one of others is given."""
+
+    options: tuple[str, ...]
+    others: tuple[str, ...]
+    why: str = ""
+
+    def check(self, given: Sequence[str], args: argparse.Namespace) -> None:  # noqa: ARG002 - of the other rules
+        idle = [name for name in given if name in self.options]
+        if idle and not set(given).intersection(self.others):
+            raise ParameterError(_because(f"{idle[0]} has no effect without {' or '.join(self.others)}", self.why))
+
+
+@dataclass(frozen=True)
+class Idle(Rule):
+    """Options that have no effect where one of others is given."""
+
+    options: tuple[str, ...]
+    others: tuple[str, ...]
+    why: str = ""
+
+    def check(self, given: Sequence[str], args: argparse.Namespace) -> None:  # noqa: ARG002 - of the other rules
+        idle, others = ([name for name in given if name in names] for names in (self.options, self.others))
+        if idle and others:
+            raise ParameterError(_because(f"{idle[0]} has no effect with {others[0]}", self.why))
+
+
+@dataclass(frozen=True)
+class OneOf(Rule):
+    """Options of which one may be given, or must be."""
+
+    options: tuple[str, ...]
+    why: str = ""
+    must: bool = False
+
+    def check(self, given: Sequence[str], args: argparse.Namespace) -> None:  # noqa: ARG002 - of the other rules
+        chosen = [name for name in given if name in self.options]
+        if len(chosen) > 1:
+            raise ParameterError(_because(f"{' and '.join(chosen)} exclude each other: give one", self.why))
+        if self.must and not chosen:
+            raise ParameterError(_because(f"give one of {', '.join(self.options)}", self.why))
+
+
+@dataclass(frozen=True)
+class Together(Rule):
+    """Options that are given all, or none of them."""
+
+    options: tuple[str, ...]
+    why: str = ""
+
+    def check(self, given: Sequence[str], args: argparse.Namespace) -> None:  # noqa: ARG002 - of the other rules
+        missing = [name for name in self.options if name not in given]
+        if missing and len(missing) < len(self.options):
+            problem = f"{', '.join(missing)} missing: {' and '.join(self.options)} belong together"
+            raise ParameterError(_because(problem, self.why))
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form of a command: which options choose it, which it needs, and which it takes that others may not."""
+
+    name: str  # after "has no effect"
+    chosen: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    takes: tuple[str, ...] = ()
+    when: str = ""  # what chooses it instead: a function of the arguments, as MODULE:FUNCTION below `overstory.cli`
+
+    @property
+    def own(self) -> set[str]:
+        """Options that mean something in this form, and nothing in a form that does not list them."""
+        return {*self.chosen, *self.takes}
+
+    def is_chosen(self, given: Sequence[str], args: argparse.Namespace) -> bool:
+        """Whether the command line is of this form; the last form has no condition."""
+        if self.when:
+            module, _, function = self.when.partition(":")
+            return bool(getattr(import_module(f"overstory.cli.{module}"), function)(args))
+        return not self.chosen or not set(given).isdisjoint(self.chosen)
+
+
+class Forms(Rule):
+    """The forms of a command: the first that is chosen counts, and the run finds its name in `args.form`."""
+
+    def __init__(self, *forms: Form, why: str = "") -> None:
+        self.forms, self.why = forms, why
+
+    def check(self, given: Sequence[str], args: argparse.Namespace) -> None:
+        form = next(form for form in self.forms if form.is_chosen(given, args))
+        for name in given:
+            if name not in {*form.own, *form.needs} and any(name in other.own for other in self.forms):
+                raise ParameterError(_because(f"{name} has no effect {form.name}", self.why))
+        if missing := [name for name in form.needs if name not in given]:
+            raise ParameterError(_because(f"{', '.join(missing)} missing {form.name}", self.why))
+        args.form = form.name
+
+
+def _because(problem: str, why: str) -> str:
+    return f"{problem}: {why}" if why else problem
 
 
 class Command:
@@ -149,12 +281,15 @@ class Command:
         more: str = "",
         runs: str = "",
         actions: Iterable[Command] = (),
+        rules: tuple[Rule, ...] = (),
+        prints_json: bool = True,
     ) -> None:
-        self.name, self._example, self._options, self._summary, self._more = name, example, options, summary, more
-        self._runs, self._actions = runs, tuple(actions)
+        self.name, self._example, self._summary, self._more = name, example, summary, more
+        self.options, self.actions, self.rules = tuple(_each(options)), tuple(actions), rules
+        self._groups, self._runs, self._prints_json = options, runs, prints_json
 
     def add_to(self, commands: Any, summary: str = "") -> None:
-        """Add it, with its actions."""
+        """Add it, with its actions, and the options that every command has."""
         summary = summary or self._summary
         parser = commands.add_parser(
             self.name,
@@ -162,14 +297,35 @@ class Command:
             description=f"{summary[:1].upper()}{summary[1:]}.\n\n{self._more}".rstrip(),
             epilog=f"example:\n  {self._example}",
         )
-        for option in self._options:
+        for option in self._groups:
             option.add_to(parser)
         if self._runs:
-            parser.set_defaults(runs=self._runs)
-        if self._actions:
+            parser.set_defaults(runs=self._runs, check_options=self.check, json=False)
+            common = parser.add_argument_group("of every command")
+            if self._prints_json:
+                common.add_argument("--json", action="store_true", help="print the outcome as JSON")
+            common.add_argument("--quiet", action="store_true", help="print no progress bar and no closing line")
+        if self.actions:
             actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
-            for action in self._actions:
+            for action in self.actions:
                 action.add_to(actions)
+
+    def check(self, args: argparse.Namespace) -> None:
+        """Raise ParameterError where an option has no value that fits, or options do not go together."""
+        chosen = [option for option in self.options if option.is_given(args)]
+        for option in chosen:
+            value = getattr(args, option.key)
+            if option.fits is not None and not option.fits[0](value):
+                shown = f"{value:g}" if isinstance(value, float) else value
+                raise ParameterError(f"{option.shown} {shown}: {option.fits[1]}")
+        given = [option.shown for option in chosen]
+        for rule in self.rules:
+            rule.check(given, args)
+
+
+def _each(options: Iterable[Option | Group]) -> Iterator[Option]:
+    for option in options:
+        yield from option.options if isinstance(option, Group) else (option,)
 
 
 PREFIX: Final = "OVERSTORY_"
@@ -187,83 +343,24 @@ def flag(name: str, text: str) -> Option:
     return Option(name, text, action="store_true")
 
 
-def hashing_options(*, otherwise: str = "overstory-v1", note: str = "") -> tuple[Option, ...]:
-    """Return ``--hash-family`` and ``--hash-key``; `hashing` reads them."""
-    families = f"overstory-v1 or google-rappor-python (default: {otherwise}){note}"
-    return Option("--hash-family", families), Option("--hash-key")
-
-
 PAIR: Final = (
     Option("--pair", "the two variables of every report: columns of its files", "NAME", nargs=2),
     Option("--boolean", "the one of them that is one bit: true or false", "NAME"),
 )
 
 
-ENGINES: Final = ("local", "dask", "spark")
-UNFINISHED: Final = ".unfinished"
-ENGINE_ALONE: Final = ("engine", "workers", "scheduler", "master", "no_verify", "resume", "dry_run")
-"""Options that only an engine takes."""
-
-
-def engine_options(*more: Option, unfinished: bool = False) -> Group:
-    """Return the options, and a command's own; one without a file of its name resumes only where a file is named."""
-    default = f"the name of the output and {UNFINISHED}" if unfinished else "nowhere"
-    return Group(
-        "of Parquet and packed batches, by an engine",
-        Option("--engine", "what counts: processes here, Dask or Spark (default: local)", choices=ENGINES),
-        Option("--workers", "processes (default: one for each core)", "N", int),
-        Option("--scheduler", "of a running Dask scheduler, such as tcp://host:8786", "ADDRESS"),
-        Option("--master", "of Spark, such as spark://host:7077 (default: this machine)", "URL"),
-        *more,
-        flag("--no-verify", "count without comparing the files' checksums"),
-        Option(
-            "--resume",
-            f"where finished units are written; a run that was killed goes on from there (default: {default})",
-            "FILE",
-        ),
-        flag("--dry-run", "print what would be read and how long it may take"),
-    )
-
-
+ENGINE: Final = Option(
+    "--engine",
+    "what counts Parquet and packed batches: local[:THREADS], dask[:SCHEDULER] or spark[:MASTER] (default: local)",
+    "ENGINE",
+)
 SOURCES: Final = Group(
     "what made the reports (unless given: the label of a Parquet file)",
     Option("--params"),
-    *hashing_options(otherwise="any", note="; packed and Parquet files are checked against it"),
     Option("--registry"),
     Option("--metric", "with --registry: the metric", "ID"),
 )
-
-
-def check_sources(args: argparse.Namespace) -> None:
-    """Refuse two sources, or half of one."""
-    if args.params and args.registry:
-        raise ParameterError("--params and --registry are two sources: give one")
-    if bool(args.registry) != bool(args.metric):
-        raise ParameterError("--registry and --metric belong together: the file, and the metric's id in it")
-    if (args.hash_family or args.hash_key) and not args.params:
-        raise ParameterError("--hash-family and --hash-key have no effect without --params")
-
-
-def hashing(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the hash family and key that were asked for, as what makes a RAPPOR takes them."""
-    asked = {"hash_family": args.hash_family, "hash_key": args.hash_key}
-    return {name: value for name, value in asked.items() if value is not None}
-
-
-def given(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
-    """Return which of these options were given, as they are written."""
-    values = {name: getattr(args, name) for name in names}
-    return [
-        "--" + name.replace("_", "-")
-        for name, value in values.items()
-        if value is not None and value is not False and value != ""
-    ]
-
-
-def check_plot(path: str | None) -> None:
-    """Raise ParameterError unless a picture can be drawn into a file of that name."""
-    if path and not path.endswith(".svg"):
-        raise ParameterError(f"--plot {path}: pictures are SVG: give a name that ends in .svg")
+OF_SOURCES: Final = (OneOf(("--params", "--registry")), Together(("--registry", "--metric")))
 
 
 def check_pipes(args: argparse.Namespace, *inputs: str) -> None:
@@ -278,20 +375,6 @@ def check_pipes(args: argparse.Namespace, *inputs: str) -> None:
 def shown(output: str) -> str:
     """Return an output's name in a sentence."""
     return "standard output" if output == "-" else output
-
-
-def check_seed(seed: int | None) -> None:
-    """Raise ParameterError unless the generators take such a seed."""
-    if seed is not None and seed < 0:
-        raise ParameterError(f"--seed {seed}: give a whole number, 0 or more")
-
-
-def read_mechanism(args: argparse.Namespace) -> tuple[RapporParameters, BitMechanism]:
-    """Return the parameters that ``--params`` names, and their mechanism with the hash family asked for."""
-    from overstory.files.rappor import read_params
-
-    parameters = read_params(args.params)
-    return parameters, parameters.mechanism(**hashing(args))
 
 
 def token_of_environment(role: str) -> str:
@@ -326,25 +409,35 @@ def print_outcome(args: argparse.Namespace, outcome: dict[str, Any], *shown: str
             print_document(blocks)
 
 
-TAB: Final = ("tab", r"\t")
-
-
-FORM: Final = Group(
-    "format of the CSV file",
-    Option("--delimiter", "between fields: , ; | or tab (default: detected)", "C"),
-    Option("--missing", "texts that mean a missing value, such as NA '?'", "TEXT", nargs="+", default=[]),
-    flag("--strip", "remove spaces around fields"),
-    Option("--encoding", "such as latin-1 (default: UTF-8, or UTF-16 by its mark)", "NAME"),
-    flag("--no-header", "the first line is data; columns are 1, 2, ..."),
+CSV: Final = Option(
+    "--csv",
+    "how the CSV file is written; may be repeated: delimiter=C (one character, or tab), missing=TEXT, strip (remove "
+    "spaces around fields), encoding=NAME, no-header (the columns are 1, 2, ...)",
+    "KEY[=VALUE]",
+    action="append",
+    default=[],
 )
 
 
-def form_of(args: argparse.Namespace) -> Form:
-    """Return the format that these options give."""
+def form_of(words: Sequence[str]) -> ColumnForm:
+    """Return the format that these values of ``--csv`` give."""
     from overstory.files.columns import Form
 
-    delimiter = "\t" if args.delimiter in TAB else args.delimiter
-    return Form(delimiter, tuple(args.missing), args.strip, args.encoding, not args.no_header)
+    given: dict[str, list[str]] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if bool(equals) != (key in {"delimiter", "missing", "encoding"}) or key not in _CSV_KEYS:
+            raise ParameterError(f"--csv {word}: give {', '.join(_CSV_KEYS.values())}")
+        given.setdefault(key, []).append(value)
+    delimiter, encoding = (given.get(key, [None])[-1] for key in ("delimiter", "encoding"))
+    tab = "\t" if delimiter in {"tab", r"\t"} else delimiter
+    return Form(tab, tuple(given.get("missing", ())), "strip" in given, encoding, "no-header" not in given)
+
+
+_CSV_KEYS: Final = {
+    **{key: f"{key}=..." for key in ("delimiter", "missing", "encoding")},
+    **{key: key for key in ("strip", "no-header")},
+}
 
 
 @contextmanager
@@ -370,12 +463,3 @@ def seekable(name: str) -> Iterator[str]:
                 str(error).replace(str(copy), "standard input"),
             )  # the copy has a name that the user never gave
             raise
-
-
-def form_words(args: argparse.Namespace) -> list[str]:
-    """Return these options as they are written on a command line."""
-    words = ["--missing", *args.missing] if args.missing else []
-    for name in ("delimiter", "encoding"):
-        if getattr(args, name) is not None:
-            words += ["--" + name, getattr(args, name)]
-    return words + [option for option, on in (("--strip", args.strip), ("--no-header", args.no_header)) if on]

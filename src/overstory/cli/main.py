@@ -52,6 +52,37 @@ which repeats the summary, and `run(args) -> int`.
 
 COMMANDS: Final = tuple(SUMMARIES)
 
+OVERVIEW: Final = """\
+usage: overstory [--version] COMMAND ...          (overstory COMMAND --help: all about one, with an example)
+
+Try       demo               run a private collection of real figures, and show what is learned
+          collect            simulate a private collection on your own data
+          plan, compare      choose parameters for your needs; rank oracles at equal privacy
+          simulate           let simulated devices report to a collector
+
+Collect   metrics            write, check, show, compare and plan the metric registry
+          serve, gateway     collect reports over HTTP; report a meter's readings once per period
+          relay              pass messages on to a collector without their senders' addresses
+          store, export      maintain the collector's database; write its reports for engines to count
+          keys, doctor       the keys of Oblivious HTTP; check a collector and its settings
+
+Read      decode, console    estimate what was reported, in files or in a store; show a store in a browser
+          discover           find frequent values without a list of candidates
+          encode, map, sum   RAPPOR's files: randomize values, hash candidates, count reports
+          convert            put reports into Parquet in blocks, which are counted fastest
+
+Check     privacy, audit     state what a metric or an oracle reveals; test a client against its parameters
+          reproduce          recompute the papers' figures and tables
+
+Person    status, view       what may be recorded and why; what was recorded, and what exactly is sent
+          on, local          agree to report, or record on this machine only
+          off, forget        record nothing; delete the secret and all that was recorded
+"""
+"""What `overstory --help` prints: every command, by who needs it, on one screen."""
+
+ALIASES: Final = {("plan", "--epsilon-report"): "--epsilon", ("sum", "--reports"): ""}
+"""Other names of options, by command. The INPUT of `sum` may be called --reports."""
+
 MODULES: Final = {
     **dict.fromkeys(("audit", "collect", "compare", "decode", "demo", "discover", "plan"), "analysis.commands"),
     **dict.fromkeys(OF_A_PERSON, "person"),
@@ -66,8 +97,8 @@ MODULES: Final = {
 
 EXTRAS: Final = {
     **dict.fromkeys(("numpy", "scipy", "numba", "llvmlite", "pyarrow", "jinja2", "rich"), "analysis"),
-    **dict.fromkeys(("starlette", "uvicorn", "sqlalchemy", "prometheus_client", "cryptography"), "server"),
-    "h11": "relay",
+    **dict.fromkeys(("starlette", "sqlalchemy", "prometheus_client", "cryptography"), "server"),
+    **dict.fromkeys(("uvicorn", "httptools"), "relay"),
     "distributed": "dask",
     "pyspark": "spark",
 }
@@ -141,7 +172,17 @@ def _without_secrets(message: str, argv: Sequence[str]) -> str:
 def _as_options(argv: list[str]) -> list[str]:
     if argv[:1] == ["help"]:
         return [*argv[1:], "--help"]
-    return ["--version", *argv[1:]] if argv[:1] == ["version"] else argv
+    if argv[:1] == ["version"]:
+        return ["--version", *argv[1:]]
+    named = (_by_its_name(argv[0], word) for word in argv[1:])
+    return [*argv[:1], *(word for word in named if word is not None)]
+
+
+def _by_its_name(command: str, word: str) -> str | None:
+    """Return a word with the option's own name, where it is another name of one; None where that has none."""
+    option, equals, value = word.partition("=")
+    own = ALIASES.get((command, option))
+    return word if own is None else f"{own}={value}" if own and equals else own or value or None
 
 
 def _run(argv: list[str]) -> int:
@@ -158,6 +199,7 @@ def _run(argv: list[str]) -> int:
         return BAD_INPUT
     runner, _, function = getattr(args, "runs", "").partition(":")
     if runner:
+        args.check_options(args)
         module = importlib.import_module(f"overstory.cli.{runner}")
     status: int = getattr(module, function or "run")(args)
     return status
@@ -169,14 +211,9 @@ def _command(name: str) -> ModuleType:
 
 def _parser(named: str, module: ModuleType | None, listed: Iterable[str]) -> argparse.ArgumentParser:
     """Return the parser of one command, or of none, which lists these commands."""
-    parser = Parser(
-        prog="overstory",
-        description="See the forest, never the trees: statistics under local differential privacy.",
-        epilog="example:\n  overstory decode --params params.csv --counts counts.csv --map map.csv -o results\n\n"
-        "`overstory COMMAND --help` has an example for each command.",
-    )
+    parser = Overview(prog="overstory")
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", prog=parser.prog)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", prog=parser.prog, parser_class=Parser)
     for name in listed:
         if module is None or MODULES.get(name) != MODULES.get(named):
             commands.add_parser(name, help=SUMMARIES[name], add_help=False)
@@ -259,6 +296,14 @@ class Parser(argparse.ArgumentParser):
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - argparse has no public name for it
             raise argparse.ArgumentError(None, f"there is no command {value!r}{near}")
         raise argparse.ArgumentError(action, f"there is no choice {value!r}{near}")
+
+
+class Overview(Parser):
+    """The parser of all commands, whose help is written by hand."""
+
+    def format_help(self) -> str:
+        """Return every command, by who needs it."""
+        return OVERVIEW
 
 
 class Formatter(argparse.RawDescriptionHelpFormatter):

@@ -1,52 +1,78 @@
-"""An answer as a person asks for it: printed, written into files, and drawn."""
+"""What a command shows: progress while it works, what it skipped, and its answer printed, written and drawn."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
+    import rich.progress
+
+    from overstory.files.csv import Skipped
+    from overstory.presentation.document import Block
+    from overstory.presentation.result import Result
     from overstory.presentation.svg import Picture
-    from overstory.queries.readings import Answer
 
 
-def show_answer(args: argparse.Namespace, answer: Answer) -> None:
-    """Write an answer to the files that the options ask for, and print it as JSON or as blocks that name the file."""
-    if args.output == "-":
+@dataclass(frozen=True)
+class Printing:
+    """What is printed and written of an answer."""
+
+    json: bool
+    quiet: bool
+    output: str | None  # the folder; -: the CSV to standard output
+    spreadsheet: bool
+    everything: bool  # also what was not detected
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> Printing:
+        """Return what the options say."""
+        return cls(args.json, args.quiet, args.output, args.spreadsheet, args.all)
+
+
+def show_answer(printing: Printing, answer: Result, more: Iterable[Block] = ()) -> None:
+    """Write an answer to the files that are asked for, and print it as JSON or as blocks that name the file."""
+    if printing.output == "-":
         from overstory.files.io import writing_csv
 
-        with writing_csv(args.output, spreadsheet=args.spreadsheet) as text:
+        with writing_csv(printing.output, spreadsheet=printing.spreadsheet) as text:
             text.writelines(answer.csv_lines())
         return
-    written = str(_write(args, answer)) if args.output else None
-    if args.json:
-        print(_json(args, answer))
+    written = str(_write(printing, printing.output, answer)) if printing.output else None
+    if printing.json:
+        print(_json(printing, answer))
     else:
         from overstory.presentation.render_text import print_document
 
-        print_document(answer.blocks(everything=args.all, written=None if args.quiet else written))
+        shown = answer.blocks(everything=printing.everything, written=None if printing.quiet else written)
+        print_document(chain(shown, more))
 
 
-def _json(args: argparse.Namespace, answer: Answer) -> str:
+def _json(printing: Printing, answer: Result) -> str:
     """Return the facts and what was detected, or all values where the options say so."""
-    return json.dumps(answer.to_json(everything=args.all), separators=(",", ":"), allow_nan=False)
+    return json.dumps(answer.to_json(everything=printing.everything), separators=(",", ":"), allow_nan=False)
 
 
-def _write(args: argparse.Namespace, answer: Answer) -> Path:
+def _write(printing: Printing, output: str, answer: Result) -> Path:
     """Write NAME.csv (every value) and NAME.json (what was detected, and the facts to read it by)."""
     from overstory.files.io import writing_csv, writing_text
 
-    folder = Path(args.output)
+    folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
-    with writing_csv(folder / f"{answer.name}.csv", spreadsheet=args.spreadsheet) as text:
+    with writing_csv(folder / f"{answer.name}.csv", spreadsheet=printing.spreadsheet) as text:
         text.writelines(answer.csv_lines())
     with writing_text(folder / f"{answer.name}.json") as text:
-        text.write(_json(args, answer) + "\n")
+        text.write(_json(printing, answer) + "\n")
     return folder / f"{answer.name}.csv"
 
 
@@ -59,3 +85,64 @@ def draw(path: str, pictures: Sequence[Picture]) -> None:
 
     with writing_text(path) as text:
         text.write(as_svg(*pictures))
+
+
+class Progress:
+    """A bar on the error stream, or nothing where that is no terminal."""
+
+    def __init__(self, shown: rich.progress.Progress | None = None, task: Any = None) -> None:
+        self._shown, self._task = shown, task
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether anybody sees it."""
+        return self._shown is not None
+
+    def advance(self, amount: float) -> None:
+        """Show that so much more is done."""
+        if self._shown is not None:
+            self._shown.advance(self._task, amount)
+
+    def reach(self, done: float, label: str) -> None:
+        """Show how much is done, and what is being done."""
+        if self._shown is not None:
+            self._shown.update(self._task, completed=done, description=label)
+
+
+@contextmanager
+def progress(label: str, total: float | None, *, quiet: bool = False, in_bytes: bool = False) -> Iterator[Progress]:
+    """Show how much of `total` is done while the body runs."""
+    if quiet or not sys.stderr.isatty():
+        yield Progress()
+        return
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+    except ImportError:  # of the extra `analysis`; what it shows is not worth an error
+        yield Progress()
+        return
+
+    amount = DownloadColumn() if in_bytes else TaskProgressColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())
+    with Bar(*columns, console=Console(stderr=True), transient=True) as shown:
+        yield Progress(shown, shown.add_task(label, total=total))
+
+
+@contextmanager
+def reading_bar(label: str, paths: Sequence[str], *, quiet: bool = False) -> Iterator[Callable[[int], None] | None]:
+    """Show how much of some files has been read; yield the function that takes bytes, None where nobody sees it."""
+    size = None if "-" in paths else sum(os.path.getsize(path) for path in paths) or None  # noqa: PTH202
+    with progress(label, size, quiet=quiet, in_bytes=True) as shown:
+        yield shown.advance if shown.is_shown else None
+
+
+def tell_skipped(skipped: Skipped | None, what: str) -> None:
+    """Print on the error stream how much was skipped, and why, for the first few."""
+    if skipped is None or not skipped.count:
+        return
+    for error in skipped.examples:
+        print(f"overstory: skipped: {error}", file=sys.stderr)
+    left = skipped.count - len(skipped.examples)
+    more = f", of which {left:,} not shown" if left else ""
+    print(f"overstory: skipped {skipped.count:,} bad {what}{more}", file=sys.stderr)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from overstory.protocol.errors import OverstoryError, ParameterError
+from overstory.protocol.errors import OverstoryError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,13 +15,6 @@ Outcome = TypeVar("Outcome")
 
 class LostWorkerError(OverstoryError, RuntimeError):
     """A process of a sweep ended before its cell was computed."""
-
-
-def check_workers(workers: int | None) -> int:
-    """Return the number of processes, or raise ParameterError."""
-    if workers is not None and workers < 1:
-        raise ParameterError(f"--workers {workers}: give a whole number, 1 or more")
-    return workers or 1
 
 
 def each_cell(

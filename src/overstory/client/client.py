@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, cast
 from overstory.client.consent.consent import Choice, Consent
 from overstory.client.consent.policy import UNASKED, EffectiveChoice, Permission, PermissionSources
 from overstory.client.outcomes import MADE, Fault, Flushed, Outcome, StateError, WarnsOnce
-from overstory.client.state.files import StatePaths, check_app, describe, leave, policy_file, state_folder
+from overstory.client.state.files import StatePaths, check_app, introduce, policy_file, state_folder
 from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Client:
         self._background = Background(self.flush, interval) if background else None
         self._sources = PermissionSources(self.paths, environ, policy_file(environ) if policy is None else Path(policy))
         self._permission = self.permission(server)
-        self._warn, self._strict, self._description = WarnsOnce(), strict, describe(self.app, self.registry)
+        self._warn, self._strict = WarnsOnce(), strict
         self._notes = warn_of_clear(self._warn, server, self.registry)
         self._groups = check_groups(self._warn, self.registry, groups or {})
         self._exit_timeout = seconds("exit_timeout", exit_timeout, 0.0, 60.0)
@@ -303,7 +303,7 @@ class Client:
         """Leave the registry, which is public, where the person's commands look for it; recording does not need it."""
         self._introduced = True
         with contextlib.suppress(OSError, StateError):
-            leave(self.paths, self.paths.application, self._description)
+            introduce(self.paths, self.app, self.registry)
 
     def _begun(self) -> Session:
         """Return the session; the first call makes it, and nothing is opened yet."""
@@ -476,13 +476,11 @@ class Background:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Continue in a child, where the thread does not exist."""
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._news, self._stop = threading.Event(), threading.Event()
 
     def wake(self) -> None:
-        """Flush soon."""
         if self._thread is None:
             with self._starting:
                 if self._thread is None:
@@ -491,7 +489,6 @@ class Background:
         self._news.set()
 
     def stop(self, timeout: float) -> None:
-        """End the thread, and wait for it up to `timeout` seconds."""
         self._stop.set()
         self._news.set()
         if self._thread is not None and self._thread is not threading.current_thread():

@@ -194,7 +194,6 @@ class WarnsOnce:
         self._warned: set[str] = set()
 
     def __call__(self, about: str, message: str, *details: object) -> None:
-        """Warn, unless it was done before."""
         if about not in self._warned and len(self._warned) < MOST_WARNINGS:
             self._warned.add(about)
             _log.warning(message, *details)

@@ -38,9 +38,8 @@ def cohort_of(mechanism: Kind, secret: bytes, metric: str) -> int:
 def randomizer_of(metric: Metric, key: bytes) -> Randomizer:
     """Return what makes a metric's reports on the device with this metric key.
 
-    All but the cohort follows from a key of the metric's account. So where the mechanism changes, or which value is
-    which symbol, every response is drawn again, independently; if those of some values stayed, the others would be
-    known to have moved.
+    All but the cohort follows from a key of the metric's account: another mechanism or order of symbols draws every
+    response again. If those of some values stayed, the others would be known to have moved.
     """
     account = hashlib.blake2b(metric.account, key=key, digest_size=32, person=b"account").digest()
     cohort = cohort_of(metric.mechanism, key, metric.id)
@@ -143,10 +142,6 @@ class Randomizer:
             raise _unusable(value) from None
         if permanent is None:
             permanent = self._remember(value)
-        return _new_report(Report, (self.cohort, self._instantaneous(permanent, self._random_bits)))
-
-    def report_of(self, permanent: int) -> Report:
-        """Return a fresh report of a permanent response that `permanent` gave."""
         return _new_report(Report, (self.cohort, self._instantaneous(permanent, self._random_bits)))
 
     def nothing(self) -> int:

@@ -112,7 +112,6 @@ class MetricRecorder:
         self._nearest: dict[bytes, bytes] = {}
 
     def learn(self, past: Past, pending: Iterable[PendingReport] = ()) -> None:
-        """Take over what the state holds, and what waits to be written to it."""
         (claims, responses), mine, self._elsewhere = past, {}, 0
         self._answered.clear()
         for response in responses:
@@ -185,7 +184,6 @@ class MetricRecorder:
         return batch, encode_upload(Upload(batch, self.metric.id, period, reports, self._group))
 
     def _chosen(self, encoded: Any) -> tuple[bytes, Outcome, bool]:
-        """Return the tag of what is reported, what to say of it, and whether its response was altered."""
         tag = self._tagger.tag(encoded)
         response = self._responses.get(tag)
         if response is None and self._full:
@@ -199,7 +197,6 @@ class MetricRecorder:
         return tag, Outcome.RECORDED, False
 
     def _derived(self, tag: bytes, encoded: Any) -> bytes:
-        """Return a value's permanent response; a cached one is not derived again."""
         permanent = self._by_tag.get(tag)
         if permanent is None:
             permanent = self._randomizer.permanent(encoded).to_bytes(self._width, "little")
@@ -210,12 +207,10 @@ class MetricRecorder:
 
     @property
     def _full(self) -> bool:
-        """Whether the cap allows no further value."""
         most, spare = self.metric.max_values, self.metric.nothing_is_spare and NOTHING in self._responses
         return most is not None and len(self._responses) - spare + self._elsewhere >= most
 
     def _over_cap(self, encoded: Any) -> tuple[bytes, Outcome, bool]:
-        """Return what is reported in place of one value too many."""
         rule = self.metric.over_cap
         if rule == "drop":
             return self._no_value(), Outcome.CAPPED, False
@@ -271,11 +266,7 @@ class MetricRecorder:
         return True
 
     def _replacement(self, rows: Rows, report: PendingReport) -> PendingReport:
-        """Return what is sent in place of a report that would be one response too many, or another than before.
-
-        Since this report was made, another process has reported the last value that the cap allows, or the memo holds
-        another response of the value. A missing report would reveal that something changed.
-        """
+        """Return what is sent where another process used the cap up, or drew otherwise: a missing one would show it."""
         metric = self.metric
         held = {
             response.tag: response.permanent

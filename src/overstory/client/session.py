@@ -69,7 +69,6 @@ class Session:
         self._clear()
 
     def _clear(self) -> None:
-        """Close the session: forget all that came from the state."""
         self.state.secret = None
         self._pending: list[PendingReport] = []
         self._recorders: dict[str, MetricRecorder] = {}
@@ -257,7 +256,6 @@ class Session:
         allowance: Allowance | None,
         gone: Collection[str],
     ) -> str:
-        """Write one report, unless its metric's key is gone; return the result in one word."""
         metric = self._metrics[report.metric]
         local = report.local or allowed.choice is Choice.LOCAL
         if not self._permits(report, metric, allowed):

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,16 +17,9 @@ from starlette.routing import Route
 
 from overstory.collector.auth import ADMIN, MONITOR
 from overstory.collector.http.counts import CountsPage
-from overstory.collector.http.endpoint import (
-    ALWAYS_TEXT,
-    PATH,
-    RETRY_AFTER,
-    Response,
-    error_response,
-    refusal,
-)
+from overstory.collector.http.endpoint import PATH
 from overstory.collector.http.pages import POLICY
-from overstory.collector.http.posts import Entrance, Message, Receive, Send
+from overstory.collector.http.posts import Entrance
 from overstory.collector.service import Collector
 from overstory.collector.store import StoreError
 from overstory.collector.store.databases.database import RecountError
@@ -35,6 +27,8 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import UnknownMetricError
 from overstory.protocol.wire import is_loopback
 from overstory.protocol.wire.reasons import Reason
+from overstory.supervision.answers import ALWAYS_TEXT, RETRY_AFTER, Response, error_response, refusal
+from overstory.supervision.bodies import Receive, Send
 
 OTHER_SHARD: Final = re.compile(re.escape(PATH) + "/[0-9]{1,4}", re.ASCII)
 """The path of any shard's reports."""
@@ -100,7 +94,6 @@ class Pages:
         return json_page({"healthy": True})
 
     async def readyz(self, _: Request) -> PageResponse:
-        """Answer whether the collector takes reports."""
         if self._collector.state == "ready":
             return json_page({"ready": True})
         return as_page(refusal(Reason.CLOSING if self._collector.state == "closing" else Reason.STORE))
@@ -132,7 +125,6 @@ class HotPath:
         self._elsewhere = reports.of_other_shards()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Answer one request (ASGI 3)."""
         entrance = None
         if scope["type"] == "http":  # other shards' paths are refused, not unknown
             path = scope["path"]
@@ -143,17 +135,9 @@ class HotPath:
                 await as_page(answer)(scope, receive, send)
         elif entrance is not None:
             only = error_response(405, "method", f"{path} takes only POST.")
-            await as_page(only, allow="POST")(scope, receive, send)
-        elif scope["type"] == "http" and scope["method"] == "HEAD":
-            await self._app({**scope, "method": "GET"}, receive, partial(_without_body, send))
+            await as_page(only._replace(allow="POST"))(scope, receive, send)
         else:
             await self._app(scope, receive, send)
-
-
-async def _without_body(send: Send, message: Message) -> None:
-    if message["type"] == "http.response.body":
-        message = {**message, "body": b""}
-    await send(message)
 
 
 NAMES: Final = {404: "not-found", 405: "method"}

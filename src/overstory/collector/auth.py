@@ -93,10 +93,7 @@ def make_token(role: Role, application: str, expires: int | None) -> tuple[str, 
 
 
 class TokenTable:
-    """Decides by the Authorization header alone. `refresh` replaces the table, every few seconds.
-
-    The time of a look-up by hash reveals nothing about the tokens in the table.
-    """
+    """The store's tokens by their hashes: the time of a look-up by hash reveals nothing about these tokens."""
 
     def __init__(self, read: Callable[[], Iterable[Token]]) -> None:
         self._read = read
@@ -120,13 +117,17 @@ class TokenTable:
         """Remember that the store has these days: `used` returns later ones only."""
         self._noted.update(days)
 
+    def find(self, sha256: bytes, now: float) -> Token | None:
+        token = self._tokens.get(sha256)
+        return token if token is not None and token.usable(now) else None
+
     def refuse(self, authorization: bytes, role: str, now: float) -> Reason | None:
         """Return why a request may not do what `role` may, or None; a token of another role is unknown."""
         if not authorization:
             return Reason.NO_TOKEN
         bearer = _BEARER.fullmatch(authorization)
-        token = self._tokens.get(hashlib.sha256(bearer[1]).digest()) if bearer else None
-        if token is None or token.role != role or not token.usable(now):
+        token = self.find(hashlib.sha256(bearer[1]).digest(), now) if bearer else None
+        if token is None or token.role != role:
             return Reason.UNKNOWN_TOKEN
         self._days[token.id] = int(now // DAY)  # a day, not a time, and not how often
         return None

@@ -25,8 +25,8 @@ from overstory.collector.settings import DAY, MEBIBYTE
 from overstory.collector.store import Store, open_store
 from overstory.collector.store.databases.connection import MissingStoreError
 from overstory.collector.store.metrics import StoredMetric
+from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.registry.changes import Harm, compare_registries
-from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.metrics import Metric, MetricRegistry
 from overstory.protocol.oblivious.messages import KeyConfiguration, fingerprint, read_keys
@@ -363,10 +363,7 @@ def check_promises(url: str, registry: MetricRegistry, *, allow_weaker: bool, wa
 
 
 def weakened(store: Store, registry: MetricRegistry) -> Iterator[str]:
-    """Yield a line for each metric with stored reports whose promised privacy the registry weakens.
-
-    A mechanism that already has reports in the store was accepted before: it is not reported again.
-    """
+    """Yield a line for each metric whose privacy the registry weakens; a mechanism with reports was accepted before."""
     stored: dict[str, list[tuple[StoredMetric, int]]] = defaultdict(list)
     for entry, reports in store.collected():
         stored[entry.metric].append((entry, reports))

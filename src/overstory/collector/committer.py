@@ -52,10 +52,7 @@ class _Waiting(NamedTuple):
 
 
 class Committer:
-    """A bounded queue before one writer thread; `limits` count what is being committed, too.
-
-    All methods are called on the event loop; the thread only takes from the queue.
-    """
+    """A bounded queue, and what is being committed, for a writer thread; all methods are called on the loop."""
 
     def __init__(self, store: Store, limits: Limits, on_commit: Callable[[Committed], None] = lambda _: None) -> None:
         self._store, self._limits, self._on_commit = store, limits, on_commit
@@ -74,7 +71,6 @@ class Committer:
         self._thread = threading.Thread(target=self._run, name="overstory-committer", daemon=True)
 
     def start(self) -> None:
-        """Start the writer thread for the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
@@ -107,10 +103,7 @@ class Committer:
         return self._num_given_up > 0
 
     def look(self) -> None:
-        """Refuse all that waits for a commit that takes too long; called every second.
-
-        It may be stored after all. Its senders send it again, and it is a duplicate then.
-        """
+        """Refuse all that waits for too long a commit; what is stored after all comes again, as a duplicate."""
         seconds = self._limits.commit_seconds
         if self.hangs or time.monotonic() - self._began < seconds:
             return
@@ -193,14 +186,10 @@ class Committer:
         return True
 
     def _refuse_all(self) -> None:
-        """Refuse everything that waits; nothing else takes from the queue any more."""
+        """Refuse everything that waits: what was committed is finished, in the order of the calls on the loop."""
         self._ended = True
-        waiting = [] if self._too_much is None else [self._too_much]
-        while self._queue.qsize():
-            request = self._queue.get()
-            waiting += [] if request is None else [request]
-        if waiting:
-            self._finish(waiting, None, 0.0)
+        if self._waiting:
+            self._finish(list(self._waiting), None, 0.0)
 
     def _call_on_loop(self, work: Callable[..., None], *args: Any) -> None:
         """Call a function on the event loop, even when memory is low."""

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import importlib.util
-import signal
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,12 +11,11 @@ from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
-import uvicorn
 from prometheus_client import start_http_server
 
 from overstory import __version__
 from overstory.collector.app import build_app
-from overstory.collector.http.supervised import SWEEP, SupervisedServer
+from overstory.collector.http.connection import Connection
 from overstory.collector.service import Collector
 from overstory.collector.store import Store
 from overstory.collector.telemetry import LOG, Telemetry, log_event
@@ -28,6 +23,7 @@ from overstory.protocol.errors import OverstoryError
 from overstory.protocol.metrics import MetricRegistry
 from overstory.protocol.wire import is_loopback
 from overstory.supervision.listening import Listening, ServingError
+from overstory.supervision.server import SWEEP, SupervisedServer, server_config
 from overstory.supervision.upkeep import in_thread
 
 if TYPE_CHECKING:
@@ -43,60 +39,42 @@ BACKLOG: Final = 2048
 
 
 class Server(SupervisedServer):
-    """uvicorn's server with another start and end: it announces its address, and refuses posts before it stops.
-
-    SIGHUP, which a closed terminal sends as well, makes it read its registry, certificate, tokens and keys again.
-    """
+    """The server of a collector: it refuses posts before it stops, and reads its files again at SIGHUP."""
 
     def __init__(
         self,
-        config: uvicorn.Config,
         collector: Collector,
         listening: Listening,
-        announce: Callable[[str], None],
+        announce: Callable[[], object],
         reread: Callable[[], MetricRegistry] | None = None,
         reread_keys: Callable[[], KeyRing] | None = None,
     ) -> None:
-        super().__init__(config, LOG, collector.endpoint.reserve.look)
-        self._reread_keys = reread_keys
-        self._collector, self._listening, self._announce, self._reread = collector, listening, announce, reread
+        config = server_config(
+            build_app(collector),
+            listening,
+            Connection.for_entrance(collector.reports),
+            lifespan="on",
+            backlog=BACKLOG,
+            timeout_keep_alive=KEEP_ALIVE,
+            timeout_graceful_shutdown=PATIENCE,
+        )
+        config.load()
+        super().__init__(config, LOG, announce, collector.endpoint.reserve.look)
+        self._collector, self._listening, self._reread, self._reread_keys = collector, listening, reread, reread_keys
         self._ends_at = float("inf")
         self._reloading = asyncio.Lock()
         self._reloads: set[asyncio.Task[None]] = set()
         self._closing_logged = False
         self._memory_was_short = False
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_soon)
-        if self.started and sockets:
-            address = self._listening.address(sockets[0])
-            store, facts = self._collector.store.url, _describe(self._collector.registry)
-            shard, shards = self._collector.shard, self._collector.registry.shards
-            of = "" if shard is None else f", shard {shard} of {shards}"
-            log_event(
-                f"overstory {__version__} serves {address}: {_registry_text(facts)}, store {store}{of}",
-                event="start",
-                version=__version__,
-                address=address,
-                store=store,
-                **facts,
-            )
-            self._announce(f"listening on {address}")
-
-    def _reload_soon(self) -> None:
+    def hang_up(self) -> None:
         if not self._collector.endpoint.closing:
             task = asyncio.get_running_loop().create_task(self.reload())
             self._reloads.add(task)
             task.add_done_callback(self._reloads.discard)
 
     async def reload(self) -> None:
-        """Read the registry, the certificate, the tokens and the keys of Oblivious HTTP again.
-
-        A part that cannot be used is not replaced, and the log says why. Requests are answered meanwhile, each by the
-        registry that was in use when it was decided.
-        """
+        """Read registry, certificate, tokens and keys again; what cannot be used replaces nothing, and is logged."""
         async with self._reloading:
             for name, work in (
                 ("registry", self._reload_registry),
@@ -205,14 +183,26 @@ def serve(
 ) -> None:
     """Serve until a signal, then commit what is queued and close the store."""
     collector.tokens.refresh()  # a store that does not answer is reported before anything listens
-    with listening.bind(collector.endpoint.limits.taking_seconds) as bound:
-        server = Server(_config(collector, listening), collector, listening, announce, reread, reread_keys)
+    with listening.bind(collector.limits.taking_seconds) as bound:
+        started = partial(_announce, collector, listening.address(bound), announce)
+        server = Server(collector, listening, started, reread, reread_keys)
         _freeze_garbage_collector()
-        try:
-            server.run(sockets=[bound])
-        except SystemExit as leaving:
-            raise ServingError("the collector could not start") from leaving
+        server.run(sockets=[bound])
     _log_stop(collector.store)
+
+
+def _announce(collector: Collector, address: str, announce: Callable[[str], None]) -> None:
+    store, facts, shard = collector.store.url, _describe(collector.registry), collector.shard
+    of = "" if shard is None else f", shard {shard} of {collector.registry.shards}"
+    log_event(
+        f"overstory {__version__} serves {address}: {_registry_text(facts)}, store {store}{of}",
+        event="start",
+        version=__version__,
+        address=address,
+        store=store,
+        **facts,
+    )
+    announce(f"listening on {address}")
 
 
 def _log_stop(store: Store) -> None:
@@ -232,34 +222,3 @@ def _freeze_garbage_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
-
-
-def _config(collector: Collector, listening: Listening) -> uvicorn.Config:
-    listening.check_certificate()
-    config = uvicorn.Config(
-        build_app(collector),
-        http=_http(collector),
-        loop="uvloop" if importlib.util.find_spec("uvloop") else "asyncio",
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        log_level="error",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,  # no address is used, forwarded or not
-        backlog=BACKLOG,
-        timeout_keep_alive=KEEP_ALIVE,
-        timeout_graceful_shutdown=PATIENCE,
-        ssl_certfile=listening.certificate,
-        ssl_keyfile=listening.key,
-    )
-    config.load()
-    return config
-
-
-def _http(collector: Collector) -> Any:
-    if importlib.util.find_spec("httptools") is None:
-        return "h11"
-    from overstory.collector.http.connection import Connection
-
-    return Connection.for_entrance(collector.reports)

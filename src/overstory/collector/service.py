@@ -12,13 +12,14 @@ from overstory.collector.auth import TokenTable
 from overstory.collector.committer import Committer
 from overstory.collector.http.endpoint import ReportEndpoint
 from overstory.collector.http.pages import PublicPages
-from overstory.collector.http.posts import Bodies, ReportEntrance
+from overstory.collector.http.posts import ReportEntrance
 from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.oblivious.endpoint import ObliviousEndpoint
 from overstory.collector.settings import DAY, Limits, UpkeepIntervals
 from overstory.collector.store import Store
 from overstory.collector.telemetry import LOG, StateReporter, Telemetry
 from overstory.protocol.metrics import MetricRegistry
+from overstory.supervision.bodies import Bodies
 from overstory.supervision.clock import ClockWatch, steady
 from overstory.supervision.upkeep import Task, Upkeep, ended, in_thread
 
@@ -33,11 +34,7 @@ PATIENCE: Final = 60
 
 
 class Collector:
-    """A collector; `start` and `stop` run on one event loop.
-
-    `stop` closes the store. Without a `ring` of private keys, sealed requests are not taken. `clock` gives unix time in
-    seconds, `even` the seconds of a clock that never jumps.
-    """
+    """A collector on one event loop; `clock` gives unix time, `even` the seconds of a clock that never jumps."""
 
     def __init__(
         self,
@@ -63,7 +60,7 @@ class Collector:
         self.endpoint = ReportEndpoint(
             ingest, self.committer, self.tokens, self.telemetry, self.clock, open_writes=open_writes
         )
-        self.reports = ReportEntrance(self.endpoint, Bodies(self.limits))
+        self.reports = ReportEntrance(self.endpoint, Bodies(self.limits.reading_bytes))
         self.oblivious = ObliviousEndpoint(self.reports, self.tokens, ring, self.clock)
         self.telemetry.queue = lambda: (self.committer.reports, self.committer.size)
         self._reporter = StateReporter(self.telemetry, store, lambda: self.registry, self.clock)
@@ -74,11 +71,7 @@ class Collector:
 
     @property
     def state(self) -> str:
-        """`ready`, or why not: `starting`, `closing`, or `store`.
-
-        `store` means that the last commit failed within a minute, that tokens cannot be read or the embedded store's
-        log cannot be copied, that a task of the upkeep is late, that memory is low, or that the writer has ended.
-        """
+        """`ready`, or why not: `starting`, `closing`, or `store`, also where memory or a task of the upkeep fails."""
         if self.endpoint.closing:
             return "closing"
         if not self._started:
@@ -87,7 +80,6 @@ class Collector:
         return "store" if failing or self._upkeep.troubled or self.endpoint.reserve.short else "ready"
 
     async def start(self) -> None:
-        """Read the tokens, start the writer and the upkeep."""
         await in_thread(self.tokens.refresh)
         self.committer.start()
         intervals = self._intervals

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from overstory.supervision.listening import ConnectionLimits
+
 MEBIBYTE: Final = 1 << 20
 
 DAY: Final = 86_400
@@ -12,7 +14,7 @@ DAY: Final = 86_400
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(ConnectionLimits):
     """Upper bounds. A request beyond one of them is refused with a reason, and nothing of it is stored."""
 
     body_bytes: int = 8 * MEBIBYTE  # the body of a request, as it travels
@@ -25,10 +27,7 @@ class Limits:
     queue_bytes: int = 128 * MEBIBYTE  # of the same
     # All bodies together that are being received, or wait to be inflated or parsed.
     reading_bytes: int = 128 * MEBIBYTE
-    reading_seconds: float = 30.0  # until a request has arrived completely
-    taking_seconds: float = 30.0  # until a sender has read an answer
     commit_seconds: float = 30.0  # until a commit has ended
-    head_bytes: int = 32 * 1024  # the head of a request, and its trailers
 
 
 @dataclass(frozen=True, slots=True)

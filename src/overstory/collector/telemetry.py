@@ -65,11 +65,7 @@ class Histogram:
 
 
 class Telemetry(Collector):
-    """All counters and histograms. They do not reveal who sent a report, or when.
-
-    The event loop changes them, and each task of the upkeep the number of its failures; `expose`, and the threads of
-    `server.metrics_on_port`, read them.
-    """
+    """All counters and histograms, which do not reveal who sent a report, or when; the event loop changes them."""
 
     def __init__(self) -> None:
         self.accepted: Counter[str] = Counter()
@@ -177,11 +173,7 @@ RECENT: Final = 20
 
 
 class StateReporter:
-    """Stores this process's refusals and its heartbeat, every few seconds.
-
-    The event loop counts refusals in plain integers that only grow; here the difference to what was stored is added to
-    the store. What was counted since is lost when the process is killed.
-    """
+    """Stores what this process refused since the last time, which is lost if it is killed before, and its heartbeat."""
 
     def __init__(
         self, telemetry: Telemetry, store: Any, registry: Callable[[], MetricRegistry], clock: Callable[[], float]

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from overstory.collector.auth import Token, sha256
+from overstory.collector.auth import Token, TokenTable, sha256
 from overstory.console.view import ScreenError, Viewer
 from overstory.protocol.errors import FormatError, ParameterError, suggestion
 from overstory.protocol.wire import is_loopback
@@ -26,14 +26,7 @@ LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The names that the console answers to.
-
-    Another site whose name leads to this machine sends its own name as Host, so any other name is refused.
-
-    >>> origin = Origin.of("127.0.0.1", ["console.example.org"])
-    >>> origin.serves("localhost:8001"), origin.serves("console.example.org"), origin.serves("evil.example")
-    (True, True, False)
-    """
+    """The names that the console answers to: another site whose name leads to this machine sends its own as Host."""
 
     names: frozenset[str]  # without a port, in small letters
 
@@ -44,7 +37,6 @@ class Origin:
         return cls(frozenset({*own, *(name.strip().lower() for name in more)}))
 
     def serves(self, host: str) -> bool:
-        """Whether a Host header names this console."""
         return _name(host) in self.names
 
     def may_change(self, headers: Mapping[str, str], *, has_bearer: bool) -> bool:
@@ -85,16 +77,12 @@ REREAD_SECONDS: Final = 1.0
 
 
 def allows(role: Viewer, needed: Viewer) -> bool:
-    """Whether somebody with this role may do what `needed` may.
-
-    >>> allows("admin", "viewer"), allows("viewer", "analyst")
-    (True, False)
-    """
+    """Whether somebody with this role may do what `needed` may."""
     return RANKS.index(role) >= RANKS.index(needed)
 
 
 class TokenRoles:
-    """The roles of the store's tokens, as `read` reads them, at most a second old."""
+    """The roles of the store's tokens, at most a second old."""
 
     def __init__(
         self,
@@ -103,23 +91,17 @@ class TokenRoles:
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._read, self._clock, self._timer = read, clock, timer
-        self._tokens: dict[bytes, Token] = {}
+        self._table, self._clock, self._timer = TokenTable(read), clock, timer
         self._read_at = -float("inf")
 
     def role_of(self, sha256: bytes) -> Viewer | None:
-        """Return the role of the token with this hash; None: unknown, expired, revoked, or of no person.
-
-        Blocks while the store is read; an error of the store is passed on, so that nobody is let in without it.
-        """
+        """Return a token's role; None: no person's valid one. An error of the store is raised: nobody is let in."""
         if self._timer() - self._read_at > REREAD_SECONDS:
             began = self._timer()
-            self._tokens = {token.sha256: token for token in self._read()}
+            self._table.refresh()
             self._read_at = began
-        token = self._tokens.get(sha256)
-        if token is None or not token.usable(self._clock()):
-            return None
-        return next((role for role in RANKS if role == token.role), None)
+        token = self._table.find(sha256, self._clock())
+        return next((role for role in RANKS if token is not None and role == token.role), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +112,6 @@ class RoleMap:
     default: Viewer | None = None
 
     def role_of(self, person: str) -> Viewer | None:
-        """Return a person's role."""
         return self.people.get(person, self.default)
 
 
@@ -165,10 +146,6 @@ def _role(value: object, source: str, key: str) -> Viewer:
     raise FormatError(f"give viewer, analyst or admin, not {value!r:.60}", source=source, field=key)
 
 
-class UntrustedHeaderError(ParameterError):
-    """The proxy's header on a connection that is not the proxy's."""
-
-
 @dataclass(frozen=True, slots=True)
 class TrustedProxy:
     """A proxy that has checked who somebody is, and says so in a header."""
@@ -178,17 +155,14 @@ class TrustedProxy:
     socket: str | None = None  # the Unix socket that only the proxy can open; None: all of this machine are trusted
 
     def role(self, values: list[str], client: str | None, server: str | None) -> Viewer | None:
-        """Return the role of the person whom the header names; None without the header, or for an unknown person.
-
-        UntrustedHeaderError when it came on another connection than the proxy's, or twice: somebody may have forged it.
-        """
+        """Return the role of whom the header names, if any; ScreenError 400 where somebody may have forged it."""
         if not values:
             return None
         trusted = server == self.socket if self.socket else client is not None and is_loopback(client)
         if not trusted:
-            raise UntrustedHeaderError(f"{self.header} is accepted from the trusted proxy only; leave it out")
+            raise ScreenError(400, f"{self.header} is accepted from the trusted proxy only; leave it out")
         if len(values) > 1:
-            raise UntrustedHeaderError(f"{self.header} was sent {len(values)} times; the proxy must replace it")
+            raise ScreenError(400, f"{self.header} was sent {len(values)} times; the proxy must replace it")
         return self.roles.role_of(values[0])
 
 
@@ -221,14 +195,7 @@ class Session:
 
 
 class Sessions:
-    """Links and sessions, until they end; nothing of them is written anywhere.
-
-    >>> sessions = Sessions()
-    >>> link = sessions.make_link("admin")
-    >>> session = sessions.use_link(link)
-    >>> sessions.use_link(link), sessions.find(sessions.begin(session)) == session
-    (None, True)
-    """
+    """Links and sessions, until they end; nothing of them is written anywhere."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -236,7 +203,6 @@ class Sessions:
         self._sessions: dict[bytes, tuple[Session, float]] = {}
 
     def make_link(self, viewer: Viewer) -> str:
-        """Return a token for one login within ten minutes."""
         token = secrets.token_urlsafe(32)
         self._links[sha256(token)] = (Session(viewer), self._clock() + LINK_SECONDS)
         return token
@@ -255,7 +221,6 @@ class Sessions:
         return name
 
     def find(self, name: str) -> Session | None:
-        """Return the session with this id, or None."""
         key = sha256(name)
         session, ends = self._sessions.get(key, (None, 0.0))
         if self._clock() < ends:
@@ -264,7 +229,6 @@ class Sessions:
         return None
 
     def end(self, name: str) -> None:
-        """End a session."""
         self._sessions.pop(sha256(name), None)
 
 
@@ -281,11 +245,9 @@ class Cookie:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The cookies that can carry a session, the preferred one first."""
         return (f"__Host-overstory-{self.port}", *((f"overstory-{self.port}",) if self.plain else ()))
 
     def read(self, request: Request) -> str:
-        """Return the session id that a request carries, or an empty text."""
         return next((request.cookies[name] for name in self.names if name in request.cookies), "")
 
     def set(self, answer: Response, session_id: str) -> Response:
@@ -351,12 +313,8 @@ class Gate:
             return None
         server = request.scope.get("server")
         client = request.client.host if request.client else None
-        try:
-            return self.proxy.role(
-                request.headers.getlist(self.proxy.header), client, None if server is None else str(server[0])
-            )
-        except UntrustedHeaderError as error:
-            raise ScreenError(400, str(error)) from None
+        names = request.headers.getlist(self.proxy.header)
+        return self.proxy.role(names, client, None if server is None else str(server[0]))
 
 
 def _bearer(request: Request) -> str:

@@ -38,7 +38,6 @@ from overstory.queries.estimates import check_periods
 if TYPE_CHECKING:
     from overstory.analysis.alarms.crafted import Check
     from overstory.analysis.estimate import Estimate
-    from overstory.analysis.reports import SupportCounts
     from overstory.console.data import ConsoleData
     from overstory.protocol.metrics import Metric
 
@@ -63,7 +62,6 @@ class MetricHistory:
 
     @property
     def lag(self) -> int:
-        """Periods in a week."""
         return WEEK // self.metric.period.seconds
 
     @property
@@ -80,7 +78,6 @@ class MetricHistory:
 
     @property
     def newest_estimate(self) -> Estimate | None:
-        """The estimate of that period; None where there is none."""
         return None if self.shown is None else self.estimates.get(self.shown)
 
     def label(self, period: int) -> str:
@@ -91,7 +88,6 @@ class MetricHistory:
         return [period - self.lag * week for week in range(1, number + 1)]
 
     def wanted(self) -> set[int]:
-        """Return the periods whose estimates alarms look at."""
         recent = range(self.newest, self.newest - RECENT, -1)
         ends = {self.drift_end, *self.before(self.drift_end, 2 * DRIFT_PERIODS - 1)}
         return {*recent, *(period for one in recent for period in self.before(one)), *ends}
@@ -104,7 +100,6 @@ class MetricHistory:
         return Comparison(self.metric.id, self.label(period), [self.estimates[period]], earlier)
 
     def drift_comparison(self) -> Comparison | None:
-        """Return 13 periods and the 13 before; None where too few have reports."""
         periods = [self.drift_end, *self.before(self.drift_end, 2 * DRIFT_PERIODS - 1)]
         halves = periods[:DRIFT_PERIODS], periods[DRIFT_PERIODS:]
         after, before = ([self.estimates[one] for one in half if one in self.estimates] for half in halves)
@@ -115,9 +110,7 @@ class MetricHistory:
 
 def read_history(data: ConsoleData, metric: Metric) -> MetricHistory:
     """Read what alarms need to know of a metric; ScreenError 202 while its periods are being decoded."""
-    reports: Counter[int] = Counter()
-    for (period, _), number in data.store.tally(metric.id, *ANY_PERIOD).items():
-        reports[period] += number
+    reports = data.reports(metric, *ANY_PERIOD)
     history = MetricHistory(metric, metric.newest_final(data.clock()), reports, {})
     compared = set() if metric.expired(data.clock()) else history.wanted()
     wanted = sorted(reports.keys() & {*compared, history.shown})
@@ -131,23 +124,13 @@ def read_history(data: ConsoleData, metric: Metric) -> MetricHistory:
             raise
         return MetricHistory(metric, history.newest, reports, {}, str(error))
     estimates = {part.last: part.estimate for part in series.parts}
-    checks = _checks(data, metric, history.newest, counts, estimates)
-    return MetricHistory(metric, history.newest, reports, estimates, checks=checks)
-
-
-def _checks(
-    data: ConsoleData,
-    metric: Metric,
-    period: int,
-    counts: Mapping[int, SupportCounts],
-    estimates: Mapping[int, Estimate],
-) -> tuple[Check, ...]:
-    """Return the checks of a period for crafted reports; none where it has no reports."""
-    if period not in counts:
-        return ()
-    sums = data.store.sums(metric, period, period)
-    counted = PeriodCounts(metric, period, period, {period: counts[period]}, sums=sums)
-    return check_periods(counted, estimates, metric.labels)
+    checks: tuple[Check, ...] = ()
+    newest = history.newest
+    if newest in counts:
+        sums = data.store.sums(metric, newest, newest)
+        counted = PeriodCounts(metric, newest, newest, {newest: counts[newest]}, sums=sums)
+        checks = check_periods(counted, estimates, metric.labels)
+    return MetricHistory(metric, newest, reports, estimates, checks=checks)
 
 
 def read_histories(data: ConsoleData) -> list[MetricHistory]:
@@ -183,7 +166,6 @@ def _present(comparisons: Iterable[Comparison | None]) -> list[Comparison]:
 
 
 def _of_metrics(histories: Iterable[MetricHistory]) -> Iterator[Alarm]:
-    """Yield alarms of volume and fit, and of what cannot be estimated."""
     for history in histories:
         label = history.label(history.newest)
         if history.problem:
@@ -202,7 +184,6 @@ def _of_metrics(histories: Iterable[MetricHistory]) -> Iterator[Alarm]:
 
 
 def _refused(data: ConsoleData, histories: Sequence[MetricHistory]) -> list[Alarm]:
-    """Return alarms of the refusals of the last day that is over."""
     refused: dict[int, dict[str, int]] = {}
     for (at, reason), number in data.store.refusals().by_day.items():
         refused.setdefault(at, {})[reason] = number
@@ -220,10 +201,7 @@ def _refused(data: ConsoleData, histories: Sequence[MetricHistory]) -> list[Alar
 
 
 def _reports_of_day(history: MetricHistory, day: int) -> float:
-    """Return about how many reports a day has: a store has no days of metrics of weeks.
-
-    A period that still takes reports counts as much as the newest final one, if that is more.
-    """
+    """Return about how many reports a day has; an open period counts at least as much as the newest final one."""
     period = history.metric.period
     first, last = period.number(day * DAY), period.number((day + 1) * DAY - 1)
     usual = history.reports.get(history.newest, 0)

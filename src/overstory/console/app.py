@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-import io
 import json
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from mimetypes import guess_type
+from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
@@ -28,9 +29,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from overstory.collector.store import StoreError
-from overstory.console.access import Gate
+from overstory.console.access import Gate, allows
 from overstory.console.data import CandidateLists, ConsoleData
-from overstory.console.layout import FORMS, POLICY, Place, as_page, download_path, error_view, static_files
 from overstory.console.screens.comparison import ComparisonScreen
 from overstory.console.screens.health import HealthScreen
 from overstory.console.screens.overview import OverviewScreen
@@ -40,13 +40,90 @@ from overstory.console.screens.privacy import PrivacyScreen
 from overstory.console.screens.public import AboutScreen, PublicScreen, RegistryScreen
 from overstory.console.screens.series import SeriesScreen
 from overstory.console.view import Screen, ScreenError, View, Viewer, read_query
-from overstory.presentation.document import Block, Field, Form, Heading, Paragraph, Table
-from overstory.presentation.formats import data_text, finite
-from overstory.presentation.render_data import as_csv, as_json, for_spreadsheet
-from overstory.presentation.render_html import as_svg
+from overstory.presentation.document import Block, Field, Form, Heading, KeyValues, Links, Notice, Paragraph
+from overstory.presentation.formats import finite
+from overstory.presentation.render_data import as_csv, as_json, as_parquet, for_spreadsheet
+from overstory.presentation.render_html import STYLE, as_html, as_svg, escaped
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.wire import parse_digits
 from overstory.supervision.upkeep import Upkeep, full_pool, result_of
+
+STATIC: Final = Path(__file__).parent / "static"
+
+POLICY: Final = "default-src 'self'; base-uri 'none'; object-src 'none'; frame-ancestors 'none'; form-action 'self'"
+"""The Content-Security-Policy of every page: nothing inline, and nothing from elsewhere."""
+
+FORMS: Final = ("json", "csv", "parquet", "svg", "toml")
+
+
+def static_files() -> dict[str, bytes]:
+    """Return the style sheets, scripts and icons by their names."""
+    own = {path.name: path.read_bytes() for path in STATIC.iterdir() if path.suffix in {".css", ".js", ".svg"}}
+    return {"page.css": STYLE.encode(), **own}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a page is, and who reads it."""
+
+    path: str
+    query: str = ""  # what comes after the question mark
+    viewer: Viewer | None = None  # None: somebody who is not logged in
+    menu: tuple[tuple[str, str], ...] = ()  # the text and the address of each page that has one address
+    rests_on: tuple[tuple[str, str], ...] = ()  # names and texts at the page's foot
+    can_leave: bool = False  # there is a session to end
+    scripts: tuple[str, ...] = ("console.js",)
+
+    def address(self, form: str = "") -> str:
+        path = f"{download_path(self.path)}.{form}" if form else self.path
+        return f"{path}?{self.query}" if self.query else path
+
+
+def download_path(path: str) -> str:
+    """Return what comes before the dot of a download's address: ``/m`` of ``/m/``, and ``/index`` of ``/``."""
+    return path.rstrip("/") or "/index"
+
+
+def as_page(view: View, place: Place, files: Sequence[str]) -> str:
+    """Return a view as a page; `files` are the static files that there are."""
+    refresh = f'<meta http-equiv="refresh" content="{view.refresh}">\n' if view.refresh else ""
+    styles = "".join(f'<link rel="stylesheet" href="/static/{name}">\n' for name in files if name.endswith(".css"))
+    scripts = "".join(f'<script src="/static/{name}" defer></script>\n' for name in place.scripts if name in files)
+    blocks = [block for block in view.blocks if _is_usable(block, place.viewer)]
+    if not any(isinstance(block, Heading) and block.level == 1 for block in blocks):
+        blocks.insert(0, Heading(1, view.title))
+    current = next((text for text, address in place.menu if address == place.path), "")
+    leave = [Form("Log out", (), "Log out", "/logout", "post")] if place.can_leave else []
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n{refresh}'
+        f'<title>{escaped(view.title)} - Overstory</title>\n<link rel="icon" href="/static/icon.svg">\n'
+        f'{styles}{scripts}</head>\n<body class="console">\n<a class="skip" href="#main">To the content</a>\n'
+        f"<header>{as_html([Links('Console', place.menu, current)])}{as_html(leave)}</header>\n"
+        f'<main id="main" tabindex="-1">\n{as_html(blocks)}</main>\n'
+        f"<footer>\n{as_html(list(_footer(view, place)))}</footer>\n</body>\n</html>\n"
+    )
+
+
+def _is_usable(block: Block, viewer: Viewer | None) -> bool:
+    """Whether a reader can use a block: a form that changes something is for analysts, or for logging in."""
+    is_change = isinstance(block, Form) and block.method == "post" and block.action != "/login"
+    return not is_change or (viewer is not None and allows(viewer, "analyst"))
+
+
+def _footer(view: View, place: Place) -> Iterator[Block]:
+    if place.rests_on:
+        yield KeyValues(place.rests_on)
+    if view.status < 400 and (view.table or view.picture or view.facts):
+        has = {"json": True, "csv": view.table, "parquet": view.table, "svg": view.picture, "toml": view.toml}
+        files = tuple((form.upper(), place.address(form)) for form in FORMS if has[form])
+        yield Links("The same as a file", files)
+
+
+def error_view(status: int, title: str, detail: str, more: Sequence[Block] = ()) -> View:
+    """Return the page of an error."""
+    return View(title, (Heading(1, title), Notice(detail), *more), status=status)
+
 
 SCREENS: Final[tuple[Screen, ...]] = (
     PublicScreen(),
@@ -184,7 +261,7 @@ def as_download(view: View, form: str, name: str) -> Response:
     elif view.table is None:
         raise ScreenError(404, "this page has no table to download")
     else:
-        body = "".join(for_spreadsheet(as_csv(view.table))) if form == "csv" else _parquet(view.table)
+        body = "".join(for_spreadsheet(as_csv(view.table))) if form == "csv" else as_parquet(view.table)
     return Response(body, view.status, headers, MEDIA_TYPES[form])
 
 
@@ -200,26 +277,6 @@ def _values(facts: Any) -> Any:
     if isinstance(facts, list | tuple):
         return [_values(value) for value in facts]
     return finite(facts)
-
-
-def _parquet(table: Table) -> bytes:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    rows = as_json(table)
-    keys = list(dict.fromkeys(key for column in table.columns for key in column.data_keys))
-    columns = {key: _parquet_column([row[key] for row in rows]) for key in keys}
-    file = io.BytesIO()
-    parquet.write_table(pa.table(columns), file)
-    return file.getvalue()
-
-
-def _parquet_column(values: Sequence[Any]) -> Any:
-    """Return a column of its own type; of texts where only some are, such as names and numbers of quantiles."""
-    import pyarrow as pa
-
-    mixed = any(isinstance(value, str) for value in values)
-    return pa.array([None if value is None else data_text(value) for value in values] if mixed else values)
 
 
 def _policy(svg: str) -> dict[str, str]:
@@ -278,19 +335,12 @@ class Console:
         self.upkeep = Upkeep(LOG)
         self._public_threads = full_pool(PUBLIC_THREADS, "console-public")
         self._app = Starlette(
-            routes=[*self._own_routes(), *self._screen_routes()],
-            exception_handlers={
-                ScreenError: self._on_screen_error,
-                HTTPException: self._on_http_error,
-                StoreError: self._on_store_error,
-                OverstoryError: self._on_overstory_error,
-                Exception: self._on_fault,
-            },
+            routes=self._routes(),
+            exception_handlers=dict.fromkeys((ScreenError, HTTPException, OverstoryError, Exception), self._on_error),
         )
         self._app.router.redirect_slashes = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request (ASGI 3)."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -302,7 +352,6 @@ class Console:
         await app(scope, receive, partial(_send_with_headers, send))
 
     async def in_thread(self, work: Callable[[], Result]) -> Result:
-        """Run what reads the store or computes; requests are answered meanwhile."""
         return await result_of(self._threads.submit(work))
 
     async def in_public_thread(self, work: Callable[[], Result]) -> Result:
@@ -316,17 +365,14 @@ class Console:
             raise ScreenError(503, "too many pages are being made for people who are not logged in", refresh=5)
         return await result_of(future)
 
-    def _own_routes(self) -> list[Route]:
-        return [
+    def _routes(self) -> list[Route]:
+        routes = [
             Route("/static/{name}", self._static),
             Route("/favicon.ico", partial(self._static, name="icon.svg")),
             Route("/readyz", self._ready),
             Route("/login", partial(log_in, self), methods=["GET", "POST"]),
             Route("/logout", partial(log_out, self), methods=["POST"]),
         ]
-
-    def _screen_routes(self) -> list[Route]:
-        routes = []
         for screen in sorted(self.screens, key=_route_order):
             for form in FORMS:
                 address = f"{download_path(screen.path)}.{form}"
@@ -379,14 +425,13 @@ class Console:
         return RedirectResponse(await self.in_thread(act), 303)
 
     def page(self, view: View, request: Request, viewer: Viewer | None, headers: dict[str, str]) -> Response:
-        """Return a view as a page."""
-        has_session = bool(self.gate.cookie.read(request))
+        has_session, registry = bool(self.gate.cookie.read(request)), self.data.registry
         place = Place(
             request.url.path,
             request.url.query,
             viewer,
             self._menu(viewer),
-            self._rests_on(),
+            (("Registry", f"{registry.version} (digest {registry.digest.hex()[:16]})"),),
             can_leave=has_session and viewer is not None,
             scripts=("login.js",) if request.url.path == "/login" or view.status == 401 else ("console.js",),
         )
@@ -395,54 +440,41 @@ class Console:
         )
 
     def _menu(self, viewer: Viewer | None) -> tuple[tuple[str, str], ...]:
-        """Return the screens that have one address, as far as a reader may open them."""
         shown = (screen for screen in self.screens if "{" not in screen.path)
         return tuple((screen.name, screen.path) for screen in shown if screen.viewer is None or viewer is not None)
-
-    def _rests_on(self) -> tuple[tuple[str, str], ...]:
-        registry = self.data.registry
-        return (("Registry", f"{registry.version} (digest {registry.digest.hex()[:16]})"),)
 
     def _error_response(self, request: Request, status: int, detail: str, viewer: Viewer | None) -> Response:
         title = TITLES.get(status) or HTTPStatus(status).phrase
         if request.url.path.endswith(tuple(f".{form}" for form in FORMS)):
             problem = {"type": "about:blank", "title": title, "status": status, "detail": detail}
             return JSONResponse(problem, status, media_type="application/problem+json")
-        more = login_blocks(_next(request)) if status == 401 else ()
+        here = f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path
+        more = login_blocks(here) if status == 401 else ()
         return self.page(error_view(status, title, _sentence(detail), more), request, viewer, {})
 
-    async def _on_screen_error(self, request: Request, error: Any) -> Response:
-        answer = await self._answer_error(request, error.status, error.detail)
-        if error.refresh:  # a browser asks again by itself, a program when it reads the second
-            answer.headers.update({"refresh": str(error.refresh), "retry-after": str(error.refresh)})
+    async def _on_error(self, request: Request, error: Exception) -> Response:
+        """Return the page of an error; one that is nobody's mistake but ours is logged by the server."""
+        viewer: Viewer | None = None
+        status, detail, headers = 500, "please report this error; the console's log has it", dict[str, str]()
+        if isinstance(error, StoreError):
+            # Who is logged in may need the store, and who is not does not learn its name.
+            session = self.gate.sessions.find(self.gate.cookie.read(request))
+            viewer = session.viewer if session else None
+            status, headers = 503, {"retry-after": "5"}
+            detail = str(error) if session else "the store cannot be read at the moment"
+        elif isinstance(error, ScreenError | HTTPException | OverstoryError):
+            if isinstance(error, HTTPException):
+                status, detail, headers = error.status_code, str(error.detail), dict(error.headers or {})
+                detail = f"the console has no page {request.url.path}" if status == 404 else detail
+            else:
+                status, detail = error.status if isinstance(error, ScreenError) else 400, str(error)
+            if isinstance(error, ScreenError) and error.refresh:  # a browser asks again by itself
+                headers = {"refresh": str(error.refresh), "retry-after": str(error.refresh)}
+            with suppress(StoreError):
+                viewer = await self.in_thread(lambda: self.gate.viewer(request))
+        answer = self._error_response(request, status, detail, viewer)
+        answer.headers.update(headers)
         return answer
-
-    async def _on_http_error(self, request: Request, error: Any) -> Response:
-        detail = f"the console has no page {request.url.path}" if error.status_code == 404 else str(error.detail)
-        answer = await self._answer_error(request, error.status_code, detail)
-        answer.headers.update(error.headers or {})
-        return answer
-
-    async def _on_store_error(self, request: Request, error: Any) -> Response:
-        # Who is logged in may need the store, and who is not does not learn its name.
-        session = self.gate.sessions.find(self.gate.cookie.read(request))
-        detail = str(error) if session is not None else "the store cannot be read at the moment"
-        answer = self._error_response(request, 503, detail, session.viewer if session else None)
-        answer.headers["retry-after"] = "5"
-        return answer
-
-    async def _on_overstory_error(self, request: Request, error: Any) -> Response:
-        return await self._answer_error(request, 400, str(error))
-
-    async def _on_fault(self, request: Request, error: Exception) -> Response:  # noqa: ARG002 - the server logs it
-        return self._error_response(request, 500, "please report this error; the console's log has it", None)
-
-    async def _answer_error(self, request: Request, status: int, detail: str) -> Response:
-        try:
-            viewer = await self.in_thread(lambda: self.gate.viewer(request))
-        except StoreError:
-            viewer = None
-        return self._error_response(request, status, detail, viewer)
 
 
 def _run_and_rest(future: Future[Result], work: Callable[[], Result]) -> None:
@@ -459,10 +491,6 @@ def _sentence(detail: str) -> str:
     """Return a detail as a sentence; one that begins with a name, such as a parameter's, keeps its small letter."""
     begins_with_word = detail.split(" ", 1)[0].isalpha()
     return f"{detail[:1].upper() if begins_with_word else detail[:1]}{detail[1:].rstrip('.')}."
-
-
-def _next(request: Request) -> str:
-    return f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path
 
 
 def _route_order(screen: Screen) -> tuple[bool, ...]:

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Literal
 
-from overstory.console.estimates.estimates import MOST_BYTES, BoundedCache, BusyError, Estimates, StillDecodingError
+from overstory.console.estimates.estimates import BoundedCache, Estimates
 from overstory.console.estimates.worker import WorkerError
 from overstory.console.view import ScreenError
 from overstory.protocol.errors import ParameterError
-from overstory.queries.counts import read_store
-from overstory.queries.readings import EstimateOptions
+from overstory.queries.counts import PeriodCounts, read_store
+from overstory.queries.readings import Aggregation, EstimateOptions, Reading
 
 if TYPE_CHECKING:
-    from overstory.collector.store import StoreReader
+    from overstory.collector.store import Store
     from overstory.protocol.metrics import Metric, MetricRegistry
-    from overstory.queries.counts import PeriodCounts
     from overstory.queries.estimates import EstimateSeries
-    from overstory.queries.readings import Aggregation, Reading
     from overstory.queries.sources.stores import SeveralStores
 
 
@@ -35,7 +34,7 @@ class ConsoleData:
     def __init__(
         self,
         registry: MetricRegistry,
-        store: StoreReader | SeveralStores,  # only read; or those of several shards
+        store: Store | SeveralStores,  # only read; or those of several shards
         clock: Callable[[], float] = time.time,
         decoder: Estimates | None = None,
         previous: MetricRegistry | None = None,  # the version of the registry before this one, to show what changed
@@ -46,15 +45,20 @@ class ConsoleData:
         self.decoder = decoder or Estimates()
 
     def metric(self, name: str) -> Metric:
-        """Return a metric; raise `ScreenError` 404 when the registry has none of that name."""
         if name in self.registry:
             return self.registry[name]
         near = get_close_matches(name, list(self.registry), n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise ScreenError(404, f"the registry has no metric {name!r}{hint}")
 
+    def reports(self, metric: Metric, first: int, last: int) -> dict[int, int]:
+        """Return the number of reports of each period, whatever parameters they were made with."""
+        reports: Counter[int] = Counter()
+        for (period, _), number in self.store.tally(metric.id, first, last).items():
+            reports[period] += number
+        return reports
+
     def state(self, metric: Metric, period: int) -> PeriodState:
-        """Return whether a period is running, settling or final."""
         now = self.clock()
         if now < metric.period.start(period + 1):
             return "running"
@@ -72,24 +76,18 @@ class ConsoleData:
     def estimates(
         self, counts: PeriodCounts, reading: Aggregation = "total", options: EstimateOptions | None = None
     ) -> EstimateSeries:
-        """Return estimates of counts, each decoded once however many ask.
-
-        ScreenError has status 400 where an option does not fit the metric, 202 where the decoding goes on (ask again),
-        503 where too much waits or an estimate took too long.
-        """
+        """Return estimates, each decoded once; ScreenError 400: unfit option, 202: ask again, 503: too much waits."""
         return self.all_estimates([counts], reading, options)[0]
 
     def all_estimates(
         self, several: Sequence[PeriodCounts], reading: Aggregation = "total", options: EstimateOptions | None = None
     ) -> list[EstimateSeries]:
-        """Return the estimates of several counts, which are waited for together; see `estimates`."""
         with _as_screen_errors():
             return self.decoder.read_all(several, reading, options)
 
     def reading(
         self, counts: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions | None = None
     ) -> Reading:
-        """Return a metric's reading of its own kind: a table, sets, numbers, a search; see `estimates`."""
         with _as_screen_errors():
             return self.decoder.read_reading(counts, kind, options or EstimateOptions())
 
@@ -99,33 +97,24 @@ def _as_screen_errors() -> Iterator[None]:
     """Give what can go wrong with an estimate the status of its page."""
     try:
         yield
-    except StillDecodingError as error:
-        raise ScreenError(202, str(error), refresh=1) from error
-    except (BusyError, WorkerError) as error:
+    except WorkerError as error:
         raise ScreenError(503, str(error)) from error
     except ParameterError as error:
         raise ScreenError(400, str(error)) from error
 
 
 class CandidateLists:
-    """Lists by name, as many as a `BoundedCache` holds.
+    """Lists by name, as many as a `BoundedCache` holds."""
 
-    >>> lists = CandidateLists()
-    >>> lists.find(lists.hold(["ash", "oak"])), lists.find("unheard of")
-    (('ash', 'oak'), None)
-    """
-
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self._texts = BoundedCache(most_bytes)
+    def __init__(self) -> None:
+        self._texts = BoundedCache()
 
     def hold(self, candidates: Sequence[str]) -> str:
-        """Hold a list, and return its name."""
         text = "\n".join(candidates).encode("utf-8", "surrogatepass")
         name = hashlib.sha256(text).hexdigest()
         self._texts.put(name, text, len(text))
         return name
 
     def find(self, name: str) -> tuple[str, ...] | None:
-        """Return a list, one candidate a line; None where it is not held, or not any more."""
         text = self._texts.get(name)
         return None if text is None else tuple(text.decode("utf-8", "surrogatepass").split("\n"))

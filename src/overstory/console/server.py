@@ -12,18 +12,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
-import uvicorn
-
-from overstory.collector.http.bounded_connection import BoundedConnection
-from overstory.collector.http.supervised import SupervisedServer
-from overstory.collector.settings import Limits
 from overstory.console.access import Cookie, Gate, Origin, Sessions, TokenRoles, TrustedProxy
 from overstory.console.app import LOG, Console
 from overstory.console.data import ConsoleData
 from overstory.protocol.errors import ParameterError
-from overstory.supervision.listening import Listening, ServingError
+from overstory.supervision.connection import BoundedConnection
+from overstory.supervision.listening import ConnectionLimits, Listening, ServingError
+from overstory.supervision.server import SupervisedServer, server_config
 from overstory.supervision.upkeep import Task
 
 
@@ -56,24 +52,10 @@ def make_gate(data: ConsoleData, listening: Listening, access: Access, port: int
     )
 
 
-class Server(SupervisedServer):
-    """A server that no error stops; it calls back once it listens, and a signal ends it without an error."""
-
-    def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
-        super().__init__(config, LOG)
-        self._announce = announce
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and announce the address."""
-        await super().startup(sockets)
-        if self.started:
-            self._announce()
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """End; at a second signal, without waiting for pages that are being made."""
-        del sig, frame
-        self.force_exit = self.should_exit
-        self.should_exit = True
+def make_server(console: Console, listening: Listening, announce: Callable[[], object]) -> SupervisedServer:
+    """Return what serves a console and then calls `announce`."""
+    config = server_config(console, listening, BoundedConnection, lifespan="off", timeout_graceful_shutdown=2)
+    return SupervisedServer(config, LOG, announce)
 
 
 def serve(
@@ -85,14 +67,10 @@ def serve(
     open_link: Callable[[str], object] | None = None,
     ends_with_input: bool = False,
 ) -> None:
-    """Serve until a signal; with `ends_with_input`, also until standard input ends: the parent process is gone then.
-
-    `announce` gets one line with a one-time link; `open_link` opens another one in a browser.
-    """
+    """Serve until a signal or, with `ends_with_input`, the end of standard input: then the parent process is gone."""
     check_exposure(listening, access)
     sys.setswitchinterval(0.0005)  # a page that reads the store often waits so long for one that computes
-    listening.check_certificate()
-    with listening.bind(Limits().taking_seconds) as bound:
+    with listening.bind(ConnectionLimits().taking_seconds) as bound:
         address = listening.address(bound)
         gate = make_gate(data, listening, access, bound.getsockname()[1])
 
@@ -102,7 +80,7 @@ def serve(
                 open_link(f"{address}/login#{gate.sessions.make_link('admin')}")
 
         console = Console(data, gate)
-        server = Server(config(console, listening), announce_link)
+        server = make_server(console, listening, announce_link)
         if ends_with_input:
             threading.Thread(target=_end_with_input, args=(server,), daemon=True).start()
         sockets = [bound]
@@ -111,30 +89,10 @@ def serve(
         console.upkeep.start([Task("store", 5.0, 30.0, needed=True, thread="store", work=data.store.tokens)])
         try:
             server.run(sockets)
-        except SystemExit as leaving:
-            raise ServingError("the console could not start") from leaving
         finally:
             asyncio.run(console.upkeep.stop(5.0))  # a store that hangs is not waited for
             if access.proxy is not None and access.proxy.socket:
                 Path(access.proxy.socket).unlink(missing_ok=True)
-
-
-def config(console: Console, listening: Listening) -> uvicorn.Config:
-    """Return how uvicorn serves the console: no log of requests, no header of its own."""
-    return uvicorn.Config(
-        console,
-        http=BoundedConnection,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        log_level="error",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=2,
-        ssl_certfile=listening.certificate,
-        ssl_keyfile=listening.key,
-    )
 
 
 def _unix_socket(path: Path) -> socket.socket:
@@ -154,7 +112,7 @@ def _unix_socket(path: Path) -> socket.socket:
     return bound
 
 
-def _end_with_input(server: uvicorn.Server) -> None:
+def _end_with_input(server: SupervisedServer) -> None:
     while sys.stdin.buffer.read(4096):
         pass
     server.should_exit = True

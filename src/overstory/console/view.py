@@ -23,10 +23,7 @@ Viewer = Literal["viewer", "analyst", "admin"]
 
 
 class ScreenError(Exception):
-    """A page that cannot be shown, for a reason that its reader can act on.
-
-    `refresh` is the seconds after which the page asks again by itself; 0: never.
-    """
+    """A page that cannot be shown, for a reason to act on; it asks again after `refresh` seconds (0: never)."""
 
     def __init__(self, status: int, detail: str, refresh: int = 0) -> None:
         super().__init__(detail)
@@ -34,15 +31,7 @@ class ScreenError(Exception):
 
 
 class Query(BaseModel):
-    """What the address of a screen may ask for after its question mark; anything else is refused.
-
-    >>> class Weeks(Query):
-    ...     every: int = 1
-    >>> read_query(Weeks, [("every", "4")]).address("/m/colour", every=2)
-    '/m/colour?every=2'
-    >>> Weeks(every=4).address("/m/colour", every=1)
-    '/m/colour'
-    """
+    """What the address of a screen may ask for after its question mark; anything else is refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
 
@@ -54,7 +43,6 @@ class Query(BaseModel):
 
 
 def _text(value: Any) -> Any:
-    """Return a value as an address writes it."""
     if isinstance(value, bool):
         return str(value).lower()
     return [str(item) for item in value] if isinstance(value, tuple) else value
@@ -64,15 +52,7 @@ AnyQuery = TypeVar("AnyQuery", bound=Query)
 
 
 def read_query(kind: type[AnyQuery], pairs: Iterable[tuple[str, str]]) -> AnyQuery:
-    """Read the names and values of an address; a tuple takes every value of its name, anything else only one.
-
-    An empty value counts as absent: a form without a script sends each of its fields. A name that is unknown or occurs
-    twice, and a value that cannot be read, are refused with status 400.
-
-    >>> read_query(Query, [("weeks", "3")])
-    Traceback (most recent call last):
-    overstory.console.view.ScreenError: weeks: this page has no such parameter
-    """
+    """Read an address; an empty value is absent (a form sends all fields), a wrong or repeated one ScreenError 400."""
     several = {
         info.alias or name for name, info in kind.model_fields.items() if str(info.annotation).startswith("tuple")
     }

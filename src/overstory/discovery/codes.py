@@ -32,10 +32,7 @@ def integer_rows(values: NDArray[Any], bits: int) -> Rows:
 
 
 def distinct(domain: CodedDomain, values: Any) -> tuple[Rows, NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the different values' codes, for each value which of them is its own, and which are strings without one.
-
-    An integer outside is a mistake of whoever chose the number of bits, and is refused.
-    """
+    """Return the different values' codes, which of them is each value's own, and which are strings without one."""
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise ParameterError(f"values must be a column, one for each device, not an array of shape {values.shape}")
     if domain.is_numeric and isinstance(values, np.ndarray) and values.dtype.kind in "iu":
@@ -56,13 +53,7 @@ def distinct(domain: CodedDomain, values: Any) -> tuple[Rows, NDArray[np.int64],
 
 
 def prefixes(rows: Rows, num_bits: int) -> Rows:
-    """Return the first `num_bits` bits of each row.
-
-    Examples
-    --------
-    >>> prefixes(np.array([[0xAB, 0xCD]], np.uint8), 12).tolist()
-    [[171, 192]]
-    """
+    """Return the first `num_bits` bits of each row."""
     cut = rows[:, : -(-num_bits // 8)].copy()
     if num_bits % 8:
         cut[:, -1] &= 0xFF << (-num_bits % 8) & 0xFF
@@ -70,13 +61,7 @@ def prefixes(rows: Rows, num_bits: int) -> Rows:
 
 
 def extensions(parents: Rows, num_bits: int, step: int, places: NDArray[np.int64] | None = None) -> Rows:
-    """Return the extensions of each row's `num_bits` bits by `step` more; those of one row follow each other.
-
-    Examples
-    --------
-    >>> [f"{row:08b}" for row in extensions(np.array([[0b10100000]], np.uint8), 3, 2).ravel()]
-    ['10100000', '10101000', '10110000', '10111000']
-    """
+    """Return the extensions of each row's `num_bits` bits by `step` more; those of one row follow each other."""
     places = np.arange(len(parents) << step) if places is None else places
     total = num_bits + step
     octets = -(-total // 8)
@@ -95,22 +80,12 @@ def byte_strings(rows: Rows) -> list[bytes]:
 
 
 def number_of(raw: bytes, num_bits: int) -> int:
-    """Return the bits of a prefix's bytes as one number.
-
-    Examples
-    --------
-    >>> f"{number_of(bytes([0b10100000]), 3):b}"
-    '101'
-    """
+    """Return the bits of a prefix's bytes as one number."""
     return int.from_bytes(raw, "big") >> (-num_bits % 8)
 
 
 def may_go_on(domain: CodedDomain, parents: Rows, num_bits: int, step: int) -> NDArray[np.bool_]:
-    """Return which extensions of each row's `num_bits` bits by `step` more some value's code may begin with, in order.
-
-    Of codes in blocks, those are ruled out with a block that is none; of others, complete codes without the end marker
-    that they must have. `CodedDomain.holds` knows more, and takes longer.
-    """
+    """Return which `step`-bit extensions of each row may begin a value's code; `CodedDomain.holds` knows more."""
     if not domain.block_bits:
         if num_bits + step < domain.width or not domain.has_end_marker:
             return np.ones(len(parents) << step, np.bool_)
@@ -136,10 +111,7 @@ def may_go_on(domain: CodedDomain, parents: Rows, num_bits: int, step: int) -> N
 
 @lru_cache(maxsize=256)
 def _block_beginnings(domain: Any, block: int, num_bits: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which numbers of `num_bits` bits some string's block of this place begins with, and after which all ends.
-
-    Zeros follow an end.
-    """
+    """Return which numbers begin some string's block of this place, and after which all ends; zeros follow an end."""
     numbers = np.arange(1 << domain.block_bits)
     possible = numbers < domain.block_values
     ended = np.zeros(numbers.size, np.bool_)

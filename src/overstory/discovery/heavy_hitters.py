@@ -1,7 +1,4 @@
-"""From the answers of all devices to heavy hitters, whatever the protocol.
-
-Count, keep the best prefixes, extend them, and test what is left, with the dictionary's values.
-"""
+"""From the answers of all devices to heavy hitters: count, keep the best prefixes, extend them, test what is left."""
 
 from __future__ import annotations
 
@@ -66,24 +63,19 @@ def _dictionary(plan: Plan, answers: Answers, num_devices: int) -> tuple[list[Te
 
 
 def _elsewhere_share(plan: Plan, answers: Sequence[Answers], num_devices: int, known: Share) -> Share:
-    """Return the share of devices whose value has no code, and its standard error.
-
-    They say "elsewhere" at every level, as do those whose value is in the dictionary: these are taken off.
-    """
+    """Return the share of devices whose value has no code, and its standard error."""
     supports, num_reports = counted_from(plan, answers, 0, [None])
     share, share_error = known
     if not num_reports or (plan.known and share is None):
         return None, None
     counts, errors = counts_of(plan.mechanism, supports, num_reports, num_devices)
     frequency, error = float(counts[0]) / num_devices, float(errors[0]) / num_devices
+    # Those whose value is in the dictionary say "elsewhere", too.
     return frequency - (share or 0.0), math.hypot(error, share_error or 0.0)
 
 
 def _heavy_prefixes(plan: Plan, steps: Sequence[Step], result: Discovered) -> tuple[HeavyPrefix, ...]:
-    """Return prefixes that surely begin some users' values, but no detected value and no longer such prefix.
-
-    Surely: at the result's alpha over all prefixes that the levels tried.
-    """
+    """Return prefixes that surely begin users' values, but no detected value and no longer such prefix."""
     named = [(plan.domain.code(value), plan.domain.width) for value in result.found()]
     chosen: list[HeavyPrefix] = []
     for step in reversed(steps):

@@ -1,8 +1,4 @@
-"""The search along prefixes: count, keep the best, extend; and what is detected, and how surely.
-
-Strings that have ended are tested by all later answers. From support counts come frequencies, standard errors and exact
-p-values; values of all questions are joined under one selection rule.
-"""
+"""The search along prefixes: count, keep the best, extend; what is detected, by one rule for all questions."""
 
 from __future__ import annotations
 
@@ -62,26 +58,18 @@ def frequencies_of(mechanism: Mechanism, supports: NDArray[Any], num_reports: in
 
 
 def counts_of(mechanism: Mechanism, supports: NDArray[Any], num_reports: int, num_devices: int) -> tuple[F64, F64]:
-    """Return the counts among all devices, and their standard errors, from a group of them.
-
-    Of a group of m, h of which hold the value, the noise has variance ``(h p*(1 - p*) + (m - h) q*(1 - q*)) /
-    (p* - q*)^2``; that the group is a sample without replacement of n devices adds ``m x (1 - x) (1 - m / n)`` with
-    x = h / m.
-    """
+    """Return the counts among all n devices, and their standard errors, from a group of them."""
     p_star, q_star = float(mechanism.p_star), float(mechanism.q_star)
     frequency = frequencies_of(mechanism, supports, num_reports)
     held = np.clip(frequency, 0.0, 1.0)
     noise = support_noise(held, 1 - held, p_star, q_star) / (p_star - q_star) ** 2
+    # A group of m is a sample without replacement: m x (1 - x) (1 - m / n) more, x = h / m.
     sampling = held * (1 - held) * (1 - num_reports / num_devices)
     return frequency * num_devices, num_devices * np.sqrt((noise + sampling) / num_reports)
 
 
 def exact_p_values(mechanism: Mechanism, supports: NDArray[Any], num_reports: int) -> F64:
-    """Return P(at least this support) for a value that nobody has: supports are then Binomial(n, q*).
-
-    Exact because a report supports such a value with probability q* whatever its device holds, and reports are
-    independent.
-    """
+    """Return P(at least this support) of a value nobody has: Binomial(n, q*), exactly, whatever the devices hold."""
     if num_reports <= FEW:
         return np.asarray(_tails(num_reports, Fraction(mechanism.q_star))[np.clip(supports, 0, num_reports + 1)])
     from scipy.special import betainc
@@ -105,14 +93,7 @@ def _tails(num_reports: int, q_star: Fraction) -> F64:
 
 
 def needed_support(mechanism: Mechanism, num_reports: int, level: float) -> int:
-    """Return the least support with a p-value of at most `level`; one more than there are reports where there is none.
-
-    Examples
-    --------
-    >>> from overstory.protocol.kinds.registry import mechanism
-    >>> needed_support(mechanism("blh", epsilon=1.0), 4, 0.07), needed_support(mechanism("blh", epsilon=1.0), 4, 0.06)
-    (4, 5)
-    """
+    """Return the least support with a p-value of at most `level`; where there is none, one more than the reports."""
     low, high = 0, num_reports + 1
     while low < high:
         middle = (low + high) // 2
@@ -124,11 +105,7 @@ def needed_support(mechanism: Mechanism, num_reports: int, level: float) -> int:
 
 
 def adjusted(p_values: F64, tried: int, correction: Correction) -> F64:
-    """Return q-values over all that was tried, of which `p_values` holds the smallest (and perhaps others).
-
-    The values left out have larger p-values, or were counted but are not shown: leaving them out of the step-up can
-    only raise a q-value, so the level holds.
-    """
+    """Return q-values over all that was tried, `p_values` being the smallest: others left out can only raise them."""
     if not p_values.size:
         return p_values
     if correction == "bonferroni":
@@ -238,10 +215,8 @@ def _largest_held(
     supports: NDArray[np.int64],
     keep: int,
 ) -> tuple[NDArray[np.int64], Rows]:
-    """Return the largest supports among prefixes that a value's code may begin with, and those prefixes.
-
-    Whether a prefix is one is asked of the largest alone: of most alphabets' and models' codes it takes long to tell.
-    """
+    """Return the largest supports among prefixes that a value's code may begin with, and those prefixes."""
+    # Only the largest are asked: of most alphabets' and models' codes it takes long to tell.
     before, many, checked = question.num_bits - question.step, keep, 0
     held: list[int] = []
     order = _largest(supports, many)
@@ -273,11 +248,7 @@ def _largest(numbers: NDArray[np.int64], keep: int) -> NDArray[np.intp]:
 def search(
     plan: Plan, answers: Sequence[Answers], keep: int, progress: Progress | None = None
 ) -> tuple[list[Step], str | None]:
-    """Extend prefixes level by level; the last level keeps `keep` values, the others the plan's beam.
-
-    A prefix that belongs to one value alone, a string that has ended, takes no place among those that are extended.
-    Beside the steps is why the search did not come to the last level, if it did not.
-    """
+    """Extend prefixes level by level; return the steps, and why the search did not come to the last level, if not."""
     steps: list[Step] = []
     parents = np.zeros((1, 0), np.uint8)
     for place, (question, given) in enumerate(zip(plan.levels, answers, strict=True)):
@@ -292,20 +263,18 @@ def search(
             return steps, f"every string ended before {bits} bits: each was tested by all later levels together"
         keep_here = keep if bits == question.width else plan.beam
         steps.append(extend(question, given, parents, keep_here, plan.domain))
+        # A string that has ended takes no place among those that are extended.
         parents = steps[-1].rows[[code is None for code in steps[-1].codes]]
     return steps, None
 
 
 def ended_strings(plan: Plan, answers: Sequence[Answers], steps: Sequence[Step]) -> Iterator[Tested]:
-    """Yield the strings that ended at each level, counted by all levels after it.
-
-    Those levels' answers do not depend on the answers that chose the strings, so p-values are those of one binomial.
-    Every prefix that the level kept might have been a string that ended, so as many were tried.
-    """
+    """Yield the strings that ended at each level, counted by all levels after it: answers that did not choose them."""
     for place, step in enumerate(steps):
         if codes := [code for code in step.codes if code is not None]:
             supports, num_reports = counted_from(plan, answers, place + 1, codes)
             if num_reports:
+                # Every prefix that the level kept might have been a string that ended, so as many were tried.
                 yield Tested(code_rows(codes, plan.domain.width), supports, num_reports, step.level.kept)
 
 

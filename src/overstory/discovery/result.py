@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from overstory.analysis.estimate import Estimate, freeze_columns
 from overstory.analysis.selection import Correction, bound_text, interval_words
 from overstory.analysis.tables import output
-from overstory.presentation.document import Block, Column, Lines, Paragraph, Table
-from overstory.presentation.formats import finite
+from overstory.presentation.document import Block, Column, Paragraph, Table
+from overstory.presentation.formats import epsilon_text, finite, plural
 from overstory.presentation.render_text import UNFOLDED, as_text
-from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import TextIO
 
     from overstory.presentation.svg import Picture
@@ -167,11 +166,10 @@ class Discovered(Estimate):
         """Return a plain-text table, most frequent first."""
         return as_text([_table(self.rows(limit, level, everything=everything))], UNFOLDED).rstrip("\n")
 
-    def blocks(self, sentences: Iterable[str], *, everything: bool = False) -> Iterator[Block]:
-        """Return the detected values, or all that the last level kept, and the facts to read them by."""
+    def shown(self, *, everything: bool = False) -> Iterator[Block]:
+        """Yield the detected values, or all that the last level kept."""
         rows = self.rows(everything=everything)
         yield _table(rows) if rows else Paragraph("nothing was detected")
-        yield Lines(*sentences)
 
     def sentences(self, answers: str, of: str, asked: str, *more: str) -> Iterator[str]:
         """Return the discovery as a whole in sentences.

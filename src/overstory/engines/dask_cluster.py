@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import signal
 import sys
-import time
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from overstory.engines.driver import ANSWER_SECONDS, EngineError, check_answers
-from overstory.engines.reducer import count_unit
+from overstory.engines.driver import AHEAD, ANSWER_SECONDS, EngineError, check_answers
+from overstory.engines.reducer import numbered_counts, results_of
 from overstory.kernels.threads import cores
 from overstory.protocol.errors import OverstoryError, ParameterError
 
@@ -22,10 +21,6 @@ if TYPE_CHECKING:
 
     from overstory.engines.units import Job, Unit
 
-AHEAD: Final = 4
-"""Tasks at the scheduler for each thread of its workers: results are taken as they come, and none is gathered."""
-ASKED_EVERY: Final = 1.0
-"""Seconds after which a scheduler is asked again how many threads its workers have: clusters grow."""
 MOST_LOSSES: Final = 10
 """Workers that one unit may lose: Dask's own limit of 3 is for faults of the task."""
 SETTINGS: Final = {
@@ -55,23 +50,21 @@ class DaskEngine:
 
     def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
         """Yield each unit's number and counts, as tasks end."""
-        from distributed import as_completed
+        from distributed.scheduler import KilledWorker
 
         with self._connected() as client:
             # A job may be large: it travels once to each worker, and Dask makes it again where it is lost.
             shared = client.submit(_itself, job, pure=False)
-            waiting, tasks = iter(units), as_completed(loop=client.loop)
-            ahead, asked = 1, -ASKED_EVERY
-            while True:
-                if time.monotonic() - asked >= ASKED_EVERY:
-                    ahead, asked = AHEAD * max(sum(client.nthreads().values()), 1), time.monotonic()
-                for unit in itertools.islice(waiting, max(ahead - tasks.count(), 0)):
-                    tasks.add(client.submit(_numbered, shared, unit, pure=False))
-                if tasks.is_empty():
-                    break
-                task = next(tasks)
-                yield _result(task)
-                task.release()
+            submit = partial(client.get_executor(pure=False).submit, numbered_counts, shared)
+            try:
+                yield from results_of(submit, units, lambda: AHEAD * max(sum(client.nthreads().values()), 1))
+            except (OverstoryError, OSError, MemoryError):
+                raise
+            except KilledWorker as error:
+                problem = f"{MOST_LOSSES} workers in a row ended while they counted a unit: {error}"
+                raise EngineError(problem) from error
+            except Exception as error:
+                raise EngineError(f"Dask lost a unit ({type(error).__name__}: {error})") from error
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
@@ -121,26 +114,8 @@ def _host_and_port(scheduler: str | None) -> tuple[str, int] | None:
             return place.hostname, place.port
     except ValueError:
         pass
-    raise ParameterError(f"--scheduler {scheduler}: give a host and a port, such as tcp://host:8786")
+    raise ParameterError(f"--engine dask:{scheduler}: give a host and a port, such as tcp://host:8786")
 
 
 def _itself(job: Job) -> Job:
     return job
-
-
-def _numbered(job: Job, unit: Unit) -> tuple[int, bytes]:
-    return unit.number, count_unit(job, unit)
-
-
-def _result(task: Any) -> tuple[int, bytes]:
-    from distributed.scheduler import KilledWorker
-
-    try:
-        number, raw = task.result()
-    except (OverstoryError, OSError, MemoryError):
-        raise
-    except KilledWorker as error:
-        raise EngineError(f"{MOST_LOSSES} workers in a row ended while they counted a unit: {error}") from error
-    except Exception as error:
-        raise EngineError(f"Dask lost a unit ({type(error).__name__}: {error})") from error
-    return int(number), bytes(raw)

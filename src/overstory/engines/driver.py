@@ -12,12 +12,12 @@ import socket
 import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from overstory.engines.reducer import count_unit, decode_counts, encode_counts, results_of
+from overstory.engines.reducer import decode_counts, encode_counts, numbered_counts, results_of
 from overstory.engines.units import BLOCKS, PACKED, ROWS
 from overstory.files.io import replacing
 from overstory.kernels.threads import cores
@@ -97,9 +97,12 @@ class LocalEngine:
 
     def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
         """Yield each unit's number and counts, in the order in which they are done."""
-        with ThreadPoolExecutor(min(self.workers, len(units))) as pool:
-            ahead = AHEAD * self.workers
-            yield from results_of(pool, lambda unit: (unit.number, count_unit(job, unit)), units, ahead=ahead)
+        with ExitStack() as at_end:
+            pool = ThreadPoolExecutor(min(self.workers, len(units)))
+            at_end.callback(pool.shutdown, cancel_futures=True)
+            yield from results_of(
+                lambda unit: pool.submit(numbered_counts, job, unit), units, lambda: AHEAD * self.workers
+            )
 
 
 @dataclass

@@ -22,7 +22,7 @@ from overstory.protocol.wire.upload import HEADER, batch_length, decode_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from concurrent.futures import Executor, Future
+    from concurrent.futures import Future
 
     from overstory.protocol.kinds.base import Kind
 
@@ -57,27 +57,23 @@ def decode_counts(raw: bytes) -> tuple[SupportCounts, int]:
 
 
 def results_of(
-    pool: Executor, function: Callable[[Given], Result], given: Iterable[Given], *, ahead: int
+    submit: Callable[[Given], Future[Result]], given: Iterable[Given], ahead: Callable[[], int]
 ) -> Iterator[Result]:
-    """Call a function in a pool, and yield the results as they end.
+    """Submit calls to a pool, and yield the results as they end.
 
-    At most `ahead` calls are waiting, running, or ended and not yet taken: memory does not grow with their number,
+    At most `ahead()` calls are waiting, running, or ended and not yet taken: memory does not grow with their number,
     however slowly the results are taken.
     """
     calls = iter(given)
-    running = {pool.submit(function, one) for one in islice(calls, ahead)}
+    running: set[Future[Result]] = set()
     ended: set[Future[Result]] = set()
-    try:
-        while running:
+    while True:
+        running |= {submit(one) for one in islice(calls, max(ahead() - len(running) - len(ended), 0))}
+        if not ended:
+            if not running:
+                return
             ended, running = wait(running, return_when=FIRST_COMPLETED)
-            while ended:
-                result = ended.pop().result()
-                running |= {pool.submit(function, one) for one in islice(calls, 1)}
-                yield result
-                del result
-    finally:
-        for waiting in running | ended:
-            waiting.cancel()
+        yield ended.pop().result()
 
 
 def count_unit(job: Job, unit: Unit) -> bytes:
@@ -91,6 +87,11 @@ def count_unit(job: Job, unit: Unit) -> bytes:
             counts = counted if counts is None else counts + counted
             num_reports += len(batch)
     return encode_counts(job.empty() if counts is None else counts, num_reports)
+
+
+def numbered_counts(job: Job, unit: Unit) -> tuple[int, bytes]:
+    """Count one unit, and return its number and its counts."""
+    return unit.number, count_unit(job, unit)
 
 
 def read_unit(job: Job, unit: Unit, mechanism: Kind) -> Iterator[ReportBatch]:

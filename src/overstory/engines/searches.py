@@ -41,7 +41,6 @@ class AnswersJob(Job):
         return _search_of(self).questions[self.group].mechanism
 
     def count(self, batch: ReportBatch) -> SupportCounts:
-        """Count the answers of a batch."""
         answers = answers_of(_search_of(self), batch, self.group)
         support = LinearSupport(self.question)
         ones = support.count_extensions(answers, np.array(self.parents, np.uint64), self.step)

@@ -13,8 +13,7 @@ from __future__ import annotations
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import partial
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -66,9 +65,13 @@ class SparkEngine:
 
     def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
         """Yield each unit's number and counts, a wave of units at a time."""
-        with self._session() as session, ThreadPoolExecutor(WAVES) as threads:
+        with self._session() as session, ExitStack() as at_end:
+            threads = ThreadPoolExecutor(WAVES)
+            at_end.callback(threads.shutdown, cancel_futures=True)
             waves = self._waves(session, iter(units))
-            for ended in results_of(threads, partial(_collect, session, job), waves, ahead=2 * WAVES):
+            for ended in results_of(
+                lambda wave: threads.submit(_collect, session, job, wave), waves, lambda: 2 * WAVES
+            ):
                 yield from ended
 
     def _waves(self, session: Any, units: Iterator[Unit]) -> Iterator[Sequence[Unit]]:

@@ -18,17 +18,18 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from overstory.files.csv import SMALLEST, surely_csv
 from overstory.files.io import Advance, foreign, reading
 from overstory.presentation.streams import printable
 from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    pass
 
 
 DELIMITERS: Final = (",", ";", "\t", "|")
@@ -51,13 +52,13 @@ class Form:
 
     def __post_init__(self) -> None:
         if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
-            raise ParameterError(f"--delimiter {printable(self.delimiter)!r}: give one character, or tab")
+            raise ParameterError(f"--csv delimiter={printable(self.delimiter)!r}: give one character, or tab")
         try:
             encoding = codecs.lookup(self.encoding or "utf-8")
         except LookupError as error:
-            raise ParameterError(f"--encoding {self.encoding}: there is no such encoding") from error
+            raise ParameterError(f"--csv encoding={self.encoding}: there is no such encoding") from error
         if not encoding._is_text_encoding:  # noqa: SLF001 - as Python's own `open` asks
-            raise ParameterError(f"--encoding {self.encoding}: this is no encoding of text, as latin-1 is")
+            raise ParameterError(f"--csv encoding={self.encoding}: this is no encoding of text, as latin-1 is")
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,9 @@ def _decoded(head: bytes, encoding: str, path: str) -> str:
 def not_text(path: str, line: int, encoding: str, byte: bytes) -> FormatError:
     """Return the error for bytes that are not in the encoding."""
     shown = f"found the byte 0x{byte.hex()}" if byte else "it is cut short"
-    other = "--encoding latin-1 or cp1252 reads older files" if encoding == "utf-8" else "give another --encoding"
+    other = (
+        "--csv encoding=latin-1 or cp1252 reads older files" if encoding == "utf-8" else "give another --csv encoding="
+    )
     return FormatError(f"this is not {encoding.upper()} text ({shown}): {other}", source=path, line=line)
 
 
@@ -145,7 +148,7 @@ def _listed(names: Sequence[str]) -> str:
     # A file without a header has numbers in its first line, or names that are no names.
     odd = sum(name.strip().replace(".", "", 1).lstrip("-").isdecimal() for name in names)
     numbered = list(names) == [str(number) for number in range(1, len(names) + 1)]
-    return shown + ("; if that is no header, give --no-header" if odd and not numbered else "")
+    return shown + ("; if that is no header, give --csv no-header" if odd and not numbered else "")
 
 
 def fault(path: str, layout: Layout, column: str | None, no_numbers: frozenset[str]) -> FormatError | None:
@@ -218,49 +221,6 @@ def _first_byte(path: str, encoding: str) -> FormatError | None:
             except UnicodeDecodeError as error:
                 return not_text(path, line, encoding, raw[error.start : error.start + 1])
     return None
-
-
-SMALLEST: Final = 1 << 20
-"""Below this many bytes the exact reader is done before Arrow is even imported."""
-
-
-def read_block(raw: bytes, names: Sequence[str], types: Mapping[str, Any]) -> Any:
-    """Return the columns named in `types` as an Arrow table, or None where only the exact reader can tell."""
-    if not surely_csv(raw):
-        return None
-    import pyarrow as pa
-    from pyarrow import csv
-
-    try:
-        return csv.read_csv(
-            pa.BufferReader(raw),
-            read_options=csv.ReadOptions(column_names=list(names)),
-            parse_options=csv.ParseOptions(newlines_in_values=b'"' in raw),
-            convert_options=csv.ConvertOptions(
-                include_columns=list(types), column_types=dict(types), null_values=[], strings_can_be_null=False
-            ),
-        ).combine_chunks()
-    except pa.ArrowInvalid:
-        return None
-
-
-def surely_csv(raw: bytes, delimiter: bytes = b",") -> bool:
-    """Whether readers of CSV cannot disagree about these bytes."""
-    if b"\r" in raw and raw.count(b"\r") != raw.count(b"\r\n"):
-        return False  # Arrow ends a line there, Python refuses it
-    return b'"' not in raw or _quotes_enclose(np.frombuffer(raw, np.uint8), delimiter)
-
-
-def _quotes_enclose(characters: np.ndarray[Any, np.dtype[np.uint8]], delimiter: bytes = b",") -> bool:
-    """Whether quotes only open and close entire fields, a doubled one inside being closed and opened at once."""
-    quotes = np.flatnonzero(characters == ord('"'))
-    if quotes.size % 2:
-        return False
-    opening, closing = quotes[::2], quotes[1::2]
-    before = characters[opening[opening > 0] - 1]
-    after = characters[closing[closing < characters.size - 1] + 1]
-    ends = np.frombuffer(delimiter + b'\n"', np.uint8)
-    return bool(np.isin(before, ends).all() and np.isin(after, np.append(ends, np.uint8(13))).all())
 
 
 NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?")
@@ -475,12 +435,11 @@ def blocks(
     no_numbers = NO_NUMBERS.union(form.missing)
     is_small = Path(path).stat().st_size <= min(SMALLEST, block)
     if layout is not None and is_small and (small := read_plain(path, layout, columns)) is not None:
-        texts = [FewTexts([None if field in form.missing else field for field in fields]) for fields in small]
-        first_column = numbers_of(small[0], no_numbers) if numbers else texts[0]
-        if first_column is not None:
+        few = _few(small, form, numbers=numbers)
+        if few is not None:
             if advance is not None:
                 advance(Path(path).stat().st_size)
-            yield (first_column, *texts[1:])
+            yield few
             return
     read = _parquet(path, columns, advance) if layout is None else _csv(path, layout, columns, advance, block)
     for first, *rest in read:
@@ -497,14 +456,18 @@ def _json(
     path: str, columns: Sequence[str], form: Form, advance: Advance | None, *, numbers: bool
 ) -> Iterator[tuple[Any, ...]]:
     check_columns(path, keys_of(path), columns)
-    no_numbers = NO_NUMBERS.union(form.missing)
     for texts in texts_of(path, columns, advance):
-        block: list[Any] = [FewTexts([None if text in form.missing else text for text in some]) for some in texts]
-        if numbers:
-            block[0] = numbers_of(texts[0], no_numbers)
-            if block[0] is None:
-                raise FormatError("the column is to hold numbers", source=path, field=columns[0])
-        yield tuple(block)
+        few = _few(texts, form, numbers=numbers)
+        if few is None:
+            raise FormatError("the column is to hold numbers", source=path, field=columns[0])
+        yield few
+
+
+def _few(read: list[Fields], form: Form, *, numbers: bool) -> tuple[Any, ...] | None:
+    """Return a block of what was read; None where the first column is to hold numbers, and may not."""
+    texts = [FewTexts([None if field in form.missing else field for field in fields]) for fields in read]
+    first = numbers_of(read[0], NO_NUMBERS.union(form.missing)) if numbers else texts[0]
+    return None if first is None else (first, *texts[1:])
 
 
 def _csv(
@@ -514,11 +477,11 @@ def _csv(
     from pyarrow import compute, csv
 
     raw = [layout.raw_names[layout.names.index(name)] for name in columns]
-    quotes = _Quotes()
     with reading(path, advance) as stream:
+        quotes = _Quotes(stream)
         try:
             for batch in csv.open_csv(
-                pa.PythonFile(quotes.watched(stream), mode="r"),
+                pa.PythonFile(quotes, mode="r"),
                 read_options=csv.ReadOptions(
                     block_size=block,
                     encoding=layout.encoding,
@@ -542,27 +505,20 @@ def _csv(
 
 
 class _Quotes:
-    """Counts quotes as they are read: an odd number says that a quote is not closed, or is inside a plain field."""
+    """A stream whose quotes are counted: an odd number says that one is not closed, or is inside a plain field."""
 
-    def __init__(self) -> None:
-        self.odd = False
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self.odd, self.closed = stream, False, False
 
-    def watched(self, stream: Any) -> Any:
-        """Return the stream, whose quotes are counted."""
-        outer = self
+    def read(self, size: int = -1) -> bytes:
+        """Read, and count."""
+        raw = self._stream.read(size)
+        self.odd ^= bool(raw.count(b'"') % 2)
+        return raw
 
-        class _Watched:
-            closed = False
-
-            def read(self, size: int = -1) -> bytes:
-                raw: bytes = stream.read(size)
-                outer.odd ^= bool(raw.count(b'"') % 2)
-                return raw
-
-            def close(self) -> None:
-                self.closed = True
-
-        return _Watched()
+    def close(self) -> None:
+        """Arrow is done: who opened the stream closes it."""
+        self.closed = True
 
 
 def _parquet(path: str, columns: Sequence[str], advance: Advance | None) -> Iterator[tuple[Any, ...]]:

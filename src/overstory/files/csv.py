@@ -10,11 +10,13 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from operator import add
 from typing import Any, BinaryIO, Final, TypeVar
+
+import numpy as np
 
 from overstory.files.io import Advance, FilePath, foreign, reading
 from overstory.protocol.errors import FormatError
@@ -217,18 +219,24 @@ def read_records(path: FilePath, convert: Callable[[list[str]], T], *, advance: 
 def read_table(
     path: FilePath,
     parsers: Mapping[str, Parser],
-    convert: Callable[[list[Any]], T],
+    convert: Callable[..., T],
     *,
+    optional: Mapping[str, Parser] | None = None,
     skipped: Skipped | None = None,
     advance: Advance | None = None,
 ) -> Iterator[T]:
-    """Yield what `convert` makes of some columns' values in every record of a file with a header, in a stream."""
+    """Yield what `convert` makes of some columns' values in every record of a file with a header, in a stream.
+
+    The values of `optional` columns come last, those that the file has.
+    """
     source = os.fspath(path)
     with reading(path, advance) as stream:
         names, rest = split_header(blocks(stream, source), source, tuple(parsers))
-        parse = row_parser(len(names), ((names.index(name), name, parser) for name, parser in parsers.items()))
+        chosen = {**parsers, **{name: parser for name, parser in (optional or {}).items() if name in names}}
+        parse = row_parser(len(names), ((names.index(name), name, parser) for name, parser in chosen.items()))
+        more = tuple(chosen)[len(parsers) :]
         for block in rest:
-            yield from records(block, source, lambda fields: convert(parse(fields)), skipped)
+            yield from records(block, source, lambda fields: convert(parse(fields), *more), skipped)
 
 
 def split_header(
@@ -262,3 +270,46 @@ def _after(head: Block, rest: Iterable[Block]) -> Iterator[Block]:
 def _shown(names: list[str], longest: int = 100) -> str:
     text = ",".join(names)
     return repr(text if len(text) <= longest else text[:longest] + "...")
+
+
+SMALLEST: Final = 1 << 20
+"""Below this many bytes the exact reader is done before Arrow is even imported."""
+
+
+def read_block(raw: bytes, names: Sequence[str], types: Mapping[str, Any]) -> Any:
+    """Return the columns named in `types` as an Arrow table, or None where only the exact reader can tell."""
+    if not surely_csv(raw):
+        return None
+    import pyarrow as pa
+    from pyarrow import csv
+
+    try:
+        return csv.read_csv(
+            pa.BufferReader(raw),
+            read_options=csv.ReadOptions(column_names=list(names)),
+            parse_options=csv.ParseOptions(newlines_in_values=b'"' in raw),
+            convert_options=csv.ConvertOptions(
+                include_columns=list(types), column_types=dict(types), null_values=[], strings_can_be_null=False
+            ),
+        ).combine_chunks()
+    except pa.ArrowInvalid:
+        return None
+
+
+def surely_csv(raw: bytes, delimiter: bytes = b",") -> bool:
+    """Whether readers of CSV cannot disagree about these bytes."""
+    if b"\r" in raw and raw.count(b"\r") != raw.count(b"\r\n"):
+        return False  # Arrow ends a line there, Python refuses it
+    return b'"' not in raw or _quotes_enclose(np.frombuffer(raw, np.uint8), delimiter)
+
+
+def _quotes_enclose(characters: np.ndarray[Any, np.dtype[np.uint8]], delimiter: bytes = b",") -> bool:
+    """Whether quotes only open and close entire fields, a doubled one inside being closed and opened at once."""
+    quotes = np.flatnonzero(characters == ord('"'))
+    if quotes.size % 2:
+        return False
+    opening, closing = quotes[::2], quotes[1::2]
+    before = characters[opening[opening > 0] - 1]
+    after = characters[closing[closing < characters.size - 1] + 1]
+    ends = np.frombuffer(delimiter + b'\n"', np.uint8)
+    return bool(np.isin(before, ends).all() and np.isin(after, np.append(ends, np.uint8(13))).all())

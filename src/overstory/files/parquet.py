@@ -289,10 +289,7 @@ def read_blocks(
 ) -> Iterator[ReportBatch]:
     """Yield the reports of each row group; with `verify`, the rows' checksums are compared."""
     expected = block_columns(label)
-    for name, kind in expected.items():
-        index = file.schema_arrow.get_field_index(name)
-        if index < 0 or file.schema_arrow.field(index).type != kind:
-            raise FormatError(f"expected one column {name} of type {kind}", source=source)
+    _check_types(file.schema_arrow, expected, source)
     blobs = [name for name in ("seeds", "symbols", "blob") if name in expected]
     read = ["digest", "num_reports", *(["cohort"] if "cohort" in expected else []), *blobs]
     for group in range(file.metadata.num_row_groups) if groups is None else groups:
@@ -419,7 +416,7 @@ def read_row_groups(
     if has_blocks(file.schema_arrow):
         yield from read_blocks(file, label, source, groups, verify=verify)
         return
-    _check_columns(file.schema_arrow, label, source)
+    _check_types(file.schema_arrow, _columns(label), source)
     chosen = list(range(file.metadata.num_row_groups) if groups is None else groups)
     for batch in file.iter_batches(batch_size=ROWS, row_groups=chosen, columns=["cohort", "bits"], use_threads=False):
         yield _reports(batch, label, source)
@@ -469,8 +466,8 @@ def _columns(label: Label) -> dict[str, Any]:
     return {"cohort": cohort, "bits": pa.binary(-(-label.num_bits // 8))}
 
 
-def _check_columns(schema: Any, label: Label, source: str) -> None:
-    for name, kind in _columns(label).items():
+def _check_types(schema: Any, columns: dict[str, Any], source: str) -> None:
+    for name, kind in columns.items():
         index = schema.get_field_index(name)
         if index < 0 or schema.field(index).type != kind:
             raise FormatError(f"expected one column {name} of type {kind}", source=source)

@@ -26,7 +26,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -38,8 +38,8 @@ from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.kinds.base import positions_of
 from overstory.analysis.kinds.linked import count_bit_pairs
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.files.columns import SMALLEST, read_block
 from overstory.files.csv import (
+    SMALLEST,
     Block,
     Parser,
     Skipped,
@@ -48,6 +48,7 @@ from overstory.files.csv import (
     decimal,
     integer,
     parse_field,
+    read_block,
     read_records,
     read_table,
     records,
@@ -57,10 +58,9 @@ from overstory.files.csv import (
     utf8,
 )
 from overstory.files.io import Advance, FilePath, reading, writing_csv, writing_text
-from overstory.presentation.formats import finite
+from overstory.presentation import formats
+from overstory.presentation.formats import finite, plural
 from overstory.presentation.render_data import quoted
-from overstory.privacy import text as privacy_text
-from overstory.privacy.text import plural
 from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:
@@ -305,12 +305,14 @@ class RapporParameters:
     p: float
     q: float
     f: float  # share of the permanent bits that are noise
+    hash_family: str | None = None  # None: overstory-v1; of labelled reports, the family of their label
+    hash_key: str = ""  # of overstory-v1
 
     def __post_init__(self) -> None:
         self.mechanism()
 
-    def mechanism(self, hash_family: str = "overstory-v1", hash_key: str = "") -> BitMechanism:
-        """Return the mechanism: the parameters with a hash family."""
+    def mechanism(self, hash_family: str | None = None) -> BitMechanism:
+        """Return the mechanism, with its own hash family or with another one."""
         from overstory.protocol.kinds.rappor import rappor
 
         return rappor(
@@ -320,32 +322,38 @@ class RapporParameters:
             f=self.f,
             p=self.p,
             q=self.q,
-            hash_family=hash_family,
-            hash_key=hash_key,
+            hash_family=hash_family or self.hash_family or "overstory-v1",
+            hash_key=self.hash_key,
         )
+
+
+HASHING = ("hash_family", "hash_key")
+"""Columns that params.csv need not have: Google's tools know neither."""
 
 
 def read_params(path: FilePath) -> RapporParameters:
     """Read params.csv."""
     parsers = dict.fromkeys("khm", partial(integer, low=1, high=1 << 16)) | dict.fromkeys("pqf", decimal)
-    rows = list(read_table(path, parsers, _checked))
+    rows = list(read_table(path, parsers, _checked, optional=dict.fromkeys(HASHING, utf8)))
     if len(rows) != 1:
         raise FormatError(f"expected one row under the header, found {len(rows)}", source=os.fspath(path))
     return rows[0]
 
 
-def _checked(letters: list[Any]) -> RapporParameters:
+def _checked(values: list[Any], *more: str) -> RapporParameters:
+    hashing = {name: text for name, text in zip(more, values[len(LETTERS) :], strict=True) if text}
     try:
-        return RapporParameters(*letters)
+        return RapporParameters(*values[: len(LETTERS)], **hashing)
     except ParameterError as error:
         raise FormatError(str(error)) from error
 
 
 def write_params(path: FilePath, parameters: RapporParameters) -> None:
     """Write params.csv."""
+    hashing = {name: text for name in HASHING if (text := getattr(parameters, name))}
     with writing_text(path) as text:
-        text.write(",".join(LETTERS) + "\n")
-        text.write(",".join(map(repr, astuple(parameters))) + "\n")
+        text.write(",".join((*LETTERS, *hashing)) + "\n")
+        text.write(",".join((*(repr(getattr(parameters, letter)) for letter in LETTERS), *hashing.values())) + "\n")
 
 
 MOST = (1 << 62) - 1
@@ -404,9 +412,6 @@ def write_counts(path: FilePath, counts: SupportCounts) -> None:
             text.write(",".join(map(str, [total, *ones])) + "\n")
 
 
-COLUMNS = ("client", "cohort", "value")
-
-
 class Holding(NamedTuple):
     """A client, its cohort, and a true value that it holds."""
 
@@ -458,14 +463,14 @@ def epsilon_text(epsilon: float | None) -> str:
     >>> epsilon_text(1.00001), epsilon_text(None)
     ('1.0001', 'without bound')
     """
-    return privacy_text.epsilon_text(math.inf if epsilon is None else epsilon, "without bound")
+    return formats.epsilon_text(math.inf if epsilon is None else epsilon, "without bound")
 
 
 def metrics(decoded: Decoded, parameters: RapporParameters, mechanism: BitMechanism) -> dict[str, Any]:
     """Return what metrics.json says: of the privacy spent, the parameters, and the decoding."""
-    letters = {letter: getattr(parameters, letter) for letter in ("k", "h", "m", "p", "q", "f")}
     summary = {key: finite(value) for key, value in decoded.summary().items()}
-    return {**summary, **privacy(mechanism), "parameters": letters}
+    said = {name: value for name in (*LETTERS, *HASHING) if (value := getattr(parameters, name)) not in {None, ""}}
+    return {**summary, **privacy(mechanism), "parameters": said}
 
 
 def write_results(
@@ -529,44 +534,35 @@ def read_pairs(
             raise FormatError(
                 f"the file is empty: expected a header with cohort,{','.join(form.names)}, or reports", source=source
             )
-        first, every = head.raw.split(b",", 1)[0], chain((head,), cut)
-        parse, rest = _simulated(form, every) if first.strip().isdigit() else _headed(form, every, source)
-        for block in rest:
+        every: Iterator[Block] = chain((head,), cut)
+        if head.raw.partition(b",")[0].strip().isdigit():
+            parse = _pair_parser(form, 3, range(3), is_simulated=True)
+        else:
+            names, every = split_header(every, source, ("cohort", *form.names))
+            parse = _pair_parser(form, len(names), map(names.index, ("cohort", *form.names)))
+        for block in every:
             rows = list(records(block, source, parse, skipped))
             if rows:
                 yield form.batch(rows)
 
 
-def _headed(form: PairForm, cut: Iterator[Block], source: str) -> tuple[Callable[[list[str]], Any], Iterator[Block]]:
-    """Read the header; cohorts are counted from 0, and bits are written most significant first."""
-    names, rest = split_header(cut, source, ("cohort", *form.names))
-    bits = [
-        (names.index(name), name, partial(bit_string, num_bits=k))
-        for name, k in zip(form.names, form.widths, strict=True)
-    ]
-    cohort = (names.index("cohort"), "cohort", partial(integer, low=0, high=form.num_cohorts - 1))
-    parse = row_parser(len(names), (*bits, cohort))
+def _pair_parser(
+    form: PairForm, width: int, places: Iterable[int], *, is_simulated: bool = False
+) -> Callable[[list[str]], tuple[int, int]]:
+    """Return the function from a record's fields, at these places, to its cohort and the bits of both variables.
 
-    def read(fields: list[str]) -> tuple[int, int]:
-        first, second, place = parse(fields)
-        return place, first | second << form.widths[0]
-
-    return read, rest
-
-
-def _simulated(form: PairForm, cut: Iterator[Block]) -> tuple[Callable[[list[str]], Any], Iterator[Block]]:
-    """Read without a header; cohorts are counted from 1, and bits are written least significant first."""
-    bits = [
-        (place, name, lambda text, k=k: bit_string(text[::-1], k))
-        for place, name, k in zip((1, 2), form.names, form.widths, strict=True)
-    ]
-    parse = row_parser(3, ((0, "cohort", partial(integer, low=1, high=form.num_cohorts)), *bits))
+    Cohorts are counted from 0, and bits written most significant first; in a simulation from 1, and least first.
+    """
+    low, order = (1, -1) if is_simulated else (0, 1)
+    bits = (lambda text, k=k: bit_string(text[::order], k) for k in form.widths)
+    parsers: tuple[Parser, ...] = (partial(integer, low=low, high=form.num_cohorts - 1 + low), *bits)
+    parse = row_parser(width, zip(places, ("cohort", *form.names), parsers, strict=True))
 
     def read(fields: list[str]) -> tuple[int, int]:
         place, first, second = parse(fields)
-        return place - 1, first | second << form.widths[0]
+        return place - low, first | second << form.widths[0]
 
-    return read, cut
+    return read
 
 
 def sum_pairs(batches: Iterable[ReportBatch], form: PairForm) -> SupportCounts:
@@ -591,9 +587,8 @@ def read_pair_counts(path: FilePath, form: PairForm) -> SupportCounts:
     source, (first, second) = os.fspath(path), form.widths
     count = partial(integer, low=0, high=MOST)
     columns = ((place, f"column {place + 1}", count) for place in range(second + 1))
-    rows = list(
-        read_records(path, row_parser(second + 1, columns, f"counts, one for each of {second} bits, and a sum"))
-    )
+    parse = row_parser(second + 1, columns, f"counts, one for each of {second} bits, and a sum")
+    rows = list(read_records(path, parse))
     if len(rows) != form.num_cohorts * (first + 1):
         raise FormatError(
             f"expected {form.num_cohorts * (first + 1):,} rows, {first} bits and a sum for each of {form.num_cohorts} "

@@ -17,8 +17,18 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 import numpy as np
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.files.columns import SMALLEST, read_block
-from overstory.files.csv import Block, Skipped, bit_string, blocks, integer, records, row_parser, split_header
+from overstory.files.csv import (
+    SMALLEST,
+    Block,
+    Skipped,
+    bit_string,
+    blocks,
+    integer,
+    read_block,
+    records,
+    row_parser,
+    split_header,
+)
 from overstory.files.io import is_standard, reading, writing, writing_text
 from overstory.files.parquet import joined, read_label, read_parquet
 from overstory.presentation.render_data import quoted
@@ -58,8 +68,6 @@ def read_reports(
     path: FilePath,
     parameters: RapporParameters,
     *,
-    hash_family: str | None = None,
-    hash_key: str = "",
     skipped: Skipped | None = None,
     advance: Advance | None = None,
 ) -> Iterator[ReportBatch]:
@@ -67,7 +75,7 @@ def read_reports(
 
     Packed and Parquet files are labelled: that their reports were made with the parameters is checked.
     """
-    expected = LabelCheck(os.fspath(path), parameters, hash_family, hash_key)
+    expected = LabelCheck(os.fspath(path), parameters)
     return read_batches(path, expected.check, (parameters.k, parameters.m), skipped=skipped, advance=advance)
 
 
@@ -107,14 +115,14 @@ def start_of(path: FilePath) -> str:
 class LabelCheck:
     """What labelled reports must say of themselves."""
 
-    def __init__(self, source: str, parameters: RapporParameters, hash_family: str | None, hash_key: str) -> None:
+    def __init__(self, source: str, parameters: RapporParameters) -> None:
         self.source, self.parameters = source, parameters
-        names = FAMILIES if hash_family is None else (hash_family,)
-        self.mechanisms = {made.digest: made for name in names if (made := self._made_by(name, hash_key)) is not None}
+        names = FAMILIES if parameters.hash_family is None else (parameters.hash_family,)
+        self.mechanisms = {made.digest: made for name in names if (made := self._made_by(name)) is not None}
 
-    def _made_by(self, hash_family: str, hash_key: str) -> BitMechanism | None:
+    def _made_by(self, hash_family: str) -> BitMechanism | None:
         try:
-            return self.parameters.mechanism(hash_family, hash_key)
+            return self.parameters.mechanism(hash_family)
         except ParameterError:
             return None  # this family has no such filter, or no key
 

@@ -35,19 +35,9 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "BadLine": "gateway.readings",
-        "CollectorSink": "gateway.sinks",
-        "FileSink": "gateway.sinks",
-        "Gateway": "gateway.gateway",
-        "GatewayError": "gateway.sinks",
-        "Layout": "gateway.readings",
-        "Lines": "gateway.gateway",
-        "Reading": "gateway.readings",
-        "Settings": "gateway.gateway",
-        "Sink": "client.upload.delivery",
-        "bounded_lines": "gateway.gateway",
-        "read_lines": "gateway.readings",
-        "replay": "gateway.gateway",
-        "zone_named": "gateway.readings",
+        "client.upload.delivery": ("Sink",),
+        "gateway.gateway": ("Gateway", "Lines", "Settings", "bounded_lines", "replay"),
+        "gateway.readings": ("BadLine", "Layout", "Reading", "read_lines", "zone_named"),
+        "gateway.sinks": ("CollectorSink", "FileSink", "GatewayError"),
     },
 )

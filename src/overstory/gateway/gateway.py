@@ -1,7 +1,4 @@
-"""Turns readings into one durable report per period; no period is reported twice, even if the process is killed.
-
-A gateway runs through a file as fast as it can be read (`replay`), or along a stream as time passes (`follow`).
-"""
+"""Turns readings into one durable report per period; no period is reported twice, even if the process is killed."""
 
 from __future__ import annotations
 
@@ -174,7 +171,7 @@ class Gateway:
         )
         self._server: str | None = getattr(sink, "server", None)
         self._permission = self.client.permission(self._server)
-        self._sink = replace(sink, metrics=registry) if isinstance(sink, Collector) else sink
+        self._sink = replace(sink, metrics=registry, clock=self._clock) if isinstance(sink, Collector) else sink
         self._allow(sink)
         self._state = State(self.client.paths, timeout=10.0, bounds=BOUNDS)
         done = self._begin()
@@ -402,8 +399,7 @@ class Lines:
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
-        shown = [{"line": bad.line, "field": bad.field, "detail": bad.detail} for bad in self.shown]
-        return {"read": self.read, "bad": self.bad, "bad_lines": shown}
+        return {"read": self.read, "bad": self.bad, "bad_lines": [asdict(bad) for bad in self.shown]}
 
 
 def replay(gateway: Gateway, items: Iterable[Reading | BadLine], lines: Lines) -> None:

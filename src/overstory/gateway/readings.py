@@ -1,8 +1,6 @@
 """Lines of CSV or JSON into readings, a time and a value each, and readings into one value per period.
 
 No file is opened here, there is no clock, and no bad line stops it. Late and missing readings are counted.
-
-Times as meters write them: ISO 8601 with an offset, or local times of a zone; or unix seconds.
 """
 
 from __future__ import annotations
@@ -55,11 +53,7 @@ def zone_named(name: str) -> tzinfo:
 
 
 def unix_time(raw: Any, zone: tzinfo, after: float | None = None) -> float:
-    """Return the unix time that is written: ISO 8601 text, or unix seconds as a number or its digits.
-
-    A local time that comes twice, when clocks are set back, is the first one, unless that is not after the reading
-    before it: then it is the second. So a file in order is read in order.
-    """
+    """Return the unix time that is written: ISO 8601 text, or unix seconds as a number or its digits."""
     if isinstance(raw, int | float) and not isinstance(raw, bool):
         return _within(float(raw), raw)
     if not isinstance(raw, str):
@@ -69,6 +63,7 @@ def unix_time(raw: Any, zone: tzinfo, after: float | None = None) -> float:
         return _within(float(text), raw)
     try:
         written = datetime.fromisoformat(text)
+        # A local time that comes twice is the first one, unless only the second is after the reading before it.
         return _within(written.timestamp() if written.tzinfo is not None else _local(written, zone, after), raw)
     except ParameterError:
         raise

@@ -1,27 +1,18 @@
-"""The destinations of a gateway's reports: a collector, with several in a request, or a file to be sent later.
-
-`GatewayError` stops a gateway; a bad line does not, unless the operator asks for it.
-"""
+"""The destinations of a gateway's reports: a collector, with several in a request, or a file to be sent later."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from overstory.client.state.rows import OutboxRow, RowState
-from overstory.client.upload.delivery import Allowed, Collector, Send
-from overstory.client.upload.http import Response, parse_object
+from overstory.client.upload.delivery import Allowed, Collector
 from overstory.client.upload.retry import Decision, Failures
 from overstory.protocol.errors import OverstoryError
-from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import UPLOAD_HEADER, UPLOAD_MAGIC
-
-if TYPE_CHECKING:
-    from overstory.protocol.metrics.tables import ObliviousRoute
 
 
 class GatewayError(OverstoryError):
@@ -51,70 +42,12 @@ class CollectorSink(Collector):
     metrics
         The registry, whose shards decide to which path an upload goes; the gateway sets it.
     clock
-        A device's time of day; a gateway is told the time with the rows, and does not ask it.
+        The time of day, in unix seconds, by which an answer is judged; the gateway sets it.
     until
         After which time, by `time.monotonic`, no request begins, in seconds; a gateway sets no such end.
     """
 
     most_uploads: int = 500
-    most_bytes: int = 1 << 20
-
-    def deliver(
-        self, rows: Sequence[OutboxRow], now: float, failures: Failures, allowed: Allowed
-    ) -> dict[int, Decision]:
-        """Send the rows in as many requests as needed; after a failure, none to the same address."""
-        return self._deliver_groups(self._groups(rows), now, failures, allowed)
-
-    def through(self, route: ObliviousRoute) -> Send:
-        """Return what sends rows through a relay, each upload in a message of its own: nothing links them."""
-        return replace(self.relayed(route), most_uploads=1).deliver
-
-    def _deliver_groups(
-        self, groups: Iterable[list[OutboxRow]], now: float, failures: Failures, allowed: Allowed
-    ) -> dict[int, Decision]:
-        decisions: dict[int, Decision] = {}
-        refused: set[str] = set()
-        failed: set[str] = set()
-        for group in groups:
-            rows = [row for row in group if row.metric not in refused]
-            if not rows or self.address(rows[0]) in failed:
-                continue
-            if not allowed():
-                break
-            made = self._post(rows, now, failures, allowed)
-            if any(decision.resume is not None and not decision.of_metric for decision in made.values()):
-                failed.add(self.address(rows[0]))
-            decisions |= made
-            refused |= {row.metric for row in rows if row.id in made and made[row.id].of_metric}
-        return decisions
-
-    def _groups(self, rows: Sequence[OutboxRow]) -> Iterator[list[OutboxRow]]:
-        """Yield the rows of each request, address by address."""
-        by_address: dict[str, list[OutboxRow]] = {}
-        for row in rows:
-            by_address.setdefault(self.address(row), []).append(row)
-        for of_address in by_address.values():
-            group, size = list[OutboxRow](), 0
-            for row in of_address:
-                if group and (len(group) == self.most_uploads or size + len(row.body) > self.most_bytes):
-                    yield group
-                    group, size = [], 0
-                group.append(row)
-                size += len(row.body)
-            yield group
-
-    def _post(self, rows: list[OutboxRow], now: float, failures: Failures, allowed: Allowed) -> dict[int, Decision]:
-        response = self.post(rows)
-        if len(rows) > 1 and _may_split(response):
-            half = len(rows) // 2
-            return self._deliver_groups((rows[:half], rows[half:]), now, failures, allowed)
-        return self.decide(rows, response, now, failures)
-
-
-def _may_split(response: Response) -> bool:
-    """Whether a refused request may succeed in halves: one upload in it is damaged, or it is too large."""
-    body = parse_object(response) or {}
-    return not body.get("results") and (response.status == 413 or body.get("reason") == Reason.DAMAGED)
 
 
 class FileSink:

@@ -72,10 +72,7 @@ def check_threshold(name: str, threshold: int) -> None:
 
 @cache
 def is_compiled(kernels: str) -> bool:
-    """Whether compiled code of a file of kernels, "bits/popcount", lies in Numba's cache and is of these sources.
-
-    Numba is not asked, for loading it takes most of a second. Where this is wrong, something is slower, nothing else.
-    """
+    """Whether Numba's cache has code of these kernels, as they are; to ask Numba itself would take most of a second."""
     folder = Path(__file__).parent
     places = [Path(os.environ["NUMBA_CACHE_DIR"])] if "NUMBA_CACHE_DIR" in os.environ else [folder, USER_CACHE]
     changed = max(path.stat().st_mtime for path in folder.rglob("*.py"))
@@ -84,10 +81,7 @@ def is_compiled(kernels: str) -> bool:
 
 
 def are_few(count: int, kernels: str, at_once: int | None = None) -> bool:
-    """Whether NumPy is to do these blocks, and not a file of kernels; if so they are counted.
-
-    No call does more than `at_once` (`PATIENCE`, unless it works in parts), for NumPy holds what kernels do not.
-    """
+    """Whether NumPy is to do these blocks, and not a file of kernels; if so they are counted."""
     global _done_slowly  # noqa: PLW0603 - a tally of the process
     blocks = _done_slowly + count
     if count > (at_once or PATIENCE) or blocks > COMPILING:

@@ -5,8 +5,6 @@ design matrix, as (num_cohorts, num_bits). ``distinct`` says that no candidate n
 repeats are skipped, since a Bloom bit is set once. A call works on the candidates ``first .. stop``, so that threads
 can share them, in blocks whose results and one cohort's row of the table stay in the first-level cache. X itself, even
 as a sparse matrix, is never built.
-
-`descend` is cyclic coordinate descent for the Lasso: its working set of 0/1 columns is held as lists of their rows.
 """
 
 from __future__ import annotations
@@ -136,11 +134,7 @@ def fingerprints(positions: Any, distinct: Any, first: Any, stop: Any, out: Any)
 def descend(
     rows: Any, residual: Any, coefficients: Any, penalty: Any, positive: Any, tolerance: Any, max_sweeps: Any
 ) -> Any:
-    """Minimize ||y - X b||^2 / 2 + penalty sum |b| in place, sweeping the coordinates until none moves.
-
-    ``rows`` is (columns, entries): the rows where a column is 1, or -1. ``residual`` (y - X b) and ``coefficients`` (b)
-    are updated together. Between full sweeps only the non-zero coordinates are swept. Returns the sweeps made.
-    """
+    """Minimize ||y - X b||^2 / 2 + penalty sum |b| in place; ``rows`` are each column's, or -1. Returns the sweeps."""
     columns, entries = rows.shape
     everything = True
     for sweep in range(max_sweeps):

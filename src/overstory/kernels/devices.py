@@ -44,15 +44,11 @@ GOLDEN, HALF, LOW = np.uint64(0x9E3779B97F4A7C15), np.uint64(32), np.uint64(0xFF
 
 @dataclass(frozen=True)
 class StreamKey:
-    """Which random stream a simulated report takes: with the value it decides the report.
-
-    `first_device` is the first row's; a device's report does not depend on the rows that it is computed with. Its
-    permanent response does not depend on which of its reports it is, `report_index`.
-    """
+    """Which random stream a simulated report takes: with the value it decides the report."""
 
     key: bytes
-    first_device: int = 0
-    report_index: int = 0
+    first_device: int = 0  # of the first row; a report does not depend on the rows that it is computed with
+    report_index: int = 0  # a permanent response does not depend on it
 
     def __post_init__(self) -> None:
         if len(self.key) != 32:
@@ -73,10 +69,7 @@ def mix(words: U64) -> U64:
 
 
 def stream_starts(key: bytes, domain: bytes, *names: NDArray[Any] | int) -> U64:
-    """Return where each row's stream begins; ``names`` are up to four numbers of each row, the first a column.
-
-    ``domain`` is at most 8 bytes that say what is drawn; streams of different domains have nothing in common.
-    """
+    """Return where each row's stream begins, by up to four numbers; ``domain``, at most 8 bytes, says what is drawn."""
     starts = np.frombuffer(hashlib.blake2s(key=key, person=domain).digest(), "<u8")
     state = np.zeros(np.shape(names[0]), np.uint64)
     for name, start in zip(names, starts, strict=False):
@@ -104,14 +97,11 @@ def in_tiles(draw: Callable[[slice, I64], None], stream: StreamKey, count: int, 
             end = min(at + most, stop)
             draw(slice(at, end), np.arange(stream.first_device + at, stream.first_device + end, dtype=np.int64))
 
-    in_parts(part, count, None, smallest=most)
+    in_parts(part, count, smallest=most)
 
 
 def assign_cohorts(stream: StreamKey, num_cohorts: int, n: int) -> NDArray[Any]:
-    """Cohort of each of ``n`` devices, a function of (key, device); each cohort's probability is exact to 2 ** -64.
-
-    They are uint16, or uint32 for more than 2 ** 16 cohorts.
-    """
+    """Cohort of each of ``n`` devices, a function of (key, device); each cohort's probability is exact to 2 ** -64."""
     if not 1 <= num_cohorts <= 1 << 31:
         raise ValueError(f"num_cohorts must be in 1 .. 2 ** 31, not {num_cohorts}")
     check_devices(stream.first_device, n)
@@ -134,10 +124,7 @@ def simulate_bits(
     *,
     num_bits: int,
 ) -> NDArray[np.uint64]:
-    """One report from each of many devices, packed (see docs/explanation/architecture.md).
-
-    A device gets the same report in whatever rows it is computed with, and the same key gives the same reports.
-    """
+    """One packed report from each of many devices, the same for a key whatever rows it is computed with."""
     if positions.ndim != 3:
         raise ValueError(f"positions must be of shape (cohorts, symbols, hashes), not {positions.shape}")
     column("positions", positions.reshape(-1), num_bits)
@@ -174,17 +161,14 @@ def _encoded(places: I64, words: int) -> U64:
 
 
 def _through(reports: U64, channel: Channel, valid: U64, starts: U64) -> U64:
-    """Send bits through a channel: each is 1 if and only if a uniform number of its own is below its threshold.
-
-    The numbers are read digit by digit, the highest first, from words that hold a digit of 64 bits: U < t is decided
-    at the first digit in which they differ, so no more digits are drawn than decide every bit of a report.
-    """
+    """Send bits through a channel: each is 1 if and only if a uniform number of its own is below its threshold."""
     (keep_one, raise_zero), none = channel, np.zeros_like(reports)
     less, undecided = (
         ((reports if one else none) | (~reports if zero else none)) & valid
         for one, zero in ((keep_one == ONE, raise_zero == ONE), (0 < keep_one < ONE, 0 < raise_zero < ONE))
     )
     out, device, words = np.empty_like(reports), np.arange(starts.size), len(reports)
+    # U < t is decided at the first digit in which they differ: no more are drawn than decide every bit.
     for digit in range(_digits(channel)):
         uniform = stream_words(starts, np.arange(digit * words, (digit + 1) * words)[:, None])
         one, zero = (threshold >> (31 - digit) & 1 for threshold in channel)
@@ -280,17 +264,14 @@ def simulate_subsets(
 
 
 def _members(held: I64, domain_size: int, counts: I64, most: int, starts: U64) -> NDArray[np.bool_]:
-    """Draw `counts`, `most` or one less, of the other values for each device: which are taken, shape (n, d).
-
-    Floyd's sampling (Bentley, Floyd, "A sample of brilliance", CACM 30(9), 1987): a number is drawn from ``0 .. last``,
-    and is ``last`` itself if it has been drawn before; then every set is equally likely. The last value stands in for
-    the device's own. Who draws one less leaves out the first.
-    """
+    """Draw `counts`, `most` or one less, of the other values for each device: which are taken, shape (n, d)."""
     taken, all_rows = np.zeros((held.size, domain_size), np.bool_), np.arange(held.size)
+    # Floyd's sampling (Bentley, Floyd, "A sample of brilliance", CACM 30(9), 1987): every set is equally likely.
     for draw in range(1, most + 1):
         last, rows = domain_size - 2 - most + draw, all_rows[counts >= most - draw + 1]
         member = below(stream_words(starts[rows], draw), last + 1).astype(np.int64)
         taken[rows, np.where(taken[rows, member], last, member)] = True
+    # The last value stands in for the device's own.
     lent = taken[all_rows, held]
     taken[all_rows, held] = False
     taken[:, -1] |= lent

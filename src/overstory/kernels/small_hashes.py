@@ -128,7 +128,7 @@ def count_blocks(masks: U64, reported: U32, parents: U64, step: int) -> NDArray[
             transform(signs.reshape(-1), stop - start)
             out[start:stop] += signs.T >> hash_bits
 
-    in_parts(part, many, None, smallest=1)
+    in_parts(part, many, smallest=1)
     return out
 
 
@@ -157,15 +157,12 @@ def count_solutions(masks: U64, reported: U32, parents: U64, step: int) -> NDArr
 
 
 def _add_solutions(masks: U64, reported: U32, parents: U64, step: int, support: NDArray[np.int64]) -> None:
-    """Add 1 for each solution of each report.
-
-    Gauss and Jordan's elimination, of all reports at once: each row gets a bit of its own, its pivot. The other bits
-    are free; they span what is added to a first solution.
-    """
+    """Add 1 for each solution of each report, by Gauss and Jordan's elimination of all reports at once."""
     num_rows, low = masks.shape[1], np.uint64((1 << step) - 1)
     rows, pivots = masks & low, np.zeros_like(masks)
     given = reported[:, None] >> np.arange(num_rows, dtype=np.uint32) & np.uint32(1)
     wanted = parity(masks[:, :, None] & parents) != given[:, :, None]  # the parity of each row and the suffix
+    # Each row gets a bit of its own, its pivot; the other bits are free, and span what is added to a solution.
     for row in range(num_rows):
         pivots[:, row] = _lowest_one(rows[:, row])
         others = (rows & pivots[:, row, None]) != 0
@@ -195,19 +192,13 @@ def _lowest_one(words: U64) -> U64:
 
 
 def value_words(symbols: NDArray[Any]) -> U64:
-    """Return the word that each symbol is hashed from: ``mix32(2 v + 1) | mix32(2 v + 2) << 32``.
-
-    No number is mixed for two halves, of one value or of two.
-    """
+    """Return the word that each symbol is hashed from, ``mix32(2 v + 1) | mix32(2 v + 2) << 32``: no number twice."""
     twice = 2 * np.asarray(symbols, np.int64)
     return _mix32(twice + 1) | (_mix32(twice + 2) << HALF)
 
 
 def encode_hash(words: U64, symbols: NDArray[Any], seeds: NDArray[Any], hash_range: int) -> U32:
-    """Hash each device's value under its seed: ``hash_word(words[symbols[i]], seeds[i]) * hash_range >> 32``.
-
-    `words` are of the values: `value_words`, or the digests of strings.
-    """
+    """Hash each device's value under its seed; `words` are of the values: `value_words`, or the digests of strings."""
     if not 2 <= hash_range <= 1 << 16:
         raise ValueError(f"hash_range must be in 2 .. 65536, not {hash_range}")
     if words.ndim != 1 or words.dtype != np.uint64:
@@ -222,7 +213,7 @@ def encode_hash(words: U64, symbols: NDArray[Any], seeds: NDArray[Any], hash_ran
     def part(start: int, stop: int) -> None:
         encode_rows(words, held[start:stop], seeds[start:stop], hash_range, out[start:stop])
 
-    in_parts(part, out.size, None, smallest=ENOUGH)
+    in_parts(part, out.size, smallest=ENOUGH)
     return out
 
 

@@ -76,16 +76,10 @@ def _begin_part() -> None:
     _here.is_part = True
 
 
-def in_parts(
-    kernel: Callable[[int, int], Result], rows: int, threads: int | None, *, smallest: int, align: int = 1
-) -> list[Result]:
-    """Call ``kernel(start, stop)`` for consecutive parts of ``range(rows)``, one part a thread; one call for no rows.
-
-    The kernel releases the interpreter's lock. The results come in the order of the rows.
-    """
-    parts = max(1, min(cores(threads), rows // smallest))
-    # Even parts, cut at multiples of `align`; the last takes what is left.
-    cuts = [rows * part // parts // align * align for part in range(parts)] + [rows]
+def in_parts(kernel: Callable[[int, int], Result], rows: int, *, smallest: int) -> list[Result]:
+    """Call ``kernel(start, stop)``, which releases the interpreter's lock, for parts of the rows; results in order."""
+    parts = max(1, min(cores(None), rows // smallest))
+    cuts = [rows * part // parts for part in range(parts + 1)]
     if parts == 1:
         return [kernel(0, rows)]
     if getattr(_here, "is_part", False):  # a part that waited for threads of its own pool could wait for itself

@@ -7,11 +7,9 @@ impossible, `Nearest` has those that are possible. `overstory.planning.kinds` pl
 from overstory.planning.detection import critical_value, learning_limit
 from overstory.planning.nearest import Nearest
 from overstory.planning.needs import plan_from_needs, plan_from_parameters
-from overstory.planning.plan import AtShare, Comparison, Plan, RapporPlan
+from overstory.planning.plan import Plan, RapporPlan
 
 __all__ = [
-    "AtShare",
-    "Comparison",
     "Nearest",
     "Plan",
     "RapporPlan",

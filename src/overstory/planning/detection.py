@@ -16,34 +16,25 @@ from functools import cache, partial
 from statistics import NormalDist
 from typing import Final
 
-from overstory.analysis.variance import check_reports_per_device, design_effect, frequency_variance, lasting_variance
+from overstory.analysis.variance import design_effect, frequency_variance, lasting_variance
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import Mechanism
+from overstory.protocol.kinds.base import Mechanism, check_reports_per_device
 
 LEAST_SHARE: Final = 1e-100
 """A smaller one is refused: the reports that it needs have more digits than a float's exponent."""
 
 
 def count_error(mechanism: Mechanism, num_reports: float, frequency: float, num_fitted: int) -> float:
-    """Return the standard error of the estimated count of a string of that frequency, in reports.
-
-    The variance is the channel's, `overstory.analysis.variance.frequency_variance`, in the string's own bits and in
-    those that correct for collisions, and that of the cohorts' luck, `cohort_variance`. `num_fitted` strings are
-    estimated together: see `fitted_candidates`.
-    """
+    """Return the standard error of the estimated count of a string of that frequency, in reports."""
     own_share = information(mechanism, num_fitted)
+    # The string's own bits bring this share of the variance, counts that correct for collisions the rest.
     own, others = (frequency_variance(mechanism, num_reports, x, num_candidates=num_fitted) for x in (frequency, 0.0))
     luck = cohort_variance(mechanism, num_reports, frequency, num_fitted)
     return num_reports * math.sqrt(own_share * own + (1 - own_share) * others + luck)
 
 
 def information(mechanism: Mechanism, num_fitted: int) -> float:
-    """Return the share of a string's signal that is not in line with the others': 1 where nothing collides.
-
-    A bit is read against its cohort's others, which leaves ``1 - h/k``, and each of F strings fitted to k m counts
-    takes ``1 / (k m)`` of what is left. Of the estimate's variance this is also the share that the string's own bits
-    bring; the rest comes from the counts that correct for collisions.
-    """
+    """Return the share of a string's signal that is not in line with the others', (1 - h/k) (1 - F / (k m))."""
     encoding = mechanism.encoding
     if not encoding.decoded:
         return 1.0
@@ -54,30 +45,22 @@ def information(mechanism: Mechanism, num_fitted: int) -> float:
 
 
 def cohort_variance(mechanism: Mechanism, num_reports: float, frequency: float, num_fitted: int) -> float:
-    """Variance of a frequency because other people's strings meet this one in some cohorts and not in others.
-
-    A cohort is a sample without replacement of 1/m of the devices. A bit that a share u of all devices sets is set by
-    u of the cohort's, give or take the variance ``u (1 - u) (1 - 1/m)`` of one of its ``N / m`` devices; averaged over
-    hashes, ``u (1 - u)`` is at most ``(h/k) (1 - h/k)``. It is spread over h bits, and enlarged by collisions, as the
-    channel's noise is. Negligible against RAPPOR's noise, not at large epsilons.
-    """
+    """Variance of a frequency because other people's strings meet this one in some cohorts and not in others."""
     encoding = mechanism.encoding
     if not encoding.decoded:
         return 0.0
     hashes: int = encoding.ones[1]
     fill: float = hashes / encoding.num_bits
+    # A cohort is a sample without replacement of 1/m of the devices: u (1 - u) (1 - 1/m) for a bit set by a share u,
+    # and averaged over hashes u (1 - u) is at most (h/k) (1 - h/k). Spread and enlarged as the channel's noise is.
     luck: float = (1 - frequency) * fill * (1 - fill) * (1 - 1 / encoding.num_cohorts)
     return luck / (hashes * information(mechanism, num_fitted) * num_reports)
 
 
 def fitted_candidates(mechanism: Mechanism, num_candidates: int, frequency: float) -> int:
-    """Return how many strings the counts have to tell apart, when shares below `frequency` are not looked for.
-
-    All candidates, as long as they are at most half as many as the counts (least squares over all of them then costs
-    at most a factor sqrt(2)). Otherwise a screening decoder fits those that are frequent enough to be found, of which
-    there are at most ``1 / frequency``.
-    """
+    """Return how many strings the counts have to tell apart, when shares below `frequency` are not looked for."""
     encoding = mechanism.encoding
+    # Least squares over half as many as the counts costs at most a factor sqrt(2); else a screening fits the frequent.
     most: int = mechanism.payload_bits * encoding.num_cohorts // 2
     if not encoding.decoded or num_candidates <= most:
         return num_candidates
@@ -119,11 +102,7 @@ def critical_value(alpha: float, num_tests: float) -> float:
 
 
 def critical_value_fdr(alpha: float, num_candidates: int, frequency: float) -> float:
-    """Return the z that Benjamini-Hochberg would ask for at level alpha, for planning.
-
-    BH accepts p <= alpha R / M when R are accepted. R is not known before the collection: one candidate in ten is
-    taken to be there, but no more than ``1 / frequency`` strings can have that frequency.
-    """
+    """Return the z that Benjamini-Hochberg would ask for, p <= alpha R / M, if one candidate in ten is there."""
     accepted = max(1.0, min(PRESENT * num_candidates, 1 / frequency))
     return critical_value(alpha, num_candidates / accepted)
 
@@ -185,10 +164,7 @@ def detectable_frequency_fdr(mechanism: Mechanism, num_reports: float, num_candi
 
 
 def reports_needed(mechanism: Mechanism, num_candidates: int, frequency: float, quantile: float) -> int:
-    """Return the fewest reports with which a string of that share is detected: N = (Q sd_1 / share)^2.
-
-    sd_1 is the standard error of a frequency from one report; it falls with sqrt(N).
-    """
+    """Return the fewest reports with which a string of that share is detected: N = (Q sd_1 / share)^2."""
     check_share(frequency)
     fitted = fitted_candidates(mechanism, num_candidates, frequency)
     return math.ceil((quantile * count_error(mechanism, 1.0, 0.0, fitted) / frequency) ** 2)
@@ -220,17 +196,7 @@ MOST_PEOPLE: Final = 1 << 62
 def variance_per_person(
     mechanism: Mechanism, frequency: float, num_candidates: int, *, reports_per_device: float = 1.0
 ) -> float:
-    """Return the variance of a share's estimate from one person, who sends `reports_per_device` reports of one value.
-
-    What no number of people makes smaller is left out: see `overstory.analysis.variance.lasting_variance`.
-
-    Examples
-    --------
-    >>> from overstory.protocol.kinds.registry import mechanism
-    >>> oue = mechanism("oue", domain_size=100, epsilon=1.0)
-    >>> round(variance_per_person(oue, 0.0, 100), 2)  # 4 e / (e - 1)^2
-    3.68
-    """
+    """Return the variance of a share from one person's reports of one value, less what no number of people lowers."""
     each = check_reports_per_device(reports_per_device)
     if mechanism.encoding.decoded:
         fitted = fitted_candidates(mechanism, num_candidates, max(frequency, 1e-12))
@@ -251,15 +217,7 @@ def required_sample_size(
     alpha: float = 0.05,
     reports_per_device: float = 1.0,
 ) -> int:
-    """Return the fewest people with whom a value of that share, above 0, is detected nine times in ten.
-
-    Examples
-    --------
-    >>> from overstory.protocol.kinds.registry import mechanism
-    >>> oue = mechanism("oue", domain_size=100, epsilon=1.0)
-    >>> [required_sample_size(oue, share, 100) for share in (0.1, 0.01, 0.001)]
-    [7866, 771496, 76999362]
-    """
+    """Return the fewest people with whom a value of that share, above 0, is detected nine times in ten."""
     check_share(share)
     shown = _shown(mechanism, num_candidates, alpha, reports_per_device)
     variance = variance_per_person(mechanism, share, num_candidates, reports_per_device=reports_per_device)
@@ -285,15 +243,7 @@ def smallest_share(
     alpha: float = 0.05,
     reports_per_device: float = 1.0,
 ) -> float | None:
-    """Return the smallest share that so many people show nine times in ten; None when they show none.
-
-    Examples
-    --------
-    >>> from overstory.protocol.kinds.registry import mechanism
-    >>> oue = mechanism("oue", domain_size=100, epsilon=1.0)
-    >>> round(smallest_share(oue, 771_496, 100), 6), smallest_share(oue, 50, 100)
-    (0.01, None)
-    """
+    """Return the smallest share that so many people show nine times in ten; None when they show none."""
     shown = _shown(mechanism, num_candidates, alpha, reports_per_device)
     if num_people < 1 or not shown(1.0, num_people):
         return None

@@ -2,10 +2,8 @@
 
 A known domain's oracles are ranked by their variance; numbers by the error of the mean of people who hold the worst
 value; sets of items by both parts of an item's error. The variance is exact, of noise and of which item is drawn; the
-other part is what a padding length below the size of some sets leaves out: of a set of s items ``min(s, L)`` count.
-Items are taken to be equally frequent; a length that leaves out more than 5% of them is not proposed. Sizes are taken
-to be Poisson about the typical one, none above `most`; without a typical size every device has `most` items, and
-nothing is left out at full length.
+other part is what a padding length leaves out: of a set of s items ``min(s, L)`` count. Items are taken to be equally
+frequent, and sizes to be Poisson about the typical one, none above `most`; without one every device has `most` items.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from overstory.protocol.domains.numbers import Interval
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism, check_count
 from overstory.protocol.kinds.item_sets import INNER, ItemBits, item_bits, padding_and_sampling
-from overstory.protocol.kinds.registry import FAMILIES, any_mechanism, determined_by, mechanism, names_for, oracles_for
+from overstory.protocol.kinds.registry import FAMILIES, determined_by, mechanism, names_for, of_domain, oracles_for
 
 EPSILON_STEP: Final = 0.01
 """How far the permanent epsilon of proposed needs is above the other: a report must not be the permanent response."""
@@ -206,7 +204,8 @@ OTHERS: Final = (("epsilon_report", "reports"), _of_any_kind)
 
 def _built(family: str, given: Mapping[str, Any]) -> Iterator[Any]:
     """Build each mechanism of a family that these parameters determine."""
-    return (any_mechanism(name, **given) for name in determined_by(FAMILIES[family].builders, given))
+    built = (of_domain(name, **given) for name in determined_by(FAMILIES[family].builders, given))
+    return (each for each in built if each is not None)
 
 
 def _plan(built: Mechanism, written: Needs, reports: int, size: int, error: float, **more: Any) -> Plan:
@@ -221,13 +220,7 @@ RESOLUTION: Final = 64
 
 
 def mean_errors(built: Any, reports: int) -> tuple[float, float]:
-    """Return the standard error of the mean of people who all hold the middle of the range, or one of its ends.
-
-    Examples
-    --------
-    >>> [round(error, 4) for error in mean_errors(any_mechanism("hybrid", epsilon=1.0), 10_000)]
-    [0.0207, 0.0207]
-    """
+    """Return the standard error of the mean of people who all hold the middle of the range, or one of its ends."""
     low, high = Fraction(built.domain.minimum), Fraction(built.domain.maximum)
     width = high - low  # a large range's variance is beyond floats; its root is not
     middle, end = (
@@ -298,11 +291,7 @@ def sizes_about(typical: float | None, most: int) -> list[float]:
 def rank_item_mechanisms(
     domain_size: int, most: int, epsilon: float, num_reports: int, sizes: Sequence[float] | None = None
 ) -> tuple[ItemChoice, ...]:
-    """Return every mechanism for sets that meets the needs and leaves out at most 5% of all items, least error first.
-
-    At most `most` items of one set count; `sizes` are the chances, or the numbers of devices, of each size from 0.
-    `epsilon` is of any number of reports of one set.
-    """
+    """Return the mechanisms for sets that leave out at most 5% of all items, least error first."""
     check_count("reports", num_reports, 1, 1 << 62)
     ItemBits(domain_size, most)  # says so when one is out of range, before a list as long as `most` is made
     weights = _checked(sizes_about(None, most) if sizes is None else sizes)
@@ -357,10 +346,10 @@ def other_mechanism(ranking: Sequence[ItemChoice]) -> str:
     return f"{other.label} would have {other.error / best.error:.2f} times the error"
 
 
-def item_table(ranking: Sequence[ItemChoice], limit: int = SHOWN) -> Table:
+def item_table(ranking: Sequence[ItemChoice]) -> Table:
     """Return the choices as a table: the best ones, and the best of each kind."""
     kinds = {choice.label: choice for choice in reversed(ranking)}.values()
-    chosen = [choice for place, choice in enumerate(ranking) if place < limit or choice in kinds]
+    chosen = [choice for place, choice in enumerate(ranking) if place < SHOWN or choice in kinds]
     columns = (
         Column("mechanism", is_left=True),
         Column("length", "padding length"),

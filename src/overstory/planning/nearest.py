@@ -1,7 +1,4 @@
-"""Where a share is too small to be detected: the nearest needs with which it is, by more devices or a larger epsilon.
-
-The rule of detection is the caller's: it gives how many devices any needs would take.
-"""
+"""Where a share is too small to be detected: the nearest needs with which it is, by more devices or larger epsilon."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from overstory.privacy.text import share as percentage
+from overstory.presentation.formats import share as percentage
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.calibration import least_noise
 
@@ -120,13 +117,7 @@ def _enough_devices(
 
 
 def _three_digits(number: int) -> int:
-    """Return a whole number rounded up to three digits.
-
-    Examples
-    --------
-    >>> _three_digits(3_128_684), _three_digits(1000), _three_digits(42)
-    (3130000, 1000, 42)
-    """
+    """Round a whole number up to three digits."""
     step: int = 10 ** max(0, len(str(number)) - 3)
     return -(-number // step) * step
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import product
-from typing import Any, Final
+from typing import Final
 
 from overstory.planning.detection import (
     NINE_IN_TEN,
@@ -26,8 +26,7 @@ from overstory.planning.detection import (
     reports_needed,
 )
 from overstory.planning.nearest import COMMON_SHARE, Nearest, nearest
-from overstory.planning.plan import WRITTEN, AtShare, Comparison, RapporPlan
-from overstory.privacy import statement
+from overstory.planning.plan import WRITTEN, RapporPlan
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import check_count, whole_number
 from overstory.protocol.kinds.bits import BitMechanism, OneHot
@@ -35,7 +34,6 @@ from overstory.protocol.kinds.calibration import least_noise
 from overstory.protocol.kinds.hashing import GoogleRapporPython
 from overstory.protocol.kinds.rappor import Bloom, rappor
 
-EPSILON_REPORTS: Final = (1, 2, 3, 5, 10, 20, 100)
 MOST: Final = 1 << 62
 LEAST_EPSILON: Final = 0.001
 MOST_EPSILON: Final = 50.0
@@ -83,7 +81,7 @@ def plan_from_parameters(
     >>> plan = plan_from_parameters(mechanism("rappor"), 10**6, 200, share=0.01)
     >>> round(plan.standard_error), round(plan.detectable_frequency, 4), plan.learnable_strings
     (2976, 0.0104, 96)
-    >>> plan.share.reports_needed
+    >>> plan.people_needed
     1073003
     """
     num_reports, num_candidates = check_collection(num_reports, num_candidates)
@@ -95,18 +93,12 @@ def plan_from_parameters(
     fitted = fitted_candidates(mechanism, num_candidates, detectable)
     error = count_error(mechanism, num_reports, 0.0, fitted)
 
-    def at_share(frequency: float) -> AtShare:
-        needed = reports_needed(mechanism, num_candidates, frequency, quantile)
-        known = count_error(mechanism, num_reports, frequency, fitted)
-        return AtShare(frequency, frequency * num_reports, known, num_reports >= needed, needed)
-
     return RapporPlan(
         mechanism=mechanism,
         written={letter: mechanism.parameters[letter] for letter in WRITTEN if letter in mechanism.parameters},
         num_reports=num_reports,
         num_candidates=num_candidates,
         alpha=alpha,
-        privacy=statement(mechanism, reports=EPSILON_REPORTS),
         error=error / num_reports,
         critical_value=quantile,
         detectable_frequency=detectable,
@@ -116,7 +108,8 @@ def plan_from_parameters(
         learnable_strings=min(num_candidates, int(learning_limit(mechanism, num_reports, num_candidates, alpha=alpha))),
         rule_of_thumb=math.sqrt(num_reports) / 10,
         num_fitted=fitted,
-        share=None if share is None else at_share(share),
+        asked=share,
+        people_needed=None if share is None else reports_needed(mechanism, num_candidates, share, quantile),
     )
 
 
@@ -136,9 +129,8 @@ def plan_from_needs(
     *,
     alpha: float = 0.05,
     share: float | None = None,
-    frequency: float = 0.0,
     num_bits: int | None = None,
-    num_hashes: int | Sequence[int] | None = None,
+    num_hashes: int | None = None,
     num_cohorts: int | None = None,
     thrifty: bool = False,
     hash_family: str = "overstory-v1",
@@ -154,10 +146,8 @@ def plan_from_needs(
         The collection: N, one report a device, and M.
     alpha, share
         As in `plan_from_parameters`.
-    frequency
-        The share at which the standard error is made smallest; rare strings (0) are the hard ones.
     num_bits, num_hashes, num_cohorts
-        Fix k, h (or the h allowed), m; otherwise h is chosen among 1 to 4, and the fewest bits and cohorts with which
+        Fix k, h, m; otherwise h is chosen among 1 to 4, and the fewest bits and cohorts with which
         collisions cost at most five percent.
     thrifty
         Spend no more of the permanent budget than makes one report more precise.
@@ -177,7 +167,7 @@ def plan_from_needs(
     >>> round(plan.standard_error), round(plan.comparison.standard_error)
     (1880, 2976)
     """
-    _check_budgets(epsilon_report, epsilon_permanent, frequency)
+    _check_budgets(epsilon_report, epsilon_permanent)
     num_reports, num_candidates = check_collection(num_reports, num_candidates)
 
     def best_for(epsilon: float, ceiling: float, number: int) -> BitMechanism:
@@ -192,7 +182,6 @@ def plan_from_needs(
                 num_cohorts=1 if num_cohorts is None else num_cohorts,
                 hash_family=hash_family,
                 hash_key=hash_key,
-                frequency=frequency,
             )
             designs.append(_sized(small, number, num_candidates, alpha, num_bits=num_bits, num_cohorts=num_cohorts))
         return min(designs, key=lambda mechanism: rare_error(mechanism, number, num_candidates, alpha))
@@ -216,8 +205,8 @@ def _nearest(
     epsilon_permanent: float,
 ) -> Nearest | None:
     """Return the needs with which the share asked for would be detected; a common one where nothing would be."""
-    share = COMMON_SHARE if plan.share is None else plan.share.frequency
-    if plan.detectable_frequency <= 1 if plan.share is None else plan.share.detectable:
+    share = COMMON_SHARE if plan.asked is None else plan.asked
+    if plan.detectable_frequency <= 1 if plan.people_needed is None else plan.people_needed <= plan.num_reports:
         return None
 
     def devices_needed(epsilon: float, ceiling: float | None, number: int) -> int:
@@ -229,7 +218,7 @@ def _nearest(
     return nearest(devices_needed, *budgets, share=share, smallest_share=smallest)
 
 
-def _check_budgets(epsilon_report: float, epsilon_permanent: float, frequency: float) -> None:
+def _check_budgets(epsilon_report: float, epsilon_permanent: float) -> None:
     for name, epsilon in (("epsilon_report", epsilon_report), ("epsilon_permanent", epsilon_permanent)):
         if not LEAST_EPSILON <= epsilon <= MOST_EPSILON:  # a NaN lands here as well
             raise ParameterError(f"{name} = {epsilon!r}: give a number from {LEAST_EPSILON} to {MOST_EPSILON:g}")
@@ -238,16 +227,15 @@ def _check_budgets(epsilon_report: float, epsilon_permanent: float, frequency: f
             f"epsilon_permanent = {epsilon_permanent} is below epsilon_report = {epsilon_report}: all reports of a "
             "value together reveal at least what one does; lower epsilon_report or raise epsilon_permanent"
         )
-    if not 0 <= frequency < 1:
-        raise ParameterError(f"frequency = {frequency!r}: give a share from 0 to below 1")
 
 
-def _allowed(num_hashes: int | Sequence[int] | None, num_bits: int | None) -> Sequence[int]:
+def _allowed(num_hashes: int | None, num_bits: int | None) -> Sequence[int]:
     """Return the numbers of hashes to try; one that is asked for is tried, and refused, whatever the size."""
-    hashes = (num_hashes,) if isinstance(num_hashes, int) else HASHES if num_hashes is None else tuple(num_hashes)
-    if not hashes or min(hashes) < 1:
-        raise ParameterError(f"num_hashes (h) = {num_hashes!r}: give whole numbers of at least 1")
-    return [h for h in hashes if num_bits is None or h < num_bits] or hashes
+    if num_hashes is None:
+        return [h for h in HASHES if num_bits is None or h < num_bits] or HASHES
+    if num_hashes < 1:
+        raise ParameterError(f"num_hashes (h) = {num_hashes!r}: give a whole number of at least 1")
+    return [num_hashes]
 
 
 def resized(mechanism: BitMechanism, num_bits: int, num_cohorts: int) -> BitMechanism:
@@ -259,20 +247,14 @@ def resized(mechanism: BitMechanism, num_bits: int, num_cohorts: int) -> BitMech
     return replace(mechanism, parameters=parameters, encoding=filters)
 
 
-def best_channel(growth: float, ceiling: float, frequency: float = 0.0) -> tuple[float, float]:
-    """Return (P(1|1), P(1|0)) of a report with the least variance at `frequency`.
+def best_channel(growth: float, ceiling: float) -> tuple[float, float]:
+    """Return (P(1|1), P(1|0)) of a report with the least variance of a rare string.
 
-    The odds of a 1 may grow by the factor E = `growth`, from a bit that is 0 to a bit that is 1; A = `ceiling` is the
-    largest ratio P(1|1) / P(1|0), and P(0|0) / P(0|1), that the permanent round lets through.
-
-    With o the odds of a 1 from a 0 the variance is proportional to ``[(1-x)(1+Eo)^2 + xE(1+o)^2] / o``, least at
-    ``o^2 = (1-x+xE) / (E ((1-x)E + x))``; at x = 0 that is o = 1/E: P(1|1) = 1/2, P(1|0) = 1/(E+1), the optimized
-    unary encoding. The ratio ``r = P(1|1) / P(1|0) = E (1+o) / (1+Eo)`` falls with o and the variance has one minimum,
-    so where r would exceed A (or fall below E/A) the best is at that end.
+    E = `growth` is by what the odds of a 1 may grow, A = `ceiling` the largest P(1|1) / P(1|0), and P(0|0) / P(0|1).
+    With o the odds of a 1 from a 0 the variance is proportional to ``(1+Eo)^2 / o``, least at o = 1/E: the optimized
+    unary encoding. ``r = P(1|1) / P(1|0) = E (1+o) / (1+Eo)`` falls with o: beyond A or E/A that end is the best.
     """
-    rest = 1 - frequency
-    odds = math.sqrt((rest + frequency * growth) / (growth * (rest * growth + frequency)))
-    ratio = growth * (1 + odds) / (1 + growth * odds)
+    odds, ratio = 1 / growth, (growth + 1) / 2
     allowed = min(max(ratio, growth / ceiling), ceiling)
     if allowed != ratio:
         odds = (growth - allowed) / (growth * (allowed - 1))
@@ -280,13 +262,7 @@ def best_channel(growth: float, ceiling: float, frequency: float = 0.0) -> tuple
 
 
 def sufficient_permanent(epsilon_report: float, num_hashes: int = 1) -> float:
-    """Return the permanent budget beyond which one report does not become more precise: 2h ln((E + 1) / 2).
-
-    Examples
-    --------
-    >>> round(sufficient_permanent(1.0743), 3)
-    1.35
-    """
+    """Return the permanent budget beyond which one report does not become more precise: 2h ln((E + 1) / 2)."""
     return 2 * num_hashes * math.log((math.exp(epsilon_report / num_hashes) + 1) / 2)
 
 
@@ -299,18 +275,8 @@ def design(
     num_cohorts: int,
     hash_family: str = "overstory-v1",
     hash_key: str = "",
-    frequency: float = 0.0,
 ) -> BitMechanism:
-    """Return the RAPPOR with the least variance whose exact epsilons are at most the two given.
-
-    Where the permanent budget equals the report's, it is One-time RAPPOR (p = 0, q = 1).
-
-    Examples
-    --------
-    >>> best = design(1.0743, 4.3945, num_bits=128, num_hashes=1, num_cohorts=16).parameters
-    >>> [round(best[letter], 4) for letter in "fpq"]
-    [0.2, 0.2239, 0.5307]
-    """
+    """Return the RAPPOR of least variance within two exact epsilons; One-time RAPPOR where they are equal."""
 
     def build(f: int, p: int, q: int) -> BitMechanism:
         return rappor(
@@ -327,17 +293,17 @@ def design(
     f = max(1, _up(2 / (1 + math.exp(epsilon_permanent / (2 * num_hashes)))))
     while (permanent := build(f, 0, GRID)).epsilon_permanent > epsilon_permanent:
         f += 1
-    p, q = _instantaneous(permanent, math.exp(epsilon_report / num_hashes), frequency)
+    p, q = _instantaneous(permanent, math.exp(epsilon_report / num_hashes))
     while (best := build(f, p, q)).epsilon_report > epsilon_report:
         p, q = p + 1, q - 1
     return best
 
 
-def _instantaneous(permanent: BitMechanism, growth: float, frequency: float) -> tuple[int, int]:
+def _instantaneous(permanent: BitMechanism, growth: float) -> tuple[int, int]:
     """Solve P = p + (q - p) a, Q = p + (q - p) b for p and q: the round after a permanent channel (a, b)."""
     channel = permanent.rounds.permanent
     keep_one, raise_zero, span = float(channel.keep_one), float(channel.raise_zero), float(channel.span)
-    to_one, to_zero = best_channel(growth, keep_one / raise_zero, frequency)
+    to_one, to_zero = best_channel(growth, keep_one / raise_zero)
     gap = (to_one - to_zero) / span
     p = to_zero - raise_zero * gap
     return max(0, _up(p)), min(GRID, -_up(-(p + gap)))
@@ -357,11 +323,7 @@ def _sized(
     num_bits: int | None,
     num_cohorts: int | None,
 ) -> BitMechanism:
-    """Return the same channels over the fewest bits, then the fewest cohorts, whose collisions cost at most 5%.
-
-    The yardstick is the standard error when nothing collides. Where no choice comes within five percent of it, the
-    largest is taken. What is given stays fixed.
-    """
+    """Return the same channels over the fewest bits, then the fewest cohorts, whose collisions cost at most 5%."""
     hashes = int(mechanism.parameters["num_hashes"])
     google = mechanism.parameters["hash_family"] == GoogleRapporPython.name
     sizes = (num_bits,) if num_bits is not None else SIZES[:1] if google else SIZES
@@ -392,14 +354,7 @@ def _bit_error(mechanism: BitMechanism, num_reports: int) -> float:
 
 
 def paper_design(epsilon_report: float, epsilon_permanent: float, like: BitMechanism) -> BitMechanism:
-    """Return the paper's p = 1/2, q = 3/4, h = 2 at the least f that keeps both budgets, in filters like `like`'s.
-
-    Examples
-    --------
-    >>> paper = paper_design(1.0743, 4.3945, rappor())
-    >>> round(paper.parameters["f"], 4)
-    0.5
-    """
+    """Return the paper's p = 1/2, q = 3/4, h = 2 at the least f that keeps both budgets, in filters like `like`'s."""
 
     def build(f: int) -> BitMechanism:
         return rappor(**{**like.parameters, **PAPER, "f": f / GRID})
@@ -414,11 +369,8 @@ def paper_design(epsilon_report: float, epsilon_permanent: float, like: BitMecha
     return build(least_noise(excess, 0.0, 0, GRID - 1))
 
 
-def _compare(plan: RapporPlan, epsilon_report: float, epsilon_permanent: float) -> Comparison | None:
+def _compare(plan: RapporPlan, epsilon_report: float, epsilon_permanent: float) -> RapporPlan | None:
     if plan.parameters["k"] <= 2 * PAPER["num_hashes"]:
         return None  # so small a filter cannot hold two filters of two hashes apart
     other = paper_design(epsilon_report, epsilon_permanent, plan.mechanism)
-    paper = plan_from_parameters(other, plan.num_reports, plan.num_candidates, alpha=plan.alpha)
-    higher = tuple(n for n in EPSILON_REPORTS if plan.epsilon_n[n] > paper.epsilon_n[n] + 1e-6)
-    same: dict[str, Any] = {field.name: getattr(paper, field.name) for field in fields(paper)}
-    return Comparison(**same, plan_error=plan.standard_error, higher_epsilon_n=higher)
+    return plan_from_parameters(other, plan.num_reports, plan.num_candidates, alpha=plan.alpha)

@@ -1,7 +1,4 @@
-"""A plan, as data and in plain words: what parameters reveal and what they let a collection learn.
-
-A RAPPOR's is compared with the paper's parameters (p = 1/2, q = 3/4, h = 2) within the same two budgets.
-"""
+"""A plan, as data and in plain words: what parameters reveal and what they let a collection learn."""
 
 from __future__ import annotations
 
@@ -16,15 +13,12 @@ from overstory.analysis.kinds.work import REGRESSION
 from overstory.analysis.variance import frequency_variance
 from overstory.planning.detection import count_error, critical_value, smallest_share
 from overstory.presentation.document import Column, Table
-from overstory.presentation.formats import seconds_text, thousands
-from overstory.privacy import PrivacyStatement
+from overstory.presentation.formats import epsilon_text, plural, seconds_text, thousands
+from overstory.presentation.formats import share as percentage
+from overstory.privacy import PrivacyStatement, statement
 from overstory.privacy.attacks import Linkability, linkability
 from overstory.privacy.payloads.shared import bits_text
 from overstory.privacy.shuffle.central import DELTA, CentralPrivacy, shuffled
-from overstory.privacy.statements import by_number
-from overstory.privacy.text import epsilon_text, plural
-from overstory.privacy.text import share as percentage
-from overstory.protocol.kinds.base import Influence
 
 if TYPE_CHECKING:
     from overstory.analysis.comparison import Choice, Measured
@@ -165,8 +159,8 @@ class Plan:
         if half >= 1:
             return "no value will be detected: plan for more reports, or a larger epsilon"
         nine = self.detected_nine_in_ten
-        reliable = "no value nine times in ten" if nine is None else f"nine times in ten from {_percent(nine)}"
-        return f"a value is detected about half the time from a share of {_percent(half)}, {reliable}"
+        reliable = "no value nine times in ten" if nine is None else f"nine times in ten from {percentage(nine)}"
+        return f"a value is detected about half the time from a share of {percentage(half)}, {reliable}"
 
     def metric_json(self) -> dict[str, Any]:
         """Return what was planned for the metric as JSON values."""
@@ -209,48 +203,8 @@ def _toml(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else repr(value)
 
 
-def _percent(share: float) -> str:
-    """Return a share with two digits that count.
-
-    Examples
-    --------
-    >>> _percent(0.3604), _percent(0.0123456), _percent(0.00012)
-    ('36%', '1.2%', '0.012%')
-    """
-    return f"{float(f'{100 * share:.2g}'):.10g}%"
-
-
 def _share_text(share: float | None) -> str:
     return "none" if share is None or share > 1 else percentage(share)
-
-
-@dataclass(frozen=True)
-class AtShare:
-    """A string of a given share: how well its count will be known, and how many reports would detect it.
-
-    Attributes
-    ----------
-    frequency
-        The share of the reports that hold the string, from 0 to 1.
-    count
-        The expected number of reports that hold it.
-    standard_error
-        The standard error of the estimated count, in reports.
-    detectable
-        Whether such a string is detected at least half the time.
-    reports_needed
-        How many reports in all would make it detectable.
-    """
-
-    frequency: float
-    count: float
-    standard_error: float
-    detectable: bool
-    reports_needed: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return dict(vars(self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,8 +213,6 @@ class RapporPlan(Plan):
 
     Attributes
     ----------
-    privacy
-        Every epsilon with its assumption.
     critical_value, detectable_frequency
         Q = Phi^-1(1 - alpha/M), Bonferroni's, and the share whose expected count is Q standard errors: such a string
         is detected half the time.
@@ -274,19 +226,17 @@ class RapporPlan(Plan):
         The paper's estimate of how many strings can be learned: sqrt(N) / 10.
     num_fitted
         How many strings the counts have to tell apart.
-    share
-        A string of the share asked about.
     sufficient_epsilon_permanent
         Where the parameters were planned: the permanent budget that would have sufficed for this precision.
     basic_standard_error
         Where the parameters were planned: that of a bit per value (Basic RAPPOR) with the same channels, for a list of
         candidates that is complete.
     comparison
-        Where the parameters were planned: the paper's within the same budgets.
+        Where the parameters were planned: the plan with the paper's parameters (p = 1/2, q = 3/4, h = 2, the least f
+        within both budgets).
     """
 
     mechanism: BitMechanism
-    privacy: PrivacyStatement
     critical_value: float
     detectable_frequency: float
     reliable_frequency: float
@@ -295,40 +245,19 @@ class RapporPlan(Plan):
     learnable_strings: int
     rule_of_thumb: float
     num_fitted: int
-    share: AtShare | None = None
     sufficient_epsilon_permanent: float | None = None
     basic_standard_error: float | None = None
-    comparison: Comparison | None = None
+    comparison: RapporPlan | None = None
+
+    @cached_property
+    def privacy(self) -> PrivacyStatement:
+        """Every epsilon with its assumption."""
+        return statement(self.mechanism, reports=EPSILON_REPORTS)
 
     @property
     def standard_error(self) -> float:
         """The standard error of the estimated count of a string that (nearly) nobody has."""
         return self.error * self.num_reports
-
-    @property
-    def epsilon_report(self) -> float:
-        """Epsilon of one report."""
-        return self.privacy.epsilon_report
-
-    @property
-    def epsilon_permanent(self) -> float:
-        """Epsilon of any number of reports of one value."""
-        return self.privacy.epsilon_permanent
-
-    @property
-    def epsilon_n(self) -> Mapping[int, float]:
-        """Epsilon of n reports of one value, by n."""
-        return self.privacy.epsilon_n
-
-    @property
-    def change_leak(self) -> Mapping[int, float]:
-        """Epsilon of a change of value within n reports, by n."""
-        return self.privacy.change_leak
-
-    @property
-    def influence(self) -> Influence:
-        """How many votes a crafted report is worth."""
-        return self.mechanism.influence
 
     @property
     def detectable_count(self) -> float:
@@ -355,12 +284,8 @@ class RapporPlan(Plan):
         chances = {letter: value if given.get(letter) is None else given[letter] for letter, value in absent.items()}
         return MappingProxyType(sizes | chances)
 
-    def standard_error_at(self, frequency: float) -> float:
-        """Return the standard error of the count of a string of that frequency."""
-        return count_error(self.mechanism, self.num_reports, frequency, self.num_fitted)
-
     def error_at(self, frequency: float) -> float:
-        return self.standard_error_at(frequency) / self.num_reports
+        return count_error(self.mechanism, self.num_reports, frequency, self.num_fitted) / self.num_reports
 
     @property
     def threshold(self) -> float:
@@ -369,8 +294,7 @@ class RapporPlan(Plan):
     def figures(self, share: float) -> Iterator[tuple[str, str]]:
         yield "Smallest share, half the time", _share_text(self.detectable_frequency)
         yield "Smallest share, nine times in ten", _share_text(self.reliable_frequency)
-        needed = None if self.share is None else self.share.reports_needed
-        yield f"Devices that detect {percentage(share)}, half the time", self._devices(needed)
+        yield f"Devices that detect {percentage(share)}, half the time", self._devices(self.people_needed)
 
     def plain_words(self) -> str:
         """Say it to a person."""
@@ -401,14 +325,26 @@ class RapporPlan(Plan):
             yield "That is too uncertain to detect anything: collect more reports, or allow a larger epsilon."
         else:
             yield from self._detected()
-        if at := self.share:
+        if at := self._at_share():
             yield (
-                f"A string held by {at.frequency:.3%} ({at.count:,.0f} reports, standard error "
-                f"{at.standard_error:,.0f}) needs {at.reports_needed:,} reports to be detected: {self.num_reports:,} "
-                f"are {'enough' if at.detectable else 'too few'}."
+                f"A string held by {at['frequency']:.3%} ({at['count']:,.0f} reports, standard error "
+                f"{at['standard_error']:,.0f}) needs {at['reports_needed']:,} reports to be detected: "
+                f"{self.num_reports:,} are {'enough' if at['detectable'] else 'too few'}."
             )
         if self.nearest:
             yield self.nearest.plain_words()
+
+    def _at_share(self) -> dict[str, Any] | None:
+        """Return how well the count of a string of the share asked for will be known."""
+        if self.asked is None or self.people_needed is None:
+            return None
+        return {
+            "frequency": self.asked,
+            "count": self.asked * self.num_reports,
+            "standard_error": self.error_at(self.asked) * self.num_reports,
+            "detectable": self.num_reports >= self.people_needed,
+            "reports_needed": self.people_needed,
+        }
 
     def _detected(self) -> Iterator[str]:
         surely = (
@@ -432,28 +368,39 @@ class RapporPlan(Plan):
                 f"them and then fits about {self.num_fitted:,}."
             )
 
-    def _against_the_paper(self, paper: Comparison) -> Iterator[str]:
+    def times_the_error(self, plan: RapporPlan) -> float:
+        """Return the standard error over another plan's: above 1, that one is more precise."""
+        return self.standard_error / plan.standard_error
+
+    def reveals_more(self, paper: RapporPlan) -> list[int]:
+        """Return the numbers of reports of one value for which the paper's parameters reveal less than these."""
+        ours, theirs = self.privacy.epsilon_n, paper.privacy.epsilon_n
+        return [n for n in ours if ours[n] > theirs[n] + 1e-6]
+
+    def _against_the_paper(self, paper: RapporPlan) -> Iterator[str]:
+        ratio = paper.times_the_error(self)
         yield (
             f"The paper's p = 0.5, q = 0.75, h = 2 with f = {paper.parameters['f']:.4g}, within the same two epsilons, "
-            f"would have a standard error of {paper.standard_error:,.0f}: {paper.standard_error_ratio:.2f} times as "
-            f"large; {paper.reports_ratio:.2f} times as many reports would make up for it."
+            f"would have a standard error of {paper.standard_error:,.0f}: {ratio:.2f} times as large; {ratio**2:.2f} "
+            "times as many reports would make up for it."
         )
-        if paper.higher_epsilon_n:
-            n = max(paper.higher_epsilon_n, key=lambda n: self.epsilon_n[n] - paper.epsilon_n[n])
+        ours, theirs = self.privacy, paper.privacy
+        if higher := self.reveals_more(paper):
+            n = max(higher, key=lambda n: ours.epsilon_n[n] - theirs.epsilon_n[n])
             yield (
                 f"In between this plan reveals a little more: {n} reports of one value have epsilon "
-                f"{self.epsilon_n[n]:.3f}, the paper's {paper.epsilon_n[n]:.3f}."
+                f"{ours.epsilon_n[n]:.3f}, the paper's {theirs.epsilon_n[n]:.3f}."
             )
-        for n, leak in self.change_leak.items():
-            if leak > paper.change_leak[n]:
+        for n, leak in ours.change_leak.items():
+            if leak > theirs.change_leak[n]:
                 yield (
                     f"And a change of value is easier to see: epsilon {leak:.2f} within {n} reports, the paper's "
-                    f"{paper.change_leak[n]:.2f}."
+                    f"{theirs.change_leak[n]:.2f}."
                 )
 
     def _spare(self) -> Iterator[str]:
         enough = self.sufficient_epsilon_permanent
-        if enough is not None and enough < self.epsilon_permanent - 1e-3:
+        if enough is not None and enough < self.mechanism.epsilon_permanent - 1e-3:
             yield (
                 f"A permanent epsilon of {epsilon_text(enough)} would give one report a device the same standard error "
                 "(--thrifty plans so); a larger one pays where reports of one device are averaged, and hides changes "
@@ -468,21 +415,21 @@ class RapporPlan(Plan):
     def table(self) -> Table:
         """Return the plan, and the paper's parameters where they are compared, as columns."""
         plans: list[RapporPlan] = [self, *([self.comparison] if self.comparison else [])]
-        central = self.shuffled
+        told, central = [of.privacy for of in plans], self.shuffled
         epsilons = [
-            ("epsilon of one report", [of.epsilon_report for of in plans]),
+            ("epsilon of one report", [of.epsilon_report for of in told]),
             (
                 f"the same, shuffled among {central.reports:,} (delta {central.delta:g})",
                 [of.shuffled.epsilon for of in plans],
             ),
-            *((f"epsilon of {n} reports of one value", [of.epsilon_n[n] for of in plans]) for n in EPSILONS_SHOWN),
-            ("epsilon of any number of them", [of.epsilon_permanent for of in plans]),
-            *((f"epsilon of a change in {n} reports", [of.change_leak[n] for of in plans]) for n in self.change_leak),
+            *((f"epsilon of {n} reports of one value", [of.epsilon_n[n] for of in told]) for n in EPSILONS_SHOWN),
+            ("epsilon of any number of them", [of.epsilon_permanent for of in told]),
+            *((f"epsilon of a change in {n} reports", [of.change_leak[n] for of in told]) for n in told[0].change_leak),
         ]
         rows = [
             ("parameters", *(" ".join(f"{name}={of.parameters[name]:.4g}" for name in "khmpqf") for of in plans)),
             *((name, *map(epsilon_text, numbers)) for name, numbers in epsilons),
-            ("votes of one crafted report, at most", *(f"{of.influence.up:.1f}" for of in plans)),
+            ("votes of one crafted report, at most", *(f"{of.mechanism.influence.up:.1f}" for of in plans)),
             ("standard error of a rare count", *(thousands(of.standard_error) for of in plans)),
             ("share detected half the time", *(f"{of.detectable_frequency:.3%}" for of in plans)),
         ]
@@ -504,18 +451,33 @@ class RapporPlan(Plan):
             **{key: privacy[key] for key in shared},
             **{name: getattr(self, name) for name in _NUMBERS},
             "central": self.shuffled.to_json(),
-            "influence": self.influence.to_json(),
-            "share": self.share and self.share.to_json(),
+            "influence": self.mechanism.influence.to_json(),
+            "share": self._at_share(),
             "sufficient_epsilon_permanent": self.sufficient_epsilon_permanent,
             "basic_standard_error": self.basic_standard_error,
-            "paper": self.comparison and self.comparison.to_json(),
+            "paper": self.comparison and self._paper_json(self.comparison),
             "nearest": self.nearest and self.nearest.to_json(),
             "claims": privacy["claims"],
             "linkable": privacy["linkable"],
             "plain_words": self.plain_words(),
         }
 
+    def _paper_json(self, paper: RapporPlan) -> dict[str, Any]:
+        ratio, told = paper.times_the_error(self), paper.privacy.to_json()
+        return {
+            "parameters": dict(paper.parameters),
+            **{name: told[name] for name in ("epsilon_report", "epsilon_permanent", "epsilon_n", "change_leak")},
+            "epsilon_shuffled": paper.shuffled.epsilon,
+            "influence": paper.mechanism.influence.to_json(),
+            "standard_error": paper.standard_error,
+            "detectable_frequency": paper.detectable_frequency,
+            "standard_error_ratio": ratio,
+            "reports_ratio": ratio**2,
+            "higher_epsilon_n": self.reveals_more(paper),
+        }
 
+
+EPSILON_REPORTS: Final = (1, 2, 3, 5, 10, 20, 100)
 EPSILONS_SHOWN: Final = (2, 5, 10)
 _NUMBERS: Final = (
     "core_seconds",
@@ -533,49 +495,6 @@ _NUMBERS: Final = (
     "rule_of_thumb",
     "num_fitted",
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Comparison(RapporPlan):
-    """The plan with the paper's parameters (p = 1/2, q = 3/4, h = 2, the least f within both budgets).
-
-    Attributes
-    ----------
-    plan_error
-        The standard error of the plan that it is compared with.
-    higher_epsilon_n
-        The n for which that plan reveals more than the paper's parameters.
-    """
-
-    plan_error: float
-    higher_epsilon_n: tuple[int, ...]
-
-    @property
-    def standard_error_ratio(self) -> float:
-        """`standard_error` over the plan's: above 1, the plan is more precise."""
-        return self.standard_error / self.plan_error
-
-    @property
-    def reports_ratio(self) -> float:
-        """How many times as many reports the paper's parameters need for the plan's precision."""
-        return self.standard_error_ratio**2
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {
-            "parameters": dict(self.parameters),
-            "epsilon_report": self.epsilon_report,
-            "epsilon_permanent": self.epsilon_permanent,
-            "epsilon_n": by_number(self.epsilon_n),
-            "change_leak": by_number(self.change_leak),
-            "epsilon_shuffled": self.shuffled.epsilon,
-            "influence": self.influence.to_json(),
-            "standard_error": self.standard_error,
-            "detectable_frequency": self.detectable_frequency,
-            "standard_error_ratio": self.standard_error_ratio,
-            "reports_ratio": self.reports_ratio,
-            "higher_epsilon_n": list(self.higher_epsilon_n),
-        }
 
 
 def ranking_table(ranking: Sequence[Choice], measured: Sequence[Measured] | None = None, caption: str = "") -> Table:

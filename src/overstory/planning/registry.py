@@ -20,10 +20,7 @@ WHOLE: Final = ("reports", "candidates", "window", "resolution", "waves")
 
 
 def plan_registry(text: str, folder: Folder | None, *, source: str | None = None) -> tuple[str, list[Plan]]:
-    r"""Return a registry's text with oracle and parameters in place of every metric's needs, and what was planned.
-
-    The needs stay as a comment; all other text stays as it is.
-    """
+    """Return a registry's text with oracle and parameters for all needs, which stay as comments, and the plans."""
     root = read_root(text, source=source)
     root.faults.extend(_other_faults(text, folder, source))
     plans = {}

@@ -5,7 +5,7 @@ A table is rows and a specification of its columns, so that a page, a terminal, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -118,10 +118,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class Field:
-    """One value that a form asks for.
-
-    A ``slider`` is a number that can be dragged, too; ``lines`` is a text of several lines; ``hidden`` is not shown.
-    """
+    """One value that a form asks for; a ``slider`` is a number that can be dragged, too."""
 
     name: str
     label: str
@@ -139,10 +136,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Form:
-    """What a reader can ask of a page. Only pages show forms: text and Markdown leave them out.
-
-    ``get`` leads to another address of the same view; ``post`` changes something or sends a file.
-    """
+    """What a reader can ask of a page; text and Markdown leave it out. ``get`` leads to another address of the view."""
 
     label: str  # what it is for, for a screen reader
     fields: tuple[Field, ...]
@@ -180,6 +174,12 @@ class Table:
         )
         keyed = [{str(place): cell for place, cell in enumerate(row)} for row in rows]
         return cls(caption, columns, keyed, fold=fold)
+
+    @classmethod
+    def of_records(cls, columns: tuple[Column, ...], records: Iterable[Sequence[Any]]) -> Table:
+        """Return a table of records: each holds the values of all columns, in their order."""
+        keys = [key for column in columns for key in column.data_keys]
+        return cls("", columns, [dict(zip(keys, record, strict=True)) for record in records])
 
     def cells(self) -> Iterator[tuple[str, ...]]:
         return (tuple(column.cell(row) for column in self.columns) for row in self.rows)

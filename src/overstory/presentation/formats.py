@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any, Final
 
 Format = Callable[..., str]
@@ -14,29 +15,17 @@ UNKNOWN: Final = "unknown"
 
 
 def thousands(number: float | None) -> str:
-    """Return a count, rounded to a whole number.
-
-    >>> thousands(1234567.8), thousands(None)
-    ('1,234,568', 'unknown')
-    """
+    """Return a count, rounded to a whole number."""
     return UNKNOWN if number is None else f"{number:,.0f}"
 
 
 def percent(share: float | None) -> str:
-    """Return a share of 0 to 1 as a percentage.
-
-    >>> percent(0.12345), percent(None)
-    ('12.35%', 'unknown')
-    """
+    """Return a share of 0 to 1 as a percentage."""
     return UNKNOWN if share is None else f"{share:.2%}"
 
 
 def p_value(probability: float) -> str:
-    """Return a p-value or a q-value: its power of ten is what matters.
-
-    >>> p_value(0.00123), p_value(0.0)  # a float has no room for the second
-    ('1.2e-03', '<1e-300')
-    """
+    """Return a p-value or a q-value: its power of ten is what matters, and 0 is below what a float can hold."""
     return f"{probability:.1e}" if probability else "<1e-300"
 
 
@@ -51,11 +40,7 @@ def if_detected(number: Format) -> Format:
 
 
 def interval(ends: Format) -> Format:
-    """Return the format of an interval, by the format of its ends.
-
-    >>> interval(percent)(-0.01, 0.25), interval(thousands)(None, None)
-    ('-1.00% to 25.00%', 'unknown')
-    """
+    """Return the format of an interval, by the format of its ends."""
     return lambda low, high: UNKNOWN if low is None or high is None else f"{ends(low)} to {ends(high)}"
 
 
@@ -64,11 +49,7 @@ TRUTH: Final = {True: "true", False: "false"}
 
 
 def data_text(value: Any) -> str:
-    """Return a value as files hold it: ten digits; nothing where there is no number.
-
-    >>> data_text(1 / 3), data_text(float("nan")), data_text(None), data_text(True), data_text("oak")
-    ('0.3333333333', '', '', 'true', 'oak')
-    """
+    """Return a value as files hold it: ten digits; nothing where there is no number."""
     if isinstance(value, float):
         return f"{value:.10g}" if math.isfinite(value) else ""
     if isinstance(value, bool):
@@ -77,20 +58,12 @@ def data_text(value: Any) -> str:
 
 
 def finite(value: Any) -> Any:
-    """Return a value as JSON holds it: None in place of a number that JSON has no word for.
-
-    >>> finite(0.5), finite(float("inf")), finite("oak")
-    (0.5, None, 'oak')
-    """
+    """Return a value as JSON holds it: None in place of a number that JSON has no word for."""
     return value if not isinstance(value, float) else float(value) if math.isfinite(value) else None
 
 
 def seconds_text(seconds: float) -> str:
-    """Return seconds with two digits: they are an estimate.
-
-    >>> [seconds_text(number) for number in (0.0001, 0.034, 41.3, 6620.0)]
-    ['0.01', '0.03', '41', '6,600']
-    """
+    """Return seconds with two digits: they are an estimate."""
     if seconds >= 100:
         step = 10 ** (len(str(int(seconds))) - 2)
         return f"{round(seconds / step) * step:,}"
@@ -98,12 +71,93 @@ def seconds_text(seconds: float) -> str:
 
 
 def in_bytes(size: float) -> str:
-    """Return a number of bytes in a unit that leaves few digits.
-
-    >>> in_bytes(512), in_bytes(16e9)
-    ('512 B', '16 GB')
-    """
+    """Return a number of bytes in a unit that leaves few digits."""
     for unit, power in (("TB", 12), ("GB", 9), ("MB", 6), ("kB", 3)):
         if size >= 10**power:
             return f"{size / 10**power:.3g} {unit}"
     return f"{size:.0f} B"
+
+
+def epsilon_text(epsilon: float, unbounded: str = "no bound") -> str:
+    """Return an epsilon as it is printed: four digits after the point, rounded up; see `rounded_up`."""
+    return unbounded if math.isinf(epsilon) else f"{rounded_up(epsilon, Decimal('0.0001')):f}"
+
+
+def epsilons_text(about: Mapping[str, Any]) -> str:
+    """Return both epsilons of a mechanism in words, from ``epsilon_report`` and ``epsilon_permanent``."""
+    epsilons = (about[name] for name in ("epsilon_report", "epsilon_permanent"))
+    report, permanent = (epsilon_text(math.inf if e is None else e, "without bound") for e in epsilons)
+    return f"epsilon {report} for one report, {permanent} for any number of reports of one value"
+
+
+def rounded_up(number: float, step: Decimal) -> Decimal:
+    """Return the least multiple of `step`, a power of ten, that is not below `number`.
+
+    A float is rarely a round number: 0.1 is 5.6e-18 more. So a number within four units in the last place of a float
+    above a multiple of `step` is that multiple, and every other is rounded up.
+    """
+    exact, wide = Decimal(number), Context(prec=400)
+    below = exact.quantize(step, ROUND_FLOOR, wide)
+    if below and exact - below <= 4 * Decimal(math.ulp(number)):
+        return below
+    return exact.quantize(step, ROUND_CEILING, wide)
+
+
+def rounded_down(number: float, step: Decimal) -> Decimal:
+    """Return the largest multiple of `step`, a power of ten, not above `number`: of what is "at least" so much."""
+    return Decimal(number).quantize(step, ROUND_FLOOR, Context(prec=400))
+
+
+MOST: Final = math.log(1e6)
+"""Past this epsilon a factor says nothing more to a person."""
+CERTAIN: Final = "practically certain"
+
+
+def odds_text(epsilon: float) -> str:
+    """Return how far an epsilon lets the odds between two values move."""
+    if math.isinf(epsilon):
+        return "without bound"
+    return CERTAIN if epsilon > MOST else f"{factor(epsilon)} times"
+
+
+def factor(epsilon: float) -> str:
+    """Return e**epsilon as a person reads it, rounded up to three digits."""
+    if epsilon > MOST:
+        return "more than a million"
+    odds = Decimal(epsilon).exp(Context(prec=12))  # so that 81.000000000000004 is 81
+    return f"{odds.normalize(Context(prec=3, rounding=ROUND_CEILING)):f}"
+
+
+def plural(number: int, thing: str) -> str:
+    """Return a number of things, in words that agree with it."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words, its minutes or hours rounded up."""
+    minutes = math.ceil(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    if minutes < 48 * 60:
+        return f"{minutes // 60} h" + (f" {minutes % 60} min" if minutes % 60 else "")
+    hours = math.ceil(minutes / 60)
+    return f"{hours // 24} days" + (f" {hours % 24} h" if hours % 24 else "")
+
+
+def share(probability: float) -> str:
+    """Return a probability as a percentage of three digits that means something; never 0 or 100 where it is not."""
+    percent = 100 * probability
+    text = f"{percent:.3g}"
+    if text == "100" and probability < 1:
+        text = f"{percent:.6g}" if percent < 99.9999 else "above 99.9999"
+    return f"{'below 0.0001' if 0 < percent < 0.0001 else text}%"
+
+
+def parameter_words(parameters: Mapping[str, Any]) -> str:
+    """Return parameters that are numbers or texts, of parts by their oracle; others follow from the domain."""
+    own = [f"{key} = {value}" for key, value in parameters.items() if isinstance(value, str | int | float)]
+    listed = [part for value in parameters.values() if isinstance(value, list) for part in value]
+    parts = [
+        f"{part['oracle']}: {parameter_words({**part, 'oracle': None})}" for part in listed if isinstance(part, Mapping)
+    ]
+    return "; ".join([*([", ".join(own)] if own else []), *parts])

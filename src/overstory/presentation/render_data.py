@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,6 +35,21 @@ def as_csv(table: Table) -> Iterator[str]:
     return csv_lines(table.columns, ([row[key] for key in keys] for row in table.rows))
 
 
+def as_parquet(table: Table) -> bytes:
+    """Return a Parquet file; a column is of texts where only some are, such as names and numbers of quantiles."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    rows, columns = as_json(table), {}
+    for key in _keys(table.columns):
+        values = [row[key] for row in rows]
+        is_mixed = any(isinstance(value, str) for value in values)
+        columns[key] = [None if value is None else data_text(value) for value in values] if is_mixed else values
+    file = io.BytesIO()
+    parquet.write_table(pa.table(columns), file)
+    return file.getvalue()
+
+
 def csv_lines(columns: Iterable[Column], records: Iterable[Sequence[Any]]) -> Iterator[str]:
     """Return a header and a line per record; a record holds the values of all columns, in their order."""
     header = csv_line(name for column in columns for name in (column.keys or (column.csv or column.name,)))
@@ -41,11 +57,7 @@ def csv_lines(columns: Iterable[Column], records: Iterable[Sequence[Any]]) -> It
 
 
 def csv_records(records: Iterable[Sequence[Any]]) -> Iterator[str]:
-    r"""Return a line per record, each as long as the first; what a cell needs is asked once for many of its column.
-
-    >>> list(csv_records([("oak, old", 1 / 3, True), ("ash", float("nan"), None)]))
-    ['"oak, old",0.3333333333,true\n', 'ash,,\n']
-    """
+    """Return a line per record, each as long as the first; what a cell needs is asked once for many of its column."""
     rest = iter(records)
     return chain.from_iterable(map(_lines, iter(lambda: tuple(islice(rest, CHUNK)), ())))
 
@@ -74,11 +86,7 @@ def csv_line(cells: Iterable[Any]) -> str:
 
 
 def for_spreadsheet(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines of CSV of which no cell is a formula: one that would be begins with an apostrophe.
-
-    So does a cell that begins with one anyway, twice: taking one away gives every value back. Candidates may be words
-    that devices made up.
-    """
+    """Yield lines of CSV without formulas: an apostrophe begins what would be one, or begins with an apostrophe."""
     for cells in csv.reader(lines):
         yield csv_line([MARK + cell if _is_marked(cell) else cell for cell in cells])
 
@@ -88,11 +96,7 @@ def _keys(columns: Iterable[Column]) -> list[str]:
 
 
 def quoted(text: str) -> str:
-    """Return `text` as a CSV field, in quotes where it needs them (Python's own writer leaves a lone CR bare).
-
-    >>> quoted("plain"), quoted('say "hi", twice')
-    ('plain', '"say ""hi"", twice"')
-    """
+    """Return `text` as a CSV field, in quotes where it needs them (Python's own writer leaves a lone CR bare)."""
     if MARKS.search(text):
         return '"' + text.replace('"', '""') + '"'
     return text

@@ -1,7 +1,4 @@
-"""Documents as pages of HTML: no script, nothing from elsewhere, dark and light, made for keyboards and readers.
-
-A page needs no inline style, so that its Content-Security-Policy can allow its own style sheet and nothing else.
-"""
+"""Documents as pages of HTML: no script, nothing from elsewhere, dark and light, made for keyboards and readers."""
 
 from __future__ import annotations
 
@@ -51,11 +48,7 @@ def escaped_lines(text: str) -> str:
 
 
 def safe_address(address: str) -> str:
-    """Return an address for an attribute; one of another scheme than the web's leads nowhere.
-
-    >>> safe_address("/m/colour?a=1&b=2"), safe_address("javascript:alert(1)")
-    ('/m/colour?a=1&amp;b=2', '#')
-    """
+    """Return an address for an attribute; one of another scheme than the web's leads nowhere."""
     return escaped(address) if _SAFE_ADDRESS.match(address) else "#"
 
 
@@ -267,7 +260,6 @@ def _class(*names: str) -> str:
 
 
 def _linked(text: str) -> str:
-    """Escape a text; one that is a web address becomes a link."""
     shown = escaped(text)
     is_address = text.startswith(("https://", "http://")) and text.isprintable() and not any(map(str.isspace, text))
     return f'<a href="{shown}" rel="noreferrer">{shown}</a>' if is_address else shown
@@ -292,10 +284,7 @@ CHARACTER: Final = 7.5
 
 
 def as_svg(*pictures: Picture) -> str:
-    """Return charts as one SVG document: below each other, each under its caption.
-
-    A Content-Security-Policy must allow `DRAWING_STYLE`, by its hash.
-    """
+    """Return charts as one SVG document, each under its caption; a policy must allow `DRAWING_STYLE` by its hash."""
     parts, top, widest = [], 0.0, 0.0
     for picture in pictures:
         svg = picture.svg[picture.svg.index("<svg") :]

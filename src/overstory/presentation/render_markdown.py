@@ -68,19 +68,12 @@ def _table(table: Table) -> Iterator[str]:
 
 
 def _linked(text: str) -> str:
-    """Return an address as a link, every other text escaped."""
     is_address = text.startswith(("https://", "http://")) and not re.search(r"[\s<>]", text)
     return f"<{printable(text)}>" if is_address else escaped(text)
 
 
 def escaped(text: str) -> str:
-    r"""Return a text that Markdown shows as it is.
-
-    >>> print(escaped("snake_case _em_ [1] [a](b) `c`"))
-    snake_case \_em\_ [1] [a]\(b) \`c\`
-    >>> print(escaped("# no heading"), escaped("1. no list"), escaped("- none"))
-    \# no heading 1\. no list \- none
-    """
+    """Return a text that Markdown shows as it is."""
     text = re.sub(r"[\\`*<|~]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", printable(text))
     text = re.sub(r"\](?=[(\[:])", r"]\\", text)
     text = re.sub(r"^(\s*)([#>]|[+-](?=\s|$)|[=-](?=[=-]))", r"\1\\\2", text)

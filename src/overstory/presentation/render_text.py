@@ -29,7 +29,7 @@ from overstory.presentation.document import (
     Preformatted,
     Table,
 )
-from overstory.presentation.streams import printable, wrapped
+from overstory.presentation.streams import printable
 
 FORCING: Final = ("FORCE_COLOR", "TTY_COMPATIBLE")
 """Variables that ask for bold and grey where there is no terminal."""
@@ -55,7 +55,10 @@ class Layout:
 
     def sentence(self, text: str) -> list[str]:
         """Return the lines of a sentence; a word that is longer than a line stays whole, so that no path is cut."""
-        return (wrapped(printable(text), self.width) if self.is_wrapped else printable(text)).split("\n")
+        shown = printable(text)
+        if not self.is_wrapped:
+            return [shown]
+        return textwrap.wrap(shown, self.width, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 UNFOLDED: Final = Layout(sys.maxsize, is_wrapped=False)

@@ -12,11 +12,8 @@ PIPE_CLOSED: Final = 141
 
 
 def write_anything() -> None:
-    """Let a terminal that lacks a character show its escape instead of failing, and a closed stream take what comes.
-
-    Under cron, some supervisors and `pythonw` the standard streams are closed, and Python has None in their place. They
-    are opened in order, so that no other file gets their numbers.
-    """
+    """Let a terminal that lacks a character show its escape instead of failing, and a closed stream take what comes."""
+    # Under cron, some supervisors and `pythonw` they are closed and None; in order, no other file gets their numbers.
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - open until the end
@@ -33,21 +30,5 @@ def close_quietly() -> None:
 
 
 def printable(text: str) -> str:
-    r"""Return `text` with what could steer a terminal escaped.
-
-    >>> printable("caf\u00e9\x1b[31m")
-    'café\\x1b[31m'
-    """
+    """Return `text` with what could steer a terminal escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def wrapped(text: str, width: int) -> str:
-    r"""Return `text` with lines of at most `width` characters; a word that is longer has a line of its own.
-
-    >>> wrapped("Page: out/collect/collect.html", 16)
-    'Page:\nout/collect/collect.html'
-    """
-    import textwrap
-
-    lines = (textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) for line in text.split("\n"))
-    return "\n".join("\n".join(some) for some in lines)

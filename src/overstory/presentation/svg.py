@@ -59,16 +59,11 @@ class Picture:
     narrow: str = ""  # the same for a narrow page, where its text would be too small
 
     def _repr_svg_(self) -> str:
-        """Return what a notebook shows."""
         return self.svg
 
 
 def inline(picture: Picture) -> str:
-    """Return a picture as an element that a screen reader can name and a style sheet can colour.
-
-    A picture with a narrow drawing becomes two elements, of the classes ``on-wide`` and ``on-narrow``: a style sheet
-    shows one of them.
-    """
+    """Return a picture as an element; with a narrow drawing as two, of classes ``on-wide`` and ``on-narrow``."""
     if not picture.narrow:
         return _element(picture, picture.svg, "")
     wide = _element(picture, picture.svg, 'class="on-wide" ')

@@ -12,7 +12,6 @@ from overstory._lazy import lazy_names
 
 if TYPE_CHECKING:
     from overstory.privacy.approximate import delta_at, epsilon_at
-    from overstory.privacy.caveats import map_differences
     from overstory.privacy.ledger import Account, Ledger
     from overstory.privacy.payloads.base import Attack
     from overstory.privacy.payloads.registry import attack, change_leak, epsilon_between, terms_of
@@ -31,7 +30,6 @@ __all__ = [
     "delta_at",
     "epsilon_at",
     "epsilon_between",
-    "map_differences",
     "shuffled",
     "statement",
     "terms_of",
@@ -51,7 +49,6 @@ __getattr__, __dir__ = lazy_names(
         "delta_at": "privacy.approximate",
         "epsilon_at": "privacy.approximate",
         "epsilon_between": "privacy.payloads.registry",
-        "map_differences": "privacy.caveats",
         "shuffled": "privacy.shuffle.central",
         "statement": "privacy.statements",
         "terms_of": "privacy.payloads.registry",

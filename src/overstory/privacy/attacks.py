@@ -1,27 +1,14 @@
 """What an attacker can conclude: a value, whether a device is the same one, and how often he is right.
 
-Linkability: what stays the same in every report of a device, in bits, and how many devices share it.
+*Linkability.* Epsilon says what reports tell of a value; this, whether they can be recognized as one device's: by what
+is equal in all of them (`Constant`: a cohort or seed in clear, the payload where its noise is drawn once), and by what
+is alike (`Likeness`). A crowd of devices with one payload is counted among devices with one value: among all it is
+smaller, by what people really hold. A group that is sent in clear is the same in every report, too: log2(1 / share)
+bits, of public shares, as if a device's value said nothing of its group.
 
-Epsilon says what reports tell of a value. This says whether reports can be recognized as one device's: a cohort or a
-seed is sent in the clear with every report, and where there is one round of noise an unchanged value is the same
-payload every time. Both are numbers that a device carries, drawn from a known distribution, so their entropy is exact
-(`Constant`).
-
-Where reports are drawn afresh from a permanent response nothing more may be equal, and yet they are alike: what two of
-them share, and what 30 share with 30 others, is their mutual information (`Likeness`).
-
-A crowd of devices that send one payload is counted among devices with one value. Other values have other payloads, so
-among all devices it is smaller; by how much depends on the values that people really hold, and is no property of a
-mechanism.
-
-A group that is sent in clear is the same in every report, too: log2(1 / share) bits, of public shares, as if a device's
-value said nothing of its group.
-
-Posterior: exact Bayes over candidate values, from one report or from many.
-
-The RAPPOR paper (section 6) knows three attackers: one who sees a single report, one who sees a window of them, and one
-who sees so many that the permanent response itself is known. All three compute `posterior`; what they can gain is
-bounded by epsilon_report, epsilon_n and epsilon_permanent.
+*Posterior.* Exact Bayes over candidate values. The RAPPOR paper (section 6) knows three attackers: of a single report,
+of a window of them, and of so many that the permanent response itself is known. All three compute `posterior`; what
+they can gain is bounded by epsilon_report, epsilon_n and epsilon_permanent.
 
 Reports in one cohort are taken to be of one device and one unchanged value, read through one permanent response:
 
@@ -39,10 +26,10 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from overstory.presentation.formats import share
 from overstory.privacy.histories.pairs import PRECISE
 from overstory.privacy.payloads.base import Evidence, terms_class
 from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, bits_text
-from overstory.privacy.text import share
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind, Report, check_cohort
 
@@ -76,21 +63,11 @@ class Linkability:
 
     @property
     def are_alike(self) -> bool:
-        """Whether reports share more than what is equal in them."""
         return self.likeness.beyond(MONTH) > 0
 
     @property
     def has_payload(self) -> bool:
-        """Whether the payload of an unchanged value stays the same."""
         return self.unchanged != self.always
-
-    def crowd(self, devices: int) -> float:
-        """Return how many of `devices` an unchanged device's reports fit on average, itself included."""
-        return self.unchanged.crowd(devices)
-
-    def alone(self, devices: int) -> float:
-        """Return the share of `devices` that nobody else's reports fit, while their values do not change."""
-        return self.unchanged.alone(devices)
 
     @property
     def is_pseudonym(self) -> bool:
@@ -165,10 +142,7 @@ V = TypeVar("V", bound=Hashable)
 
 
 def posterior(mechanism: Kind, reports: Iterable[Report], prior: Mapping[V, float]) -> dict[V, float]:
-    """Return P(value | reports) for every value of `prior` (of any positive scale): what the best attacker believes.
-
-    The reports are all that the attacker has of one device, and of one unchanged value.
-    """
+    """Return P(value | reports), of one unchanged value, for every value of `prior` (of any positive scale)."""
     for value, weight in prior.items():
         if not isinstance(weight, int | float) or not 0 <= weight < math.inf:
             raise ParameterError(f"prior of {value!r} is {weight!r}: give a number from 0")

@@ -160,11 +160,7 @@ class Ledger:
 
 
 def charged(accounts: Iterable[Account], against: Against, attribute: str | None = None) -> float:
-    """Return what a budget charges for all that tells of an attribute, or for everything, rounded up.
-
-    It depends on how many reports there were, and never on a value: a device that falls silent says something by it.
-    So each report is charged as if its value were the worst.
-    """
+    """Return what a budget charges for an attribute, or all, rounded up: each report as if its value were the worst."""
     some = (each for each in accounts if attribute is None or attribute == each.attribute)
     return add_up((1, charge(against, each.terms, each.reports, each.cap)) for each in some)
 
@@ -174,12 +170,6 @@ def charge(against: Against, terms: Terms, reports: int, most_responses: int | N
 
     Against any history: what tells any two histories of as many reports apart. Against the same pattern: as if every
     report came from another permanent response, up to the cap; or what the former charges, where that is less.
-
-    >>> from overstory.privacy.payloads.registry import terms_of
-    >>> from overstory.protocol.kinds.registry import mechanism
-    >>> terms = terms_of(mechanism("grr", domain_size=4, epsilon=1.0))
-    >>> [round(charge("same-pattern", terms, reports, 2), 4) for reports in (0, 1, 2, 100)]
-    [0.0, 1.0, 2.0, 2.0]
     """
     if not reports:
         return 0.0

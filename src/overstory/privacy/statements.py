@@ -12,14 +12,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from overstory.presentation.document import Block, Lines, Table
-from overstory.presentation.formats import finite
+from overstory.presentation.formats import CERTAIN, MOST, epsilon_text, factor, finite, odds_text, plural
 from overstory.privacy.approximate import DELTA, epsilon_at
 from overstory.privacy.attacks import Linkability, linkability
-from overstory.privacy.caveats import Positions, cautions
-from overstory.privacy.payloads.base import Attack, terms_class
+from overstory.privacy.caveats import cautions
+from overstory.privacy.payloads.base import Attack
 from overstory.privacy.payloads.registry import attack, terms_of
 from overstory.privacy.terms import Terms
-from overstory.privacy.text import CERTAIN, MOST, epsilon_text, factor, odds_text, plural
 from overstory.protocol.kinds.base import Influence, Kind
 
 ALWAYS: Final = "whatever you hold and however it changes"
@@ -43,7 +42,7 @@ class Claim:
     delta, epsilon_at_delta
         What it is but for a chance of `delta`, where that is less: only where all noise is fresh.
     kind
-        "any", "report", "unchanged", "permanent", "values", "pattern", "change" or "map".
+        "any", "report", "unchanged", "permanent", "values", "pattern" or "change".
     reason
         Why there is no bound, where there is none.
     """
@@ -137,7 +136,6 @@ class Claims:
 
     @property
     def of_values(self) -> str:
-        """What the epsilon of several values rests on."""
         most = "" if self.terms.most_values is None else f" and {self.terms.most_values}"
         return f"D distinct values cost D times as much, D being at most the number of reports{most}; {SAME_PATTERN}"
 
@@ -207,8 +205,6 @@ class PrivacyStatement:
         Where a paper claims more than it proves, by claim.
     domain_size
         How many values there are, where that is known.
-    map_epsilon_report, map_epsilon_permanent
-        The exact maximum over pairs of candidates of a fixed map, where one was given.
     influence
         How many votes a crafted report is worth; None where no single values are counted.
     """
@@ -227,21 +223,10 @@ class PrivacyStatement:
     epsilon_at_delta: Mapping[int, float] = field(default_factory=dict)
     cautions: Mapping[str, str] = field(default_factory=dict)
     domain_size: int | None = None
-    map_epsilon_report: float | None = None
-    map_epsilon_permanent: float | None = None
     influence: Influence | None = None
 
     def epsilon_values(self, values: int, *, reports: int | None = None) -> float:
-        """Epsilon of a history of `values` distinct values, rounded up; see `Terms.epsilon_values`.
-
-        D is at most the number of reports, where given, and the size of the domain, or of the hash's range. It holds
-        only between histories with the same pattern of equal and different permanent responses: see `change_leak`.
-
-        Raises
-        ------
-        ParameterError
-            When there is no value or no report.
-        """
+        """Epsilon of a history of `values` distinct values, rounded up; see `Terms.epsilon_values`."""
         return self.terms.epsilon_values(values, reports=reports)
 
     def values_claim(self, values: int, *, reports: int | None = None) -> Claim:
@@ -280,11 +265,6 @@ class PrivacyStatement:
                 kind="values",
             )
         yield from (claims.change(n) for n in self.change_leak)
-        if self.map_epsilon_report is not None:
-            yield Claim("one report, candidates of the map", self.map_epsilon_report, MAP, kind="map")
-        if self.map_epsilon_permanent is not None:
-            about = "any number of reports, candidates of the map"
-            yield Claim(about, self.map_epsilon_permanent, MAP, kind="map")
 
     def plain_words(self) -> str:
         """Say it to a person: first what holds whatever the person does."""
@@ -300,8 +280,6 @@ class PrivacyStatement:
         if self.epsilon_at_delta.get(number, math.inf) < self.epsilon_any.get(number, 0.0):
             yield f"But for a chance of {self.delta:g} it is {_by_factor(self.epsilon_at_delta[number])}."
         yield f"One report can change anyone's guess between two values {_by_factor(self.epsilon_report)}."
-        if self.map_epsilon_report is not None and self.map_epsilon_report < self.epsilon_report:
-            yield f"Between the candidates of the map it is {_by_factor(self.map_epsilon_report)}."
         number = max(self.epsilon_n, default=1)
         if number > 1 and self.epsilon_n[number] < self.epsilon_permanent:
             yield f"After {number} reports of the same value it is {_by_factor(self.epsilon_n[number])}."
@@ -343,8 +321,6 @@ class PrivacyStatement:
             "attack": self.attack.to_json(),
             "most_values": self.terms.most_values,
             "domain_size": self.domain_size,
-            "map_epsilon_report": finite(self.map_epsilon_report),
-            "map_epsilon_permanent": finite(self.map_epsilon_permanent),
             "claims": [claim.to_json() for claim in self.claims],
             "linkable": self.linkable.to_json(),
             "influence": None if self.influence is None else self.influence.to_json(),
@@ -357,7 +333,6 @@ def statement(
     *,
     reports: Iterable[int] = (1, 2, 3, 5, 10),
     change_reports: Iterable[int] = (2,),
-    positions: Positions | None = None,
     delta: float = DELTA,
 ) -> PrivacyStatement:
     """Return the privacy statement of a mechanism, or of what takes numbers.
@@ -370,8 +345,6 @@ def statement(
         For which n to state `epsilon_n` and `epsilon_any`.
     change_reports
         For which n to state the leak of a change.
-    positions
-        A fixed candidate map (bit positions by cohort, candidate and hash), to state its exact epsilons too.
     delta
         The chance for which `epsilon_at_delta` is stated; ignored where responses are memoized.
 
@@ -394,7 +367,6 @@ def statement(
     """
     terms = terms_of(mechanism)
     epsilons, changes = ((1,), ()) if terms.once else (tuple(reports), tuple(change_reports))
-    on_map = (None, None) if positions is None else terms_class(mechanism).on_map(mechanism, positions)
     # Any two histories: of as many reports as are asked for, of a window's and of ten windows'.
     window: int | None = mechanism.parameters.get("window")
     numbers = {n for n in (*epsilons, *((window, 10 * window) if window else ())) if n > 1}
@@ -415,8 +387,6 @@ def statement(
         linkable=linkability(mechanism),
         cautions=MappingProxyType(cautions(mechanism, terms)),
         domain_size=mechanism.domain_size,
-        map_epsilon_report=on_map[0],
-        map_epsilon_permanent=on_map[1],
         influence=mechanism.influence,
     )
 
@@ -457,4 +427,3 @@ CHANGE = (
 )
 FRESH_CHANGE = "The value changes once, after the first report; the reports after that add up, as always."
 ONCE = "A device sends one report by these parameters and no other, whether its value changes or not."
-MAP = "The value is a candidate of this map and the devices hash exactly as the map says."

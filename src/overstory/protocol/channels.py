@@ -326,3 +326,12 @@ def set_epsilon(outputs: int, own: int, inside: Fraction) -> float:
     """Return ln((inside / c_set) / ((1 - inside) / (K - c_set))), rounded up; either way round."""
     within, without = Fraction(inside, own), Fraction(1 - inside, outputs - own)
     return round_up(log_ratio(max(within, without), min(within, without)))
+
+
+def check_channel(p_star: float, q_star: float) -> None:
+    """Refuse what is no channel, or a channel with an output that does not depend on its input."""
+    for name, value in (("p_star", p_star), ("q_star", q_star)):
+        if not 0.0 <= value <= 1.0:
+            raise ParameterError(f"{name} is a probability, 0 to 1, not {value}")
+    if p_star == q_star:
+        raise ParameterError(f"p_star = q_star = {p_star}: such reports say nothing about the values")

@@ -384,7 +384,6 @@ class SearchMechanism(Split):
 
     @property
     def num_asked(self) -> int:
-        """The numbers of this wave."""
         return self.bounds[-1] - self.bounds[0]
 
     def asks(self, cohort: int) -> bool:
@@ -399,7 +398,6 @@ class SearchMechanism(Split):
         return bisect_right(self.bounds, cohort) - 1
 
     def question_text(self, cohort: int) -> str:
-        """Return what the device's question is about."""
         question = self.questions[self.group_of(cohort)]
         if question.name == DICTIONARY:
             return f"which of {len(self.plan.known):,} expected values it has, if any"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 
 from overstory.analysis.difference import Difference, difference
-from overstory.presentation.document import Column, Lines, Table
-from overstory.presentation.render_data import as_csv
-from overstory.privacy.text import plural
+from overstory.presentation.document import Block, Column, Table
+from overstory.presentation.formats import plural
+from overstory.presentation.result import Result
 from overstory.protocol.errors import ParameterError
 from overstory.queries.counts import PeriodCounts, parse_range
 from overstory.queries.estimates import EstimateSeries, read_estimates
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from overstory.analysis.selection import Adjustment
-    from overstory.presentation.document import Block
     from overstory.protocol.metrics import Metric
 
     F64 = NDArray[np.float64]
@@ -58,7 +57,7 @@ def file_columns(adjustment: Adjustment) -> tuple[Column, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(Result):
     """What is learned of a metric in one range of periods less that in another: shares of values, or numbers.
 
     Attributes
@@ -105,12 +104,7 @@ class Comparison:
         rows: list[dict[str, Any]] = self.difference.rows()
         return rows
 
-    def csv_lines(self) -> Iterator[str]:
-        """Return a header and a line per value."""
-        return as_csv(self.as_table())
-
     def as_table(self) -> Table:
-        """Return the same as rows, by the names of `to_json`."""
         return Table("Every difference", self.columns or file_columns(self.difference.adjustment), self.rows())
 
     def table(self, limit: int | None = None) -> list[Block]:
@@ -118,20 +112,18 @@ class Comparison:
         blocks: list[Block] = replace(self.difference, notes=self.notes).blocks(limit=limit)
         return blocks
 
-    def blocks(self, *, everything: bool = True, written: str | None = None) -> Iterator[Block]:
-        """Return the same with the two ranges; see `Reading.blocks`."""
-        yield from self.table(None if everything else MOST_ROWS)
-        ranges = [
-            f"{name}: {'' if counted.group is None else f'group {counted.group}, '}"
-            f"{plural(counted.num_reports, 'report')} from {counted.label(counted.first)} to "
-            f"{counted.label(counted.last)}"
-            for name, counted in (("a", self.a), ("b", self.b))
-        ]
-        yield Lines(*ranges, *([] if written is None else [f"every value: {written}"]))
+    def shown(self, *, everything: bool) -> list[Block]:
+        return self.table(None if everything else MOST_ROWS)
+
+    def sentences(self) -> Iterator[str]:
+        """Yield the two ranges; the notes are below the table."""
+        for name, counted in (("a", self.a), ("b", self.b)):
+            group = "" if counted.group is None else f"group {counted.group}, "
+            ends = f"from {counted.label(counted.first)} to {counted.label(counted.last)}"
+            yield f"{name}: {group}{plural(counted.num_reports, 'report')} {ends}"
 
 
 def _span_json(counted: PeriodCounts) -> dict[str, Any]:
-    """Return the facts about a range of periods as JSON values."""
     return {
         **({} if counted.group is None else {"group": counted.group}),
         "from": counted.label(counted.first),
@@ -250,7 +242,6 @@ def check_comparable(a: PeriodCounts, b: PeriodCounts, *, overlap: float = 0.0, 
 
 
 def _two_groups(a: PeriodCounts, b: PeriodCounts) -> bool:
-    """Whether these are two groups: no report is in both."""
     return a.group is not None and b.group is not None and a.group != b.group
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class CountsStore(Protocol):
-    """The methods of a store that `read_store` calls; `overstory.collector.store.StoreReader` has them."""
+    """The methods of a store that `read_store` calls; `overstory.collector.store.Store` has them."""
 
     def periods(self, metric_id: str) -> list[int]:
         """Periods with reports, ascending."""
@@ -50,10 +50,6 @@ class CountsStore(Protocol):
     def reports(self, metric: Metric, first: int, last: int) -> Iterator[ReportBatch]:
         """Stored reports, made with the metric's own parameters."""
         ...
-
-
-class SumsStore(CountsStore, Protocol):
-    """A store that has sums of reports, too."""
 
     def sums(
         self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None
@@ -287,7 +283,6 @@ def read_store(
 
 
 def _read_released(store: CountsStore, metric: Metric, counts: Mapping[int, SupportCounts]) -> ReleasedPeriods:
-    """Return the smallest release of each of the periods that are counted."""
     from overstory.privacy.shuffle.central import ReleasedPeriods
 
     periods = [period for period, of_period in sorted(counts.items()) if of_period.num_reports]
@@ -296,7 +291,6 @@ def _read_released(store: CountsStore, metric: Metric, counts: Mapping[int, Supp
 
 
 def _released(metric: Metric, parsed: dict[str, Any]) -> ReleasedPeriods | None:
-    """Read what `PeriodCounts.to_json` says of releases."""
     if "central" not in parsed:
         return None
     from overstory.privacy.shuffle.central import ReleasedPeriods
@@ -305,7 +299,7 @@ def _released(metric: Metric, parsed: dict[str, Any]) -> ReleasedPeriods | None:
     return ReleasedPeriods(smallest, metric.groups is not None)
 
 
-def with_sums(store: SumsStore, counted: PeriodCounts) -> PeriodCounts:
+def with_sums(store: CountsStore, counted: PeriodCounts) -> PeriodCounts:
     """Return counts with the sums of their reports, by which crafted ones are noticed."""
     if counted.first is None or counted.last is None:
         return counted

@@ -19,7 +19,7 @@ from overstory.analysis.reports import SupportCounts
 from overstory.analysis.selection import bound_text
 from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, file_columns, records
 from overstory.analysis.variance import clustering
-from overstory.presentation.document import Block, Column, Lines, Paragraph, Table
+from overstory.presentation.document import Block, Column, Lines, Paragraph
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
 from overstory.queries.counts import PeriodCounts
@@ -34,6 +34,7 @@ from overstory.queries.readings import (
 
 if TYPE_CHECKING:
     from overstory.presentation.svg import Picture
+    from overstory.protocol.kinds.base import Mechanism
 
 Estimator = Callable[[Metric, SupportCounts, float, EstimateOptions, Sequence[str]], Estimate]
 """What makes one estimate: `estimate_counts`, or something that calls it."""
@@ -69,26 +70,15 @@ class EstimateSeries(RangeReading):
     def checks_json(self) -> dict[str, Any]:
         return {"checks": [check.to_json() for check in self.checks]}
 
-    def part_json(self, part: PeriodEstimate, limit: int | None, *, everything: bool) -> dict[str, Any]:
-        learned: dict[str, Any] = part.estimate.to_json(limit, everything=everything)
+    def part_json(self, part: PeriodEstimate, *, everything: bool) -> dict[str, Any]:
+        learned: dict[str, Any] = part.estimate.to_json(everything=everything)
         return learned
 
-    def rows(self, limit: int | None = None, level: float = 0.95) -> Iterator[dict[str, Any]]:
-        """Yield a dictionary per range and value, most frequent first within a range."""
-        for part in self.parts:
-            for row in part.estimate.rows(limit, level):
-                yield {**self.ends(part), **row}
+    def columns(self, level: float) -> Sequence[Column]:
+        return file_columns(level, self.options.adjustment)
 
-    def as_table(self, level: float = 0.95) -> Table:
-        """Return a row per range and value, with intervals of that level."""
-        columns = (Column("from"), Column("to"), *file_columns(level, self.options.adjustment))
-        return Table("", columns, list(self.rows(level=level)))
-
-    def columns(self) -> Sequence[Column]:
-        return file_columns(adjustment=self.options.adjustment)
-
-    def records(self, part: PeriodEstimate, limit: int | None) -> Iterable[Sequence[Any]]:
-        return records(part.estimate, limit)
+    def records(self, part: PeriodEstimate, level: float) -> Iterable[Sequence[Any]]:
+        return records(part.estimate, level=level)
 
     def shown(self, *, everything: bool) -> Iterator[Block]:
         rows, empty = [], []
@@ -164,23 +154,35 @@ def _is_ready(part: PeriodEstimate) -> bool:
 def estimate_counts(
     metric: Metric, counts: SupportCounts, per_device: float, options: EstimateOptions, names: Sequence[str]
 ) -> Estimate:
-    """Estimate once, with every choice applied."""
-    oracle = FrequencyOracle(metric.oracle)
+    """Estimate a metric once, with every choice applied."""
+    return estimate_once(metric.oracle, counts, per_device, options, names)
+
+
+def estimate_once(
+    mechanism: Mechanism,
+    counts: SupportCounts,
+    per_device: float,
+    options: EstimateOptions,
+    names: Any,
+) -> Estimate:
+    """Estimate once, with every choice applied.
+
+    `names` are what `FrequencyOracle.estimate` takes as candidates or, of Bloom filters, their `CandidateMap`.
+    """
+    oracle, how = FrequencyOracle(mechanism), dict[str, Any](reports_per_device=per_device)
     selecting: dict[str, Any] = {"alpha": options.alpha, "correction": options.correction}
     if options.interval_kind is not None:
-        selecting["interval_kind"] = options.interval_kind
-    if metric.oracle.encoding.decoded:
-        how = selecting | {"method": options.method, "complete": options.complete}
-        estimate = oracle.estimate(counts, names, reports_per_device=per_device, **how)
+        how["interval_kind"] = options.interval_kind
+    if mechanism.encoding.decoded:
+        estimate = oracle.estimate(counts, names, method=options.method, complete=options.complete, **selecting, **how)
     else:
-        estimate = replace(oracle.estimate(counts, names, reports_per_device=per_device), **selecting)
+        estimate = replace(oracle.estimate(counts, names, **how), **selecting)
     if estimate.adjustment != options.adjustment:
         estimate = replace(estimate, adjustment=options.adjustment)
     return postprocess(estimate, *options.steps) if options.steps else estimate
 
 
 def _names(metric: Metric, options: EstimateOptions) -> Sequence[str]:
-    """Return what is estimated."""
     bloom = metric.oracle.encoding.decoded
     later = bloom or (metric.oracle.encoding.uneven and metric.domain.size is None)
     if not bloom and (options.complete or options.method != "gls"):
@@ -263,7 +265,6 @@ class ItemSeries(EstimateSeries):
         yield estimate_picture(self.picture_name(part), caption, part.estimate.rows(MOST_DRAWN))
 
     def sizes(self) -> Iterator[str]:
-        """Yield the mean size of each of the last ranges in a sentence."""
         for part in self.parts[-MOST_SIZES:]:
             learned = part.estimate
             size = learned.mean_size
@@ -278,10 +279,7 @@ class ItemSeries(EstimateSeries):
 def read_items(
     counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions | None = None
 ) -> ItemSeries:
-    """Estimate the share of devices that have each item of a metric of sets; see `read_estimates`.
-
-    Post-processing is refused: shares of items need not add up to 1.
-    """
+    """Estimate the share of devices with each item of a set, without post-processing: they need not add up to 1."""
     why = "shares of items need not add up to 1, so post-processing does not fit them: leave it out"
     (options or EstimateOptions()).refuse({"steps": f"{counted.metric.id}: {why}"})
     series = read_estimates(counted, kind, options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -10,26 +10,24 @@ import numpy as np
 
 from overstory.analysis.postprocess.small_areas import (
     LEVEL,
+    Smoothed,
     WeightedShares,
     smoothed_shares,
     weighted_shares,
     with_interval,
 )
-from overstory.presentation.document import Block, Column, Heading, Lines, Table
-from overstory.presentation.formats import interval, percent
-from overstory.presentation.render_data import csv_lines
-from overstory.privacy.text import plural
+from overstory.presentation.document import Block, Column, Heading, Table
+from overstory.presentation.formats import interval, percent, plural
+from overstory.presentation.result import Result
 from overstory.protocol.errors import ParameterError
 from overstory.queries.counts import PeriodCounts
-from overstory.queries.readings import EstimateOptions, Reading, read
+from overstory.queries.readings import Aggregation, EstimateOptions, Reading, read
 
 if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
-    from overstory.analysis.postprocess.small_areas import Smoothed
     from overstory.presentation.svg import Picture
     from overstory.protocol.metrics import Metric
     from overstory.protocol.metrics.groups import Groups
-    from overstory.queries.readings import Aggregation
 
 MOST_ROWS: Final = 20
 
@@ -43,23 +41,13 @@ WEIGHTING: Final = (
 )
 
 
-@dataclass(frozen=True)
-class GroupReading:
-    """What is read of one group."""
-
-    group: str
-    share: float  # of all devices, public
-    expected: float  # devices, by the share
-    reading: Reading
-
-
 @dataclass(frozen=True, eq=False)
-class GroupedReading:
+class GroupedReading(Result):
     """The readings of a metric's groups over a range of periods."""
 
     name: ClassVar[str] = "groups"
     total: Reading  # of all devices
-    parts: tuple[GroupReading, ...]  # in the registry's order
+    parts: Mapping[str, Reading]  # by group, in the registry's order
     hidden: tuple[str, ...]  # groups with too few devices, by public shares
     left_out: int  # reports in none of `parts`: they name no group, or a hidden one
     smoothed: Smoothed | None = field(default=None, repr=False)  # over the groups with reports; None unless asked for
@@ -74,8 +62,7 @@ class GroupedReading:
         assert self.metric.groups is not None
         return self.metric.groups
 
-    def notes(self) -> Iterator[str]:
-        """Yield what a reader must know before trusting the numbers."""
+    def all_notes(self) -> Iterator[str]:
         for group in self.hidden:
             yield (
                 f"{self.groups.by} {group} is hidden: {self.groups.expected(group):,.0f} expected devices, fewer than "
@@ -87,7 +74,7 @@ class GroupedReading:
             yield SMOOTHING
         if self.weighted is not None:
             yield WEIGHTING
-            absent = [part.group for part in self.parts if _estimate(part) is None]
+            absent = [group for group, reading in self.parts.items() if _estimate(reading) is None]
             if absent or self.hidden:
                 yield f"weighted without {', '.join([*absent, *self.hidden])}: the other groups' shares are scaled up"
 
@@ -95,12 +82,12 @@ class GroupedReading:
         about = {"by": self.groups.by, "devices": self.groups.devices, "floor": self.groups.floor}
         parts = [
             {
-                "group": part.group,
-                "share": part.share,
-                "expected_devices": round(part.expected),
-                **part.reading.to_json(everything=everything),
+                "group": group,
+                "share": self.groups.share(group),
+                "expected_devices": round(self.groups.expected(group)),
+                **reading.to_json(everything=everything),
             }
-            for part in self.parts
+            for group, reading in self.parts.items()
         ]
         more: dict[str, Any] = {}
         if self.weighted is not None:
@@ -108,12 +95,11 @@ class GroupedReading:
         if self.smoothed is not None:
             more["smoothed"] = list(self.smoothed_rows())
         about |= {"hidden": list(self.hidden), "reports_in_no_group_here": self.left_out}
-        return {"metric": self.metric.id, **about, "groups": parts, **more, "notes": list(self.notes())}
+        return {"metric": self.metric.id, **about, "groups": parts, **more, "notes": list(self.all_notes())}
 
     def smoothed_rows(self) -> Iterator[dict[str, Any]]:
-        """Yield a dictionary per value and group: its share with its interval, and the smoothed one."""
         assert self.smoothed is not None
-        estimates = [(part.group, own) for part in self.parts if (own := _estimate(part)) is not None]
+        estimates = [(group, own) for group, reading in self.parts.items() if (own := _estimate(reading)) is not None]
         order = np.argsort(-self.smoothed.mean, kind="stable")
         for place in order[np.isfinite(self.smoothed.mean[order])]:
             for number, (group, estimate) in enumerate(estimates):
@@ -126,24 +112,18 @@ class GroupedReading:
                     "smoothed_error": float(self.smoothed.errors[number, place]),
                 }
 
-    def csv_lines(self) -> Iterator[str]:
-        """Return a header and a line per group and estimate; with smoothing, per value and group."""
+    def as_table(self) -> Table:
         if self.smoothed is not None:
-            columns = [Column(name) for name in SMOOTHED_KEYS]
-            yield from csv_lines(columns, ([row[name] for name in SMOOTHED_KEYS] for row in self.smoothed_rows()))
-            return
-        for number, part in enumerate(self.parts):
-            for line_number, line in enumerate(part.reading.csv_lines()):
-                if line_number:
-                    yield f"{part.group},{line}"
-                elif not number:
-                    yield f"group,{line}"
+            return Table("", tuple(map(Column, SMOOTHED_KEYS)), list(self.smoothed_rows()))
+        tables = {group: reading.as_table() for group, reading in self.parts.items()}
+        columns = next((table.columns for table in tables.values()), ())
+        rows = [{"group": group, **row} for group, table in tables.items() for row in table.rows]
+        return Table("", (Column("group"), *columns), rows)
 
-    def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterator[Block]:
-        for part in self.parts:
-            devices = f"{part.expected:,.0f} expected devices"
-            yield Heading(3, f"{self.groups.by} {part.group}: {devices}")
-            yield from part.reading.blocks(everything=everything)
+    def shown(self, *, everything: bool) -> Iterator[Block]:
+        for group, reading in self.parts.items():
+            yield Heading(3, f"{self.groups.by} {group}: {self.groups.expected(group):,.0f} expected devices")
+            yield from reading.blocks(everything=everything)
         if self.weighted is not None:
             rows = self.weighted.rows()
             yield Table("All devices, weighted by public shares", SHARES, rows if everything else rows[:MOST_ROWS])
@@ -151,15 +131,12 @@ class GroupedReading:
             rows = list(self.smoothed_rows())
             most = len(rows) if everything else MOST_ROWS * len(self.parts)
             yield Table("Shares, and smoothed over the groups", SMOOTHED, rows[:most])
-        lines = [f"note: {note}" for note in self.notes()]
-        yield Lines(*lines, *([] if written is None else [f"every value: {written}"]))
 
     def pictures(self) -> list[Picture]:
-        """Return the groups' pictures, each with its group's name."""
         return [
-            replace(picture, name=f"{picture.name}-{part.group}", caption=f"{part.group}, {picture.caption}")
-            for part in self.parts
-            for picture in part.reading.pictures()
+            replace(picture, name=f"{picture.name}-{group}", caption=f"{group}, {picture.caption}")
+            for group, reading in self.parts.items()
+            for picture in reading.pictures()
         ]
 
 
@@ -197,22 +174,7 @@ def read_groups(
     *,
     smoothing: bool = False,
 ) -> GroupedReading:
-    """Return the readings of a metric's groups; intervals describe all devices like these unless the options differ.
-
-    `counts_of` gives the counts of a group, and of all devices for None: `read_store` or `read_remote` with ``group=``.
-
-    >>> from overstory.analysis.reports import SupportCounts
-    >>> from overstory.protocol.metrics import parse_registry
-    >>> from overstory.protocol.metrics.registry import EXAMPLE
-    >>> groups = 'groups = {by = "release", shares = {a = 0.5, b = 0.3}, devices = 9000}'
-    >>> colour = parse_registry(EXAMPLE + groups)["colour"]
-    >>> counts = {None: [600, 300, 300], "a": [300, 100, 100], "b": [100, 200, 100], "other": [200, 0, 100]}
-    >>> def counts_of(group):
-    ...     return PeriodCounts(colour, 1, 1, {1: SupportCounts([sum(counts[group])], [counts[group]])}, group=group)
-    >>> reading = read_groups(colour, counts_of)
-    >>> [part.group for part in reading.parts], reading.left_out
-    (['a', 'b', 'other'], 0)
-    """
+    """Return the readings of a metric's groups; `counts_of` gives a group's counts, and of all devices for None."""
     groups = metric.groups
     if groups is None:
         raise ParameterError(f"{metric.id} has no groups: its reports name none")
@@ -222,24 +184,19 @@ def read_groups(
     whole = counts_of(None)  # first: a source that counts then counts all reports at once
     counted = {name: counts_of(name) for name in groups.names if name not in hidden}
     total = read(whole, kind, chosen)
-    parts = tuple(
-        GroupReading(name, groups.share(name), groups.expected(name), read(own, kind, chosen))
-        for name, own in counted.items()
-    )
+    parts = {name: read(own, kind, chosen) for name, own in counted.items()}
     left_out = whole.num_reports - sum(own.num_reports for own in counted.values())
     reading = GroupedReading(total, parts, hidden, left_out)
     if not total.is_of_shares or kind != "total" or not total.parts:
         if smoothing:
             raise ParameterError("smoothing is of shares, over a range of periods in total: read those")
         return reading
-    present = [(part.share, own) for part in parts if (own := _estimate(part)) is not None]
+    present = [(groups.share(name), own) for name, each in parts.items() if (own := _estimate(each)) is not None]
     estimates = [own for _, own in present]
     weighted = weighted_shares([share for share, _ in present], estimates)
     smoothed = smoothed_shares(total.parts[0].estimate, estimates) if smoothing else None
     return replace(reading, weighted=weighted, smoothed=smoothed)
 
 
-def _estimate(part: GroupReading) -> Estimate | None:
-    """Return a group's one estimate; None without reports, or where it is of another kind."""
-    reading = part.reading
+def _estimate(reading: Reading) -> Estimate | None:
     return reading.parts[0].estimate if reading.is_of_shares and reading.parts else None

@@ -40,14 +40,14 @@ class NumberSeries(RangeReading):
     def own_facts(self) -> dict[str, Any]:
         return {"estimates": self.metric.reading}
 
-    def part_json(self, part: PeriodEstimate, limit: int | None, *, everything: bool) -> dict[str, Any]:  # noqa: ARG002 - all of it is shown
+    def part_json(self, part: PeriodEstimate, *, everything: bool) -> dict[str, Any]:  # noqa: ARG002 - all of it is shown
         learned: dict[str, Any] = part.estimate.to_json()
         return learned
 
-    def columns(self) -> Sequence[Column]:
+    def columns(self, level: float) -> Sequence[Column]:  # noqa: ARG002 - they have one level
         return CSV
 
-    def records(self, part: PeriodEstimate, limit: int | None) -> Iterable[Sequence[Any]]:  # noqa: ARG002 - every one
+    def records(self, part: PeriodEstimate, level: float) -> Iterable[Sequence[Any]]:  # noqa: ARG002
         for row in part.estimate.quantities:
             yield row.kind, row.of, row.value, row.standard_error, row.low, row.high
 
@@ -69,11 +69,9 @@ class NumberSeries(RangeReading):
         return "95% intervals for all devices like these: randomization, and which devices reported"
 
     def pictures(self) -> list[Picture]:
-        """Return the picture of all means where these are all that is learned, else those of the last ranges."""
         return list(self.over_time(1)) if self.metric.reading == "mean" else super().pictures()
 
     def part_pictures(self, part: PeriodEstimate) -> Iterator[Picture]:
-        """Yield the histogram; none of a mean alone."""
         if rows := list(part.estimate.of_kind("share")):
             caption = self.caption(part, "Share of the devices in each range of numbers, with its 95% interval.")
             names = [row.of if row.start is None else f"{row.start:g}" for row in rows]
@@ -81,7 +79,6 @@ class NumberSeries(RangeReading):
             yield histogram(self.picture_name(part), caption, names, values=values, low=low, high=high)
 
     def over_time(self, fewest: int = 2) -> Iterator[Picture]:
-        """Yield the means of the parts with their intervals, or the medians where no mean is estimated."""
         each = f"each {self.metric.period}"
         when = {"total": "all reports", "per-period": each, "cumulative": f"all reports up to {each}"}[self.kind]
         for kind, of, what in (("mean", "", "mean"), ("quantile", "0.5", "median")):
@@ -115,11 +112,7 @@ COLUMNS: Final = (
 
 
 def shown(row: Quantity, value: float | str | None) -> str:
-    """Return a number of a row as a person reads it: shares in percent, others with four digits that count.
-
-    >>> shown(Quantity("share", "", 0.5, 0.1, 0.3, 0.7), 0.12345), shown(Quantity("mean", "", 1, 1, 0, 2), 21.39)
-    ('12.35%', '21.39')
-    """
+    """Return a number of a row as a person reads it: shares in percent, others with four digits that count."""
     if value is None or isinstance(value, str):
         return value or "-"
     return f"{value:.2%}" if row.kind == "share" else f"{value:.4g}"
@@ -149,12 +142,7 @@ def read_numbers(
 
 
 def _symbols(domain: AnyDomain, text: str) -> tuple[int, int]:
-    """Return the first symbol of a range ``FIRST:LAST``, and the one past its last.
-
-    >>> from overstory.protocol.domains import Integers
-    >>> _symbols(Integers(0, 99), "18:25")
-    (18, 26)
-    """
+    """Return the first symbol of a range ``FIRST:LAST``, and the one past its last."""
     ends, parts = [], text.split(":")
     for place in range(1, len(parts)):  # a name may have a colon, too
         try:

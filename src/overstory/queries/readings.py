@@ -10,18 +10,18 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
 
-from overstory.analysis.selection import interval_words
-from overstory.analysis.variance import check_reports_per_device
-from overstory.presentation.document import Block, Column, Lines, Table
+from overstory.analysis.selection import Adjustment, Correction, IntervalKind, interval_words
+from overstory.presentation.document import Column, Table
+from overstory.presentation.formats import epsilons_text, plural
 from overstory.presentation.render_data import csv_lines
-from overstory.privacy.text import epsilons_text, plural
+from overstory.presentation.result import Result
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.base import check_reports_per_device
 
 if TYPE_CHECKING:
     from overstory.analysis.reports import SupportCounts
-    from overstory.analysis.selection import Adjustment, Correction, IntervalKind
     from overstory.presentation.svg import Picture
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
@@ -112,53 +112,26 @@ class PeriodEstimate:
     estimate: Any
 
 
-class Answer(Protocol):
-    """Estimates, or differences of estimates, as a person asks for them."""
-
-    name: ClassVar[str]
-    """What a file with it is called."""
-
-    def to_json(self, *, everything: bool = True) -> dict[str, Any]:
-        """Return the estimates, unless `everything` of detected values alone, and the facts to read them by."""
-        ...
-
-    def csv_lines(self) -> Iterable[str]:
-        """Return a header and a line per estimate."""
-        ...
-
-    def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterable[Block]:
-        """Return what a person reads; `everything`: not only what was detected; `written`: a file that has it all."""
-        ...
-
-
-class Reading(Answer, Protocol):
+class Reading(Result):
     """Estimates of one metric over a range of periods."""
 
-    is_of_shares: ClassVar[bool]
+    is_of_shares: ClassVar[bool] = False
     """Whether the estimate of a part has a share for each value."""
 
-    @property
-    def metric(self) -> Metric: ...
+    counted: PeriodCounts
+    parts: tuple[PeriodEstimate, ...] = ()
 
     @property
-    def parts(self) -> tuple[PeriodEstimate, ...]: ...
-
-    def pictures(self) -> list[Picture]:
-        """Return the pictures, whose captions say what is left out; none without reports."""
-        ...
-
-    def as_table(self) -> Table:
-        """Return a row per estimate, by the names of `to_json`, for files of every form."""
-        ...
+    def metric(self) -> Metric:
+        """The metric."""
+        return self.counted.metric
 
 
 @dataclass(frozen=True, eq=False)
-class RangeReading:
+class RangeReading(Reading):
     """Estimates of a metric over a range of periods, whatever its kind; see `EstimateSeries`."""
 
     name: ClassVar[str] = "estimates"
-    is_of_shares: ClassVar[bool] = False
-    every: ClassVar[str] = "value"  # what a line of the file is of
     how: ClassVar[str] = "estimated"
     most_drawn: ClassVar[int] = 12  # ranges that are drawn, the last ones
 
@@ -167,11 +140,6 @@ class RangeReading:
     options: EstimateOptions
     parts: tuple[PeriodEstimate, ...] = field(repr=False)
     notes: tuple[str, ...] = ()
-
-    @property
-    def metric(self) -> Metric:
-        """The metric."""
-        return self.counted.metric
 
     @property
     def interval_kind(self) -> IntervalKind:
@@ -211,54 +179,41 @@ class RangeReading:
             "other_parameters": counted.others_json(),
         }
 
-    def to_json(self, limit: int | None = None, *, everything: bool = True) -> dict[str, Any]:
-        """Return the summary, the checks where there are any and, under ``readings``, each part with its range.
-
-        A part has at most `limit` values; unless `everything`, those that were detected.
-        """
+    def to_json(self, *, everything: bool = True) -> dict[str, Any]:
+        """Return the summary, the checks where there are any and, under ``readings``, each part with its range."""
         readings = [
             {
                 **self.ends(part),
                 "reports_per_device": part.reports_per_device,
-                **self.part_json(part, limit, everything=everything),
+                **self.part_json(part, everything=everything),
             }
             for part in self.parts
         ]
         return {**self.summary(), **self.checks_json(), "readings": readings}
 
-    def csv_lines(self, limit: int | None = None) -> Iterator[str]:
-        """Return a header and a line per range and estimate."""
-        return csv_lines(self._columns(), self._records(limit))
+    def csv_lines(self) -> Iterator[str]:
+        return csv_lines(self._columns(), self._records())
 
-    def as_table(self) -> Table:
-        """Return a row per range and estimate; see `Reading`."""
-        columns = self._columns()
-        keys = [key for column in columns for key in column.data_keys]
-        return Table("", columns, [dict(zip(keys, record, strict=True)) for record in self._records()])
+    def as_table(self, level: float = 0.95) -> Table:
+        """Return a row per range and estimate, with intervals of that level where the kind has other ones."""
+        return Table.of_records(self._columns(level), self._records(level))
 
-    def _columns(self) -> tuple[Column, ...]:
-        return Column("from"), Column("to"), *self.columns()
+    def _columns(self, level: float = 0.95) -> tuple[Column, ...]:
+        return Column("from"), Column("to"), *self.columns(level)
 
-    def _records(self, limit: int | None = None) -> Iterator[tuple[Any, ...]]:
+    def _records(self, level: float = 0.95) -> Iterator[tuple[Any, ...]]:
         for part in self.parts:
             ends = tuple(self.ends(part).values())
-            yield from ((*ends, *record) for record in self.records(part, limit))
+            yield from ((*ends, *record) for record in self.records(part, level))
 
-    def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterator[Block]:
-        """Return the estimates, and the facts to read them by; see `Reading`."""
-        yield from self.shown(everything=everything)
+    def all_notes(self) -> list[str]:
         every = (*self.notes, *(note for part in self.parts for note in self.part_notes(part)))
         # That there are no reports stands in the sentences already.
         notes = [note for note in dict.fromkeys(every) if self.counted.periods or note != NO_REPORTS]
         left_out = [f"{len(notes) - MOST_NOTES} more: see --json"] if len(notes) > MOST_NOTES else []
-        yield Lines(
-            *self._sentences(),
-            *(f"note: {note}" for note in (*notes[:MOST_NOTES], *left_out)),
-            *([] if written is None else [f"every {self.every}: {written}"]),
-        )
+        return [*notes[:MOST_NOTES], *left_out]
 
-    def _sentences(self) -> list[str]:
-        """Return what was read, how, and what it costs."""
+    def sentences(self) -> list[str]:
         counted, built = self.counted, self.metric.mechanism
         first, last = (counted.label(end) for end in (counted.first, counted.last))
         between = f" between {first} and {last}" if first else ""
@@ -275,7 +230,6 @@ class RangeReading:
         ]
 
     def pictures(self) -> list[Picture]:
-        """Return the pictures of the last ranges; see `Reading`."""
         last = self.parts[-self.most_drawn :]
         drawn = [picture for part in last for picture in self.part_pictures(part)]
         if drawn and len(last) < len(self.parts):
@@ -301,20 +255,16 @@ class RangeReading:
         """Return what is said of crafted reports."""
         return {}
 
-    def part_json(self, part: PeriodEstimate, limit: int | None, *, everything: bool) -> dict[str, Any]:
-        """Return the estimate of a part as JSON values."""
+    def part_json(self, part: PeriodEstimate, *, everything: bool) -> dict[str, Any]:
+        """Return the estimate of a part as JSON values: all of it, or what was detected."""
         raise NotImplementedError
 
-    def columns(self) -> Sequence[Column]:
+    def columns(self, level: float) -> Sequence[Column]:
         """Return the columns of a file, after those of the range."""
         raise NotImplementedError
 
-    def records(self, part: PeriodEstimate, limit: int | None) -> Iterable[Sequence[Any]]:
-        """Return the fields of a file's lines, at most `limit`."""
-        raise NotImplementedError
-
-    def shown(self, *, everything: bool) -> Iterator[Block]:
-        """Return the tables that a person reads."""
+    def records(self, part: PeriodEstimate, level: float) -> Iterable[Sequence[Any]]:
+        """Return the fields of a file's lines."""
         raise NotImplementedError
 
     def part_notes(self, part: PeriodEstimate) -> Iterable[str]:
@@ -340,10 +290,7 @@ def estimate_parts(
     options: EstimateOptions,
     estimate: Callable[[int, SupportCounts, float], Any],
 ) -> tuple[PeriodEstimate, ...]:
-    """Return what `estimate` makes of each part: from its last period, its counts, and its reports per device.
-
-    A part of which it makes None is left out. Refused is a number of reports per device that these periods cannot have.
-    """
+    """Return what `estimate` makes of each part's last period, counts and reports per device; None leaves it out."""
     if kind not in AGGREGATIONS:
         raise ParameterError(f"reading = {kind!r}: choose one of {', '.join(AGGREGATIONS)}")
     _check_repeats(counted, kind, options.reports_per_device)

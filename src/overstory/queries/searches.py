@@ -19,13 +19,11 @@ from overstory.analysis.tables.output import file_columns
 from overstory.discovery.heavy_hitters import find
 from overstory.discovery.result import Discovered
 from overstory.presentation.document import Block, Column, Table
-from overstory.presentation.render_data import as_csv
-from overstory.privacy.text import plural
+from overstory.presentation.formats import plural
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics import Metric
 from overstory.queries.comparison import Comparison, check_comparable, less
 from overstory.queries.counts import PeriodCounts
-from overstory.queries.readings import Aggregation, EstimateOptions, PeriodEstimate
+from overstory.queries.readings import Aggregation, EstimateOptions, Reading
 
 if TYPE_CHECKING:
     from overstory.analysis.selection import IntervalKind
@@ -39,21 +37,14 @@ NO_ANSWERS: Final = (
 
 
 @dataclass(frozen=True, eq=False)
-class SearchReading:
+class SearchReading(Reading):
     """What a search of a metric's stored answers found."""
 
     name: ClassVar[str] = "search"
-    is_of_shares: ClassVar[bool] = False
-    parts: ClassVar[tuple[PeriodEstimate, ...]] = ()
 
     counted: PeriodCounts  # how many devices answered each question, by period
     discovered: Discovered
     stored: int  # answers that were read; those past retention are counted alone
-
-    @property
-    def metric(self) -> Metric:
-        """The metric."""
-        return self.counted.metric
 
     @property
     def _search(self) -> SearchMechanism:
@@ -61,11 +52,9 @@ class SearchReading:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know before trusting the numbers."""
         return (*self.discovered.notes, *_notes(self.counted, self.stored))
 
     def to_json(self, *, everything: bool = True) -> dict[str, Any]:
-        """Return the facts, and every value of the last level or the detected ones, as JSON values."""
         search = self._search
         return {
             "metric": self.metric.id,
@@ -84,32 +73,27 @@ class SearchReading:
         }
 
     def as_table(self) -> Table:
-        """Return a row for each value of the last level."""
         columns = (*file_columns(adjustment=self.discovered.adjustment), Column("source"))
         return Table("", columns, self.discovered.rows(everything=True))
 
-    def csv_lines(self) -> Iterator[str]:
-        return as_csv(self.as_table())
+    def shown(self, *, everything: bool) -> Iterator[Block]:
+        return self.discovered.shown(everything=everything)
 
-    def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterator[Block]:
-        """Return the detected values, or all that the last level kept, and the facts to read them by."""
-        more = [] if written is None else [f"every value: {written}"]
-        return self.discovered.blocks([*self._sentences(), *more], everything=everything)
+    def all_notes(self) -> tuple[str, ...]:
+        return self.notes
 
-    def _sentences(self) -> Iterator[str]:
+    def sentences(self) -> Iterator[str]:
         counted, search = self.counted, self._search
         between = f" {_span(counted)}" if counted.periods else ""
         asked = f" of wave {search.wave} of {search.waves}" if search.waves > 1 else ""
-        yield from self.discovered.sentences(
+        return self.discovered.sentences(
             f"{plural(self.stored, 'answer')} of {self.metric.id}{between}",
             "answers",
             f"each device{asked} answers one question",
             *counted.central_sentences(),
         )
-        yield from (f"note: {note}" for note in self.notes)
 
     def pictures(self) -> list[Picture]:
-        """Return the picture of the values that were detected, or of the first few that were kept."""
         if not self.stored:
             return []
         ends = dict.fromkeys(str(self.counted.label(self.counted.periods[end])) for end in (0, -1))
@@ -119,14 +103,10 @@ class SearchReading:
 def read_search(
     counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions | None = None
 ) -> SearchReading:
-    """Search the answers of a range of periods, all together, for frequent values: a device answers once.
-
-    The counts must say where the reports are, as those of `read_store` do. Options that have a meaning here are alpha,
-    correction, what intervals are for, and a function that is told how far the search is.
-    """
+    """Search a range's answers, all together, for frequent values; the counts must say where these are."""
     metric, chosen = counted.metric, options or EstimateOptions()
     search = cast("SearchMechanism", metric.mechanism)
-    _check(metric, kind, chosen)
+    check_search(metric.id, kind, chosen)
     if counted.group is not None:
         raise ParameterError(f"{metric.id}: a search reads the answers of all groups together")
     progress = chosen.progress
@@ -156,27 +136,18 @@ def _answers(search: SearchMechanism, counted: PeriodCounts, progress: Progress 
         yield answers
 
 
-def _check(metric: Metric, kind: Aggregation, options: EstimateOptions) -> None:
+def check_search(name: str, kind: Aggregation, options: EstimateOptions) -> None:
     """Refuse what has no meaning for a search, rather than leave it without effect."""
     if kind != "total":
-        raise ParameterError(
-            f"{metric.id}: a device answers once, so a search reads the answers of all periods together"
-        )
-    wrong = {
-        "other candidates": options.candidates is not None,
-        "reports per device": options.reports_per_device is not None,
-        "post-processing steps": bool(options.steps),
-        "a method or complete list": options.method != "gls" or options.complete,
-    }
-    for what, is_given in wrong.items():
-        if is_given:
-            raise ParameterError(
-                f"{metric.id} is searched for values that nobody listed: {what} have no meaning for it"
-            )
+        raise ParameterError(f"{name}: a device answers once, so a search reads the answers of all periods together")
+    how = "a method or complete list"
+    wrong = {"candidates": "other candidates", "reports_per_device": "reports per device"}
+    wrong |= {"steps": "post-processing steps", "method": how, "complete": how}
+    searched = f"{name} is searched for values that nobody listed"
+    options.refuse({name: f"{searched}: {what} have no meaning for it" for name, what in wrong.items()})
 
 
 def _part(progress: Progress | None, start: float, stop: float) -> Progress | None:
-    """Return what is told of a part of the work."""
     return None if progress is None else lambda what, done: progress(what, start + (stop - start) * done)
 
 
@@ -230,10 +201,7 @@ def compare_searches(
 
 
 def merged_candidates(before: Sequence[str], discovered: Discovered) -> list[str]:
-    """Return candidates with the detected values after them, each once: the union over waves.
-
-    A value that was detected in an earlier wave stays a candidate: whether a wave detects it again is chance.
-    """
+    """Return candidates, then newly detected values: whether a later wave detects an earlier one again is chance."""
     texts = map(as_line, discovered.found())
     return list(dict.fromkeys([*before, *(text for text in texts if text)]))
 

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from overstory.analysis.reports import SupportCounts
-    from overstory.analysis.selection import IntervalKind
     from overstory.presentation.svg import Picture
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
@@ -69,13 +68,13 @@ class TableSeries(RangeReading):
     how: ClassVar[str] = "learned"
     most_drawn: ClassVar[int] = 1
 
-    def part_json(self, part: PeriodEstimate, limit: int | None, *, everything: bool) -> dict[str, Any]:  # noqa: ARG002 - all of it is shown
+    def part_json(self, part: PeriodEstimate, *, everything: bool) -> dict[str, Any]:  # noqa: ARG002 - all of it is shown
         return {"tables": [table.to_json() for table in part.estimate]}
 
-    def columns(self) -> Sequence[Column]:
+    def columns(self, level: float) -> Sequence[Column]:  # noqa: ARG002 - they have one level
         return COLUMNS
 
-    def records(self, part: PeriodEstimate, limit: int | None) -> Iterable[Sequence[Any]]:  # noqa: ARG002 - every cell
+    def records(self, part: PeriodEstimate, level: float) -> Iterable[Sequence[Any]]:  # noqa: ARG002
         for table in part.estimate:
             variables = dict(zip(("row_variable", "column_variable"), table.table.names, strict=True))
             for row in table.rows():
@@ -137,7 +136,7 @@ def cell_tables(
 ) -> list[TableEstimate]:
     """Return the table of each two variables that are reported as one cell."""
     domain: Any = metric.domain
-    kind = _intervals(options)
+    kind = options.interval_kind or "population"
     oracle = FrequencyOracle(metric.oracle)
     estimate = oracle.estimate(counts, domain.labels, reports_per_device=per_device, interval_kind=kind)
     labels = [part.labels for part in domain.of]
@@ -169,7 +168,7 @@ def tables_of_linked(
     mechanism: Any = metric.mechanism
     choices: dict[str, Any] = {
         "reports_per_device": per_device,
-        "interval_kind": _intervals(options),
+        "interval_kind": options.interval_kind,
         "other": domain.other,
     }
     if domain.size is not None:
@@ -206,10 +205,6 @@ def value_lists(metric: Metric, candidates: tuple[str, ...] | None = None) -> li
     return labels
 
 
-def _intervals(options: EstimateOptions) -> IntervalKind:
-    return options.interval_kind or "population"
-
-
 DESIGNS: Final[Mapping[str, Learn]] = {"divided": tables_of_divided, "linked": tables_of_linked}
 """What learns the tables of a mechanism that is no frequency oracle, by its `payload`."""
 
@@ -217,11 +212,7 @@ DESIGNS: Final[Mapping[str, Learn]] = {"divided": tables_of_divided, "linked": t
 def compare_tables(
     a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None, *, overlap: float = 0.0
 ) -> Comparison:
-    """Return the cells of a metric's tables, and the shares in each row, of one range less those of another.
-
-    Every cell and every share in a row is one of the values that are tested. A row that is too small in one of the
-    ranges has no shares to compare. Ranges with a declared overlap are refused.
-    """
+    """Return the differences of cells and of shares in rows; a row too small in one of the ranges has none."""
     check_comparable(
         a, b, overlap=overlap, refusal="an overlap is declared for shares of values: differences of tables assume none"
     )
@@ -243,7 +234,6 @@ def compare_tables(
 
 
 def _table_shares(first: TableSummary, second: TableSummary) -> tuple[list[str], F64, list[str]]:
-    """Return the names of cells and of shares in rows, their numbers in both tables, and the rows that have none."""
     (row, column), (rows, columns) = first.table.names, first.table.labels
     names = [f"{row}={x}, {column}={y}" for x, y in product(rows, columns)]
     cells = [each.table for each in (first, second)]

@@ -1,27 +1,192 @@
-"""A relay as a process: from its start, through signals, to a clean end."""
+"""A relay as a process: its sockets, from its start, through signals, to a clean end.
+
+It is the server of collector and console, but for two things: it counts a connection before its handshake, and no
+fault has a line of its own in the log, which would tell when a message came.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
-import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from overstory.client.upload.http import Request, Response, Transport, http_transport
+from overstory.client.upload.http import Request, Transport, http_transport
+from overstory.client.upload.http import Response as Received
 from overstory.protocol.oblivious.formats import REQUEST_TYPE, RESPONSE_TYPE
 from overstory.protocol.wire import unencrypted_host
-from overstory.relay.server import BACKLOG, Bounds, RelayServer
-from overstory.relay.service import LOG, PROBLEM, Answer, HourlyLimit, RelayService, Troubles, problem
+from overstory.relay.service import LOG, HourlyLimit, RelayService, Troubles, problem
 from overstory.relay.shuffling import Shuffler
 from overstory.relay.spool import Rules, Spool
-from overstory.supervision.listening import Listening
+from overstory.supervision.answers import PROBLEM, Response
+from overstory.supervision.connection import BoundedConnection
+from overstory.supervision.listening import ConnectionLimits, Listening
+from overstory.supervision.server import SupervisedServer, server_config
 from overstory.supervision.upkeep import Task, Upkeep, full_pool, result_of
+
+LIMITS: Final = ConnectionLimits(reading_seconds=20.0, taking_seconds=10.0, head_bytes=8192)
+MOST_CONNECTIONS: Final = 512
+MOST_OF_ONE: Final = 16
+"""Connections that are open at once: all together, and of one address."""
+
+HANDSHAKE_SECONDS: Final = 10.0
+GOODBYE_SECONDS: Final = 1.0
+"""For TLS to begin and to end."""
+
+BACKLOG: Final = 1024
+IDLE_TICKS: Final = 20
+"""Without a connection, after which accepting begins anew."""
+
+
+class RelayConnection(BoundedConnection):
+    """One connection of a sender."""
+
+    limits = LIMITS
+    service: ClassVar[RelayService]
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.over = asyncio.Event()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if not self._is_seen() and self._final_response is None:
+            self.service.counts["closed"] += 1
+        self.over.set()
+
+    def _is_seen(self) -> bool:
+        """Whether the service has seen the request."""
+        cycle: Any = self.cycle
+        return cycle is not None
+
+    def _refused_head(self) -> Response | None:
+        if self.url.startswith((b"http://", b"https://")) and self.url.count(b"/") == 2:
+            self.url += b"/"  # a sender that takes the relay for a proxy names it, and may leave out the path
+        return super()._refused_head()
+
+    def _write(self, answer: Response) -> None:
+        if not self._is_seen():
+            self.service.counts[str(answer.status)] += 1
+        super()._write(answer)
+
+
+class RelayServer(SupervisedServer):
+    """Answers a request per connection, and never writes down who sent it; `of_one` bounds those of an address."""
+
+    def __init__(
+        self,
+        service: RelayService,
+        listening: Listening,
+        announce: Callable[[], object],
+        *,
+        connections: int = MOST_CONNECTIONS,
+        of_one: int | None = MOST_OF_ONE,
+    ) -> None:
+        made = type("RelayConnection", (RelayConnection,), {"service": service, "_faults": service.troubles})
+        config = server_config(service, listening, made, lifespan="off", loop="asyncio", date_header=False)
+        super().__init__(config, LOG, announce, faults=service.troubles)
+        self._service, self._of_one = service, of_one
+        self._open: Counter[bytes] = Counter()  # connections of each sender; `_room` bounds all together
+        self._room = asyncio.Semaphore(connections)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._listener: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+        self._num_accepted = self._num_seen = 0
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        assert sockets is not None
+        asyncio.get_running_loop().set_exception_handler(lambda _, fault: self._service.troubles.add_unseen(fault))
+        self._listener = sockets[0]
+        self._listener.setblocking(False)
+        await super().startup([])
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % IDLE_TICKS == 0:
+            self._accept_again()
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._service.closing = True
+        self._accept_no_more()
+        await super().shutdown(sockets)
+
+    def _accept_no_more(self) -> None:
+        assert self._listener is not None
+        if self._accepting is not None:
+            self._accepting.cancel()
+        asyncio.get_running_loop().remove_reader(self._listener)
+
+    def _accept_again(self) -> None:
+        """Begin anew where nothing was accepted for a while: without memory the task may end, or never be woken."""
+        if self._accepting is not None and self._num_accepted != self._num_seen:
+            self._num_seen = self._num_accepted
+            return
+        self._accept_no_more()
+        assert self._listener is not None
+        self._accepting = asyncio.get_running_loop().create_task(self._accept(self._listener))
+
+    async def _accept(self, listener: socket.socket) -> None:
+        """Accept a connection when there is room for it; the others wait in the system's queue."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._room.acquire()
+            connected = None
+            try:
+                connected, address = await loop.sock_accept(listener)
+                self._num_accepted += 1
+                task = loop.create_task(self._hold(connected, str(address[0]) if address else ""))
+            except asyncio.CancelledError:
+                self._room.release()
+                raise
+            except Exception as error:  # noqa: BLE001 - the next one may be accepted
+                self._room.release()
+                if connected is not None:
+                    connected.close()
+                self._service.troubles.error("a connection could not be accepted", error)
+                await asyncio.sleep(0.2)
+            else:
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    async def _hold(self, connected: socket.socket, peer: str) -> None:
+        name = self._service.limit.name(peer)
+        entered = self._of_one is None or self._open[name] < self._of_one
+        self._open[name] += entered
+        try:
+            if entered:
+                await self._talk(connected)
+            else:
+                self._service.counts["closed"] += 1
+        except Exception as error:  # noqa: BLE001 - one connection's fault ends no other's
+            self._service.troubles.add(f"a connection failed: {type(error).__name__}")
+        finally:
+            connected.close()
+            self._open[name] -= entered
+            if not self._open[name]:
+                del self._open[name]
+            self._room.release()
+
+    async def _talk(self, connected: socket.socket) -> None:
+        tls = self.config.ssl
+        with contextlib.suppress(OSError):  # no handshake, or none in time
+            transport, connection = await asyncio.get_running_loop().connect_accepted_socket(
+                self.make_connection,
+                connected,
+                ssl=tls,
+                ssl_handshake_timeout=None if tls is None else HANDSHAKE_SECONDS,
+                ssl_shutdown_timeout=None if tls is None else GOODBYE_SECONDS,
+            )
+            assert isinstance(connection, RelayConnection)
+            try:
+                await connection.over.wait()
+            finally:
+                transport.abort()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,35 +213,33 @@ class Settings:
 
 def serve(settings: Settings, announce: Callable[[str], None] = print) -> None:
     """Serve until a signal; then answer what has begun, finish the part that is being sent, and end."""
-    asyncio.run(_serve(settings, announce))
-
-
-async def _serve(settings: Settings, announce: Callable[[str], None]) -> None:
-    troubles, stopping, upkeep = Troubles(), asyncio.Event(), Upkeep(LOG)
-    loop = asyncio.get_running_loop()
-    _on_signals(stopping.set)
-    async with _delivery(settings, troubles) as delivery:
+    listening, troubles, upkeep = settings.listening, Troubles(), Upkeep(LOG)
+    with _delivery(settings, troubles) as delivery, listening.bind(LIMITS.taking_seconds, BACKLOG) as bound:
         service = RelayService(
             delivery.deliver,
             HourlyLimit(settings.per_hour),
             troubles,
+            settings.body,
             trust_forwarded=settings.trust_forwarded,
             describe=delivery.describe,
             ages=upkeep.ages,
             trouble=lambda: ", ".join(upkeep.troubled),
         )
-        tls, listener = settings.listening.check_certificate(), settings.listening.bind(backlog=BACKLOG)
-        bounds = Bounds(settings.body, of_one=None) if settings.trust_forwarded else Bounds(settings.body)
-        address = settings.listening.address(listener)
-        LOG.info("relaying from %s to %s", address, settings.gateway)
-        _warn_of_plain_text(settings)
-        announce(f"listening on {address}")
-        tasks, look = getattr(delivery, "tasks", []), partial(loop.call_soon_threadsafe, service.look)
-        upkeep.start([*tasks, Task("log", 60.0, 60.0, needed=False, thread="log", work=look)], first=tasks)
+
+        def begin() -> None:
+            address = listening.address(bound)
+            LOG.info("relaying from %s to %s", address, settings.gateway)
+            _warn_of_plain_text(settings)
+            announce(f"listening on {address}")
+            look = partial(asyncio.get_running_loop().call_soon_threadsafe, service.look)
+            log = Task("log", 60.0, 60.0, needed=False, thread="log", work=look)
+            upkeep.start([*delivery.tasks, log], first=delivery.tasks)
+
+        server = RelayServer(service, listening, begin, of_one=None if settings.trust_forwarded else MOST_OF_ONE)
         try:
-            await RelayServer(service, bounds, tls).serve(listener, stopping)
+            server.run([bound])
         finally:
-            await upkeep.stop()
+            asyncio.run(upkeep.stop())
     service.look()
     LOG.info("stopped")
 
@@ -92,27 +255,16 @@ def _warn_of_plain_text(settings: Settings) -> None:
             LOG.warning("%s: who watches both sides of the relay can match messages by their bytes", side)
 
 
-@asynccontextmanager
-async def _delivery(settings: Settings, troubles: Troubles) -> AsyncIterator[Forwarder | Shuffler]:
+@contextmanager
+def _delivery(settings: Settings, troubles: Troubles) -> Iterator[Forwarder | Shuffler]:
     transport = http_transport()
     if settings.shuffling is None:
-        forwarder = Forwarder(settings.gateway, transport, troubles.add)
-        try:
+        with closing(Forwarder(settings.gateway, transport, troubles.add)) as forwarder:
             yield forwarder
-        finally:
-            forwarder.close()
         return
     asked = settings.shuffling
-    with contextlib.closing(Spool(asked.spool, asked.capacity, asked.rules)) as spool:
+    with closing(Spool(asked.spool, asked.capacity, asked.rules)) as spool:
         yield Shuffler(spool, settings.gateway, asked.token, transport, troubles.add)
-
-
-def _on_signals(stop: Callable[[], None]) -> None:
-    if threading.current_thread() is not threading.main_thread():
-        return
-    for name in ("SIGTERM", "SIGINT", "SIGHUP"):  # a closed terminal sends the last
-        with contextlib.suppress(NotImplementedError, AttributeError):  # Windows
-            asyncio.get_running_loop().add_signal_handler(getattr(signal, name), stop)
 
 
 PATH: Final = "/v1/oblivious"
@@ -126,12 +278,14 @@ PASSED_BACK: Final = (RESPONSE_TYPE, PROBLEM)
 class Forwarder:
     """Passes messages on to one gateway, and calls `trouble` with a reason when one could not be."""
 
+    tasks: tuple[Task, ...] = ()
+
     def __init__(self, gateway: str, transport: Transport, trouble: Callable[[str], None]) -> None:
         self._url, self._transport, self._trouble = gateway + PATH, transport, trouble
         self._threads = full_pool(THREADS, "overstory-relay")
         self._under_way = 0
 
-    async def deliver(self, message: bytes, _: bytes = b"") -> Answer:
+    async def deliver(self, message: bytes, _: bytes = b"") -> Response:
         request = Request(self._url, message, REQUEST_TYPE, timeout=SECONDS)
         self._under_way += 1
         try:
@@ -140,15 +294,15 @@ class Forwarder:
             self._under_way -= 1
         return self._passed_back(response)
 
-    def _passed_back(self, response: Response) -> Answer:
+    def _passed_back(self, response: Received) -> Response:
         """Return the class of the status, the media type and the body: nothing else comes from the gateway."""
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         readable = media_type in PASSED_BACK
         if response.status is not None and response.status // 100 == 2 and media_type == RESPONSE_TYPE:
-            return Answer(200, media_type, response.body)
+            return Response(200, response.body, media_type=media_type)
         if response.status is not None and response.status // 100 == 4:
             self._trouble(f"the gateway refused a message with {response.status}")
-            return Answer(400, media_type if readable else "", response.body if readable else b"")
+            return Response(400, response.body, media_type=media_type) if readable else Response(400, b"")
         self._trouble(response.error or f"the gateway answered with {response.status} {media_type}".rstrip())
         return problem(502, "the gateway does not answer as it should: send the message again later")
 

@@ -15,12 +15,14 @@ from array import array
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from overstory.protocol.oblivious.formats import REQUEST_TYPE
-from overstory.protocol.wire import is_loopback
+from overstory.protocol.wire import is_loopback, parse_digits
+from overstory.protocol.wire.reasons import Reason
+from overstory.supervision.answers import ON_ALL, Response
+from overstory.supervision.bodies import Bodies, DisconnectedError, Receive, Send
 from overstory.supervision.log import SparseLog
 
 LOG: Final = logging.getLogger("overstory.relay")
@@ -33,55 +35,30 @@ BUSY_SECONDS: Final = 30
 FAILED_SECONDS: Final = 60.0
 """How long the relay is not ready after it could take no message."""
 
-JSON: Final = "application/json"
+READING_BYTES: Final = 1 << 27
+"""Of all messages that are being received."""
 
-
-PROBLEM: Final = "application/problem+json"
 MINUTE: Final = 60.0  # seconds
 MINUTES: Final = 60
 MOST_ADDRESSES: Final = 100_000
 
 
-class Answer(NamedTuple):
-    """What is sent back; nothing else is."""
-
-    status: int
-    media_type: str = ""
-    body: bytes = b""
-    retry_after: int | None = None  # seconds
-    allow: str = ""  # the methods of the page, where another was used
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """What decides over a request before its body is read."""
 
     method: str
     path: str
     media_type: str
-    forwarded: str  # X-Forwarded-For, which a proxy in front may have added
     length: int | None
 
 
-def problem(status: int, detail: str, retry_after: int | None = None, allow: str = "") -> Answer:
+def problem(status: int, detail: str, retry_after: int | None = None, allow: str = "") -> Response:
     """Return an error of the relay's own, as problem details (RFC 9457)."""
-    return Answer(status, PROBLEM, json.dumps({"status": status, "detail": detail}).encode(), retry_after, allow)
-
-
-class RefusedError(Exception):
-    """A request that gets an answer without its body having been read to the end."""
-
-    def __init__(self, answer: Answer) -> None:
-        self.answer = answer
-        super().__init__(answer.status)
+    return Response(status, json.dumps({"status": status, "detail": detail}).encode(), retry_after, allow=allow)
 
 
 def network_of(address: str) -> str:
-    """Return what is counted as one sender: an IPv4 address, or the /64 of an IPv6 address.
-
-    >>> network_of("192.0.2.7"), network_of("::ffff:192.0.2.7"), network_of("2001:db8:1:2:3:4:5:6%eth0")
-    ('192.0.2.7', '192.0.2.7', '2001:db8:1:2::')
-    """
+    """Return what is counted as one sender: an IPv4 address, or the /64 of an IPv6 address."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -94,22 +71,13 @@ def network_of(address: str) -> str:
 
 
 def forwarded_address(header: str, peer: str) -> str:
-    """Return the address that the nearest proxy has added to X-Forwarded-For; the peer's where there is none.
-
-    >>> forwarded_address("198.51.100.9, 192.0.2.7", "127.0.0.1"), forwarded_address("unknown", "127.0.0.1")
-    ('192.0.2.7', '127.0.0.1')
-    """
+    """Return the address that the nearest proxy has added to X-Forwarded-For; the peer's where there is none."""
     last = header.rpartition(",")[2].strip()
     return last if network_of(last) else peer
 
 
 class HourlyLimit:
-    """Takes at most `per_hour` messages of each address in any hour: all at once, or apart.
-
-    What is in memory is a keyed hash of each address, with a key that ends with the process, and how many messages it
-    sent in which minute. A message counts until the 60 minutes after its own are over; an address of which none counts
-    any more is removed.
-    """
+    """Takes `per_hour` messages of an address in any hour; it is hashed by a key that ends with the process."""
 
     def __init__(self, per_hour: int, most: int = MOST_ADDRESSES, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_hour, self._most, self._clock = per_hour, most, clock
@@ -121,7 +89,6 @@ class HourlyLimit:
         return len(self._sent)
 
     def name(self, address: str) -> bytes:
-        """Return the keyed hash under which an address is counted."""
         return blake2b(network_of(address).encode(), digest_size=16, key=self._key).digest()
 
     def take(self, address: str) -> float:
@@ -145,7 +112,6 @@ class HourlyLimit:
         return 0.0
 
     def forget(self) -> None:
-        """Remove every address of which no message counts any more."""
         minute = int(self._clock() // MINUTE)
         while self._sent:
             name, sent = next(iter(self._sent.items()))
@@ -154,17 +120,17 @@ class HourlyLimit:
             del self._sent[name]
 
 
-class Troubles:
-    """Faults by their reasons, logged once a minute: a line for each would be a time at which a message came.
-
-    >>> troubles = Troubles()
-    >>> troubles.add("no connection"); troubles.add("no connection")
-    >>> troubles.lines(), troubles.lines()
-    (['2 times in the last minute: no connection'], [])
-    """
+class Troubles(SparseLog):
+    """Faults by their reasons, logged once a minute: a line for each would be a time at which a message came."""
 
     def __init__(self) -> None:
+        super().__init__(LOG)
         self._counts: Counter[str] = Counter()
+
+    def line(self, what: str, kind: type[BaseException], message: str, trace: BaseException | None = None) -> bool:
+        del what, kind, trace
+        self.add(message)
+        return False
 
     def add(self, reason: str) -> None:
         self._counts[reason if reason in self._counts or len(self._counts) < 20 else "other faults"] += 1
@@ -173,7 +139,7 @@ class Troubles:
         """Count a fault that no one awaits, of which asyncio would write a line with a traceback."""
         error = fault.get("exception")
         with suppress(Exception):  # without memory, the next one may be counted
-            self.add(fault["message"] if error is None else f"{fault['message']}: {SparseLog.sentence(error)}")
+            self.add(fault["message"] if error is None else f"{fault['message']}: {self.sentence(error)}")
 
     def lines(self) -> list[str]:
         counts, self._counts = self._counts, Counter()
@@ -189,9 +155,10 @@ class RelayService:
     def __init__(
         self,
         # passes a message with its sender's hash on, or stores it; never raises
-        deliver: Callable[[bytes, bytes], Awaitable[Answer]],
+        deliver: Callable[[bytes, bytes], Awaitable[Response]],
         limit: HourlyLimit,  # what each address may send
         troubles: Troubles,
+        most_bytes: int = 1 << 16,  # of one message
         *,
         trust_forwarded: bool = False,  # a proxy in front names the sender in X-Forwarded-For
         describe: Callable[[], Mapping[str, Any]] = dict,  # further facts of /healthz, without addresses
@@ -200,48 +167,79 @@ class RelayService:
     ) -> None:
         self._deliver, self._describe, self._trouble, self._ages = deliver, describe, trouble, ages
         self.limit, self.troubles, self._trust_forwarded = limit, troubles, trust_forwarded
+        self._most, self._bodies = most_bytes, Bodies(READING_BYTES)
         self.counts: Counter[str] = Counter()
         self.closing, self._failed_at = False, -math.inf
 
-    def judge(self, peer: str, head: Head) -> None:
-        """Raise `RefusedError` for a request that needs no body to be refused."""
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer one request (ASGI 3), and end its connection; of headers nothing but what is needed is sent."""
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        peer: str = scope["client"][0] if scope["client"] else ""
+        sender = forwarded_address(headers.get(b"x-forwarded-for", ""), peer) if self._trust_forwarded else peer
+        media_type = headers.get(b"content-type", "").partition(";")[0].strip().lower()
+        head = Head(scope["method"], scope["path"], media_type, parse_digits(headers.get(b"content-length", "")))
+        try:
+            answer = self.judge(sender, head) or await self._read_and_answer(sender, head, receive)
+        except DisconnectedError:
+            self.counts["closed"] += 1
+            return
+        except Exception as error:  # noqa: BLE001 - the sender learns that the message may come again
+            self.troubles.error("a message could not be taken", error)
+            answer = problem(503, "the relay cannot take messages at the moment", BUSY_SECONDS)
+        self.counts[str(answer.status)] += 1
+        lines = answer._replace(close=True).headers
+        sent = [line for line in lines if line not in ON_ALL and (answer.body or line[0] != b"content-type")]
+        await send({"type": "http.response.start", "status": answer.status, "headers": sent})
+        await send({"type": "http.response.body", "body": answer.body})
+
+    def judge(self, sender: str, head: Head) -> Response | None:
+        answer = None
         if head.path in {HEALTH, READY}:
             if head.method != "GET":
-                raise RefusedError(problem(405, "this page is for GET", allow="GET"))
+                answer = problem(405, "this page is for GET", allow="GET")
         elif head.path != "/":
-            raise RefusedError(problem(404, "there is no such page: POST messages to /"))
+            answer = problem(404, "there is no such page: POST messages to /")
         elif head.method != "POST":
-            raise RefusedError(problem(405, "messages are sent by POST", allow="POST"))
+            answer = problem(405, "messages are sent by POST", allow="POST")
         elif head.media_type != REQUEST_TYPE:
-            raise RefusedError(problem(415, f"the Content-Type of a message is {REQUEST_TYPE}"))
+            answer = problem(415, f"the Content-Type of a message is {REQUEST_TYPE}")
         elif self.closing:
-            raise RefusedError(problem(503, "the relay is about to stop", BUSY_SECONDS))
-        elif seconds := self.limit.take(self._sender(peer, head)):
-            raise RefusedError(problem(429, "this address has sent enough for now", math.ceil(seconds)))
+            answer = problem(503, "the relay is about to stop", BUSY_SECONDS)
+        elif seconds := self.limit.take(sender):
+            answer = problem(429, "this address has sent enough for now", math.ceil(seconds))
+        elif (head.length or 0) > self._most:
+            answer = self._too_large()
+        return answer
 
-    def _sender(self, peer: str, head: Head) -> str:
-        return forwarded_address(head.forwarded, peer) if self._trust_forwarded else peer
+    async def _read_and_answer(self, sender: str, head: Head, receive: Receive) -> Response:
+        body = await self._bodies.read(receive, lambda size: size > self._most)
+        if isinstance(body, bytes):
+            return await self.answer(sender, head, body)
+        return self._too_large() if body is Reason.TOO_LARGE else problem(503, "the relay is busy", BUSY_SECONDS)
 
-    async def answer(self, peer: str, head: Head, body: bytes) -> Answer:
+    def _too_large(self) -> Response:
+        return problem(413, f"a message has at most {self._most} bytes")
+
+    async def answer(self, sender: str, head: Head, body: bytes) -> Response:
         if head.path == HEALTH:
-            return self._health(self._sender(peer, head))
+            return self._health(sender)
         if head.path == READY:
-            return self._ready(self._sender(peer, head))
+            return self._ready(sender)
         if len(body) < LEAST_BODY:
             return problem(400, "this is no encapsulated request")
-        answer = await self._deliver(body, self.limit.name(self._sender(peer, head)))
+        answer = await self._deliver(body, self.limit.name(sender))
         if answer.status // 100 in {2, 5}:
             self._failed_at = time.monotonic() if answer.status >= 500 else -math.inf
         return answer
 
-    def _health(self, sender: str) -> Answer:
+    def _health(self, sender: str) -> Response:
         """Return counts for this machine alone: how many messages wait would help whoever floods a release."""
         facts: dict[str, Any] = {"status": "stopping" if self.closing else "ok"}
         if is_loopback(sender):
             facts |= {**self._describe(), "answers": dict(sorted(self.counts.items())), "addresses": len(self.limit)}
-        return Answer(200, JSON, json.dumps(facts).encode())
+        return Response(200, json.dumps(facts).encode())
 
-    def _ready(self, sender: str) -> Answer:
+    def _ready(self, sender: str) -> Response:
         """Return whether messages are taken and passed on; for this machine, when each task succeeded last."""
         failed = time.monotonic() - self._failed_at < FAILED_SECONDS
         why = "the relay is about to stop" if self.closing else self._trouble() or "no message could be taken" * failed
@@ -249,10 +247,7 @@ class RelayService:
             return problem(503, why, BUSY_SECONDS)
         ages = {name: round(age, 1) for name, age in self._ages().items()}
         facts = {"ready": True} | ({"seconds_since_success": ages} if is_loopback(sender) else {})
-        return Answer(200, JSON, json.dumps(facts).encode())
-
-    def count(self, answer: Answer) -> None:
-        self.counts[str(answer.status)] += 1
+        return Response(200, json.dumps(facts).encode())
 
     def look(self) -> None:
         """Log what went wrong in the last minute, and forget addresses that have sent nothing for an hour."""

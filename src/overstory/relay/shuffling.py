@@ -15,9 +15,10 @@ from typing import Any, Final
 
 from overstory.client.upload.http import Request, Response, Transport, parse_object
 from overstory.protocol.oblivious.formats import LENGTH_BYTES, RELEASE_TYPE, Release
-from overstory.relay.service import BUSY_SECONDS, LOG, Answer, problem
+from overstory.relay.service import BUSY_SECONDS, LOG, problem
 from overstory.relay.slots import SlotFile
 from overstory.relay.spool import Spool, Taken
+from overstory.supervision import answers
 from overstory.supervision.upkeep import Task, full_pool, result_of
 
 PATH: Final = "/v1/oblivious/release"
@@ -55,10 +56,7 @@ class _Sending:
 
 
 class Shuffler:
-    """Stores messages, and sends releases: `tasks` are run by an `Upkeep`.
-
-    The token has the role `relay`; `trouble` is called with a reason when something could not be stored or sent.
-    """
+    """Stores messages and sends releases; its token has the role `relay`, and `trouble` is called with reasons."""
 
     def __init__(
         self,
@@ -77,7 +75,7 @@ class Shuffler:
         if spool.release is not None:
             LOG.info("release goes on: %s are left", _messages(len(spool.release[1].heads)))
 
-    async def deliver(self, message: bytes, sender: bytes) -> Answer:
+    async def deliver(self, message: bytes, sender: bytes) -> answers.Response:
         """Store a message, and answer 202 once it is on the disk."""
         stored: asyncio.Future[Taken] = asyncio.get_running_loop().create_future()
         self._pending.append((message, sender, stored))
@@ -94,7 +92,7 @@ class Shuffler:
         if taken is Taken.ENOUGH:
             seconds = math.ceil(min(HOUR, self._rules.every))
             return problem(429, "this address has sent enough for the next release", max(1, seconds))
-        return Answer(202)
+        return answers.Response(202, b"")
 
     async def _commit(self) -> None:
         """Store what waits, again and again: each time all messages that came during the time before."""
@@ -259,10 +257,7 @@ def _fails_on(response: Response, heads: list[int], sending: _Sending) -> bool:
 
 
 def _read_outcome(response: Response, sent: int) -> tuple[set[int], dict[str, int]] | None:
-    """Return which messages of a part are to be sent again, and how many of the others are what; None: no such answer.
-
-    Numbers are those of a stranger: together they are not more than what was sent.
-    """
+    """Return which messages are to be sent again, and how many others are what; None where that cannot be true."""
     content = parse_object(response) if response.status == 200 else None
     taken, refused, again = (None if content is None else content.get(name) for name in ("taken", "refused", "again"))
     if not isinstance(taken, int) or not isinstance(refused, dict) or not isinstance(again, list):

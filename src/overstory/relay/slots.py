@@ -52,11 +52,7 @@ class Piece(NamedTuple):
 
 
 def slots_of(message: bytes) -> int:
-    """Return how many slots a message takes.
-
-    >>> slots_of(bytes(567)), slots_of(bytes(65536))
-    (1, 67)
-    """
+    """Return how many slots a message takes."""
     return max(1, -(-len(message) // DATA))
 
 
@@ -91,10 +87,7 @@ class SlotFile:
             os.fsync(file.fileno())
 
     def add(self, messages: Sequence[bytes]) -> list[bool]:
-        """Write messages, and wait until they are on the disk; return of each whether there was room.
-
-        After an error the slots stay out of use until the file is opened again: what they hold is not certain.
-        """
+        """Write messages durably; return of each whether there was room. After an error its slots stay out of use."""
         fitting = []
         for message in messages:
             count = slots_of(message)

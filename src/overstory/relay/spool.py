@@ -76,11 +76,7 @@ class Taken(Enum):
 
 
 class Spool:
-    """The messages of one shuffling relay; its methods may be called from several threads.
-
-    The folder is made if need be, closed to other users; each new file has `capacity` slots: most messages take one.
-    `clock` returns seconds since 1970, and whether they are trusted. `release` is the one that is being sent, or None.
-    """
+    """The messages of one shuffling relay, for several threads; `clock` gives unix time, and whether it is trusted."""
 
     def __init__(self, folder: Path, capacity: int, rules: Rules = Rules(), clock: ClockWatch | None = None) -> None:
         self.folder, self.capacity, self.rules = folder, capacity, rules
@@ -149,7 +145,6 @@ class Spool:
 
     @property
     def count(self) -> int:
-        """How many different messages wait for the next release."""
         return len(self._held)
 
     @property
@@ -184,11 +179,7 @@ class Spool:
         return dict(self._totals)
 
     def put(self, messages: Sequence[bytes], senders: Sequence[bytes]) -> list[Taken]:
-        """Write messages, and wait until they are on the disk; return of each what became of it.
-
-        If nothing waits, `waited` becomes less than half of `at_most`. The time from which it counts moves on by
-        multiples of that: the moment at which the first message came would be written otherwise.
-        """
+        """Write messages durably; return each outcome. `waited` moves in steps, so no message's moment is written."""
         with self._busy:
             step = self.rules.at_most // 2
             if not self.count and self.waited >= step:
@@ -276,7 +267,6 @@ class Spool:
             return path if fits else None
 
     def finish(self) -> None:
-        """Remove the release, all messages of which are done or set aside."""
         with self._busy:
             assert self.release is not None
             _, file = self.release
@@ -308,7 +298,6 @@ class Spool:
                 self._in_doubt = False
 
     def close(self) -> None:
-        """Close the files, and let another relay use the folder."""
         with self._busy:
             self._opened.close()
 

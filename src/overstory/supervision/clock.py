@@ -27,20 +27,6 @@ class ClockWatch:
     compared with one that never jumps, and is trusted once it has run evenly for an hour. Where a trusted clock jumps,
     time goes on from before, until the clock has been even for an hour again. What is never trusted, after a start, is
     followed at once: it may just have been set right.
-
-    >>> wall, even = 1_800_000_000.0, 0.0
-    >>> watch = ClockWatch(lambda: wall, lambda: even)
-    >>> watch.read(), watch.trusted, watch.jumped
-    (1800000000.0, False, False)
-    >>> wall, even = wall + 3601, even + 3601
-    >>> watch.read(), watch.trusted
-    (1800003601.0, True)
-    >>> wall, even = wall + 86_400, even + 9
-    >>> watch.read(), watch.trusted, watch.jumped
-    (1800003610.0, False, True)
-    >>> wall, even = wall + 3600, even + 3600
-    >>> watch.read(), watch.trusted, watch.leapt
-    (1800093601.0, True, 86391.0)
     """
 
     def __init__(

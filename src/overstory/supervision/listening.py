@@ -16,6 +16,15 @@ class ServingError(OverstoryError):
 
 
 @dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """Upper bounds of one connection."""
+
+    reading_seconds: float = 30.0  # until a request has arrived completely
+    taking_seconds: float = 30.0  # until a sender has read an answer
+    head_bytes: int = 32 * 1024  # the head of a request, and its trailers
+
+
+@dataclass(frozen=True, slots=True)
 class Listening:
     """The address that a daemon listens on, and its TLS certificate."""
 
@@ -33,10 +42,7 @@ class Listening:
         return self.certificate is None and not is_loopback(self.host)
 
     def bind(self, taking_seconds: float | None = None, backlog: int | None = None) -> socket.socket:
-        """Return a socket that is bound, and listens where `backlog` is given.
-
-        Its connections end when answers are not read for so many seconds.
-        """
+        """Return a bound socket, listening where `backlog` is given; unread answers end its connections in time."""
         try:
             addresses = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             family, _, _, _, address = addresses[0]
@@ -54,7 +60,6 @@ class Listening:
         return bound
 
     def address(self, bound: socket.socket) -> str:
-        """Return the URL of a socket that `bind` gave."""
         host, port = bound.getsockname()[:2]
         return f"{'http' if self.certificate is None else 'https'}://{f'[{host}]' if ':' in host else host}:{port}"
 

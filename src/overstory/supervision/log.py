@@ -18,11 +18,7 @@ from overstory.protocol.errors import OverstoryError
 
 
 class _Line(logging.Formatter):
-    """Time in UTC, level and message.
-
-    >>> _Line().format(logging.makeLogRecord({"msg": "reloaded", "levelname": "INFO", "created": 0.0}))
-    '1970-01-01T00:00:00Z info reloaded'
-    """
+    """Time in UTC, level and message."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{_time(record)} {record.levelname.lower()} {record.getMessage()}"
@@ -30,12 +26,7 @@ class _Line(logging.Formatter):
 
 
 class _Json(logging.Formatter):
-    """The same as one object a line, with the facts of an event as keys of their own.
-
-    >>> facts = {"msg": "reloaded", "levelname": "INFO", "created": 0.0, "facts": {"metrics": 3}}
-    >>> _Json().format(logging.makeLogRecord(facts))
-    '{"time": "1970-01-01T00:00:00Z", "level": "info", "message": "reloaded", "metrics": 3}'
-    """
+    """The same as one object a line, with the facts of an event as keys of their own."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -68,18 +59,7 @@ SECONDS: Final = 60.0
 
 
 class SparseLog:
-    """Logs errors; safe to use from several threads, where a line too many or too few does no harm.
-
-    >>> now = 0.0
-    >>> log = logging.getLogger("overstory.example")
-    >>> log.addHandler(logging.NullHandler())
-    >>> sparse = SparseLog(log, lambda: now)
-    >>> [sparse.error("the store took nothing", OSError("disk")) for _ in range(3)]
-    [True, False, False]
-    >>> now = 61.0
-    >>> sparse.error("the store took nothing", OSError("disk"))
-    True
-    """
+    """Logs errors; safe to use from several threads, where a line too many or too few does no harm."""
 
     def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
         self._log, self._clock = log, clock
@@ -108,9 +88,8 @@ class SparseLog:
         return True
 
 
-def log_server_errors_sparsely(log: logging.Logger) -> None:
-    """Log each kind of error of uvicorn and its loop once a minute: a sender can cause many of them in a second."""
-    errors = SparseLog(log)
+def send_server_errors(errors: SparseLog) -> None:
+    """Let errors of uvicorn and its loop go to `errors` alone: a sender can cause many of them in a second."""
 
     def is_other(record: logging.LogRecord) -> bool:
         if record.levelno >= logging.ERROR:

@@ -1,4 +1,4 @@
-"""Upkeep of a daemon: periodic tasks, its memory reserve, the beat of its event loop.
+"""Upkeep of a daemon: periodic tasks, its memory reserve, work in threads that have begun.
 
 All of it runs in threads, which wait and work by themselves. No task of the event loop is part of it: without memory, a
 task may never be woken when its work is done.
@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -60,10 +61,8 @@ class Task:
 class Upkeep:
     """Runs tasks until it is stopped, also after errors; `failed` counts failures by the tasks' names."""
 
-    def __init__(
-        self, log: logging.Logger, failed: Counter[str] | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._failures, self._clock = Counter[str]() if failed is None else failed, clock
+    def __init__(self, log: logging.Logger, failed: Counter[str] | None = None) -> None:
+        self._failures = Counter[str]() if failed is None else failed
         self._tasks: list[Task] = []
         self._threads: list[threading.Thread] = []
         self._going = threading.Lock()  # held until the end: waiting for a lock takes no memory
@@ -72,7 +71,7 @@ class Upkeep:
 
     def start(self, tasks: Iterable[Task], first: Iterable[Task] = ()) -> None:
         """Start; each task is due after its `seconds`, those of `first` run once, at once."""
-        now = self._clock()
+        now = time.monotonic()
         for task in tasks:
             task.succeeded, task.due = now, now + task.seconds
             self._tasks.append(task)
@@ -91,14 +90,13 @@ class Upkeep:
         return await ended(self._threads, seconds)
 
     def ages(self) -> dict[str, float]:
-        """Return the seconds since each task's last success."""
-        now = self._clock()
+        now = time.monotonic()
         return {task.name: now - task.succeeded for task in self._tasks}
 
     @property
     def troubled(self) -> list[str]:
         """The tasks that keep the daemon from being ready."""
-        now = self._clock()
+        now = time.monotonic()
         return [task.name for task in self._tasks if (task.failing and task.needed) or now - task.succeeded > task.late]
 
     def _run(self, tasks: list[Task], first: list[Task]) -> None:
@@ -110,8 +108,8 @@ class Upkeep:
                 failed = True
                 while first:
                     self._try(first.pop())
-                task = min(tasks, key=_due)
-                if self._going.acquire(timeout=max(0.0, task.due - self._clock())):
+                task = min(tasks, key=attrgetter("due"))
+                if self._going.acquire(timeout=max(0.0, task.due - time.monotonic())):
                     self._going.release()  # the other threads end, too
                     return
                 self._try(task)
@@ -128,9 +126,9 @@ class Upkeep:
             due = min(task.seconds, AGAIN)
         else:
             task.failing = False
-            task.succeeded = self._clock()
+            task.succeeded = time.monotonic()
         finally:
-            task.due = self._clock() + (due if isinstance(due, float) else task.seconds)
+            task.due = time.monotonic() + (due if isinstance(due, float) else task.seconds)
 
     def _failed(self, task: Task, error: Exception) -> None:
         task.failing = True
@@ -145,10 +143,6 @@ async def ended(threads: Iterable[threading.Thread], seconds: float) -> bool:
     while (alive := any(thread.is_alive() for thread in threads)) and time.monotonic() < until:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     return not alive
-
-
-def _due(task: Task) -> float:
-    return task.due
 
 
 HELD: Final = 64 << 20
@@ -185,48 +179,6 @@ class Reserve:
             self.short = True
         else:
             self.short = False
-
-
-class Pulse:
-    """A thread that calls a function on an event loop every few seconds, until it is stopped.
-
-    Without memory, the event loop may have no room for the callback that wakes a task up. The task then waits for a
-    timer that has passed, or for a result that is there, and nothing reports it. A lost beat is followed by the next.
-    """
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        beat: Callable[[], object],
-        look: Callable[[], object],
-        seconds: float,
-    ) -> None:
-        self._loop, self._beat, self._look, self._seconds = loop, beat, look, seconds
-        self._going = (
-            threading.Lock()
-        )  # held while it runs: waiting for a lock takes no memory, waiting for an Event does
-        self._thread = threading.Thread(target=self._run, name="overstory-pulse", daemon=True)
-
-    def start(self) -> None:
-        """Start; the first beat is at once."""
-        self._going.acquire()
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread; a beat that the loop has not reached yet may follow."""
-        self._going.release()
-
-    def _run(self) -> None:
-        while True:
-            try:
-                self._look()
-                self._loop.call_soon_threadsafe(self._beat)
-                if self._going.acquire(timeout=self._seconds):
-                    return
-            except RuntimeError:  # the loop is closed
-                return
-            except MemoryError:  # the next beat may have some
-                continue
 
 
 FIRST_LOOK: Final = 0.001

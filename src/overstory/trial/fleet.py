@@ -292,7 +292,7 @@ class Fleet:
             raise FleetError(
                 f"{self._server} answers, but not as a collector (HTTP {answer.status}): check the address"
             )
-        hint = "; give --token" if answer.status == Reason.NO_TOKEN.status else ""
+        hint = "; give its token in OVERSTORY_WRITE_TOKEN" if answer.status == Reason.NO_TOKEN.status else ""
         raise FleetError(f"{self._server} refuses reports ({result['reason']}): {problem_detail(result) or ''}{hint}")
 
 

@@ -19,8 +19,7 @@ from overstory.files.columns import blocks
 from overstory.files.io import Advance
 from overstory.planning.kinds import other_mechanism, rank_item_mechanisms
 from overstory.presentation.document import Block, Column, Lines, Table
-from overstory.presentation.formats import interval, percent
-from overstory.privacy.text import epsilon_text
+from overstory.presentation.formats import epsilon_text, interval, percent
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism
 from overstory.protocol.kinds.item_sets import Items
@@ -75,11 +74,8 @@ def count_sets(path: str, column: str, separator: str, **how: Any) -> SetPeople:
     rows: Counter[str] = Counter()
     missing = 0
     for (texts,) in blocks(path, [column], **how):
-        numbers: dict[str, int] = {}
-        codes = texts.numbered(numbers)
-        missing += int(np.count_nonzero(codes < 0))
-        held = np.bincount(codes[codes >= 0], minlength=len(numbers)).tolist()
-        rows.update(dict(zip(numbers, held, strict=True)))
+        missing += texts.missing
+        rows.update(texts.counted())
     if not rows:
         raise empty(path, column, missing)
     return arranged(((_split(text, separator), count) for text, count in rows.items()), missing)

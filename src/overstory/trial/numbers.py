@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, Literal, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from overstory.analysis.comparison import root_mean_square
 from overstory.analysis.kinds.base import Rng, SimulatedDevices, generator
 from overstory.analysis.kinds.numbers import GeneratorDraws, draw_payloads, positions
 from overstory.analysis.numeric.means import MeanOracle
@@ -21,7 +22,7 @@ from overstory.files.columns import blocks
 from overstory.files.io import Advance
 from overstory.planning.kinds import best_for_numbers
 from overstory.presentation.document import Block, Column, Lines, Table
-from overstory.privacy.text import epsilon_text
+from overstory.presentation.formats import epsilon_text
 from overstory.protocol.domains import Bins
 from overstory.protocol.domains.numbers import Interval
 from overstory.protocol.errors import ParameterError
@@ -313,8 +314,5 @@ def measure_means(
     oracle, drawn = MeanOracle(built), generator(rng)
     truth = float(np.clip(numbers, built.domain.minimum, built.domain.maximum).mean())
     errors = [oracle.estimate(oracle.accumulate(oracle.simulate(numbers, drawn))).value - truth for _ in range(rounds)]
-    squares = np.square(errors)
-    error = math.sqrt(float(squares.mean()))
-    if rounds < 2 or not error:
-        return error, None
-    return error, float(squares.std(ddof=1)) / math.sqrt(rounds) / (2 * error)
+    measured = root_mean_square(np.square(errors))
+    return measured.error, measured.standard_error

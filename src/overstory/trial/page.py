@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from overstory.analysis.tables.output import not_detected, share_interval
+from overstory.analysis.tables.output import estimate_picture, not_detected, share_interval
 from overstory.client import Randomizer
 from overstory.planning.detection import smallest_share
 from overstory.presentation import svg
 from overstory.presentation.charts.bits import MOST_BITS, Step, bits_of_a_report
 from overstory.presentation.charts.curves import Loss, loss_over_reports
-from overstory.presentation.charts.drawing import F64, Chart, Scale, apart, text_width
+from overstory.presentation.charts.drawing import Chart, Scale, apart, text_width
 from overstory.presentation.document import (
     Block,
     Column,
@@ -28,10 +27,9 @@ from overstory.presentation.document import (
     Preformatted,
     Table,
 )
-from overstory.presentation.formats import if_detected, p_value, percent, thousands
-from overstory.presentation.svg import OURS, THEIRS, Picture
+from overstory.presentation.formats import epsilon_text, if_detected, p_value, percent, thousands
+from overstory.presentation.svg import Picture
 from overstory.privacy.statements import statement
-from overstory.privacy.text import epsilon_text
 from overstory.protocol.kinds.base import Mechanism
 from overstory.protocol.kinds.bits import BitMechanism
 from overstory.protocol.kinds.registry import mechanism
@@ -41,41 +39,8 @@ if TYPE_CHECKING:
     from overstory.trial.values import Advice, Summary
 
 
-def against_truth(
-    names: Sequence[str],
-    *,
-    truth: F64,
-    learned: F64,
-    low: F64,
-    high: F64,
-    detected: NDArray[np.bool_],
-    xlabel: str,
-) -> str:
-    """Draw truth against estimate with its 95% interval as SVG, in `xlabel`'s unit; what was not detected is hollow."""
-    width, height, count = 518.0, 68 + 15.0 * max(len(names), 3), len(names)
-    least, most = float(min(low.min(), truth.min())), float(max(high.max(), truth.max()))
-    margin = 0.03 * (most - least) or 0.5
-    left = 14 + max(map(text_width, names))
-    chart = Chart(
-        width,
-        height,
-        Scale(least - margin, most + margin, left, width - 12),
-        Scale(count - 0.4, -0.6, height - 34, 26),
-    )
-    chart.axes(xlabel, rows=names)
-    for row in range(count):
-        chart.line([(float(low[row]), row), (float(high[row]), row)], OURS, 2, 'stroke-opacity="0.55"')
-        chart.dot(float(learned[row]), row, OURS, hollow=not detected[row])
-        chart.bar(float(truth[row]), row, THEIRS)
-    entries = [("dot", "learned, 95% interval", OURS)]
-    entries += [] if detected.all() else [("hollow", "not detected", OURS)]
-    chart.legend([*entries, ("bar", "truth", THEIRS)])
-    return chart.svg()
-
-
 MOST_BARS: Final = 40
 MOST_REPORTS: Final = 30
-LONGEST: Final = 32
 REPORTS: Final = 3
 
 
@@ -83,21 +48,11 @@ def shares(summary: Summary) -> Picture:
     """Draw truth against estimate with its 95% interval, a row per value."""
     rows = summary.rows()
     shown = rows if summary.is_numeric else rows[:MOST_BARS]
-    keys = ("true_frequency", "frequency", "frequency_low", "frequency_high")
-    truth, learned, low, high = (100 * np.array([row[key] for row in shown]) for key in keys)
-    drawing = against_truth(
-        [short(row["value"]) for row in shown],
-        truth=truth,
-        learned=learned,
-        low=low,
-        high=high,
-        detected=np.array([row["detected"] for row in shown]),
-        xlabel="share of the rows with a value (%)",
-    )
     left = len(rows) - len(shown)
     more = f" The {MOST_BARS} most frequent; {left:,} more are in the table." if left else ""
     caption = f"What was true, and what was learned; bars are 95% intervals of these reports.{more}"
-    return Picture("shares", caption, "Truth and estimate with its interval for every value.", drawing)
+    truth = np.array([row["true_frequency"] for row in shown])
+    return estimate_picture("shares", caption, shown, truth=truth, of="share of the rows with a value")
 
 
 def people_for_shares(summary: Summary, advice: Advice) -> Picture:
@@ -138,12 +93,6 @@ def _falling(series: list[tuple[str, str, list[tuple[int, float]]]], here: int) 
     is_left = x.at(here) < right - 80
     chart.text(x.at(here) + (5 if is_left else -5), 26, "you are here", svg.THEIRS, "start" if is_left else "end")
     return chart.svg()
-
-
-def short(text: str) -> str:
-    """Return a label that fits next to a picture."""
-    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-    return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,7 @@
 """Who takes part in a trial, and what they hold: read from a column in one pass, in a stream.
 
 Where each row is a device of its own, a histogram is all that a trial needs. Where several rows belong to one device,
-`Devices` has them by device, because a device's reports share its permanent responses. Numbers are counted in equal
-bins, given or chosen.
-
-The functions that read a file take, after what they ask for, how `overstory.files.columns.blocks` is to read it.
+`Devices` has them by device, because a device's reports share its permanent responses.
 """
 
 from __future__ import annotations
@@ -141,10 +138,7 @@ class Devices:
 
 
 def arranged(devices: NDArray[np.integer], symbols: NDArray[np.integer]) -> Devices:
-    """Return the rows in the order of `Devices`, from each row's device, 0 .. D - 1, none missing, and its value.
-
-    A device's rows stay in their order.
-    """
+    """Return the rows in the order of `Devices`, from each row's device, 0 .. D - 1, none missing, and its value."""
     rows_each = np.bincount(devices)
     place = np.empty(len(rows_each), np.int64)
     place[np.argsort(-rows_each, kind="stable")] = np.arange(len(rows_each))
@@ -251,10 +245,7 @@ def symbols(bins: Bins, numbers: F64) -> I64:
 
 
 def chosen_bins(path: str, column: str, rng: np.random.Generator, **how: Any) -> Bins:
-    """Choose about twenty round bins between the column's extreme quantiles, by a uniform sample.
-
-    The sample has the numbers with the smallest random keys: it is the same however the file is cut.
-    """
+    """Choose about twenty round bins by a uniform sample, which is the same however the file is cut."""
     sample, keys, missing = np.empty(0), np.empty(0), 0
     for numbers, absent in _finite(path, column, how):
         missing += absent
@@ -269,14 +260,7 @@ def chosen_bins(path: str, column: str, rng: np.random.Generator, **how: Any) ->
 
 
 def round_bins(low: float, high: float, count: int) -> Bins:
-    """Return bins of a round width (1, 2 or 5 times a power of ten) that cover ``low .. high``.
-
-    >>> bins = round_bins(0.13, 9.7, 20)
-    >>> bins.minimum, bins.maximum, bins.count
-    (0.0, 10.0, 20)
-    >>> round_bins(7.0, 7.0, 20).labels
-    ('[6.5, 7.5)', '[7.5, 8.5]')
-    """
+    """Return bins of a round width (1, 2 or 5 times a power of ten) that cover ``low .. high``."""
     if high <= low:
         return Bins(low - 0.5, low + 1.5, 2)
     least = (high - low) / count
@@ -324,10 +308,7 @@ class Column:
 
 
 def read_population(column: Column, seed: int = 0, advance: Advance | None = None) -> Population:
-    """Read who takes part, and what they hold; a seed decides what is sampled or drawn.
-
-    Numbers without bins get them chosen when they have more distinct values than `MANY_NUMBERS`.
-    """
+    """Read who takes part, and what they hold; a seed decides what is sampled or drawn."""
     rng = np.random.default_rng([seed, 0])
     population = _counted(column, rng, advance)
     if column.people is None:
@@ -387,7 +368,7 @@ def _suspected(population: Population) -> Population:
     # Answers with several choices are joined by semicolons in surveys.
     parts = {label: [part.strip() for part in label.split(";")] for label in population.labels if ";" in label}
     several = [label for label, choices in parts.items() if any(part in population.labels for part in choices)]
-    notes = [f"{mark!r} was counted as a value: if it means no value, give --missing '{mark}'" for mark in marks]
+    notes = [f"{mark!r} was counted as a value: if it means no value, give --csv 'missing={mark}'" for mark in marks]
     if several:
         answers = f"{several[0]!r} and similar answers"
         notes.append(

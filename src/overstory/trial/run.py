@@ -13,12 +13,11 @@ from typing import Any, ClassVar, Final, Protocol, TextIO
 import numpy as np
 
 from overstory.analysis.comparison import Choice, rank, recommend
-from overstory.analysis.estimate import Estimate
+from overstory.analysis.estimate import Estimate, converted
 from overstory.analysis.kinds.base import Rng, SimulatedDevices, count_reports, generator
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.steps import Processed, postprocess
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.variance import check_reports_per_device
 from overstory.files.io import writing_text
 from overstory.planning.detection import count_error
 from overstory.planning.needs import plan_from_needs
@@ -26,7 +25,7 @@ from overstory.presentation.document import Block, Column
 from overstory.presentation.render_data import csv_lines
 from overstory.presentation.render_html import as_page
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import Kind, Mechanism, whole_number
+from overstory.protocol.kinds.base import Kind, Mechanism, check_reports_per_device, whole_number
 from overstory.protocol.kinds.registry import REGISTRY, build_from
 from overstory.trial.population import Devices, Population
 
@@ -254,23 +253,12 @@ def chunks(counts: np.ndarray[Any, Any], size: int = CHUNK) -> Iterator[np.ndarr
 
 
 def _estimate(population: Population, budget: TrialBudget, oracle: FrequencyOracle, counts: SupportCounts) -> Estimate:
-    """Estimate, and turn reports into rows."""
     names = list(population.labels)
     each = float(budget.reports) if population.devices is None else population.devices.reports_per_device
     estimate = oracle.estimate(counts, names, reports_per_device=each)
     if budget.reports == 1:
         return estimate
     scale = 1 / budget.reports
-    return Estimate(
-        values=estimate.values,
-        counts=estimate.counts * scale,
-        raw_counts=estimate.raw_counts * scale,
-        standard_errors=estimate.standard_errors * scale,
-        num_reports=len(population),
-        interval_kind=estimate.interval_kind,
-        reports_per_device=each * scale,
-        null_share=estimate.null_share,
-        alpha=estimate.alpha,
-        correction=estimate.correction,
-        notes=estimate.notes,
-    )
+    in_rows = {name: getattr(estimate, name) * scale for name in ("counts", "raw_counts", "standard_errors")}
+    about = {"num_reports": len(population), "reports_per_device": each * scale, "joint_errors": None}
+    return converted(Estimate, estimate, **in_rows, **about)

@@ -1,8 +1,4 @@
-"""A trial over HTTP: `overstory serve` in a process of its own, the reports' way to it, and the files they leave.
-
-The demonstration draws its respondents from the real figures of an epidemic. Devices and collector share one registry
-file, as everywhere; the folder then has every file that an analyst needs.
-"""
+"""A trial over HTTP: `overstory serve` in a process of its own, the reports' way to it, and the files they leave."""
 
 from __future__ import annotations
 

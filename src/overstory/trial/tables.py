@@ -19,9 +19,8 @@ from overstory.analysis.tables.output import label_text
 from overstory.files.columns import NO_NUMBERS, blocks
 from overstory.files.io import Advance
 from overstory.presentation.document import Block, Column, Figure, Heading, Lines, Paragraph, Preformatted, Table
-from overstory.presentation.formats import finite, percent
+from overstory.presentation.formats import epsilon_text, finite, percent
 from overstory.privacy.statements import statement
-from overstory.privacy.text import epsilon_text
 from overstory.protocol.errors import ParameterError
 from overstory.trial.population import MANY_NUMBERS, READ_OFF, Population, all_numbers, empty, round_bins, symbols
 from overstory.trial.run import Trial, TrialBudget, TrialResult, collect, seed_of
@@ -55,10 +54,7 @@ class Pairs:
 
 
 def count_pairs(path: str, columns: Sequence[str], **how: Any) -> Pairs:
-    """Count the rows of every pair of two columns' values, in one pass; many different numbers are counted in bins.
-
-    A row without a value in one of the columns counts as missing.
-    """
+    """Count the rows of every pair of two columns' values, in one pass; a row without one of them counts as missing."""
     if len(columns) != 2 or columns[0] == columns[1]:
         raise ParameterError("give two different columns: --column A --column B")
     numbers: tuple[dict[str, int], dict[str, int]] = {}, {}

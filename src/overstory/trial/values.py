@@ -1,14 +1,10 @@
-"""A trial of values that are counted one by one, in numbers and plain words: what terminal, page and JSON show.
-
-What would you learn? `advise` says which oracle is best for a column, how many people shares need, and what these
-people can show. `survey` does the same for a column in memory.
-"""
+"""A trial of values that are counted one by one, in numbers and plain words: what terminal, page and JSON show."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, TextIO, get_args
 
@@ -16,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.comparison import Choice, recommend
+from overstory.analysis.estimate import converted
 from overstory.analysis.kinds.base import Rng
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.steps import Processed, postprocess
@@ -29,9 +26,8 @@ from overstory.planning.detection import (
     variance_per_person,
 )
 from overstory.presentation.document import Block, Table
-from overstory.presentation.formats import finite
+from overstory.presentation.formats import epsilon_text, finite
 from overstory.privacy.statements import statement
-from overstory.privacy.text import epsilon_text
 from overstory.protocol.domains import Bins
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism
@@ -124,13 +120,10 @@ def advise(result: TrialResult) -> Advice:
 
 
 def _threshold(built: Mechanism, result: TrialResult, reach: float) -> float | None:
-    """Return the share whose estimate passes what was detected by, with `reach` standard errors to spare.
-
-    Benjamini and Hochberg's rule let through the p-values up to `alpha R / M` when R of M passed; when none did, the
-    first must be `alpha / M`.
-    """
+    """Return the share whose estimate passes what was detected by, with `reach` standard errors to spare."""
     estimate = result.estimate
     values, each = len(estimate), result.reports_per_device
+    # Benjamini and Hochberg let through p-values up to alpha R / M when R of M passed; of none, the first: alpha / M.
     passed = max(int(np.count_nonzero(estimate.detected())), 1)
     needed = critical_value(estimate.alpha, values / passed)
     people = _people(result)
@@ -261,10 +254,7 @@ class Summary(Trial):
         return page_blocks(self, command)
 
     def quantiles(self) -> list[dict[str, float]]:
-        """Return true and learned quantiles, by the bins; none for values that are no numbers.
-
-        The learned counts are made a distribution first (`norm-sub`), which reads no report again.
-        """
+        """Return true and learned quantiles, by the bins; none for values that are no numbers."""
         population = self.result.population
         if not self.is_numeric:
             return []
@@ -440,9 +430,9 @@ def survey(
         absent.append(
             f"no value was detected: {len(codes):,} reports at this epsilon are few for {len(listed):,} values"
         )
-    shown = {field.name: getattr(result.shown, field.name) for field in fields(Processed)}
-    shown |= {"values": listed, "notes": (*result.shown.notes, *notes, *absent)}
-    return Survey(**shown, oracle=FrequencyOracle(result.mechanism, listed))
+    said = (*result.shown.notes, *notes, *absent)
+    oracle_of = FrequencyOracle(result.mechanism, listed)
+    return converted(Survey, result.shown, values=listed, notes=said, steps=result.shown.steps, oracle=oracle_of)
 
 
 def _named(column: Any, labels: Any, missing: Missing) -> tuple[tuple[Label, ...], I64, list[str]]:

@@ -228,7 +228,7 @@ def test_broken_randomizers_are_caught():
 
 def test_ranges_declare_the_largest_epsilon_of_a_level():
     ranges = RangeRandomizer(100, 1.0)
-    assert ranges.epsilon_report == max(mechanism.epsilon_report for mechanism in ranges.mechanisms)
+    assert ranges.epsilon_report == max(mechanism.epsilon_report for mechanism in ranges.parts)
     assert 1 - 1e-6 < ranges.epsilon_report <= 1.0
 
 

@@ -1,20 +1,9 @@
-r"""What an alarm says, and what raises one: volume, fit, refusals, expiry; steps and slow drifts of shares.
+"""What an alarm says, and what raises one: volume, fit, refusals, expiry; steps and slow drifts of shares.
 
-docs/explanation/alarms.md says what each means.
-
-*Changes.* The shares of the newest periods, pooled, less those of the periods before, over a standard error with the
-sampling of people (`Estimate.errors`, kind "population"), two-sided; Benjamini and Hochberg's rule over every (metric,
-value) of a run.
-
-Periods share devices, which keep their permanent responses: readings d periods apart have a correlation
-:math:`\rho_d`. Where it depends on d alone, one period of variance V against the mean of the 8 before has the variance
-
-.. math:: V \Bigl( \tfrac98 - \tfrac1{32} \sum_{d \le 8} d \rho_d \Bigr) \le \tfrac98 V ,
-
-which is that of independent periods: the test is conservative, whatever share of the devices stays. The mean of 13
-periods against that of the 13 before is another matter. If 86% of the devices stay from one period to the next, it
-varies by .77 V, five times as much as independent periods' 2 V / 13. `DRIFT_VARIANCE` is the most over all mixtures of
-devices that leave at constant rates, each at its own: no more of the variance can be averaged away.
+docs/explanation/alarms.md says what each means. Shares of the newest periods, pooled, less those of the periods before,
+are tested over a standard error with the sampling of people, two-sided; Benjamini and Hochberg's rule is over every
+(metric, value) of a run. Periods share devices, which keep their permanent responses: the page shows that one period
+against the mean of the 8 before varies no more than independent ones, and 13 against 13 by `DRIFT_VARIANCE` at most.
 """
 
 from __future__ import annotations
@@ -91,19 +80,12 @@ LOWEST_VOLUME, HIGHEST_VOLUME = 0.5, 2.0
 
 
 def volume(metric: str, period: str, reports: int, before: Sequence[int]) -> Alarm | None:
-    """Return an alarm if a period has less than half or more than twice the median of the periods before.
-
-    Small numbers vary by chance: the difference must exceed 4 standard errors of two Poisson counts, too.
-
-    >>> volume("colour", "2026-W47", 400, [1_000] * 8).text
-    '400 reports in 2026-W47; the median of the 8 periods before is 1,000. Most often a release, or broken senders.'
-    >>> volume("colour", "2026-W47", 600, [1_000] * 8), volume("colour", "2026-W47", 2, [5] * 8)
-    (None, None)
-    """
+    """Return an alarm if a period has less than half or more than twice the median of the periods before."""
     if len(before) < ENOUGH_BEFORE:
         return None
     usual = statistics.median(before)
     is_usual = LOWEST_VOLUME * usual <= reports <= HIGHEST_VOLUME * usual
+    # Small numbers vary by chance: the difference must exceed 4 standard errors of two Poisson counts, too.
     if is_usual or abs(reports - usual) <= SURE * math.sqrt(reports + usual):
         return None
     text = (
@@ -116,10 +98,7 @@ def volume(metric: str, period: str, reports: int, before: Sequence[int]) -> Ala
 
 
 def fit(metric: str, period: str, newest: Decoded, before: Sequence[Decoded]) -> Iterator[Alarm]:
-    """Yield what is past the decoder's own limits; only a note where that was so in most of the periods before.
-
-    A list that never had all strings is no news.
-    """
+    """Yield what is past the decoder's own limits; only a note where that was so in most of the periods before."""
     for name, (is_past, number, text) in _fit(newest).items():
         if is_past:
             earlier = sum(_fit(decoded)[name][0] for decoded in before)
@@ -162,14 +141,7 @@ REFUSED_SHARE, REFUSED_TIMES = 0.001, 5.0
 
 
 def refusals(day: str, posts: int, refused: Mapping[str, int], before: Sequence[Mapping[str, float]]) -> list[Alarm]:
-    """Return an alarm per reason whose share of a day's posts is above .1% and five times its median.
-
-    `before` has each earlier day's share of its posts by reason; a reason that is missing has 0.
-
-    >>> usual = [{"too late": 0.002}] * 8
-    >>> [alarm.values for alarm in refusals("2026-11-21", 1_000, {"too late": 3, "bad token": 40}, usual)]
-    [('bad token',)]
-    """
+    """Return an alarm per reason whose share of a day's posts is above .1% and five times its median."""
     alarms = []
     for reason, number in sorted(refused.items()):
         share = number / max(posts, 1)
@@ -190,12 +162,7 @@ EXPIRY: Final[Mapping[int, Severity]] = {7: "red", 30: "amber", 60: "note"}
 
 
 def expiry(metric: str, expires: dt.date, today: dt.date) -> Alarm | None:
-    """Return an alarm in a metric's last 60 days; in its last 30 it is amber, in its last 7 red.
-
-    >>> import datetime as dt
-    >>> expiry("colour", dt.date(2027, 1, 1), dt.date(2026, 12, 20)).text
-    'It expires in 12 days, on 2027-01-01: no device reports it from then on.'
-    """
+    """Return an alarm in a metric's last 60 days; in its last 30 it is amber, in its last 7 red."""
     days = (expires - today).days
     severity = next((severity for limit, severity in EXPIRY.items() if 0 < days <= limit), None)
     if severity is None:
@@ -272,10 +239,7 @@ class Change:
 
 
 def find_changes(comparisons: Sequence[Comparison], *, alpha: float = ALPHA, least: bool = True) -> tuple[Change, ...]:
-    """Return the shares that changed, of all values of all metrics: one run, one false discovery rate.
-
-    With `least` a change must be a point or a tenth of the value, too.
-    """
+    """Return the shares that changed, of all values of all metrics: one run, one false discovery rate."""
     selection.check_alpha(alpha)
     measured = [_difference(comparison) for comparison in comparisons]
     if not measured:
@@ -331,11 +295,7 @@ def _pool(estimates: Sequence[Estimate]) -> tuple[F64, F64, F64]:
 
 
 def steps(runs: Sequence[Sequence[Change]]) -> list[Alarm]:
-    """Return an alarm per metric and severity from the changes of the last three runs, the newest last.
-
-    Red: a value changed the same way in two of the three. Amber: it changed in the newest alone. An earlier change
-    that is over raises nothing.
-    """
+    """Return alarms of the last three runs, the newest last: red where a value changed the same way twice."""
     recent = list(runs[-3:])
     times: dict[tuple[str, str, bool], int] = {}
     for run in recent:

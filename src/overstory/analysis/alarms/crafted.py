@@ -1,11 +1,8 @@
 r"""Checks of one collection for crafted reports: what honest devices cannot have sent, whatever their values are.
 
-Any share of the devices may report *nothing*, for want of a value that can be reported. `dispersion` alone is raised by
-honest devices, too: it is a decoder's measure of fit, and strings missing from the list and reports of nothing count.
 Each check has a p-value; Holm's rule over all checks of a reading admits alarms at .001: the chance of any false one.
-A check never changes an estimate. docs/explanation/crafted-reports.md says what each sees, and what none can see.
-
-Sums over honest reports have p-values that hold for all unknown shares.
+docs/explanation/crafted-reports.md says what each sees, and what none can see. Any share of the devices may report
+*nothing*: sums over honest reports have p-values that hold for all unknown shares.
 
 *Ones.* A report of d bits has :math:`\mathrm{Bin}(h, p^*) + \mathrm{Bin}(d - h, q^*)` ones, h of them its value's. A
 report of *nothing* has h = 0, and which share of the reports it is nobody knows: chi-square is taken against the
@@ -71,19 +68,9 @@ def ones_distribution(bits: int, own: int, p_star: float, q_star: float) -> F64:
 
 
 def chi_square_of_mixture(observed: I64, first: F64, second: F64) -> tuple[float, int, float]:
-    """Return chi-square of counts against the nearest mixture of two laws, its degrees of freedom and its p-value.
-
-    Neighbouring cells are merged until each is expected to have `EXPECTED` counts by the smaller of the two chances,
-    so that every mixture fills them. The laws' shares are not known; see the module.
-
-    >>> first, second = np.array([0.5, 0.25, 0.25]), np.array([0.25, 0.25, 0.5])
-    >>> statistic, degrees, p_value = chi_square_of_mixture(np.array([35, 25, 40]), first, second)
-    >>> round(statistic, 6), degrees, round(p_value, 6)  # 40% of the first law
-    (0.0, 2, 1.0)
-    >>> chi_square_of_mixture(np.array([60, 20, 20]), first, second)[:2]  # past the first law
-    (4.0, 2)
-    """
+    """Return chi-square of counts against the nearest mixture of two laws, its degrees of freedom and its p-value."""
     reports = float(observed.sum())
+    # By the smaller of the two chances, so that every mixture fills each cell.
     cells = _merged(reports * np.minimum(first, second))
     if cells[-1] < 1:
         return 0.0, 0, 1.0
@@ -105,10 +92,7 @@ def _merged(expected: F64) -> I64:
 
 
 def _nearest(counted: F64, first: F64, second: F64) -> F64:
-    """Return the mixture of two rows of expected counts that has the least chi-square.
-
-    Chi-square is convex in the share, so its slope is searched for a change of sign.
-    """
+    """Return the mixture of two rows of expected counts of least chi-square, which is convex in the share."""
     low, high = 0.0, 1.0
     for _ in range(HALVINGS):
         share = (low + high) / 2
@@ -119,12 +103,7 @@ def _nearest(counted: F64, first: F64, second: F64) -> F64:
 
 
 def balance(sizes: I64, shares: F64) -> tuple[float, float]:
-    """Return chi-square of the sizes of cohorts or seeds against their shares, and its p-value; (0, 1) for one.
-
-    >>> statistic, p_value = balance(np.array([600, 400]), np.array([0.5, 0.5]))
-    >>> statistic, p_value < 1e-9
-    (40.0, True)
-    """
+    """Return chi-square of the sizes of cohorts or seeds against their shares, and its p-value; (0, 1) for one."""
     reports = int(sizes.sum())
     if len(sizes) < 2 or not reports:
         return 0.0, 1.0
@@ -140,10 +119,7 @@ def balance(sizes: I64, shares: F64) -> tuple[float, float]:
 
 
 def below_zero(z: F64, correlation: float) -> tuple[float, float]:
-    """Return N of shares over their standard errors, and its p-value; see the module.
-
-    `correlation` is that of the noise of two values that nobody holds.
-    """
+    """Return N and its p-value; `correlation` is that of the noise of two values that nobody holds."""
     values, rho = len(z), min(max(correlation, -1.0), 1.0)
     statistic = float((np.minimum(z, 0.0) ** 2).sum())
     shared = (1 + 2 * rho**2) * (math.pi / 2 + math.asin(rho)) + 3 * rho * math.sqrt(1 - rho**2)
@@ -156,14 +132,11 @@ def below_zero(z: F64, correlation: float) -> tuple[float, float]:
 def most_frequent_pair(
     pairs: I64, reports: int, p_star: float, q_star: float, covariance: tuple[float, float] = (0.0, 0.0)
 ) -> tuple[float, float, tuple[int, int]]:
-    """Return z of the pair of values that most reports support together beyond chance, its p-value, and the pair.
-
-    The p-value is times the number of pairs (Bonferroni). `covariance` is of two values' support in one report that
-    holds one of them, and in one that holds neither: 0 unless an encoding fixes how many values a report supports.
-    """
+    """Return z of the pair of values most often voted for together beyond chance, its p (Bonferroni), and the pair."""
     support = np.diag(pairs) / reports
     shares = np.clip((support - q_star) / (p_star - q_star), 0.0, 1.0)
     own = np.minimum(shares[:, None] + shares, 1.0)
+    # Covariances of two values' support in a report that holds one of them, and in one that holds neither.
     usual = own * covariance[0] + (1.0 - own) * covariance[1]
     excess = pairs / reports - q_star * (support[:, None] + support) + q_star**2 - usual
     free = q_star * (1.0 - q_star)
@@ -289,10 +262,7 @@ def check_collection(
     labels: Sequence[str] = (),  # the strings that were looked for, where the mechanism has no domain
     period: str | None = None,
 ) -> tuple[Check, ...]:
-    """Return the checks of one collection, in which a device reported once, adjusted for each other.
-
-    Checks that need the estimate from these counts, or the sums of the reports, are left out where that is None.
-    """
+    """Return the checks of one collection, in which a device reported once, but those that need what is None."""
     half: Any = server_half(mechanism)
     if not half.is_oracle or counts.num_reports < LEAST_REPORTS:
         return ()
@@ -340,13 +310,11 @@ def _dispersion(decoded: Decoded) -> Iterator[Check]:
 
 
 def _sum(counts: SupportCounts, own: int, of_nothing: int, p: float, q: float) -> Check:
-    """Check what all shares add up to: a report has `own` bits of its value, or `of_nothing` bits without one.
-
-    Where that is none, every sum from 0 to 1 is honest. The error is that of the mixture that varies most.
-    """
+    """Check what all shares add up to: a report has `own` bits of its value, or `of_nothing` bits without one."""
     reports, bits = counts.num_reports, counts.num_bits
     span = reports * own * (p - q)
     total = (float(counts.ones.sum()) - reports * bits * q) / span
+    # Of the mixture that varies most.
     variance = max(part * p * (1 - p) + (bits - part) * q * (1 - q) for part in (own, of_nothing))
     error = math.sqrt(reports * variance) / abs(span)
     z = (total - min(max(total, of_nothing / own), 1.0)) / error

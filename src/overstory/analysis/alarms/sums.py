@@ -49,14 +49,10 @@ REACH: Final = 12.0
 
 @dataclass(frozen=True, eq=False)
 class ReportSums:
-    """Sums over reports of one collection, a commutative monoid under ``+``.
-
-    `ones` counts reports by their number of ones, in the cells of `Watch.lowest` and `Watch.width`; it has no cells
-    where ones are not counted. Where votes must be computed, it is of the reports whose pairs are counted alone.
-    """
+    """Sums over reports of one collection, a commutative monoid under ``+``."""
 
     num_reports: int
-    ones: I64  # shape (cells,)
+    ones: I64  # shape (cells,): reports by their number of ones; where votes must be computed, of `pair_reports`
     pair_reports: int  # reports whose pairs were counted
     pairs: I64  # shape (w, w): how many reports vote for both of two values; the diagonal: for one
     seeds: I64  # shape (buckets,): reports by their seed's remainder
@@ -110,12 +106,7 @@ class Watch:
 
     @classmethod
     def of(cls, mechanism: Kind) -> Watch | None:
-        """Return what is summed; None where nothing is, as of a symbol.
-
-        >>> from overstory.protocol.kinds.registry import mechanism
-        >>> Watch.of(mechanism("grr", domain_size=3, epsilon=1.0)) is None
-        True
-        """
+        """Return what is summed; None where nothing is, as of a symbol."""
         half: Any = server_half(mechanism)
         if not half.is_oracle or not half.watched:
             return None
@@ -181,11 +172,7 @@ class Watch:
 
 
 def symmetric(upper: I64) -> I64:
-    """Return the symmetric matrix with this upper triangle.
-
-    >>> symmetric(np.array([1, 2, 3])).tolist()
-    [[1, 2], [2, 3]]
-    """
+    """Return the symmetric matrix with this upper triangle."""
     values = math.isqrt(2 * len(upper))
     if values * (values + 1) // 2 != len(upper):
         raise ValueError(f"{len(upper)} numbers are no triangle")

@@ -1,4 +1,4 @@
-r"""How strongly two variables hang together: conditional shares, their differences and ratios, and Cramer's V.
+r"""How strongly two variables hang together: conditional shares, their differences, and Cramer's V.
 
 The share of y among those with x, :math:`r = P_{xy} / a_x`, varies as the weighted sum of cells that is its
 derivative: :math:`(e_{xy} - r\, 1_x) / a_x`. A ratio's normal approximation fails where its denominator is unsure: a
@@ -21,13 +21,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from overstory.analysis import selection
 from overstory.analysis.association.independence import independence
-from overstory.analysis.difference.combination import fieller
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -43,9 +42,6 @@ SURE: Final = 4.0
 
 FAR: Final = 1e6
 """A chi-square from which its root is as good as normal (its probabilities to 1e-7); SciPy's search ends at 1e10."""
-
-Contrast = Literal["difference", "ratio"]
-"""How two conditional shares are compared."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,27 +90,23 @@ def sure(table: TableEstimate) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
 
 @dataclass(frozen=True)
 class Compared:
-    """The share of `column` in the row `row`, compared with that in the row `against`."""
+    """The share of `column` in the row `row`, less that in the row `against`."""
 
     column: str
     row: str
     against: str
-    contrast: Contrast  # the difference of the shares, or how many times as large the first is
     estimate: float
-    low: float  # infinite, as `high`, where a ratio's interval has no end
+    low: float
     high: float
-    level: float
 
     @property
     def apart(self) -> bool:
         """Whether the interval leaves out that the shares are equal."""
-        return not self.low <= (0.0 if self.contrast == "difference" else 1.0) <= self.high
+        return not self.low <= 0.0 <= self.high
 
 
-def compare_rows(
-    table: TableEstimate, column: str, row: str, against: str, contrast: Contrast = "difference", level: float = 0.95
-) -> Compared:
-    """Compare the shares of one column's value in two rows, with an interval."""
+def compare_rows(table: TableEstimate, column: str, row: str, against: str) -> Compared:
+    """Compare the shares of one column's value in two rows, with a 95% interval."""
     shares = conditional(table)
     place, first, second = _place(table, 1, column), _place(table, 0, row), _place(table, 0, against)
     if first == second:
@@ -127,15 +119,9 @@ def compare_rows(
     weights = np.stack([shares.weights(chosen)[place] for chosen in (first, second)])
     spread = np.einsum("aij,bij->ab", weights, table.covariance.apply(weights))
     one, other = (float(shares.shares[chosen, place]) for chosen in (first, second))
-    reach = selection.normal_reach(level)
-    if contrast == "ratio":
-        low, high = fieller(one, other, spread, reach)
-        return Compared(column, row, against, contrast, one / other if other else math.inf, low, high, level)
     error = math.sqrt(max(float(spread[0, 0] + spread[1, 1] - 2 * spread[0, 1]), 0.0))
-    difference = one - other
-    return Compared(
-        column, row, against, contrast, difference, difference - reach * error, difference + reach * error, level
-    )
+    difference, reach = one - other, selection.normal_reach(0.95) * error
+    return Compared(column, row, against, difference, difference - reach, difference + reach)
 
 
 def _place(table: TableEstimate, axis: int, label: str) -> int:
@@ -168,11 +154,7 @@ class CramersV:
 def cramers_v(
     table: TableEstimate, level: float = 0.95, alpha: float = 0.05, *, tested: Independence | None = None
 ) -> CramersV | None:
-    """Return Cramer's V with its interval, of the rows and columns that are large enough.
-
-    A test of independence at `alpha` decides whether there is more than an upper bound. None where fewer than two rows
-    or columns are large enough, or there are more than 2,500 cells.
-    """
+    """Return Cramer's V of the rows and columns that are large enough; None for fewer than two, or over 2,500 cells."""
     rows, columns = sure(table)
     tested = independence(table, alpha) if tested is None else tested
     if tested is None or min(rows.sum(), columns.sum()) < 2:

@@ -56,13 +56,7 @@ class TableCovariance(Protocol):
 
 
 def orthogonal(direction: F64) -> F64:
-    """Return an orthonormal basis of the vectors orthogonal to a direction, shape (k, k - 1).
-
-    The columns, but the first, of the reflection that moves the direction to the first axis.
-
-    >>> orthogonal(np.array([3.0, 4.0])).round(1).tolist()
-    [[-0.8], [0.6]]
-    """
+    """Return an orthonormal basis of the vectors orthogonal to a direction, shape (k, k - 1), by a reflection."""
     reflected = direction / np.linalg.norm(direction)
     reflected[0] += np.copysign(1.0, reflected[0])
     basis = np.outer(reflected, -2.0 / (reflected @ reflected) * reflected[1:])
@@ -72,18 +66,14 @@ def orthogonal(direction: F64) -> F64:
 
 @dataclass(frozen=True, eq=False)
 class PairCovariance:
-    """Of cells that one pure oracle reports.
-
-    Variances are taken at the `shares` as they were estimated; `beyond` is what the estimate's variances have beyond
-    these: of seeds that are filled unevenly. Both have shape (k_x, k_y).
-    """
+    """Of cells that one pure oracle reports."""
 
     mechanism: Mechanism
-    shares: F64
+    shares: F64  # shape (k_x, k_y), as they were estimated
     num_reports: int
     reports_per_device: float = 1.0
     kind: IntervalKind = "population"
-    beyond: F64 | float = 0.0
+    beyond: F64 | float = 0.0  # shape (k_x, k_y): what seeds that are filled unevenly add to the variances
 
     def variances(self) -> F64:
         p_star, q_star = float(self.mechanism.p_star), float(self.mechanism.q_star)
@@ -128,15 +118,11 @@ class PairCovariance:
 
 @dataclass(frozen=True, eq=False)
 class DenseCovariance:
-    """Of cells whose errors go together in no simple way: sampled bits, a few public seeds, Bloom filters.
+    """Of cells whose errors go together in no simple way: sampled bits, a few public seeds, Bloom filters."""
 
-    `noise` has the covariances that randomization leaves, for the K = k_x k_y cells row by row. The `shares` are for
-    the sampling of people: 1 / n times the reports of a device is `people`, or 0 where intervals are of these reports.
-    """
-
-    noise: F64
+    noise: F64  # shape (K, K) of the K = k_x k_y cells, row by row: what randomization leaves
     shares: F64
-    people: float
+    people: float  # 1 / n times the reports of a device; 0 where intervals are of these reports
 
     def variances(self) -> F64:
         held = np.clip(self.shares, 0.0, 1.0)
@@ -214,11 +200,7 @@ class Independence:
 
 
 def independence(table: TableEstimate, alpha: float = 0.05) -> Independence | None:
-    """Test whether the two variables of a table are independent.
-
-    None without reports, for tables of more than 2,500 cells, and where the reports are so few that their errors are
-    not known.
-    """
+    """Test whether the variables are independent; None over 2,500 cells, and where there are too few reports."""
     check_alpha(alpha)
     if not table.num_reports or table.shares.size > MOST_CELLS:
         return None

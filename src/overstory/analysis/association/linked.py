@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -32,8 +32,9 @@ from overstory.analysis.estimate import NO_REPORTS
 from overstory.analysis.kinds.base import support_of
 from overstory.analysis.kinds.linked import PairCounts, pair_counts
 from overstory.analysis.reports import SupportCounts
-from overstory.analysis.variance import check_reports_per_device, clustering
+from overstory.analysis.variance import clustering
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.base import check_reports_per_device
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,10 +43,6 @@ if TYPE_CHECKING:
     from overstory.analysis.selection import F64, IntervalKind
     from overstory.protocol.kinds.base import Mechanism
     from overstory.protocol.kinds.joint import JointMechanism
-
-
-LinkedMethod = Literal["gls", "closed"]
-"""Least squares, which knows that shares add up to 1, or the closed form, each cell by itself."""
 
 
 class Moments(NamedTuple):
@@ -62,13 +59,10 @@ class Moments(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FiniteVariable:
-    """One of two linked variables with a finite domain: its oracle is a symbol, or a bit for each value.
-
-    `supported` is the share of the reports that support each value, shape (K,).
-    """
+    """One of two linked variables with a finite domain: its oracle is a symbol, or a bit for each value."""
 
     part: Mechanism
-    supported: F64
+    supported: F64  # shape (K,): the share of the reports that support each value
 
     @property
     def rates(self) -> tuple[float, float]:
@@ -102,10 +96,7 @@ class FiniteVariable:
         return np.asarray(projection @ self.raw + centre)
 
     def moments(self, projection: F64, *, shared: bool = False) -> Moments:
-        """Return E(u u' | x) of one report, or of two of one device, for u = Q phi + a constant that keeps it unbiased.
-
-        `shared`: of two reports, which have the permanent response in common.
-        """
+        """Return E(u u' | x), u = Q phi + what keeps it unbiased, of one report, or (`shared`) of two of one device."""
         (p, q), eye = self.rates, np.eye(len(self.supported))
         own, other, left = self.part.permanent_support if shared else (p, q, 1.0)
         if self.is_symbol:
@@ -172,11 +163,7 @@ class LinkedCovariance:
 
 
 def diagonal(moments: Moments) -> F64:
-    """Return what each value x adds to the diagonal of E(u u' | x), shape (K, K): a row for each entry.
-
-    >>> diagonal(Moments(np.zeros((2, 2)), ((0.5, np.array([[2.0, 1.0], [0.0, 1.0]])),))).tolist()
-    [[2.0, 0.5], [0.0, 0.5]]
-    """
+    """Return what each value x adds to the diagonal of E(u u' | x), shape (K, K): a row for each entry."""
     return np.asarray(np.sum([weight * columns**2 for weight, columns in moments.own], axis=0))
 
 
@@ -186,7 +173,6 @@ def linked_cells(
     names: Sequence[str],
     labels: Sequence[Sequence[str]],
     *,
-    method: LinkedMethod = "gls",
     reports_per_device: float = 1.0,  # reports of one device, its values unchanged
     interval_kind: IntervalKind = "population",
     other: Sequence[int | None] = (None, None),  # which value of each variable stands for all that are not listed
@@ -201,14 +187,10 @@ def linked_cells(
         for part, supported in zip(mechanism.components, (apart.first, apart.second), strict=True)
     ]
     raw = _raw_cells(variables, apart)
-    if method == "closed":
-        projections = [np.eye(len(each.raw)) for each in variables]
-        rows, columns, cells = variables[0].raw, variables[1].raw, raw
-    else:
-        projections = [each.projection[0] for each in variables]
-        rows, columns = (each.shares for each in variables)
-        centred = raw - np.outer(variables[0].raw, variables[1].raw)
-        cells = np.outer(rows, columns) + projections[0] @ centred @ projections[1].T
+    projections = [each.projection[0] for each in variables]
+    rows, columns = (each.shares for each in variables)
+    centred = raw - np.outer(variables[0].raw, variables[1].raw)
+    cells = np.outer(rows, columns) + projections[0] @ centred @ projections[1].T
     once, shared = (
         tuple(each.moments(q, shared=shared) for each, q in zip(variables, projections, strict=True))
         for shared in (False, True)
@@ -354,10 +336,7 @@ def filter_variable(
 
 
 def boolean_variable(part: Mechanism, supported: I64, totals: I64, per_device: float) -> DecodedVariable:
-    """Return a variable of two values, true and false, of which one noisy bit is reported: 1 speaks for true.
-
-    `supported` are the reports whose bit is 1, shape (num_cohorts, 1).
-    """
+    """Return a variable of which one noisy bit is reported, 1 for true; `supported` counts the 1s: (num_cohorts, 1)."""
     reports = max(int(totals.sum()), 1)
     p, q = support_of(part).rates
     lit = float(supported.sum()) / reports

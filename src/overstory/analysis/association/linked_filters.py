@@ -40,17 +40,16 @@ from overstory.analysis.association.table import Marginal, TableEstimate
 from overstory.analysis.decoding import CandidateMap
 from overstory.analysis.decoding.model import SingularDesignError, inverse
 from overstory.analysis.kinds.base import support_of
-from overstory.analysis.kinds.linked import PairCounts, pair_counts, words_of_part
-from overstory.analysis.reports import unpack_bits
-from overstory.analysis.variance import check_reports_per_device
+from overstory.analysis.kinds.linked import PairCounts, pair_counts
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.base import check_reports_per_device
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from overstory.analysis.reports import I64, ReportBatch, SupportCounts
+    from overstory.analysis.reports import I64, SupportCounts
     from overstory.analysis.selection import F64, IntervalKind
     from overstory.protocol.kinds.joint import JointMechanism
 
@@ -94,12 +93,9 @@ def _times(right: F64, matrix: F64) -> F64:
 
 @dataclass(frozen=True, eq=False)
 class IterativeSystem:
-    """Conjugate gradients, all right sides at once.
+    """Conjugate gradients, all right sides at once; the inverses of both means of J are the preconditioner."""
 
-    `working` and `spread` are as in `system_of`. The inverses of both means of J are the preconditioner.
-    """
-
-    working: tuple[F64, F64]
+    working: tuple[F64, F64]  # as in `system_of`, and so is `spread`
     spread: tuple[F64, F64]
     inverses: tuple[F64, F64]
 
@@ -152,8 +148,7 @@ def system_of(working: tuple[F64, F64], spread: tuple[F64, F64]) -> System:
     """Return the equations of all cohorts.
 
     `working` is the J of each cohort, shapes (num_cohorts, a, a) and (num_cohorts, b, b), the first ones weighted by
-    the cohort's share. `spread` is what J would be if the weights were the supports' real precision: their covariances
-    go beyond the diagonal, for a string sets all its bits at once.
+    the cohort's share; `spread` is J with the supports' real precision as weights.
     """
     first, second = working
     try:
@@ -184,19 +179,14 @@ OTHER: Final = "other"
 
 @dataclass(frozen=True, eq=False)
 class FilterCovariance:
-    """The covariances of the cells: those of Delta, and of the product of the marginals.
-
-    `scale` is 1 / n, larger where devices reported repeatedly. The product of the marginals' covariances has the
-    sampling of people as it would be if the variables were independent, and it is replaced by theirs: `people` is 1 / n
-    times the reports of a device.
-    """
+    """The covariances of the cells: those of Delta, and of the product of the marginals."""
 
     system: System
     bases: tuple[F64, F64]
-    scale: float
-    marginals: tuple[F64, F64]
+    scale: float  # 1 / n, larger where devices reported repeatedly
+    marginals: tuple[F64, F64]  # with people sampled as if the variables were independent, which is replaced
     shares: F64
-    people: float
+    people: float  # 1 / n times the reports of a device
     kind: IntervalKind
 
     def variances(self) -> F64:
@@ -246,10 +236,7 @@ def linked_filters(
     interval_kind: IntervalKind = "population",
     other: Sequence[int | None] = (None, None),
 ) -> TableEstimate:
-    """Return the table of two variables of which at least one is a string in a Bloom filter.
-
-    Parameters are `linked_cells`'s; strings outside a list of candidates are added to `other`.
-    """
+    """Return the table of two variables, one a Bloom filter or both; strings outside a list are added to `other`."""
     per_device = check_reports_per_device(reports_per_device)
     apart = pair_counts(mechanism, counts)
     shown, maps, others = listed_values(mechanism, labels, other, complete=complete)
@@ -326,11 +313,7 @@ def listed_values(
 
 
 def outside_name(candidates: Sequence[str]) -> str:
-    """Return what strings outside a list are called: "other", unless that is a candidate.
-
-    >>> outside_name(["a", "b"]), outside_name(["a", "other"])
-    ('other', 'other (not listed)')
-    """
+    """Return what strings outside a list are called: "other", unless that is a candidate."""
     return OTHER if OTHER not in candidates else f"{OTHER} (not listed)"
 
 
@@ -389,11 +372,7 @@ class Likeliest:
 
 
 def likeliest_table(first: F64, second: F64) -> Likeliest:
-    """Maximize the likelihood of the cells' shares.
-
-    `first` and `second` are the likelihoods of each report's parts, up to a factor for each report: shapes (n, k_x) and
-    (n, k_y).
-    """
+    """Maximize the likelihood of the cells, from that of each report's parts, up to a factor: (n, k_x) and (n, k_y)."""
     cells = np.full((first.shape[1], second.shape[1]), 1.0 / (first.shape[1] * second.shape[1]))
     level = -np.inf
     for steps in range(0, MOST_MAXIMIZATIONS, 3):
@@ -424,43 +403,18 @@ def _inside(cells: F64) -> F64:
     return np.asarray(kept / kept.sum())
 
 
-def likelihoods(
-    mechanism: JointMechanism, batch: ReportBatch, place: int, candidates: CandidateMap | None, *, complete: bool
-) -> F64:
-    """Return the likelihood of each report's part for every value, up to a factor for each report, shape (n, K).
-
-    Of a filter, by the `candidates`' bits; strings outside the list come last, unless `complete`.
-    """
-    part, words = mechanism.components[place], words_of_part(mechanism, batch.bits, place)
-    half = support_of(part)
-    p, q = half.rates
-    if half.one_support:
-        return np.where(words[:, :1].astype(np.int64) == np.arange(half.num_supports), p, q)
-    bits = unpack_bits(words)[:, : part.payload_bits].astype(np.float64)
-    if candidates is None:
-        return _scaled(np.log((1 - p) / (1 - q)) + bits * np.log(p * (1 - q) / (q * (1 - p))))
-    return filter_likelihoods(bits, batch.cohorts, candidates, (p, q), complete=complete)
-
-
-def _scaled(logarithms: F64) -> F64:
-    return np.asarray(np.exp(logarithms - logarithms.max(axis=1, keepdims=True)))
-
-
 def filter_likelihoods(
-    bits: F64,
+    bits: F64,  # shape (n, k)
     cohorts: NDArray[np.integer[Any]],
     candidates: CandidateMap,
-    rates: tuple[float, float],
+    rates: tuple[float, float],  # P(a reported bit is 1 | the true one is), P(1 | it is not)
     *,
     complete: bool,
 ) -> F64:
-    """Return the likelihood of each filter for every candidate, up to a factor for each report.
-
-    `bits` has shape (n, k). `rates` are P(a reported bit is 1 | the true one is), and P(1 | it is not). Unless
-    `complete`, the last column is for strings outside the list, which set each bit with the chance h/k.
-    """
+    """Return each filter's likelihood for every candidate, and unless `complete` for others, up to a factor."""
     p, q = rates
     lit, unlit = np.log(p / q), np.log((1 - p) / (1 - q))
+    # Strings outside the list set each bit with the chance h/k.
     rate = q + (p - q) * candidates.fill
     outside = np.log(rate / q), np.log((1 - rate) / (1 - q))
     designs = candidates.dense().reshape(candidates.num_cohorts, candidates.num_bits, -1)
@@ -471,26 +425,7 @@ def filter_likelihoods(
         if not complete:
             ones = bits[rows].sum(axis=1)
             logarithms[rows, -1] = ones * outside[0] + (bits.shape[1] - ones) * outside[1]
-    return _scaled(logarithms)
-
-
-def linked_likelihood(
-    mechanism: JointMechanism,
-    batch: ReportBatch,
-    names: Sequence[str],
-    labels: Sequence[Sequence[str]],
-    *,
-    complete: bool = False,
-    interval_kind: IntervalKind = "population",
-) -> TableEstimate:
-    """Return the likeliest table of the reports themselves; the parameters are those of `linked_filters`."""
-    if not len(batch):
-        raise ParameterError("there are no reports: nothing can be estimated")
-    shown, maps, others = listed_values(mechanism, labels, (None, None), complete=complete)
-    likely = [likelihoods(mechanism, batch, place, each, complete=complete) for place, each in enumerate(maps)]
-    return table_of_likelihoods(
-        (likely[0], likely[1]), (names[0], names[1]), shown, other=others, interval_kind=interval_kind
-    )
+    return np.asarray(np.exp(logarithms - logarithms.max(axis=1, keepdims=True)))
 
 
 def table_of_likelihoods(

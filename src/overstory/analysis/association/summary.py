@@ -91,13 +91,7 @@ def reported(table: TableEstimate, tested: Independence | None = None) -> Report
 
 
 def nearest_distribution(estimate: F64, covariance: F64) -> F64:
-    """Return the distribution nearest to an estimate in the metric of its errors.
-
-    The covariance is of rank K, or K - 1 where the estimate's sum is always 1.
-
-    >>> nearest_distribution(np.array([0.7, 0.5, -0.2]), np.eye(3)).round(6).tolist()
-    [0.6, 0.4, 0.0]
-    """
+    """Return the distribution nearest to an estimate in the metric of its errors, of rank K or K - 1."""
     size = estimate.size
     at_zero, best, patience = np.zeros(size, bool), size + 1, AT_ONCE
     for _ in range(50 * size):
@@ -155,15 +149,11 @@ ROW: Final = (
 
 @dataclass(frozen=True, eq=False)
 class TableSummary:
-    """A table, the test of independence, the strength of the association, and the shares to show.
-
-    `alpha` is the chance of rejecting independence wrongly, and the false discovery rate of detected cells.
-    `correction` and `adjustment` are as in `Estimate`.
-    """
+    """A table, the test of independence, the strength of the association, and the shares to show."""
 
     table: TableEstimate
     level: float = 0.95
-    alpha: float = 0.05
+    alpha: float = 0.05  # of the test of independence, and the false discovery rate of detected cells
     correction: Correction = "fdr"
     adjustment: Adjustment = "fcr"
 

@@ -90,12 +90,10 @@ class TableEstimate:
 
     @cached_property
     def marginals(self) -> tuple[Marginal, Marginal]:
-        """The rows' and the columns' own shares: `own_shares`, or the sums of the cells."""
         return self.sums if self.own_shares is None else self.own_shares
 
     @cached_property
     def sums(self) -> tuple[Marginal, Marginal]:
-        """The sums of the cells of each row and of each column, with their errors."""
         return self._sums(0), self._sums(1)
 
     @cached_property
@@ -105,9 +103,6 @@ class TableEstimate:
     def interval(self, level: float = 0.95) -> tuple[F64, F64]:
         reach = selection.normal_reach(level) * self.standard_errors
         return self.shares - reach, self.shares + reach
-
-    def variance(self, weights: F64) -> float:
-        return max(float((weights * self.covariance.apply(weights)).sum()), 0.0)
 
     def _sums(self, axis: int) -> Marginal:
         """Return the sums of the cells of each row (0) or column (1), with their errors."""
@@ -204,13 +199,11 @@ def divided_tables(
 
 
 def _with_marginals(tables: list[tuple[int, TableEstimate]], single: list[tuple[str, Marginal]]) -> list[TableEstimate]:
-    """Give each table the marginals that all tables together know.
-
-    Of a table of three variables only the first pair counts for a variable: its pairs share their devices.
-    """
+    """Give each table the marginals that all tables together know."""
     known: dict[str, list[Marginal]] = {}
     for name, marginal in single:
         known.setdefault(name, []).append(marginal)
+    # Of a table of three variables only the first pair counts for a variable: its pairs share their devices.
     seen: set[tuple[str, int]] = set()
     for number, table in tables:
         for name, marginal in zip(table.names, table.marginals, strict=True):

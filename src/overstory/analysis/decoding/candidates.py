@@ -2,7 +2,6 @@
 
 Products with the design matrix are NumPy's for small maps and for few of them (no compiler to load), the same bits as
 Numba kernels' for large ones.
-`colliding` finds the candidates that no decoder can distinguish: they set the same bits in every cohort.
 """
 
 from __future__ import annotations
@@ -184,7 +183,7 @@ def _in_parts(kernel: Callable[..., object], *given: Any, out: Out, smallest: in
     """Let a kernel fill what it returns, the candidates divided among threads."""
     from overstory.kernels.threads import in_parts
 
-    in_parts(lambda first, stop: kernel(*given, first, stop, out), out.size, None, smallest=smallest)
+    in_parts(lambda first, stop: kernel(*given, first, stop, out), out.size, smallest=smallest)
     return out
 
 
@@ -261,10 +260,7 @@ def column_rows(candidates: CandidateMap, columns: NDArray[np.intp]) -> NDArray[
 
 
 def colliding(candidates: CandidateMap) -> list[list[int]]:
-    """Return the groups of candidates (by index) that set the same bits in every cohort, in the candidates' order.
-
-    Only their sum can be estimated.
-    """
+    """Return the groups of candidates (by index) that set the same bits in every cohort, in the candidates' order."""
     return sorted(group for suspects in _suspects(candidates) for group in _confirmed(candidates, suspects))
 
 

@@ -1,7 +1,5 @@
 r"""The entry point of decoding: choose the decoder, run it, and turn shares into counts with their caveats.
 
-`Decoded` is an estimate, together with what the reports themselves say about how far to trust it.
-
 *How the errors of two candidates go together* is computed from the counts on demand.
 Every decoder's estimate is linear in the counts, :math:`\hat f_s = a_s' y` and a constant. The noise of the bits gives
 :math:`\sum a_s a_t / w` over the rows, w being the fit's weights, times the dispersion. As in
@@ -43,9 +41,9 @@ from overstory.analysis.selection import (
     people_covariance,
     upper_p_values,
 )
-from overstory.analysis.variance import check_reports_per_device, repeated_note
-from overstory.privacy.text import plural
+from overstory.analysis.variance import repeated_note
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.base import check_reports_per_device
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,13 +92,11 @@ def misses_strings(unallocated: float, standard_error: float) -> bool:
 
 
 def cohort_balance(counts: SupportCounts, reports_per_device: float = 1.0) -> tuple[float, float]:
-    """Return chi-square and p-value of the cohorts' sizes against equal ones; (0, 1) for one cohort or no report.
-
-    Devices are drawn into cohorts, with all of their reports: sizes vary `reports_per_device` times as much.
-    """
+    """Return chi-square and p-value of the cohorts' sizes against equal ones; (0, 1) for one cohort or no report."""
     expected = counts.num_reports / counts.num_cohorts
     if counts.num_cohorts == 1 or not expected:
         return 0.0, 1.0
+    # Devices are drawn with all of their reports: sizes vary `reports_per_device` times as much.
     chi_square = float(((counts.totals - expected) ** 2).sum() / expected / reports_per_device)
     return chi_square, chi2_tail(counts.num_cohorts - 1, chi_square)
 
@@ -145,10 +141,11 @@ def caveats(
 def _of_fit(fit: Fit, reports: int) -> Iterator[str]:
     yield from fit.notes
     if fit.num_aside:
+        bits = f"{fit.num_aside:,} bit{'s' * (fit.num_aside > 1)}"
         yield (
-            f"{plural(fit.num_aside, 'bit')} are set far more often than your list explains, and were set aside: one "
-            f"string outside it, or a few together, hold about {fit.missing:.0%} of the reports. To test a guess, add "
-            "it to the candidates and decode again"
+            f"{bits} are set far more often than your list explains, and were set aside: one string outside it, or a "
+            f"few together, hold about {fit.missing:.0%} of the reports. To test a guess, add it to the candidates and "
+            "decode again"
         )
     reach = dispersion_reach(fit.degrees_of_freedom)
     if fit.dispersion > 1.0 + reach:
@@ -168,15 +165,11 @@ def _of_fit(fit: Fit, reports: int) -> Iterator[str]:
 
 @dataclass(frozen=True, eq=False)
 class DecodedErrors:
-    """See the module.
-
-    `fit` has the model that was fitted last. `member` is which candidate of the model each value is; None where all
-    columns differ. `complete`: the shares were made to add up to one.
-    """
+    """How the errors of two candidates go together: see the module."""
 
     fit: Fit
-    member: Indices | None
-    complete: bool
+    member: Indices | None  # which candidate of the model each value is; None where all columns differ
+    complete: bool  # the shares were made to add up to one
 
     def covariance(self, estimate: Estimate, kind: IntervalKind, places: Indices) -> F64:
         model = self.fit.model
@@ -353,9 +346,7 @@ def decode(
     per_device = check_reports_per_device(reports_per_device)
     first = None if permanent is None else (float(permanent.keep_one), float(permanent.raise_zero))
     model = linear_model(counts, groups.map, p_star, q_star, permanent=first, reports_per_device=per_device)
-    size = groups.map.num_candidates
-    silent = Fit(np.zeros(size), np.full(size, np.inf), np.zeros(size), 0.0, np.inf, 1.0, 0, "gls")
-    fit = _fit(model, method, complete=complete) if counts.num_reports else silent
+    fit = _fit(model, method, complete=complete) if counts.num_reports else Fit.of_nothing(groups.map.num_candidates)
     # Shares times N: counts, raw counts and standard errors; the reported count is divided among equal columns.
     reports = counts.num_reports
     scale = reports or 1
@@ -376,7 +367,7 @@ def decode(
         null_share=null_share(upper_p_values(raw, errors)) if fit.storey else 1.0,
         alpha=alpha,
         correction=correction,
-        notes=notes + (repeated_note(per_device) if reports else ()),
+        notes=notes + (repeated_note(per_device) if reports and per_device != 1 else ()),
         joint_errors=None if fit.model is None else DecodedErrors(fit, groups.member, complete),
         method=fit.method,
         unallocated=fit.unallocated * scale,
@@ -390,7 +381,6 @@ def decode(
 
 
 def _fit(model: LinearModel, method: str, *, complete: bool) -> Fit:
-    """Run the decoder that the method and the sizes call for."""
     if method == "lasso":
         return fit_lasso(model)
     fit = _fit_all(model, complete=complete)
@@ -405,7 +395,6 @@ def _fit(model: LinearModel, method: str, *, complete: bool) -> Fit:
 
 
 def _fit_all(model: LinearModel, *, complete: bool) -> Fit:
-    """Run least squares, or pursuit where there are many candidates."""
     if model.candidates.num_candidates <= min(model.used_rows, GLS_CANDIDATES):
         try:
             fit = fit_gls(model, complete=complete)

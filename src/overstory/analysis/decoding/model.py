@@ -48,7 +48,7 @@ import numpy as np
 
 from overstory.analysis.decoding.candidates import correlate, gram, predict
 from overstory.analysis.selection import step_up, upper_p_values
-from overstory.analysis.variance import check_channel
+from overstory.protocol.channels import check_channel
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -70,23 +70,18 @@ MOST_ASIDE: Final = 0.25
 
 @dataclass(frozen=True, eq=False)
 class LinearModel:
-    """Responses and weights, one per row of the design matrix (cohort-major), in frequency units.
-
-    ``response`` is y and ``weights`` its inverse variances, both of shape (num_rows,); rows of empty cohorts weigh 0.
-    ``permanent`` is P(permanent bit 1 | Bloom bit 1) and P(1 | Bloom bit 0). Rows that are ``aside`` weigh 0, too, and
-    ``lift`` was added to the response for them: see `set_aside`.
-    """
+    """Responses and weights, one per row of the design matrix (cohort-major), in frequency units."""
 
     candidates: CandidateMap
-    response: F64
-    weights: F64
+    response: F64  # y, shape (num_rows,)
+    weights: F64  # its inverse variances; 0 in rows of empty cohorts, and in those that are `aside`
     reports: F64
     p_star: float
     q_star: float
-    permanent: tuple[float, float]
+    permanent: tuple[float, float]  # P(permanent bit 1 | Bloom bit 1), P(1 | Bloom bit 0)
     reports_per_device: float = 1.0
     aside: NDArray[np.bool_] | None = None
-    lift: float = 0.0
+    lift: float = 0.0  # what was added to the response for the rows aside: see `set_aside`
 
     @property
     def fill(self) -> float:
@@ -115,10 +110,7 @@ class LinearModel:
         return np.asarray(drawn * (1.0 - drawn) * ((self.p_star - self.q_star) / (keep_one - raise_zero)) ** 2)
 
     def reweighted(self, shares: F64) -> LinearModel:
-        """Return the model with the weights that hold at these shares.
-
-        The model itself, where no weight would change by more than `REWEIGHT` and a new fit would change nothing.
-        """
+        """Return the model with the weights at these shares; itself where none would change by more than `REWEIGHT`."""
         weights = self.weights_at(shares)
         if np.all(np.abs(weights - self.weights) <= REWEIGHT * self.weights):
             return self
@@ -127,14 +119,10 @@ class LinearModel:
     def set_aside(self, residuals: F64) -> LinearModel:
         r"""Return the model without the bits that are set far more often than a fit says: a missing string's.
 
-        Every row's residual is looked at, also where it was set aside before. In the rest, a string of share g that is
-        missing adds nothing, where the model gives it o g with all that is outside the list. So o g is added to the
-        response: :math:`E\,y + o\,g = X f + o\,(1 - \sum_s f_s)`, as if no row had been left out. The string sets a
-        share o of the rows, each g above the fit: o g is the sum of these excesses over the number of rows.
-
-        Residuals stand out by Benjamini and Hochberg's rule, at `FURTHER` once one does at `BY_CHANCE`.
-        Returns the model itself where no other rows stand out than before, or more than `MOST_ASIDE` of them: then it
-        is not a few strings that are missing.
+        In the rest, a string of share g that is missing adds nothing, where the model gives it o g with all that is
+        outside the list. So o g is added to the response: :math:`E\,y + o\,g = X f + o\,(1 - \sum_s f_s)`, as if no row
+        had been left out. The string sets a share o of the rows, each g above the fit: o g is the sum of these excesses
+        over the number of rows.
         """
         fitted, used = self.response - residuals, self.reports > 0
         scores = residuals * np.sqrt(replace(self, aside=None).weights_at(fitted))
@@ -147,6 +135,7 @@ class LinearModel:
         before = np.zeros_like(aside) if self.aside is None else self.aside
         lift = float(residuals[aside].sum() / rows.size)
         same = np.array_equal(aside, before) and (not lift or abs(lift - self.lift) <= REWEIGHT * lift)
+        # More than `MOST_ASIDE` are not a few strings that are missing.
         if same or np.count_nonzero(aside) > MOST_ASIDE * rows.size:
             return self
         other = replace(self, response=self.response - self.lift + lift, lift=lift, aside=aside)
@@ -155,18 +144,11 @@ class LinearModel:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A decoder's result, in frequency units; `decoder` turns it into counts.
+    """A decoder's result, in frequency units; `decoder` turns it into counts."""
 
-    ``raw`` and ``variances`` (shape (M,)) are the unbiased estimates and their variances under binomial noise times
-    ``dispersion``; ``reported`` are non-negative and, with ``unallocated_reported``, sum to one. ``people`` is what the
-    variances over these reports have more than that (`people_correction`). ``model`` is the one that was fitted last,
-    with ``members`` for a pursuit; None where it does not say how the errors go together. ``num_aside`` rows were set
-    aside, for strings outside the list that hold about ``missing`` of the reports.
-    """
-
-    raw: F64
-    variances: F64
-    reported: F64
+    raw: F64  # the unbiased estimates, shape (M,)
+    variances: F64  # of `raw`, under binomial noise times `dispersion`
+    reported: F64  # not negative; with what is not allocated, of sum one
     unallocated: float
     unallocated_variance: float
     dispersion: float
@@ -174,23 +156,24 @@ class Fit:
     method: str
     storey: bool = False
     notes: tuple[str, ...] = ()
-    people: F64 | None = None
-    model: LinearModel | None = None
-    members: NDArray[np.intp] | None = None
+    people: F64 | None = None  # what variances over these reports have more: `people_correction`
+    model: LinearModel | None = None  # fitted last; None where it does not say how errors go together
+    members: NDArray[np.intp] | None = None  # of a pursuit
     is_freed: bool = False
     residuals: F64 | None = None
-    num_aside: int = 0
+    num_aside: int = 0  # rows set aside, for strings outside the list that hold about `missing` of the reports
     missing: float = 0.0
+
+    @classmethod
+    def of_nothing(cls, size: int) -> Fit:
+        return cls(np.zeros(size), np.full(size, np.inf), np.zeros(size), 0.0, np.inf, 1.0, 0, "gls")
 
     @property
     def widening(self) -> float:
-        """What standard errors are multiplied by: the root of the dispersion where it is above 1.
-
-        Ordinary least squares has its residual variance already in ``variances``. Pursuit chose its members by the same
-        residuals, which makes these a little too small: one standard error of the dispersion is added.
-        """
+        """What standard errors are multiplied by: the root of the dispersion where it is above 1."""
         if self.method == "lasso":
-            return 1.0
+            return 1.0  # least squares has its residual variance already in `variances`
+        # Pursuit chose its members by the same residuals, so these are a little too small.
         searched = np.sqrt(2.0 / max(1, self.degrees_of_freedom)) if self.method == "pursuit" else 0.0
         return float(np.sqrt(max(1.0, self.dispersion * (1.0 + searched))))
 
@@ -210,10 +193,7 @@ def linear_model(
     permanent: tuple[float, float] | None = None,
     reports_per_device: float = 1.0,
 ) -> LinearModel:
-    """Build the model; its first weights take every bit of a cohort to be set equally often.
-
-    Without `permanent`, all noise is taken to be permanent: that is never too little.
-    """
+    """Build the model; without `permanent`, all noise is taken to be permanent, which is never too little."""
     check_channel(p_star, q_star)
     if (counts.num_cohorts, counts.num_bits) != (candidates.num_cohorts, candidates.num_bits):
         raise ParameterError(
@@ -232,11 +212,7 @@ def linear_model(
 
 
 def dispersion(model: LinearModel, residuals: F64, parameters: int) -> tuple[float, int]:
-    """Return the weighted residual sum of squares per degree of freedom, and those degrees.
-
-    It is 1 when binomial noise is all there is; strings missing from the list, devices that report twice, or a map
-    that is not the clients' own make it larger. With no degree of freedom left nothing can be judged, and it is 1.
-    """
+    """Return the weighted residual sum of squares per degree of freedom, and those degrees; 1 with none left."""
     degrees = model.used_rows - parameters
     if degrees <= 0:
         return 1.0, 0
@@ -248,9 +224,7 @@ def people_correction(
 ) -> F64:
     """Return what to add to a fit's variances, shape (M,), for those over these reports: P - f (1 - f) / N - D.
 
-    It is 0 for candidates of share 0, and never more negative than D: the noise stays. The `columns` were fitted
-    together, with the `covariance` (X' W X)^-1 as the fit constrains it; `shares` are of all M candidates, not
-    negative, of sum at most 1.
+    `covariance` is (X' W X)^-1 of the `columns`, as the fit constrains it; `shares` are of all M candidates.
     """
     correction = np.zeros(shares.size)
     held = np.flatnonzero(shares[columns] > 0.0)
@@ -288,13 +262,7 @@ def _variances(
 
 
 def median(values: F64) -> float:
-    """Return the median; NumPy's own imports masked arrays first.
-
-    Examples
-    --------
-    >>> median(np.array([3.0, 1.0, 10.0, 2.0]))
-    2.5
-    """
+    """Return the median; NumPy's own imports masked arrays first."""
     ordered = np.sort(values)
     middle = ordered[(ordered.size - 1) // 2 : ordered.size // 2 + 1].mean()
     return float(middle if not np.isnan(ordered[-1]) else ordered[-1])
@@ -307,10 +275,8 @@ MAX_EXCHANGES = 5000
 def simplex_least_squares(gram: F64, moment: F64) -> F64:
     """Minimize f'Gf/2 - b'f over f >= 0, sum f = 1, for G = X'WX, positive semi-definite, and b = X'Wy.
 
-    Weighted least squares at the model's own variances is the Gauss-Newton form of binomial maximum likelihood.
-    Block principal pivoting: every share of the wrong sign changes sides at once, and when that stops helping,
-    one at a time, which always ends (Portugal, Judice, Vicente, "A comparison of block pivoting and interior-point
-    algorithms for linear least squares problems with nonnegative variables", Math. Comp. 63, 1994).
+    Block principal pivoting (Portugal, Judice, Vicente, Math. Comp. 63, 1994). At the model's own variances this is the
+    Gauss-Newton form of binomial maximum likelihood.
     """
     size = moment.size
     inside = np.ones(size, bool)
@@ -372,10 +338,7 @@ def cholesky_solve(matrix: F64, right: F64) -> F64:
 
 
 def cholesky_inverse(matrix: F64) -> tuple[F64, float]:
-    """Return the inverse of a positive definite matrix and its reciprocal condition number (in the 1-norm).
-
-    From `MANY` unknowns on, the number is LAPACK's estimate.
-    """
+    """Return a positive definite matrix's inverse and its reciprocal condition number (in the 1-norm)."""
     if len(matrix) >= MANY:
         return _lapack_inverse(matrix)
     lower = np.linalg.cholesky(matrix)

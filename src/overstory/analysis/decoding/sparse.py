@@ -121,11 +121,7 @@ class _Background:
 
 
 def fit_pursuit(model: LinearModel) -> Fit:
-    """Decode by pursuit; any number of candidates and rows.
-
-    The reported shares are maximum likelihood on the simplex over the members, the candidates that a false discovery
-    rate of `REPORT_RATE` admits, and the strings outside; the other candidates are reported as 0.
-    """
+    """Decode by pursuit; candidates that a false discovery rate of `REPORT_RATE` does not admit are reported as 0."""
     columns = _Columns.of(model)
     background = _search(columns, _Background.of(columns, np.empty(0, np.intp)))
     # The fitted shares give the weights that hold there; pursue again under them, from the same members.
@@ -296,18 +292,14 @@ def penalty(candidates: CandidateMap, noise: float) -> float:
     return float(noise * length * max(1.0, -normal_quantile(min(entering, 0.5))))
 
 
-def lasso(candidates: CandidateMap, response: F64, penalty: float, *, positive: bool = True) -> F64:
-    """Minimize ||y - X b||^2 / 2 + penalty * sum |b| (over b >= 0 when ``positive``), no intercept.
-
-    The penalty is scikit-learn's ``alpha`` times ``num_rows``.
-    """
+def lasso(candidates: CandidateMap, response: F64, penalty: float) -> F64:
+    """Minimize ||y - X b||^2 / 2 + penalty sum b over b >= 0; scikit-learn's ``alpha`` is penalty / num_rows."""
     coefficients = np.zeros(candidates.num_candidates)
     residual = response.copy()
     working = np.empty(0, np.intp)
     while True:
-        # KKT: outside the working set |x_s'r| <= penalty; those that break it enter.
-        slope = correlate(candidates, residual)
-        reach = slope if positive else np.abs(slope)
+        # KKT: outside the working set x_s'r <= penalty; those that break it enter.
+        reach = correlate(candidates, residual)
         reach[working] = 0.0
         new = np.flatnonzero(reach > penalty * (1.0 + 1e-9))
         if not new.size:
@@ -316,11 +308,11 @@ def lasso(candidates: CandidateMap, response: F64, penalty: float, *, positive: 
         new = new[np.argsort(-reach[new])[: max(256, working.size)]]
         working = np.concatenate((working, new))
         block, tolerance = coefficients[working], 1e-10 * float(np.abs(response).max())
-        if not _descend(candidates, working, residual, block, penalty, tolerance, positive=positive):
+        if not _descend(candidates, working, residual, block, penalty, tolerance):
             from overstory.kernels import design_matrix
 
             rows = column_rows(candidates, working)
-            design_matrix.descend(rows, residual, block, penalty, positive, tolerance, 100_000)
+            design_matrix.descend(rows, residual, block, penalty, True, tolerance, 100_000)
         coefficients[working] = block
 
 
@@ -331,13 +323,8 @@ def _descend(
     block: F64,
     penalty: float,
     tolerance: float,
-    *,
-    positive: bool,
 ) -> bool:
-    """Do what `overstory.kernels.design_matrix.descend` does, in place and by NumPy, while steps are few.
-
-    Return whether they were enough: if not, the kernel goes on from there. Loading the compiler takes a second.
-    """
+    """Do what `kernels.design_matrix.descend` does, by NumPy, while steps are few; return whether they were enough."""
     if COMPILED in sys.modules or working.size > MOST_COLUMNS or not is_small(candidates, working):
         return False
     columns = candidates.dense(working)
@@ -349,8 +336,7 @@ def _descend(
         for s in swept[products[swept, swept] > 0]:
             # Soft thresholding of the pull x_s'r + ||x_s||^2 b_s, then r and all slopes move with b_s.
             pull = slopes[s] + products[s, s] * block[s]
-            soft = max(pull - penalty, 0.0) if positive or pull > 0 else min(pull + penalty, 0.0)
-            step = soft / products[s, s] - block[s]
+            step = max(pull - penalty, 0.0) / products[s, s] - block[s]
             if step:
                 block[s] += step
                 slopes -= step * products[s]

@@ -281,12 +281,7 @@ def chosen(counts: SupportCounts, values: Sequence[Any] | None) -> SupportCounts
 
 
 def pair_covariance(mechanism: Mechanism, own: float, other: float, span: float = 1.0) -> tuple[float, float]:
-    """Return c_1 and c_0 of a response that supports its device's value and another with these probabilities.
-
-    >>> from overstory.protocol.kinds.registry import mechanism
-    >>> [round(c, 4) for c in pair_covariance(mechanism("grr", domain_size=3, epsilon=1.0), 0.6, 0.2)]
-    [-0.12, -0.04]
-    """
+    """Return c_1 and c_0 of a response that supports its device's value and another with these probabilities."""
     meeting = mechanism.encoding.meeting
     if meeting is None:
         return 0.0, 0.0
@@ -301,16 +296,12 @@ def pair_covariance(mechanism: Mechanism, own: float, other: float, span: float 
 
 @dataclass(frozen=True)
 class SupportErrors:
-    """How debiased supports vary together: see the module.
-
-    `once` has c_1 and c_0 in one report, `shared` in two reports of one device; `alone` is the covariance of a value's
-    own support in two reports of one device: one that holds it, and another.
-    """
+    """How debiased supports vary together: see the module."""
 
     span: float
-    once: tuple[float, float]
-    shared: tuple[float, float]
-    alone: tuple[float, float]
+    once: tuple[float, float]  # c_1 and c_0 in one report
+    shared: tuple[float, float]  # in two reports of one device
+    alone: tuple[float, float]  # of one value's support in two reports of one device: its holder's, another's
 
     @classmethod
     def of(cls, mechanism: Mechanism) -> SupportErrors:
@@ -344,11 +335,7 @@ class SupportErrors:
 
 @dataclass(frozen=True, eq=False)
 class SampledErrors:
-    """How the shares of sampled bits vary together: two values meet in the devices that were asked for both.
-
-    Given who was asked, each bit is flipped by itself. That the devices asked for v and for w are samples, which have
-    ``s_vw`` devices in common, leaves :math:`- x_v x_w (s_{vw} / (s_v s_w) - 1 / N)`.
-    """
+    """How the shares of sampled bits vary together: two values meet in the devices that were asked for both."""
 
     sample: SampledBits
     totals: NDArray[np.int64]

@@ -24,6 +24,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.bits import BitMechanism, SampledBits
 
 if TYPE_CHECKING:
+    from overstory.analysis.decoding.candidates import CandidateMap
     from overstory.analysis.estimate import Estimate
     from overstory.kernels.devices import StreamKey
 
@@ -79,7 +80,12 @@ class BloomSupport(OneHotSupport):
         return batch.accumulate()
 
     def estimate(
-        self, counts: SupportCounts, names: Sequence[str] | None, *, reports_per_device: float = 1.0, **choices: Any
+        self,
+        counts: SupportCounts,
+        names: Sequence[str] | CandidateMap | None,
+        *,
+        reports_per_device: float = 1.0,
+        **choices: Any,
     ) -> Estimate:
         if names is None:
             raise ParameterError(
@@ -88,7 +94,10 @@ class BloomSupport(OneHotSupport):
         from overstory.analysis.decoding import decode
         from overstory.analysis.decoding.candidates import CandidateMap
 
-        candidates = CandidateMap(names, self.table(names), self.encoding.num_bits)
+        if isinstance(names, CandidateMap):
+            candidates = names
+        else:
+            candidates = CandidateMap(names, self.table(names), self.encoding.num_bits)
         p_star, q_star = self.rates
         return decode(
             counts,
@@ -140,11 +149,7 @@ class SampledSupport(OneHotSupport):
     def estimate(
         self, counts: SupportCounts, names: Sequence[str] | None, *, reports_per_device: float = 1.0, **choices: Any
     ) -> Estimate:
-        """Debias each symbol's bits among the reports that were asked for it.
-
-        Given that s of n devices are asked, a symbol's share x among the s is estimated as by any unary encoding; that
-        the s are a sample adds ``x (1 - x) (1 - s/n) / s`` to its variance. Values not asked for are unknown.
-        """
+        """Debias bits among the s of n reports asked for them, which adds ``x (1 - x) (1 - s/n) / s`` of variance."""
         from overstory.analysis.estimate import unbiased
         from overstory.analysis.variance import clustering
 

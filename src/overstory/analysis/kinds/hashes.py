@@ -9,25 +9,17 @@ symbol. With f the shares of all values that devices hold,
 
 .. math:: E[c_{ay}] = n_a / g + \alpha n_a \sum_v f_v (1[h_a(v) = y] - 1/g) .
 
-Debiasing each value by itself leaves an error of ``sum over w != v of f_w (share of seeds in which v and w collide -
-1/g)`` over ``1 - 1/g``, which does not shrink with the number of reports: its variance over keys is
-``sum f_w^2 / (s (g - 1))``. Two estimators, both unbiased over the draw of the key:
-
-- *fitted*, for at most half as many values as there are independent counts, s (g - 1): weighted least squares on the
-  equations above. Given the seeds it is exactly unbiased when the values are all that there are. It costs the share of
-  the counts that the values use up: the variance grows by ``1 / (1 - d / (s (g - 1)))``.
-- *by itself*, for more values: the debiased support of each.
+At most half as many values as there are independent counts, s (g - 1), are *fitted*: weighted least squares on these
+equations, exactly unbiased given the seeds when the values are all that there are; the variance grows by
+``1 / (1 - d / (s (g - 1)))``. More are debiased each *by itself*, which leaves an error of ``sum over w != v of f_w
+(share of seeds in which v and w collide - 1/g)`` over ``1 - 1/g``: no number of reports makes it smaller, and its
+variance over keys is ``sum f_w^2 / (s (g - 1))``. Both are unbiased over the draw of the key.
 
 Standard errors *of all devices like these*: for a known domain, fitted, from the model (multinomial counts, given the
-seeds). Otherwise *between the seeds*: the seeds are independent draws, so the spread of their contributions counts
-noise, collisions with values that nobody listed, and what the reports of one device share (a device has one seed) alike
-[1]_. Both take the holders of a value to fall on each seed by chance, as people do who are drawn from a population:
-``R n f (1 - f)`` of the variance is the sampling of people. Without that, and never below the noise of randomization,
-it is the variance *of these reports*.
-
-References
-----------
-.. [1] Liang, Zeger, "Longitudinal data analysis using generalized linear models", Biometrika 1986 (the sandwich).
+seeds). Otherwise *between the seeds*: they are independent draws, so the spread of their contributions counts noise,
+collisions and what the reports of one device share alike (the sandwich of Liang and Zeger, Biometrika 1986). Both take
+the holders of a value to fall on each seed by chance, as people do: ``R n f (1 - f)`` is the sampling of people.
+Without that, and never below the noise of randomization, it is the variance *of these reports*.
 """
 
 from __future__ import annotations
@@ -46,8 +38,9 @@ from overstory.analysis.kinds.symbols import SymbolSupport, lecture_notes, with_
 from overstory.analysis.kinds.work import Work
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.selection import people_covariance, people_variance
-from overstory.analysis.variance import check_reports_per_device, design_effect, repeated_note, support_noise
+from overstory.analysis.variance import design_effect, repeated_note, support_noise
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.base import check_reports_per_device
 from overstory.protocol.kinds.finite_fields import Field
 from overstory.protocol.kinds.hashes import FEWEST_SEEDS, BalancedHash, SeededHash
 
@@ -126,17 +119,14 @@ class BalancedSupport(SeedSupport):
     def estimate(
         self, counts: SupportCounts, names: Sequence[str] | None, *, reports_per_device: float = 1.0, **choices: Any
     ) -> Estimate:
-        """Debias the support of each value: unbiased given the seeds, with the variance of pairwise independence.
-
-        Where retention has left some seeds alone, collisions no longer cancel. With x_w the others' counts, n_a the
-        reports of seed a and R reports per device, they add ``sum (x_w / n)^2 (sum n_a^2 - n^2 / s - R n) / (g - 1)``:
-        nothing on average as reports come, for which the sum of n_a^2 is ``n^2 / s + R n``.
-        """
+        """Debias the support of each value: unbiased given the seeds, with the variance of pairwise independence."""
         self.values_of(names)
         reports = counts.num_reports
         supported = pooled(self.of_domain(self.checked(counts)), reports)
         estimate = super().estimate(supported, names, reports_per_device=reports_per_device, **choices)
         seeds, squares = self.mechanism.num_cohorts, float((counts.totals.astype(float) ** 2).sum())
+        # Where retention has left some seeds alone, collisions no longer cancel. With x_w the others' counts and n_a
+        # the reports of seed a, they add sum (x_w / n)^2 (sum n_a^2 - n^2 / s - R n) / (g - 1): 0 as reports come.
         uneven = squares - reports**2 / seeds - reports * reports_per_device
         if uneven < EVEN * reports * reports_per_device:
             return with_notes(estimate, *lecture_notes(self.mechanism, reports, reports_per_device))
@@ -247,7 +237,6 @@ class SeedErrors:
     reports_per_device: float
 
     def covariance(self, estimate: Estimate, kind: IntervalKind, places: NDArray[np.intp]) -> F64:
-        """Return the covariances of the raw counts at `places`; only what is off the diagonal means something."""
         read = _read(self.support, self.counts, self.names, self.reports_per_device, places)
         assert read.together is not None
         reports, effect = estimate.num_reports, np.broadcast_to(read.effect, len(estimate))[places]
@@ -304,8 +293,6 @@ def _read(
 def effective_seeds(totals: F64) -> float:
     """Return to how many equally filled seeds these numbers of reports amount: uneven numbers weigh the seeds unevenly.
 
-    Of n reports on s seeds about s n / (s + n), and fewer where retention has left some seeds alone.
-
     >>> effective_seeds(np.array([4.0, 4.0, 0.0])), round(effective_seeds(np.array([1.0, 2.0, 3.0])), 2)
     (2.0, 2.57)
     """
@@ -315,10 +302,7 @@ def effective_seeds(totals: F64) -> float:
 def _fitted(
     cells: _Cells, symbols: NDArray[np.int64], places: NDArray[np.intp] | None, *, is_domain: bool
 ) -> tuple[F64, F64, F64 | None]:
-    """Return least-squares shares, their standard errors, and their covariances at `places`.
-
-    ``is_domain``: the values are all that there are.
-    """
+    """Return least-squares shares, errors, and covariances at `places`; `is_domain`: there are no other values."""
     from scipy import linalg, sparse
 
     values, seeds = symbols.shape

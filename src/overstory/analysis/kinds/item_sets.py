@@ -55,11 +55,6 @@ class MeanSize:
     most: int
 
     def interval(self, level: float = 0.95, kind: IntervalKind = "reports") -> tuple[float, float]:
-        """Return the bounds of the two-sided normal interval.
-
-        >>> [round(bound, 2) for bound in MeanSize(2.0, 0.1, 0.2, most=4).interval(kind="population")]
-        [1.61, 2.39]
-        """
         error = self.population_error if kind == "population" else self.standard_error
         reach = normal_reach(level) * error
         return self.mean - reach, self.mean + reach

@@ -1,9 +1,7 @@
 """Support of linked reports: in how many reports of each cohort two supports, one of each part, come together.
 
-A report supports some values of each part: a symbol, or the bits that are 1. Counted are, for every pair of a support
-of the first part and one of the second, the reports that have both; a last row and a last column count each support
-alone, and their corner the reports. These counts are all that an estimate of the table needs, and they add up; no
-report is kept for it.
+A support is a symbol, or a bit that is 1. A last row and a last column count each support alone, and their corner the
+reports: all that an estimate of the table needs.
 """
 
 from __future__ import annotations
@@ -45,13 +43,7 @@ class PairCounts(NamedTuple):
 
 
 def pair_counts(mechanism: JointMechanism, counts: SupportCounts) -> PairCounts:
-    """Take a collection's counts apart.
-
-    >>> from overstory.protocol.kinds.joint import joint
-    >>> linked = joint(of=[{"oracle": "oue", "domain_size": 2, "epsilon": 1.0}] * 2)
-    >>> pair_counts(linked, SupportCounts([5], [[1, 2, 3, 0, 1, 2, 2, 3, 5]])).both.tolist()
-    [[[1, 2], [0, 1]]]
-    """
+    """Take a collection's counts apart."""
     first, second = LinkedSupport(mechanism).sizes
     if counts.ones.shape != (mechanism.num_cohorts, (first + 1) * (second + 1)):
         raise ParameterError(
@@ -140,10 +132,7 @@ class LinkedSupport(ServerHalf[JointMechanism]):
 
 
 def count_bit_pairs(batch: ReportBatch, first: int, second: int) -> I64:
-    """Return the counts of pairs of bits, those of each bit alone and of reports; `first` bits lie below `second`.
-
-    The shape is (num_cohorts, first + 1, second + 1).
-    """
+    """Count pairs of bits, each bit alone, and reports: shape (num_cohorts, first + 1, second + 1)."""
     if are_few(len(batch) * first * second // TOGETHER, "bits/pairs", at_once=COMPILING):
         return count_pairs_slowly(batch.bits, batch.cohorts, batch.num_cohorts, first, second)
     from overstory.kernels.bits.pairs import count_pairs_by_cohort
@@ -181,11 +170,7 @@ def _bordered(both: I64, first: I64, second: I64, totals: I64) -> I64:
 
 
 def part_of(bits: Words, offset: int, width: int) -> Words:
-    """Return `width` bits of packed reports from bit `offset` on, packed from bit 0.
-
-    >>> part_of(np.array([[0b110100]], np.uint64), 2, 3).tolist()
-    [[5]]
-    """
+    """Return `width` bits of packed reports from bit `offset` on, packed from bit 0."""
     word, shift = divmod(offset, 64)
     words = -(-width // 64)
     taken = bits[:, word : word + words] >> np.uint64(shift)
@@ -200,11 +185,7 @@ def part_of(bits: Words, offset: int, width: int) -> Words:
 
 
 def beside(first: Words, second: Words, width: int, total: int) -> Words:
-    """Return payloads of `total` bits: `first` in the low `width` bits, `second` above.
-
-    >>> beside(np.array([[0b01]], np.uint64), np.array([[0b101]], np.uint64), 2, 5).tolist()
-    [[21]]
-    """
+    """Return payloads of `total` bits: `first` in the low `width` bits, `second` above."""
     words, (word, shift) = -(-total // 64), divmod(width, 64)
     out = np.zeros((len(first), words), np.uint64)
     out[:, : first.shape[1]] = first

@@ -74,10 +74,7 @@ Draws = GeneratorDraws | KeyedDraws
 
 
 def positions(randomizer: NumericRandomizer, values: ArrayLike) -> I64:
-    """Return each value's position, as a device has it.
-
-    In floating point; where that comes near a position's edge, exactly, by the device's own code.
-    """
+    """Return each value's position, as a device has it: near an edge by the device's own exact code."""
     given, domain = np.asarray(values, np.float64), randomizer.domain
     if given.ndim != 1 or not np.isfinite(given).all():
         raise ParameterError("values must be a list of finite numbers")
@@ -103,11 +100,7 @@ def draw_payloads(randomizer: NumericRandomizer, places: I64, draws: Draws) -> I
 
 
 def count_bit_pairs(payloads: I64, num_bits: int) -> I64:
-    """Return how many payloads have bits i and j, i <= j, both 1, row by row: i = j is the bit alone.
-
-    >>> count_bit_pairs(np.array([3, 1]), 2).tolist()  # bit 0; bits 0 and 1; bit 1
-    [2, 1, 1]
-    """
+    """Return how many payloads have bits i and j, i <= j, both 1, row by row: i = j is the bit alone."""
     pairs = np.zeros((num_bits, num_bits), np.int64)
     for start in range(0, payloads.size, ROWS):
         bits = (payloads[start : start + ROWS, None] >> np.arange(num_bits) & 1).astype(np.float32)
@@ -116,11 +109,7 @@ def count_bit_pairs(payloads: I64, num_bits: int) -> I64:
 
 
 def sums_of_pairs(pairs: I64, num_bits: int) -> tuple[int, int]:
-    """Return the sum of the payloads and of their squares, exactly, from `count_bit_pairs`.
-
-    >>> sums_of_pairs(count_bit_pairs(np.array([3, 1]), 2), 2)
-    (4, 10)
-    """
+    """Return the sum of the payloads and of their squares, exactly, from `count_bit_pairs`."""
     total = squares = 0
     for i, j, count in zip(*np.triu_indices(num_bits), pairs, strict=False):
         low, high, seen = int(i), int(j), int(count)
@@ -227,9 +216,5 @@ class WaveSupport(NumberSupport):
 
 
 def bucket_edges(num_cells: int, num_buckets: int) -> I64:
-    """Return the cells at which buckets begin, and the number of cells: as even as whole numbers are.
-
-    >>> bucket_edges(10, 4).tolist()
-    [0, 2, 5, 7, 10]
-    """
+    """Return the cells at which buckets begin, and the number of cells: as even as whole numbers are."""
     return np.array([num_cells * i // num_buckets for i in range(num_buckets + 1)], np.int64)

@@ -1,7 +1,4 @@
-"""Devices divided over parts, the public number of a report saying which: tables, levels of ranges, and questions.
-
-Each part is a mechanism of its own, whose server counts and estimates; a row of counts belongs to each.
-"""
+"""Devices divided over parts, each a mechanism with a row of counts; a report's public number says which part."""
 
 from __future__ import annotations
 

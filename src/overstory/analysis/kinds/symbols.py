@@ -1,7 +1,4 @@
-"""Support of reports that are one output of a set system: a symbol, a hash, a sign, or a subset of the values.
-
-A report supports the values that own it: those that have its symbol in its cohort, or are members of its subset.
-"""
+"""Support of reports that are one output of a set system: a report supports the values whose symbol or subset it is."""
 
 from __future__ import annotations
 

@@ -13,10 +13,7 @@ PER_VALUE: Final = 1e-7
 
 @dataclass(frozen=True)
 class Work:
-    """What counting and estimating takes by one family of oracles, in words and in seconds of one core.
-
-    The rates are of a core of a server of 2025; `bench/core_seconds.py` prints how far this machine is from them.
-    """
+    """What counting and estimating takes, at rates of a core of a server of 2025 (`bench/core_seconds.py` compares)."""
 
     words: str  # what it takes, in the letters n (reports), d (values), s (seeds), g (symbols)
     report: float = 3e-9  # seconds for each report
@@ -26,11 +23,6 @@ class Work:
     always: float = 0.0  # in any case
 
     def core_seconds(self, num_reports: float, width: int, num_values: int, num_seeds: int) -> float:
-        """Return about how many seconds one core counts and estimates.
-
-        >>> Work("n d bits added", cell=2e-11).core_seconds(10**9, 100, 100, 1)
-        5.00001
-        """
         counting = num_reports * (self.report + self.cell * width)
         return counting + num_values * (self.value + self.seed * num_seeds) + self.always
 

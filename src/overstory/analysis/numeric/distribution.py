@@ -1,21 +1,13 @@
-"""A distribution over the bins of a range, as an estimate gives it.
+"""A distribution over the bins of a range: Square Wave, the server's half (Li et al., SIGMOD 2020, sections 5.4, 5.5).
 
-Square Wave, the server's half: from reports to a distribution (Li et al., SIGMOD 2020, sections 5.4 and 5.5).
+The table that the decoder inverts is P(bucket of cells | bin of values), exactly. A bin is a piece of the range, its
+people taken as spread evenly over it; a bucket is a run of cells. With ``r(x) = max(x, 0)``, a window of W cells at
+position s covers ``r(b-s) - r(a-s) - r(b-s-W) + r(a-s-W)`` of the bucket [a, b). The sum of r over consecutive
+positions is a triangular number, so the table needs no quadrature.
 
-The table that Square Wave's decoder inverts: P(bucket of cells | bin of values), by exact integration.
-
-A bin is a piece of the range, its people taken as spread evenly over it; a bucket is a run of cells. With
-``r(x) = max(x, 0)``, a window of W cells at position s covers ``r(b-s) - r(a-s) - r(b-s-W) + r(a-s-W)`` of the bucket
-[a, b). The sum of r over consecutive positions is a triangular number, so the table needs no quadrature.
-
-*How far a fitted distribution is from the truth* is found by simulation. Expectation maximization stops early, so its
-distribution is smoother than the truth, and no formula says by how much. What it does can be tried: a less smoothed fit
-of the same reports takes the truth's place, collections like this one are drawn from it, and each is fitted as this one
-was. The root mean square of their errors, against what they were drawn from, holds the noise and the smoothing alike.
-
-Expectation maximization is also known as iterative Bayesian update (Agrawal and Aggarwal, PODS 2001). The likelihood is
-concave, so there is one maximum; but where the channel blurs neighbours, its distribution is jagged, and stopping
-before it is what smooths.
+Expectation maximization (iterative Bayesian update: Agrawal and Aggarwal, PODS 2001) stops early, because the maximum
+is jagged where the channel blurs neighbours. How far the distribution then is from the truth is found by simulation,
+from a less smoothed fit of the same reports as its proxy: docs/explanation/numbers.md.
 
 A *spike*, a value that many people hold, has a shape that neither the fit nor that proxy can take. So it is tested for,
 by the efficient score of one more column of the table: with e = A f the expected share of each bucket, and r what is
@@ -142,11 +134,7 @@ class Distribution:
 
 
 def transition_table(channel: WindowChannel, cells: NDArray[np.int64], num_bins: int) -> F64:
-    """Return P(bucket | bin), shape (len(cells) - 1, num_bins).
-
-    `cells` are the buckets' first cells, and the number of cells (`bucket_edges`). Bins are equal pieces of the range.
-    They need not divide the positions: a position on an edge is shared.
-    """
+    """Return P(bucket | bin), shape (len(cells) - 1, num_bins); `cells` are of `bucket_edges`, bins equal pieces."""
     # The edges of the bins, in positions; one may lie within a position.
     positions = np.arange(num_bins + 1) * (channel.num_positions / num_bins)
     starts: F64 = cells[:, None].astype(np.float64)
@@ -192,15 +180,11 @@ def expectation_maximization(
     table: ArrayLike,  # shape (m, d): P(output | symbol); columns sum to 1
     *,
     tolerance: float = 1e-6,
-    smooth: bool = False,
+    smooth: bool = False,  # EMS (Silverman et al. 1990; Li et al. 2020): `shortfall` is large
     most_iterations: int = MOST_ITERATIONS,
     start: F64 | None = None,  # shape (d,): equal shares unless given
 ) -> Mixture:
-    """Raise the likelihood step by step, until a step gains less than `tolerance`.
-
-    With `smooth` each step replaces each share by (1, 2, 1) / 4 of it and its neighbours (EMS: Silverman et al. 1990;
-    Li et al. 2020). It is then no longer a maximum of anything simple, and `shortfall` is large.
-    """
+    """Raise the likelihood step by step, until a step gains less than `tolerance`."""
     seen, channel = _checked(counts, table)
     total = seen.sum()
     shares = np.full(channel.shape[1], 1.0 / channel.shape[1]) if start is None else start
@@ -222,11 +206,7 @@ def expectation_maximization(
 
 
 def smoothed(shares: F64) -> F64:
-    """Return (1, 2, 1) / 4 of each share and its neighbours; an end is its own neighbour, so the sum stays.
-
-    >>> smoothed(np.array([1.0, 0.0, 0.0])).tolist()
-    [0.75, 0.25, 0.0]
-    """
+    """Return (1, 2, 1) / 4 of each share and its neighbours; an end is its own neighbour, so the sum stays."""
     padded = np.concatenate((shares[:1], shares, shares[-1:]))
     return np.asarray(padded[:-2] / 4 + padded[1:-1] / 2 + padded[2:] / 4)
 
@@ -419,11 +399,7 @@ class Spread:
         return float(value), float(error), float(ends[0]), float(ends[1])
 
     def quantile(self, share: float, level: float = 0.95) -> tuple[float, float, float]:
-        """Return the value that `share` of the people are at or below, and the ends of an interval for it.
-
-        The interval inverts that of the share below each value (Woodruff 1952), each spike as low as it may be for its
-        lower end, as high for the upper one.
-        """
+        """Return the value that `share` are at or below, and its interval: the share's, inverted (Woodruff 1952)."""
         ends = []
         for side, place in ((0.0, "value"), (1.0, "low"), (-1.0, "high")):
             values, parts = self._below(np.array([getattr(spike, place) for spike in self.spikes]))

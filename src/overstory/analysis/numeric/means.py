@@ -1,7 +1,4 @@
-"""Means: from numeric reports to exact sums, and from sums to a mean with its standard error.
-
-`simulate` gives the reports of many people at once, with the same integer thresholds.
-"""
+"""Means: from numeric reports to exact sums, and from sums to a mean with its standard error."""
 
 from __future__ import annotations
 

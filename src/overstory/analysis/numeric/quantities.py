@@ -1,7 +1,4 @@
-"""What is learned of numbers, as rows: means, quantiles and shares, each with its interval.
-
-One form for the three ways to collect numbers, so that tables, files and pictures need no other.
-"""
+"""What is learned of numbers, as rows: means, quantiles and shares, in one form for the three ways to collect them."""
 
 from __future__ import annotations
 
@@ -62,7 +59,6 @@ class NumberEstimate:
     num_reports: int
     # the mean first, then quantiles, then shares; empty where there are too few reports for any
     quantities: tuple[Quantity, ...]
-    level: float = LEVEL  # of the intervals
     notes: tuple[str, ...] = ()  # what a reader must know before trusting the numbers
 
     @property
@@ -74,7 +70,7 @@ class NumberEstimate:
 
     def to_json(self) -> dict[str, Any]:
         rows = [quantity.to_json() for quantity in self.quantities]
-        return {"reports": self.num_reports, "level": self.level, "notes": list(self.notes), "estimates": rows}
+        return {"reports": self.num_reports, "level": LEVEL, "notes": list(self.notes), "estimates": rows}
 
 
 def estimate_numbers(
@@ -83,30 +79,23 @@ def estimate_numbers(
     counts: SupportCounts,
     *,
     reports_per_device: float = 1.0,
-    level: float = LEVEL,
-    ranges: Sequence[tuple[int, int]] = (),
+    ranges: Sequence[tuple[int, int]] = (),  # (first symbol, one past the last) of further shares, of ranges alone
 ) -> NumberEstimate:
-    """Estimate all that a mechanism of numbers can say, for all devices like those that reported.
-
-    A device's reports are taken to be alike, the worst case. `ranges` are the first symbol and the one past the last of
-    further ranges whose shares are asked for, of a mechanism of ranges alone.
-    """
+    """Estimate all that a mechanism of numbers can say; a device's reports are taken to be alike, the worst case."""
     estimator = _ESTIMATORS.get(mechanism.reading)
     if estimator is None:
         raise ParameterError(f"{mechanism.name} collects no numbers")
     if not counts.num_reports:
-        return NumberEstimate(mechanism.reading, 0, (), level, ("there are no reports",))
+        return NumberEstimate(mechanism.reading, 0, (), ("there are no reports",))
     asked = {"ranges": ranges} if ranges else {}
-    quantities, notes = estimator(mechanism, domain, counts, reports_per_device, level, **asked)
-    return NumberEstimate(mechanism.reading, counts.num_reports, tuple(quantities), level, tuple(notes))
+    quantities, notes = estimator(mechanism, domain, counts, reports_per_device, **asked)
+    return NumberEstimate(mechanism.reading, counts.num_reports, tuple(quantities), tuple(notes))
 
 
 Estimated = tuple[list[Quantity], list[str]]
 
 
-def _mean(
-    mechanism: MeanRandomizer, _domain: AnyDomain, counts: SupportCounts, per_device: float, level: float
-) -> Estimated:
+def _mean(mechanism: MeanRandomizer, _domain: AnyDomain, counts: SupportCounts, per_device: float) -> Estimated:
     sums = ReportSums.of_counts(mechanism, counts)
     learned = MeanOracle(mechanism).estimate(sums, reports_per_device=per_device)
     if not math.isfinite(learned.standard_error):
@@ -118,30 +107,27 @@ def _mean(
             f"a device rounds its value to one of {mechanism.num_positions:,} positions, by at most {step:.3g}: the "
             "mean of the true values may differ by as much, which no interval holds"
         )
-    return [mean_quantity(learned, level)], notes
+    return [_mean_quantity(learned)], notes
 
 
-def mean_quantity(learned: MeanEstimate, level: float = LEVEL) -> Quantity:
-    """Return a mean as a row."""
-    return Quantity("mean", "", learned.value, learned.standard_error, *learned.confidence_interval(level))
+def _mean_quantity(learned: MeanEstimate) -> Quantity:
+    return Quantity("mean", "", learned.value, learned.standard_error, *learned.confidence_interval(LEVEL))
 
 
-def _distribution(
-    mechanism: SquareWave, _domain: AnyDomain, counts: SupportCounts, per_device: float, level: float
-) -> Estimated:
+def _distribution(mechanism: SquareWave, _domain: AnyDomain, counts: SupportCounts, per_device: float) -> Estimated:
     oracle = SquareWaveOracle(mechanism)
     if counts.num_reports < 2:
         return [], ["one report has no standard error"]
     bins = min(FITTED_BINS, mechanism.resolution, oracle.cells.size - 1)
     fitted = fitted_spread(oracle, counts, num_bins=bins, reports_per_device=per_device)
-    rows = [mean_quantity(oracle.mean(counts, reports_per_device=per_device), level)]
+    rows = [_mean_quantity(oracle.mean(counts, reports_per_device=per_device))]
     for q in QUANTILES:
-        value, *ends = fitted.quantile(q, level)
+        value, *ends = fitted.quantile(q, LEVEL)
         rows.append(Quantity("quantile", f"{q:g}", value, None, *ends))
     for start, stop in _groups(bins):
         low, high = float(fitted.edges[start]), float(fitted.edges[stop])
         of = f"[{low:g}, {high:g}{']' if stop == bins else ')'}"
-        rows.append(Quantity("share", of, *fitted.share(start, stop, level), low, high))
+        rows.append(Quantity("share", of, *fitted.share(start, stop, LEVEL), low, high))
     return rows, list(_fitted_notes(fitted))
 
 
@@ -161,17 +147,16 @@ def _ranges(
     domain: AnyDomain,
     counts: SupportCounts,
     per_device: float,
-    level: float,
     *,
     ranges: Sequence[tuple[int, int]] = (),
 ) -> Estimated:
     if not counts.totals.all():
         return [], [f"{int((counts.totals == 0).sum())} levels of the tree have no report yet: there are too few"]
     learned = RangeOracle(mechanism).estimate_stored(counts, reports_per_device=per_device)
-    rows = [_quantile(learned, domain, q, level) for q in QUANTILES]
+    rows = [_quantile(learned, domain, q) for q in QUANTILES]
     for start, stop in dict.fromkeys((*ranges, *_groups(mechanism.domain_size))):
         share = learned.range(start, stop)
-        interval = share.confidence_interval(level)
+        interval = share.confidence_interval(LEVEL)
         first, last = domain.ends(start), domain.ends(stop - 1)
         ends = (None, None) if first is None or last is None else (first[0], last[1])
         of = group_name(domain, start, stop)
@@ -179,9 +164,9 @@ def _ranges(
     return rows, []
 
 
-def _quantile(learned: RangeEstimate, domain: AnyDomain, share: float, level: float) -> Quantity:
+def _quantile(learned: RangeEstimate, domain: AnyDomain, share: float) -> Quantity:
     """Return a quantile: the greatest number of its symbol, and of its interval the outer ends."""
-    symbol, lowest, highest = learned.quantile(share, level)
+    symbol, lowest, highest = learned.quantile(share, LEVEL)
     at, below, above = (domain.ends(place) for place in (symbol, lowest, highest))
     if at is None or below is None or above is None:
         value, low, high = (domain.label(place) for place in (symbol, lowest, highest))
@@ -235,12 +220,8 @@ class NumberDifference:
 
 
 def subtract(a: NumberEstimate, b: NumberEstimate, alpha: float = 0.05) -> list[NumberDifference]:
-    """Return `a` less `b`, for every mean and every share.
-
-    Devices that report in both and keep their values share noise, which cancels in part: the intervals are then too
-    long, never too short. Quantiles are not subtracted: they have no standard error.
-    """
-    reach, others = normal_reach(a.level), {(q.kind, q.of): q for q in b.quantities}
+    """Return `a` less `b`, every mean and share; where devices are in both, intervals are too long, never too short."""
+    reach, others = normal_reach(LEVEL), {(q.kind, q.of): q for q in b.quantities}
     rows = []
     for one in a.quantities:
         other = others.get((one.kind, one.of))

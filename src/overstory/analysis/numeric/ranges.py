@@ -38,12 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class ConsistentTree:
-    """The linear map from every node's own estimate to consistent ones, and back to what each node contributes.
-
-    >>> tree = ConsistentTree(LevelTree(4, 2), (1.0, 1.0))
-    >>> [x.round(3).tolist() for x in tree.consistent([np.array([0.4, 0.4]), np.array([0.1, 0.1, 0.5, 0.5])])]
-    [[0.367, 0.633], [0.183, 0.183, 0.317, 0.317]]
-    """
+    """The linear map from every node's own estimate to consistent ones, and back to what each node contributes."""
 
     tree: LevelTree
     level_variances: tuple[float, ...]
@@ -77,13 +72,8 @@ class ConsistentTree:
         return raised
 
     def weights(self, start: int, stop: int) -> tuple[float, list[F64]]:
-        """Return (constant, weights by level): how own estimates add up to the consistent share of ``start .. stop-1``.
-
-        Within a node's subtree let b be the regression of the range's part on the node's total: 1 or 0 at a leaf,
-        and at a parent the children's b, weighted with their variances. The covariance of the range with a child is
-        ``(child's variance / V) (the parent's covariance) + child's variance (b of the child - b of the parent)``,
-        and a node's weight is that covariance over its own variance.
-        """
+        """Return (constant, weights by level): how own estimates make the consistent share of ``start .. stop-1``."""
+        # b: the regression of the range's part on a node's total, in the node's subtree; 1 or 0 at a leaf.
         slopes = [((np.arange(self.tree.domain_size) >= start) & (np.arange(self.tree.domain_size) < stop)) * 1.0]
         for level in range(self.tree.num_levels - 1, -1, -1):
             # A parent's b: the children's, weighted with their variances.
@@ -254,7 +244,7 @@ class RangeOracle:
     @cached_property
     def oracles(self) -> tuple[FrequencyOracle, ...]:
         """Each level's frequency oracle."""
-        return tuple(FrequencyOracle(mechanism) for mechanism in self.randomizer.mechanisms)
+        return tuple(FrequencyOracle(mechanism) for mechanism in self.randomizer.parts)
 
     def simulate(self, symbols: ArrayLike, rng: Rng = None) -> list[Any]:
         """Return one report of each of n simulated people, by level; levels are drawn uniformly.
@@ -282,7 +272,7 @@ class RangeOracle:
         self, counts: SupportCounts, *, reports_per_device: float = 1.0, interval_kind: IntervalKind = "population"
     ) -> RangeEstimate:
         """Estimate from counts as a store has them: a row of bits for each level; see `RangeEstimate`."""
-        widths = [mechanism.payload_bits for mechanism in self.randomizer.mechanisms]
+        widths = [mechanism.payload_bits for mechanism in self.randomizer.parts]
         if counts.ones.shape != (len(widths), max(widths)):
             raise ParameterError(f"counts of shape {counts.ones.shape} are not those of {self.randomizer.name}")
         rows = zip(counts.totals, counts.ones, widths, strict=True)

@@ -7,18 +7,6 @@ report change, and the result lists the steps. Post-processing reads no report, 
 
 Wang, Lopuhaa-Zwakenberg, Li, Skoric, Li, "Locally differentially private frequency estimation with consistency", NDSS
 2020, name and compare Norm, Norm-Sub and Base-Cut among others.
-
-Smoothing: what an ordered domain allows, because neighbours tend to be alike.
-
-Maximum likelihood: the distribution that makes the reports likeliest, which is never negative by itself. It needs the
-channel, not only the estimate:
-
-- one symbol a report (GRR and its chains): the counts are one multinomial, and the maximum is exact;
-- one-hot bits (SUE, OUE, RAPPOR without hashing, the thesis's mechanisms): each bit's count is taken as a binomial of
-  its own, which it is when people are drawn independently; only what the bits of one person have in common is left out;
-- any other support counts (OLH, subset selection): the same formula is a composite likelihood, right in the mean.
-
-For the first two the maximum has one unknown, the Lagrange multiplier of "sums to one", and no iteration over shares.
 """
 
 from __future__ import annotations
@@ -26,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import numpy as np
 
@@ -61,11 +49,7 @@ class Clip:
 
 @dataclass(frozen=True)
 class EstFreq:
-    """The thesis's Est_Freq (section 4.1): ``max(0, estimate) / sum(estimate)``, times the number of reports.
-
-    Literally, the sum is over the estimates before clipping, so the result adds up to more than it should (negative
-    estimates lower the divisor and are then left out). With `clipped` the sum is over the clipped ones.
-    """
+    """The thesis's Est_Freq (section 4.1): ``max(0, estimate) / sum(estimate)``, times the number of reports."""
 
     clipped: bool = False
 
@@ -75,6 +59,7 @@ class EstFreq:
 
     def __call__(self, estimate: Estimate) -> F64:
         clipped = np.maximum(estimate.counts, 0.0)
+        # Literally, the sum before clipping: the result adds up to more than it should.
         total = float((clipped if self.clipped else estimate.counts).sum())
         if total <= 0:
             raise ParameterError(f"{self.name} divides by the sum of the estimates, which is {total:.6g}: use norm-sub")
@@ -93,11 +78,7 @@ class Norm:
 
 @dataclass(frozen=True)
 class NormSub:
-    """Project the counts onto those that are not negative and sum to the number of reports: ``max(count + delta, 0)``.
-
-    The nearest distribution in squared distance, and with equal standard errors the likeliest one. It takes a little
-    from many small counts, so sums over many symbols are biased: ask for ranges before it, not after.
-    """
+    """Project onto counts >= 0 that sum to the reports: ``max(count + delta, 0)``; sums over many are biased."""
 
     name: ClassVar[str] = "norm-sub"
 
@@ -107,11 +88,7 @@ class NormSub:
 
 @dataclass(frozen=True)
 class BaseCut:
-    """Set to 0 every count that an absent value could well have shown.
-
-    A value stays when its one-sided p-value is at most alpha / d, so that of all absent values at most alpha
-    stay on average (the threshold of Bassily and Smith 2015).
-    """
+    """Set to 0 counts with p above alpha / d: at most alpha absent values stay on average (Bassily and Smith 2015)."""
 
     alpha: float | None = None
 
@@ -129,10 +106,7 @@ class BaseCut:
 
 
 def project_simplex(values: ArrayLike, total: float = 1.0) -> F64:
-    """Return the nearest point that is not negative and sums to `total`: ``max(values + delta, 0)``.
-
-    Sort, and find how many stay above 0 (Held, Wolfe, Crowder 1974; Wang and Carreira-Perpinan, arXiv 1309.1541).
-    """
+    """Return the nearest ``max(values + delta, 0)`` of sum `total` (Held, Wolfe, Crowder 1974; arXiv 1309.1541)."""
     given = np.asarray(values, np.float64)
     if given.ndim != 1 or not given.size or total < 0:
         raise ParameterError(f"give a list of numbers and a total that is not negative, not {given.shape} and {total}")
@@ -145,15 +119,11 @@ def project_simplex(values: ArrayLike, total: float = 1.0) -> F64:
 
 @dataclass(frozen=True)
 class Smooth:
-    """A smoothing spline on the ordered counts, as rough as the counts' own noise allows.
+    """A smoothing spline on the ordered counts, as rough as the counts' own noise allows; one spike is blurred.
 
-    **The prior on shape**: waves of k half periods over the domain have amplitudes that fall like k**-2, that is, the
-    integrated squared second difference is small (and the slope is 0 at both ends). In the cosine basis the penalized
-    least-squares solution shrinks each amplitude by ``1 / (1 + penalty k**4)`` (Garcia 2010). The sum stays.
-
-    **How smooth** is decided by Stein's unbiased estimate of the squared error (Stein 1981), which the known standard
-    errors make possible; where nothing exceeds the noise, everything becomes flat. One spike on a smooth ground
-    is blurred: smooth only where spikes are not the question. Counts may still be negative: "norm-sub" after it.
+    The amplitude of a wave of k half periods shrinks by ``1 / (1 + penalty k**4)``, penalized least squares in the
+    cosine basis (Garcia 2010): the slope is 0 at both ends, and the sum stays. The penalty is that of the least squared
+    error by Stein's unbiased estimate (Stein 1981). Counts may still be negative: "norm-sub" after it.
     """
 
     penalty: float | None = None
@@ -179,110 +149,18 @@ class Smooth:
 
 
 def shrinkage(size: int, penalty: float) -> F64:
-    """Return what is left of each wave's amplitude, longest first.
-
-    >>> shrinkage(3, 1.0).round(3).tolist()
-    [1.0, 0.5, 0.059]
-    """
+    """Return what is left of each wave's amplitude, longest first."""
     return np.asarray(1.0 / (1.0 + penalty * np.arange(size, dtype=np.float64) ** 4))
 
 
 def least_risk(amplitudes: F64, noise_variance: float) -> float:
-    """Return the penalty with the smallest estimated squared error, of 25 a decade from none to everything.
-
-    The estimate is ``sum (1 - h)**2 a**2 + 2 noise_variance sum h``, up to a constant: unbiased for Gaussian noise.
-    """
+    """Return the penalty of the least estimated squared error, of 25 a decade; unbiased for Gaussian noise."""
     size = amplitudes.size
     penalties = 10.0 ** np.arange(-4 * np.log10(size) - 2, 2.0, 0.04)
     factors = np.array([shrinkage(size, penalty) for penalty in penalties])
     # Stein: sum (1 - h)^2 a^2 + 2 noise_variance sum h, for each penalty.
     risk = (1 - factors) ** 2 @ amplitudes**2 + 2 * noise_variance * factors.sum(axis=1)
     return float(penalties[np.argmin(risk)])
-
-
-Supports = Literal["bits", "symbols"]
-
-
-@dataclass(frozen=True)
-class MaximumLikelihood:
-    """The first step only: it starts from the raw counts, whatever they were made into.
-
-    p* is larger than q*. `supports` is "symbols" when a report supports exactly one value, "bits" when any number.
-    """
-
-    p_star: float
-    q_star: float
-    supports: Supports = "bits"
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.q_star < self.p_star <= 1:
-            raise ParameterError(f"p_star = {self.p_star} must be above q_star = {self.q_star}, both from 0 to 1")
-        if self.supports not in {"bits", "symbols"}:
-            raise ParameterError(f"supports = {self.supports!r}: choose bits or symbols")
-
-    @property
-    def name(self) -> str:
-        return f"maximum-likelihood({self.supports})"
-
-    def __call__(self, estimate: Estimate) -> F64:
-        if not np.array_equal(estimate.counts, estimate.raw_counts):
-            raise ParameterError("maximum likelihood starts from the raw counts: make it the first step")
-        reports = estimate.num_reports
-        supports = estimate.raw_counts * (self.p_star - self.q_star) + reports * self.q_star
-        likeliest = likeliest_of_bits if self.supports == "bits" else likeliest_of_symbols
-        return np.asarray(likeliest(np.clip(supports, 0, reports), reports, self.p_star, self.q_star) * reports)
-
-
-def likeliest_of_symbols(supports: F64, num_reports: int, p_star: float, q_star: float) -> F64:
-    """Maximize ``sum c log(q + (p - q) f)`` over distributions f: ``f = max(c / m - q, 0) / (p - q)``."""
-    _check(supports, num_reports)
-
-    def shares(multiplier: float) -> F64:
-        # Stationary where c / u = m, u = q + (p - q) f.
-        return np.asarray(np.maximum(supports / multiplier - q_star, 0.0) / (p_star - q_star))
-
-    return _sums_to_one(shares, 0.0, supports.size * float(num_reports) / p_star)
-
-
-def likeliest_of_bits(supports: F64, num_reports: int, p_star: float, q_star: float) -> F64:
-    """Maximize ``sum c log(u) + (n - c) log(1 - u)``, u = q + (p - q) f, over distributions f.
-
-    At a multiplier m, ``c / u - (n - c) / (1 - u) = m``, a quadratic: ``m u**2 - (n + m) u + c = 0``, of which the
-    root between 0 and 1 is taken; it falls as m rises.
-    """
-    _check(supports, num_reports)
-
-    def shares(multiplier: float) -> F64:
-        # u = ((n + m) - root) / (2 m), written as 2 c / ((n + m) + root) where the difference would cancel.
-        middle = num_reports + multiplier
-        root = np.sqrt(np.maximum(middle**2 - 4 * multiplier * supports, 0.0))
-        set_share = 2 * supports / (middle + root) if middle > 0 else (middle - root) / (2 * multiplier)
-        return np.asarray(np.maximum(set_share - q_star, 0.0) / (p_star - q_star))
-
-    # Double until the multiplier lies between the ends: shares sum to 1 or more at the low one, to 1 or less above.
-    reach = 2.0 * num_reports
-    while shares(-reach).sum() < 1:
-        reach *= 2
-    low = -reach
-    while shares(reach).sum() > 1:
-        reach *= 2
-    return _sums_to_one(shares, low, reach)
-
-
-def _check(supports: F64, num_reports: int) -> None:
-    if num_reports < 1 or not supports.any():
-        raise ParameterError("there are no reports, or none that support anything: nothing is likeliest")
-
-
-def _sums_to_one(shares: Callable[[float], F64], low: float, high: float) -> F64:
-    """Bisect the multiplier to the last bit; the sum falls as it rises."""
-    while low < (middle := (low + high) / 2) < high:
-        if shares(middle).sum() > 1:
-            low = middle
-        else:
-            high = middle
-    likeliest = shares(high)
-    return np.asarray(likeliest / likeliest.sum())
 
 
 STEPS: Final[Mapping[str, Callable[[], Step]]] = MappingProxyType(
@@ -296,7 +174,7 @@ STEPS: Final[Mapping[str, Callable[[], Step]]] = MappingProxyType(
         "smooth": Smooth,
     }
 )
-"""The steps that need no further numbers, by name. `MaximumLikelihood` needs the channel."""
+"""The steps, by name."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

@@ -24,11 +24,7 @@ KINDS: Final = "text, categories, booleans or whole numbers"
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """A column, its distinct values apart.
-
-    Categories are all among the labels, also those that no row holds; booleans are both. Ordered categories keep their
-    order and others are sorted, so that the order of rows does not show; None comes last.
-    """
+    """A column, its distinct values apart: ordered categories in their order, others sorted, None last."""
 
     labels: tuple[Label, ...]
     codes: NDArray[np.int64]  # shape (n,): each row's value, as an index into `labels`
@@ -43,11 +39,7 @@ class Column:
 
 
 def read_column(values: Any) -> Column:
-    """Return a column's labels and codes.
-
-    A Series of pandas or Polars, an Arrow array, anything with the Arrow C interface, a NumPy array, or a list. Text,
-    categories, booleans, whole numbers (as floats too); None, NaN and NA are missing values.
-    """
+    """Return labels (of categories and booleans all) and codes of an Arrow or NumPy array, a Series or a list."""
     import pyarrow as pa
     from pyarrow import compute
 

@@ -1,9 +1,4 @@
-"""How an estimate is shown: a text table, rows for JSON, RAPPOR's results.csv, a plot; in a notebook; as a data frame.
-
-As a data frame, it is rows by value, pandas, Polars, Arrow, or HTML with the picture. Nothing heavy is imported before
-it is used.
-
-"""
+"""How an estimate is shown: a text table, rows for JSON, RAPPOR's results.csv, a plot, a data frame; in a notebook."""
 
 from __future__ import annotations
 
@@ -106,11 +101,7 @@ MISSING: Final = "(missing)"
 
 
 def label_text(label: Any) -> str:
-    """Return a label as tables, files and pictures write it.
-
-    >>> label_text("First"), label_text(3), label_text(None)
-    ('First', '3', '(missing)')
-    """
+    """Return a label as tables, files and pictures write it."""
     return MISSING if label is None else str(label)
 
 
@@ -173,11 +164,7 @@ def estimate_lines(estimate: Estimate, more: Mapping[str, Sequence[Any]] | None 
 
 
 def file_columns(level: float = 0.95, adjustment: Adjustment = "fcr") -> tuple[Column, ...]:
-    """Return the columns of a file of estimates with intervals of that level: `CSV`, whose intervals are named by it.
-
-    >>> [column.csv for column in file_columns(0.99) if "high" in column.csv]
-    ['prop_high_99', 'prop_plain_high_99']
-    """
+    """Return the columns of a file of estimates, `CSV`, whose intervals are named by their level."""
     percent = f"_{100 * level:.10g}"
     every = (*CSV, *(CORRECTED if adjustment == "conditional" else ()))
     return tuple(replace(column, csv=column.csv.replace("_95", percent)) for column in every)
@@ -198,15 +185,17 @@ MOST_DRAWN: Final = 50
 """Values in a picture, the most frequent."""
 
 
-def estimate_picture(name: str, caption: str, rows: Sequence[Mapping[str, Any]], tags: Sequence[str] = ()) -> Picture:
-    """Draw rows of estimates: each with its interval, what was not detected hollow."""
+def estimate_picture(
+    name: str, caption: str, rows: Sequence[Mapping[str, Any]], tags: Sequence[str] = (), **more: Any
+) -> Picture:
+    """Draw rows of estimates: each with its interval, what was not detected hollow; `more` as `dots` takes it."""
     from overstory.presentation.charts.numbers import dots
 
     keys = ("frequency", "frequency_low", "frequency_high")
     shares, low, high = (np.array([np.nan if row[key] is None else row[key] for row in rows], float) for key in keys)
     detected = np.array([row["detected"] for row in rows], bool)
     names = [row["value"] for row in rows]
-    return dots(name, caption, names, shares=shares, low=low, high=high, detected=detected, tags=tags)
+    return dots(name, caption, names, shares=shares, low=low, high=high, detected=detected, tags=tags, **more)
 
 
 def interval_caption(level: float, adjustment: Adjustment, kind: IntervalKind = "population") -> str:
@@ -227,11 +216,7 @@ def _shown_words(estimate: Estimate, shown: int) -> str:
 
 
 def plain(column: NDArray[Any]) -> list[Any]:
-    """Return a column's numbers or truth values as Python's own; None in place of one that JSON has no word for.
-
-    >>> plain(np.array([0.5, np.inf])), plain(np.array([True]))
-    ([0.5, None], [True])
-    """
+    """Return a column's numbers or truth values as Python's own; None in place of one that JSON has no word for."""
     numbers: list[Any] = column.tolist()
     if column.dtype.kind != "f" or np.isfinite(column).all():
         return numbers

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.audit.answers import Declared, declare
 from overstory.audit.audit import Settings, audit
-from overstory.audit.clients import AuditedClient, OwnClient, Program
-from overstory.cli.arguments import given, hashing, print_answer
-from overstory.cli.progress import progress
+from overstory.audit.clients import OwnClient, Program
+from overstory.cli.arguments import print_answer
+from overstory.cli.output import progress
 from overstory.files.rappor import read_map, read_params
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind
@@ -31,11 +31,9 @@ def run(args: argparse.Namespace) -> int:
     return 0 if result.verdict == "no fault found" else FAULTY
 
 
-def _client(args: argparse.Namespace) -> AuditedClient:
+def _client(args: argparse.Namespace) -> Program | OwnClient:
     if args.client == bool(args.program):
         raise ParameterError("give either the client's command, after --, or --client for the library's own")
-    if not args.timeout > 0:
-        raise ParameterError(f"--timeout {args.timeout:g}: give a number of seconds above 0")
     return (
         OwnClient()
         if args.client
@@ -44,28 +42,13 @@ def _client(args: argparse.Namespace) -> AuditedClient:
 
 
 def _declared(args: argparse.Namespace) -> Declared:
-    """Return what is declared, from exactly one of its three forms."""
-    forms = [name for name in ("params", "oracle", "registry") if getattr(args, name)]
-    if len(forms) != 1:
-        raise ParameterError(
-            "give what the client declares, in one form: --params FILE, --oracle NAME with --param NAME=VALUE, or "
-            "--registry FILE with --metric ID"
-        )
-    for option, form in (
-        ("param", "oracle"),
-        ("metric", "registry"),
-        ("hash_family", "params"),
-        ("hash_key", "params"),
-    ):
-        if getattr(args, option) and form not in forms:
-            raise ParameterError(f"{given(args, [option])[0]} needs --{form}")
     mechanism, metric = _mechanism(args)
     return declare(mechanism, metric=metric, candidates=_map(args, mechanism) if args.map else None)
 
 
 def _mechanism(args: argparse.Namespace) -> tuple[Kind, Metric | None]:
     if args.params:
-        return read_params(args.params).mechanism(**hashing(args)), None
+        return read_params(args.params).mechanism(), None
     if args.oracle:
         from overstory.cli.registry.privacy import mechanism_from  # which loads the metrics
 
@@ -73,8 +56,6 @@ def _mechanism(args: argparse.Namespace) -> tuple[Kind, Metric | None]:
 
     from overstory.protocol.metrics import load_registry
 
-    if not args.metric:
-        raise ParameterError(f"--registry {args.registry}: give the metric, --metric ID")
     metric = load_registry(args.registry)[args.metric]
     return metric.mechanism, metric
 

@@ -6,16 +6,25 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterable
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from overstory.cli.arguments import check_pipes, form_of, form_words, print_answer, seekable
-from overstory.cli.progress import progress
+import numpy as np
+
+from overstory.cli.arguments import check_pipes, form_of, print_answer, seekable
+from overstory.cli.output import progress
+from overstory.files.io import writing_csv, writing_text
 from overstory.presentation.document import Paragraph
+from overstory.protocol.channels import MAX_EPSILON
 from overstory.protocol.errors import ParameterError
+from overstory.trial.population import Column, read_population
+from overstory.trial.run import TrialBudget, collect
+from overstory.trial.values import Summary, advise, subject_of
 
 if TYPE_CHECKING:
     from overstory.trial.population import Column, Population
@@ -44,84 +53,57 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-VALUES_ALONE = ("bins", "candidates", "device_column", "people")
-"""Options of one column that has one value in a row."""
+ONE_COLUMN = ("separator", "numeric", "bins", "candidates", "device_column", "people")
 
 
 def _check(args: argparse.Namespace) -> None:
     """Refuse options that do not go together; `args.columns` are the columns, `args.column` is the only one."""
     args.columns, several = args.column, len(args.column) > 1
     args.column = args.columns[0]
-    if several and (args.separator is not None or args.most is not None):
-        raise ParameterError("--separator and --most are for one column: give one --column")
+    for name in ONE_COLUMN if several else ():
+        if getattr(args, name) is not None:
+            raise ParameterError(f"--{name.replace('_', '-')} is for one column: give one --column")
     if args.conditional and not several:
         raise ParameterError("--conditional compares the values of a first column: give two, --column A --column B")
-    if args.most is not None and args.separator is None:
-        raise ParameterError("--most is for several items in a row: give --separator too, such as --separator ';'")
-    if several or (args.separator is None and args.numeric is None):
-        for name in ("min", "max"):
-            if getattr(args, name) is not None:
-                raise ParameterError(f"--{name} is an end of the range of --numeric: give both")
-
-
-def _check_options(args: argparse.Namespace, names: Iterable[str] = (), instead: str = "") -> None:
-    """Refuse a seed below 0, and options that do not go with this way; `instead` says what would be right."""
-    if args.seed < 0:
-        raise ParameterError(f"--seed {args.seed}: give a whole number from 0")
-    for name in names:
-        if getattr(args, name) is not None:
-            raise ParameterError(f"--{name.replace('_', '-')} is for {instead}")
 
 
 def _trial(args: argparse.Namespace, path: str, budget: TrialBudget) -> Trial:
     """Read the file, and let its rows report: pairs of two columns, sets, numbers, or values."""
     read, collect = _ways(args, path, budget)
-    with progress("reading", Path(path).stat().st_size) as bar:
+    with progress("reading", Path(path).stat().st_size, quiet=args.quiet) as bar:
         held = read(advance=bar.advance)
-    with progress("devices report", len(held) * budget.reports) as bar:
+    with progress("devices report", len(held) * budget.reports, quiet=args.quiet) as bar:
         return collect(held, advance=bar.advance)
 
 
 def _ways(args: argparse.Namespace, path: str, budget: TrialBudget) -> tuple[Callable[..., Any], Callable[..., Trial]]:
     """Return what reads a file of this kind, and what collects it."""
-    form = form_of(args)
+    form = form_of(args.csv)
     if len(args.columns) > 1:
         from overstory.trial.tables import collect_pairs, count_pairs
 
-        _check_options(args, VALUES_ALONE, "one column: leave it out, or give one --column")
         collect = partial(collect_pairs, budget=budget, oracle=args.oracle, seed=args.seed)
         return partial(count_pairs, path, args.columns, form=form), collect
     if args.separator is not None:
         from overstory.trial.item_sets import collect_sets, count_sets
 
-        _check_options(args, VALUES_ALONE, "one value in a row: leave it out, or --separator")
         chosen = {"budget": budget, "oracle": args.oracle, "seed": args.seed, "most": args.most}
         return partial(count_sets, path, args.column, args.separator, form=form), partial(collect_sets, **chosen)
     if args.numeric is not None:
-        import numpy as np
+        from overstory.trial.numbers import collect_numbers, read_column_of_numbers  # which loads SciPy
 
-        from overstory.trial.numbers import collect_numbers, read_column_of_numbers
-
-        values = (*VALUES_ALONE, "epsilon_permanent")
-        _check_options(args, values, "values that are counted: --numeric takes none")
-        if budget.reports != 1:
-            raise ParameterError("--reports-per-device: all reports of a number are the same, so a second adds nothing")
         chosen = {"learned": args.numeric, "epsilon": budget.epsilon, "oracle": args.oracle}
         chosen |= {"minimum": args.min, "maximum": args.max}
         rng = np.random.default_rng([args.seed, 3])
         return partial(read_column_of_numbers, path, args.column, form=form), partial(
             collect_numbers, rng=rng, **chosen
         )
-    from overstory.trial.population import read_population
 
-    _check_options(args)
     column = _column(args, path)
     return partial(read_population, column, seed=args.seed), partial(_collect_values, args, column, budget)
 
 
 def _column(args: argparse.Namespace, path: str) -> Column:
-    from overstory.trial.population import Column
-
     bins = None
     if args.bins is not None:
         low, high, count = args.bins
@@ -129,27 +111,17 @@ def _column(args: argparse.Namespace, path: str) -> Column:
             raise ParameterError(f"--bins: {count:g} is no number of bins")
         bins = low, high, int(count)
     asked = (path, args.column, bins, args.candidates, args.device_column, args.most_values, args.people)
-    return Column(*asked, form=form_of(args))
+    return Column(*asked, form=form_of(args.csv))
 
 
 def _collect_values(
     args: argparse.Namespace, column: Column, budget: TrialBudget, population: Population, advance: Callable[..., Any]
 ) -> Summary:
-    from dataclasses import replace
-
-    from overstory.trial.run import collect
-    from overstory.trial.values import Summary, advise, subject_of
-
     result = collect(population, budget, args.oracle, args.seed, advance)
     return Summary(subject_of(replace(column, path=args.file), result), result, advise(result))
 
 
 def _budget(args: argparse.Namespace) -> TrialBudget:
-    from overstory.protocol.channels import MAX_EPSILON
-    from overstory.trial.run import TrialBudget
-
-    if args.epsilon is None and args.epsilon_permanent is not None:
-        raise ParameterError("--epsilon-permanent needs --epsilon, what one report may reveal")
     epsilon = 1.0 if args.epsilon is None else args.epsilon
     if not 0 < epsilon <= MAX_EPSILON:
         raise ParameterError(f"--epsilon {epsilon:g}: give a number above 0 and at most {MAX_EPSILON}")
@@ -168,7 +140,10 @@ def _command(args: argparse.Namespace) -> str:
     command += ["--oracle", args.oracle]
     if args.bins is not None:
         command += ["--bins", *(repr(number).removesuffix(".0") for number in args.bins)]
-    command += [*(["--conditional"] if args.conditional else []), *form_words(args)]
+    command += [
+        *(["--conditional"] if args.conditional else []),
+        *chain.from_iterable(("--csv", word) for word in args.csv),
+    ]
     command += ["--reports-per-device", str(args.reports_per_device)]
     if len(args.columns) == 1:
         command += ["--most-values", str(args.most_values)]
@@ -176,18 +151,12 @@ def _command(args: argparse.Namespace) -> str:
 
 
 def _write_learned(args: argparse.Namespace, trial: Trial, path: str) -> None:
-    from overstory.files.io import writing_csv
-
     with writing_csv(path, spreadsheet=args.spreadsheet) as text:
         trial.write_csv(text)
 
 
 def _write_together(args: argparse.Namespace, trial: Trial, folder: Path) -> None:
     """Write every estimate, the JSON and the page, if there is one, all or none. Say what they replace."""
-    import tempfile
-
-    from overstory.files.io import writing_text
-
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as name:
         part = Path(name)

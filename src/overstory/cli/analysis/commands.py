@@ -4,12 +4,27 @@ from __future__ import annotations
 
 from typing import Final
 
-from overstory.cli.arguments import FORM, PAIR, Command, Group, Option, engine_options, flag, hashing_options
+from overstory.cli.arguments import (
+    ABOVE_0,
+    AT_LEAST_ONE,
+    CSV,
+    ENGINE,
+    PAIR,
+    Command,
+    Form,
+    Forms,
+    Group,
+    Idle,
+    Needs,
+    OneOf,
+    Option,
+    Together,
+    flag,
+)
 
-
-def _interval(default: str) -> tuple[Option, ...]:
-    meaning = "intervals for these reports (noise alone), or for all devices like these (sampling of people too)"
-    return Option("--interval", f"{meaning} (default: {default})"), Option("--adjustment")
+_INTERVALS: Final = (
+    "intervals for these reports (noise alone), or for all devices like these (sampling of people too) (default: {})"
+)
 
 
 AUDIT: Final = Command(
@@ -25,7 +40,6 @@ AUDIT: Final = Command(
         Option("--registry", "a metric registry; with --metric"),
         Option("--metric", "the metric of the registry", "ID"),
         Option("--map", "a candidate map: ask its strings, with its bits", "FILE"),
-        *hashing_options(note=", with --params"),
     ),
     Group(
         "how it is audited",
@@ -41,10 +55,8 @@ AUDIT: Final = Command(
         ),
         flag("--restart", "COMMAND remembers its clients: run it again, and compare"),
         flag("--own-cohorts", "clients choose their cohorts: the column is empty"),
-        Option("--timeout", "seconds of one run", "S", float, 600.0),
+        Option("--timeout", "seconds of one run", "S", float, 600.0, fits=ABOVE_0),
     ),
-    Option("--json"),
-    Option("--quiet", "show no progress"),
     Option("program", "the client, after --", "COMMAND", nargs="*"),
     more="""\
 COMMAND reads lines of client,cohort,value on its standard input and writes a report for each: a header with client,
@@ -57,6 +69,11 @@ Exit status: 0 no fault was found, 1 the client violates or deviates from what i
 failed. A right client is accused with probability at most 2 alpha: alpha for all checks together, and alpha for the
 bound of epsilon. No audit proves an epsilon: it bounds it from below.""",
     runs="analysis.audit",
+    rules=(
+        OneOf(("--params", "--oracle", "--registry"), "what the client declares, in one form", must=True),
+        Needs(("--param",), ("--oracle",)),
+        Together(("--registry", "--metric")),
+    ),
 )
 
 PLAN: Final = Command(
@@ -86,13 +103,36 @@ PLAN: Final = Command(
     Option("--candidates", "number of strings to look for", "M", int),
     Option("--share", "also plan for a string with this share of the reports, such as 0.01", "S", float),
     Option("--alpha", "chance of any false detection"),
-    *hashing_options(),
-    Option("--json", "print the plan as JSON"),
     more="""\
 Give either --params, or both --epsilon and --epsilon-permanent. With epsilons, it searches the parameters with the
 smallest standard error for rare strings; -o writes them. The plan's epsilons never exceed those that you give. For
 values of a known domain give --domain-size and --epsilon: it recommends an oracle (`overstory compare` shows all).""",
     runs="analysis.plan",
+    rules=(
+        Forms(
+            Form(
+                "for sets of items", ("--most", "--typical"), ("--domain-size", "--epsilon", "--most"), ("--typical",)
+            ),
+            Form("for a known domain", ("--domain-size",), ("--epsilon",), ("--epsilon-permanent", "--share")),
+            Form("for given parameters", ("--params",), ("--candidates",), ("--candidates", "--share")),
+            Form(
+                "for given needs",
+                needs=("--epsilon", "--epsilon-permanent", "--candidates"),
+                takes=(
+                    "--epsilon",
+                    "--epsilon-permanent",
+                    "--candidates",
+                    "--num-bits",
+                    "--num-hashes",
+                    "--num-cohorts",
+                    "--thrifty",
+                    "--output",
+                    "--share",
+                ),
+            ),
+            why="plan for --params, for --epsilon and --epsilon-permanent, or for --domain-size and --epsilon",
+        ),
+    ),
 )
 
 COLLECT: Final = Command(
@@ -123,7 +163,7 @@ COLLECT: Final = Command(
     ),
     Option("--min", "with --numeric: the least number (default: chosen)", "A", float),
     Option("--max", "with --numeric: the greatest number (default: chosen)", "B", float),
-    FORM,
+    CSV,
     Option("--oracle", "what the devices randomize with (default auto: the best)", "NAME", default="auto"),
     Option("--epsilon", "privacy loss of one report (default 1)"),
     Option("--epsilon-permanent"),
@@ -147,7 +187,6 @@ COLLECT: Final = Command(
         default="out/collect",
     ),
     Option("--spreadsheet"),
-    Option("--json"),
     more="""\
 Each row of the column is one device, which randomizes its value and sends it. The reports are counted and decoded, and
 you see the estimates next to the truth, and the privacy loss. You also see which oracle is best for such a column, how
@@ -162,6 +201,18 @@ the two depend on each other, and how strongly.
 
 Of a column with several answers in a row, --separator counts each of them, and how many a row has.""",
     runs="analysis.collect",
+    rules=(
+        OneOf(("--separator", "--numeric", "--bins"), "each reads the column in its own way"),
+        Needs(("--most",), ("--separator",), "it is how many items of a row count"),
+        Needs(("--min", "--max"), ("--numeric",), "they are the ends of its range"),
+        Needs(("--epsilon-permanent",), ("--epsilon",), "it says what one report may reveal"),
+        Idle(
+            ("--candidates", "--device-column", "--people"),
+            ("--separator", "--numeric"),
+            "they are for one value in a row",
+        ),
+        Idle(("--epsilon-permanent", "--reports-per-device"), ("--numeric",), "all reports of a number are the same"),
+    ),
 )
 
 COMPARE: Final = Command(
@@ -177,12 +228,20 @@ COMPARE: Final = Command(
     Option("--domain-size", "number of values (default: those in FILE)", "D", int),
     Option("--reports", "how many devices report, once each (default: the rows of FILE)", "N", int),
     Option("--column", "the column of FILE with the values"),
-    FORM,
+    CSV,
     Option(
-        "--measure", "simulate R collections of each oracle (with FILE: 4 to 20, by the number of values)", "R", int
+        "--measure",
+        "simulate R collections of each oracle (with FILE: 4 to 20, by the number of values)",
+        "R",
+        int,
+        fits=AT_LEAST_ONE,
     ),
     Option(
-        "--workers", "processes that simulate the oracles' collections; the result is the same (default: 1)", "N", int
+        "--workers",
+        "processes that simulate the oracles' collections; the result is the same (default: 1)",
+        "N",
+        int,
+        fits=AT_LEAST_ONE,
     ),
     Option("--seed", "seed of the simulation (default: 0)", "S", int, 0),
     Option(
@@ -193,7 +252,6 @@ COMPARE: Final = Command(
         metavar=("MIN", "MAX"),
     ),
     Option("--plot"),
-    Option("--json"),
     more="""\
 Ranks the registered oracles by their exact average error over the domain, which no population changes. With
 --epsilon-permanent: the oracles that memoize and send fresh reports; without: those that send one report. Among the
@@ -203,7 +261,20 @@ those of another of them, is left out. With FILE, or --measure, collections are 
 error next to the exact one, with its own standard error: the trial does not separate oracles whose measured errors
 overlap.""",
     runs="analysis.compare",
+    rules=(
+        Together(("FILE", "--column")),
+        Idle(("--workers",), ("--numeric",), "only collections of oracles are divided"),
+        Needs(("--workers",), ("--measure", "FILE"), "only collections of oracles are divided"),
+        Idle(("--domain-size", "--epsilon-permanent", "--plot"), ("--numeric",)),
+    ),
 )
+
+_OF_A_METRIC: Final = ("--registry", "--metric", "--candidates", "--steps")
+_OF_PERIODS: Final = (
+    *("--from", "--to", "--group", "--by-group", "--smooth", "--per-period", "--cumulative", "--compare"),
+    *("--compare-groups", "--overlap", "--delta", "--honest", "--range", "--candidates-out"),
+)
+
 
 DECODE: Final = Command(
     "decode",
@@ -211,48 +282,42 @@ DECODE: Final = Command(
     "  overstory decode monday.parquet --candidates names.txt\n"
     "  overstory decode exported/metric=colour --registry metrics.toml --per-period\n"
     "  overstory decode --store reports.db --registry metrics.toml --metric colour --from 2026-11-01",
-    Option("inputs", "files of reports, folders, globs or addresses", "INPUT", nargs="*"),
+    Option("inputs", "files of reports, folders, globs or addresses", "INPUT", nargs="*", default=[]),
     Group(
         "from files",
         Option("--params"),
         Option("--counts", "counts, from `overstory sum`; .json: with their label", "FILE"),
-        Option("--map", "candidate map, from `overstory map`", "FILE"),
+        Option(
+            "--map", "candidate map, from `overstory map`; with --pair of each variable of strings", "FILE", nargs="+"
+        ),
         *PAIR,
-        Option("--map2", "with --pair: the map of the second variable's strings", "FILE"),
-        Option("--reports", "with --pair and --method likelihood: the reports themselves", "FILE"),
-        *hashing_options(note="; google-rappor-python rounds f"),
     ),
-    engine_options(),
     Group(
         "from a store, a collector, or exported folders",
         Option(
             "--store",
-            "a file, or postgresql://...; of a registry with shards, once for each shard's store",
+            "a file, postgresql://..., or a collector's address, https://..., which needs an admin token in "
+            "OVERSTORY_ADMIN_TOKEN; of a registry with shards, once for each shard's store",
             "URL",
             action="append",
         ),
-        Option("--url", "a collector's address; it needs an admin token", "URL"),
-        Option("--token", "an admin token (default: the variable OVERSTORY_ADMIN_TOKEN)"),
         Option("--metric", "the metric's id (not needed where folders hold one)", "ID"),
-        Option("--registry", "the metric registry (not needed with --url)"),
+        Option("--registry", "the metric registry (not needed with a collector's address)"),
         Option("--from"),
         Option("--to"),
         Option("--group"),
         flag("--by-group", "estimate each group separately"),
         flag("--smooth", "with --by-group: also shares that are smoothed over the groups"),
-        Group(
-            None,
-            flag("--per-period", "estimate each period separately"),
-            flag("--cumulative", "estimate each period together with all earlier ones"),
-            Option(
-                "--compare",
-                "two ranges of periods, such as 2026-W45..2026-W47 2026-W41..2026-W44: the shares of the first less "
-                "those of the second",
-                "A..B",
-                nargs=2,
-            ),
-            Option("--compare-groups", "two groups: the shares of the first less those of the second", "NAME", nargs=2),
+        flag("--per-period", "estimate each period separately"),
+        flag("--cumulative", "estimate each period together with all earlier ones"),
+        Option(
+            "--compare",
+            "two ranges of periods, such as 2026-W45..2026-W47 2026-W41..2026-W44: the shares of the first less those "
+            "of the second",
+            "A..B",
+            nargs=2,
         ),
+        Option("--compare-groups", "two groups: the shares of the first less those of the second", "NAME", nargs=2),
         Option(
             "--overlap",
             "with --compare: share of the smaller range's devices that reported in both and kept their values, 0 to 1 "
@@ -263,12 +328,18 @@ DECODE: Final = Command(
         Option("--delta", "of reports through a relay: the claim's delta (default: 1e-9)", "D", float),
         Option("--honest", "of reports through a relay: the honest share (default: 1)", "SHARE", float),
         Option("--candidates", "strings to look for, instead of the registry's list", "FILE"),
+        Option(
+            "--candidates-out",
+            "of a search: add the detected values to this file of candidates, one per line; values that it has stay",
+            "FILE",
+        ),
         Option("--range", "of a metric of ranges: also the share from A to B, both included", "A:B", action="append"),
         Option("--steps", "post-processing steps, in order: norm-sub, base-cut, ...", "NAMES"),
+        ENGINE,
     ),
     Option(
         "--method",
-        "least squares, the RAPPOR paper's Lasso or, of --pair, the likelihood of whole reports",
+        "least squares, the RAPPOR paper's Lasso or, of --pair, the likelihood of whole reports (INPUT)",
         choices=("gls", "lasso", "likelihood"),
         default="gls",
     ),
@@ -282,13 +353,12 @@ DECODE: Final = Command(
         "R",
         float,
     ),
-    *_interval("reports; population with --per-period, --cumulative or --compare"),
+    Option("--interval", _INTERVALS.format("reports; population with --per-period, --cumulative or --compare")),
+    Option("--adjustment"),
     flag("--all", "also show what was not detected, or did not change (CSV files always have it)"),
     Option("--output", "folder for the results, required for files; -: only the CSV, to standard output", "DIR"),
     Option("--plot"),
     Option("--spreadsheet"),
-    Option("--json"),
-    Option("--quiet"),
     more="""\
 From files: writes results.csv (every candidate, most frequent first) and metrics.json into DIR, and prints the
 detected candidates. The map is not checked: make it with the hash family and key of the devices.
@@ -302,72 +372,86 @@ From a store, or from a collector by its address: estimates a metric of the regi
 per period, or cumulative (over all reports so far); or compares two ranges. A device reports once a period and its
 reports share permanent responses. Standard errors assume that every device reported in every period, unless
 --reports-per-device is given. From folders of `overstory export`, with --registry: the same, by counts of an
-engine.""",
+engine. A metric of unknown values is searched; `overstory discover` tries that on a column.
+
+Counting that was killed goes on from DIR.unfinished.""",
     runs="analysis.decode",
+    rules=(
+        Forms(
+            Form(
+                "on exported folders",
+                takes=("INPUT", *_OF_A_METRIC, *_OF_PERIODS, "--engine"),
+                when="analysis.decode:is_of_folders",
+            ),
+            Form("with --pair", ("--pair",), ("--params", "--map"), ("INPUT", "--counts", "--boolean")),
+            Form(
+                "on files of reports",
+                ("INPUT",),
+                takes=("--params", *_OF_A_METRIC, "--candidates-out", "--engine"),
+            ),
+            Form(
+                "on counts with a label",
+                takes=("--counts", *_OF_A_METRIC),
+                when="analysis.decode:is_of_labelled_counts",
+            ),
+            Form("with --store", ("--store",), ("--metric",), (*_OF_A_METRIC, *_OF_PERIODS)),
+            Form(
+                "without INPUT or --store",
+                needs=("--params", "--counts", "--map", "--output"),
+                takes=("--params", "--counts", "--map"),
+            ),
+            why="`overstory decode --help` shows the forms",
+        ),
+        OneOf(("--per-period", "--cumulative", "--compare", "--compare-groups")),
+        OneOf(("--group", "--by-group", "--compare-groups")),
+        OneOf(("--by-group", "--compare")),
+        Needs(("--overlap",), ("--compare",), "it is how many devices two ranges share"),
+        Needs(("--smooth",), ("--by-group",), "it moves the shares of groups to their mean"),
+        Idle(("--from", "--to"), ("--compare",), "it has two ranges"),
+        Idle(("--plot", "--steps", "--delta", "--honest"), ("--compare", "--compare-groups"), "these are differences"),
+    ),
 )
 
 DISCOVER: Final = Command(
     "discover",
-    "overstory discover crashes.csv --column address --epsilon 4 --bits 64\n"
-    "  overstory discover --store reports.db --registry metrics.toml --metric address --candidates-out found.txt",
-    Option("file", "CSV (also .gz), JSON lines or Parquet; -: standard input", "FILE", nargs="?"),
-    Option("--column"),
-    FORM,
-    Option("--epsilon", "privacy loss of each device (epsilon; smaller is more private)"),
-    Group(
-        None,
-        Option("--bits", "values are integers of B bits (default: 64)", "B", int),
-        Option(
-            "--bytes",
-            "values are texts of at most B bytes in UTF-8 (at most 32; with --alphabet, B characters, at most 64)",
-            "B",
-            int,
-        ),
-        Option("--model", "values are texts like the lines of FILE, a public list", "FILE"),
+    "overstory discover crashes.csv --column address --epsilon 4 --bits 64",
+    Option("file", "CSV (also .gz), JSON lines or Parquet; -: standard input", "FILE"),
+    Option("--column", required=True),
+    CSV,
+    Option("--epsilon", "privacy loss of each device (epsilon; smaller is more private)", required=True),
+    Option("--bits", "values are integers of B bits (default: 64)", "B", int),
+    Option(
+        "--bytes",
+        "values are texts of at most B bytes in UTF-8 (at most 32; with --alphabet, B characters, at most 64)",
+        "B",
+        int,
     ),
+    Option("--model", "values are texts like the lines of FILE, a public list", "FILE"),
     Option("--alphabet", "values are texts of these characters alone", "CHARACTERS"),
-    Option("--order", "--model looks at K characters before (default: 2)", "K", int),
-    Option("--width", "--model codes in W bits (default: 96)", "W", int),
     Option("--known", "expected values, one per line", "FILE"),
     Option("--step", "bits that each level adds", "S", int, 14),
     Option("--beam", "prefixes per level", "N", int, 192),
     Option("--correction"),
     Option("--alpha"),
-    *_interval("reports"),
+    Option("--interval", _INTERVALS.format("reports")),
+    Option("--adjustment"),
     Option("--seed"),
-    Option("--csv", "write every value of the last level into this file", "FILE"),
+    Option("--output", "write every value of the last level into this file, as CSV"),
     Option("--spreadsheet"),
     Option("--plot", "draw the detected values with their intervals into this file, an .svg"),
-    Group(
-        "from a store, or from files of its reports",
-        Option(
-            "--store",
-            "a file, or postgresql://...: search the reports that it holds; once for each shard's store",
-            "URL",
-            action="append",
-        ),
-        Option("--reports", "files of reports, folders, globs or addresses, instead of a store", "INPUT", nargs="+"),
-        Option("--metric", "the metric's id: its domain is unknown strings or integers", "ID"),
-        Option("--registry"),
-        Option("--from"),
-        Option("--to"),
-        Option(
-            "--candidates-out",
-            "add the detected values to this file of candidates, one per line; values that it has stay",
-            "FILE",
-        ),
-    ),
-    engine_options(),
-    Option("--json"),
-    Option("--quiet"),
     more="""\
 Each row of the column is one person's value. A simulated device per row answers one question about its value, with the
 full epsilon, and the search sees only the answers. So this is what a real collection would find. --known names expected
 values: some devices are asked about those, the others about the rest.
 
-With --store, the answers are those of real devices: of a metric whose domain is unknown strings or integers. With
---reports, they are in files, and an engine counts what each level asks; --resume keeps the finished levels.""",
+The answers of real devices, to a metric whose domain is unknown strings or integers, are in a store or in files:
+`overstory decode` searches those.""",
     runs="analysis.discover",
+    rules=(
+        OneOf(("--bits", "--bytes", "--model")),
+        OneOf(("--alphabet", "--bits")),
+        OneOf(("--alphabet", "--model")),
+    ),
 )
 
 DEMO: Final = Command(
@@ -376,14 +460,8 @@ DEMO: Final = Command(
     Option("--reports", "how many respondents (default: 1,000,000)", "N", int, 1_000_000),
     Option("--seed", "the same seed gives the same output (default: 20210418)", "S", int, 20210418),
     Option("--states", "number of states, all, or names", "WHICH", default="26"),
-    Option("--num-bits", "bits of the Bloom filter", "K", int, 128),
-    Option("--num-hashes", "hash functions", "H", int, 2),
-    Option("--num-cohorts", "cohorts", "M", int, 16),
-    Option("--f", "share of noise in the permanent bits", type=float, default=0.5),
-    Option("--p", "P(reported bit 1 | permanent bit 0)", type=float, default=0.5),
-    Option("--q", "P(reported bit 1 | permanent bit 1)", type=float, default=0.75),
+    Option("--params", "RAPPOR's parameters (default: k 128, h 2, m 16, p 0.5, q 0.75, f 0.5)"),
     Option("--output", "folder for the files", "DIR", default="out/demo"),
-    Option("--json", "print JSON instead of a table"),
     flag("--console", "then show the store in a browser (`overstory console`), until Ctrl-C"),
     more="""\
 Draws respondents from real figures, randomizes each one's state on a simulated device, sends, counts and decodes the

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import argparse
+from math import floor, log10
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.cli.arguments import check_plot, check_seed, form_of, print_answer, seekable
-from overstory.cli.progress import progress
-from overstory.cli.workers import check_workers, each_cell
+import numpy as np
+
+from overstory.analysis.comparison import measured_errors, rank, recommend, rounds_to_order, trade, zipf
+from overstory.cli.arguments import form_of, print_answer, seekable
+from overstory.cli.output import draw, progress
+from overstory.cli.workers import each_cell
+from overstory.files.columns import blocks
+from overstory.planning.kinds import mean_errors
+from overstory.planning.plan import ranking_table
+from overstory.presentation.charts.drawing import WIDE, Scale
 from overstory.presentation.document import Column, Lines, Paragraph, Table
+from overstory.presentation.svg import BLUE, VERMILION, Picture
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.base import check_count
+from overstory.protocol.kinds.registry import FAMILIES, any_mechanism
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from overstory.analysis.comparison import Choice, Measured
@@ -24,36 +34,24 @@ if TYPE_CHECKING:
 
 
 def run(args: argparse.Namespace) -> int:
-    check_plot(args.plot)
-    check_seed(args.seed)
-    if args.workers is not None and (args.numeric is not None or not (args.measure or args.file)):
-        raise ParameterError("--workers has no effect: only collections of oracles, by --measure or FILE, are divided")
-    workers = check_workers(args.workers)
     if args.numeric is not None:
         return run_numeric(args)
-    from overstory.analysis.comparison import rank, recommend, trade
 
     symbols = _symbols(args)
     ranking = rank(args.domain_size, args.epsilon, args.reports, epsilon_permanent=args.epsilon_permanent)
     if symbols is None and args.measure:
-        symbols = _imagined(args)
-    measured = _measured(args, ranking, symbols, workers)
+        symbols = zipf(args.reports, args.domain_size, np.random.default_rng([args.seed, 1 << 20]))
+    measured = _measured(args, ranking, symbols, args.workers or 1)
     best = recommend(ranking)
     if args.plot:
-        from overstory.cli.output import draw
-
         draw(args.plot, [ranking_picture(ranking, measured)])
-    shown = blocks(ranking, measured, best, trade(ranking, best))
+    shown = ranking_blocks(ranking, measured, best, trade(ranking, best))
     print_answer(args, as_json(args, ranking, measured, best), shown)
     return 0
 
 
 def _symbols(args: argparse.Namespace) -> NDArray[np.integer[Any]] | None:
     """Return what each device holds, where there are data; complete the sizes that they tell."""
-    if (args.file is None) != (args.column is None):
-        raise ParameterError("FILE and --column C go together")
-    if args.measure is not None and args.measure < 1:
-        raise ParameterError("--measure takes a whole number from 1")
     if args.file is None:
         if args.domain_size is None or args.reports is None:
             raise ParameterError("give --domain-size D and --reports N, or FILE and --column C")
@@ -63,7 +61,6 @@ def _symbols(args: argparse.Namespace) -> NDArray[np.integer[Any]] | None:
     if args.domain_size is not None and args.domain_size < distinct:
         raise ParameterError(f"--domain-size {args.domain_size}: the column has {distinct} different values")
     args.domain_size = max(distinct, 2) if args.domain_size is None else args.domain_size
-    from overstory.analysis.comparison import rounds_to_order
 
     args.reports, args.measure = len(symbols), args.measure or rounds_to_order(args.domain_size)
     return symbols
@@ -74,15 +71,10 @@ def _read_symbols(args: argparse.Namespace, path: str) -> tuple[NDArray[np.integ
 
     With ``--reports`` so many devices are drawn from the rows, with replacement; else each row is one.
     """
-    import numpy as np
-
-    from overstory.files.columns import blocks
-    from overstory.protocol.kinds.base import check_count
-
     if args.reports is not None:
         check_count("num_reports", args.reports, 1, 1 << 62)
     number_of: dict[str, int] = {}
-    numbers = [texts.numbered(number_of) for (texts,) in blocks(path, [args.column], form=form_of(args))]
+    numbers = [texts.numbered(number_of) for (texts,) in blocks(path, [args.column], form=form_of(args.csv))]
     if not number_of:
         raise ParameterError(f"{path}: the column {args.column!r} holds no values")
     symbols: NDArray[np.integer[Any]] = np.concatenate([some[some >= 0] for some in numbers])
@@ -91,23 +83,14 @@ def _read_symbols(args: argparse.Namespace, path: str) -> tuple[NDArray[np.integ
     return symbols, len(number_of)
 
 
-def _imagined(args: argparse.Namespace) -> NDArray[np.integer[Any]]:
-    import numpy as np
-
-    from overstory.analysis.comparison import zipf
-
-    return zipf(args.reports, args.domain_size, np.random.default_rng([args.seed, 1 << 20]))
-
-
 def _measured(
     args: argparse.Namespace, ranking: tuple[Choice, ...], symbols: NDArray[np.integer[Any]] | None, workers: int
 ) -> list[Measured] | None:
     if symbols is None:
         return None
-    from overstory.analysis.comparison import measured_errors
 
     asked = ranking, symbols, args.domain_size, args.seed
-    with progress("collections are simulated", len(ranking) * args.measure) as bar:
+    with progress("collections are simulated", len(ranking) * args.measure, quiet=args.quiet) as bar:
         if workers > 1:
             cells = [
                 (ranking, symbols, args.domain_size, args.seed, args.measure, place) for place in range(len(ranking))
@@ -118,8 +101,6 @@ def _measured(
 
 def _measured_alone(cell: tuple[tuple[Choice, ...], NDArray[np.integer[Any]], int, int, int, int]) -> Measured:
     """Simulate the collections of one oracle, as `measured_errors` does."""
-    from overstory.analysis.comparison import measured_errors
-
     ranking, symbols, domain_size, seed, rounds, place = cell
     (measured,) = measured_errors(ranking, symbols, domain_size, seed, rounds=rounds, only=place)
     return measured
@@ -150,12 +131,10 @@ def _runs(rounds: int) -> str:
     return "1 simulated collection" if rounds == 1 else f"{rounds:,} simulated collections"
 
 
-def blocks(
+def ranking_blocks(
     ranking: tuple[Choice, ...], measured: list[Measured] | None, best: Choice, instead: str | None = None
 ) -> Iterator[Block]:
     """Return the ranking as a table, and what its columns mean."""
-    from overstory.planning.plan import ranking_table
-
     parameters = ", ".join(f"{key}={value!r}" for key, value in best.parameters.items())
     yield ranking_table(ranking, measured)
     yield Lines(
@@ -194,9 +173,6 @@ def ranking_picture(ranking: tuple[Choice, ...], measured: list[Measured] | None
 
     Dots have no base, so that the axis may be logarithmic and begin anywhere.
     """
-    from overstory.presentation.charts.drawing import WIDE, Scale
-    from overstory.presentation.svg import BLUE, VERMILION, Picture
-
     exact, names = [choice.standard_error for choice in ranking], [choice.name for choice in ranking]
     spread = ((trial.error, trial.standard_error or 0.0) for trial in measured or ())
     trials = [(error - half, error, error + half) for error, half in spread]
@@ -219,8 +195,6 @@ def ranking_picture(ranking: tuple[Choice, ...], measured: list[Measured] | None
 
 def _ticks(numbers: list[float]) -> list[float]:
     """Return 1, 2 and 5 times powers of ten, from below the numbers, all above 0, to above them."""
-    from math import floor, log10
-
     powers = range(floor(log10(min(numbers))) - 1, floor(log10(max(numbers))) + 2)
     every = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
     first = max(place for place, tick in enumerate(every) if tick < min(numbers))
@@ -243,34 +217,26 @@ def run_numeric(args: argparse.Namespace) -> int:
 
 def _checked_numbers(args: argparse.Namespace) -> NDArray[np.float64] | None:
     """Return the column's numbers, where there is one; complete the number of reports."""
-    if any(getattr(args, name) is not None for name in ("domain_size", "epsilon_permanent", "plot")):
-        raise ParameterError(
-            "--numeric goes with --epsilon, --reports and --json, and with FILE, --column and --measure"
-        )
-    if args.file is None and args.column is None:
+    if args.file is None:
         if args.reports is None or args.reports < 1 or args.measure is not None:
             raise ParameterError(EITHER)
         return None
-    if args.file is None or args.column is None or args.reports is not None:
+    if args.reports is not None:
         raise ParameterError(f"{EITHER}; each row of FILE is one device")
-    if args.measure is not None and args.measure < 1:
-        raise ParameterError("--measure takes a whole number from 1")
-    from overstory.trial.numbers import read_column_of_numbers
+
+    from overstory.trial.numbers import read_column_of_numbers  # which loads SciPy
 
     with seekable(args.file) as path:
-        numbers = read_column_of_numbers(path, args.column, form=form_of(args)).values
+        numbers = read_column_of_numbers(path, args.column, form=form_of(args.csv)).values
     args.reports = numbers.size
     return numbers
 
 
 def _numeric_rows(args: argparse.Namespace, numbers: NDArray[np.float64] | None) -> Iterator[dict[str, Any]]:
     """Yield each randomizer with the standard error of the mean: of people who hold one value, and of the column's."""
-    from overstory.planning.kinds import mean_errors
-    from overstory.protocol.kinds.registry import FAMILIES, any_mechanism
-
     low, high = args.numeric
     names = list(FAMILIES["numbers"].builders)
-    with progress("collections are simulated", len(names) * (numbers is not None)) as bar:
+    with progress("collections are simulated", len(names) * (numbers is not None), quiet=args.quiet) as bar:
         for place, name in enumerate(names):
             built: Any = any_mechanism(name, epsilon=args.epsilon, minimum=low, maximum=high)
             middle, end = mean_errors(built, args.reports)
@@ -284,8 +250,6 @@ def _numeric_rows(args: argparse.Namespace, numbers: NDArray[np.float64] | None)
 def _measured_numbers(
     args: argparse.Namespace, built: NumericRandomizer, numbers: NDArray[np.float64], place: int
 ) -> dict[str, Any]:
-    import numpy as np
-
     from overstory.trial.numbers import ROUNDS, mean_error, measure_means
 
     rounds = args.measure or ROUNDS

@@ -1,220 +1,213 @@
-"""``overstory decode``: counts in, estimates out; of files here, of a registry's metric in `decode_store`."""
+"""``overstory decode``: the options become one request, which the module of its form answers."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
-from overstory.cli.arguments import ENGINE_ALONE, check_pipes, check_plot, given, read_mechanism
-from overstory.cli.progress import reading_bar
+from overstory.analysis.alarms.crafted import alarm_notes, check_collection
+from overstory.analysis.decoding import decode
+from overstory.analysis.selection import bound_text, interval_words
+from overstory.analysis.tables.output import estimate_table
+from overstory.cli.arguments import check_pipes
+from overstory.cli.output import Printing, draw, reading_bar
+from overstory.cli.rappor.engine_runs import Counting
+from overstory.files.io import writing_csv
+from overstory.files.rappor import metrics, read_counts, read_map, read_params, write_results
+from overstory.presentation.document import Lines, Paragraph
+from overstory.presentation.formats import epsilons_text, plural
+from overstory.presentation.render_text import print_document
 from overstory.protocol.errors import ParameterError
+from overstory.queries.readings import EstimateOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from overstory.analysis.decoding import Decoded
-    from overstory.analysis.reports import SupportCounts
-    from overstory.files.rappor import RapporParameters
     from overstory.presentation.document import Block
-    from overstory.protocol.channels import Rounds
+
+FORMS: Final = {
+    "on exported folders": "analysis.decode_store",
+    "with --store": "analysis.decode_store",
+    "with --pair": "analysis.decode_pairs",
+    "on files of reports": "analysis.decode_counts",
+    "on counts with a label": "analysis.decode_counts",
+}
+"""The module that answers the requests of a form, by its `run(request)`; the last form is answered here."""
 
 
-OF_FILES = ("params", "counts", "map")
-OF_STORES = ("metric", "registry")
+def is_of_folders(args: argparse.Namespace) -> bool:
+    """Whether the inputs are exported folders alone."""
+    if not args.inputs or not args.registry:
+        return False
+    from overstory.engines.places import is_exported
+
+    return all(map(is_exported, args.inputs))
+
+
+def is_of_labelled_counts(args: argparse.Namespace) -> bool:
+    """Whether counts with a label are the source."""
+    return not args.inputs and bool(args.counts) and str(args.counts).endswith(".json")
+
+
+AS_SAID: Final = (
+    *("params", "counts", "boolean", "registry", "metric", "engine", "group", "by_group", "smooth", "per_period"),
+    *("cumulative", "overlap", "delta", "honest", "candidates", "plot", "candidates_out"),
+)
+"""Options that are taken into the request as they are."""
+
+
+@dataclass(frozen=True)
+class DecodeRequest:
+    """What is to be estimated, of which source, and where it goes: all that the options say."""
+
+    inputs: tuple[str, ...]
+    params: str | None
+    counts: str | None
+    maps: tuple[str, ...]
+    pair: tuple[str, str] | None
+    boolean: str | None
+    store: tuple[str, ...]
+    registry: str | None
+    metric: str | None
+    engine: str | None
+    periods: tuple[str | None, str | None]
+    group: str | None
+    by_group: bool
+    smooth: bool
+    per_period: bool
+    cumulative: bool
+    compare: tuple[str, str] | None
+    compare_groups: tuple[str, str] | None
+    overlap: float | None
+    delta: float | None
+    honest: float | None
+    candidates: str | None
+    options: EstimateOptions  # without the candidates, which are still in their file
+    plot: str | None
+    candidates_out: str | None
+    printing: Printing
+
+    @property
+    def repeats(self) -> float:
+        """The reports of one device in files."""
+        return 1.0 if self.options.reports_per_device is None else self.options.reports_per_device
+
+    def read_options(self) -> EstimateOptions:
+        """Return the options of an estimate, with the candidates that a file has."""
+        if not self.candidates:
+            return self.options
+        from overstory.files.rappor import read_candidates
+
+        return replace(self.options, candidates=tuple(read_candidates(self.candidates)))
+
+    @property
+    def counting(self) -> Counting:
+        """What an engine is to count, where the source is files or folders."""
+        output = self.printing.output
+        return Counting(
+            engine=self.engine,
+            params=self.params,
+            registry=self.registry,
+            metric=self.metric,
+            candidates=self.candidates,
+            output=output,
+            quiet=self.printing.quiet,
+            files={"-o": output, "--plot": self.plot, "--candidates-out": self.candidates_out},
+            inputs=self.inputs,
+        )
 
 
 def run(args: argparse.Namespace) -> int:
-    check_plot(args.plot)
-    if args.inputs and args.registry and _is_exported_form(args):
-        from overstory.cli.analysis.decode_store import run_exported
-
-        _check_single(args)
-        _check_ranges(args)
-        return run_exported(args)
-    if _is_labelled_form(args):
-        from overstory.cli.rappor.decode_files import run_labelled
-
-        return run_labelled(args)
-    if args.pair:
-        from overstory.cli.rappor.decode_files import run_pairs
-
-        return run_pairs(args)
-    _check_single(args)
-    if _is_of_a_store(args):
-        from overstory.cli.analysis.decode_store import run_metric
-
-        return run_metric(args)
-    return _run_files(args)
-
-
-OTHER_FORMS = (
-    *("map", "pair", "boolean", "map2", "reports", "store", "url", "token", "first", "last", "group", "by_group"),
-    *("smooth", "per_period", "cumulative", "compare", "compare_groups", "overlap", "delta", "honest", "range"),
-)
-OF_NO_FOLDER = ("params", "hash_family", "hash_key", "counts", "map", "boolean", "map2", "reports", "pair", "token")
-
-
-def _is_exported_form(args: argparse.Namespace) -> bool:
-    """Whether the inputs are exported folders alone; an error where the options are of another form too."""
-    from overstory.engines.places import is_exported
-
-    if not all(map(is_exported, args.inputs)):
-        return False
-    for name in ("store", "url"):
-        if getattr(args, name):
-            raise ParameterError(f"--{name} and {args.inputs[0]} are two sources: give one")
-    if wrong := given(args, OF_NO_FOLDER):
-        raise ParameterError(f"{wrong[0]} has no effect on exported folders: their manifests say what made the reports")
-    return True
-
-
-def _is_labelled_form(args: argparse.Namespace) -> bool:
-    """Whether the options name reports, or counts with a label; an error where they are of another form too."""
-    if args.inputs and args.counts:
-        raise ParameterError(f"{args.inputs[0]} and --counts are two sources: give one")
-    if not args.inputs and not (args.counts and args.counts.endswith(".json")):
-        if wrong := given(args, ENGINE_ALONE):
-            raise ParameterError(f"{wrong[0]} has no effect unless files of reports are named")
-        return False
-    if args.inputs and (wrong := given(args, OTHER_FORMS)):
-        raise ParameterError(f"{wrong[0]} has no effect on files of reports: `overstory decode --help` shows the forms")
-    if not args.inputs and (wrong := given(args, (*OTHER_FORMS, *ENGINE_ALONE, "params"))):
-        raise ParameterError(f"{wrong[0]} has no effect on counts with a label")
-    return True
-
-
-FILES_ALONE = ("params", "counts", "map", "hash_family", "hash_key")
-STORE_ALONE = (
-    *("metric", "registry", "token", "first", "last", "per_period", "cumulative", "compare", "compare_groups"),
-    *("group", "by_group", "smooth", "overlap", "candidates", "range", "delta", "honest", "steps"),
-)
-
-
-def _check_single(args: argparse.Namespace) -> None:
-    for name in ("boolean", "map2", "reports"):
-        if getattr(args, name):
-            raise ParameterError(f"--{name} has no effect without --pair, which names the two variables")
-    if args.method == "likelihood":
-        raise ParameterError("--method likelihood is for --pair: of one variable, gls is as accurate")
-
-
-def _is_of_a_store(args: argparse.Namespace) -> bool:
-    """Tell the two forms apart, and refuse a mixture of them."""
-    source = next((name for name in ("store", "url") if getattr(args, name)), None)
-    if args.store and args.url:
-        raise ParameterError("--store and --url are two sources: give one")
-    useless = {None: STORE_ALONE, "store": (*FILES_ALONE, "token"), "url": FILES_ALONE}
-    mixed = [name for name in useless[source] if getattr(args, name)]
-    if mixed:
-        what = f"with --{source}" if source else "without --store or --url"
-        raise ParameterError(f"{_option(mixed[0])} has no effect {what}: `overstory decode --help` shows both forms")
-    needed: tuple[str, ...] = OF_STORES if source else (*OF_FILES, "output")
-    if args.url:
-        needed = ("metric",)  # the collector says what it is
-    missing = [_option(name) for name in needed if not getattr(args, name)]
-    if missing and not source:
-        raise ParameterError(
-            f"{', '.join(missing)} must be given, or --url with --metric, or --store with --metric and --registry"
-        )
-    if missing:
-        raise ParameterError(f"--{source} needs {', '.join(missing)}")
-    _check_ranges(args)
-    return source is not None
-
-
-def _check_ranges(args: argparse.Namespace) -> None:
-    """Refuse options on ranges and groups that contradict each other, or have no effect."""
-    if args.overlap is not None and not args.compare:
-        raise ParameterError("--overlap has no effect without --compare: it is how many devices two ranges share")
-    if args.smooth and not args.by_group:
-        raise ParameterError("--smooth has no effect without --by-group: it moves the shares of groups to their mean")
-    chosen = [name for name in ("group", "by_group", "compare_groups") if getattr(args, name)]
-    chosen += ["compare"] if args.by_group and args.compare else []
-    if len(chosen) > 1:
-        raise ParameterError(f"{' and '.join(map(_option, chosen))} are two choices of groups: give one")
-
-
-def _option(name: str) -> str:
-    return "--" + {"first": "from", "last": "to"}.get(name, name).replace("_", "-")
-
-
-def _run_files(args: argparse.Namespace) -> int:
+    args.map = args.map or []
     check_pipes(args, "params", "counts", "map")
-    from dataclasses import replace
-
-    from overstory.analysis.alarms.crafted import alarm_notes, check_collection
-    from overstory.files.io import writing_csv
-    from overstory.files.rappor import metrics, read_counts, write_results
-
-    parameters, mechanism = read_mechanism(args)
-    notes: list[str] = []
-    counts = read_counts(args.counts, parameters.m, parameters.k, notes)
-    decoded = _decode(args, parameters, counts, mechanism.rounds, notes)
-    # The sizes of cohorts and sums of bits are checked where every device reported once.
-    once = args.reports_per_device in {None, 1.0}
-    checks = check_collection(mechanism, counts, decoded) if once else ()
-    alarms = alarm_notes(checks, decoded=True)
-    decoded = replace(decoded, notes=(*notes, *decoded.notes, *alarms), adjustment=args.adjustment)
-    about = {**metrics(decoded, parameters, mechanism), "checks": [check.to_json() for check in checks]}
-    to_pipe = args.output == "-"
-    if to_pipe:
-        with writing_csv(args.output, spreadsheet=args.spreadsheet) as text:
-            decoded.to_csv(text)
-    sheet = {"spreadsheet": args.spreadsheet}
-    results = "-" if to_pipe else str(write_results(args.output, decoded, about, **sheet)[0])
-    if args.plot:
-        from overstory.cli.output import draw
-
-        draw(args.plot, [decoded.plot()])
-    if args.json:
-        shown = {**about, "estimates": decoded.rows(everything=args.all)}
-        print(json.dumps(shown, separators=(",", ":"), allow_nan=False))
-    elif not to_pipe:
-        from overstory.presentation.render_text import print_document
-
-        rows = decoded.rows(everything=args.all)
-        print_document(estimate_blocks(rows, about, None if args.quiet else results))
-    return 0
+    request = _request(args)
+    if request.options.method == "likelihood" and not request.pair:
+        raise ParameterError("--method likelihood is for --pair: of one variable, gls is as accurate")
+    if len(request.maps) > 1 and not request.pair:
+        raise ParameterError("--map: give one map: several are for --pair, one for each variable")
+    if args.form not in FORMS:
+        return _run_map(request)
+    answer: Callable[[DecodeRequest], int] = import_module(f"overstory.cli.{FORMS[args.form]}").run
+    return answer(request)
 
 
-def _decode(
-    args: argparse.Namespace, parameters: RapporParameters, counts: SupportCounts, rounds: Rounds, notes: list[str]
-) -> Decoded:
-    from overstory.analysis.decoding import decode
-    from overstory.files.rappor import read_map
+def _request(args: argparse.Namespace) -> DecodeRequest:
+    """Return the request that the options make."""
+    said: dict[str, Any] = {name: getattr(args, name) for name in AS_SAID}
+    said |= {name: tuple(getattr(args, name) or ()) for name in ("inputs", "store")}
+    for name in ("pair", "compare", "compare_groups"):
+        two = getattr(args, name)
+        said[name] = None if two is None else (two[0], two[1])
+    return DecodeRequest(
+        **said,
+        maps=tuple(args.map),
+        periods=(args.first, args.last),
+        options=EstimateOptions(
+            reports_per_device=args.reports_per_device,
+            alpha=args.alpha,
+            correction=args.correction,
+            method=args.method,
+            complete=args.complete,
+            steps=tuple(name.strip() for name in (args.steps or "").split(",") if name.strip()),
+            interval_kind=args.interval,
+            adjustment=args.adjustment,
+            ranges=tuple(args.range or ()),
+        ),
+        printing=Printing.of(args),
+    )
 
-    with reading_bar(args, "reading the map", [args.map]) as advance:
-        candidates = read_map(
-            args.map,
-            num_bits=parameters.k,
-            num_hashes=parameters.h,
-            num_cohorts=parameters.m,
-            notes=notes,
-            advance=advance,
-        )
-    return decode(
+
+def _run_map(request: DecodeRequest) -> int:
+    """Answer by counts and a candidate map, the files of RAPPOR's public tools."""
+    assert request.params is not None
+    assert request.counts is not None
+    printing, notes = request.printing, list[str]()
+    parameters = read_params(request.params)
+    mechanism, shape = parameters.mechanism(), {"num_bits": parameters.k, "num_cohorts": parameters.m}
+    counts = read_counts(request.counts, notes=notes, **shape)
+    with reading_bar("reading the map", request.maps, quiet=printing.quiet) as advance:
+        candidates = read_map(request.maps[0], num_hashes=parameters.h, notes=notes, advance=advance, **shape)
+    p_star, q_star, options = float(mechanism.p_star), float(mechanism.q_star), request.options
+    decoded = decode(
         counts,
         candidates,
-        p_star=float(rounds.combined.keep_one),
-        q_star=float(rounds.combined.raise_zero),
-        method=args.method,
-        correction=args.correction,
-        alpha=args.alpha,
-        complete=args.complete,
-        permanent=rounds.permanent,
-        reports_per_device=1.0 if args.reports_per_device is None else args.reports_per_device,
-        interval_kind=args.interval or "reports",
+        p_star=p_star,
+        q_star=q_star,
+        permanent=mechanism.rounds.permanent,
+        method=options.method,
+        correction=options.correction,
+        alpha=options.alpha,
+        complete=options.complete,
+        reports_per_device=request.repeats,
+        interval_kind=options.interval_kind or "reports",
     )
+    # The sizes of cohorts and sums of bits are checked where every device reported once.
+    checks = check_collection(mechanism, counts, decoded) if request.repeats == 1.0 else ()
+    told = (*notes, *decoded.notes, *alarm_notes(checks, decoded=True))
+    decoded = replace(decoded, notes=told, adjustment=options.adjustment)
+    about = {**metrics(decoded, parameters, mechanism), "checks": [check.to_json() for check in checks]}
+    output, to_pipe = str(printing.output), printing.output == "-"
+    if to_pipe:
+        with writing_csv(output, spreadsheet=printing.spreadsheet) as text:
+            decoded.to_csv(text)
+    sheet = {"spreadsheet": printing.spreadsheet}
+    results = "-" if to_pipe else str(write_results(output, decoded, about, **sheet)[0])
+    if request.plot:
+        draw(request.plot, [decoded.plot()])
+    rows = decoded.rows(everything=printing.everything)
+    if printing.json:
+        print(json.dumps({**about, "estimates": rows}, separators=(",", ":"), allow_nan=False))
+    elif not to_pipe:
+        print_document(estimate_blocks(rows, about, None if printing.quiet else results))
+    return 0
 
 
 def estimate_blocks(rows: list[dict[str, Any]], about: dict[str, Any], results: str | None) -> Iterator[Block]:
     """Return the rows of a decoding, and what must be known to read them."""
-    from overstory.analysis.selection import bound_text, interval_words
-    from overstory.analysis.tables.output import estimate_table
-    from overstory.presentation.document import Lines, Paragraph
-    from overstory.privacy.text import epsilons_text, plural
-
     yield estimate_table(rows) if rows else Paragraph("nothing was detected")
     detected = f"{about['detected']:,} of {plural(about['candidates'], 'candidate')} detected"
     yield Lines(

@@ -1,174 +1,179 @@
-"""``overstory decode`` of a registry's metric: estimates from a store, an address or folders; comparisons."""
+"""``overstory decode`` of a registry's metric: estimates from a store, an address or folders; searches; comparisons."""
 
 from __future__ import annotations
 
-import argparse
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any
 
-from overstory.cli.arguments import check_pipes, token_of_environment
-from overstory.cli.output import draw, show_answer
-from overstory.cli.progress import progress
+from overstory.cli.analysis.found import offer_candidates
+from overstory.cli.arguments import token_of_environment
+from overstory.cli.output import draw, progress, show_answer
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from overstory.cli.analysis.decode import DecodeRequest
     from overstory.engines.places import ExportedSet
+    from overstory.presentation.document import Block
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
     from overstory.queries.groups import GroupedReading
-    from overstory.queries.readings import Aggregation, EstimateOptions, Reading
+    from overstory.queries.readings import Aggregation, Reading
     from overstory.queries.sources.exported import ExportedReports
 
     RangeReader = Callable[..., PeriodCounts]
     """From the labels of the first and last period, either of them None, and a group, or None: all devices."""
 
 
-def run_metric(args: argparse.Namespace) -> int:
+def run(request: DecodeRequest) -> int:
     """Read a metric of a registry, or compare two ranges or groups."""
-    return run_compare(args) if args.compare or args.compare_groups else run_store(args)
-
-
-def run_exported(args: argparse.Namespace) -> int:
-    """Read a metric of exported folders; the only one that they hold, unless the options name one."""
-    if args.metric is None:
+    if request.inputs and request.metric is None:
         from overstory.queries.sources.exported import only_metric
 
-        args.metric = only_metric(_find(args))
-    return _print_exported(args) if args.dry_run else run_metric(args)
-
-
-@contextmanager
-def _open_exported(args: argparse.Namespace, metric: Metric) -> Iterator[ExportedReports]:
-    """Yield the exported reports; what is finished is kept, where the options name a file, until they are read."""
-    from overstory.cli.rappor.engine_runs import counting_jobs, engine_of
-    from overstory.queries.sources.exported import ExportedReports
-
-    engine = engine_of(args)
-    with counting_jobs(args, engine, is_watched=not metric.mechanism.reads_reports) as count:
-        yield ExportedReports(_find(args), count, getattr(engine, "workers", None) or 8, not args.no_verify)
-
-
-def _find(args: argparse.Namespace) -> list[ExportedSet]:
-    from overstory.cli.rappor.engine_runs import check_engine
-    from overstory.engines.places import check_once, find_sets
-
-    check_engine(args, args.inputs)
-    sets = [one for source in args.inputs for one in find_sets(source)]
-    check_once(sets)
-    return sets
-
-
-def _print_exported(args: argparse.Namespace) -> int:
-    """Print what would be read."""
-    from overstory.cli.rappor.engine_runs import CountedFiles, engine_of, print_expected
-    from overstory.engines.units import Job
-    from overstory.protocol.metrics import load_registry
-    from overstory.queries.counts import parse_range
-
-    metric, engine = load_registry(args.registry)[args.metric], engine_of(args)
-    first, last = parse_range(metric, args.first, args.last)
-    with _open_exported(args, metric) as exported:
-        periods = [0, *exported.periods(metric.id)]
-        files = exported.files(metric, periods[0] if first is None else first, periods[-1] if last is None else last)
-    return print_expected(
-        args, CountedFiles(metric.mechanism, engine, Job.of(metric.mechanism), files.places, files.units)
-    )
-
-
-def run_store(args: argparse.Namespace) -> int:
-    metric = read_metric(args)
-    kind: Aggregation = "per-period" if args.per_period else "cumulative" if args.cumulative else "total"
-    check_pipes(args)
-    reading = _reading(args, metric, kind)
-    if args.plot:
-        draw(args.plot, reading.pictures())
-    show_answer(args, reading)
+        request = replace(request, metric=only_metric(_find(request)))
+    metric = read_metric(request)
+    if request.compare or request.compare_groups:
+        show_answer(request.printing, _compared(request, metric))
+        return 0
+    kind: Aggregation = "per-period" if request.per_period else "cumulative" if request.cumulative else "total"
+    reading: Any = _reading(request, metric, kind)
+    if request.plot:
+        draw(request.plot, reading.pictures())
+    more: list[Block] = []
+    if request.candidates_out:
+        if metric.reading != "search":
+            raise ParameterError(f"--candidates-out is of a search: the values of {metric.id} are listed")
+        more = offer_candidates(request.candidates_out, reading.discovered)
+    show_answer(request.printing, reading, more)
     return 0
 
 
-def _reading(args: argparse.Namespace, metric: Metric, kind: Aggregation) -> Reading | GroupedReading:
+def _reading(request: DecodeRequest, metric: Metric, kind: Aggregation) -> Reading | GroupedReading:
     """Return the reading of all devices, of one group, or of each group."""
     from overstory.queries.groups import read_groups
     from overstory.queries.readings import read
 
-    options, ends = read_options(args), (args.first, args.last)
-    with open_source(args, metric) as read_range:
-        if args.by_group:
-            return read_groups(metric, lambda group: read_range(ends, group), kind, options, smoothing=args.smooth)
-        counted = read_range(ends, args.group)
-        with progress_shown(args, metric, options) as watched:
+    options = request.read_options()
+    with open_source(request, metric) as read_range:
+        if request.by_group:
+            return read_groups(
+                metric, lambda group: read_range(request.periods, group), kind, options, smoothing=request.smooth
+            )
+        counted = read_range(request.periods, request.group)
+        if not metric.mechanism.reads_reports:
+            return read(counted, kind, options)
+        with progress("reading the answers", 1.0, quiet=request.printing.quiet) as bar:
+            watched = replace(options, progress=lambda what, done: bar.reach(done, what)) if bar.is_shown else options
             return read(counted, kind, watched)
 
 
-def read_metric(args: argparse.Namespace) -> Metric:
-    """Return the metric that the options name, of the registry's file or of the collector's."""
-    if args.registry:
+def _compared(request: DecodeRequest, metric: Metric) -> Any:
+    """Compare two ranges of periods, or two groups."""
+    from overstory.queries.comparison import check_apart, compare, parse_span
+
+    ranges: list[tuple[tuple[str | None, str | None], str | None]]
+    if request.compare:
+        spans = [parse_span(metric, text) for text in request.compare]
+        check_apart(metric, spans[0], spans[1])
+        ranges = [((metric.period.label(first), metric.period.label(last)), request.group) for first, last in spans]
+    else:
+        groups = request.compare_groups or ()
+        if len(set(groups)) == 1:
+            raise ParameterError(f"--compare-groups {' '.join(groups)}: give two different groups")
+        ranges = [(request.periods, group) for group in groups]
+    with open_source(request, metric) as read_range:  # a search reads the answers themselves
+        a, b = (read_range(*ends) for ends in ranges)
+        return compare(a, b, request.read_options(), overlap=request.overlap or 0.0)
+
+
+def read_metric(request: DecodeRequest) -> Metric:
+    """Return the metric that is named, of the registry's file or of the collector's."""
+    assert request.metric is not None
+    if request.registry:
         from overstory.protocol.metrics import load_registry
 
-        return load_registry(args.registry)[args.metric]
+        return load_registry(request.registry)[request.metric]
+    if (url := _address(request)) is None:
+        raise ParameterError("--store needs --registry, unless it is a collector's address")
     from overstory.queries.sources.remote import read_remote_metric
 
-    metric = read_remote_metric(args.url, args.metric)
-    if args.candidates:
+    metric = read_remote_metric(url, request.metric)
+    if request.candidates:
         from overstory.files.rappor import read_candidates
 
-        return replace(metric, candidates=tuple(read_candidates(args.candidates)))
+        return replace(metric, candidates=tuple(read_candidates(request.candidates)))
     return metric
 
 
-@contextmanager
-def progress_shown(args: argparse.Namespace, metric: Metric, options: EstimateOptions) -> Iterator[EstimateOptions]:
-    """Show how far long work is: yield the options, with a function that shows it where somebody watches."""
-    if not metric.mechanism.reads_reports:
-        yield options
-        return
-    with progress("reading the answers", 1.0, quiet=args.quiet) as bar:
-        yield replace(options, progress=lambda what, done: bar.reach(done, what)) if bar.is_shown else options
+def _address(request: DecodeRequest) -> str | None:
+    """Return the collector's address, where the store is one."""
+    addresses = [url for url in request.store if url.startswith(("http://", "https://"))]
+    if addresses and len(request.store) > 1:
+        raise ParameterError(f"--store {addresses[0]}: a collector is read alone: give one --store")
+    return addresses[0] if addresses else None
 
 
 @contextmanager
-def open_source(args: argparse.Namespace, metric: Metric) -> Iterator[RangeReader]:
-    """Yield what reads ranges of periods of a metric from the source that the options name, while that is open."""
+def open_source(request: DecodeRequest, metric: Metric) -> Iterator[RangeReader]:
+    """Yield what reads ranges of periods of a metric from its source, while that is open."""
     from overstory.queries.counts import parse_range
 
-    with _open(args, metric) as read_numbers:
+    with _open(request, metric) as read_numbers:
 
         def read_range(labels: tuple[str | None, str | None], group: str | None = None) -> PeriodCounts:
-            return _assuming(args, read_numbers(*parse_range(metric, *labels), group))
+            return _assuming(request, read_numbers(*parse_range(metric, *labels), group))
 
         yield read_range
 
 
 @contextmanager
-def _open(args: argparse.Namespace, metric: Metric) -> Iterator[Callable[..., PeriodCounts]]:
+def _open(request: DecodeRequest, metric: Metric) -> Iterator[Callable[..., PeriodCounts]]:
     """Yield the same by the numbers of periods, which may be None."""
     from overstory.queries.counts import read_store
 
-    if args.url:
+    if (url := _address(request)) is not None:
         from overstory.queries.sources.remote import read_remote
 
-        token = args.token if args.token is not None else token_of_environment("ADMIN")
-        yield lambda first, last, group: read_remote(args.url, token, metric, first, last, group=group)
-    elif args.store:
+        token = token_of_environment("ADMIN")
+        yield lambda first, last, group: read_remote(url, token, metric, first, last, group=group)
+    elif request.store:
         from overstory.cli.stores import open_stores
         from overstory.queries.counts import with_sums
 
-        with open_stores(args.store) as store:
+        with open_stores(request.store) as store:
             yield lambda first, last, group: with_sums(store, read_store(store, metric, first, last, group=group))
     else:
         from overstory.queries.sources.exported import read_exported
 
-        with _open_exported(args, metric) as exported:
+        with _open_exported(request, metric) as exported:
             yield lambda first, last, group: read_exported(exported, metric, first, last, group=group)
 
 
-def _assuming(args: argparse.Namespace, counted: PeriodCounts) -> PeriodCounts:
+@contextmanager
+def _open_exported(request: DecodeRequest, metric: Metric) -> Iterator[ExportedReports]:
+    """Yield the exported reports; what is finished is kept beside the output until they are read."""
+    from overstory.cli.rappor.engine_runs import counting_jobs, engine_of
+    from overstory.queries.sources.exported import ExportedReports
+
+    engine = engine_of(request.engine)
+    with counting_jobs(request.counting, engine, is_watched=not metric.mechanism.reads_reports) as count:
+        yield ExportedReports(_find(request), count, getattr(engine, "workers", None) or 8)
+
+
+def _find(request: DecodeRequest) -> list[ExportedSet]:
+    from overstory.engines.places import check_once, find_sets
+
+    sets = [one for source in request.inputs for one in find_sets(source)]
+    check_once(sets)
+    return sets
+
+
+def _assuming(request: DecodeRequest, counted: PeriodCounts) -> PeriodCounts:
     """Return counts whose claim about shuffled reports is made with the delta and the honest share of the options."""
-    given = {name: getattr(args, name, None) for name in ("delta", "honest")}
-    chosen = {name: value for name, value in given.items() if value is not None}
+    given = {"delta": request.delta, "honest": request.honest}
+    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if not chosen:
         return counted
     if counted.released is None:
@@ -178,49 +183,3 @@ def _assuming(args: argparse.Namespace, counted: PeriodCounts) -> PeriodCounts:
     counted = replace(counted, released=replace(counted.released, **chosen))
     counted.central_json()  # numbers that do not fit are refused before anything is estimated
     return counted
-
-
-def read_options(args: argparse.Namespace) -> EstimateOptions:
-    """Return the options of an estimate."""
-    from overstory.queries.readings import EstimateOptions
-
-    candidates = None
-    if args.candidates:
-        from overstory.files.rappor import read_candidates
-
-        candidates = tuple(read_candidates(args.candidates))
-    steps = tuple(name.strip() for name in (args.steps or "").split(",") if name.strip())
-    selecting = args.alpha, args.correction, args.method, args.complete
-    return EstimateOptions(
-        args.reports_per_device, candidates, *selecting, steps, args.interval, args.adjustment, tuple(args.range or ())
-    )
-
-
-NO_EFFECT: Final = (("plot", "--plot"), ("steps", "--steps"), ("delta", "--delta"), ("honest", "--honest"))
-
-
-def run_compare(args: argparse.Namespace) -> int:
-    """Compare two ranges of periods, or two groups."""
-    from overstory.queries.comparison import check_apart, compare, parse_span
-
-    form, what = ("--compare", "two ranges") if args.compare else ("--compare-groups", "differences of two groups")
-    of_ranges = (("first", "--from"), ("last", "--to")) if args.compare else ()
-    for name, option in (*of_ranges, *NO_EFFECT):
-        if getattr(args, name) is not None:
-            more = " and their differences" if args.compare else ""
-            raise ParameterError(f"{option} has no effect with {form}, which has {what}{more}")
-    if args.compare_groups and len(set(args.compare_groups)) == 1:
-        raise ParameterError(f"--compare-groups {' '.join(args.compare_groups)}: give two different groups")
-    check_pipes(args)
-    metric = read_metric(args)
-    if args.compare:
-        spans = [parse_span(metric, text) for text in args.compare]
-        check_apart(metric, spans[0], spans[1])
-        ranges = [((metric.period.label(first), metric.period.label(last)), args.group) for first, last in spans]
-    else:
-        ranges = [((args.first, args.last), group) for group in args.compare_groups]
-    with open_source(args, metric) as read_range:  # a search reads the answers themselves
-        a, b = (read_range(*ends) for ends in ranges)
-        compared = compare(a, b, read_options(args), overlap=args.overlap or 0.0)
-    show_answer(args, compared)
-    return 0

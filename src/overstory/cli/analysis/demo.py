@@ -7,32 +7,26 @@ import shlex
 from itertools import chain
 from pathlib import Path
 
-from overstory.cli.arguments import print_answer
-from overstory.cli.progress import progress
-from overstory.presentation.document import Paragraph
-from overstory.protocol.errors import ParameterError
+import numpy as np
 
-OPTIONS = {"num_bits": "k", "num_hashes": "h", "num_cohorts": "m", "p": "p", "q": "q", "f": "f"}
+from overstory.cli.arguments import print_answer
+from overstory.cli.output import progress
+from overstory.files.rappor import RapporParameters, read_params
+from overstory.presentation.document import Paragraph
+from overstory.trial.service import Paths, demonstrate, draw_population
 
 
 def run(args: argparse.Namespace) -> int:
-    import numpy as np
-
-    from overstory.files.rappor import RapporParameters
-    from overstory.trial.service import demonstrate, draw_population
-
-    if args.seed < 0:
-        raise ParameterError(f"--seed {args.seed}: give a whole number from 0")
-    parameters = RapporParameters(**{letter: getattr(args, option) for option, letter in OPTIONS.items()})
+    usual = RapporParameters(k=128, h=2, m=16, p=0.5, q=0.75, f=0.5)
+    parameters = read_params(args.params) if args.params else usual
     population = draw_population(args.states, args.reports, np.random.default_rng([args.seed, 0]))
-    with progress("devices report", len(population)) as bar:
+    with progress("devices report", len(population), quiet=args.quiet) as bar:
         summary = demonstrate(population, parameters, args.seed, Path(args.output), bar.advance)
     page = summary.write_page(Path(args.output, "demo.html"), _command(args))
     files = Paragraph(f"Files: {args.output}; page: {page.resolve()}")
     print_answer(args, summary.to_json() | {"page": str(page)}, chain(summary.blocks(), [files]))
     if args.console:
         from overstory.cli.service.console import show_store
-        from overstory.trial.service import Paths
 
         paths = Paths.below(Path(args.output))
         show_store(str(paths.registry), str(paths.store))
@@ -40,6 +34,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _command(args: argparse.Namespace) -> str:
-    names = ("reports", "seed", "states", *OPTIONS)
-    given = (["--" + name.replace("_", "-"), str(getattr(args, name))] for name in names)
+    names = ("reports", "seed", "states", *(["params"] if args.params else []))
+    given = (["--" + name, str(getattr(args, name))] for name in names)
     return shlex.join(["overstory", "demo", *chain.from_iterable(given)])

@@ -6,24 +6,16 @@ import argparse
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from overstory.cli.arguments import given, hashing, print_answer
+from overstory.cli.arguments import print_answer
 from overstory.presentation.document import Lines, Paragraph
-from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.planning import RapporPlan
 
-NEEDS_ONLY = ("num_bits", "num_hashes", "num_cohorts", "thrifty", "output")
-STRINGS_ONLY = ("params", "candidates", "hash_family", "hash_key", *NEEDS_ONLY)
-
 
 def run(args: argparse.Namespace) -> int:
-    if args.most is not None or args.typical is not None:
-        return _choose_for_sets(args)
-    if args.domain_size is not None:
-        return _choose(args)
-    if args.candidates is None:
-        raise ParameterError("give --candidates M, how many strings are looked for; or --domain-size D and --epsilon E")
+    if args.form in CHOICES:
+        return CHOICES[args.form](args)
     plan = _from_params(args) if args.params else _from_needs(args)
     if args.output:
         _write(args.output, plan)
@@ -34,19 +26,13 @@ def run(args: argparse.Namespace) -> int:
 def _choose(args: argparse.Namespace) -> int:
     """Recommend an oracle for a domain."""
     from overstory.analysis.comparison import recommend
-    from overstory.cli.analysis.compare import blocks
+    from overstory.cli.analysis.compare import ranking_blocks
     from overstory.planning.kinds import plan_for_domain
 
-    idle = given(args, STRINGS_ONLY)
-    if args.epsilon is None or idle:
-        raise ParameterError(
-            "an oracle for a domain takes --domain-size D, --epsilon E, --reports N and, if reports are repeated, "
-            f"--epsilon-permanent Y{'; it takes no ' if idle else ''}{', '.join(idle)}"
-        )
     needs = {"epsilon_permanent": args.epsilon_permanent, "share": args.share}
     plan = plan_for_domain(args.domain_size, args.epsilon, args.reports, alpha=args.alpha, **needs)
     best = recommend(plan.ranking)
-    recommended = blocks((best,), None, best, plan.instead)
+    recommended = ranking_blocks((best,), None, best, plan.instead)
     print_answer(args, plan.to_json(), chain(recommended, [Lines(*plan.detection())]))
     return 0
 
@@ -57,12 +43,6 @@ def _choose_for_sets(args: argparse.Namespace) -> int:
     from overstory.planning.plan import oracle_toml
     from overstory.protocol.kinds.item_sets import ItemBits
 
-    idle = given(args, ("epsilon_permanent", "share", *STRINGS_ONLY))
-    if args.domain_size is None or args.most is None or args.epsilon is None or idle:
-        raise ParameterError(
-            "a plan for sets of items takes --domain-size D, --most M, --epsilon E, --reports N and, if it is known, "
-            f"--typical S{'; it takes no ' if idle else ''}{', '.join(idle)}"
-        )
     ItemBits(args.domain_size, args.most)  # says so when one is out of range
     sizes = sizes_about(args.typical, args.most)
     ranking = rank_item_mechanisms(args.domain_size, args.most, args.epsilon, args.reports, sizes)
@@ -78,20 +58,13 @@ def _from_params(args: argparse.Namespace) -> RapporPlan:
     from overstory.files.rappor import read_params
     from overstory.planning import plan_from_parameters
 
-    if args.epsilon is not None or args.epsilon_permanent is not None:
-        raise ParameterError("give either --params, or --epsilon and --epsilon-permanent, not both")
-    idle = given(args, NEEDS_ONLY)
-    if idle:
-        raise ParameterError(f"{', '.join(idle)}: only where parameters are planned; leave out --params, or these")
-    mechanism = read_params(args.params).mechanism(**hashing(args))
+    mechanism = read_params(args.params).mechanism()
     return plan_from_parameters(mechanism, args.reports, args.candidates, alpha=args.alpha, share=args.share)
 
 
 def _from_needs(args: argparse.Namespace) -> RapporPlan:
     from overstory.planning import plan_from_needs
 
-    if args.epsilon is None or args.epsilon_permanent is None:
-        raise ParameterError("give either --params FILE, or both --epsilon E and --epsilon-permanent Y")
     return plan_from_needs(
         args.epsilon,
         args.epsilon_permanent,
@@ -103,7 +76,6 @@ def _from_needs(args: argparse.Namespace) -> RapporPlan:
         num_hashes=args.num_hashes,
         num_cohorts=args.num_cohorts,
         thrifty=args.thrifty,
-        **hashing(args),
     )
 
 
@@ -111,5 +83,9 @@ def _write(path: str, plan: RapporPlan) -> None:
     from overstory.files.rappor import RapporParameters, write_params
 
     given = plan.parameters
-    sizes = {letter: int(given[letter]) for letter in "khm"}
-    write_params(path, RapporParameters(**sizes, p=given["p"], q=given["q"], f=given["f"]))
+    k, h, m = (int(given[letter]) for letter in "khm")
+    write_params(path, RapporParameters(k, h, m, given["p"], given["q"], given["f"]))
+
+
+CHOICES = {"for sets of items": _choose_for_sets, "for a known domain": _choose}
+"""What recommends an oracle, by the form of the command."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from overstory.cli.arguments import PAIR, SOURCES, Command, Option, engine_options, hashing_options
+from overstory.cli.arguments import ENGINE, OF_SOURCES, PAIR, SOURCES, Command, Idle, Needs, Option, flag
 
 _PARAMS: Final = Option("--params", required=True)
-_REPORTING: Final = (Option("--json"), Option("--quiet"))
+_HASHING: Final = Option(
+    "--hash-family",
+    "overstory-v1 or google-rappor-python, unless the parameters say so (default: overstory-v1)",
+    "NAME",
+)
 _SKIPPED: Final = "lines (in packed files: batches)"
 
 
@@ -24,11 +28,10 @@ ENCODE: Final = Command(
     "overstory encode --params params.csv --values values.csv -o reports.csv",
     _PARAMS,
     Option("--values", "true values: header client,cohort,value", "FILE", required=True),
-    *hashing_options(),
+    _HASHING,
     Option("--seed", "the same seed gives the same output. For experiments; a seed protects nobody", type=str),
     _output("file for the reports"),
     _skipping("lines"),
-    *_REPORTING,
     more="""\
 Every client is a device with its own secret, drawn from the operating system for this run: a client that has a value
 twice has one permanent response to it. The output's name decides its format: .csv, .csv.gz, .ovsb (packed batches, also
@@ -42,9 +45,8 @@ MAP: Final = Command(
     "overstory map --params params.csv --candidates candidates.txt -o map.csv",
     _PARAMS,
     Option("--candidates", "the strings that may have been reported", "FILE", required=True),
-    *hashing_options(),
+    _HASHING,
     _output("file for the map: a row per candidate, then m * h integers cohort * k + bit + 1"),
-    *_REPORTING,
     more="""\
 The file has one candidate per line. A file named .csv has them as its only column, quoted where needed. Give the hash
 family (and key) that the devices used.""",
@@ -60,22 +62,27 @@ SUM: Final = Command(
     *PAIR,
     _output("file for the counts: a row per cohort, its reports and then each bit's count"),
     _skipping(_SKIPPED),
-    engine_options(
-        Option("--candidates", "values to count, one per line; needed where an oracle has no domain", "FILE"),
-        unfinished=True,
-    ),
-    *_REPORTING,
+    Option("--candidates", "values to count, one per line; needed where an oracle has no domain", "FILE"),
+    ENGINE,
+    flag("--dry-run", "print what would be read and how long it may take"),
     more="""\
 Reads reports.csv (also gz), packed batches (.ovsb) and Parquet, recognized by their first bytes, in a stream: memory
 does not grow with the files. Of a CSV it uses only the columns cohort and irr.
 
 Parquet and packed batches of any oracle are also counted in units by several processes, by Dask or by Spark: name
-files, folders, globs or addresses in an object store (s3://..., gs://...). A killed run goes on where it was.
+files, folders, globs or addresses in an object store (s3://..., gs://...). A run
+that was killed goes on from OUTPUT.unfinished.
 
 With --pair it counts pairs of bits of two variables, from the files of Google's association tools: a header with cohort
 and the two variables, or, as their simulation writes it, no header, the cohort counted from 1 and the bits
 reversed.""",
     runs="rappor.file_tools:count",
+    rules=(
+        *OF_SOURCES,
+        Needs(("--boolean",), ("--pair",), "it names the two variables"),
+        Needs(("--pair",), ("--params",), "its files have no labels"),
+        Idle(("--registry", "--candidates", "--engine", "--dry-run"), ("--pair",), "one process reads its files"),
+    ),
 )
 
 CONVERT: Final = Command(
@@ -87,12 +94,15 @@ CONVERT: Final = Command(
     Option("--period", "with --registry: the reports' period, for its column", "LABEL"),
     _output("the Parquet file"),
     _skipping(_SKIPPED),
-    *_REPORTING,
     more="""\
 A row of the output is a block of reports of one cohort, which `overstory sum` counts at a third of the time of a row
 for each report. Its label says what mechanism made the reports, so that nothing else need be given to count them.
 Reports are read in a stream; the order within a cohort stays.""",
     runs="rappor.file_tools:convert",
+    rules=(
+        *OF_SOURCES,
+        Needs(("--period",), ("--registry",), "its metric says how long a period is"),
+    ),
 )
 
 COMMANDS: Final = {command.name: command for command in (ENCODE, MAP, SUM, CONVERT)}

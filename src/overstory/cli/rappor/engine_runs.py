@@ -7,18 +7,18 @@ import os
 import re
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.cli.arguments import ENGINE_ALONE, UNFINISHED, print_outcome, shown
-from overstory.cli.progress import progress
+from overstory.cli.arguments import print_outcome, shown
+from overstory.cli.output import progress
 from overstory.presentation.document import Lines
-from overstory.privacy.text import plural
-from overstory.protocol.errors import FormatError, ParameterError
+from overstory.presentation.formats import plural
+from overstory.protocol.errors import FormatError, ParameterError, suggestion
 from overstory.protocol.wire import parse_digits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from overstory.engines.driver import Checkpoint, Engine, Run
     from overstory.engines.places import Place
@@ -28,46 +28,67 @@ if TYPE_CHECKING:
     from overstory.queries.sources.exported import Files
 
 
-OUTPUTS: Final = {"output": "-o", "csv": "--csv", "plot": "--plot", "candidates_out": "--candidates-out"}
-"""Options that name a file to write."""
-INPUTS: Final = ("inputs", "reports")
+UNFINISHED: Final = ".unfinished"
+"""After the name of an output: the file of what is finished, from which a run that was killed goes on."""
+
+
+@dataclass(frozen=True)
+class Counting:
+    """What an engine is to count, and how: what the options say."""
+
+    engine: str | None = None
+    params: str | None = None
+    registry: str | None = None
+    metric: str | None = None
+    candidates: str | None = None
+    skip_bad: bool = False
+    output: str | None = None
+    quiet: bool = False
+    files: Mapping[str, str | None] = field(default_factory=dict)  # that are written, by their options
+    inputs: tuple[str, ...] = ()
+
+    @property
+    def unfinished(self) -> str | None:
+        """The file of what is finished; None where the output has no name."""
+        return self.output + UNFINISHED if self.output and self.output != "-" else None
 
 
 @contextmanager
-def count_units(args: argparse.Namespace, files: CountedFiles, unfinished: str | None) -> Iterator[Run]:
+def count_units(counting: Counting, files: CountedFiles) -> Iterator[Run]:
     """Yield the counts of files; what is finished is kept until they are written."""
-    with _kept_jobs(args, files.engine, args.resume or unfinished, []) as count_next:
+    with _kept_jobs(counting, files.engine, []) as count_next:
         yield count_next(files.job, files)
 
 
 @contextmanager
 def counting_jobs(
-    args: argparse.Namespace, engine: Engine, *, is_watched: bool = True
+    counting: Counting, engine: Engine, *, is_watched: bool = True
 ) -> Iterator[Callable[[Job, Files], Run]]:
-    """Yield what counts one job after the other; with ``--resume``, each keeps what is finished until all are.
+    """Yield what counts one job after the other; what each finished is kept until all are.
 
     What was not counted by this run, or twice, is printed on the error stream; before it, where the options name the
     engine, how fast it was and what was spilled.
     """
     runs: list[Run] = []
-    with _kept_jobs(args, engine, args.resume, runs, is_watched=is_watched) as count_next:
+    with _kept_jobs(counting, engine, runs, is_watched=is_watched) as count_next:
         yield count_next
-    if args.quiet or not runs:
+    if counting.quiet or not runs:
         return
     whole = _whole_of(runs)
     notes = notes_of_repeats(whole.resumed, whole.repeats, whole.num_units)
-    for note in [*(run_sentences(engine.name, whole)[:1] if args.engine else []), *notes]:
+    for note in [*(run_sentences(engine.name, whole)[:1] if counting.engine else []), *notes]:
         print(f"overstory: {note}", file=sys.stderr)
 
 
 @contextmanager
 def _kept_jobs(
-    args: argparse.Namespace, engine: Engine, path: str | None, runs: list[Run], *, is_watched: bool = True
+    counting: Counting, engine: Engine, runs: list[Run], *, is_watched: bool = True
 ) -> Iterator[Callable[[Job, Files | CountedFiles], Run]]:
     """Yield what counts a job; what is finished of the first is kept in a file, of others in files beside it."""
     from overstory.engines.driver import Checkpoint, count, fingerprint
 
-    _check_resume(args, path)
+    path = counting.unfinished
+    _check_unfinished(counting, path)
     kept: list[Checkpoint] = []
 
     def count_next(job: Job, files: Files | CountedFiles) -> Run:
@@ -75,8 +96,8 @@ def _kept_jobs(
         if path is not None:
             run_id = fingerprint(job, files.places, files.units)
             checkpoint = Checkpoint(f"{path}.{len(kept)}" if kept else path, run_id)
-            kept.append(_own(checkpoint, asked=args.resume is not None))
-        size, quiet = sum(unit.num_bytes for unit in files.units), args.quiet or not is_watched
+            kept.append(_own(checkpoint))
+        size, quiet = sum(unit.num_bytes for unit in files.units), counting.quiet or not is_watched
         with progress(f"counting ({engine.name})", size or None, quiet=quiet, in_bytes=True) as bar:
             run = count(engine, job, files.units, checkpoint=checkpoint, advance=bar.advance)
         if checkpoint is not None:
@@ -89,17 +110,14 @@ def _kept_jobs(
         checkpoint.remove()
 
 
-def _check_resume(args: argparse.Namespace, path: str | None) -> None:
+def _check_unfinished(counting: Counting, path: str | None) -> None:
     """Refuse a file for what is finished that is also a result or an input: it is removed at the end."""
     if path is None:
         return
-    of_resume = re.compile(rf"{re.escape(_real(path))}(\.[0-9]+)?")
-    named = [(option, getattr(args, name, None)) for name, option in OUTPUTS.items()]
-    named += [("the input", text) for name in INPUTS for text in getattr(args, name, None) or ()]
-    for what, text in named:
-        if text and text != "-" and of_resume.fullmatch(_real(text)):
-            option = f"--resume {path}" if args.resume else path
-            raise ParameterError(f"{option} and {what} {text} are one file, which is removed at the end: name another")
+    same = re.compile(rf"{re.escape(_real(path))}(\.[0-9]+)?")
+    for what, text in [*counting.files.items(), *(("the input", text) for text in counting.inputs)]:
+        if text and text != "-" and same.fullmatch(_real(text)):
+            raise ParameterError(f"{path} and {what} {text} are one file, which is removed at the end: name another")
 
 
 def _real(path: str) -> str:
@@ -115,22 +133,15 @@ def _whole_of(runs: list[Run]) -> Run:
     return Run({}, **sums)
 
 
-def _own(checkpoint: Checkpoint, *, asked: bool) -> Checkpoint:
-    """Return the checkpoint if it is sound and of this run; another is refused, or removed where nobody named it."""
+def _own(checkpoint: Checkpoint) -> Checkpoint:
+    """Return the checkpoint if it is sound and of this run; another is removed, for nobody named it."""
     try:
         if checkpoint.belongs():
             checkpoint.read()
             return checkpoint
         problem = "is of a run over other files, or with other options"
     except FormatError:
-        if asked:
-            raise
         problem = "is damaged"
-    if asked:
-        raise ParameterError(
-            f"--resume {checkpoint.path}: this is of a run over other files or parameters, or of one that differs in "
-            "--no-verify, or the files were changed since; remove it, or name another"
-        )
     print(f"overstory: {checkpoint.path} {problem}: counting from the start", file=sys.stderr)
     checkpoint.path.unlink(missing_ok=True)
     return checkpoint
@@ -157,7 +168,7 @@ LARGE: Final = 1 << 27
 """Bytes of files that are counted in units also where nobody asks for it."""
 
 
-def wants_engine(args: argparse.Namespace) -> bool:
+def wants_engine(counting: Counting) -> bool:
     """Whether an engine counts: where it was asked for, or the inputs are more than one process should count."""
     import glob
     from pathlib import Path
@@ -165,20 +176,17 @@ def wants_engine(args: argparse.Namespace) -> bool:
     from overstory.engines.folders import is_address
     from overstory.files.labels import is_labelled
 
-    if (
-        is_labelled(args.output)
-        or any(getattr(args, name) for name in (*ENGINE_ALONE, "candidates", "registry"))
-        or not args.params
-    ):
+    asked = counting.engine or counting.candidates or counting.registry
+    if asked or is_labelled(counting.output or "") or not counting.params:
         return True
-    if any(is_address(name) or Path(name).is_dir() for name in args.reports):
+    if any(is_address(name) or Path(name).is_dir() for name in counting.inputs):
         return True
-    if any(glob.has_magic(name) and not Path(name).exists() for name in args.reports):
+    if any(glob.has_magic(name) and not Path(name).exists() for name in counting.inputs):
         return True
-    return not args.skip_bad and _are_large(args.reports)
+    return not counting.skip_bad and _are_large(counting.inputs)
 
 
-def _are_large(names: list[str]) -> bool:
+def _are_large(names: Sequence[str]) -> bool:
     from pathlib import Path
 
     from overstory.files.reports import PARQUET_MAGIC
@@ -204,79 +212,79 @@ class CountedFiles:
     units: list[Unit]
 
 
-def run_engine(args: argparse.Namespace) -> int:
+def run_engine(args: argparse.Namespace, counting: Counting, *, dry_run: bool) -> int:
     """Count by an engine."""
     from overstory.files.labels import LabelledCounts, is_labelled, write_labelled
     from overstory.files.rappor import write_counts
 
-    files = find_units(args, args.reports)
-    if args.candidates and files.job.asked is None:
+    files = find_units(counting)
+    if counting.candidates and files.job.asked is None:
         raise ParameterError(
             f"--candidates has no effect: {files.mechanism.name} is counted by bit or seed; give them to "
             "`overstory decode`"
         )
-    if args.dry_run:
+    if dry_run:
         return print_expected(args, files)
-    unfinished = None if args.output == "-" else args.output + UNFINISHED
-    with count_units(args, files, unfinished) as run:
-        if is_labelled(args.output):
-            write_labelled(args.output, LabelledCounts.of(files.mechanism, run.counts, files.job.asked))
+    output = str(counting.output)
+    with count_units(counting, files) as run:
+        if is_labelled(output):
+            write_labelled(output, LabelledCounts.of(files.mechanism, run.counts, files.job.asked))
         else:
-            write_counts(args.output, run.counts)
-    _print_run(args, files, run)
+            write_counts(output, run.counts)
+    totals = run.counts.totals.tolist()
+    outcome = {"reports": run.num_reports, "cohorts": totals, "output": output, **run_facts(files, run)}
+    counted = f"{run.num_reports:,} reports of {files.mechanism.name} in {run.counts.num_cohorts:,} cohorts"
+    sentences = Lines(f"{counted} summed into {shown(output)}", *run_sentences(files.engine.name, run))
+    print_outcome(args, outcome, sentences)
     return 0
 
 
-def find_units(args: argparse.Namespace, names: list[str]) -> CountedFiles:
-    """Return the files that are named, and the units that the engine of the options will count."""
+def find_units(counting: Counting) -> CountedFiles:
+    """Return the files that are named, and the units that the engine will count."""
     from overstory.engines.places import find_copies, find_places
     from overstory.engines.units import Job, read_contents, unit_bytes, units_of
 
-    check_engine(args, names)
-    engine = engine_of(args)
+    if counting.skip_bad:
+        raise ParameterError("--skip-bad is for files that one process reads: leave it out, or give --params and files")
+    if "-" in counting.inputs:
+        raise ParameterError("an engine cannot read standard input (-): a unit starts in the middle of a file")
+    engine = engine_of(counting.engine)
     workers = getattr(engine, "workers", None) or 8
-    places = find_places(names)
+    places = find_places(list(counting.inputs))
     contents = read_contents(places)
     for first, copy in find_copies(places):
         print(f"overstory: warning: {copy.shown} is a copy of {first.shown} and counts again", file=sys.stderr)
     # All files have one digest; the label may be of any of them.
     labelled = next((file for file in contents if file.label is not None), contents[0])
-    mechanism = stated_mechanism(args, labelled.digest, labelled.label, labelled.place.shown)
-    asked = asked_values(args, mechanism)
-    job = Job.of(mechanism, asked, verify=not args.no_verify)
+    mechanism = stated_mechanism(counting, labelled.digest, labelled.label, labelled.place.shown)
+    job = Job.of(mechanism, asked_values(counting, mechanism))
     units = units_of(contents, unit_bytes(contents, workers))
     return CountedFiles(mechanism, engine, job, places, units)
 
 
-def check_engine(args: argparse.Namespace, names: list[str]) -> None:
-    """Refuse options that do not fit the engine, and names that it cannot read."""
-    engine = args.engine or "local"
-    for name, needed in (("scheduler", "dask"), ("master", "spark")):
-        if getattr(args, name) and engine != needed:
-            raise ParameterError(f"--{name} has no effect without --engine {needed}")
-    if args.workers is not None and args.workers < 1:
-        raise ParameterError(f"--workers {args.workers}: give a whole number, 1 or more")
-    if args.scheduler and args.workers:
-        raise ParameterError("--workers has no effect with --scheduler, which has workers of its own")
-    if getattr(args, "skip_bad", False):
-        raise ParameterError("--skip-bad is for files that one process reads: leave it out, or give --params and files")
-    if "-" in names:
-        raise ParameterError("an engine cannot read standard input (-): a unit starts in the middle of a file")
+ENGINES: Final = ("local", "dask", "spark")
 
 
-def engine_of(args: argparse.Namespace) -> Engine:
-    """Return the engine that the options name."""
-    if args.engine == "dask":
+def engine_of(text: str | None) -> Engine:
+    """Return the engine of that name, which an address or a number of processes or threads may follow."""
+    name, _, where = (text or "local").partition(":")
+    if name not in ENGINES:
+        raise ParameterError(f"--engine {text}: choose one of {', '.join(ENGINES)}{suggestion(name, ENGINES)}")
+    workers = parse_digits(where)
+    if workers == 0 or (where and workers is None and name == "local"):
+        raise ParameterError(f"--engine {text}: give a whole number, 1 or more, after {name}:")
+    place = where if where and workers is None else None
+    if name == "dask":
         from overstory.engines.dask_cluster import DaskEngine
 
-        return DaskEngine(args.scheduler, args.workers)
-    if args.engine == "spark":
+        return DaskEngine(place, workers)
+    if name == "spark":
         from overstory.engines.spark_session import SparkEngine
 
-        return SparkEngine(master=args.master, workers=args.workers)
+        return SparkEngine(master=place, workers=workers)
     from overstory.engines.driver import LocalEngine
 
-    return LocalEngine(args.workers)
+    return LocalEngine(workers)
 
 
 def print_expected(args: argparse.Namespace, files: CountedFiles) -> int:
@@ -322,26 +330,16 @@ def run_facts(files: CountedFiles, run: Run) -> dict[str, Any]:
     }
 
 
-def _print_run(args: argparse.Namespace, files: CountedFiles, run: Run) -> None:
-
-    totals = run.counts.totals.tolist()
-    outcome = {"reports": run.num_reports, "cohorts": totals, "output": args.output, **run_facts(files, run)}
-    counted = f"{run.num_reports:,} reports of {files.mechanism.name} in {run.counts.num_cohorts:,} cohorts"
-    print_outcome(
-        args, outcome, Lines(f"{counted} summed into {shown(args.output)}", *run_sentences(files.engine.name, run))
-    )
-
-
-def stated_mechanism(args: argparse.Namespace, digest: bytes, label: Label | None, source: str) -> Kind:
+def stated_mechanism(counting: Counting, digest: bytes, label: Label | None, source: str) -> Kind:
     """Return the mechanism of reports with this digest."""
-    if args.params:
-        return _of_params(args, digest, source)
-    if args.registry:
+    if counting.params:
+        return _of_params(counting.params, digest, source)
+    if counting.registry and counting.metric:
         from overstory.protocol.metrics import load_registry
 
-        mechanism: Kind = load_registry(args.registry)[args.metric].mechanism
+        mechanism: Kind = load_registry(counting.registry)[counting.metric].mechanism
         if mechanism.digest != digest:
-            raise FormatError(f"these reports were not made with the parameters of {args.metric}", source=source)
+            raise FormatError(f"these reports were not made with the parameters of {counting.metric}", source=source)
         return mechanism
     if label is None:
         problem = "packed batches say which parameters they are of by a digest alone: give --params, or --registry"
@@ -349,44 +347,44 @@ def stated_mechanism(args: argparse.Namespace, digest: bytes, label: Label | Non
     return label.mechanism(source)
 
 
-def _of_params(args: argparse.Namespace, digest: bytes, source: str) -> Kind:
+def _of_params(params: str, digest: bytes, source: str) -> Kind:
     from overstory.files.rappor import read_params
     from overstory.files.reports import LabelCheck
 
-    parameters = read_params(args.params)
-    check = LabelCheck(source, parameters, args.hash_family, args.hash_key)
+    parameters = read_params(params)
+    check = LabelCheck(source, parameters)
     check.check(parameters.k, parameters.m, digest)
     return check.mechanisms[digest]
 
 
-def asked_values(args: argparse.Namespace, mechanism: Any) -> list[int] | None:
+def asked_values(counting: Counting, mechanism: Any) -> list[int] | None:
     """Return the symbols of the candidates to count; None: of all values, or none in particular."""
     encoding = getattr(mechanism, "encoding", None)
     # Counted by bit or seed: strings are looked for when the counts are decoded.
-    if encoding is None or encoding.by_seed or encoding.decoded or not args.candidates:
+    if encoding is None or encoding.by_seed or encoding.decoded or not counting.candidates:
         return None
     from overstory.files.rappor import read_candidates
 
-    return _symbols(args, read_candidates(args.candidates), mechanism.domain_size)
+    return _symbols(counting, read_candidates(counting.candidates), mechanism.domain_size)
 
 
-def metric_labels(args: argparse.Namespace) -> tuple[str, ...] | None:
-    """Return the labels of the metric that the options name."""
-    if not args.registry:
+def metric_labels(registry: str | None, metric: str | None) -> tuple[str, ...] | None:
+    """Return the labels of the metric, where one is named."""
+    if not registry or not metric:
         return None
     from overstory.protocol.metrics import load_registry
 
-    return load_registry(args.registry)[args.metric].labels or None
+    return load_registry(registry)[metric].labels or None
 
 
-def _symbols(args: argparse.Namespace, given: list[str], size: int) -> list[int]:
+def _symbols(counting: Counting, given: list[str], size: int) -> list[int]:
     """Return the symbols of candidates of a domain: the places of a metric's labels, or the numbers that they are."""
-    labels = metric_labels(args)
+    labels = metric_labels(counting.registry, counting.metric)
     places = {label: place for place, label in enumerate(labels)} if labels and len(labels) == size else {}
     symbols = []
     for text in given:
         number = places.get(text, size if (spelled := parse_digits(text)) is None else spelled)
         if number >= size:
-            raise FormatError(f"{text[:40]!r} is no value of the domain 0 .. {size - 1}", source=args.candidates)
+            raise FormatError(f"{text[:40]!r} is no value of the domain 0 .. {size - 1}", source=counting.candidates)
         symbols.append(number)
     return symbols

@@ -1,18 +1,19 @@
-"""``overstory encode``, ``map``, ``sum`` and ``convert``: files of reports, before they are decoded."""
+"""The commands of RAPPOR's files: randomize values by simulated devices, hash candidates, count and convert reports."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from functools import partial
-from typing import Any
+import os
+from collections.abc import Iterable, Iterator
+from functools import lru_cache, partial
+from itertools import islice
+from typing import Any, Final, cast
 
 from overstory.analysis.decoding.candidates import colliding
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.cli.arguments import check_pipes, check_sources, print_outcome, read_mechanism, shown
-from overstory.cli.progress import reading_bar, tell_skipped
-from overstory.cli.rappor.devices import Fleet
-from overstory.cli.rappor.engine_runs import run_engine, stated_mechanism, wants_engine
+from overstory.cli.arguments import check_pipes, print_outcome, shown
+from overstory.cli.output import reading_bar, tell_skipped
+from overstory.cli.rappor.engine_runs import Counting, run_engine, stated_mechanism, wants_engine
 from overstory.files.csv import Skipped
 from overstory.files.labels import Label
 from overstory.files.rappor import (
@@ -31,6 +32,7 @@ from overstory.files.rappor import (
     write_pair_counts,
 )
 from overstory.files.reports import (
+    ReportRow,
     kind_of,
     read_batches,
     read_packed,
@@ -41,16 +43,78 @@ from overstory.files.reports import (
     write_reports_csv,
 )
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.kinds.base import Kind
-from overstory.protocol.wire.upload import decode_batch
+from overstory.protocol.kinds.base import Kind, Report
+from overstory.protocol.kinds.bits import BitMechanism
+from overstory.protocol.kinds.rappor import as_googles_client
+from overstory.protocol.permanent_response import Responder
+from overstory.protocol.sampling import KeyedEntropy, SystemEntropy, context
+from overstory.protocol.wire.upload import decode_batch, encode_reports
+
+BATCH: Final = 1 << 16
+METRIC: Final = "encode"
+ENCODINGS: Final = 1 << 14
+"""How many true encodings stay in memory; clients that hold one value in one cohort share it."""
+
+
+class Fleet:
+    """Devices that are made when their client is first met, and made again, the same, when they were forgotten.
+
+    `most` of them stay in memory. A `seed` makes everything repeatable; without it all secrets and fresh bits are the
+    operating system's.
+
+    >>> from overstory.protocol.kinds.registry import mechanism
+    >>> fleet, forgetful = Fleet(mechanism("rappor"), "7"), Fleet(mechanism("rappor"), "7", most=1)
+    >>> holdings = [Holding("ann", 0, "x"), Holding("bob", 1, "x"), Holding("ann", 0, "x")]
+    >>> [fleet.row(holding) for holding in holdings] == [forgetful.row(holding) for holding in holdings]
+    True
+    """
+
+    def __init__(self, mechanism: BitMechanism, seed: str | None = None, *, most: int = 1 << 14) -> None:
+        self.mechanism, self.sent = mechanism, 0
+        self._reporting = cast("BitMechanism", as_googles_client(mechanism))
+        self._encode = lru_cache(maxsize=ENCODINGS)(mechanism.encode)
+        self._devices = lru_cache(maxsize=most)(self._make)
+        seeded = None if seed is None else KeyedEntropy(b"overstory encode", seed.encode(), purpose=b"seed")
+        self._master = os.urandom(32) if seeded is None else seeded.bits(256).to_bytes(32, "little")
+        self._random_bits = (SystemEntropy() if seeded is None else seeded).bits
+
+    def row(self, holding: Holding) -> ReportRow:
+        """Return a report with all that its device knows of it."""
+        client, cohort, value = holding
+        bloom = self._encode(value, cohort)
+        permanent = self._devices(client, cohort)(value.encode("utf-8", "surrogatepass"), bloom)
+        self.sent += 1
+        return ReportRow(client, cohort, bloom, permanent, self.mechanism.instantaneous(permanent, self._random_bits))
+
+    def report(self, holding: Holding) -> Report:
+        """Return a report as it leaves its device."""
+        return Report(holding.cohort, self.row(holding).irr)
+
+    def batches(self, holdings: Iterable[Holding]) -> Iterator[bytes]:
+        """Yield packed batches; one without reports when there are none at all."""
+        reports = map(self.report, holdings)
+        chunk = list(islice(reports, BATCH))
+        yield encode_reports(self.mechanism, chunk)
+        while chunk := list(islice(reports, BATCH)):
+            yield encode_reports(self.mechanism, chunk)
+
+    def _make(self, client: str, cohort: int) -> Responder:
+        """Return a device: the function from a value and its true bits to its permanent response."""
+        secret = KeyedEntropy(self._master, context(client), purpose=b"client").bits(256).to_bytes(32, "little")
+        reporting, permanent = self._reporting, self._reporting.rounds.permanent
+        if permanent.is_identity:
+            return lambda value, bits: bits  # noqa: ARG005 - no permanent noise
+        about = context(METRIC, reporting.digest, cohort)
+        return reporting.permanence.responder(permanent, reporting.encoding.num_bits, secret, about)
 
 
 def encode(args: argparse.Namespace) -> int:
     check_pipes(args, "params", "values")
-    parameters, mechanism = read_mechanism(args)
+    parameters = read_params(args.params)
+    mechanism = parameters.mechanism(args.hash_family)
     fleet = Fleet(mechanism, args.seed)
     skipped = Skipped() if args.skip_bad else None
-    with reading_bar(args, "encoding", [args.values]) as advance:
+    with reading_bar("encoding", [args.values], quiet=args.quiet) as advance:
         holdings = read_values(args.values, parameters.m, skipped=skipped, advance=advance)
         _write(args.output, fleet, holdings)
     tell_skipped(skipped, "lines")
@@ -77,8 +141,9 @@ def _write(path: str, fleet: Fleet, holdings: Iterator[Holding]) -> None:
 
 def map_candidates(args: argparse.Namespace) -> int:
     check_pipes(args, "params", "candidates")
-    parameters, mechanism = read_mechanism(args)
-    with reading_bar(args, "reading candidates", [args.candidates]) as advance:
+    parameters = read_params(args.params)
+    mechanism = parameters.mechanism(args.hash_family)
+    with reading_bar("reading candidates", [args.candidates], quiet=args.quiet) as advance:
         candidates = read_candidates(args.candidates, advance)
     candidate_map = hash_candidates(candidates, mechanism.encoding)
     write_map(args.output, candidate_map)
@@ -93,18 +158,26 @@ def map_candidates(args: argparse.Namespace) -> int:
 
 def count(args: argparse.Namespace) -> int:
     check_pipes(args, "params", "reports")
-    if args.boolean and not args.pair:
-        raise ParameterError("--boolean has no effect without --pair, which names the two variables")
     if args.pair:
         return _sum_pairs(args)
-    check_sources(args)
-    if wants_engine(args):
-        return run_engine(args)
+    counting = Counting(
+        engine=args.engine,
+        params=args.params,
+        registry=args.registry,
+        metric=args.metric,
+        candidates=args.candidates,
+        skip_bad=args.skip_bad,
+        output=args.output,
+        quiet=args.quiet,
+        files={"-o": args.output},
+        inputs=tuple(args.reports),
+    )
+    if args.dry_run or wants_engine(counting):
+        return run_engine(args, counting, dry_run=args.dry_run)
     parameters = read_params(args.params)
     skipped = Skipped() if args.skip_bad else None
-    with reading_bar(args, "summing", args.reports) as advance:
-        how: dict[str, Any] = {"hash_family": args.hash_family, "hash_key": args.hash_key}
-        how |= {"skipped": skipped, "advance": advance}
+    with reading_bar("summing", args.reports, quiet=args.quiet) as advance:
+        how: dict[str, Any] = {"skipped": skipped, "advance": advance}
         batches = (batch for path in args.reports for batch in read_reports(path, parameters, **how))
         counts = sum_reports(batches, parameters.m, parameters.k)
     write_counts(args.output, counts)
@@ -114,13 +187,9 @@ def count(args: argparse.Namespace) -> int:
 
 def _sum_pairs(args: argparse.Namespace) -> int:
     """Count pairs of bits."""
-    if not args.params:
-        raise ParameterError("--pair needs --params: its files have no labels")
-    if args.hash_family or args.hash_key:
-        raise ParameterError("--hash-family and --hash-key have no effect with --pair: its files have no labels")
     form = pair_form(read_params(args.params), args.pair, args.boolean)
     skipped = Skipped() if args.skip_bad else None
-    with reading_bar(args, "summing", args.reports) as advance:
+    with reading_bar("summing", args.reports, quiet=args.quiet) as advance:
         batches = (batch for path in args.reports for batch in read_pairs(path, form, skipped=skipped, advance=advance))
         counts = sum_pairs(batches, form)
     write_pair_counts(args.output, counts, form)
@@ -141,11 +210,8 @@ def _print_sum(
 
 
 def convert(args: argparse.Namespace) -> int:
-    check_sources(args)
     if args.output == "-":
         raise ParameterError("-o -: Parquet cannot be written to standard output; name a file")
-    if args.period and not args.registry:
-        raise ParameterError("--period has no effect without --registry, whose metric says how long a period is")
     from overstory.files.parquet import write_blocks
 
     mechanism, skipped = _mechanism(args), Skipped() if args.skip_bad else None
@@ -154,7 +220,7 @@ def convert(args: argparse.Namespace) -> int:
         from overstory.protocol.metrics import load_registry
 
         period = load_registry(args.registry)[args.metric].period.parse_label(args.period)
-    with reading_bar(args, "converting", args.inputs) as advance:
+    with reading_bar("converting", args.inputs, quiet=args.quiet) as advance:
         shape = (mechanism.payload_bits, mechanism.num_cohorts) if args.params else None
         batches = (
             batch
@@ -172,17 +238,17 @@ def _mechanism(args: argparse.Namespace) -> Kind:
     """Return the mechanism of the first file that says of which it is, or of the options."""
     from overstory.files.parquet import read_label
 
+    counting = Counting(params=args.params, registry=args.registry, metric=args.metric)
     for path in args.inputs:
         start = start_of(path)
         if start == "parquet":
             label = read_label(path)
-            return stated_mechanism(args, label.digest, label, path)
+            return stated_mechanism(counting, label.digest, label, path)
         if start == "packed":
-            return stated_mechanism(args, next(read_packed(path)).digest, None, path)
+            return stated_mechanism(counting, next(read_packed(path)).digest, None, path)
     if not args.params:
         raise ParameterError("reports.csv does not say what made its reports: give --params")
-    hashing = {"hash_family": args.hash_family} if args.hash_family else {}
-    return read_params(args.params).mechanism(**hashing, hash_key=args.hash_key)
+    return read_params(args.params).mechanism()
 
 
 def _check(mechanism: Kind, path: str, num_bits: int, num_cohorts: int, digest: bytes) -> None:  # noqa: ARG001 - the digest says it all

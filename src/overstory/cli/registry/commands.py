@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from typing import Final
 
-from overstory.cli.arguments import Command, Group, Option, flag, hashing_options
+from overstory.cli.arguments import Command, Needs, Option, Together, flag
 
 
 class Question(Option):
     """An option that is asked for where it is not given; its words are the prompt."""
 
-    def __init__(self, name: str, words: str, metavar: str, default: str | None = None, note: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        words: str,
+        metavar: str,
+        default: str | None = None,
+        note: str = "",
+        *,
+        is_option: bool = False,
+    ) -> None:
+        self.is_option = is_option  # else its answer is given by --answer
         super().__init__(name, f"{words}{note}{'' if default is None else f' (default: {default})'}", metavar, str)
         self.words, self.default = words, default  # None: there is none, or it depends on other answers
 
@@ -22,19 +32,23 @@ KINDS: Final = {
     "words": "words or names that nobody can list in advance",
 }
 QUESTIONS: Final = (
-    Question("--id", "the metric's id, such as colour-theme", "ID", note=" (a-z, 0-9, '.', '_' and '-')"),
-    Question("--title", "a title of a few words", "TEXT", note=" (default: from the id)"),
-    Question("--description", "one sentence for the person: what is collected", "TEXT"),
-    Question("--owner", "who is responsible, such as a team's name", "TEXT"),
-    Question("--purpose", "a link (https://...) to why it is collected", "URL"),
-    Question("--kind", "the kind of value", "KIND", "choice", f": {', '.join(KINDS)}"),
-    Question("--values", "the values, separated by commas", "A,B,...", note="; of a choice"),
+    Question(
+        "--id", "the metric's id, such as colour-theme", "ID", note=" (a-z, 0-9, '.', '_' and '-')", is_option=True
+    ),
+    Question("--title", "a title of a few words", "TEXT", note=" (default: from the id)", is_option=True),
+    Question("--description", "one sentence for the person: what is collected", "TEXT", is_option=True),
+    Question("--owner", "who is responsible, such as a team's name", "TEXT", is_option=True),
+    Question("--purpose", "a link (https://...) to why it is collected", "URL", is_option=True),
+    Question("--kind", "the kind of value", "KIND", "choice", f": {', '.join(KINDS)}", is_option=True),
+    Question("--values", "the values, separated by commas", "A,B,...", note="; of a choice", is_option=True),
     Question("--other", "what any other value counts as", "NAME", "other", "; of a choice"),
     Question("--min", "the smallest number", "X", note="; of a number"),
     Question("--max", "the largest number", "X", note="; of a number"),
     Question("--ranges", "how many ranges it is counted in", "N", "10", "; of a number"),
     Question("--period", "how often a device reports (hour, day, week)", "PERIOD", "week"),
-    Question("--epsilon", "epsilon of one report", "E", "1", " (privacy loss; smaller is more private)"),
+    Question(
+        "--epsilon", "epsilon of one report", "E", "1", " (privacy loss; smaller is more private)", is_option=True
+    ),
     Question("--expires", "the day on which the collection ends", "DATE", note=" (default: in a year)"),
     Question("--retention-days", "for how many days single reports are kept", "DAYS", "90"),
     Question("--publish", "what everybody may read of the results: nothing or estimates", "WHAT", "nothing"),
@@ -64,16 +78,28 @@ docs/reference/metrics.md.""",
             "use.' \\\n"
             "    --owner 'Design team' --purpose https://example.org/issues/7 --yes",
             Option("file", f"default: {REGISTRY_FILE}", "FILE", nargs="?", default=REGISTRY_FILE),
-            *QUESTIONS,
+            *(question for question in QUESTIONS if question.is_option),
+            Option(
+                "--answer",
+                "the answer to any other question; may be repeated",
+                "NAME=TEXT",
+                action="append",
+                default=[],
+            ),
             Option("--group-by", "what devices are grouped by, in clear, such as release", "NAME"),
             Option("--groups", "the groups, each with its public share of all devices", "A=SHARE,..."),
             Option("--devices", "how many devices are expected to report; with groups", "N"),
             flag("--yes", "ask nothing; use the defaults"),
-            flag("--force", "replace FILE if it exists"),
             summary="write a first registry, with a comment on every key",
             more="""\
 On a terminal, it asks. In a script, give options, or the answers on standard input, one per line. A question without
-an answer takes its default. FILE is written after every answer is valid, and replaced only with --force.""",
+an answer takes its default. FILE is written after every answer is valid, and never replaced. The other questions:
+"""
+            + "\n".join(
+                f"  {question.key:15} {question.settings['help']}" for question in QUESTIONS if not question.is_option
+            ),
+            prints_json=False,
+            rules=(Together(("--group-by", "--groups", "--devices")),),
             runs="registry.metrics_init",
         ),
         Command(
@@ -82,7 +108,6 @@ an answer takes its default. FILE is written after every answer is valid, and re
             FILE,
             flag("--strict", "exit with status 1 if there is a warning"),
             Option("--server", "address of the collector, to compare with that of the relay", "URL"),
-            Option("--json", "print faults and warnings as JSON"),
             summary="list every fault of a registry, each with its line",
             more="Exit status: 2 for a fault, 1 for a warning (such as an expiry in the past) with --strict, otherwise "
             "0.",
@@ -94,7 +119,7 @@ an answer takes its default. FILE is written after every answer is valid, and re
             FILE,
             Option("metric", "a metric's id", "METRIC", nargs="?"),
             Option("--reports", "state epsilon for N reports (default: the window, or 30)", "N", int),
-            Group(None, flag("--markdown", "print Markdown"), Option("--json", "print JSON")),
+            flag("--markdown", "print Markdown"),
             summary="print a metric's public page: what is collected, why, and what it can reveal",
             more="Without METRIC, print the pages of all metrics.",
             runs="registry.metrics:show",
@@ -104,7 +129,6 @@ an answer takes its default. FILE is written after every answer is valid, and re
             "overstory metrics diff released.toml metrics.toml",
             Option("old", "the registries that people agreed to, oldest first", "OLD", nargs="+"),
             Option("new", "the registry that replaces the last of them", "NEW"),
-            Option("--json", "print the changes as JSON"),
             summary="list the promises that a change weakens, and the stored counts that it breaks",
             more="Give every registry that was released, so that what devices reported under each of them counts.\n\n"
             "Exit status: 1 if a metric's privacy is weakened under the same id (give it a new id), 0 otherwise.",
@@ -115,7 +139,6 @@ an answer takes its default. FILE is written after every answer is valid, and re
             "overstory metrics plan metrics.toml",
             FILE,
             Option("--output", "write to OUT instead of FILE", "OUT"),
-            Option("--json", "print the planned parameters as JSON"),
             summary="derive oracle and parameters from each metric's needs, and write them into the file",
             more="The rest of the file does not change, and the needs stay as a comment.",
             runs="registry.metrics:plan",
@@ -144,14 +167,13 @@ PRIVACY: Final = Command(
     Option("--honest", "with --shuffled: the honest share", "SHARE", float, 1.0),
     Option("--periods", "with --shuffled: reports of one value (default: any number)", "T", int),
     Option("--plot", "draw epsilon against the number of reports into this file, an .svg"),
-    *hashing_options(note=", with --params"),
-    Option("--json", "print the statement as JSON"),
     more="""\
 Give a metric of a registry (--registry FILE, or ./metrics.toml if it exists), an oracle with its parameters, or
 --params for RAPPOR. A name that is both a metric and an oracle means the oracle, unless --registry is given.
 Epsilon is the privacy loss (smaller is more private): exact, and rounded up. The odds say what it means: how far a
 report can move the odds between any two values.""",
     runs="registry.privacy",
+    rules=(Needs(("--honest", "--periods"), ("--shuffled",), "they are about shuffled reports"),),
 )
 
 COMMANDS: Final = {"metrics": METRICS, "privacy": PRIVACY}

@@ -8,9 +8,9 @@ import json
 from typing import Final
 
 from overstory.presentation.document import Lines
+from overstory.presentation.formats import plural
 from overstory.presentation.render_text import print_document
 from overstory.privacy.registry.warnings import registry_notes, registry_warnings
-from overstory.privacy.text import plural
 from overstory.protocol.metrics import RegistryError, parse_registry, registry_folder, registry_text
 
 BAD_INPUT: Final = 2

@@ -13,13 +13,13 @@ from typing import Any, Final
 from overstory.cli.arguments import print_outcome
 from overstory.files.io import replacing
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph
+from overstory.presentation.formats import plural
 from overstory.presentation.render_markdown import as_markdown
 from overstory.presentation.render_text import print_document
 from overstory.privacy.histories.pairs import check_reports
 from overstory.privacy.registry.changes import Change, Harm, compare_registries
 from overstory.privacy.registry.cost import budget_words, total_costs
 from overstory.privacy.registry.page import metric_page, together_blocks
-from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import MetricRegistry, load_registry, registry_folder, registry_text
 

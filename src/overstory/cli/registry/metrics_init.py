@@ -7,21 +7,134 @@ import contextlib
 import datetime as dt
 import json
 import math
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
-from overstory.cli.registry.asking import Asking, a_decimal, a_text, names, one_of, reader, whole
-from overstory.cli.registry.commands import KINDS
+from overstory.cli.registry.commands import KINDS, QUESTIONS
 from overstory.cli.registry.lint import lint
 from overstory.files.io import replacing
-from overstory.privacy.text import factor
+from overstory.presentation.formats import factor
+from overstory.presentation.streams import printable
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.metric_table import GRACE_DAYS
 from overstory.protocol.metrics.period import Period
-from overstory.protocol.wire import METRIC_ID
+from overstory.protocol.wire import METRIC_ID, parse_digits
+
+Answer = TypeVar("Answer")
+
+
+_QUESTIONS: Final = {question.key: question for question in QUESTIONS}
+
+
+class Asking:
+    """Where answers come from."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._ended, self._given = bool(args.yes), self._answers(args)
+        self._terminal = not self._ended and sys.stdin is not None and sys.stdin.isatty()
+
+    @staticmethod
+    def _answers(args: argparse.Namespace) -> dict[str, str]:
+        """Return the answers that options give, by the questions' keys."""
+        given = {name: getattr(args, name) for name in _QUESTIONS if getattr(args, name, None) is not None}
+        for word in args.answer:
+            name, equals, text = word.partition("=")
+            key = name.replace("-", "_")
+            if not equals or key not in _QUESTIONS or key in given:
+                raise ParameterError(f"--answer {word}: give NAME=TEXT, once for each of {', '.join(_QUESTIONS)}")
+            given[key] = text
+        return given
+
+    def explain(self, *lines: str) -> None:
+        """Print lines to the person, if there is a terminal."""
+        if self._terminal:
+            print("\n".join(("", *lines)), file=sys.stderr)
+
+    def ask(self, name: str, read: Callable[[str], Answer], default: str | None = None) -> Answer:
+        """Return the answer to one question, read; on a terminal, ask again until it is right."""
+        question, given = _QUESTIONS[name], self._given.get(name)
+        flag = question.name if question.is_option else f"--answer {name}"
+        if given is not None:
+            return _read(given, read, flag)
+        default = question.default if default is None else default
+        prompt = f"{question.words}{'' if default is None else f' [{default}]'}: "
+        while True:
+            text = self._line(prompt) or default
+            if text is None and (self._ended or not self._terminal):
+                raise ParameterError(f"{flag} is missing: give {question.words}")
+            try:
+                return _read(text or "", read, flag)
+            except ParameterError as error:
+                if self._ended or not self._terminal:
+                    raise
+                print(f"  {printable(str(error)).removeprefix(f'{flag}: ')}", file=sys.stderr)
+
+    def _line(self, prompt: str) -> str:
+        if self._ended or sys.stdin is None:
+            return ""
+        if self._terminal:
+            print(prompt, end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        self._ended = not line
+        return line.strip()
+
+
+def _read(text: str, read: Callable[[str], Answer], flag: str) -> Answer:
+    try:
+        return read(text)
+    except (ValueError, ParameterError) as error:
+        raise ParameterError(f"{flag}: {error}") from None
+
+
+def a_text(text: str) -> str:
+    """Read a text of one line."""
+    if not text.strip():
+        raise ParameterError("give a text")
+    return " ".join(text.split())
+
+
+def names(text: str) -> list[str]:
+    listed = [a_text(name) for name in text.split(",") if name.strip()]
+    if len(listed) < 2 or len(set(listed)) < len(listed):
+        raise ParameterError("give at least two different values, separated by commas")
+    return listed
+
+
+def reader(read: Callable[[str], Answer], fits: Callable[[Answer], bool], refusal: str) -> Callable[[str], Answer]:
+    """Read what another reader reads, where it fits; `refusal` has a place for the text."""
+
+    def read_fitting(text: str) -> Answer:
+        if not fits(answer := read(text)):
+            raise ParameterError(refusal.format(text))
+        return answer
+
+    return read_fitting
+
+
+def one_of(choices: Collection[str]) -> Callable[[str], str]:
+    return reader(str, choices.__contains__, f"{{!r}}: give one of {', '.join(choices)}")
+
+
+def a_decimal(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if math.isfinite(number := float(text)):
+            return number
+    raise ParameterError(f"{text!r} is not a number")
+
+
+def whole(low: int, high: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        number = parse_digits(text)
+        if number is None or not low <= number <= high:
+            raise ParameterError(f"{text!r}: give a whole number from {low} to {high:,}")
+        return number
+
+    return read
+
 
 EPSILONS: Final = (0.5, 1.0, 2.0, 4.0)
 LARGEST_EPSILON: Final = 20.0
@@ -29,8 +142,8 @@ LARGEST_EPSILON: Final = 20.0
 
 def run(args: argparse.Namespace) -> int:
     path = Path(args.file)
-    if path.exists() and not args.force:
-        raise ParameterError(f"{args.file} exists: give another FILE, or --force to replace it")
+    if path.exists():
+        raise ParameterError(f"{args.file} exists: give another FILE, or remove it")
     groups = group_lines(args)
     text, name, value = _registry(Asking(args), dt.datetime.now(dt.UTC).date())
     text += "".join(f"{line}\n" for line in groups)
@@ -55,12 +168,19 @@ def _next_steps(file: str, name: str, value: str, candidates: str) -> list[str]:
     ]
 
 
+def _is_id(text: str) -> bool:
+    return METRIC_ID.fullmatch(text) is not None
+
+
 def _registry(asking: Asking, today: dt.date) -> tuple[str, str, str]:
     """Return the registry's text, the metric's id, and a value that a program may record."""
     asking.explain(
         "A registry lists what is collected. This makes one with a single metric. Enter takes [the default]."
     )
-    name = asking.ask("id", reader(str, _is_id, "{!r}: give up to 64 of a-z, 0-9, '.', '_' and '-', a-z or 0-9 first"))
+    name = asking.ask(
+        "id",
+        reader(str, _is_id, "{!r}: give up to 64 of a-z, 0-9, '.', '_' and '-', a-z or 0-9 first"),
+    )
     title = asking.ask("title", a_text, name.replace("-", " ").replace("_", " ").capitalize())
     description = asking.ask("description", a_text)
     owner = asking.ask("owner", a_text)
@@ -233,10 +353,6 @@ def _guess(epsilon: float) -> str:
     return f"One report can change anyone's guess between two values by a factor of at most {factor(epsilon)}"
 
 
-def _is_id(text: str) -> bool:
-    return METRIC_ID.fullmatch(text) is not None
-
-
 def _is_link(text: str) -> bool:
     return text.startswith(("https://", "http://"))
 
@@ -269,12 +385,9 @@ def group_lines(args: argparse.Namespace) -> list[str]:
     >>> print(group_lines(argparse.Namespace(group_by="release", groups="1.0=0.6,1.1=0.3", devices="500000"))[-1])
     groups = {by = "release", shares = {"1.0" = 0.6, "1.1" = 0.3}, devices = 500000}
     """
-    given = {"--group-by": args.group_by, "--groups": args.groups, "--devices": args.devices}
-    missing = [option for option, text in given.items() if text is None]
-    if len(missing) == len(given):
+    given = args.group_by, args.groups, args.devices
+    if None in given:
         return []
-    if missing:
-        raise ParameterError(f"{', '.join(missing)}: missing; {', '.join(given)} go together")
     try:
         devices = whole(1, 1 << 40)(args.devices)
     except ParameterError as error:

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.cli.arguments import check_plot, given, hashing, print_answer
+from overstory.cli.arguments import print_answer
 from overstory.cli.registry.commands import REGISTRY_FILE
 from overstory.presentation.document import Block, Lines, Paragraph, Preformatted
-from overstory.presentation.formats import finite
+from overstory.presentation.formats import epsilon_text, finite, parameter_words
 from overstory.presentation.streams import printable
 from overstory.privacy import Claim, PrivacyStatement, statement
 from overstory.privacy.approximate import DELTA
@@ -22,7 +22,6 @@ from overstory.privacy.histories.pairs import check_reports
 from overstory.privacy.registry.page import metric_statement
 from overstory.privacy.statements import claims_blocks
 from overstory.privacy.terms import Terms
-from overstory.privacy.text import epsilon_text, parameter_words
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.kinds.base import Kind
 from overstory.protocol.kinds.registry import BUILDERS, Builders, build_from, names_for
@@ -87,13 +86,6 @@ MOST_REPORTS: Final = 1000
 
 
 def run(args: argparse.Namespace) -> int:
-    check_plot(args.plot)
-    idle = [] if args.params else given(args, ("hash_family", "hash_key"))
-    if idle:
-        parameter = idle[0].removeprefix("--").replace("-", "_")
-        raise ParameterError(f"{idle[0]} needs --params; for an oracle give --param {parameter}=...")
-    if args.shuffled is None and (args.honest != 1 or args.periods is not None):
-        raise ParameterError("--honest and --periods are about shuffled reports: give --shuffled N")
     extra = () if args.reports is None else (check_reports(args.reports, 1, MOST_REPORTS),)
     delta = DELTA if args.delta is None else args.delta
     metric = find_metric(args)
@@ -137,7 +129,7 @@ def _mechanism(args: argparse.Namespace) -> Kind:
             raise ParameterError(
                 "--params is for rappor: give either --params, or an oracle and its --param NAME=VALUE"
             )
-        return read_params(args.params).mechanism(**hashing(args))
+        return read_params(args.params).mechanism()
     if args.oracle is None:
         raise ParameterError(f"give --params FILE, or an oracle: {', '.join(_oracles())}")
     return mechanism_from(args.oracle, args.param)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from overstory.cli.arguments import FORM, Command, Group, Option, flag, settings
+from overstory.cli.arguments import CSV, Command, Group, Needs, OneOf, Option, Together, flag, settings
 
 CONSOLE: Final = "CONSOLE_"
 """What the console's own variables have after the prefix; it shares the registry and the store with `serve`."""
 
 REGISTRY: Final = Option("--registry", required=True)
-REPORTING: Final = (Option("--json"), Option("--quiet"))
-TOKEN: Final = Option(
-    "--token", "write token of the collector (default: OVERSTORY_WRITE_TOKEN in the environment)", None
-)
 CONFIG: Final = Option("--config", "TOML file with these settings", "FILE")
 STORES: Final = "the store: a file, sqlite:///FILE, or postgresql://..."
+
+
+def _up_to(most: int) -> tuple[Callable[[int], bool], str]:
+    return lambda number: 1 <= number <= most, f"give 1 to {most:,}"
 
 
 def _listening(port: int) -> tuple[Option, ...]:
@@ -91,6 +92,7 @@ SIGTERM and SIGINT end the collector after everything in its queue is committed.
 certificate, the tokens and the keys again. One process can serve a SQLite file; several can share a PostgreSQL
 store.""",
     runs="service.serve",
+    prints_json=False,
 )
 
 CONSOLE_SETTINGS: Final = (
@@ -143,6 +145,7 @@ Every option but --open and --check can be set by an environment variable (OVERS
 shared with `overstory serve`; OVERSTORY_CONSOLE_PORT for --port, and so on) or by the TOML file that --config or
 OVERSTORY_CONSOLE_CONFIG names. SIGTERM and SIGINT end it.""",
     runs="service.console",
+    prints_json=False,
 )
 
 RELAY: Final = Command(
@@ -153,9 +156,9 @@ RELAY: Final = Command(
     *_tls(),
     Group(
         "bounds",
-        Option("--per-hour", "messages of one address in any hour", "N", int, 50),
+        Option("--per-hour", "messages of one address in any hour", "N", int, 50, fits=_up_to(1 << 20)),
         flag("--trust-forwarded", "a proxy in front names the sender in X-Forwarded-For: its last address counts"),
-        Option("--most-bytes", "bytes of one message", "N", int, 1 << 16),
+        Option("--most-bytes", "bytes of one message", "N", int, 1 << 16, fits=_up_to(1 << 24)),
     ),
     Group(
         "shuffling",
@@ -168,6 +171,7 @@ RELAY: Final = Command(
             "messages of one address that are taken for one release (default: a twentieth of --least, at least 1)",
             "N",
             int,
+            fits=_up_to(1 << 20),
         ),
         Option("--every", "time between two releases, such as 90m, 24h or 7d", "TIME", default="24h"),
         Option(
@@ -193,6 +197,8 @@ have come within --at-most, they are dropped and counted. Copies of a message co
 SIGTERM and SIGINT end the relay after the messages that have begun. GET /healthz has counts, for this machine
 alone.""",
     runs="service.relay",
+    rules=(Together(("--shuffle", "--spool", "--token-file")),),
+    prints_json=False,
 )
 
 GATEWAY: Final = Command(
@@ -225,41 +231,33 @@ GATEWAY: Final = Command(
         Option("--state", "the device's state (default: the platform's folder)", "DIR"),
         Option("--agree", "consent to this registry's metrics; local: nothing is sent", choices=("on", "local")),
         Option("--group", "public group of the device, sent in clear (default: other)", "NAME"),
-        Option("--server", "address of the collector", "URL"),
-        TOKEN,
+        Option("--server", "address of the collector; OVERSTORY_WRITE_TOKEN has its write token", "URL"),
         Option("--output", "write the uploads to this file instead of sending them", "FILE"),
         Option("--spread", "longest random delay before sending", "SECONDS", float),
     ),
-    *REPORTING,
     more="""\
 Readings are lines with a time and a value. Each period of the metric is reported once, after its end: the state folder
 remembers this through restarts and crashes. One state folder is one device. For a file, the times in it are the clock,
 so that a year takes seconds; a stream (-) is followed in real time.""",
     runs="service.gateway",
+    rules=(OneOf(("--server", "--output")),),
 )
 
 SIMULATE: Final = Command(
     "simulate",
     "overstory simulate --registry metrics.toml --devices 10000 --store trial.db --truth truth.csv\n"
-    "  overstory simulate --registry metrics.toml --devices 500 --periods 4 --url http://127.0.0.1:8000 --token TOKEN",
+    "  overstory simulate --registry metrics.toml --devices 500 --periods 4 --url http://127.0.0.1:8000",
     REGISTRY,
     Option("--devices", "number of devices", "N", int, required=True),
     Option("--periods", "number of periods that each device reports", "T", int, 1),
     Option("--metric", "only this metric; may be repeated (default: all)", "ID", action="append"),
     Group(
         "where reports go",
-        Option("--url", "address of a running collector", "URL"),
-        TOKEN,
+        Option("--url", "address of a running collector; OVERSTORY_WRITE_TOKEN has its write token", "URL"),
         Option("--store", "a store; a collector runs on it until the command ends", "STORE"),
     ),
     Group(
-        "what devices hold",
-        Option(
-            "--population",
-            "distribution of values; zipf: the n-th value is 1/n as frequent as the first",
-            choices=("uniform", "zipf"),
-            default="zipf",
-        ),
+        "what devices hold (unless given: the n-th value is 1/n as frequent as the first)",
         Option("--candidates", "values of a metric of strings, one per line", "FILE"),
         Option("--data", "draw the values from a column of a CSV or Parquet file", "FILE"),
         Option("--column", "column of the values"),
@@ -267,14 +265,17 @@ SIMULATE: Final = Command(
         Option("--group", "group of every device (default: drawn by the registry's public shares)"),
         Option("--seed", "seed: the same devices and values again; a collector counts their reports once", "S"),
     ),
-    FORM,
+    CSV,
     Option("--truth", "write the devices' true values to this file, as CSV", "FILE"),
-    *REPORTING,
     more="""\
 Each device has its own secret, state and outbox, and randomizes like a real one. Only three things differ: its clock is
 simulated, its state is in memory, and it sends without a delay. Reports are for the last T periods, the current one
 included. Give the --url of a collector, or a --store: a collector then runs on it until the command ends.""",
     runs="service.simulate",
+    rules=(
+        OneOf(("--url", "--store"), "a running collector, or a store to start one on", must=True),
+        Together(("--data", "--column")),
+    ),
 )
 
 DOCTOR: Final = Command(
@@ -285,7 +286,6 @@ DOCTOR: Final = Command(
     Option("--oblivious-keys", "private keys of `overstory keys`", "FILE", Path),
     Option("--url", "address of a running collector", "URL"),
     Option("--config", "TOML file with the settings of `overstory serve`", "FILE"),
-    Option("--json", "print the findings as JSON"),
     more="""\
 Prints one line for each check: ok, warning or error, and what to do. The options decide what is checked; the settings
 of `overstory serve` are also read from its file and its environment. Nothing is changed.
@@ -304,7 +304,6 @@ EXPORT: Final = Command(
     Option("--from", "with --metric: the first period"),
     Option("--to", "with --metric: the last period"),
     flag("--verify", "write nothing: compare the destination with what the store has of closed periods"),
-    *REPORTING,
     more="""\
 Writes the reports of closed periods, those that take no reports any more, as Parquet in blocks into folders
 metric=ID/period=N/digest=HEX, and a manifest of each. What is there already is not written again; an export that was
@@ -313,13 +312,16 @@ and Spark; `overstory decode DESTINATION --registry FILE` reads it as a store. O
 the same destination, by a command for each: they are then read together. Retention deletes reports in the store, never
 the exported files: that is yours to do.""",
     runs="service.exports",
+    rules=(Needs(("--from", "--to"), ("--metric",), "it says how long a period is"),),
 )
 
-_KEYS_FILE: Final = (Option("file", "the file of private keys", "FILE", Path), Option("--json"))
+_KEYS_FILE: Final = Option("file", "the file of private keys", "FILE", Path)
 
 
 def _key(name: str, summary: str, *options: Option, more: str = "") -> Command:
-    return Command(name, f"overstory keys {name} oblivious.keys{more}", *_KEYS_FILE, *options, summary=summary)
+    return Command(
+        name, f"overstory keys {name} oblivious.keys{more}", _KEYS_FILE, *options, summary=summary, runs="service.keys"
+    )
 
 
 KEYS: Final = Command(
@@ -333,7 +335,6 @@ and no address serves them.
 
 To rotate: add a new key, send the collector SIGHUP, put the new line into the registry and release it; remove the old
 key when no message comes for it any more.""",
-    runs="service.keys",
     actions=(
         _key(
             "new",
@@ -351,7 +352,6 @@ key when no message comes for it any more.""",
 )
 
 _REMEMBERED: Final = Option("--registry", "the metric registry (default: the one that the store remembers)")
-_SILENT: Final = Option("--quiet", "print nothing but errors")
 _BACKUP: Final = "overstory store backup postgresql://overstory@db/reports monday.db"
 _RESTORE: Final = "overstory store restore monday.db postgresql://overstory@db/reports"
 _ADD_TOKEN: Final = "overstory store tokens add reports.db --role write --application my-app --expires 2027-11-21"  # noqa: S105 - no token
@@ -364,7 +364,6 @@ def _of_store(name: str, summary: str, example: str, runs: str, *options: Option
         name,
         example,
         Option("url", "the store", "URL"),
-        Option("--json"),
         *options,
         summary=summary,
         runs=f"service.store:{runs}",
@@ -456,23 +455,20 @@ STORE: Final = Command(
 URL names the store: a file (reports.db, sqlite:///reports.db), or postgresql://USER:PASSWORD@HOST/DATABASE.
 A collector (`overstory serve`) compacts and retains by itself. docs/how-to/stores.md describes what is stored.""",
     actions=(
-        _of_store("create", "create a store", "overstory store create reports.db", "create", _SILENT, _REMEMBERED),
+        _of_store("create", "create a store", "overstory store create reports.db", "create", _REMEMBERED),
+        _of_store("summary", "show what a store contains", "overstory store summary reports.db --json", "summarize"),
         _of_store(
-            "summary", "show what a store contains", "overstory store summary reports.db --json", "summarize", _SILENT
-        ),
-        *(
-            _of_store(name, summary, f"overstory store {name} reports.db", name, _SILENT, _REMEMBERED)
-            for name, summary in (
-                ("compact", "count and shuffle the reports in the inbox"),
-                ("retain", "delete reports past retention, and counts of few"),
-            )
+            "compact",
+            "count and shuffle the reports in the inbox, and delete those past retention, as a collector does",
+            "overstory store compact reports.db",
+            "compact",
+            _REMEMBERED,
         ),
         _of_store(
             "backup",
             "copy a store, as of one moment, into a file that opens as a store",
             _BACKUP,
             "back_up",
-            _SILENT,
             Option("file", "the backup: a file that does not exist yet", "FILE"),
         ),
         Command(
@@ -480,8 +476,6 @@ A collector (`overstory serve`) compacts and retains by itself. docs/how-to/stor
             _RESTORE,
             Option("file", "the backup", "FILE"),
             Option("url", "the new store: a file that does not exist, or an empty database", "URL"),
-            Option("--json"),
-            _SILENT,
             summary="fill a new store from a backup",
             runs="service.store:fill",
         ),

@@ -26,7 +26,7 @@ from overstory.collector.checkup import (
     guarded,
 )
 from overstory.presentation.document import Lines
-from overstory.privacy.text import plural
+from overstory.presentation.formats import plural
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.metrics import load_registry
 

@@ -8,15 +8,13 @@ import time
 from typing import Any
 
 from overstory.cli.arguments import print_outcome
-from overstory.cli.progress import progress
+from overstory.cli.output import progress
 from overstory.collector.store import open_store
 from overstory.collector.store.copies.export import Exported, Selection, retained_too_briefly
 from overstory.engines.folders import Folder
 from overstory.files.labels import Manifest
 from overstory.presentation.document import Lines
-from overstory.presentation.formats import in_bytes
-from overstory.privacy.text import plural
-from overstory.protocol.errors import ParameterError
+from overstory.presentation.formats import in_bytes, plural
 from overstory.protocol.metrics import MetricRegistry, load_registry
 from overstory.queries.counts import parse_range
 
@@ -35,8 +33,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _selected(args: argparse.Namespace, registry: MetricRegistry) -> Selection:
     if args.metric is None:
-        if args.first or args.last:
-            raise ParameterError("--from and --to need --metric, which says how long a period is")
         return Selection()
     metric = registry[args.metric]
     return Selection(metric.id, *parse_range(metric, args.first, args.last))

@@ -18,17 +18,14 @@ from overstory.client.upload.http import endpoint, http_transport
 from overstory.gateway.gateway import LOG, Gateway, Lines, Settings, bounded_lines, follow, replay
 from overstory.gateway.readings import BadLine, Format, Layout, Reading, read_lines, zone_named
 from overstory.gateway.sinks import CollectorSink, FileSink
+from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.registry.cost import PATTERN
-from overstory.privacy.text import epsilon_text, plural
-from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import load_registry
 from overstory.protocol.wire.reasons import check_token
 from overstory.supervision.log import begin_log
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.server and args.output:
-        raise ParameterError("--server and --output exclude each other: give one")
     wait = seconds("--wait", args.wait, 0.0, WEEK)
     streamed = args.readings == "-"
     settings = Settings(
@@ -75,7 +72,7 @@ def _sink(args: argparse.Namespace, opened: ExitStack) -> Sink | None:
         return file
     if args.server:
         endpoint(args.server)
-        token = check_token(args.token if args.token is not None else token_of_environment("WRITE"))
+        token = check_token(token_of_environment("WRITE"))
         return CollectorSink(args.server, http_transport(), token)
     return None
 

@@ -36,10 +36,6 @@ def run(args: argparse.Namespace) -> int:
 def read_settings(args: argparse.Namespace) -> Settings:
     """Return the settings of the command line, or raise ParameterError."""
     check_listening(args, "port")
-    for name, most in (("per_hour", 1 << 20), ("per_release", 1 << 20), ("most_bytes", 1 << 24)):
-        value = getattr(args, name)
-        if value is not None and not 1 <= value <= most:
-            raise ParameterError(f"--{name.replace('_', '-')} {value}: give 1 to {most:,}")
     gateway, shuffling = _gateway(args.gateway), _shuffling(args)
 
     listening = Listening(args.host, args.port, args.tls_certificate, args.tls_key)
@@ -59,11 +55,7 @@ def _gateway(url: str) -> str:
 
 def _shuffling(args: argparse.Namespace) -> Shuffling | None:
     if not args.shuffle:
-        if args.spool or args.token_file:
-            raise ParameterError("--spool and --token-file belong to --shuffle: give it as well")
         return None
-    if args.spool is None or args.token_file is None:
-        raise ParameterError("--shuffle needs --spool DIR and --token-file FILE")
     if args.least < 2 or not args.least <= args.capacity < 1 << 31:
         raise ParameterError(f"--least {args.least}, --capacity {args.capacity}: give 2 <= --least <= --capacity")
     every, at_most = duration("--every", args.every), duration("--at-most", args.at_most)

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from overstory.cli.arguments import check_seed, form_of, print_answer, token_of_environment
-from overstory.cli.progress import progress
+from overstory.cli.arguments import form_of, print_answer, token_of_environment
+from overstory.cli.output import progress
 from overstory.client.upload.http import http_transport
 from overstory.files.io import writing_text
 from overstory.presentation.document import Block, Column, Preformatted, Table
@@ -55,13 +55,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace, most: int) -> None:
-    if (args.url is None) == (args.store is None):
-        raise ParameterError("give either --url URL of a running collector, or --store FILE to start one on")
     if not 1 <= args.devices <= most:
         raise ParameterError(f"--devices {args.devices}: give a whole number from 1 to {most:,}")
-    if (args.data is None) != (args.column is None):
-        raise ParameterError("--data FILE and --column C go together")
-    check_seed(args.seed)
 
 
 def _populations(args: argparse.Namespace, metrics: Sequence[Metric]) -> dict[str, ValueDistribution]:
@@ -70,14 +65,14 @@ def _populations(args: argparse.Namespace, metrics: Sequence[Metric]) -> dict[st
             named = ", ".join(metric.id for metric in metrics)
             raise ParameterError(f"--data gives the values of one metric: choose one of {named} with --metric ID")
         return {
-            metrics[0].id: ValueDistribution.of_texts(metrics[0], read_texts(args.data, args.column, form_of(args)))
+            metrics[0].id: ValueDistribution.of_texts(metrics[0], read_texts(args.data, args.column, form_of(args.csv)))
         }
     candidates = None
     if args.candidates is not None:
         from overstory.files.rappor import read_candidates  # which loads NumPy
 
         candidates = list(read_candidates(args.candidates))
-    return {metric.id: ValueDistribution.of_shape(metric, args.population, candidates) for metric in metrics}
+    return {metric.id: ValueDistribution.of_shape(metric, "zipf", candidates) for metric in metrics}
 
 
 def _random(seed: int | None) -> random.Random:
@@ -85,7 +80,7 @@ def _random(seed: int | None) -> random.Random:
 
 
 def _fleet(args: argparse.Namespace, registry: MetricRegistry, url: str) -> Fleet:
-    token = check_token(args.token if args.token is not None else token_of_environment("WRITE"))
+    token = check_token(token_of_environment("WRITE"))
     roots = None
     if args.seed is not None:
         numbers = count()
@@ -161,7 +156,7 @@ def _shown(store: str) -> str:
 
 def _closing(args: argparse.Namespace, metrics: Sequence[Metric], taken: float) -> list[str]:
     lines = [f"{taken:.1f} s" + (f"; the true values are in {printable(args.truth)}" if args.truth else "")]
-    where = ["--url", args.url] if args.store is None else ["--store", _shown(args.store)]
+    where = ["--store", args.url if args.store is None else _shown(args.store)]
     for metric in metrics:
         command = ["overstory", "decode", *where, "--registry", args.registry, "--metric", metric.id]
         command += ["--candidates", args.candidates] if args.candidates and not metric.labels else []

@@ -15,8 +15,7 @@ from overstory.collector.store import Store, Token, open_store, restore
 from overstory.collector.store.databases.connection import connect, create_tables
 from overstory.collector.store.schema import SCHEMA
 from overstory.presentation.document import Column, Lines, Table
-from overstory.presentation.formats import thousands
-from overstory.privacy.text import plural
+from overstory.presentation.formats import plural, thousands
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -76,20 +75,12 @@ def summarize(args: argparse.Namespace) -> int:
 
 def compact(args: argparse.Namespace) -> int:
     with _opened(args) as store:
-        done = store.compact(time.time())
+        done, kept = store.compact(time.time()), store.retain(time.time())
     lines = [f"{done.reports:,} reports counted and shuffled, {done.forgotten:,} expired batch ids deleted"]
+    lines += [f"{kept.reports:,} reports past retention deleted, and counts of fewer than 10 together"]
     lines += [f"waiting: {reason}" for reason in done.waiting]
-    lines += [f"still in the database's files: {reason}" for reason in done.remains]
-    print_outcome(args, asdict(done), Lines(*lines))
-    return 0
-
-
-def retain(args: argparse.Namespace) -> int:
-    with _opened(args) as store:
-        done = store.retain(time.time())
-    lines = [f"{done.reports:,} reports past retention deleted, and counts of fewer than 10 together"]
-    lines += [f"still in the database's files: {reason}" for reason in done.remains]
-    print_outcome(args, asdict(done), Lines(*lines))
+    lines += [f"still in the database's files: {reason}" for reason in dict.fromkeys((*done.remains, *kept.remains))]
+    print_outcome(args, {**asdict(done), "retained": asdict(kept)}, Lines(*lines))
     return 0
 
 

@@ -229,22 +229,16 @@ def _from_json(read: Any) -> Consent:
         raise TypeError("not text")
     date.fromisoformat(day)
     agreed = {name: Agreement.from_json(each) for name, each in read["metrics"].items()}
-    budget = None if read["budget"] is None else _budget(read["budget"])
+    budget = None
+    if read["budget"] is not None:
+        from overstory.protocol.metrics.tables import PersonBudget
+
+        budget = PersonBudget.from_json(read["budget"])
     return Consent(Choice(read["choice"]), day, registry, MappingProxyType(agreed), consent_id, server, budget)
 
 
-def _budget(read: Mapping[str, Any]) -> PersonBudget:
-    from overstory.protocol.metrics.tables import PersonBudget
-
-    return PersonBudget.from_json(read)
-
-
 def origin(server: str) -> str:
-    """Return the scheme, host and port of an address, as a consent names them.
-
-    >>> origin("https://Collector.example:443/eu/"), origin("http://localhost:8080")
-    ('https://collector.example', 'http://localhost:8080')
-    """
+    """Return the scheme, host and port of an address, as a consent names them."""
     parts = urlsplit(server)
     usual = {"https": 443, "http": 80}.get(parts.scheme)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
@@ -278,12 +272,8 @@ def choose(
 ) -> Consent:
     """Make a choice: the one way to change consent.json.
 
-    What waits to be sent never outlives the consent that it was recorded under: it is dropped by `off`, kept from
-    being sent by `local`, and does not come back with a later `on`. An `on` after an `on` drops what waits of metrics
-    that it does not cover as they were, and everything where it names another collector.
-
-    Where there is no room for a new file, as on a full disk, a choice that allows less is written over the one before.
-    `off` holds even where that cannot be: the choice before is deleted, and it is as if nobody had been asked.
+    What waits to be sent never outlives the consent that it was recorded under; an `on` after an `on` drops what it
+    does not cover. On a full disk a choice that allows less is written over the one before, or that one is deleted.
     """
     if choice not in list(Choice):
         raise ParameterError(f"choice = {choice!r}: choose one of {', '.join(Choice)}")

@@ -90,10 +90,7 @@ def of_environment(environ: Mapping[str, str]) -> EffectiveChoice:
 
 
 def of_policy(path: Path) -> EffectiveChoice:
-    """Return what an administrator's policy file allows; one that cannot be understood allows nothing.
-
-    The file is JSON, ``{"reporting": "off" | "local" | "ask"}``. Where there is none, everything is allowed.
-    """
+    """Return what a policy ``{"reporting": "off" | "local" | "ask"}`` allows: nothing if wrong, all if missing."""
     try:
         read = json.loads(path.read_bytes())
         return EffectiveChoice(_POLICY_WORDS[read["reporting"]], f"the administrator's policy, {path}")
@@ -170,7 +167,6 @@ class Permission:
         self._covered: dict[str, tuple[Consent, Metric]] = {}  # the very choice and metric that were compared last
 
     def refusal(self, metric: Metric, allowed: EffectiveChoice) -> Outcome | None:
-        """Return why a metric may not be recorded; None where it may."""
         if allowed.choice is Choice.OFF or self.revoked:
             return Outcome.NOT_ASKED if allowed.cause == UNASKED else Outcome.OFF
         consent = allowed.consent
@@ -199,7 +195,6 @@ class Permission:
         return consent
 
     def sends(self) -> Consent | None:
-        """Return the choice that allows sending at this moment; None when nothing does."""
         allowed = self._sources.now()
         return allowed.consent if allowed.choice is Choice.ON and not self.revoked else None
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final
 
 from overstory.client.outcomes import ConsentError, StateError
 from overstory.client.person.command_line import add_commands
@@ -50,10 +50,9 @@ def run(
     *,
     registry: MetricRegistry | None = None,
     environ: Mapping[str, str] | None = None,
-    out: TextIO | None = None,
 ) -> int:
     """Run the command that was parsed; return the exit status."""
-    where, to = os.environ if environ is None else environ, sys.stdout if out is None else out
+    where = os.environ if environ is None else environ
     given = _given_registry(args, registry)
     of_all = getattr(args, "all", False)
     for name in ("app", "state", "registry") if of_all else ():
@@ -62,14 +61,14 @@ def run(
     chosen = None if of_all else _chosen(args, where, begins=given is not None)
     if chosen is None:
         states = applications(where)
-        contexts = {name: _command_context(name, paths, given, where, to) for name, paths in states.items()}
+        contexts = {name: _command_context(name, paths, given, where) for name, paths in states.items()}
         if args.command == "off":
-            return turn_all_off(contexts, args, to)
-        show_all(contexts, args, to)
+            return turn_all_off(contexts, args)
+        show_all(contexts, args)
         return 0
-    context = _command_context(*chosen, given, where, to)
+    context = _command_context(*chosen, given, where)
     if args.app is None and args.state is None and not args.json:
-        context.say(f"application: {context.name or context.paths.folder}")
+        say(f"application: {context.name or context.paths.folder}")
     {"status": show_status, "view": show_view, "forget": forget}.get(args.command, choose)(context, args)
     return 0
 
@@ -107,6 +106,16 @@ def main(
     return BAD_INPUT
 
 
+def say(*lines: str) -> None:
+    """Write lines, without terminal control characters."""
+    sys.stdout.writelines(f"{printable(line)}\n" for line in lines)
+
+
+def say_json(content: Any) -> None:
+    """Write JSON values."""
+    sys.stdout.write(f"{json.dumps(content, indent=2, allow_nan=False)}\n")
+
+
 def _chosen(
     args: argparse.Namespace, environ: Mapping[str, str], *, begins: bool
 ) -> tuple[str | None, StatePaths] | None:
@@ -121,7 +130,9 @@ def _chosen(
         paths = StatePaths(state_folder(args.app, environ))
         name = read_application(paths).name if environ.get("OVERSTORY_STATE") else None
         if args.app != args.own_app and not (may_begin or (is_state(paths) and name in {None, args.app})):
-            raise ParameterError(_unknown(args, environ))
+            here = ", ".join(applications(environ))
+            others = f"there are: {here}" if here else "and no other has one"
+            raise ParameterError(f"no application {args.app!r} has a state here{_how_to_begin(args)}; {others}")
         return args.app, paths
     states = applications(environ)
     if len(states) == 1:
@@ -136,32 +147,25 @@ def _chosen(
     raise ParameterError(f"Which application? Use --app NAME (here: {', '.join(states)}).")
 
 
-def _unknown(args: argparse.Namespace, environ: Mapping[str, str]) -> str:
-    here = ", ".join(applications(environ))
-    return f"no application {args.app!r} has a state here{_how_to_begin(args)}; " + (
-        f"there are: {here}" if here else "and no other has one"
-    )
-
-
 def _how_to_begin(args: argparse.Namespace) -> str:
     return " (give --registry FILE to begin one)" if args.command in {"on", "local"} else ""
 
 
 def _command_context(
-    name: str | None, paths: StatePaths, given: MetricRegistry | None, environ: Mapping[str, str], out: TextIO
+    name: str | None, paths: StatePaths, given: MetricRegistry | None, environ: Mapping[str, str]
 ) -> CommandContext:
     """Return what a command works on: with the registry that was given, or the one that the program left."""
     from overstory.protocol.metrics import MetricRegistry
 
     if given is not None:
-        return CommandContext(name, paths, given, environ, out)
+        return CommandContext(name, paths, given, environ)
     missing: str | None = None
     registry = MetricRegistry({}, "")
     try:
         registry = left_registry(paths)
     except (FormatError, StateError) as error:
         missing = str(error)
-    return CommandContext(name, paths, registry, environ, out, missing or (None if registry else NOT_LEFT))
+    return CommandContext(name, paths, registry, environ, missing or (None if registry else NOT_LEFT))
 
 
 def _given_registry(args: argparse.Namespace, embedded: MetricRegistry | None) -> MetricRegistry | None:
@@ -192,10 +196,10 @@ def choose(context: CommandContext, args: argparse.Namespace) -> None:
     if asked and not args.json:
         from overstory.presentation.render_text import as_text
 
-        context.out.write(as_text(question(asked)))
-        context.say("")
+        sys.stdout.write(as_text(question(asked)))
+        say("")
     if choice == "on" and not args.yes and not _agreed(context):
-        context.say("not agreed: nothing has changed; `off` is an answer that lasts, also to what is asked for later")
+        say("not agreed: nothing has changed; `off` is an answer that lasts, also to what is asked for later")
         return
     consent = store_choice(context.paths, context.registry, choice, today, server=server, moved=moved)
     if choice != "off":
@@ -205,13 +209,13 @@ def choose(context: CommandContext, args: argparse.Namespace) -> None:
     if args.json:
         about = {"choice": str(consent.choice), "date": consent.date, "registry": consent.registry}
         about |= {"effective": str(effective.choice), "cause": effective.cause}
-        context.say_json(about | (question_json(asked) if asked else {"metrics": []}))
+        say_json(about | (question_json(asked) if asked else {"metrics": []}))
         return
-    context.say(f"{choice}, from {consent.date}: {CHOSEN[choice]}")
+    say(f"{choice}, from {consent.date}: {CHOSEN[choice]}")
     if not effective.asked:
-        context.say(NOT_KEPT)
+        say(NOT_KEPT)
     elif str(effective.choice) != choice:
-        context.say(f"all the same it is {effective.choice} now: {effective.cause}")
+        say(f"all the same it is {effective.choice} now: {effective.cause}")
 
 
 def _check_before_asking(choice: str, context: CommandContext, args: argparse.Namespace) -> None:
@@ -242,15 +246,15 @@ NOT_KEPT: Final = "this could not be written down, so it stands as if nobody had
 
 
 def _agreed(context: CommandContext) -> bool:
-    if not (sys.stdin.isatty() and context.out.isatty()):
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ParameterError("nobody can be asked here: nothing was recorded; to agree without being asked, give --yes")
     metrics = len(context.registry)
-    context.out.write(f"Agree to {'this metric' if metrics == 1 else f'these {metrics} metrics'}? [y/N] ")
-    context.out.flush()
+    sys.stdout.write(f"Agree to {'this metric' if metrics == 1 else f'these {metrics} metrics'}? [y/N] ")
+    sys.stdout.flush()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
-def turn_all_off(contexts: Mapping[str, CommandContext], args: argparse.Namespace, out: TextIO) -> int:
+def turn_all_off(contexts: Mapping[str, CommandContext], args: argparse.Namespace) -> int:
     """Run `off --all`; return 2 where one of the applications could not be turned off."""
     from overstory.client.consent.consent import choose as store_choice
 
@@ -265,10 +269,10 @@ def turn_all_off(contexts: Mapping[str, CommandContext], args: argparse.Namespac
             effective = context.effective
             results.append({"application": name, "choice": "off", "effective": str(effective.choice)})
     if args.json:
-        out.write(f"{json.dumps({'applications': results}, indent=2)}\n")
+        say_json({"applications": results})
         return 2 if failed else 0
     lines = [f"{result['application']}: {result.get('error', f'off, from {today}')}" for result in results]
-    out.writelines(f"{printable(line)}\n" for line in (*lines, ALL_OFF if contexts else NO_STATE))
+    say(*lines, ALL_OFF if contexts else NO_STATE)
     return 2 if failed else 0
 
 
@@ -291,28 +295,28 @@ def forget(context: CommandContext, args: argparse.Namespace) -> None:
 
     there = context.paths.folder.is_dir()
     if there and not args.yes:
-        context.say(f"state: {context.paths.folder}", FORGETTING)
+        say(f"state: {context.paths.folder}", FORGETTING)
         if not sys.stdin.isatty():
             raise ParameterError("to forget without being asked, give --yes")
-        context.out.write("Type forget to go on: ")
-        context.out.flush()
+        sys.stdout.write("Type forget to go on: ")
+        sys.stdout.flush()
         if sys.stdin.readline().strip() != "forget":
-            context.say("nothing was deleted")
+            say("nothing was deleted")
             return
     erase(context.paths)
     if args.json:
-        context.say_json({"folder": str(context.paths.folder), "forgotten": there})
+        say_json({"folder": str(context.paths.folder), "forgotten": there})
     else:
-        context.say(f"forgotten: {context.paths.folder}" if there else f"nothing to forget in {context.paths.folder}")
+        say(f"forgotten: {context.paths.folder}" if there else f"nothing to forget in {context.paths.folder}")
 
 
 def show_status(context: CommandContext, args: argparse.Namespace) -> None:
     """Run `status`."""
     status = _status(context)
     if args.json:
-        context.say_json({"application": context.name} | status.to_json())
+        say_json({"application": context.name} | status.to_json())
     else:
-        context.say(*status.words(), *status.costs())
+        say(*status.words(), *status.costs())
 
 
 def _status(context: CommandContext) -> Status:
@@ -324,23 +328,22 @@ def _status(context: CommandContext) -> Status:
     return replace(status, notes=(*status.notes, str(context.no_registry)))
 
 
-def show_all(contexts: Mapping[str, CommandContext], args: argparse.Namespace, out: TextIO) -> None:
+def show_all(contexts: Mapping[str, CommandContext], args: argparse.Namespace) -> None:
     """Run `status` for all applications: a line each, and what is wrong with any of them."""
     from overstory.presentation.document import Lines, Paragraph, Table
     from overstory.presentation.render_text import UNFOLDED, as_text
 
     read = {name: _status(context) for name, context in contexts.items()}
     if args.json:
-        listed = [{"application": name} | status.to_json() for name, status in read.items()]
-        out.write(f"{json.dumps({'applications': listed}, indent=2, allow_nan=False)}\n")
+        say_json({"applications": [{"application": name} | status.to_json() for name, status in read.items()]})
     elif not read:
-        out.write("no application of yours has a state here: nothing is recorded, and nothing is sent\n")
+        say("no application of yours has a state here: nothing is recorded, and nothing is sent")
     else:
         headings = ("application", "now", "waiting", "sent", "because of")
         table = Table.of_cells("", headings, [(name, *status.row()) for name, status in read.items()], left=headings)
         troubles = [f"{name}: {line}" for name, status in read.items() for line in status.troubles()]
         more = "more about one: status --app NAME; all of them off: off --all"
-        out.write(as_text([table, *([Lines(*troubles)] if troubles else []), Paragraph(more)], UNFOLDED))
+        sys.stdout.write(as_text([table, *([Lines(*troubles)] if troubles else []), Paragraph(more)], UNFOLDED))
 
 
 def show_view(context: CommandContext, args: argparse.Namespace) -> None:
@@ -362,16 +365,16 @@ def show_view(context: CommandContext, args: argparse.Namespace) -> None:
         from overstory.client.person.server import LocalPage
 
         with LocalPage(page) as server, contextlib.suppress(KeyboardInterrupt):
-            context.say(f"{server.url} (for this machine alone, until Ctrl-C)")
-            context.out.flush()
+            say(f"{server.url} (for this machine alone, until Ctrl-C)")
+            sys.stdout.flush()
             server.serve_forever()
     elif args.html:
         Path(args.html).write_text(page(), encoding="utf-8")
-        context.say(f"written: {args.html}")
+        say(f"written: {args.html}")
     elif args.json:
-        context.say_json(view_json(view))
+        say_json(view_json(view))
     else:
-        context.out.write(as_text(build(view, reports=args.reports)))
+        sys.stdout.write(as_text(build(view, reports=args.reports)))
 
 
 def _read_view(context: CommandContext, explain: Sequence[str]) -> View:

@@ -16,9 +16,9 @@ from overstory.client.recorder import Tagger
 from overstory.client.state.rows import OutboxRow
 from overstory.client.state.secret_file import read_secret
 from overstory.client.state.state import State
+from overstory.presentation.formats import plural
 from overstory.privacy.attacks import posterior
 from overstory.privacy.statements import Claims
-from overstory.privacy.text import plural
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.kinds.base import Kind, Report
 from overstory.protocol.metrics.metric import Metric
@@ -96,12 +96,7 @@ def _period(metric: Metric | None, number: int) -> str:
 
 
 def payload_words(mechanism: Kind, payload: int, labels: Sequence[str] = ()) -> str:
-    """Return a permanent response's or a report's payload in words; `labels` name the values that it may be.
-
-    >>> from overstory.protocol.kinds.registry import mechanism
-    >>> [payload_words(mechanism("basic-rappor", domain_size=4), bits) for bits in (0b1010, 0b1000)]
-    ['2 of 4 bits are 1', '1 of 4 bits is 1']
-    """
+    """Return a permanent response's or a report's payload in words; `labels` name the values that it may be."""
     return mechanism.payload_words(payload, labels)
 
 
@@ -116,28 +111,15 @@ SHOWN: Final = 5
 
 
 @dataclass(frozen=True)
-class Belief:
-    """The collector's posterior probability of one value."""
-
-    label: str
-    probability: float
-
-
-@dataclass(frozen=True)
 class Inference:
     """What a collector can infer from some reports."""
 
     reports: int  # the number of reports
     candidates: int  # the number of possible values
     prior: float  # of each of them: it is uniform
-    beliefs: tuple[Belief, ...]  # the likeliest values, likeliest first
+    likeliest: tuple[dict[str, Any], ...]  # the label and the posterior probability of some values, likeliest first
     epsilon: float  # the privacy guarantee of these reports
     promise: str  # `epsilon` in words, with its condition
-
-    @property
-    def moved(self) -> float:
-        """Posterior over prior probability of the likeliest value."""
-        return self.beliefs[0].probability / self.prior
 
 
 def infer(metric: Metric, reports: Sequence[Report]) -> Inference | str:
@@ -147,14 +129,14 @@ def infer(metric: Metric, reports: Sequence[Report]) -> Inference | str:
         return values
     prior = 1 / len(values)
     try:
-        believed = posterior(metric.mechanism, reports, dict.fromkeys(values, prior))
+        posteriors = posterior(metric.mechanism, reports, dict.fromkeys(values, prior))
     except ParameterError as error:
         return f"nothing consistent: {error}"
-    best = sorted(believed.items(), key=lambda pair: -pair[1])
+    best = sorted(posteriors.items(), key=lambda pair: -pair[1])
     best = best if len(best) == SHOWN + 1 else best[:SHOWN]  # a row for all others would be as long
-    beliefs = tuple(Belief(metric.domain.label(value), probability) for value, probability in best)
+    likeliest = tuple({"label": metric.domain.label(value), "probability": believed} for value, believed in best)
     promised = Claims.of(metric.mechanism).unchanged(len(reports))
-    return Inference(len(reports), len(values), prior, beliefs, promised.epsilon, promised.words)
+    return Inference(len(reports), len(values), prior, likeliest, promised.epsilon, promised.words)
 
 
 def _values(metric: Metric) -> Sequence[Hashable] | str:
@@ -228,7 +210,6 @@ def read_value(metric: Metric, text: str) -> Any:
 
 
 def _key(state: State, metric: Metric) -> bytes | None:
-    """Return the metric's key on this device; None where nothing was recorded yet."""
     if not state.exists:
         return None
     secret = read_secret(state.paths.secret)

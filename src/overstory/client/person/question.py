@@ -1,16 +1,12 @@
-"""What a person is shown before choosing: what is collected, what it can cost, where it goes, and what has changed.
-
-`CommandContext` holds the inputs and the output of the person's commands.
-"""
+"""What a person is shown before choosing: what is collected, what it can cost, where it goes, and what has changed."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from overstory.client.budget import ledger_of
 from overstory.client.consent.consent import WORDS, Choice, Consent, origin, pinned, read_consent
@@ -19,6 +15,7 @@ from overstory.client.person.status import relay_status
 from overstory.client.state.files import StatePaths, policy_file
 from overstory.client.state.state import State
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph
+from overstory.presentation.formats import plural
 from overstory.privacy.attacks import metric_linkability
 from overstory.privacy.registry.cost import (
     MetricCost,
@@ -30,7 +27,6 @@ from overstory.privacy.registry.cost import (
 )
 from overstory.privacy.registry.page import metric_facts, relay_words
 from overstory.privacy.statements import Claim
-from overstory.privacy.text import plural
 from overstory.protocol.metrics import Metric, MetricRegistry
 
 if TYPE_CHECKING:
@@ -40,24 +36,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CommandContext:
-    """The application, its state and registry, and the output of one command."""
+    """The application of one command, its state and its registry."""
 
     name: str | None  # the application; None where neither the person nor the state names it
     paths: StatePaths  # the state
     registry: MetricRegistry  # the metrics; empty where none were given and the program stored none
     environ: Mapping[str, str]  # the environment
-    out: TextIO  # where to write
     no_registry: str | None = None  # why there is no registry; None where there is one
-
-    def say(self, *lines: str) -> None:
-        """Write lines, without terminal control characters."""
-        from overstory.presentation.streams import printable
-
-        for line in lines:
-            self.out.write(f"{printable(line)}\n")
-
-    def say_json(self, content: Any) -> None:
-        self.out.write(f"{json.dumps(content, indent=2, allow_nan=False)}\n")
 
     @property
     def effective(self) -> EffectiveChoice:

@@ -9,20 +9,20 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from overstory.client.budget import ledger_of
 from overstory.client.consent.consent import NEW, Choice, pinned
+from overstory.client.consent.policy import EffectiveChoice, refused
 from overstory.client.outcomes import Fault, StateError
 from overstory.client.state.files import StatePaths
-from overstory.client.state.rows import LONGEST_DELAY, RowState
-from overstory.client.state.state import UNCHECKED, machine_id
+from overstory.client.state.rows import LONGEST_DELAY, Rows, RowState
+from overstory.client.state.state import UNCHECKED, State, machine_id
 from overstory.client.upload.delivery import ASKED, COPIED, CollectorHealth
 from overstory.client.upload.retry import DAY, RELAY, problem_words
+from overstory.presentation.formats import duration, plural
 from overstory.presentation.render_text import unbroken
-from overstory.privacy.text import duration, plural
+from overstory.privacy.registry.cost import MetricCost, TotalCost, metric_cost, totals_so_far
 
 if TYPE_CHECKING:
-    from overstory.client.consent.policy import EffectiveChoice
-    from overstory.client.state.rows import Rows
-    from overstory.privacy.registry.cost import MetricCost, TotalCost
     from overstory.protocol.metrics import Metric, MetricRegistry
     from overstory.protocol.metrics.tables import ObliviousRoute
 
@@ -293,14 +293,8 @@ def read_status(
     problem: str | None = None,
     server: str | None = None,
 ) -> Status:
-    """Return the status of a state, which is only read.
-
-    A running program gives what it alone knows: how many reports are in memory, when those are due, what went wrong
-    last, and the origin of the collector that it sends to.
-    """
-    from overstory.client.state.state import State
-
-    consent = effective.consent
+    """Return the status of a state, which is only read; a running program gives what it alone knows."""
+    state, consent = State(paths), effective.consent
     status = Status(
         effective,
         dict.fromkeys(registry, (NEW,)) if consent is None else consent.missing(registry, server),
@@ -312,7 +306,6 @@ def read_status(
         server=None if consent is None else consent.server,
         relay=relay_status(registry),
     )
-    state = State(paths)
     if not state.exists:
         return status
     if machine_id() is None:
@@ -323,23 +316,32 @@ def read_status(
         status = replace(status, problem=str(error) if error.fault is Fault.ELSEWHERE else problem)
     try:
         with state.snapshot() as rows:
-            read = _with_collector(_completed(status, rows, registry, now), rows, dues, now, server)
-            return _elsewhere(read, rows, registry, server)
+            return _completed(status, rows, registry, dues, now, server)
     except StateError as error:
         return replace(status, problem=status.problem or str(error))
 
 
-def _completed(status: Status, rows: Rows, registry: MetricRegistry, now: float) -> Status:
-    from overstory.client.budget import ledger_of
-    from overstory.privacy.registry.cost import metric_cost, totals_so_far
-
+def _completed(
+    status: Status, rows: Rows, registry: MetricRegistry, dues: Sequence[float], now: float, server: str | None
+) -> Status:
+    """Add what a state says; what another address than the collector's did is left out."""
     rows.read(registry)
     ledger, sent = ledger_of(rows, registry), [(name, rows.recall(f"sent {name}")) for name in registry]
+    waiting, other = rows.outbox.dues(), server is not None and rows.recall(ASKED) not in {None, server}
+    names = ("", *sorted({metric for metric, _ in waiting}))
+    health = {name: CollectorHealth() if other else CollectorHealth.of(rows, name) for name in names}
+    times = [*dues, *(max(due, health[""].until(due), health[name].until(due)) for name, due in waiting)]
+    held_to, missing = _held_to(status, rows, registry, server)
     return replace(
         status,
+        missing=missing,
+        server=held_to,
         outbox={str(name): number for name, number in rows.outbox.tally().items()},
         counts=rows.counts(),
+        due=due_in(times, now),
+        problem=status.problem or refusals(health),
         last_success={name: registry[name].period.label(int(number)) for name, number in sent if number is not None},
+        failures=health[""].failures,
         clock=status.clock or _ahead(rows, registry, now),
         spent=tuple(metric_cost(metric, so_far=ledger) for metric in registry.values()),
         caveats=() if rows.recall(COPIED) is None else (COPY_SENT,),
@@ -348,33 +350,18 @@ def _completed(status: Status, rows: Rows, registry: MetricRegistry, now: float)
     )
 
 
-def _with_collector(status: Status, rows: Rows, dues: Sequence[float], now: float, server: str | None) -> Status:
-    """Add how the collector is doing, and when what waits may go there; what another address did is left out."""
-    waiting, other = rows.outbox.dues(), server is not None and rows.recall(ASKED) not in {None, server}
-    names = ("", *sorted({metric for metric, _ in waiting}))
-    health = {name: CollectorHealth() if other else CollectorHealth.of(rows, name) for name in names}
-    times = [*dues, *(max(due, health[""].until(due), health[name].until(due)) for name, due in waiting)]
-    return replace(
-        status,
-        failures=health[""].failures,
-        problem=status.problem or refusals(health),
-        due=due_in(times, now),
-    )
-
-
-def _elsewhere(status: Status, rows: Rows, registry: Mapping[str, Metric], server: str | None) -> Status:
-    """Add the collector that the choice is held to, and say where reports were kept from going to another one."""
-    from overstory.client.consent.policy import refused
-
-    consent = status.effective.consent
+def _held_to(
+    status: Status, rows: Rows, registry: Mapping[str, Metric], server: str | None
+) -> tuple[str | None, Mapping[str, tuple[str, ...]]]:
+    """Return the collector that the choice is held to, and what is missing where reports would go to another one."""
+    consent, missing = status.effective.consent, status.missing
     if consent is None or consent.choice is not Choice.ON:
-        return status
+        return status.server, missing
     first, other = pinned(rows, consent), server or refused(rows, consent)
     if first is None or other in {None, first} or None not in {consent.server, server}:
-        return replace(status, server=first)
+        return first, missing
     reason = f"reports would go to {other}, not to {first}"
-    missing = {name: (*status.missing.get(name, ()), reason) for name in registry}
-    return replace(status, server=first, missing=missing)
+    return first, {name: (*missing.get(name, ()), reason) for name in registry}
 
 
 def _before_consent(chosen: str, now: float) -> str | None:

@@ -1,7 +1,5 @@
 """What a person can see of her device: what was recorded, exactly what is sent, and what can be inferred.
 
-First it is collected, then built as a document, for the terminal and for a page, and as JSON values.
-
 True values are not shown because they are not stored: the state holds permanent responses and encoded reports. A
 program that knows a value can explain it (`overstory.client.person.explanation`).
 """
@@ -28,14 +26,12 @@ from overstory.client.person.explanation import (
 from overstory.client.person.status import Status
 from overstory.client.state.rows import ALL_VALUES, OutboxRow, Response, Rows, RowState
 from overstory.client.upload.retry import RELAYED
-from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph, Table
-from overstory.presentation.formats import finite
+from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph, Row, Table
+from overstory.presentation.formats import finite, share
 from overstory.privacy.attacks import metric_linkability
 from overstory.privacy.registry.cost import MetricCost, metric_cost
 from overstory.privacy.registry.page import metric_facts
-from overstory.privacy.text import share
 from overstory.protocol.errors import WireError
-from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.metrics.period import Period
 
@@ -54,32 +50,6 @@ BY_RELAY = "was sent: the relay has it, and passes it on to the collector"
 
 
 @dataclass(frozen=True)
-class ReportView:
-    """One report, ready to be shown."""
-
-    period: str  # the period it is about, as a label
-    state: RowState
-    detail: str  # where it is, in words
-    arrived: bool  # whether the collector or its relay has it, or may have it
-    response: int | None  # the number of its permanent response, where that is known
-    body: bytes  # the bytes that were or will be sent
-    parts: tuple[Part, ...]  # what each of them means
-    report: Report | None  # the report in them; None where these are not bytes that this version reads
-    bits: str  # its payload, bit 0 first
-
-
-@dataclass(frozen=True)
-class ResponseView:
-    """One permanent response: the noisy answer from which all reports of one value are made."""
-
-    number: int  # in order of first report, from 1
-    bits: str  # bit 0 first; empty when other parameters made it
-    words: str
-    reports: int  # how often it was queued for sending
-    kept: int  # how often it was recorded for the person alone
-
-
-@dataclass(frozen=True)
 class MetricView:
     """One metric on this device, ready to be shown."""
 
@@ -87,8 +57,8 @@ class MetricView:
     metric: Metric | None  # its entry; None when the registry at hand does not list it
     cost: MetricCost | None = None  # what its reports have cost, or would; None without the entry
     recorded: tuple[str, ...] = ()  # the periods with a report, as labels, oldest first
-    responses: tuple[ResponseView, ...] = ()
-    reports: tuple[ReportView, ...] = ()
+    responses: tuple[Row, ...] = ()  # the noisy answers from which all reports of one value are made, as JSON says them
+    reports: tuple[Row, ...] = ()  # likewise, oldest first
     newest: Inference | str | None = None  # what a collector could infer from the newest report; words where nothing is
     linked: Inference | str | None = None  # the same from all reports of its permanent response
     hypothetical: bool = False  # whether none of these reports was or will be sent
@@ -96,10 +66,7 @@ class MetricView:
 
 
 def view_metrics(rows: Rows | None, registry: Mapping[str, Metric]) -> tuple[MetricView, ...]:
-    """Return every metric that the registry lists or that this device has reported, in that order.
-
-    Without rows nothing was recorded, or the state cannot be read: every metric as it is planned.
-    """
+    """Return every metric that the registry lists or that this device has reported; without rows, as it is planned."""
     if rows is None:
         return tuple(MetricView(name, metric, metric_cost(metric)) for name, metric in registry.items())
     names = dict.fromkeys(registry)
@@ -137,17 +104,18 @@ def _label(period: Period | None, number: int) -> str:
     return f"period {number}" if period is None else period.label(number)
 
 
-def _response(response: Response, metric: Metric | None) -> ResponseView:
+def _response(response: Response, metric: Metric | None) -> Row:
     bits, words = "", "by earlier parameters"
     if metric is not None and response.account == metric.account:
         words = "erased: the metric is over"
         if response.permanent is not None:
             bits = bit_string(metric.mechanism, response.permanent)
             words = payload_words(metric.mechanism, response.permanent, metric.labels)
-    return ResponseView(response.number + 1, bits, words, response.reports, response.kept)
+    about = {"number": response.number + 1, "bits": bits, "words": words}  # counted from 1, bit 0 first
+    return about | {"reports": response.reports, "kept": response.kept}
 
 
-def _report(row: OutboxRow, metric: Metric | None, period: Period | None) -> ReportView:
+def _report(row: OutboxRow, metric: Metric | None, period: Period | None) -> Row:
     mine = metric if metric is not None and matches(row, metric) else None
     try:
         parts, report = annotate(row.body, mine), report_in(row.body)[1]
@@ -158,26 +126,22 @@ def _report(row: OutboxRow, metric: Metric | None, period: Period | None) -> Rep
         detail += f" ({row.answer})"
     if row.state is not RowState.SENT and row.attempts:
         detail += f"; tried {row.attempts}x, so it may have arrived"
-    return ReportView(
-        period=_label(period, row.period),
-        state=row.state,
-        detail=detail,
-        arrived=row.state is RowState.SENT or row.attempts > 0,
-        response=None if row.response is None else row.response + 1,
-        body=row.body,
-        parts=parts,
-        report=report,
-        bits=bit_string(mine.mechanism, report.bits) if mine and report else "",
-    )
+    return {
+        "period": _label(period, row.period),
+        "state": str(row.state),
+        "detail": detail,
+        "may_have_arrived": row.state is RowState.SENT or row.attempts > 0,  # at the collector or its relay
+        "permanent_response": None if row.response is None else row.response + 1,
+        "bytes": row.body.hex(),
+        "bits": bit_string(mine.mechanism, report.bits) if mine and report else "",
+        "parts": [{"what": part.name, "bytes": part.raw.hex(), "meaning": part.meaning} for part in parts],
+    }
 
 
 def infer_all(
     queue: Sequence[OutboxRow], metric: Metric
 ) -> tuple[Inference | str | None, Inference | str | None, bool]:
-    """Return what a collector with a uniform prior could infer from a metric's stored reports.
-
-    From the newest, from all that are of its permanent response, and whether none of these was or will be sent.
-    """
+    """Return what the newest report tells, what all of its permanent response tell, and whether none is ever sent."""
     usable = [row for row in queue if matches(row, metric)]
     sent = [row for row in usable if row.state in {RowState.WAITING, RowState.SENT} or row.attempts]
     seen = sent or usable
@@ -288,7 +252,7 @@ def _responses(shown: MetricView) -> Iterator[Block]:
         "Every report is drawn from one of these noisy answers, and a value that returns uses the same one again. No "
         "value is stored."
     )
-    rows = [(str(r.number), r.bits, r.words, str(r.reports), str(r.kept)) for r in shown.responses]
+    rows = [tuple(map(str, response.values())) for response in shown.responses]
     columns = ("response", "bits", "in words", "reports", "kept on this device")
     yield Table.of_cells("The permanent responses of this device", columns, rows, left=columns, code=("bits",))
 
@@ -303,11 +267,12 @@ def _reports(shown: MetricView, most: int) -> Iterator[Block]:
         yield Paragraph(f"The newest {most} of {len(shown.reports)} reports that are kept to be shown.")
     newest = shown.reports[max(len(shown.reports) - most, 0) :]
     for number, report in enumerate(reversed(newest)):
-        origin = "" if report.response is None else f", from permanent response {report.response}"
-        caption = f"The report for {report.period} {report.detail}: {len(report.body)} bytes{origin}"
-        rows = [(part.raw.hex(), part.name, part.meaning) for part in report.parts]
-        if report.bits:
-            rows.append((report.bits, "report", "the same bits, bit 0 first"))
+        number_of = report["permanent_response"]
+        origin = "" if number_of is None else f", from permanent response {number_of}"
+        caption = f"The report for {report['period']} {report['detail']}: {len(report['bytes']) // 2} bytes{origin}"
+        rows = [(part["bytes"], part["what"], part["meaning"]) for part in report["parts"]]
+        if report["bits"]:
+            rows.append((report["bits"], "report", "the same bits, bit 0 first"))
         columns = ("bytes", "what", "meaning")
         fold: Literal["open", "closed"] = "closed" if number else "open"
         yield Table.of_cells(caption, columns, rows, left=columns, code=("bytes",), fold=fold)
@@ -333,17 +298,18 @@ def _inference(caption: str, inference: Inference | str) -> Iterator[Block]:
     if isinstance(inference, str):
         yield Paragraph(f"{caption}: {inference}.")
         return
-    rows = [(b.label, share(inference.prior), share(b.probability)) for b in inference.beliefs]
+    rows = [(one["label"], share(inference.prior), share(one["probability"])) for one in inference.likeliest]
     together = f" ({inference.reports} reports)" if inference.reports > 1 else ""
-    left = inference.candidates - len(inference.beliefs)
+    left = inference.candidates - len(inference.likeliest)
     if left:
         together += f": the {len(rows)} likeliest of {inference.candidates} values"
-        rest = 1 - math.fsum(belief.probability for belief in inference.beliefs)
+        rest = 1 - math.fsum(one["probability"] for one in inference.likeliest)
         rows.append((f"the other {left}", share(left * inference.prior), share(max(rest, 0.0))))
     columns = ("value", "before", "after")
     yield Table.of_cells(caption + together, columns, rows, left=columns)
+    moved = inference.likeliest[0]["probability"] / inference.prior
     yield Paragraph(
-        f"Before: any of {inference.candidates} values, all alike. After: the likeliest is {inference.moved:.2f} times "
+        f"Before: any of {inference.candidates} values, all alike. After: the likeliest is {moved:.2f} times "
         f"as likely as before. What is promised of any two values: {inference.promise}."
     )
 
@@ -367,8 +333,8 @@ def _metric_json(shown: MetricView) -> dict[str, Any]:
         "id": shown.id,
         "title": None if shown.metric is None else shown.metric.title,
         "recorded": list(shown.recorded),
-        "permanent_responses": [asdict(response) for response in shown.responses],
-        "reports": [_report_json(report) for report in shown.reports],
+        "permanent_responses": list(shown.responses),
+        "reports": list(shown.reports),
         "inference": {
             "newest": _inference_json(shown.newest),
             "linked": _inference_json(shown.linked),
@@ -378,26 +344,8 @@ def _metric_json(shown: MetricView) -> dict[str, Any]:
     }
 
 
-def _report_json(report: ReportView) -> dict[str, Any]:
-    return {
-        "period": report.period,
-        "state": str(report.state),
-        "detail": report.detail,
-        "may_have_arrived": report.arrived,
-        "permanent_response": report.response,
-        "bytes": report.body.hex(),
-        "bits": report.bits,
-        "parts": [{"what": part.name, "bytes": part.raw.hex(), "meaning": part.meaning} for part in report.parts],
-    }
-
-
 def _inference_json(inference: Inference | str | None) -> dict[str, Any] | str | None:
     if not isinstance(inference, Inference):
         return inference
-    return {
-        "reports": inference.reports,
-        "candidates": inference.candidates,
-        "prior": inference.prior,
-        "likeliest": [asdict(belief) for belief in inference.beliefs],
-        "epsilon": finite(inference.epsilon),
-    }
+    about = asdict(inference) | {"epsilon": finite(inference.epsilon)}
+    return {name: value for name, value in about.items() if name != "promise"}

@@ -4,20 +4,12 @@ A file exists complete or not at all, readable by its owner alone. What is writt
 with one name, and no link: in a folder that others can write to, a name may lead to any other file of the user's. One
 process works at a time: a lock on a file, released by the system when its process dies.
 
-A program stores its name and its registry in the state when it first records, even before anyone was asked. Both are
-public, and neither is about the person. With them `overstory on` can show what is asked for, and `status` what it has
-cost, without a file from elsewhere.
-
-Whose a state folder is: one that somebody else made, or can change or read, is refused, as ssh refuses such a key.
-
 Whoever plants a secret can read the reports made with it, and whoever plants a consent speaks for the person. So the
 files belong to the user that the program runs as, nobody else may write to them or to their folder, and nobody else may
-read the secret or the database. The folder is that user's or the administrator's, as a mount point is. One that is
-reached by a link is judged where it really is, and the link's owner is either of the two. The folders above are not
-judged: who can put another folder in this one's place is found out by the owner of its files.
-
-Windows keeps no owner and no mode that Python can read, and makes folders below the user's own for that user alone:
-nothing is checked there.
+read the secret or the database. The folder is that user's or the administrator's, as a mount point is, and no link. The
+folders above are not judged: who can put another folder in this one's place is found out by the owner of its files.
+Nothing is checked on Windows, which keeps no owner and no mode that Python can read, and makes folders below the user's
+own for that user alone.
 """
 
 from __future__ import annotations
@@ -290,18 +282,16 @@ def state_folder(app: str, environ: Mapping[str, str], platform: str = sys.platf
 
 def states_folder(environ: Mapping[str, str], platform: str = sys.platform) -> Path:
     """Return the folder that holds the states of all applications of this user, where none is named."""
-    return _platform_folder(environ, platform) / "overstory"
-
-
-def _platform_folder(environ: Mapping[str, str], platform: str) -> Path:
     if platform == "win32":
         local = environ.get("LOCALAPPDATA")
-        return Path(local) if local else _home(environ, "USERPROFILE") / "AppData" / "Local"
-    if platform == "darwin":
-        return _home(environ, "HOME") / "Library" / "Application Support"
-    chosen = environ.get("XDG_STATE_HOME", "")
-    # The specification of base directories: a relative path is invalid and ignored.
-    return Path(chosen) if chosen.startswith("/") else _home(environ, "HOME") / ".local" / "state"
+        place = Path(local) if local else _home(environ, "USERPROFILE") / "AppData" / "Local"
+    elif platform == "darwin":
+        place = _home(environ, "HOME") / "Library" / "Application Support"
+    else:
+        chosen = environ.get("XDG_STATE_HOME", "")
+        # The specification of base directories: a relative path is invalid and ignored.
+        place = Path(chosen) if chosen.startswith("/") else _home(environ, "HOME") / ".local" / "state"
+    return place / "overstory"
 
 
 def _home(environ: Mapping[str, str], name: str) -> Path:
@@ -337,24 +327,16 @@ class Application:
     registry: str | None = None  # the text of its metric registry; None where there is none
 
 
-def leave(paths: StatePaths, path: Path, content: bytes) -> None:
-    """Write a public file of a state, whose folder is made if need be; one that has this content already stays."""
+def introduce(paths: StatePaths, name: str | None, registry: MetricRegistry) -> None:
+    """Leave a program's name and registry in its state, unless they are there; without a name, the one there stays."""
+    about = {"version": VERSION, "name": name or read_application(paths).name, "registry": registry.text}
+    content = json.dumps(about).encode()
     with contextlib.suppress(OSError):
-        if path.read_bytes() == content:
+        if paths.application.read_bytes() == content:
             return
     refuse_foreign(paths)
     make_folder(paths.folder)
-    write_atomically(path, content, durable=False)  # one that a power failure empties is written again
-
-
-def describe(name: str | None, registry: MetricRegistry) -> bytes:
-    """Return what a program leaves about itself: its name, None where it is not known, and its registry."""
-    return json.dumps({"version": VERSION, "name": name, "registry": registry.text}).encode()
-
-
-def introduce(paths: StatePaths, name: str | None, registry: MetricRegistry) -> None:
-    """Leave a program's name and registry in its state, unless they are there; without a name, the one there stays."""
-    leave(paths, paths.application, describe(name or read_application(paths).name, registry))
+    write_atomically(paths.application, content, durable=False)  # one that a power failure empties is written again
 
 
 def read_application(paths: StatePaths) -> Application:

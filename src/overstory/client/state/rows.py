@@ -3,19 +3,13 @@
 A *value* here is a permanent response: values that share one (a hash, in LOLOHA) count once. The tag of a value is a
 keyed hash under the device's secret, so the table says nothing to somebody who has it without the secret.
 
-Each permanent response that is reported costs its own epsilon, so a metric may cap them; `MetricRecorder` says what is
-reported past the cap, and in place of a value outside the domain.
+A metric's key is needed until its last period's grace is over. Then, in one transaction, the metric's tags and
+permanent responses are blanked, its outbox rows deleted and the key marked as destroyed; the secret file follows
+(`State.retire`). What a ledger needs stays: a later registry may no longer list the metric, or may add a budget.
 
-A metric's key is needed until the metric has ended and its last period's grace is over: reports made later are refused
-by every collector. Then the metric's tags and permanent responses are blanked and its outbox rows deleted, in one
-transaction, which also marks the key as destroyed; the secret file follows (`State.retire`). What stays is what a
-ledger needs: how many responses there were, how many reports of each, and the cap and the attribute under which they
-were made. A later registry may no longer list the metric, or may add a budget.
-
-The outbox holds encoded uploads, the bytes that every attempt sends, each with its batch id; never a value. It
-is bounded in rows and bytes. When it is full, the *oldest* waiting report makes room: its period is the first that the
-collector closes, and a queue that nobody empties must not keep a device from ever reporting again. What was dropped
-stays charged in the ledger, so that the ledger errs on the safe side, and is counted.
+The outbox holds encoded uploads, never a value, and is bounded. When it is full, the *oldest* waiting report makes
+room: its period is the first that the collector closes, and a queue that nobody empties must not keep a device from
+ever reporting again. What was dropped stays charged in the ledger, which so errs on the safe side, and is counted.
 
 No time is kept but `due`, when a waiting row may be sent, which the random delay blurs; it is erased when the row is
 settled. So is its batch id, by which a collector's files could be searched for the report: `batch` then says that it is
@@ -148,10 +142,7 @@ class Claims:
     length: int | None = None  # the period's length in seconds; None before the first report
 
     def by(self, period: Period) -> Claims:
-        """Return the same claims in terms of the metric's present period.
-
-        Where its length was different, every period that begins before the end of the last reported one is reported.
-        """
+        """Return the claims by the present period: all that begins before the end of the last one is reported."""
         if self.length is None or self.length == period.seconds:
             return self
         last = max(self.reported, default=-1 if self.first is None else self.first - 1)
@@ -202,7 +193,6 @@ class Rows:
             yield from self._connection.execute(query.format(", ".join("?" * len(some))), some)
 
     def past(self, metric: Metric) -> Past:
-        """Return what a metric has reported, in terms of its present period."""
         return self.claims(metric.id).by(metric.period), self.responses(metric.id)
 
     # --- about the device, and what is remembered -----------------------------------------------------------------
@@ -220,7 +210,6 @@ class Rows:
         return value
 
     def bind(self, machine: bytes) -> None:
-        """Store the hash of a machine's id."""
         self._set("machine", machine)
 
     def _get(self, key: str) -> Any:
@@ -234,7 +223,6 @@ class Rows:
         self._about[key] = value
 
     def recall(self, what: str) -> str | int | float | None:
-        """Return what `remember` stored under this name."""
         value: str | int | float | None = self._get(f"kept {what}")
         return value
 
@@ -254,10 +242,7 @@ class Rows:
         return int(self.recall(f"cap {metric}") or NO_CAP) or None
 
     def keep(self, metric: Metric) -> None:
-        """Store what a later registry may no longer say of a report that is about to be written.
-
-        That is its cap and attribute, what its account's privacy rests on, and how long its key is needed.
-        """
+        """Store what a later registry may no longer say: cap, attribute, the account's terms, the key's end."""
         cap, before = metric.max_responses, self.recall(f"cap {metric.id}")
         if before is not None:
             cap = wider(int(before) or None, cap)
@@ -278,7 +263,6 @@ class Rows:
     # --- periods --------------------------------------------------------------------------------------------------
 
     def claims(self, metric: str) -> Claims:
-        """Return which periods of a metric have had their report."""
         first, length = self._get(f"first {metric}"), self._get(f"length {metric}")
         return Claims(frozenset(self._periods_of(metric)), first, length)
 
@@ -324,7 +308,6 @@ class Rows:
     # --- permanent responses --------------------------------------------------------------------------------------
 
     def responses(self, metric: str | None = None) -> list[Response]:
-        """Return all that was reported, in order of first report."""
         if metric is None:
             return [*map(_response, self._connection.execute(f"{_RESPONSES} ORDER BY metric, number"))]
         return [*self._responses_of(metric).values()]
@@ -377,7 +360,6 @@ class Rows:
 
     @cached_property
     def lives(self) -> dict[str, Life]:
-        """When each metric's key may be destroyed, and whether it was."""
         rows = self._connection.execute("SELECT metric, ends, erased FROM keys")
         return {metric: Life(ends, bool(erased)) for metric, ends, erased in rows}
 
@@ -404,7 +386,6 @@ class Rows:
         return frozenset(name for name, life in self.lives.items() if not life.erased and life.ends <= now)
 
     def has_news(self, metrics: Mapping[str, Metric], now: float) -> bool:
-        """Whether `retire` would change anything."""
         return bool(self._later_ends(metrics) or self._over(now))
 
     def retire(self, metrics: Mapping[str, Metric], now: float) -> frozenset[str]:
@@ -528,7 +509,6 @@ class Outbox:
         )
 
     def rows(self, metric: str | None = None, state: RowState | None = None) -> list[OutboxRow]:
-        """Return the reports, oldest first."""
         where = [f"{name} = ?" for name, value in (("metric", metric), ("state", state)) if value is not None]
         values = [value for value in (metric, state) if value is not None]
         clause = f"WHERE {' AND '.join(where)}" if where else ""
@@ -563,12 +543,10 @@ class Outbox:
         )
 
     def due_before(self, moment: float, metric: str | None = None) -> list[int]:
-        """Return the ids of the waiting reports, all or those of a metric, that are due before a moment."""
         query = "SELECT id FROM outbox WHERE state = ?1 AND due < ?2 AND (?3 IS NULL OR metric = ?3)"
         return [number for (number,) in self._connection.execute(query, (RowState.WAITING, moment, metric))]
 
     def due_metrics(self, moment: float) -> list[str]:
-        """Return the metrics of the waiting reports that are due before a moment."""
         query = "SELECT DISTINCT metric FROM outbox WHERE state = ? AND due <= ?"
         return [metric for (metric,) in self._connection.execute(query, (RowState.WAITING, moment))]
 

@@ -50,11 +50,9 @@ class Node:
     key: bytes = field(repr=False)  # its 32 bytes
 
     def covers(self, leaf: int) -> bool:
-        """Whether a leaf is below it, or is it."""
         return leaf >> (DEPTH - self.depth) == self.prefix
 
     def child(self, bit: int) -> Node:
-        """Return the left (0) or right (1) child."""
         key = hashlib.blake2b(_SIDES[str(bit)], key=self.key, digest_size=KEY_BYTES, person=_PERSON).digest()
         return Node(self.depth + 1, self.prefix << 1 | bit, key)
 
@@ -76,7 +74,6 @@ class DeviceSecret:
 
     @classmethod
     def fresh(cls) -> DeviceSecret:
-        """Return a new secret from the system's randomness."""
         return cls.of_root(os.urandom(KEY_BYTES))
 
     @classmethod
@@ -182,10 +179,7 @@ def discard_replaced(paths: StatePaths) -> None:
 
 
 def overwrite_secret(path: Path) -> None:
-    """Overwrite a secret before it is unlinked; on most disks that is all that can be done.
-
-    A link, a file of another user and one with a second name are left as they are: somebody may have planted them.
-    """
+    """Overwrite a secret before it is unlinked; what somebody may have planted is left: links, and others' files."""
     with contextlib.suppress(OSError), opened_own(path) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
@@ -195,7 +189,6 @@ def overwrite_secret(path: Path) -> None:
 
 
 def _parsed(body: bytes) -> DeviceSecret | None:
-    """Return the secret that these bytes say, None where they say none."""
     start = len(_HEAD) + _LENGTHS.size
     if not body.startswith(_HEAD) or len(body) < start:
         return None

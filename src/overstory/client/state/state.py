@@ -149,21 +149,18 @@ def translate_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise StateError(*_of_sqlite(error, path)) from error
+        code = getattr(error, "sqlite_errorcode", None)
+        # The low byte of an extended code is the primary code. Some faults have none, such as text for a number.
+        fault = Fault.DAMAGED if code is None else _BY_CODE.get(code & 0xFF, Fault.UNREADABLE)
+        if code is not None and code & 0xFF == sqlite3.SQLITE_IOERR and _over_the_limit(path):
+            fault = Fault.FULL
+        why = getattr(error, "sqlite_errorname", None) or error
+        raise StateError(fault, f"{path}: {_MESSAGES[fault]} ({why})") from error
     except UnicodeDecodeError as error:  # SQLite quotes the file in its message, and that is not text
         raise StateError(Fault.DAMAGED, f"{path}: {_MESSAGES[Fault.DAMAGED]}") from error
     except OSError as error:
         fault = _BY_ERRNO.get(error.errno or 0, Fault.UNREADABLE)
         raise StateError(fault, f"{path}: {_MESSAGES[fault]}: {error.strerror or error}") from error
-
-
-def _of_sqlite(error: sqlite3.Error, path: Path) -> tuple[Fault, str]:
-    code = getattr(error, "sqlite_errorcode", None)
-    # The low byte of an extended code is the primary code. Some faults have none, such as text for a number.
-    fault = Fault.DAMAGED if code is None else _BY_CODE.get(code & 0xFF, Fault.UNREADABLE)
-    if code is not None and code & 0xFF == sqlite3.SQLITE_IOERR and _over_the_limit(path):
-        fault = Fault.FULL
-    return fault, f"{path}: {_MESSAGES[fault]} ({getattr(error, 'sqlite_errorname', None) or error})"
 
 
 def _over_the_limit(path: Path) -> bool:
@@ -188,8 +185,10 @@ def connected(path: Path, mode: str, timeout: float, *, synchronous: str = "EXTR
     if not os.path.exists(path):  # noqa: PTH110 - a record begins with this
         raise StateError(Fault.LOST, f"{path}: what was reported so far is lost; forget the state to start over")
     with fork_guard(), closing(sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)) as connection:
-        # A rollback journal and not WAL, whose shared memory does not exist on network homes. EXTRA waits for the
-        # folder too: a journal that is back after a power loss would undo the last commit, a withdrawal for example.
+        # A rollback journal and not WAL, whose shared memory does not exist on network homes. A commit waits five times
+        # for the disk, and none can go: for the journal's pages, for its name, for the number of its pages (before the
+        # pages are there it must not count: its checksums look at one byte in 200), for the database, and, by EXTRA,
+        # for the folder: a journal that is back after a power loss would undo the commit, a withdrawal for example.
         for pragma in (
             f"synchronous = {synchronous}",
             "secure_delete = ON",
@@ -310,7 +309,6 @@ class State:
         return secret
 
     def _take_name(self) -> None:
-        """Give the secret that the database knows by now its name."""
         self.paths.unconfirmed.rename(self.paths.secret)
         sync_folder(self.paths.folder)
 
@@ -321,8 +319,7 @@ class State:
         path = self.paths.database
         refuse_foreign(self.paths)
         with translate_errors(path), connected(path, "rw", wait) as connection, committed(connection):
-            self._check_there(connection)
-            yield self._check_secret(Rows(connection, self.bounds))
+            yield self._rows(connection)
 
     @contextmanager
     def snapshot(self) -> Iterator[Rows]:
@@ -332,8 +329,7 @@ class State:
         self._roll_back()
         with translate_errors(path), connected(path, "ro", self.timeout) as connection:
             connection.execute("BEGIN")
-            self._check_there(connection)
-            yield self._check_secret(Rows(connection, self.bounds))
+            yield self._rows(connection)
 
     def check_machine(self, rows: Rows | None = None) -> None:
         """Raise StateError where the state was created on another machine; one without a machine id is accepted."""
@@ -357,11 +353,7 @@ class State:
                     rows.bind(here)
 
     def retire(self, metrics: Mapping[str, Metric], now: float) -> frozenset[str]:
-        """Destroy every key whose metric is over; return all metrics whose keys are gone, also by other processes.
-
-        First the database forgets, in one transaction; then the secret file is written without the keys. Where that was
-        interrupted, the next opening of the state completes it.
-        """
+        """Destroy keys of metrics that are over: first the database forgets, then the file; return all gone."""
         with self.snapshot() as rows:
             gone, pending = rows.erased(), rows.has_news(metrics, now)
         ended: frozenset[str] = frozenset()
@@ -379,11 +371,11 @@ class State:
             with suppress(sqlite3.Error, StateError, OSError), connected(path, "rw", self.timeout) as connection:
                 connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
 
-    def _check_there(self, connection: sqlite3.Connection) -> None:
+    def _rows(self, connection: sqlite3.Connection) -> Rows:
+        """Return the tables; raise StateError where there are none, or they are another state's."""
         if not has_tables(connection):
             raise StateError(Fault.LOST, f"{self.paths.database}: what was reported so far is lost, or was forgotten")
-
-    def _check_secret(self, rows: Rows) -> Rows:
+        rows = Rows(connection, self.bounds)
         if self.secret is not None and rows.fingerprint != self.secret.fingerprint:
             raise StateError(Fault.CHANGED, f"{self.paths.folder}: this state was forgotten, and another one begun")
         return rows
@@ -406,10 +398,7 @@ def _is_marked(lock: int) -> bool:
 
 
 def erase(paths: StatePaths) -> None:
-    """Delete the state with the person's choice: the next report, if any, comes from a new device.
-
-    The application's name and its public registry stay: they hold nothing about the person, and `on` can show again
-    what the application asks for.
+    """Delete the state with the person's choice; the application's name and its public registry stay.
 
     Others may be able to write to the folder. So only this user's own files without a second hard link are overwritten
     or emptied; anything else under a name of the state's is only unlinked.

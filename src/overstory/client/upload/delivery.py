@@ -16,16 +16,16 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import urlsplit
 
 from overstory.client.consent.consent import origin
 from overstory.client.outcomes import Round, WarnsOnce
 from overstory.client.state.rows import LONGEST_DELAY, OutboxRow, Rows, RowState
 from overstory.client.state.state import State
-from overstory.client.upload.http import Request, Response, Transport, endpoint
+from overstory.client.upload.http import Request, Response, Transport, endpoint, parse_object
 from overstory.client.upload.retry import (
     COLLECTOR,
     DAY,
@@ -43,6 +43,7 @@ from overstory.client.upload.retry import (
     problem_words,
 )
 from overstory.protocol.errors import ParameterError, WireError
+from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Sink(Protocol):
 
 @dataclass(frozen=True)
 class Collector:
-    """A collector over HTTP, to which a device sends each report in a request of its own."""
+    """A collector over HTTP. A device sends each report in a request of its own, and a gateway several together."""
 
     server: str  # its address
     transport: Transport  # how requests travel
@@ -87,13 +88,11 @@ class Collector:
     metrics: MetricRegistry | None = field(default=None, repr=False)  # whose shards decide to which path a row goes
     clock: Callable[[], float] = time.time  # the time of day, in unix seconds
     until: float = math.inf  # the end of the round, as `time.monotonic` measures it
+    most_uploads: int = 1  # of one request
+    most_bytes: int = 1 << 20  # of one request with several uploads
 
     def __post_init__(self) -> None:
         endpoint(self.server)
-
-    def relayed(self, route: ObliviousRoute) -> Self:
-        """Return the same collector, reached through a relay that cannot read what is sent."""
-        return replace(self, transport=oblivious_transport(route, self.transport))
 
     def address(self, row: OutboxRow) -> str:
         """Return where a row is posted: every time to the same shard's path, where the registry has shards."""
@@ -103,35 +102,68 @@ class Collector:
             return endpoint(self.server)
         return endpoint(self.server) + str(registry.shards.suffix(metric, row.period, row.batch))
 
-    def post(self, rows: Sequence[OutboxRow]) -> Response:
-        """Send the bytes of these rows, which have one address, in one request, within the time that is left."""
-        body, left = b"".join(row.body for row in rows), self.until - time.monotonic()
-        return self.transport(Request(self.address(rows[0]), body, MEDIA_TYPE, self.token, min(left, self.timeout)))
+    def deliver(
+        self,
+        rows: Sequence[OutboxRow],
+        now: float,  # noqa: ARG002 - a response is judged by the time at which it came
+        failures: Failures,
+        allowed: Allowed,
+    ) -> Mapping[int, Decision]:
+        """Send the rows in as many requests as needed; after a failure, none to the same address."""
+        return self._deliver_groups(self._groups(rows), failures, allowed)
 
-    def decide(
-        self, rows: Sequence[OutboxRow], response: Response, now: float, failures: Failures
+    def through(self, route: ObliviousRoute) -> Send:
+        """Return what sends rows through a relay, each upload in a message of its own: nothing links them."""
+        return replace(self, transport=oblivious_transport(route, self.transport), most_uploads=1).deliver
+
+    def _deliver_groups(
+        self, groups: Iterable[Sequence[OutboxRow]], failures: Failures, allowed: Allowed
     ) -> dict[int, Decision]:
-        """Return the decision on each row that follows from the response, by row id, and warn of what is wrong."""
-        policy, uniform = self.policy, self.uniform
+        decisions: dict[int, Decision] = {}
+        refused: set[str] = set()
+        failed: set[str] = set()
+        for group in groups:
+            rows = [row for row in group if row.metric not in refused]
+            if not rows or self.address(rows[0]) in failed:
+                continue
+            if not allowed():
+                break
+            made = self._post(rows, failures, allowed)
+            if any(decision.resume is not None and not decision.of_metric for decision in made.values()):
+                failed.add(self.address(rows[0]))
+            decisions |= made
+            refused |= {row.metric for row in rows if row.id in made and made[row.id].of_metric}
+        return decisions
+
+    def _groups(self, rows: Sequence[OutboxRow]) -> Iterator[list[OutboxRow]]:
+        by_address: dict[str, list[OutboxRow]] = {}
+        for row in rows:
+            by_address.setdefault(self.address(row), []).append(row)
+        for of_address in by_address.values():
+            group, size = list[OutboxRow](), 0
+            for row in of_address:
+                if group and (len(group) == self.most_uploads or size + len(row.body) > self.most_bytes):
+                    yield group
+                    group, size = [], 0
+                group.append(row)
+                size += len(row.body)
+            yield group
+
+    def _post(self, rows: Sequence[OutboxRow], failures: Failures, allowed: Allowed) -> dict[int, Decision]:
+        """Send rows of one address in one request, or in halves where one of them spoils it; return the decisions."""
+        body, left = b"".join(row.body for row in rows), self.until - time.monotonic()
+        request = Request(self.address(rows[0]), body, MEDIA_TYPE, self.token, min(left, self.timeout))
+        response = self.transport(request)
+        if len(rows) > 1 and _may_split(response):
+            half = len(rows) // 2
+            return self._deliver_groups((rows[:half], rows[half:]), failures, allowed)
+        now, policy, uniform = self.clock(), self.policy, self.uniform
         decisions = {
             row.id: decide(row, response, now=now, failures=failures, policy=policy, uniform=uniform) for row in rows
         }
         for decision in decisions.values():
             warn(decision, self.server)
         return decisions
-
-    def deliver(
-        self,
-        rows: Sequence[OutboxRow],
-        now: float,  # noqa: ARG002 - a response is judged by the time at which it came
-        failures: Failures,
-        allowed: Allowed,  # noqa: ARG002 - it is asked before each request
-    ) -> Mapping[int, Decision]:
-        """Send rows in one request."""
-        return self.decide(rows, self.post(rows), self.clock(), failures)
-
-    def through(self, route: ObliviousRoute) -> Send:
-        return self.relayed(route).deliver
 
     def send_due(
         self,
@@ -160,6 +192,12 @@ class Collector:
         ).run()
 
 
+def _may_split(response: Response) -> bool:
+    """Whether a refused request may succeed in halves: one upload in it is damaged, or it is too large."""
+    body = parse_object(response) or {}
+    return not body.get("results") and (response.status == 413 or body.get("reason") == Reason.DAMAGED)
+
+
 COPIED: Final = "copied"
 """The name under which a state remembers that a copy of it has sent a report too."""
 
@@ -179,7 +217,6 @@ class CollectorHealth:
 
     @classmethod
     def of(cls, rows: Rows, metric: str = "") -> CollectorHealth:
-        """Load what was saved, of the collector or of one metric there."""
         failures = rows.recall(f"failures {metric}".rstrip()) or 0
         if not failures:
             return cls()
@@ -206,7 +243,6 @@ class CollectorHealth:
                 rows.outbox.postpone(number, self.resume + uniform() * self.pause)
 
     def save(self, rows: Rows, metric: str = "") -> None:
-        """Save it, where another one is saved."""
         if self != CollectorHealth.of(rows, metric):
             for name in _SAVED:
                 rows.remember(f"{name} {metric}".rstrip(), getattr(self, name))
@@ -267,11 +303,7 @@ class Delivery:
         return self.until - time.monotonic() < LEAST or self.permit() != allowed
 
     def _take(self, rows: Rows) -> list[OutboxRow]:
-        """Lease what is due; nothing during the collector's backoff, and nothing of a metric that it refuses for now.
-
-        Of a refused metric one report is sent at a time, and the others follow at their own random times: if they were
-        sent together again and again, they could be recognized as one device's.
-        """
+        """Lease what is due; of a refused metric one report at a time: together they could be known as one device's."""
         now, self._health = self.clock(), CollectorHealth.of(rows)
         self._health.spread(rows, now, self.spread)
         if now < self._health.resume <= now + LONGEST_DELAY:  # the backoff lasts, unless the clock was set back since

@@ -13,6 +13,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -56,6 +57,7 @@ Transport = Callable[[Request], Response]
 """Delivers a request and returns the response. It does not raise: see `Response.error`."""
 
 
+@lru_cache(maxsize=16)
 def endpoint(server: str) -> str:
     """Return the address to which reports are posted."""
     try:
@@ -136,7 +138,6 @@ class _Exchange:
             return _read(response)
 
     def _connect(self) -> tuple[str, dict[str, str]]:
-        """Choose the connection; return the request target and the proxy's headers."""
         url = urlsplit(self.request.url)
         path = (url.path or "/") + (f"?{url.query}" if url.query else "")
         if self._proxy is None:
@@ -192,11 +193,7 @@ def _read(response: HTTPResponse) -> Response:
 
 
 def with_deadline(seconds: float, exchange: _Exchange) -> Response:
-    """Return the exchange's response, or an error when the time is over.
-
-    A socket's timeout bounds each step, not their sum, and does not bound name resolution. So a thread does the
-    exchange. If it hangs, it is abandoned: it changes nothing but its own response.
-    """
+    """Return the response, or an error in time: a thread that hangs is abandoned; sockets bound single steps."""
     responses: list[Response] = []
     over = threading.Lock()
     over.acquire()

@@ -1,21 +1,8 @@
 """Decides what happens to a queued report, from its row, the collector's answer and the time. No I/O.
 
-A report waits until it is **sent** or **dropped**; that happens once. The collector's answer decides:
-
-=====================================  ========================================================================
-2xx that names the batch as taken      sent; a duplicate is a success: an earlier answer was lost
-the collector's refusal, final         dropped, with its reason: no collector would accept these bytes
-its refusal of one metric              waits, and so do the other reports of the metric
-its refusal of the period (too early)  waits by itself
-its refusal of the shard               waits by itself: another collector takes it, or this one's registry is older
-202 of a relay, without a body         sent: the relay has stored it, and passes it on later
-any other answer of a relay, or none   waits, and so do the other reports of the metric
-its refusal of everything              waits, and so does all that goes to this collector: exponential backoff with
-                                       full jitter, and Retry-After at least
-any other answer, any status           waits, likewise: a portal, a proxy, another server
-no answer                              waits, likewise
-the period is closed                   dropped without a request: every wait ends with the metric's grace
-=====================================  ========================================================================
+A report waits until it is **sent** or **dropped**; that happens once. "What the collector answers" in
+docs/how-to/client.md says what each answer does. Every wait ends with the metric's grace, and then
+without a request.
 
 A refusal is the collector's own when its body is a JSON refusal whose reason this version defines, with the status of
 that reason.
@@ -99,10 +86,7 @@ def backoff(failures: int, policy: RetryPolicy, uniform: Uniform) -> float:
 
 
 def retry_after(response: Response, now: float, policy: RetryPolicy) -> float:
-    """Return the seconds that Retry-After asks for, bounded; 0 where there is none that can be read.
-
-    A date is measured against the Date of the same response, so that a wrong local clock does not matter.
-    """
+    """Return the bounded seconds that Retry-After asks for, or 0; a date is measured against the response's Date."""
     asked = response.headers.get("retry-after", "").strip()
     if _SECONDS.fullmatch(asked):
         wished = float(asked)

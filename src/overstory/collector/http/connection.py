@@ -2,7 +2,7 @@
 
 Those are most of the cost of a request. An `_Exchange` takes the place of uvicorn's request-response cycle, so that
 uvicorn still does pipelining, keep-alive and shutdown. All other requests, larger posts included, go to the ASGI
-application. The bounds of every request are in `bounded_connection`.
+application. The bounds of every request are in `supervision.connection`.
 
 `HeaderCache` saves the parsing, too. All devices that run the same library send the same head; only the body differs.
 The parser reads such a head once. The same bytes at the beginning of another request have the same meaning.
@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from overstory.collector.http.bounded_connection import STATUS, BoundedConnection
-from overstory.collector.http.endpoint import ALWAYS, Head, ReportEndpoint, Response, read_head
+from overstory.collector.http.endpoint import Head, ReportEndpoint, read_head
 from overstory.collector.http.posts import Entrance
 from overstory.protocol.wire.upload import MEDIA_TYPE
+from overstory.supervision.answers import ALWAYS, STATUS, Response
+from overstory.supervision.connection import BoundedConnection
 
 PLAIN: Final = frozenset(
     (b"host", b"content-type", b"content-length", b"authorization", b"connection", b"accept", b"accept-encoding")
@@ -114,7 +115,6 @@ class Connection(BoundedConnection):
 
     @classmethod
     def for_entrance(cls, entrance: Entrance) -> type[Connection]:
-        """Return the class of connections whose small posts of reports come in by `entrance`."""
         endpoint = entrance.endpoint
         own = {"header_cache": HeaderCache(), "server_headers": _ServerHeaders(), "entrance": entrance}
         return type("Connection", (cls,), {"endpoint": endpoint, "limits": endpoint.limits, **own})
@@ -174,7 +174,6 @@ class Connection(BoundedConnection):
         return super()._abandon()
 
     def _take_repeated(self, data: bytes) -> bool:
-        """Take a complete request with a remembered head; return whether it was one."""
         parts = None if self._answering else self.header_cache.split(data)
         if parts is None:
             return False

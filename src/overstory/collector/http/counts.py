@@ -5,23 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import StreamingResponse
 
 from overstory.analysis.alarms.sums import Watch
 from overstory.analysis.kinds.base import server_half
-from overstory.collector.http.endpoint import ALWAYS_TEXT
 from overstory.presentation.render_data import for_spreadsheet
 from overstory.protocol.errors import ParameterError
 from overstory.queries.counts import parse_range, read_store, with_sums
+from overstory.supervision.answers import ALWAYS_TEXT, JSON
 from overstory.supervision.upkeep import in_thread
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from overstory.collector.store import StoreReader
+    from overstory.collector.store import Store
     from overstory.protocol.metrics import Metric, MetricRegistry
     from overstory.queries.counts import PeriodCounts
 
@@ -31,68 +30,50 @@ MOST_COUNTS: Final = 10_000_000
 """Counts in one answer: periods times cohorts times bits. As JSON that is about 60 MB."""
 BLOCK: Final = 1 << 16
 """Characters that are written at once: each block is one step of a thread and one write."""
-MEDIA_TYPES: Final = {"json": "application/json", "csv": "text/csv; charset=utf-8"}
 
-Form = Literal["json", "csv", "spreadsheet"]
-
-
-class TooLargeError(ParameterError):
-    """An answer would have too many numbers; the message says what to ask instead."""
-
-
-class CountsQuery(BaseModel):
-    """What the page may be asked."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    first: str | None = Field(None, alias="from")
-    last: str | None = Field(None, alias="to")
-    group: str | None = None
-    form: Form = Field("json", alias="format")
+PARAMETERS: Final = ("from", "to", "group", "format")
+CSV: Final = "text/csv; charset=utf-8"
+FORMS: Final = {"json": JSON, "csv": CSV, "spreadsheet": CSV}
 
 
 class CountsPage:
     """GET /v1/metrics/{metric}/counts."""
 
-    def __init__(self, registry: MetricRegistry, store: StoreReader) -> None:
+    def __init__(self, registry: MetricRegistry, store: Store) -> None:
         self._registry, self._store = registry, store
         self._readers = asyncio.Semaphore(READERS)
 
     async def answer(self, request: Request) -> StreamingResponse:
-        """Return the counts that a request asks for; ParameterError where it asks for what there is not."""
         query = read_query(request)
         metric = self._registry[request.path_params["metric"]]
         async with self._readers:
             counted = await in_thread(self._read, metric, query)
-        headers = ALWAYS_TEXT | {"content-type": MEDIA_TYPES.get(query.form, MEDIA_TYPES["csv"])}
-        return StreamingResponse(_blocks(counts_text(counted, query.form)), headers=headers)
+        headers = ALWAYS_TEXT | {"content-type": FORMS[query["format"]]}
+        return StreamingResponse(_blocks(counts_text(counted, query["format"])), headers=headers)
 
-    def _read(self, metric: Metric, query: CountsQuery) -> PeriodCounts:
-        first, last = parse_range(metric, query.first, query.last)
+    def _read(self, metric: Metric, query: dict[str, str]) -> PeriodCounts:
+        first, last = parse_range(metric, query.get("from"), query.get("to"))
         periods = [
             period
             for period in self._store.periods(metric.id)
             if (first is None or period >= first) and (last is None or period <= last)
         ]
         check_counts(metric, len(periods))
-        return with_sums(self._store, read_store(self._store, metric, first, last, group=query.group))
+        return with_sums(self._store, read_store(self._store, metric, first, last, group=query.get("group")))
 
 
-def read_query(request: Request) -> CountsQuery:
-    """Read the parameters of a request; ParameterError names those that are unknown, malformed or given twice."""
-    given = request.query_params
-    for name in given:
-        if len(given.getlist(name)) > 1:
+def read_query(request: Request) -> dict[str, str]:
+    """Return the parameters of a request; ParameterError names one that is unknown, malformed or given twice."""
+    given = request.query_params.multi_items()
+    query = dict(given)
+    for name in query:
+        if name not in PARAMETERS:
+            raise ParameterError(f"{name}: this page has no such parameter")
+        if sum(name == other for other, _ in given) > 1:
             raise ParameterError(f"{name}: give it once")
-    try:
-        return CountsQuery.model_validate(dict(given))
-    except ValidationError as error:
-        raise ParameterError("; ".join(map(_fault, error.errors()))) from error
-
-
-def _fault(error: Any) -> str:
-    unknown = error["type"] == "extra_forbidden"
-    return f"{error['loc'][0]}: {'this page has no such parameter' if unknown else error['msg']}"
+    if query.setdefault("format", "json") not in FORMS:
+        raise ParameterError(f"format: give one of {', '.join(FORMS)}")
+    return query
 
 
 def check_counts(metric: Metric, periods: int) -> None:
@@ -100,14 +81,14 @@ def check_counts(metric: Metric, periods: int) -> None:
     watch = Watch.of(metric.mechanism)
     each = server_half(metric.mechanism).num_counts(metric.labels) + (0 if watch is None else watch.num_sums)
     if periods * each > MOST_COUNTS:
-        raise TooLargeError(
+        raise ParameterError(
             f"{periods:,} periods of {each:,} counts of {metric.id} are {periods * each:,} numbers, and an answer "
             f"has at most {MOST_COUNTS:,}: ask for at most {MOST_COUNTS // each:,} periods (from=, to=), or run "
             "overstory decode --store"
         )
 
 
-def counts_text(counted: PeriodCounts, form: Form) -> Iterator[str]:
+def counts_text(counted: PeriodCounts, form: str) -> Iterator[str]:
     """Yield the counts as text, a period at a time."""
     if form != "json":
         yield from counted.csv_lines() if form == "csv" else for_spreadsheet(counted.csv_lines())
@@ -123,7 +104,6 @@ def _json(value: Any) -> str:
 
 
 def _blocks(texts: Iterator[str]) -> Iterator[str]:
-    """Join short texts to blocks."""
     held: list[str] = []
     size = 0
     for text in texts:

@@ -44,7 +44,6 @@ class PublicPages:
         self.registry = registry
 
     def prepare(self) -> None:
-        """Make them now, so that no request waits for it."""
         assert self.by_id is not None
         assert self.html
 

@@ -91,10 +91,7 @@ class Ingest:
     def decide(
         self, body: bytes, content_type: str, now: float, *, encoding: str = "", oblivious: bool = False
     ) -> Decision:
-        """Decide about one request's body; `content_type`, without parameters, and `encoding` are in lower case.
-
-        `oblivious` requests came sealed, through a relay.
-        """
+        """Decide about one request's body; `content_type`, without parameters, and `encoding` are in lower case."""
         plain = content_type == MEDIA_TYPE and not encoding
         templates = self._sealed_templates if oblivious else self._templates
         received = templates.recognise(body, now) if plain else None

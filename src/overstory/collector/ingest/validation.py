@@ -12,6 +12,7 @@ import zlib
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -52,7 +53,6 @@ class ReportFormat:
 
     @classmethod
     def of(cls, mechanism: Kind) -> ReportFormat:
-        """Return the format of a mechanism's reports."""
         shape = mechanism.payload_bits, mechanism.num_cohorts, mechanism.payload_limit, mechanism.payload_weight
         return cls(mechanism.digest, *shape, mechanism.zones if len(mechanism.zones) > 1 else ())
 
@@ -84,28 +84,17 @@ class ReportFormat:
         return self._few(num_reports, cohorts, bits) if num_reports <= FEW else self._many(num_reports, cohorts, bits)
 
     def _few(self, num_reports: int, cohorts: bytes, bits: bytes) -> Columns:
-        if num_reports == 1:
-            reason = self.refuse(cohorts, bits)
-            return Columns(1, cohorts, bits) if reason is None else Columns(0, b"", b"", ((0, reason),))
         wide, width = self.cohort_bytes, self.width
-        rejected: list[tuple[int, Reason]] = []
-        for i in range(num_reports):
-            reason = self.refuse(cohorts[i * wide : (i + 1) * wide], bits[i * width : (i + 1) * width])
-            if reason is not None:
-                rejected.append((i, reason))
+        places = [(slice(i * wide, (i + 1) * wide), slice(i * width, (i + 1) * width)) for i in range(num_reports)]
+        reasons = [self.refuse(cohorts[cohort], bits[payload]) for cohort, payload in places]
+        rejected = tuple((i, reason) for i, reason in enumerate(reasons) if reason is not None)
         if not rejected:
             return Columns(num_reports, cohorts, bits)
-        bad = {i for i, _ in rejected}
-        valid = [i for i in range(num_reports) if i not in bad]
-        return Columns(
-            len(valid),
-            b"".join(cohorts[i * wide : (i + 1) * wide] for i in valid),
-            b"".join(bits[i * width : (i + 1) * width] for i in valid),
-            tuple(rejected),
-        )
+        valid = [place for place, reason in zip(places, reasons, strict=True) if reason is None]
+        joined = (b"".join(cohorts[cohort] for cohort, _ in valid), b"".join(bits[payload] for _, payload in valid))
+        return Columns(len(valid), *joined, rejected)
 
     def refuse(self, cohort: bytes, bits: bytes) -> Reason | None:
-        """Return why the metric cannot have a report of this cohort and payload, or None."""
         number, below = int.from_bytes(cohort, "little"), self.below
         if self.zones and number < self.num_cohorts:
             below = self.zones[bisect_right(self.zones, (number, self.below))][1]
@@ -119,34 +108,19 @@ class ReportFormat:
     def _many(self, num_reports: int, cohorts: bytes, bits: bytes) -> Columns:
         rows = np.frombuffer(bits, np.uint8).reshape(num_reports, self.width)
         numbers = np.frombuffer(cohorts, f"<u{self.cohort_bytes}")
-        stray, wrong = numbers >= self.num_cohorts, self._wrong(rows)
-        if self.zones and self.width <= 7:
-            stops, limits = np.array((*self.zones, (2 * self.num_cohorts, 0)), np.int64).T
-            below = limits[np.searchsorted(stops, numbers.astype(np.int64), side="right")]
-            stray, wrong = stray | (below == 0), wrong | (_numbers(rows) >= below)
-        elif self.zones:  # whose limits are no numbers of 64 bits
-            refused = [self.refuse(numbers[i].tobytes(), rows[i].tobytes()) for i in range(num_reports)]
-            stray, wrong = (np.array([each == reason for each in refused]) for reason in (Reason.COHORT, Reason.BITS))
+        stray, wrong = numbers >= self.num_cohorts, _not_below(rows, self.below)
+        if self.weight is not None:
+            wrong |= np.bitwise_count(rows).sum(axis=1, dtype=np.int64) != self.weight
+        for (start, _), (stop, below) in pairwise(((0, 0), *self.zones)):
+            inside = (numbers >= start) & (numbers < stop)
+            stray |= inside & (not below)
+            wrong |= inside & _not_below(rows, below)
         bad = stray | wrong
         if not bad.any():
             return Columns(num_reports, cohorts, bits)
         rejected = tuple((int(i), Reason.COHORT if stray[i] else Reason.BITS) for i in np.flatnonzero(bad))
         valid = ~bad
         return Columns(int(valid.sum()), numbers[valid].tobytes(), rows[valid].tobytes(), rejected)
-
-    def _wrong(self, rows: NDArray[np.uint8]) -> Flags:
-        """Return which payloads the mechanism cannot make (bool, shape (num_reports,)), of rows of bytes."""
-        if self.weight is not None:
-            wrong: Flags = np.bitwise_count(rows).sum(axis=1, dtype=np.int64) != self.weight
-            return wrong | _not_below(rows, self.below)
-        return _not_below(rows, self.below)
-
-
-def _numbers(rows: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Return rows of up to seven bytes as little-endian numbers (int64)."""
-    places = np.int64(1) << 8 * np.arange(rows.shape[1], dtype=np.int64)
-    numbers: NDArray[np.int64] = rows.astype(np.int64) @ places
-    return numbers
 
 
 def _not_below(rows: NDArray[np.uint8], below: int) -> Flags:
@@ -200,7 +174,6 @@ class TemplateCache:
         self._by_key: dict[Key, Template] = {}
 
     def remember(self, body: bytes, template: Template) -> None:
-        """Remember the template of a body that was one valid upload of one report."""
         if len(self._by_key) >= MOST:
             self._by_key.clear()
         self._by_key[_key(body, _batch_at(body))] = template

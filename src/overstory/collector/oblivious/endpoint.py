@@ -16,17 +16,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from overstory.collector.auth import RELAY, TokenTable
-from overstory.collector.http.endpoint import (
-    MESSAGE_PATH,
-    PATH,
-    RELEASE_PATH,
-    Head,
-    Response,
-    dumped,
-    error_response,
-    read_head,
-    refusal,
-)
+from overstory.collector.http.endpoint import MESSAGE_PATH, PATH, RELEASE_PATH, Head, read_head
 from overstory.collector.http.posts import LONG, Entrance, ReportEntrance
 from overstory.collector.ingest.ingest import Decision
 from overstory.collector.ingest.received import Released
@@ -35,6 +25,7 @@ from overstory.protocol.errors import WireError
 from overstory.protocol.oblivious import formats
 from overstory.protocol.oblivious.formats import RELEASE_TYPE, REQUEST_TYPE, RESPONSE_TYPE, read_release
 from overstory.protocol.wire.reasons import KEY_PROBLEM, Reason
+from overstory.supervision.answers import Response, dumped, error_response, refusal
 from overstory.supervision.upkeep import in_thread
 
 if TYPE_CHECKING:
@@ -82,10 +73,7 @@ class Inner(NamedTuple):
 
 
 def read_inner(message: bytes) -> Inner | Response:
-    """Return the head and body of the post of reports in a message, or the answer to anything else.
-
-    The authority is not looked at: a message that this collector's key opens is for this collector.
-    """
+    """Return head and body of the post in a message, of whatever authority, or the answer to anything else."""
     try:
         request = formats.read_request(message)
     except WireError as error:
@@ -188,10 +176,7 @@ class ObliviousEndpoint:
         return refused if refused is not None else await self._reports.post(*inner, oblivious=True)
 
     async def answer_release(self, _: Head, body: bytes) -> Response:
-        """Open the messages of a part of a shuffling relay's release, and post what is in them.
-
-        Where none can be judged at the moment, that is the answer to the part: `again` is about single messages.
-        """
+        """Post what is in a part of a shuffling relay's release; if nothing can be judged now, answer that."""
         try:
             release = read_release(body)
         except WireError as error:
@@ -216,63 +201,45 @@ class ObliviousEndpoint:
     async def _post_slice(self, release: bytes, start: int, messages: Sequence[bytes]) -> list[str | None]:
         """Return what became of each message: None for taken, `AGAIN`, or why it is refused."""
         async with self._opening:  # of several parts, one at a time: each takes a processor
-            opened = await in_thread(with_pauses, self._opened, messages)
-            for message, each in zip(messages, opened, strict=True):
-                self._count(message, each.reason if isinstance(each, WireError) else "")
-            admitted = [self._admitted(each) for each in opened]
-            decided = await in_thread(with_pauses, self._decided, admitted)
-        commits = (self._commit(each, Released(release, place)) for place, each in enumerate(decided, start))
+            judged = await in_thread(with_pauses, self._judged, messages)
+        for message, each in zip(messages, judged, strict=True):
+            self._count(message, each.reason if isinstance(each, WireError) else "")
+        commits = (self._commit(each, Released(release, place)) for place, each in enumerate(judged, start))
         outcomes = await asyncio.gather(*commits, return_exceptions=True)
         return [
             self._after_fault(message, outcome) if isinstance(outcome, BaseException) else outcome
             for message, outcome in zip(messages, outcomes, strict=True)
         ]
 
-    def _opened(self, message: bytes) -> Inner | Refused:
+    def _judged(self, message: bytes) -> Decision | Refused:
+        """Open a message and decide about it, in a thread; whatever fails stops no other message."""
         assert self.ring is not None
         try:
-            return read_inner(self.ring.open(message).message)
-        except Exception as error:  # noqa: BLE001 - it is logged and counted on the event loop
+            inner = read_inner(self.ring.open(message).message)
+            if isinstance(inner, Response):
+                return inner
+            return self.endpoint.admit(inner.head) or self.endpoint.decide(*inner, oblivious=True)
+        except Exception as error:  # noqa: BLE001 - see above
             return error
 
-    def _admitted(self, opened: Inner | Refused) -> Inner | Refused:
-        """Refuse by the head what has no token or no room, before anything is decided about the body."""
-        try:
-            reason = self.endpoint.admit(opened.head) if isinstance(opened, Inner) else None
-        except Exception as error:  # noqa: BLE001 - it stops no other message
-            return error
-        if reason is None:
-            return opened
-        self.endpoint.refuse(reason)
-        return reason
-
-    def _decided(self, admitted: Inner | Refused) -> Decision | Refused:
-        if not isinstance(admitted, Inner):
-            return admitted
-        try:
-            return self.endpoint.decide(*admitted, oblivious=True)
-        except Exception as error:  # noqa: BLE001 - it is logged and counted on the event loop
-            return error
-
-    async def _commit(self, decision: Decision | Refused, released: Released) -> str | None:
-        if not isinstance(decision, Decision):
-            return self._refused(decision)
-        decision.received[:] = [batch._replace(released=released) for batch in decision.received]
-        answer = await self.endpoint.taken(decision)
+    async def _commit(self, judged: Decision | Refused, released: Released) -> str | None:
+        match judged:
+            case Reason():
+                self.endpoint.refuse(judged)
+                return AGAIN if judged.passing else judged
+            case WireError():
+                return judged.reason
+            case Response():
+                return str(json.loads(judged.body)["reason"])
+            case Exception():
+                raise judged
+        judged.received[:] = [batch._replace(released=released) for batch in judged.received]
+        answer = await self.endpoint.taken(judged)
         if answer.status == 200:
             return None
         if answer.status in PASSING:
             return AGAIN
-        return decision.refused or next(result.reason for result in decision.results if result.reason is not None)
-
-    def _refused(self, why: Refused) -> str:
-        if isinstance(why, Reason):
-            return AGAIN if why.passing else why
-        if isinstance(why, WireError):
-            return why.reason
-        if isinstance(why, Response):
-            return str(json.loads(why.body)["reason"])
-        raise why
+        return judged.refused or next(result.reason for result in judged.results if result.reason is not None)
 
     def _after_fault(self, message: bytes, error: BaseException) -> str:
         """Count and log a fault of ours: the message may come again, and is refused after the second one.

@@ -45,7 +45,6 @@ class PrivateKey:
 
     @property
     def public(self) -> KeyConfiguration:
-        """What the registry lists of it."""
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
         public = X25519PrivateKey.from_private_bytes(self.private).public_key().public_bytes_raw()

@@ -60,7 +60,6 @@ class OpenedRequest:
     _context: Context = field(repr=False)
 
     def seal(self, response: bytes, *, draw: Callable[[int], bytes] = secrets.token_bytes) -> bytes:
-        """Return the encapsulated response, which the sender of this request alone can open."""
         nonce = draw(nonce_bytes(self._context.cipher))
         key, own = response_keys(self._context, nonce)
         return nonce + self._context.cipher.seal(key, own, response, b"")
@@ -78,7 +77,6 @@ class KeyRing:
                 self._by_header[public.header(cipher.number)] = private, public.public, cipher
 
     def open(self, request: bytes) -> OpenedRequest:
-        """Open an encapsulated request."""
         header, enc = request[:HEADER_BYTES], request[HEADER_BYTES : HEADER_BYTES + KEY_BYTES]
         if len(request) < LEAST:
             raise WireError(UNDECRYPTABLE, f"an encapsulated request has at least {LEAST} bytes, not {len(request)}")

@@ -6,9 +6,9 @@ from overstory.collector.store.compaction import Compacted
 from overstory.collector.store.copies.backup import restore
 from overstory.collector.store.databases.database import StoreError
 from overstory.collector.store.operations import CollectorState, Note, Refusals, ReleasedReports
-from overstory.collector.store.reader import StoreReader, Summary
 from overstory.collector.store.retention import Retained
 from overstory.collector.store.store import Store, open_store
+from overstory.collector.store.summary import Summary
 
 __all__ = [
     "CollectorState",
@@ -21,7 +21,6 @@ __all__ = [
     "Retained",
     "Store",
     "StoreError",
-    "StoreReader",
     "Summary",
     "Token",
     "open_store",

@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection, Row, Table, delete, func, select, update
@@ -23,7 +24,9 @@ from overstory.collector.store.counts import (
     Key,
     chunk_rows,
     counts_of_key,
+    counts_of_row,
     full_chunk,
+    grouped,
     join_rows,
     keys_of,
     pack_counts,
@@ -31,18 +34,17 @@ from overstory.collector.store.counts import (
     shuffled,
     sum_reports,
     sums_of_key,
+    unpack_sums,
 )
 from overstory.collector.store.databases.database import Database, RecountError
 from overstory.collector.store.metrics import StoredMetric, StoredMetrics, read_stored_metrics
 from overstory.collector.store.retention import delete_expired_ids
 from overstory.collector.store.schema import (
-    CHECKS,
     CHUNKS,
     COUNTS,
     INBOX,
     day_of_ids,
     ids_table_name,
-    put_row,
     read_id_days,
 )
 from overstory.protocol.errors import ParameterError
@@ -90,7 +92,7 @@ FOLD_BYTES: Final = 1 << 21
 FOLD_ROWS: Final = 1024
 TRIES: Final = 3
 
-CHANGED: Final = (INBOX.name, CHUNKS.name, COUNTS.name, CHECKS.name)
+CHANGED: Final = (INBOX.name, CHUNKS.name, COUNTS.name)
 """The tables that folding leaves old rows in, besides that of the ids that came with the folded rows."""
 
 
@@ -182,9 +184,8 @@ def _recount(database: Database, entry: StoredMetric, key: Key) -> None:
         came = connection.execute(select(COUNTS.c.num_reports).where(key.of(COUNTS)).with_for_update()).scalar()
         stored = connection.execute(select(func.sum(CHUNKS.c.num_reports)).where(key.of(CHUNKS))).scalar()
         if came == stored == counts.num_reports:
-            connection.execute(update(COUNTS).where(key.of(COUNTS)).values(_counts_row(entry, counts)))
-            _write_sums(connection, entry, key, sums)
-        database.note_deletions(connection, {COUNTS.name, CHECKS.name})
+            connection.execute(update(COUNTS).where(key.of(COUNTS)).values(_counts_row(entry, counts, sums)))
+        database.note_deletions(connection, {COUNTS.name})
 
     database.write(work)
 
@@ -222,8 +223,7 @@ def _fold_some(database: Database, entry: StoredMetric, key: Key, last: int) -> 
     day = day_of_ids(entry.period.start(key.period + 1))
 
     def work(connection: Connection) -> None:
-        add_counts(connection, entry, key, counts)
-        add_sums(connection, entry, key, sums)
+        _add_counts(connection, entry, key, counts, sums)
         _take(connection, INBOX, rows)
         _take(connection, CHUNKS, partial)
         connection.execute(CHUNKS.insert(), chunked)
@@ -237,57 +237,43 @@ def _fold_some(database: Database, entry: StoredMetric, key: Key, last: int) -> 
 def _oldest(connection: Connection, key: Key, last: int) -> Sequence[Row[Any]]:
     size = func.length(INBOX.c.cohorts) + func.length(INBOX.c.bits)
     ordered = select(INBOX.c.id, size).where(key.of(INBOX), INBOX.c.id <= last).order_by(INBOX.c.id).limit(FOLD_ROWS)
-    ids: list[int] = []
-    total = 0
-    for number, length in connection.execute(ordered):
-        if ids and total + length > FOLD_BYTES:
-            break
-        ids.append(number)
-        total += length
+    first = next(grouped(connection.execute(ordered).all(), itemgetter(1), FOLD_BYTES), [])
+    ids = [number for number, _ in first]
     return connection.execute(select(INBOX).where(INBOX.c.id.in_(ids)).order_by(INBOX.c.id)).all()
 
 
 def _take(connection: Connection, table: Table, rows: Sequence[Row[Any]]) -> None:
-    """Delete these rows, all of them."""
     if not rows:
         return
     if connection.execute(delete(table).where(table.c.id.in_([row.id for row in rows]))).rowcount != len(rows):
         raise OvertakenError
 
 
-def add_counts(connection: Connection, entry: StoredMetric, key: Key, counts: SupportCounts) -> None:
-    """Add the counts of new reports; `OvertakenError` when another process makes their row at this moment."""
-    present = connection.execute(select(COUNTS.c.num_reports).where(key.of(COUNTS)).with_for_update()).scalar()
-    if present is None:
+def _add_counts(
+    connection: Connection, entry: StoredMetric, key: Key, counts: SupportCounts, sums: ReportSums | None
+) -> None:
+    """Add what was counted of new reports; `OvertakenError` when another process makes their row at this moment."""
+    row = connection.execute(select(COUNTS).where(key.of(COUNTS)).with_for_update()).one_or_none()
+    if row is None:
         try:
-            connection.execute(COUNTS.insert(), [{**key._asdict(), **_counts_row(entry, counts)}])
+            connection.execute(COUNTS.insert(), [{**key._asdict(), **_counts_row(entry, counts, sums)}])
         except IntegrityError as error:
             raise OvertakenError from error
         return
-    total = _counts_row(entry, counts_of_key(connection, entry, key) + counts)
-    total["num_reports"] = present + counts.num_reports  # those that retention took out of the counts, too
+    if sums is not None and row.sums is not None:  # those of the reports that are in the chunks
+        before = unpack_sums(bytes(row.sums), entry.counts_digest)
+        if before is None:  # the list of candidates has changed
+            before = sum_reports(connection, CHUNKS, entry, key)
+        sums = sums if before is None else before + sums
+    total = _counts_row(entry, counts_of_row(connection, entry, row) + counts, sums)
+    total["num_reports"] = row.num_reports + counts.num_reports  # those that retention took out of the counts, too
     connection.execute(update(COUNTS).where(key.of(COUNTS)).values(total))
 
 
-def add_sums(connection: Connection, entry: StoredMetric, key: Key, sums: ReportSums | None) -> None:
-    """Add what is summed of new reports, in the transaction that counts them; those before are in the chunks."""
-    if sums is None:
-        return
-    before = sums_of_key(connection, entry, key)
-    if before is None and connection.execute(select(CHECKS.c.num_reports).where(key.of(CHECKS))).scalar() is not None:
-        before = sum_reports(connection, CHUNKS, entry, key)  # the list of candidates has changed
-    _write_sums(connection, entry, key, sums if before is None else before + sums)
-
-
-def _write_sums(connection: Connection, entry: StoredMetric, key: Key, sums: ReportSums | None) -> None:
-    if sums is None:
-        return
-    put_row(connection, CHECKS, key._asdict(), num_reports=sums.num_reports, sums=pack_sums(sums, entry.counts_digest))
-
-
-def _counts_row(entry: StoredMetric, counts: SupportCounts) -> dict[str, Any]:
+def _counts_row(entry: StoredMetric, counts: SupportCounts, sums: ReportSums | None) -> dict[str, Any]:
     return {
         "counts_digest": entry.counts_digest,
         "num_reports": counts.num_reports,
         "counts": pack_counts(counts),
+        "sums": None if sums is None else pack_sums(sums, entry.counts_digest),
     }

@@ -20,13 +20,13 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from operator import add as plus
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy import Column, ColumnElement, Connection, Row, Table, and_, func, select
 
 from overstory.collector.store.databases.database import RecountError, StoreError
 from overstory.collector.store.metrics import StoredMetric
-from overstory.collector.store.schema import CHECKS, CHUNKS, COUNTS
+from overstory.collector.store.schema import CHUNKS, COUNTS
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -54,11 +54,9 @@ class Key(NamedTuple):
 
     @classmethod
     def of_row(cls, row: Any) -> Key:
-        """Return the key of a row that has these columns."""
         return cls(row.metric, row.period, bytes(row.digest), row.device_group)
 
     def of(self, table: Table) -> ColumnElement[bool]:
-        """Return the condition that a row of `table` has this key."""
         return and_(*(column == value for column, value in zip(key_columns(table), self, strict=True)))
 
 
@@ -84,19 +82,28 @@ def join_rows(rows: Sequence[Row[Any]]) -> ReportBatch:
     return ReportBatch.from_wire(Batch(first.digest, first.num_bits, first.num_cohorts, reports, cohorts, bits))
 
 
+Item = TypeVar("Item")
+
+
+def grouped(items: Iterable[Item], size: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
+    """Yield items in their order, as many at a time as have at most this size together, or one that is larger."""
+    group: list[Item] = []
+    total = 0
+    for item in items:
+        length = size(item)
+        if group and total + length > most:
+            yield group
+            group, total = [], 0
+        group.append(item)
+        total += length
+    if group:
+        yield group
+
+
 def read_batches(connection: Connection, table: Table, *where: ColumnElement[bool]) -> Iterator[ReportBatch]:
     """Yield the reports of rows of one key, some megabytes at a time."""
-    waiting: list[Row[Any]] = []
-    size = 0
     rows = connection.execute(select(table).where(*where).order_by(table.c.id), execution_options={"yield_per": 32})
-    for row in rows:
-        waiting.append(row)
-        size += len(row.cohorts) + len(row.bits)
-        if size >= TOGETHER:
-            yield join_rows(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield join_rows(waiting)
+    yield from map(join_rows, grouped(rows, lambda row: len(row.cohorts) + len(row.bits), TOGETHER))
 
 
 def shuffled(batch: ReportBatch, seed: int | None = None) -> ReportBatch:
@@ -118,15 +125,15 @@ def full_chunk(num_bits: int, num_cohorts: int) -> int:
 
 def inbox_rows(batches: Iterable[Received]) -> list[dict[str, Any]]:
     """Return one row of the inbox for each (metric, period, digest, group) that there are reports of."""
-    together: dict[tuple[str, int, bytes, str, int, int], list[Received]] = {}
+    together: dict[tuple[Key, int, int], list[Received]] = {}
     for batch in batches:
-        key = batch.metric, batch.period, batch.digest, batch.group, batch.num_bits, batch.num_cohorts
-        together.setdefault(key, []).append(batch)
-    rows = [_inbox_row(some) for some in together.values()]
+        key = Key(batch.metric, batch.period, batch.digest, batch.group)
+        together.setdefault((key, batch.num_bits, batch.num_cohorts), []).append(batch)
+    rows = [_inbox_row(key, some) for (key, *_), some in together.items()]
     return [row for row in rows if row["num_reports"]]
 
 
-def _inbox_row(some: Sequence[Received]) -> dict[str, Any]:
+def _inbox_row(key: Key, some: Sequence[Received]) -> dict[str, Any]:
     from overstory.protocol.wire.upload import cohort_width
 
     first, num_reports = some[0], sum(batch.num_reports for batch in some)
@@ -137,17 +144,12 @@ def _inbox_row(some: Sequence[Received]) -> dict[str, Any]:
             f"{first.metric}: {num_reports} reports of {first.num_bits} bits and {first.num_cohorts} cohorts do not "
             f"have columns of {len(cohorts)} and {len(bits)} bytes"
         )
-    return {
-        "metric": first.metric,
-        "period": first.period,
-        "digest": first.digest,
-        "device_group": first.group,
-        "num_bits": first.num_bits,
-        "num_cohorts": first.num_cohorts,
-        "num_reports": num_reports,
-        "cohorts": cohorts,
-        "bits": bits,
-    }
+    return _row(key, first, num_reports, cohorts, bits)
+
+
+def _row(key: Key, like: Received | ReportBatch, num_reports: int, cohorts: bytes, bits: bytes) -> dict[str, Any]:
+    about = {"num_bits": like.num_bits, "num_cohorts": like.num_cohorts, "num_reports": num_reports}
+    return {**key._asdict(), **about, "cohorts": cohorts, "bits": bits}
 
 
 def chunk_rows(key: Key, batch: ReportBatch) -> list[dict[str, Any]]:
@@ -156,17 +158,8 @@ def chunk_rows(key: Key, batch: ReportBatch) -> list[dict[str, Any]]:
 
     size, octets = full_chunk(batch.num_bits, batch.num_cohorts), batch.octets()
     cohorts = batch.cohorts.astype(f"<u{cohort_width(batch.num_cohorts)}", copy=False)
-    return [
-        {
-            **key._asdict(),
-            "num_bits": batch.num_bits,
-            "num_cohorts": batch.num_cohorts,
-            "num_reports": len(cohorts[start : start + size]),
-            "cohorts": cohorts[start : start + size].tobytes(),
-            "bits": octets[start : start + size].tobytes(),
-        }
-        for start in range(0, len(batch), size)
-    ]
+    pieces = [slice(start, start + size) for start in range(0, len(batch), size)]
+    return [_row(key, batch, len(cohorts[each]), cohorts[each].tobytes(), octets[each].tobytes()) for each in pieces]
 
 
 HEADER: Final = struct.Struct("<BBHII")
@@ -214,6 +207,10 @@ def unpack_counts(raw: bytes) -> SupportCounts:
 def count_reports(connection: Connection, table: Table, entry: StoredMetric, key: Key) -> SupportCounts:
     """Count the reports of `table` that have this key."""
     return reduce(plus, map(entry.count, read_batches(connection, table, key.of(table))))
+
+
+COUNTED: Final = [column for column in COUNTS.columns if column is not COUNTS.c.sums]
+"""What `counts_of_row` needs of a row."""
 
 
 def counts_of_key(connection: Connection, entry: StoredMetric, key: Key) -> SupportCounts:
@@ -267,8 +264,8 @@ def unpack_sums(raw: bytes, digest: bytes) -> ReportSums | None:
 
 
 def sums_of_key(connection: Connection, entry: StoredMetric, key: Key) -> ReportSums | None:
-    """Return what is summed of the reports that were folded with one key; None where nothing is, or of other values."""
-    raw = connection.execute(select(CHECKS.c.sums).where(key.of(CHECKS))).scalar()
+    """Return what is summed of the stored reports that were folded with one key; None: nothing, or of other values."""
+    raw = connection.execute(select(COUNTS.c.sums).where(key.of(COUNTS))).scalar()
     return None if raw is None else unpack_sums(bytes(raw), entry.counts_digest)
 
 

@@ -40,16 +40,7 @@ class StoredMetric:
 
     @classmethod
     def of(cls, metric: Metric) -> StoredMetric:
-        """Return what the store needs of a metric."""
         return cls(metric.id, metric.mechanism, metric.period, metric.retention_days, metric.counts_digest)
-
-    @property
-    def no_reports(self) -> ReportBatch:
-        from overstory.analysis.reports import ReportBatch
-        from overstory.protocol.wire.upload import Batch
-
-        of = self.mechanism
-        return ReportBatch.from_wire(Batch(of.digest, of.payload_bits, of.num_cohorts, 0, b"", b""))
 
     def count(self, batch: ReportBatch) -> SupportCounts:
         """Count reports: bits by cohort, symbols, or the support of every value of the domain."""
@@ -59,7 +50,6 @@ class StoredMetric:
 
     @property
     def watch(self) -> Watch | None:
-        """What is summed of reports to notice crafted ones; None where nothing is."""
         from overstory.analysis.alarms.sums import Watch
 
         return Watch.of(self.mechanism)
@@ -72,7 +62,6 @@ class StoredMetric:
         return None if self.watch is None else self.watch.sum(batch, max(room, 0))
 
     def last_expired(self, now: float) -> int:
-        """Return the last period whose reports are past retention."""
         return self.period.last_ended(now, self.retention_days)
 
     @property
@@ -161,7 +150,6 @@ class ServedShard:
 
     @classmethod
     def of(cls, registry: MetricRegistry, shard: int) -> ServedShard:
-        """Return what a store remembers that is served with a registry."""
         if registry.shards is None:
             raise ParameterError(f"--shard {shard}: the registry has no table [shards], so one collector takes all")
         if not 0 <= shard < registry.shards.most:
@@ -177,7 +165,6 @@ class ServedShard:
 
     @classmethod
     def from_text(cls, text: str) -> ServedShard:
-        """Read what `text` returned."""
         from overstory.protocol.metrics.tables import Shards
 
         read = json.loads(text)

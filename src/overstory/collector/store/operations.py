@@ -19,15 +19,12 @@ from overstory.collector.settings import DAY
 from overstory.collector.store.databases.database import Database
 from overstory.collector.store.metrics import StoredMetrics
 from overstory.collector.store.schema import (
-    ABOUT,
     COLLECTORS,
     METRICS,
     NOTES,
     RELEASES,
     TALLIES,
-    TOKEN_USED,
     put_row,
-    read_fact,
 )
 from overstory.protocol.errors import ParameterError
 
@@ -52,12 +49,6 @@ _ADD: Final = text(
 _RELEASE: Final = text(
     "INSERT INTO releases (metric, period, release, messages) VALUES (:metric, :period, :release, :messages) "
     "ON CONFLICT (metric, period, release) DO UPDATE SET messages = releases.messages + excluded.messages"
-)
-_BEAT: Final = text(
-    "INSERT INTO collectors (id, version, started, last_seen, waiting, commit_p95) "
-    "VALUES (:id, :version, :started, :last_seen, :waiting, :commit_p95) "
-    "ON CONFLICT (id) DO UPDATE SET last_seen = excluded.last_seen, waiting = excluded.waiting, "
-    "commit_p95 = excluded.commit_p95"
 )
 
 Refused = Mapping[tuple[str | None, int, str], int]
@@ -240,7 +231,8 @@ def write_state(connection: Connection, state: CollectorState | None, refused: R
     if rows:  # in one order: of two collectors that write the same rows, one waits
         connection.execute(_ADD, sorted(rows, key=lambda row: (row["metric"], row["period"], row["reason"])))
     if state is not None:
-        connection.execute(_BEAT, {name: value for name, value in asdict(state).items() if name != "shard"})
+        row = asdict(state)
+        put_row(connection, COLLECTORS, {"id": row["id"]}, **{each.name: row[each.name] for each in COLLECTORS.columns})
 
 
 def read_refusals(connection: Connection) -> Refusals:
@@ -309,12 +301,3 @@ def retain_operations(database: Database, connection: Connection, entries: Store
     database.note_deletions(
         connection, {table.name for table, rows in past if connection.execute(delete(table).where(rows)).rowcount}
     )
-
-
-def write_token_days(database: Database, connection: Connection, days: Mapping[str, int]) -> None:
-    """Store the last day on which each token was used, unless a later one is stored."""
-    database.lock(connection)  # of two collectors, only one may make the row
-    for token, day in sorted(days.items()):
-        last = read_fact(connection, TOKEN_USED + token)
-        if last is None or int(last) < day:
-            put_row(connection, ABOUT, {"key": TOKEN_USED + token}, value=str(day))

@@ -23,7 +23,6 @@ from overstory.collector.store.metrics import StoredMetrics, read_stored_metrics
 from overstory.collector.store.operations import retain_operations
 from overstory.collector.store.schema import (
     ABOUT,
-    CHECKS,
     CHUNKS,
     COUNTS,
     IDS_DELETED,
@@ -89,11 +88,10 @@ def _delete_key(connection: Connection, key: Key) -> list[int]:
         return []
     columns = CHUNKS.c.num_cohorts, CHUNKS.c.num_reports
     chunks = connection.execute(delete(CHUNKS).where(key.of(CHUNKS)).returning(*columns)).all()
-    connection.execute(delete(CHECKS).where(key.of(CHECKS)))
     if chunks:
         counts = without_few(unpack_counts(bytes(row.counts)), chunks[0].num_cohorts, FEWEST_TOGETHER)
         if counts.num_reports or row.num_reports >= FEWEST_TOGETHER:
-            connection.execute(update(COUNTS).where(key.of(COUNTS)).values(counts=pack_counts(counts)))
+            connection.execute(update(COUNTS).where(key.of(COUNTS)).values(counts=pack_counts(counts), sums=None))
         else:
             connection.execute(delete(COUNTS).where(key.of(COUNTS)))
     return [chunk.num_reports for chunk in chunks]
@@ -103,12 +101,6 @@ def without_few(counts: SupportCounts, num_cohorts: int, fewest: int) -> Support
     """Return the counts without the rows of which single reports could be read: those of fewer than `fewest` reports.
 
     `num_cohorts` is what reports name: more than there are rows where a row goes over all of them.
-
-    >>> from overstory.analysis.reports import SupportCounts
-    >>> without_few(SupportCounts([10, 9], [[7, 3], [4, 5]]), 2, 10).ones.tolist()
-    [[7, 3], [0, 0]]
-    >>> without_few(SupportCounts([29], [[7, 3, 19]]), 512, 10).ones.tolist()
-    [[0, 0, 0]]
     """
     import numpy as np
 

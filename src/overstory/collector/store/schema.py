@@ -4,15 +4,15 @@
     inbox       reports as they came, merged per transaction: not counted yet
     chunks      reports already counted, shuffled within (metric, period, digest, group); under random ids
     counts      support counts per (metric, period, digest, group) of all that is in chunks, and how many reports came;
-                past retention, fewer are in the counts that stay
+                past retention, fewer are in the counts that stay. Beside them, as long as the reports are stored, what
+                was summed of them to notice crafted ones
     metrics     what a mechanism's digest stands for, so that counting and retention need no registry
-    tokens      SHA-256 of bearer tokens
+    tokens      SHA-256 of bearer tokens, and on which day each was last used
     about       facts about the store itself, under the keys below
     tallies     how much was refused and why: by day, or by metric and the metric's period
     collectors  the last heartbeat of each collecting process
     notes       what an operator or analyst wrote down about a day
     releases    how many new messages of a metric and period each release of a shuffling relay held
-    checks      what compaction summed of reports, besides support, to notice crafted ones; deleted with the reports
 
 For each day of `batch_ids` there is one more table, of ids and nothing else. Nothing joins them to reports: they have
 no number, no time of arrival, no metric, and in SQLite no row id.
@@ -59,11 +59,7 @@ _ROW_NUMBER = BigInteger().with_variant(Integer, "sqlite")
 
 
 def random_id() -> int:
-    """Return the id of a new chunk.
-
-    Chunks that were numbered as they are written would show their order over all metrics: beside those of an hourly
-    metric, to the hour.
-    """
+    """Return a chunk's id: numbered as they are written, chunks would show their order over all metrics."""
     return 1 + secrets.randbelow((1 << 63) - 1)
 
 
@@ -139,12 +135,7 @@ def ids_table_name(day: int) -> str:
 
 @lru_cache(maxsize=1024)
 def ids_table(day: int) -> Table:
-    """Return the table of the ids of all batches whose period is over when this day begins; see `day_of_ids`.
-
-    The day follows from the batch's own bytes and the length of its metric's periods, which never changes: a batch that
-    is sent again, at whatever time and under whatever settings, meets its id there. The table is made with its first
-    id and dropped as a whole.
-    """
+    """Return the table of ids of a day, which follows from a batch's own bytes: sent again, it meets its id there."""
     table = Table(
         ids_table_name(day),
         MetaData(),
@@ -181,6 +172,7 @@ COUNTS: Final = _without_samples(
         Column("counts_digest", LargeBinary, nullable=False),
         Column("num_reports", BigInteger, nullable=False),
         Column("counts", LargeBinary, nullable=False, info=UNSAMPLED),
+        Column("sums", LargeBinary, info=UNSAMPLED),
     )
 )
 
@@ -205,6 +197,7 @@ TOKENS: Final = Table(
     Column("created", BigInteger, nullable=False),
     Column("expires", BigInteger),
     Column("revoked", BigInteger),
+    Column("used", BigInteger),  # the last day, counted from 1970
 )
 
 ABOUT: Final = Table(
@@ -255,20 +248,10 @@ RELEASES: Final = Table(
     Column("messages", BigInteger, nullable=False),
 )
 
-CHECKS: Final = _without_samples(
-    Table(
-        "checks",
-        METADATA,
-        *_key(primary=True),
-        Column("num_reports", BigInteger, nullable=False),
-        Column("sums", LargeBinary, nullable=False, info=UNSAMPLED),
-    )
-)
-
-OF_REPORTS: Final = (CHUNKS.name, CHECKS.name, COUNTS.name)
+OF_REPORTS: Final = (CHUNKS.name, COUNTS.name)
 """The tables that retention deletes from. Of sums of pairs none stay: of few reports they are the reports."""
 
-# Keys of the table `about`. A key that ends in a space is followed by the name of a table, or by a token's id.
+# Keys of the table `about`. A key that ends in a space is followed by the name of a table.
 
 IDS_DELETED: Final = "forgotten"
 """The last day, counted from 1970, on which expired batch ids were deleted."""
@@ -291,6 +274,3 @@ STORE_ID: Final = "store"
 
 TABLE_DIGEST: Final = "digest of "
 """In a backup: the digest of the table."""
-
-TOKEN_USED: Final = "token used: "  # noqa: S105 - the beginning of a key
-"""The last day, counted from 1970, on which the token was used."""

@@ -1,48 +1,85 @@
-"""A store: batches come in exactly once, are counted, and are deleted after their retention.
-
-`StoreReader` has the reading half.
-"""
+"""A store: batches come in exactly once, are counted, and are deleted after their retention."""
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import compress
-from typing import TYPE_CHECKING
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from sqlalchemy import Connection, update
+from sqlalchemy import ColumnElement, Connection, Table, func, or_, select, union, update
 
-from overstory.collector.auth import Role, make_token
+from overstory.collector.auth import Role, Token, make_token
 from overstory.collector.ingest.received import Received
 from overstory.collector.settings import DAY
 from overstory.collector.store.compaction import Compacted, InboxAges, compact
-from overstory.collector.store.counts import inbox_rows
+from overstory.collector.store.copies import backup as backups
+from overstory.collector.store.counts import (
+    COUNTED,
+    Key,
+    count_reports,
+    counts_of_row,
+    inbox_rows,
+    keys_of,
+    read_batches,
+    shuffled,
+    sum_reports,
+    sums_of_key,
+)
 from overstory.collector.store.databases.connection import check, connect, create_tables
 from overstory.collector.store.databases.database import Database, IdsOfDay
-from overstory.collector.store.metrics import StoredMetrics, claim_shard, save_metrics
+from overstory.collector.store.metrics import (
+    ServedShard,
+    StoredMetric,
+    StoredMetrics,
+    claim_shard,
+    read_shard,
+    read_stored_metrics,
+    save_metrics,
+)
 from overstory.collector.store.operations import (
     CollectorState,
     Note,
+    Refusals,
     Refused,
+    ReleasedReports,
     delete_note,
     make_note,
+    read_collectors,
+    read_notes,
+    read_refusals,
+    read_releases,
     write_note,
     write_releases,
     write_state,
-    write_token_days,
 )
-from overstory.collector.store.reader import StoreReader
 from overstory.collector.store.retention import Retained, retain
-from overstory.collector.store.schema import INBOX, TOKENS, day_of_ids
+from overstory.collector.store.schema import (
+    CHUNKS,
+    COUNTS,
+    IDS_DELETED,
+    INBOX,
+    TOKENS,
+    day_of_ids,
+    read_fact,
+)
+from overstory.collector.store.summary import Summary, metric_summaries, summarize
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
+    from overstory.analysis.alarms.sums import ReportSums
+    from overstory.analysis.reports import ReportBatch, SupportCounts
     from overstory.collector.store.copies.export import Exported, Selection
     from overstory.engines.folders import Folder
-    from overstory.protocol.metrics import MetricRegistry
+    from overstory.protocol.metrics import Metric, MetricRegistry
 
 
-class Store(StoreReader):
+class Store:
     """Reports, counts, batch ids and tokens, in one database; made by `open_store`.
 
     Several threads may use it at once, and several processes the same database. Each method raises `StoreError` when
@@ -65,7 +102,7 @@ class Store(StoreReader):
     """
 
     def __init__(self, database: Database) -> None:
-        super().__init__(database)
+        self._database = database
         self._metrics: StoredMetrics = {}
         self._inbox_ages = InboxAges()
 
@@ -93,7 +130,11 @@ class Store(StoreReader):
 
         def work(connection: Connection) -> list[bool]:
             left = self._database.insert_ids(connection, by_day)
-            new = [_take(left[day_of_ids(batch.ends)], batch.batch) for batch in received]
+            new = []
+            for batch in received:  # the first with an id takes it
+                ids = left[day_of_ids(batch.ends)]
+                new.append(batch.batch in ids)
+                ids.discard(batch.batch)
             fresh = list(compress(received, new))
             rows = inbox_rows(fresh)
             if rows:
@@ -107,11 +148,11 @@ class Store(StoreReader):
 
     def warm_up(self) -> None:
         """Load the kernels and count no reports of each metric: the first compaction then delays no sender."""
-        from overstory.analysis.reports import load_kernels
+        from overstory.analysis.reports import ReportBatch, load_kernels
 
         load_kernels()
         for entry in self._metrics.values():
-            entry.count(entry.no_reports)
+            entry.count(ReportBatch.of(entry.mechanism, []))
 
     def checkpoint(self) -> None:
         """Do in the background what the database would make a later writer, and its senders, wait for."""
@@ -256,7 +297,13 @@ class Store(StoreReader):
 
     def note_token_days(self, days: Mapping[str, int]) -> None:
         """Store the last day, counted from 1970, on which each token was used, by the tokens' ids."""
-        self._database.write(lambda connection: write_token_days(self._database, connection, days))
+
+        def work(connection: Connection) -> None:
+            for token, day in sorted(days.items()):  # in one order: of two collectors, one waits
+                is_later = or_(TOKENS.c.used.is_(None), TOKENS.c.used < day)
+                connection.execute(update(TOKENS).where(TOKENS.c.id == token, is_later).values(used=day))
+
+        self._database.write(work)
 
     def revoke_token(self, token_id: str) -> None:
         """Refuse a token from now on.
@@ -273,6 +320,191 @@ class Store(StoreReader):
         if all(token.id != token_id for token in self.tokens()):
             raise ParameterError(f"there is no token {token_id}: overstory store tokens list shows the ids")
 
+    @property
+    def url(self) -> str:
+        """The database's URL, without a password."""
+        return self._database.url
+
+    def served_shard(self) -> ServedShard | None:
+        """Return which shard the store holds; None where it is of a registry without shards."""
+        with self._database.snapshot() as connection:
+            return read_shard(connection)
+
+    def in_place(self) -> bool:
+        """Whether the store is the one that was opened; False when its file was deleted, moved or replaced."""
+        return self._database.in_place()
+
+    def counts(
+        self,
+        metric: Metric,
+        first: int,
+        last: int,
+        among: Collection[int] | None = None,
+        groups: Collection[str] | None = None,
+    ) -> dict[int, SupportCounts]:
+        """Return the support counts of each period in ``first .. last`` that has reports, and is in `among` if given.
+
+        They are those of all devices, or of the devices in the stored `groups`.
+
+        Reports in the inbox are counted, too. Only reports of the mechanism that `metric` has now are counted, never
+        those of earlier parameters. Bits are counted by cohort; symbols and sets by value, or by label where the seeds
+        are public. Past retention, cohorts and seeds with few reports are no longer counted.
+
+        Raises
+        ------
+        StoreError
+            When the database fails, or the reports were counted for other candidates and are past retention.
+        ParameterError
+            When reports are counted by candidate and the metric has none.
+        """
+        entry = StoredMetric.of(metric)
+
+        def found(connection: Connection) -> Iterator[tuple[int, SupportCounts]]:
+            of_periods = partial(_of_periods, entry=entry, first=first, last=last, among=among, groups=groups)
+            for row in connection.execute(select(*COUNTED).where(*of_periods(COUNTS))).all():
+                yield row.period, counts_of_row(connection, entry, row)
+            for key in keys_of(connection, INBOX, *of_periods(INBOX)):
+                yield key.period, count_reports(connection, INBOX, entry, key)
+
+        with self._database.snapshot() as connection:
+            return _sum_by_period(found(connection))
+
+    def sums(
+        self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None
+    ) -> dict[int, ReportSums]:
+        """Return what is summed of the reports of each period, by which crafted ones are noticed; see `Watch`.
+
+        Reports in the inbox are summed, too. A period whose reports are past retention has none.
+        """
+        entry = StoredMetric.of(metric)
+        if entry.watch is None:
+            return {}
+        by_key: dict[Key, ReportSums | None] = {}
+        with self._database.snapshot() as connection:
+            for key in keys_of(connection, COUNTS, *_of_periods(COUNTS, entry, first, last, None, groups)):
+                by_key[key] = sums_of_key(connection, entry, key)
+            for key in keys_of(connection, INBOX, *_of_periods(INBOX, entry, first, last, None, groups)):
+                by_key[key] = sum_reports(connection, INBOX, entry, key, by_key.get(key))
+        return _sum_by_period((key.period, read) for key, read in by_key.items() if read is not None)
+
+    def groups(self, metric_id: str) -> list[str]:
+        """Return the groups that a metric has reports of; empty text: reports that name none."""
+        return self._sorted("device_group", metric_id)
+
+    def periods(self, metric_id: str) -> list[int]:
+        """Return the periods that have reports or counts, ascending."""
+        return self._sorted("period", metric_id)
+
+    def _sorted(self, column: str, metric_id: str) -> list[Any]:
+        selects = (select(table.c[column]).where(table.c.metric == metric_id) for table in (COUNTS, INBOX))
+        with self._database.snapshot() as connection:
+            return sorted(connection.execute(union(*selects)).scalars())
+
+    def stored(self, metric_id: str) -> dict[int, int]:
+        """Return how many counted reports of each period are still stored: what retention has not deleted."""
+        of_period = select(CHUNKS.c.period, func.sum(CHUNKS.c.num_reports)).where(CHUNKS.c.metric == metric_id)
+        with self._database.snapshot() as connection:
+            rows = connection.execute(of_period.group_by(CHUNKS.c.period))
+            return {period: int(reports) for period, reports in rows}
+
+    def tally(
+        self, metric_id: str, first: int, last: int, groups: Collection[str] | None = None
+    ) -> dict[tuple[int, bytes], int]:
+        """Return the number of reports that came of each (period, mechanism digest) in ``first .. last``.
+
+        Past retention, fewer may be in the counts that stay.
+        """
+        with self._database.snapshot() as connection:
+            return _tally(connection, metric_id, first, last, groups)
+
+    def releases(self, metric_id: str, first: int, last: int) -> dict[int, ReleasedReports]:
+        """Return what shuffling relays released of each period in ``first .. last``; past retention, nothing."""
+        with self._database.snapshot() as connection:
+            tally = _tally(connection, metric_id, first, last)
+            return read_releases(connection, metric_id, first, last, tally)
+
+    def reports(
+        self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None
+    ) -> Iterator[ReportBatch]:
+        """Yield the stored reports of the periods ``first .. last``, of all devices or of the stored `groups`.
+
+        They are shuffled within some megabytes.
+        """
+        entry = StoredMetric.of(metric)
+        with self._database.snapshot() as connection:
+            for table in (CHUNKS, INBOX):
+                for key in keys_of(connection, table, *_of_periods(table, entry, first, last, None, groups)):
+                    for batch in read_batches(connection, table, key.of(table)):
+                        yield shuffled(batch)
+
+    def backup(self, path: str | os.PathLike[str]) -> int:
+        """Write a backup: a new SQLite file that opens as a store; return the number of reports in it.
+
+        The file is verified before it gets its name.
+
+        Raises
+        ------
+        StoreError
+            When the file exists, cannot be written, or the store is damaged.
+        """
+        return backups.backup(self._database, Path(path))
+
+    def summary(self) -> Summary:
+        """Return what the store holds, in figures."""
+        return summarize(self._database)
+
+    def collected(self) -> list[tuple[StoredMetric, int]]:
+        """Return each metric and mechanism that the store has reports of, with the number of reports."""
+        with self._database.snapshot() as connection:
+            entries = read_stored_metrics(connection)
+            found = list(metric_summaries(connection, entries))
+        reports = {(one.metric, bytes.fromhex(one.digest)): one.counted + one.waiting for one in found}
+        return [(entry, reports[key]) for key, entry in entries.items() if reports.get(key)]
+
+    def refusals(self) -> Refusals:
+        """Return how much was refused and why, by day and by metric."""
+        with self._database.snapshot() as connection:
+            return read_refusals(connection)
+
+    def collectors(self) -> list[CollectorState]:
+        """Return the last heartbeat of each collecting process, the last one seen first."""
+        with self._database.snapshot() as connection:
+            served = read_shard(connection)
+            return read_collectors(connection, None if served is None else served.shard)
+
+    def notes(self, metric: str | None = None) -> list[Note]:
+        """Return the notes on a metric and those on all metrics; without a metric, every note. The oldest first."""
+        with self._database.snapshot() as connection:
+            return read_notes(connection, metric)
+
+    def last_day(self) -> int | None:
+        """Return the last day, counted from 1970, on which expired batch ids were deleted; None: never."""
+        with self._database.snapshot() as connection:
+            day = read_fact(connection, IDS_DELETED)
+        return None if day is None else int(day)
+
+    def tokens(self) -> list[Token]:
+        """Return what is stored of all tokens, the oldest first."""
+        with self._database.snapshot() as connection:
+            rows = connection.execute(select(TOKENS).order_by(TOKENS.c.created, TOKENS.c.application, TOKENS.c.id))
+            return [Token(**{**row, "sha256": bytes(row["sha256"])}) for row in rows.mappings()]
+
+    def find_token(self, sha256: bytes) -> Token | None:
+        """Return the token with this SHA-256, also when it has expired or was revoked; None when there is none."""
+        return next((token for token in self.tokens() if token.sha256 == sha256), None)
+
+    def close(self) -> None:
+        """Close the database."""
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
 
 def _ids_by_day(received: Sequence[Received]) -> dict[int, IdsOfDay]:
     """Return the ids of these batches by the day of their tables, in order."""
@@ -285,12 +517,42 @@ def _ids_by_day(received: Sequence[Received]) -> dict[int, IdsOfDay]:
     return {day: IdsOfDay(-(-max(times) // DAY) * DAY, ids) for day, (times, ids) in sorted(found.items())}
 
 
-def _take(left: set[bytes], batch: bytes) -> bool:
-    """Take an id out of those that are new, once."""
-    if batch not in left:
-        return False
-    left.remove(batch)
-    return True
+Summand = TypeVar("Summand", bound=Any)
+
+
+def _sum_by_period(found: Iterable[tuple[int, Summand]]) -> dict[int, Summand]:
+    total: dict[int, Summand] = {}
+    for period, more in found:
+        total[period] = total[period] + more if period in total else more
+    return dict(sorted(total.items()))
+
+
+def _tally(
+    connection: Connection, metric: str, first: int, last: int, groups: Collection[str] | None = None
+) -> dict[tuple[int, bytes], int]:
+    reports: Counter[tuple[int, bytes]] = Counter()
+    for table in (COUNTS, INBOX):
+        within = [table.c.metric == metric, table.c.period >= first, table.c.period <= last]
+        within += [] if groups is None else [table.c.device_group.in_(groups)]
+        key = table.c.period, table.c.digest
+        rows = connection.execute(select(*key, func.sum(table.c.num_reports)).where(*within).group_by(*key))
+        for period, digest, number in rows:
+            reports[period, bytes(digest)] += int(number)
+    return dict(sorted(reports.items()))
+
+
+def _of_periods(
+    table: Table,
+    entry: StoredMetric,
+    first: int,
+    last: int,
+    among: Collection[int] | None = None,
+    groups: Collection[str] | None = None,
+) -> tuple[ColumnElement[bool], ...]:
+    of_mechanism = table.c.metric == entry.metric, table.c.digest == entry.mechanism.digest
+    chosen = (table.c.period, among), (table.c.device_group, groups)
+    some = [column.in_(values) for column, values in chosen if values is not None]
+    return (*of_mechanism, table.c.period >= first, table.c.period <= last, *some)
 
 
 def open_store(url: str, registry: MetricRegistry | None = None, *, create: bool = False) -> Store:

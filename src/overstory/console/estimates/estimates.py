@@ -12,65 +12,37 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.console.estimates.worker import Task, Worker, WorkerError, decode, reading_task
-from overstory.protocol.errors import OverstoryError, ParameterError
+from overstory.console.estimates.worker import Task, Worker, WorkerError, counts_key, reading_task
+from overstory.console.view import ScreenError
+from overstory.protocol.errors import ParameterError
 from overstory.protocol.sampling import context
-from overstory.queries.estimates import estimate_counts, read_estimates
+from overstory.queries.estimates import EstimateSeries, estimate_counts, read_estimates
 
 if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
     from overstory.analysis.reports import SupportCounts
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
-    from overstory.queries.estimates import EstimateSeries
     from overstory.queries.readings import Aggregation, EstimateOptions, Reading
 
 
 MOST_BYTES: Final = 64 << 20
 
 
-class Tasks:
-    """Makes the tasks of one reading: what they share is hashed once."""
-
-    def __init__(self) -> None:
-        self._shared: tuple[object, object, bytes] | None = None
-
-    def task(
-        self,
-        metric: Metric,
-        counts: SupportCounts,
-        per_device: float,
-        options: EstimateOptions,
-        names: Sequence[str],
-    ) -> Task:
-        """Return the task of these arguments, which are those of `estimate_counts`."""
-        # The list of candidates is in `names`; it may have 100,000 strings, and is hashed and sent once.
-        if self._shared is None or self._shared[:2] != (options, names):
-            rest = repr(replace(options, candidates=None))
-            shared = context(metric.digest.hex(), rest, *map(str, names))
-            self._shared = options, names, hashlib.blake2b(shared, digest_size=16).digest()
-        own = hashlib.blake2b(self._shared[2], digest_size=16)
-        own.update(f"{per_device!r} {counts.ones.shape}".encode())
-        own.update(counts.totals.tobytes())
-        own.update(counts.ones.tobytes())
-        work = partial(decode, counts, per_device)
-        return Task(own.digest(), lambda: work, (metric, options, names))
+def shared_digest(metric: Metric, options: EstimateOptions, names: Sequence[str]) -> bytes:
+    """Return the hash of what the estimates of a series share: its list may have 100,000 strings."""
+    rest = repr(replace(options, candidates=None))  # the list of candidates is in `names`
+    shared = context(metric.digest.hex(), rest, *map(str, names))
+    return hashlib.blake2b(shared, digest_size=16).digest()
 
 
 class BoundedCache:
-    """Estimates, or whatever else, by key; past a number of bytes the least recently used ones are dropped.
-
-    >>> cache = BoundedCache(most_bytes=100)
-    >>> for name in "abc":
-    ...     cache.put(name, None, 40)
-    >>> "a" in cache, "c" in cache, cache.size
-    (False, True, 80)
-    """
+    """Estimates, or whatever else, by key; past a number of bytes the least recently used ones are dropped."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most, self.size = most_bytes, 0
@@ -81,7 +53,6 @@ class BoundedCache:
         return key in self._entries
 
     def get(self, key: Hashable) -> Any:
-        """Return what has this key, and note that it was used; None where there is nothing."""
         with self._lock:
             if key not in self._entries:
                 return None
@@ -113,60 +84,42 @@ FORGIVEN: Final = 300.0
 """Seconds for which an estimate that failed is not tried again."""
 
 
-class StillDecodingError(OverstoryError):
-    """The estimates of a page are not ready yet: ask again."""
-
-    def __init__(self, ready: int, total: int) -> None:
-        super().__init__(f"decoding: {ready:,} of {total:,} estimates are ready")
-        self.ready, self.total = ready, total
-
-
-class BusyError(OverstoryError):
-    """Too much waits to be decoded."""
-
-
 class Estimates:
-    """Estimates of counts, each computed once.
+    """Estimates of counts, each computed once; a reader waits `patience` seconds, None: until all is decoded."""
 
-    A reader waits `patience` seconds for the process that decodes; None: until all is ready.
-    """
-
-    def __init__(
-        self, patience: float | None = PATIENCE, most_bytes: int = MOST_BYTES, worker: Worker | None = None
-    ) -> None:
-        self.patience, self.cache = patience, BoundedCache(most_bytes)
+    def __init__(self, patience: float | None = PATIENCE, worker: Worker | None = None) -> None:
+        self.patience, self.cache = patience, BoundedCache()
         self.worker = worker or Worker(SECONDS)
         self.decoded = 0
         """How many estimates the process was asked for."""
-        self._waiting: OrderedDict[bytes, tuple[Task, Future[Any]]] = OrderedDict()
+        self._waiting: dict[bytes, Future[Any]] = {}
         self._failed: OrderedDict[bytes, tuple[float, Exception]] = OrderedDict()
-        self._more = threading.Condition()
-        self._thread: threading.Thread | None = None
-        self._closed = False
+        self._lock = threading.Lock()
+        self._queue = ThreadPoolExecutor(1, "decoding")
 
     def read_all(
         self, several: Sequence[PeriodCounts], reading: Aggregation = "total", options: EstimateOptions | None = None
     ) -> list[EstimateSeries]:
-        """Return the estimates of several counts, as `read_estimates` does; they are waited for together.
-
-        StillDecodingError when not all are ready in time; BusyError when too much waits already; WorkerError when one
-        takes too long, or the process dies of it.
-        """
-        tasks, ready, missing = Tasks(), dict[bytes, "Estimate"](), dict[bytes, Task]()
+        """Return estimates; ScreenError 202: not all are ready, 503: too much waits; or WorkerError."""
+        ready, missing = dict[bytes, "Estimate"](), dict[bytes, Task]()
+        digests: dict[int, bytes] = {}  # by metric: each is one object in `several`
 
         def look_up(
             metric: Metric, counts: SupportCounts, per_device: float, options: EstimateOptions, names: Sequence[str]
         ) -> Estimate:
             _check_candidates(metric, names)
-            task = tasks.task(metric, counts, per_device, options, names)
-            estimate = ready.get(task.key) or self.cache.get(task.key)
+            if id(metric) not in digests:
+                digests[id(metric)] = shared_digest(metric, options, names)
+            key = counts_key(digests[id(metric)], per_device, counts)
+            work = partial(estimate_counts, metric, counts, per_device, options, names)
+            estimate = ready.get(key) or self.cache.get(key)
             if estimate is None and _is_slow(metric, options):
-                missing[task.key] = task
+                missing[key] = Task(key, lambda: work, names)
                 return _nothing()
             if estimate is None:
-                estimate = estimate_counts(metric, counts, per_device, options, names)
-                self.cache.put(task.key, estimate, len(pickle.dumps(estimate)))
-            ready[task.key] = estimate
+                estimate = work()
+                self.cache.put(key, estimate, len(pickle.dumps(estimate)))
+            ready[key] = estimate
             return estimate
 
         series = [read_estimates(counted, reading, options, estimator=look_up) for counted in several]
@@ -176,43 +129,41 @@ class Estimates:
         return series
 
     def read_reading(self, counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> Reading:
-        """Return a reading of a kind that is not shares, as `queries.readings.read` does; see `read_all`."""
         task = reading_task(counted, kind, options)
         reading: Reading | None = self.cache.get(task.key)
         return self._decode({task.key: task})[task.key] if reading is None else reading
 
     def _decode(self, tasks: Mapping[bytes, Task]) -> dict[bytes, Any]:
-        """Return the estimates of tasks once all of them are decoded."""
         futures = self._enqueue(tasks)
         wait(futures.values(), self.patience)
         done = {key: future for key, future in futures.items() if future.done()}
         estimates = {key: future.result() for key, future in done.items()}
         if len(done) < len(tasks):
-            raise StillDecodingError(len(done), len(tasks))
+            raise ScreenError(202, f"decoding: {len(done):,} of {len(tasks):,} estimates are ready", refresh=1)
         return estimates
 
     def _enqueue(self, tasks: Mapping[bytes, Task]) -> dict[bytes, Future[Any]]:
         """Return what each task will give, after adding those that nobody waits for yet."""
-        with self._more:
-            futures = {key: self._waiting[key][1] for key in tasks if key in self._waiting}
+        with self._lock:
+            futures = {key: self._waiting[key] for key in tasks if key in self._waiting}
+            fresh = []
             for key in tasks.keys() - futures.keys():
                 self._raise_failure(key)
-                futures[key] = Future()
-                estimate = self.cache.get(key)  # decoded since the reader looked
-                if estimate is not None:
+                estimate = self.cache.get(key)
+                if estimate is None:
+                    fresh.append(key)
+                else:  # decoded since the reader looked
+                    futures[key] = Future()
                     futures[key].set_result(estimate)
-            fresh = [key for key in tasks if key not in self._waiting and not futures[key].done()]
             if len(self._waiting) + len(fresh) > MOST_WAITING:
-                raise BusyError(
+                raise ScreenError(
+                    503,
                     f"{len(fresh):,} estimates would have to be decoded, and {len(self._waiting):,} wait already: show "
-                    "fewer periods, or ask again in a minute"
+                    "fewer periods, or ask again in a minute",
                 )
-            self._waiting.update((key, (tasks[key], futures[key])) for key in fresh)
-            if self._thread is None:
-                thread = threading.Thread(target=self._work, name="decoding", daemon=True)
-                thread.start()
-                self._thread = thread
-            self._more.notify()
+            for key in tasks:
+                if key not in futures:
+                    futures[key] = self._waiting[key] = self._queue.submit(self._estimate, tasks[key])
             return futures
 
     def _raise_failure(self, key: bytes) -> None:
@@ -221,41 +172,29 @@ class Estimates:
             raise error
         self._failed.pop(key, None)
 
-    def _work(self) -> None:
-        """Decode what waits, the oldest first."""
-        while True:
-            with self._more:
-                while not self._waiting and not self._closed:
-                    self._more.wait()
-                if self._closed:
-                    return
-                key, (task, future) = next(iter(self._waiting.items()))
-            self.decoded += 1
-            try:
-                estimate, size = self.worker.estimate(task)
-                # Every estimate of a list shares one list of its values.
-                outcome: Any = replace(estimate, values=task.shared[2]) if task.shared else estimate
-                self.cache.put(key, outcome, size)
-            except (ParameterError, WorkerError) as error:
-                outcome = error
-            except Exception as error:  # noqa: BLE001 - those that wait get an answer, and the next one is decoded
-                outcome = WorkerError(f"decoding failed: {type(error).__name__}: {error}")
-            with self._more:
-                del self._waiting[key]
-                if isinstance(outcome, Exception):
-                    self._failed[key] = time.monotonic(), outcome
-                    while len(self._failed) > MOST_WAITING:
-                        self._failed.popitem(last=False)
-            if isinstance(outcome, Exception):
-                future.set_exception(outcome)
-            else:
-                future.set_result(outcome)
+    def _estimate(self, task: Task) -> Any:
+        """Decode a task; whatever goes wrong is the answer of those that wait, and the next one is decoded."""
+        self.decoded += 1
+        try:
+            estimate, size = self.worker.estimate(task)
+            # Every estimate of a list shares one list of its values.
+            estimate = estimate if task.values is None else replace(estimate, values=task.values)
+            self.cache.put(task.key, estimate, size)
+        except Exception as error:  # noqa: BLE001 - it is the answer
+            is_known = isinstance(error, ParameterError | WorkerError)
+            told = error if is_known else WorkerError(f"decoding failed: {type(error).__name__}: {error}")
+            with self._lock:
+                self._waiting.pop(task.key, None)
+                self._failed[task.key] = time.monotonic(), told
+                while len(self._failed) > MOST_WAITING:
+                    self._failed.popitem(last=False)
+            raise told from None
+        with self._lock:
+            self._waiting.pop(task.key, None)
+        return estimate
 
     def close(self) -> None:
-        """End the process; what waits is not decoded."""
-        with self._more:
-            self._closed = True
-            self._more.notify()
+        self._queue.shutdown(wait=False, cancel_futures=True)
         self.worker.close()
 
 

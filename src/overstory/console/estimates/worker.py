@@ -13,7 +13,7 @@ import pickle
 import signal
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.context import SpawnProcess
 
-    from overstory.analysis.estimate import Estimate
-    from overstory.analysis.reports import ReportBatch, SupportCounts
-    from overstory.protocol.metrics import Metric
+    from overstory.analysis.reports import SupportCounts
     from overstory.queries.counts import PeriodCounts
     from overstory.queries.readings import Aggregation, EstimateOptions, Reading
 
@@ -38,34 +36,12 @@ MOST_ANSWERS: Final = 5_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
-    """Stored reports, as the process gets them."""
-
-    batches: tuple[ReportBatch, ...]
-
-    def __call__(self) -> Iterator[ReportBatch]:
-        return iter(self.batches)
-
-
-@dataclass(frozen=True, eq=False)
 class Task:
-    """What an estimate or a reading is computed from; `key` is equal where all of it is.
-
-    A closed period's counts never change, so its key does not either; one more report makes another key.
-    """
+    """What an estimate or a reading is computed from; `key` is equal where all of it is."""
 
     key: bytes
-    work: Callable[[], Callable[..., Any]]  # makes what the process calls with what is shared
-    shared: tuple[Any, ...] = ()  # what a series of tasks has in common: sent to the process once
-
-
-def decode(
-    counts: SupportCounts, per_device: float, metric: Metric, options: EstimateOptions, names: Sequence[str]
-) -> Estimate:
-    """Estimate once; the last three are shared."""
-    from overstory.queries.estimates import estimate_counts
-
-    return estimate_counts(metric, counts, per_device, options, names)
+    work: Callable[[], Callable[[], Any]]  # makes what the process calls
+    values: Sequence[str] | None = None  # the list that the estimates of a series share in memory
 
 
 def read_counted(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> Reading:
@@ -87,8 +63,17 @@ def _reading_work(counted: PeriodCounts, kind: Aggregation, options: EstimateOpt
                 f"{counted.num_reports:,} answers are too many for a page, which searches {MOST_ANSWERS:,}; run: "
                 f"overstory decode --registry FILE --store URL --metric {counted.metric.id}"
             )
-        reports = Answers(tuple(counted.reports()))
+        reports = partial(iter, tuple(counted.reports()))
     return partial(read_counted, replace(counted, reports=reports), kind, options)
+
+
+def counts_key(shared: bytes, about: float, counts: SupportCounts) -> bytes:
+    """Return the key of what is computed from counts, what is hashed already, and a number about them."""
+    own = hashlib.blake2b(shared, digest_size=16)
+    own.update(f"{about!r} {counts.ones.shape}".encode())
+    own.update(counts.totals.tobytes())
+    own.update(counts.ones.tobytes())
+    return own.digest()
 
 
 def reading_task(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> Task:
@@ -96,13 +81,10 @@ def reading_task(counted: PeriodCounts, kind: Aggregation, options: EstimateOpti
     metric = counted.metric
     about = counted.first, counted.last, counted.others, counted.group, counted.released
     rest = repr((kind, options, *about, metric.candidate_lists))
-    key = hashlib.blake2b(context(metric.digest.hex(), rest, *map(str, metric.labels or ())), digest_size=16)
+    key = context(metric.digest.hex(), rest, *map(str, metric.labels or ()))
     for period in counted.periods:
-        counts = counted.counts[period]
-        key.update(f"{period} {counts.ones.shape}".encode())
-        key.update(counts.totals.tobytes())
-        key.update(counts.ones.tobytes())
-    return Task(key.digest(), partial(_reading_work, counted, kind, options))
+        key = counts_key(key, period, counted.counts[period])
+    return Task(key, partial(_reading_work, counted, kind, options))
 
 
 NICE: Final = 5
@@ -123,7 +105,6 @@ class Worker:
         self.process: SpawnProcess | None = None
         self._pipe: Connection | None = None
         self._ending: weakref.finalize[..., Worker] | None = None  # kills the process also when nobody closes this
-        self._context: tuple[object, ...] = ()
         self._stopped = False
         self._starting = threading.Lock()
 
@@ -139,11 +120,8 @@ class Worker:
         raise AssertionError(task)
 
     def _ask(self, task: Task) -> tuple[Any, int]:
-        pipe, shared = self._started(), task.shared
-        # What tasks share is sent when it changes: a series of 104 weeks sends its candidates once.
-        is_same = self._context == shared
-        self._context = shared
-        pipe.send((None if is_same else shared, task.work()))
+        pipe = self._started()
+        pipe.send(task.work())
         if not pipe.poll(self._seconds):
             self.stop()
             raise WorkerError(f"decoding took longer than {self._seconds:g} seconds and was stopped")
@@ -169,8 +147,7 @@ class Worker:
             return self._pipe
 
     def stop(self) -> None:
-        """Kill the process; the next estimate starts another one."""
-        self.process, self._pipe, self._context = None, None, ()
+        self.process = self._pipe = None
         if self._ending is not None:
             self._ending()
 
@@ -192,19 +169,16 @@ def serve(pipe: Connection, seconds: float) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Control-C is for the console, which then ends this process
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.nice(NICE)
-    shared: tuple[Any, ...] = ()
     with suppress(EOFError, ConnectionError):
         while True:
-            changed, work = pipe.recv()
-            shared = shared if changed is None else changed
+            work = pipe.recv()
             signal.alarm(int(seconds) + SLACK)  # the console may have been killed
-            result = _answer(lambda: work(*shared))  # noqa: B023 - called here
+            result = _answer(work)
             signal.alarm(0)
             pipe.send_bytes(pickle.dumps(result, pickle.HIGHEST_PROTOCOL))
 
 
 def _answer(work: Callable[[], object]) -> object:
-    """Return a result, or the error in its place."""
     try:
         return work()
     except ParameterError as error:

@@ -12,23 +12,29 @@ from pydantic import Field as Parameter
 
 from overstory.analysis.difference.result import difference_columns, unchanged
 from overstory.analysis.selection import INTERVAL_KINDS, Adjustment, IntervalKind, interval_words
-from overstory.console.screens.facts import adjustment_field, number_field
-from overstory.console.screens.page import Page
-from overstory.console.screens.readings import WHOLE_RANGE, facts_of, for_a_page, is_shares, reading_words
+from overstory.console.screens.page import (
+    WHOLE_RANGE,
+    Page,
+    adjustment_field,
+    facts_of,
+    for_a_page,
+    is_shares,
+    number_field,
+    reading_words,
+)
 from overstory.console.view import Query, Screen, View
 from overstory.presentation.charts.numbers import differences
 from overstory.presentation.document import Block, Field, Heading, KeyValues, Lines, Link, Notice, Paragraph, Table
 from overstory.presentation.formats import p_value
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics.period import DAY
-from overstory.queries.comparison import SHARED_NOISE, check_comparable, compare, compare_series, parse_span
+from overstory.queries.comparison import SHARED_NOISE, Comparison, check_comparable, compare, compare_series, parse_span
 from overstory.queries.readings import EstimateOptions
 
 if TYPE_CHECKING:
     from overstory.analysis.difference import Difference
     from overstory.console.data import ConsoleData
     from overstory.presentation.svg import Picture
-    from overstory.queries.comparison import Comparison
     from overstory.queries.counts import PeriodCounts
 
 MOST_DRAWN: Final = 50
@@ -106,7 +112,6 @@ class ComparisonPage(Page):
         return ((chosen[1], chosen[1]), (chosen[0], chosen[0])) if len(chosen) == 2 else None
 
     def without(self, reason: str, status: int) -> View:
-        """Return the page with the reason why there is no comparison."""
         self.said = [Notice(reason)]
         return self.view(status)
 
@@ -131,13 +136,11 @@ class ComparisonPage(Page):
         yield number_field("reports_per_device", "Reports of one device in a range", each, 1, None, 0.1, hint)
 
     def _labels(self) -> list[str]:
-        """Return the two ranges, as the form has them."""
         assert self.spans is not None
         both = [tuple(map(self.label, span)) for span in self.spans]
         return [first if first == last else f"{first}..{last}" for first, last in both]
 
     def more(self) -> Iterator[Block]:
-        """Offer a comparison of before and after for each release that has reports on both sides."""
         places = [place for note in self.data.store.notes(self.metric.id) for place in self._release(note)]
         if places:
             yield Heading(2, "Before and after a release")
@@ -224,7 +227,9 @@ class SharesCompared(Compared):
     def figures(self) -> Iterator[tuple[str, str]]:
         both, (a, b) = self.both, self._ranges()
         yield "Changed", f"{int(both.changed().sum()):,} of {len(both):,}"
-        yield "Test that nothing changed", _overall(both.overall_p_value, both.alpha)
+        p = both.overall_p_value
+        outcome, number = "a change" if p <= both.alpha else "nothing shown", f"{p:.2f}" if p >= 0.01 else p_value(p)
+        yield "Test that nothing changed", f"{outcome} (p = {number})"
         yield f"Reports in a, {a}", f"{self.compared.a.num_reports:,}"
         yield f"Reports in b, {b}", f"{self.compared.b.num_reports:,}"
 
@@ -266,8 +271,3 @@ class SharesCompared(Compared):
 
     def facts(self) -> Mapping[str, Any]:
         return {name: value for name, value in self.compared.to_json().items() if name != "differences"}
-
-
-def _overall(probability: float, alpha: float) -> str:
-    number = f"{probability:.2f}" if probability >= 0.01 else p_value(probability)
-    return f"{'a change' if probability <= alpha else 'nothing shown'} (p = {number})"

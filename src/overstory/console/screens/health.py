@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from statistics import median
@@ -13,9 +13,9 @@ import numpy as np
 from pydantic import Field as Parameter
 
 from overstory.analysis.alarms.alarm import BEFORE, HIGHEST_VOLUME, LOWEST_VOLUME
-from overstory.collector.store import Store
+from overstory.collector.store import CollectorState, Refusals, Store, Summary
 from overstory.collector.store.operations import NOTE_KINDS
-from overstory.console.screens.facts import number_field, state_words
+from overstory.console.screens.page import number_field, state_words
 from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.charts.numbers import sparkline
 from overstory.presentation.document import (
@@ -27,108 +27,49 @@ from overstory.presentation.document import (
     KeyValues,
     Notice,
     Paragraph,
+    Row,
     Table,
+    Tone,
 )
 from overstory.presentation.formats import thousands
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics import Period
+from overstory.protocol.metrics import Metric, Period
 from overstory.protocol.metrics.period import DAY, WEEK
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import cohort_width
 
 if TYPE_CHECKING:
-    from overstory.collector.store import CollectorState, Refusals, Summary
     from overstory.console.data import ConsoleData
-    from overstory.presentation.document import Row, Tone
     from overstory.presentation.svg import Picture
-    from overstory.protocol.metrics import Metric
 
 
 DRAWN: Final = 26
 
 
-@dataclass(frozen=True)
-class Volume:
-    """The reports of a metric: of each period, and of the newest one that is over against those before.
-
-    >>> from overstory.protocol.metrics.registry import EXAMPLE, parse_registry
-    >>> metric = parse_registry(EXAMPLE)["colour"]
-    >>> volume = Volume(metric, 2968, {2958: 10, 2960: 90, 2961: 110, 2967: 30, 2968: 5})
-    >>> volume.reports, volume.median, volume.tone
-    (30, 0.0, '')
-    >>> Volume(metric, 2968, dict.fromkeys(range(2950, 2967), 100) | {2967: 30}).words
-    '30 reports in 2026-W46, the median of the 8 periods before is 100'
-    """
-
-    metric: Metric
-    current: int  # the running period
-    by_period: Mapping[int, int]
-
-    @classmethod
-    def of(cls, data: ConsoleData, metric: Metric) -> Volume:
-        """Read the reports of a metric, whatever parameters they were made with."""
-        current = metric.period.number(data.clock())
-        week = metric.period.number(data.clock() - WEEK)
-        tally = data.store.tally(metric.id, min(week, current - DRAWN - BEFORE), current + 1)
-        by_period: dict[int, int] = {}
-        for (period, _), reports in tally.items():
-            by_period[period] = by_period.get(period, 0) + reports
-        return cls(metric, current, by_period)
-
-    @property
-    def reports(self) -> int:
-        return self.by_period.get(self.current - 1, 0)
-
-    @property
-    def median(self) -> float | None:
-        """The median of the periods before it; None when the metric is younger."""
-        began = min(self.by_period, default=self.current)
-        first = self.current - 1 - BEFORE
-        if began > first:
-            return None
-        return median(self.by_period.get(period, 0) for period in range(first, self.current - 1))
-
-    @property
-    def share(self) -> float | None:
-        return None if not self.median else self.reports / self.median
-
-    @property
-    def tone(self) -> Tone:
-        """Whether it stands out; an ended metric has no reports, and should have none."""
-        ended = self.metric.expired(self.metric.period.start(self.current - 1))
-        return "" if ended or self.share is None else volume_tone(self.share)
-
-    @property
-    def words(self) -> str:
-        label = self.metric.period.label(self.current - 1)
-        return f"{self.reports:,} reports in {label}, the median of the {BEFORE} periods before is {self.median:,.0f}"
-
-    @property
-    def line(self) -> Sequence[int]:
-        """The reports of the last periods that are over, from the first that has any."""
-        first = max(min(self.by_period, default=self.current), self.current - DRAWN)
-        return [self.by_period.get(period, 0) for period in range(first, self.current)]
-
-    def of_a_week(self, now: float) -> int:
-        """Return the reports of the periods that ended within seven days."""
-        ends = self.metric.period.start
-        return sum(n for period, n in self.by_period.items() if now - WEEK < ends(period + 1) <= now)
-
-    def row(self, data: ConsoleData) -> dict[str, Any]:
-        """Return its row of the table."""
-        periods = data.store.periods(self.metric.id)
-        last = periods[-1] if periods else None
-        return {
-            "metric": self.metric.id,
-            "title": self.metric.title,
-            "last": "none" if last is None else self.metric.period.label(last),
-            "state": "" if last is None else state_words(data, self.metric, last),
-            "period": self.metric.period.label(self.current - 1),
-            "reports": self.reports,
-            "median": self.median,
-            "share": self.share,
-            "running": self.by_period.get(self.current, 0),
-        }
+def volume(data: ConsoleData, metric: Metric) -> dict[str, Any]:
+    """Return a metric's row: its newest period that is over, the median before (None: too young), and its line."""
+    now, period = data.clock(), metric.period
+    current = period.number(now)
+    newest, first = current - 1, current - 1 - BEFORE
+    by_period = data.reports(metric, min(period.number(now - WEEK), first + 1 - DRAWN), current + 1)
+    began, last = min(by_period, default=current), max(data.store.periods(metric.id), default=None)
+    usual = None if began > first else median(by_period.get(number, 0) for number in range(first, newest))
+    reports = by_period.get(newest, 0)
+    share = reports / usual if usual else None
+    return {
+        "metric": metric.id,
+        "title": metric.title,
+        "last": "none" if last is None else period.label(last),
+        "state": "" if last is None else state_words(data, metric, last),
+        "period": period.label(newest),
+        "reports": reports,
+        "median": usual,
+        "share": share,
+        "running": by_period.get(current, 0),
+        "stands_out": volume_tone(share) == "bad" and not metric.expired(period.start(newest)),
+        "line": [by_period.get(number, 0) for number in range(max(began, current - DRAWN), current)],
+        "of_a_week": sum(n for number, n in by_period.items() if now - WEEK < period.start(number + 1) <= now),
+    }
 
 
 def volume_tone(share: float | None) -> Tone:
@@ -164,7 +105,6 @@ class HealthScreen(Screen):
         return View("Health", blocks, health.reports, facts=health.facts())
 
     def act(self, data: ConsoleData, fields: Mapping[str, str], **path: str) -> str:  # noqa: ARG002
-        """Add or remove a note, and return the address that shows it."""
         store = data.store
         if not isinstance(store, Store):
             raise ScreenError(400, "this console only reads its store: use overstory store notes")
@@ -199,10 +139,6 @@ class _Health:
     def summary(self) -> Summary:
         return self.data.store.summary()
 
-    @cached_property
-    def volumes(self) -> list[Volume]:
-        return [Volume.of(self.data, metric) for metric in self.data.registry.values()]
-
     @property
     def silent(self) -> list[CollectorState]:
         return [state for state in self.collectors if state.silent(self.now)]
@@ -217,9 +153,11 @@ class _Health:
             yield Notice("No collector has sent a heartbeat within a week.")
         for state in self.silent:
             yield Notice(f"Collector {_short(state.id)} has been silent since {_second(state.last_seen)}.")
-        for volume in self.volumes:
-            if volume.tone == "bad":
-                yield Notice(f"{volume.metric.title}: {volume.words}.", address=f"/m/{volume.metric.id}")
+        for row in self.reports.rows:
+            if row["stands_out"]:
+                usual = f"the median of the {BEFORE} periods before is {row['median']:,.0f}"
+                words = f"{row['title']}: {row['reports']:,} reports in {row['period']}, {usual}."
+                yield Notice(words, address=f"/m/{row['metric']}")
 
     @cached_property
     def reports(self) -> Table:
@@ -232,16 +170,10 @@ class _Health:
             Column("median", f"Median of the {BEFORE} before", _known),
             Column("share", "Of the median", _share, tone=volume_tone),
             Column("running", "Running", _known),
-            Column("line", f"{DRAWN} periods", lambda _: "", ("metric",), picture=self._line),
+            Column("line", f"{DRAWN} periods", lambda _: "", ("metric",), picture=_line),
         )
-        return Table("Reports of each metric", columns, [volume.row(self.data) for volume in self.volumes])
-
-    def _line(self, row: Row) -> Picture | None:
-        volume = next(volume for volume in self.volumes if volume.metric.id == row["metric"])
-        if not volume.line:
-            return None
-        caption = f"Reports of {volume.metric.title} in its last {len(volume.line)} periods"
-        return sparkline(f"health-{volume.metric.id}", caption, np.array(volume.line, float))
+        rows = [volume(self.data, metric) for metric in self.data.registry.values()]
+        return Table("Reports of each metric", columns, rows)
 
     def of_reports(self) -> Iterator[Block]:
         yield Heading(2, "Reports", "reports")
@@ -341,9 +273,8 @@ class _Health:
     @cached_property
     def sizes(self) -> dict[str, int]:
         reports = size = deleted = 0
-        for volume in self.volumes:
-            metric = volume.metric
-            week = volume.of_a_week(self.now)
+        for row in self.reports.rows:
+            metric, week = self.data.registry[row["metric"]], row["of_a_week"]
             reports += week
             size += week * (-(-metric.mechanism.payload_bits // 8) + cohort_width(metric.mechanism.num_cohorts))
             last = metric.period.number(self.now + WEEK - metric.retention_days * DAY) - 1
@@ -405,6 +336,11 @@ class _Health:
             "mechanisms": [asdict(metric) for metric in self.summary.metrics],
             "store": {"url": self.summary.url, "size": self.summary.size, **self.sizes},
         }
+
+
+def _line(row: Row) -> Picture | None:
+    caption = f"Reports of {row['title']} in its last {len(row['line'])} periods"
+    return sparkline(f"health-{row['metric']}", caption, np.array(row["line"], float)) if row["line"] else None
 
 
 def _known(number: float | None) -> str:

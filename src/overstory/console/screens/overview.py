@@ -13,8 +13,7 @@ import numpy as np
 
 from overstory.analysis.decoding.decoder import Decoded
 from overstory.console.alarms import MetricHistory, find_alarms, read_histories
-from overstory.console.screens.facts import state_words
-from overstory.console.screens.readings import is_shares, reading_words
+from overstory.console.screens.page import is_shares, not_listed, reading_words, state_words
 from overstory.console.view import Query, Screen, View
 from overstory.presentation.charts.numbers import sparkline
 from overstory.presentation.document import (
@@ -30,7 +29,7 @@ from overstory.presentation.document import (
     Table,
     Tone,
 )
-from overstory.presentation.formats import percent, thousands
+from overstory.presentation.formats import finite, percent, thousands
 from overstory.protocol.metrics.period import DAY
 
 if TYPE_CHECKING:
@@ -78,8 +77,6 @@ class OverviewScreen(Screen):
 
 @dataclass(frozen=True)
 class _Overview:
-    """What the page shows."""
-
     data: ConsoleData
     query: OverviewQuery
     histories: Sequence[MetricHistory]
@@ -129,14 +126,13 @@ class _Overview:
                 yield f"{note.kind.capitalize()} of {day}: {note.text}."
 
     def _first_report(self) -> Iterator[Block]:
-        """Show how a first report is sent."""
         metric = next(iter(self.data.registry), "METRIC")
         yield Notice("There are no reports yet. These lines send the first ones, of simulated devices:", "")
         yield Preformatted(
             f"overstory store tokens add {self.data.store.url} --role write --application my-app > write-token\n"
             f"overstory serve --registry metrics.toml --store {self.data.store.url} --port 8000 &\n"
-            "overstory simulate --registry metrics.toml --devices 500 --url http://127.0.0.1:8000 \\\n"
-            '    --token "$(cat write-token)"'
+            'OVERSTORY_WRITE_TOKEN="$(cat write-token)" \\\n'
+            "    overstory simulate --registry metrics.toml --devices 500 --url http://127.0.0.1:8000"
         )
         yield Paragraph("And in a program, once a person has agreed:")
         yield Preformatted(
@@ -170,7 +166,6 @@ class _Overview:
         return Table("", columns, rows, faint)
 
     def _key(self, row: Row) -> tuple[Any, str]:
-        """Return what rows are sorted by: the largest number first, the first day first."""
         title = str(row["title"]).casefold()
         if self.query.sort == "title":
             return 0, title
@@ -206,7 +201,6 @@ class _Overview:
 
 
 def _estimated(history: MetricHistory) -> dict[str, Any]:
-    """Return a row's numbers of the newest estimate."""
     estimate = history.newest_estimate
     row: dict[str, Any] = {"newest": "", "detected": None, "candidates": None, "unlisted": None, "unlisted_error": None}
     if estimate is None:
@@ -219,10 +213,7 @@ def _estimated(history: MetricHistory) -> dict[str, Any]:
     words = f"{first['value']} {percent(first['frequency'])} {interval}" if first["detected"] else "nothing detected"
     row |= {"newest": words, "detected": int(estimate.detected().sum()), "candidates": len(estimate)}
     if isinstance(estimate, Decoded) and estimate.num_reports:
-        shares = estimate.unallocated, estimate.unallocated_standard_error
-        row["unlisted"], row["unlisted_error"] = (
-            float(share / estimate.num_reports) if np.isfinite(share) else None for share in shares
-        )
+        row["unlisted"], row["unlisted_error"] = (finite(float(number)) for number in not_listed(estimate))
     return row
 
 

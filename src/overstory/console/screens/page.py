@@ -2,45 +2,86 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from overstory.analysis.selection import INTERVAL_KINDS, interval_words
-from overstory.console.screens.facts import metric_links, sentence, state_words
-from overstory.console.screens.readings import DETECTING, dimension_words, facts_of, is_shares, reading_parts
-from overstory.console.view import View
+import numpy as np
+
+from overstory.analysis.selection import ADJUSTMENTS, INTERVAL_KINDS, Adjustment, interval_words, people_variance
+from overstory.console.view import ScreenError, View
+from overstory.planning.detection import required_sample_size, smallest_share
 from overstory.presentation.document import (
     Block,
+    Column,
     Field,
     Figure,
     Form,
     Heading,
     KeyValues,
     Lines,
+    Links,
     Notice,
     Paragraph,
     Table,
     Tone,
 )
-from overstory.queries.readings import EstimateOptions
+from overstory.presentation.formats import epsilon_text, interval, percent
+from overstory.privacy.registry.cost import metric_cost
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.metrics.period import DAY
+from overstory.queries.readings import EstimateOptions, Reading
 
 if TYPE_CHECKING:
+    from overstory.analysis.decoding.decoder import Decoded
     from overstory.console.data import ConsoleData
     from overstory.presentation.svg import Picture
+    from overstory.protocol.kinds.base import Mechanism
     from overstory.protocol.metrics import Metric
+    from overstory.queries.comparison import Comparison
     from overstory.queries.counts import PeriodCounts
-    from overstory.queries.readings import Reading
+
+
+OF_NUMBERS: Final = frozenset({"mean", "distribution", "ranges"})
+"""Readings of which a number is drawn over all periods."""
+
+SHARES: Final = "shares"
+"""The reading whose pages are the screens' own."""
+
+WORDS: Final[Mapping[str, str]] = {
+    "table": "a table of several variables",
+    "items": "sets of items",
+    "search": "a search for values that nobody listed",
+    "mean": "a mean",
+    "distribution": "a distribution of numbers",
+    "ranges": "numbers in ranges",
+}
+"""What each reading is, in an overview."""
+
+DETECTING: Final = frozenset({"items", "search"})
+"""Readings of which some values are detected."""
+
+WHOLE_RANGE: Final = frozenset({"search"})
+"""Readings of all periods together: a device answers once."""
+
+
+def is_shares(metric: Metric) -> bool:
+    """Whether a metric's estimates are shares of values, which the screens draw themselves."""
+    return metric.reading == SHARES
+
+
+def reading_words(metric: Metric) -> str:
+    """Return what a metric's reading is."""
+    return WORDS.get(metric.reading, metric.reading)
 
 
 OPTIONS: Final = ("alpha", "correction", "adjustment", "reports_per_device")
 
 
 class Page:
-    """A page of a metric: a part that yields nothing is not on it.
-
-    `said` is what a page says in place of numbers that there are not.
-    """
+    """A page of a metric: a part that yields nothing is not on it; `said` stands for missing numbers."""
 
     place: ClassVar[str] = ""  # what the links of the metric call it; empty: its period
     submit: ClassVar[str] = "Show"
@@ -60,14 +101,12 @@ class Page:
 
     @property
     def title(self) -> str:
-        """What is shown: the metric, its period and its group."""
         period = f", {self.period}" if self.period else ""
         group = f", {self.metric.groups.by} {self.group}" if self.metric.groups is not None and self.group else ""
         return f"{self.metric.title}{period}{group}"
 
     @property
     def asks(self) -> str:
-        """What its form is for."""
         return "What is shown"
 
     @property
@@ -76,13 +115,11 @@ class Page:
 
     @property
     def options(self) -> EstimateOptions:
-        """The options of estimates of all devices like these, as far as the address has any."""
         asked = {name: getattr(self.query, name) for name in OPTIONS if hasattr(self.query, name)}
         return EstimateOptions(**asked, interval_kind="population")
 
     @property
     def refresh(self) -> int:
-        """The seconds after which the page asks again by itself; 0: never."""
         return 0
 
     def view(self, status: int = 200) -> View:
@@ -105,14 +142,12 @@ class Page:
     # The parts, from the top of the page to its foot.
 
     def head(self) -> Iterator[Block]:
-        """Yield where else to go, what is shown, and what the metric is."""
         words = self.words()
         yield metric_links(self.data, self.metric, self.place or self.period, self.period)
         yield Heading(1, f"{self.title}: {words}" if words else self.title)
         yield Paragraph(self.metric.description, is_lead=True)
 
     def words(self) -> str:
-        """Return what the title says of the numbers."""
         return f"{self.counted.num_reports:,} reports"
 
     def figures(self) -> Iterable[tuple[str, str]]:
@@ -128,22 +163,18 @@ class Page:
         return ()
 
     def fields(self) -> Iterable[Field]:
-        """Return what its form asks."""
         return ()
 
     def group_fields(self) -> Iterator[Field]:
-        """Yield the field that asks for a group, where the page takes one."""
         groups = self.metric.groups
         if groups is not None and hasattr(self.query, "group"):
             shown = [(name, name) for name in groups.names if not groups.hidden(name)]
             yield Field("group", f"Group by {groups.by}", self.group, "choice", (("", "all devices"), *shown))
 
     def more(self) -> Iterable[Block]:
-        """Return what stands below the form."""
         return ()
 
     def rests_on(self) -> Iterable[Block]:
-        """Yield what the numbers rest on: their denominator, their newest period, their intervals, and sentences."""
         reports, periods = self.counted.num_reports, self.counted.periods
         detects = is_shares(self.metric) or self.metric.reading in DETECTING
         intervals = interval_words("population", self.query.adjustment) if detects else INTERVAL_KINDS["population"]
@@ -160,8 +191,11 @@ class Page:
             yield Lines(*sentences)
 
     def sentences(self) -> Iterable[str]:
-        """Return what else the numbers rest on."""
-        return () if self.metric.reading == "table" else (dimension_words(self.metric),)
+        groups = self.metric.groups
+        if self.metric.reading == "table" or groups is None:
+            return () if self.metric.reading == "table" else (NO_DIMENSIONS,)
+        named = f"A report names the {groups.by} of its device in clear, and no noise protects that."
+        return (f"{named} Nothing else that goes together with its value can be looked up afterwards.",)
 
     # What the downloads have.
 
@@ -178,21 +212,17 @@ class Page:
         return self.metric.period.label(period)
 
     def when(self, period: int) -> str:
-        """Return a period and whether it is final."""
         return f"{self.label(period)} ({state_words(self.data, self.metric, period)})"
 
     def state(self, period: int, subject: str = "") -> Iterator[Notice]:
-        """Say of a period that is not final how long it takes reports."""
         if self.data.state(self.metric, period) != "final":
             words = state_words(self.data, self.metric, period)
             yield Notice(f"{subject or self.label(period)} is {words}.", "faint")
 
     def noted(self, notes: Iterable[str], tone: Tone) -> Iterator[Notice]:
-        """Yield each note once."""
         return (Notice(sentence(note), tone) for note in dict.fromkeys(notes))
 
     def no_reports(self, where: str) -> Notice:
-        """Say that there are none, and where there are some."""
         every = self.data.counts(self.metric).periods
         if not every:
             return Notice("There are no reports of this metric yet.", "faint")
@@ -207,15 +237,27 @@ class ReadingPage(Page):
     def reading(self) -> Reading:
         raise NotImplementedError
 
-    @cached_property
-    def _parts(self) -> tuple[tuple[Picture, ...], tuple[Block, ...]]:
-        return reading_parts(self.reading)
-
     def pictures(self) -> Iterable[Picture]:
-        return self._parts[0]
+        return () if self.metric.reading == "mean" else self.reading.pictures()  # a mean by itself is a number
 
-    def tables(self) -> Iterable[Block]:
-        return self._parts[1]
+    def tables(self) -> Iterator[Block]:
+        yield from map(for_a_page, self.reading.blocks())
+        if self.metric.reading == "table" and self.reading.parts:
+            yield from self._marginals(self.reading.parts[-1].estimate)
+
+    def _marginals(self, summaries: Iterable[Any]) -> Iterator[Block]:
+        yield Heading(2, "Each variable by itself")
+        shown = set()
+        for summary in summaries:
+            for name, rows in summary.to_json()["marginals"].items():
+                if name not in shown:
+                    shown.add(name)
+                    columns = (
+                        Column("value", name, is_left=True),
+                        Column("share", "share", percent),
+                        Column("interval", f"{summary.level:.0%} interval", interval(percent), ("low", "high")),
+                    )
+                    yield Table(name, columns, rows)
 
     @property
     def table(self) -> Table | None:
@@ -223,3 +265,124 @@ class ReadingPage(Page):
 
     def facts(self) -> Mapping[str, Any]:
         return facts_of(self.reading)
+
+
+YEAR: Final = 365 * DAY
+NO_DIMENSIONS: Final = (
+    "A report holds nothing but its value: what goes together with it (a platform, a version) cannot be looked up "
+    "afterwards. To learn it, collect a metric of the pair, or give the metric groups."
+)
+
+
+def metric_links(data: ConsoleData, metric: Metric, current: str, period: str = "") -> Links:
+    """Return the screens of a metric: that of its newest period with reports, and that of the period that is shown."""
+    path = f"/m/{metric.id}"
+    labels = [metric.period.label(newest) for newest in data.store.periods(metric.id)[-1:]]
+    labels += [period] if period and period not in labels else []
+    places = (("Over time", path), *((label, f"{path}/{label}") for label in labels))
+    return Links(metric.title, (*places, ("Compare", f"{path}/compare"), ("Privacy", f"{path}/privacy")), current)
+
+
+@lru_cache(maxsize=256)
+def epsilons(metric: Metric) -> tuple[tuple[str, str], ...]:
+    """Return what one report, one value and a year of reports cost a person at most."""
+    lines = {line.kind: line.epsilon for line in metric_cost(metric).lines}
+    a_year = metric_cost(metric, max(1, YEAR // metric.period.seconds)).headline
+    return (
+        ("Epsilon, one report", epsilon_text(lines["report"])),
+        ("Epsilon, one value", epsilon_text(metric.mechanism.epsilon_permanent)),
+        ("Epsilon, a year", epsilon_text(a_year.epsilon)),
+    )
+
+
+@lru_cache(maxsize=4096)
+def share_that_shows(mechanism: Mechanism, people: int, candidates: int, alpha: float = 0.05) -> str:
+    """Return the smallest share that so many people show nine times in ten, in words."""
+    try:
+        share = smallest_share(mechanism, people, max(candidates, 1), alpha=alpha)
+    except ParameterError:
+        share = None
+    return "none" if share is None else percent(share)
+
+
+@lru_cache(maxsize=4096)
+def people_for(mechanism: Mechanism, share: float, candidates: int, alpha: float = 0.05) -> str:
+    """Return the number of people with whom a share shows nine times in ten, in words."""
+    try:
+        return f"{required_sample_size(mechanism, share, max(candidates, 1), alpha=alpha):,} devices"
+    except ParameterError as error:
+        return str(error)
+
+
+def not_listed(estimate: Decoded) -> tuple[float, float]:
+    """Return the share of the reports of strings in no list, and its standard error, of all devices like these."""
+    people = people_variance(np.array([estimate.unallocated]), estimate.num_reports, estimate.reports_per_device)
+    scale = max(estimate.num_reports, 1)
+    return estimate.unallocated / scale, float(np.sqrt(estimate.unallocated_standard_error**2 + people[0])) / scale
+
+
+def state_words(data: ConsoleData, metric: Metric, period: int) -> str:
+    """Say whether a period is running, settling or final, and until when."""
+    state = data.state(metric, period)
+    if state == "running":
+        return f"running until {_day(metric.period.start(period + 1))}"
+    return "final" if state == "final" else f"over; final from {_day(metric.final_from(period))}"
+
+
+def sentence(note: str) -> str:
+    """Return a note of an estimate as a page's sentence: what the command line calls by an option is a field here."""
+    words = note.replace("--reports-per-device", "“Reports per device”")
+    return f"{words[:1].upper()}{words[1:]}."
+
+
+def _day(unix_time: float) -> str:
+    return f"{dt.datetime.fromtimestamp(unix_time, dt.UTC):%Y-%m-%d %H:%M} UTC"
+
+
+ADJUSTMENT_NAMES: Final[Mapping[Adjustment, str]] = {
+    "fcr": "wider",
+    "conditional": "given that they were {0}",
+    "none": "plain",
+}
+
+
+def number_field(
+    name: str, label: str, value: float | None, least: float, most: float | None, step: float | None, hint: str = ""
+) -> Field:
+    """Return a field that asks for a number; None is an empty one."""
+    text = "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    return Field(name, label, text, "number", least=least, most=most, step=step, hint=hint)
+
+
+def adjustment_field(chosen: Adjustment, selected: str = "detected") -> Field:
+    """Return the field that asks for the intervals of selected values."""
+    choices = tuple((adjustment, ADJUSTMENT_NAMES[adjustment].format(selected)) for adjustment in ADJUSTMENTS)
+    hint = f"They were chosen because they are {selected}: plain ones are too short."
+    return Field("adjustment", f"Intervals of {selected} values", chosen, "choice", choices, hint=hint)
+
+
+def ends(counted: PeriodCounts) -> str:
+    """Return the periods with reports, from the first to the last."""
+    first, last = (counted.label(counted.periods[end]) for end in (0, -1))
+    return str(first) if first == last else f"{first} to {last}"
+
+
+def for_a_page(block: Block) -> Block:
+    """Return a block of a reading as a page shows it: headings below the page's own, sentences for notes."""
+    if isinstance(block, Heading):
+        return replace(block, level=max(block.level, 2))
+    if isinstance(block, Lines):
+        return Lines(*(sentence(text.removeprefix("note: ").removesuffix(".")) for text in block.texts))
+    return block
+
+
+def facts_of(answer: Reading | Comparison) -> dict[str, Any]:
+    """Return what JSON says of an answer next to its rows."""
+    return {name: value for name, value in answer.to_json().items() if name != "title"}
+
+
+def refuse_options(given: Mapping[str, object], metric: Metric) -> None:
+    """Refuse, with status 400, what an address asks for that such a page does not have."""
+    for name, value in given.items():
+        if value:
+            raise ScreenError(400, f"{name}: {metric.id} is {reading_words(metric)}, whose page has no such choice")

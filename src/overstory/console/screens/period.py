@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import quote
 
 from pydantic import Field as Parameter
 
-from overstory.analysis.selection import Adjustment
+from overstory.analysis.selection import Adjustment, normal_reach
 from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, interval_caption
-from overstory.console.screens.facts import (
+from overstory.console.screens.page import (
+    DETECTING,
+    Page,
+    ReadingPage,
     adjustment_field,
     epsilons,
+    is_shares,
+    not_listed,
     number_field,
     people_for,
-    share_that_shows,
-)
-from overstory.console.screens.page import Page, ReadingPage
-from overstory.console.screens.readings import (
-    DETECTING,
-    group_blocks,
-    is_shares,
     refuse_options,
+    share_that_shows,
 )
 from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.document import (
@@ -39,14 +39,16 @@ from overstory.presentation.document import (
     Table,
 )
 from overstory.presentation.formats import interval, percent
-from overstory.queries.counts import parse_range
+from overstory.queries.counts import PeriodCounts, parse_range
 
 if TYPE_CHECKING:
     from overstory.console.data import ConsoleData
     from overstory.presentation.svg import Picture
     from overstory.queries.estimates import EstimateSeries
-    from overstory.queries.readings import Reading
+    from overstory.queries.readings import EstimateOptions, Reading
 
+MOST_SHARES: Final = 4
+"""Values in the table of groups: the most frequent of all devices."""
 MOST_CANDIDATES: Final = 100_000
 """More are decoded by the command line, not by a page."""
 MOST_ROWS: Final = 500
@@ -218,7 +220,6 @@ class SharesOfPeriod(PeriodPage):
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """The values, the detected ones first."""
         rows = self.estimate.rows(level=self.query.level)
         return sorted(rows, key=lambda row: not row["detected"])
 
@@ -234,7 +235,6 @@ class SharesOfPeriod(PeriodPage):
 
     @cached_property
     def new(self) -> set[str]:
-        """What this list detected first."""
         return set() if self.before is None else {row["value"] for row in self.rows if row["detected"]} - self.before
 
     def words(self) -> str:
@@ -247,11 +247,9 @@ class SharesOfPeriod(PeriodPage):
         yield "Smallest share, nine times in ten", share_that_shows(built, reports, values, query.alpha)
         yield f"To see {percent(query.share)}, nine times in ten", people_for(built, query.share, values, query.alpha)
         if hasattr(estimate, "unallocated"):
-            low, high = (
-                (estimate.unallocated + sign * 1.96 * estimate.unallocated_standard_error) / max(reports, 1)
-                for sign in (-1, 1)
-            )
-            yield f"Not listed ({interval(percent)(low, high)})", percent(estimate.unallocated / max(reports, 1))
+            share, error = not_listed(estimate)
+            reach = normal_reach(query.level) * error
+            yield f"Not listed ({interval(percent)(share - reach, share + reach)})", percent(share)
         yield from epsilons(self.metric)[:2]
 
     def notices(self) -> Iterator[Block]:
@@ -310,3 +308,50 @@ class ReadingOfPeriod(ReadingPage, PeriodPage):
 
     def notices(self) -> Iterable[Block]:
         return self.state(self.counted.periods[-1])
+
+
+def group_blocks(data: ConsoleData, counted: PeriodCounts, options: EstimateOptions) -> Iterator[Block]:
+    """Return a table of the groups: their devices, their reports, and the shares of the most frequent values."""
+    metric, groups = counted.metric, counted.metric.groups
+    if groups is None:
+        return
+    names = [name for name in groups.names if not groups.hidden(name)]
+    of_groups = [data.counts(metric, counted.first, counted.last, name) for name in names]
+    whole, *series = data.all_estimates([counted, *of_groups], "total", options)
+    values = [row["value"] for row in whole.parts[0].estimate.rows(MOST_SHARES)]
+    path = f"/m/{metric.id}/{counted.label(counted.first)}"
+    columns = (
+        Column("group", groups.by, is_left=True, link=lambda row: f"{path}?group={quote(row['group'])}"),
+        Column("expected", "expected devices", "{:,.0f}".format),
+        Column("reports", text="{:,}".format),
+        *(
+            Column(f"share{place}", str(value), _share_words, (f"share{place}", f"low{place}", f"high{place}"))
+            for place, value in enumerate(values)
+        ),
+    )
+    rows = [
+        {"group": name, "expected": groups.expected(name), "reports": own.counted.num_reports, **_shares(own, values)}
+        for name, own in zip(names, series, strict=True)
+    ]
+    yield Heading(2, f"By {groups.by}", "groups")
+    yield Paragraph(
+        f"Each group is estimated by itself; expected devices are by public shares. Reports name their {groups.by} in "
+        "clear: no noise protects it."
+    )
+    yield Table("", columns, rows)
+
+
+def _shares(series: EstimateSeries, values: Sequence[Any]) -> dict[str, float | None]:
+    rows = {row["value"]: row for part in series.parts for row in part.estimate.rows()}
+    keys = {"share": "frequency", "low": "frequency_low", "high": "frequency_high"}
+    return {
+        f"{short}{place}": rows[value][key] if value in rows else None
+        for place, value in enumerate(values)
+        for short, key in keys.items()
+    }
+
+
+def _share_words(share: float | None, low: float | None, high: float | None) -> str:
+    if share is None or low is None or high is None:
+        return "unknown"
+    return f"{percent(share)} ({interval(percent)(low, high)})"

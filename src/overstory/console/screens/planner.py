@@ -12,7 +12,6 @@ from pydantic import Field as Parameter
 from overstory.console.view import Query, Screen, View
 from overstory.planning import Nearest, Plan, plan_from_needs
 from overstory.planning.kinds import plan_for_domain
-from overstory.planning.sample_report import sample_report_blocks
 from overstory.presentation.charts.curves import Scatter, scatter_of_estimates
 from overstory.presentation.document import (
     Block,
@@ -27,13 +26,16 @@ from overstory.presentation.document import (
     Paragraph,
     Preformatted,
 )
-from overstory.privacy.text import odds_text
-from overstory.privacy.text import share as percentage
+from overstory.presentation.formats import odds_text, plural
+from overstory.presentation.formats import share as percentage
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.base import Mechanism
+from overstory.protocol.sampling import SeededEntropy, uniform_below
 
 if TYPE_CHECKING:
     from overstory.console.data import ConsoleData
     from overstory.presentation.svg import Picture
+
 
 STRINGS: Final = "Strings, from a list of candidates"
 DOMAIN: Final = "Values of a known domain"
@@ -62,11 +64,9 @@ class PlannerQuery(Query):
 
     @property
     def looked_for(self) -> int:
-        """How many strings are looked for."""
         return self.candidates or 200
 
     def command(self) -> str:
-        """Return the command with the same answer."""
         asked = {"epsilon": self.epsilon, "epsilon_permanent": self.ceiling, "reports": self.reports}
         kind = {"candidates": self.looked_for} if self.domain_size is None else {"domain_size": self.domain_size}
         sizes = {name: getattr(self, name) for name in ("num_bits", "num_hashes", "num_cohorts")}
@@ -125,7 +125,6 @@ def _plan(query: PlannerQuery) -> Plan:
 
 
 def _held(query: PlannerQuery, plan: Plan) -> Scatter:
-    """Return how the estimates of the share asked for scatter."""
     return Scatter(query.share, plan.error_at(query.share))
 
 
@@ -189,7 +188,6 @@ def _interval(query: PlannerQuery, plan: Plan) -> str:
 
 
 def _risk_and_accuracy(query: PlannerQuery, plan: Plan) -> Iterator[tuple[str, str]]:
-    """Say what a report reveals and what a collection learns, in the words of one case each."""
     surer, surest = (_surer(epsilon) for epsilon in (plan.mechanism.epsilon_report, plan.mechanism.epsilon_permanent))
     yield (
         "Risk",
@@ -211,7 +209,6 @@ def _risk_and_accuracy(query: PlannerQuery, plan: Plan) -> Iterator[tuple[str, s
 
 
 def _surer(epsilon: float) -> str:
-    """Return to what chance an even guess can rise."""
     return percentage(1 / (1 + math.exp(-epsilon))) if math.isfinite(epsilon) else "100%"
 
 
@@ -225,7 +222,6 @@ def _picture(absent: Scatter, held: Scatter, threshold: float) -> Picture:
 
 
 def _nearest(query: PlannerQuery, nearest: Nearest) -> Iterator[Block]:
-    """Return the nearest needs that can be met, as links that fill the form."""
     yield Notice(nearest.plain_words())
     places = []
     if nearest.num_reports is not None:
@@ -247,7 +243,6 @@ def _rounded_up(share: float) -> float:
 
 
 def _repairs(query: PlannerQuery) -> Iterator[Block]:
-    """Return what would resolve needs that contradict each other, in both directions."""
     ceiling = query.ceiling
     if ceiling is None or ceiling > query.epsilon:
         return
@@ -256,3 +251,70 @@ def _repairs(query: PlannerQuery) -> Iterator[Block]:
     places = [(f"epsilon {lower:g}", query.address("/plan", epsilon=lower))] if lower > 0 else []
     places.append((f"permanent epsilon {higher:g}", query.address("/plan", epsilon_permanent=higher)))
     yield Links("Needs that can be met", tuple(places))
+
+
+SEED: Final = "what a device would send"
+EXAMPLE_STRING: Final = "maple"
+
+
+def sample_report_blocks(mechanism: Mechanism) -> Iterator[Block]:
+    """Return one report step by step: of a string, or of a value of the domain; always the same for a mechanism."""
+    entropy = SeededEntropy(SEED)
+    size = mechanism.domain_size
+    value = EXAMPLE_STRING if size is None else size // 2
+    cohort = uniform_below(mechanism.num_cohorts, entropy)
+    permanent = mechanism.draw_permanent(value, cohort, entropy)
+    sent = mechanism.instantaneous(permanent, entropy.bits)
+    truth = mechanism.encode(value, cohort)
+    held = f"the string “{value}”" if size is None else f"value {value:,} of 0 to {size - 1:,}"
+    yield Paragraph(
+        f"One report, drawn once, of a device that holds {held}. What it holds never leaves it; the last line does, "
+        f"{plural(mechanism.payload_bits, 'bit')}{_public(mechanism, cohort)}."
+    )
+    if mechanism.payload == "bits" and truth is not None:
+        yield _report_picture(mechanism, truth, permanent, sent)
+    else:
+        yield KeyValues(tuple(_numbers(mechanism, held, truth, permanent, sent)))
+
+
+def _public(mechanism: Mechanism, cohort: int) -> str:
+    if mechanism.num_cohorts == 1:
+        return ""
+    return f", with the number of its cohort, {cohort:,} of 0 to {mechanism.num_cohorts - 1:,}"
+
+
+def _report_picture(mechanism: Mechanism, truth: int, permanent: int, sent: int) -> Figure:
+    from overstory.presentation.charts.bits import Step, bits_of_a_report
+
+    def bits(payload: int) -> list[bool]:
+        return [bool(payload >> place & 1) for place in range(mechanism.payload_bits)]
+
+    steps = [Step("The value's bits", bits(truth))]
+    if not mechanism.fresh:
+        steps.append(Step("Kept on the device: noise drawn once for the value", bits(permanent)))
+    if mechanism.fresh or sent != permanent:
+        steps.append(Step("Sent: noise drawn for this report", bits(sent)))
+    steps[-1] = Step(steps[-1].name.replace("Kept on the device", "Kept on the device and sent"), steps[-1].bits)
+    caption = "A square is a bit, filled where it is 1. Orange: noise changed it."
+    return Figure(bits_of_a_report("report", caption, steps))
+
+
+def _numbers(
+    mechanism: Mechanism, held: str, truth: int | None, permanent: int, sent: int
+) -> Iterator[tuple[str, str]]:
+    yield "Held", held
+    if truth is not None and mechanism.domain_size != mechanism.payload_limit:
+        yield "Its place in this cohort", f"{truth:,} of 0 to {mechanism.payload_limit - 1:,}"
+    if sent != permanent:
+        yield "Kept on the device", _payload(mechanism, permanent, truth)
+    yield "Sent", _payload(mechanism, sent, truth)
+
+
+def _payload(mechanism: Mechanism, payload: int, truth: int | None) -> str:
+    if mechanism.payload_weight is not None:
+        places = [place for place in range(mechanism.payload_bits) if payload >> place & 1]
+        shown = ", ".join(f"{place:,}" for place in places[:12])
+        more = f" and {len(places) - 12:,} more" if len(places) > 12 else ""
+        return f"a set of {plural(len(places), 'value')}: {shown}{more}"
+    same = "" if truth is None else ": the value's own" if payload == truth else ": another"
+    return f"{payload:,} of 0 to {mechanism.payload_limit - 1:,}{same}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field as Parameter
 
-from overstory.console.screens.facts import YEAR, metric_links
+from overstory.console.screens.page import YEAR, metric_links
 from overstory.console.view import Query, Screen, View
 from overstory.presentation.charts.curves import loss_of_a_device
 from overstory.presentation.document import (
@@ -27,12 +27,11 @@ from overstory.presentation.document import (
     Preformatted,
     Table,
 )
-from overstory.presentation.formats import finite
+from overstory.presentation.formats import epsilon_text, finite, odds_text, plural
 from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.registry.cost import metric_cost
 from overstory.privacy.registry.page import metric_page, metric_statement
 from overstory.privacy.statements import Claims, words_of
-from overstory.privacy.text import epsilon_text, odds_text, plural
 from overstory.protocol.metrics.period import WEEK
 
 if TYPE_CHECKING:
@@ -127,7 +126,6 @@ def _entries(metric: Metric, stated: PrivacyStatement, reports: int, values: int
 
 
 def _row(claim: Claim) -> dict[str, Any]:
-    """Return a claim as a row: its epsilon in nats, None where there is no bound."""
     return {
         "seen": claim.about,
         "epsilon": finite(claim.epsilon),

@@ -16,8 +16,7 @@ import numpy as np
 
 from overstory.analysis.selection import interval_words
 from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, interval_caption
-from overstory.console.screens.page import Page, ReadingPage
-from overstory.console.screens.readings import is_shares
+from overstory.console.screens.page import Page, ReadingPage, is_shares
 from overstory.console.view import Query, Screen, View
 from overstory.presentation.document import (
     Block,
@@ -32,10 +31,10 @@ from overstory.presentation.document import (
     Preformatted,
     Table,
 )
+from overstory.presentation.formats import epsilon_text, factor
 from overstory.privacy.registry.changes import Harm, compare_registries
 from overstory.privacy.registry.page import MetricPage, how_often, metric_page
 from overstory.privacy.statements import claims_blocks
-from overstory.privacy.text import epsilon_text, factor
 from overstory.protocol.metrics.metric import SLACK
 from overstory.queries.counts import PeriodCounts
 
@@ -58,11 +57,6 @@ def rounded(facts: Any) -> Any:
     """Return JSON values with every estimate rounded to the second digit of its standard error.
 
     A number without one is rounded to two digits, unless it is a value of the domain, whose row has None for an error.
-
-    >>> rounded({"count": 1234.567, "low": 1101.1, "standard_error": 68.061, "p_value": 0.01234, "reports": 3217})
-    {'count': 1235.0, 'low': 1101.0, 'standard_error': 68.0, 'p_value': 0.012, 'reports': 3217}
-    >>> rounded({"frequency": 0.38376, "frequency_standard_error": 0.02116, "cells": [{"share": 0.5124}]})
-    {'frequency': 0.384, 'frequency_standard_error': 0.021, 'cells': [{'share': 0.51}]}
     """
     if isinstance(facts, list | tuple):
         return [rounded(value) for value in facts]
@@ -108,10 +102,6 @@ def _rounded_numbers(estimate: Any) -> Any:
     return replace(estimate, quantities=tuple(replace(row, **rounded(row.to_json())) for row in estimate.quantities))
 
 
-def _rounded_tables(tables: Any) -> tuple[TableSummary, ...]:
-    return tuple(map(_rounded_table, tables))
-
-
 def _rounded_counts(estimate: Any) -> Any:
     names, errors = ("counts", "raw_counts", "standard_errors"), estimate.standard_errors
     held = {field.name for field in fields(estimate)}
@@ -128,7 +118,10 @@ def _rounded_table(summary: TableSummary) -> TableSummary:
     return replace(summary, table=table)
 
 
-ROUNDED: Final = {"table": _rounded_tables, **dict.fromkeys(("mean", "distribution", "ranges"), _rounded_numbers)}
+ROUNDED: Final = {
+    "table": lambda tables: tuple(map(_rounded_table, tables)),
+    **dict.fromkeys(("mean", "distribution", "ranges"), _rounded_numbers),
+}
 """By reading: what rounds the estimate of a part; of shares, `_rounded_counts`."""
 
 MEANING: Final = (
@@ -257,7 +250,6 @@ class AboutPage(Page):
         return _page_of(self.metric, route=self.data.registry.oblivious)
 
     def results(self) -> Any:
-        """Return what JSON says of the results."""
         return self.said[0].text
 
     def more(self) -> Iterator[Block]:
@@ -294,6 +286,11 @@ class SharesPublished(ReadingPublished):
     def reading(self) -> EstimateSeries:
         return self.data.estimates(self.counted, "total", self.options)
 
+    @cached_property
+    def _rows(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = rounded(self.reading.parts[0].estimate.rows())
+        return rows
+
     @property
     def _period(self) -> str:
         return self.counted.label(self.reading.parts[0].first) or ""
@@ -308,14 +305,14 @@ class SharesPublished(ReadingPublished):
         yield estimate_picture(
             f"{self.metric.id}-{self._period}",
             f"Share of each answer in {self._period}, with {interval_caption(0.95, self.options.adjustment)}.",
-            self.table.rows[:MOST_DRAWN],
+            self._rows[:MOST_DRAWN],
         )
 
     def results(self) -> Any:
         return self.reading.summary()
 
     def tables(self) -> Iterator[Block]:
-        series, rows = self.reading, self.table.rows
+        series, rows = self.reading, self._rows
         yield Lines(
             f"Intervals: {interval_words(series.interval_kind, series.options.adjustment)}",
             *series.parts[0].estimate.notes,
@@ -384,11 +381,15 @@ class RegistryScreen(Screen):
     def view(self, data: ConsoleData, query: Query, **path: str) -> View:  # noqa: ARG002
         registry = data.registry
         shown = (Heading(2, "The file", "file"), Preformatted(registry.text.strip())) if registry.text else ()
+        changed: tuple[Block, ...] = ()
         changes = _changes(data)
+        if changes is not None and data.previous is not None:
+            nothing = Paragraph(f"Nothing changed since version {data.previous.version}.")
+            changed = Heading(2, "What changed", "changes"), changes if changes.rows else nothing
         blocks = (
             Heading(1, "The registry"),
             KeyValues((("Version", registry.version), ("Digest", registry.digest.hex()))),
-            *_changed(data, changes),
+            *changed,
             *shown,
         )
         facts = {"digest": registry.digest.hex(), **registry.to_json()}
@@ -396,7 +397,6 @@ class RegistryScreen(Screen):
 
 
 def _changes(data: ConsoleData) -> Table | None:
-    """Return what changed since the version before; None where nobody has it."""
     if data.previous is None:
         return None
     columns = (
@@ -407,10 +407,3 @@ def _changes(data: ConsoleData) -> Table | None:
     )
     rows = [change.to_json() for change in compare_registries(data.previous, data.registry)]
     return Table(f"Changes since version {data.previous.version}", columns, rows)
-
-
-def _changed(data: ConsoleData, changes: Table | None) -> Iterator[Block]:
-    if changes is None or data.previous is None:
-        return
-    yield Heading(2, "What changed", "changes")
-    yield changes if changes.rows else Paragraph(f"Nothing changed since version {data.previous.version}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -13,47 +13,150 @@ from pydantic import Field as Parameter
 
 from overstory.analysis.decoding.decoder import NEEDED_SHARE, Decoded
 from overstory.analysis.difference.combination import total
-from overstory.analysis.selection import Adjustment, normal_reach, people_variance
+from overstory.analysis.reports import SupportCounts
+from overstory.analysis.selection import Adjustment, normal_reach
 from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, interval_caption
 from overstory.console.alarms import find_alarms
-from overstory.console.screens.columns import MOST_CUMULATIVE, Columns, reports_picture
-from overstory.console.screens.facts import (
-    adjustment_field,
-    epsilons,
-    number_field,
-    people_for,
-    share_that_shows,
-)
-from overstory.console.screens.page import Page, ReadingPage
-from overstory.console.screens.readings import (
+from overstory.console.screens.page import (
     DETECTING,
     OF_NUMBERS,
     WHOLE_RANGE,
+    Page,
+    ReadingPage,
+    adjustment_field,
     ends,
+    epsilons,
     facts_of,
     is_shares,
+    not_listed,
+    number_field,
+    people_for,
     refuse_options,
+    share_that_shows,
 )
 from overstory.console.view import Query, Screen, ScreenError, View
-from overstory.presentation.charts.series import MOST_COLUMNS, Line, over_time
+from overstory.presentation.charts.numbers import counts_over_time
+from overstory.presentation.charts.series import MOST_COLUMNS, Event, Line, over_time
 from overstory.presentation.document import Block, Column, Field, Figure, Heading, Link, Notice, Paragraph, Table
 from overstory.presentation.formats import UNKNOWN, interval, percent, thousands
 from overstory.protocol.errors import ParameterError
-from overstory.queries.counts import parse_range
+from overstory.protocol.metrics.period import DAY, Period
+from overstory.queries.counts import PeriodCounts, parse_range
 from overstory.queries.estimates import EstimateSeries
-from overstory.queries.readings import Aggregation
+from overstory.queries.readings import Aggregation, EstimateOptions, PeriodEstimate, Reading
 
 if TYPE_CHECKING:
     from overstory.analysis.alarms.alarm import Alarm
     from overstory.analysis.estimate import Estimate
+    from overstory.collector.store.operations import Note
     from overstory.console.data import ConsoleData
     from overstory.presentation.svg import Picture
     from overstory.protocol.metrics import Metric
-    from overstory.queries.counts import PeriodCounts
     from overstory.queries.numbers import NumberSeries
-    from overstory.queries.readings import PeriodEstimate, Reading
 
     F64 = NDArray[np.float64]
+
+
+MOST_CUMULATIVE: Final = 60
+"""Each of them adds up all counts before it."""
+EVENTS: Final = ("release", "incident")
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """A chart's columns: column c has periods ``c * every`` to ``(c + 1) * every - 1``, whichever range is shown."""
+
+    counted: PeriodCounts
+    every: int
+    first: int  # the number of the first column
+    number: int  # of columns
+
+    @classmethod
+    def of(cls, counted: PeriodCounts, every: int | None, most: int = MOST_COLUMNS) -> Columns:
+        """Return columns of `every` periods; unless given, of as few as `most` columns need."""
+        periods = counted.periods
+        if not periods:
+            return cls(counted, every or 1, 0, 0)
+        span = periods[-1] - periods[0] + 1
+        width = every or max(1, -(-span // most))
+        while (number := periods[-1] // width - periods[0] // width + 1) > most:
+            width += 1
+        return cls(counted, width, periods[0] // width, number)
+
+    @property
+    def labels(self) -> list[str]:
+        label = self.counted.metric.period.label
+        return [label(max(column * self.every, 0)) for column in range(self.first, self.first + self.number)]
+
+    @property
+    def unit(self) -> str:
+        unit = str(self.counted.metric.period)
+        return unit if self.every == 1 else f"each column adds up {self.every:,} periods of {unit}"
+
+    def events(self, notes: Iterable[Note]) -> list[Event]:
+        """Return releases and incidents of the range at the place of their day; a column's middle is at its number."""
+        period = self.counted.metric.period
+        return [
+            Event(place, note.text, "incident" if note.kind == "incident" else "release")
+            for note in notes
+            if note.kind in EVENTS and -0.5 <= (place := self._place(period, note.day * DAY)) <= self.number - 0.5
+        ]
+
+    def _place(self, period: Period, unix_time: int) -> float:
+        number = period.number(unix_time)
+        part = (unix_time - period.start(number)) / period.seconds
+        return (number + part) / self.every - self.first - 0.5
+
+    def reports(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        numbers = np.zeros(self.number)
+        for period in self.counted.periods:
+            numbers[period // self.every - self.first] += self.counted.counts[period].num_reports
+        return numbers
+
+    def estimates(self, data: ConsoleData, reading: Aggregation, options: EstimateOptions) -> EstimateSeries:
+        """Return an estimate for each column with reports, as `overstory decode` gives it for the same periods."""
+        chosen = replace(options, interval_kind=options.kind_of_intervals(reading))
+        if self.every == 1 or reading == "total":
+            return data.estimates(self.counted, reading, chosen)
+        stretches: list[PeriodCounts] = []
+        taken: dict[int, SupportCounts] = {}
+        for group in self._groups():
+            taken = {**taken, **group} if reading == "cumulative" else group
+            of_stretch = {period: n for period, n in self.counted.taken_out.items() if period in taken}
+            stretches.append(
+                PeriodCounts(
+                    self.counted.metric, min(taken), max(taken), taken, self.counted.others, taken_out=of_stretch
+                )
+            )
+        if chosen.reports_per_device is None:
+            series = data.all_estimates(stretches, "total", chosen)
+        else:
+            series = []
+            for some in stretches:  # a device reports once in each period
+                each = min(chosen.reports_per_device, len(some.periods))
+                series.append(data.estimates(some, "total", replace(chosen, reports_per_device=each)))
+        parts = tuple(part for stretch in series for part in stretch.parts)
+        return EstimateSeries(self.counted, reading, chosen, parts, series[-1].notes if series else ())
+
+    def _groups(self) -> Sequence[dict[int, SupportCounts]]:
+        groups: dict[int, dict[int, SupportCounts]] = {}
+        for period in self.counted.periods:
+            groups.setdefault(period // self.every, {})[period] = self.counted.counts[period]
+        return list(groups.values())
+
+    def column(self, part: PeriodEstimate) -> int:
+        return part.last // self.every - self.first
+
+
+def reports_picture(metric: Metric, columns: Columns) -> Picture:
+    """Draw the reports of each column."""
+    return counts_over_time(
+        f"{metric.id}-reports",
+        f"Reports by {columns.unit}." if columns.every == 1 else f"Reports; {columns.unit}.",
+        columns.labels,
+        columns.reports(),
+        xlabel=columns.unit,
+    )
 
 
 TOP: Final = 5
@@ -61,100 +164,18 @@ OTHER: Final = "other"
 NOT_LISTED: Final = "not listed"
 
 
-@dataclass(frozen=True, eq=False)
-class Shown:
-    """The lines: one for each value, then of all others and of what is not listed; and the table of their numbers."""
-
-    columns: Columns
-    lines: tuple[Line, ...]
-    notes: tuple[str, ...]  # what a reader must know of them
-
-    def table(self, most: int, address: str) -> Table:
-        """Return the newest `most` columns as rows; each leads to its period's page, below `address`."""
-        reports, labels = self.columns.reports(), self.columns.labels
-        places = [place for place in range(len(labels) - 1, -1, -1) if reports[place]][:most]
-        rows = [
-            {"period": labels[place], "reports": reports[place]}
-            | {f"{number}": _cell(line, place) for number, line in enumerate(self.lines)}
-            for place in places
-        ]
-        link = (lambda row: f"{address}/{row['period']}") if self.columns.every == 1 else None
-        columns = (
-            Column("period", "from" if self.columns.every > 1 else "period", is_left=True, link=link),
-            Column("reports", text=thousands),
-            *(Column(f"{number}", line.name, _share_text) for number, line in enumerate(self.lines)),
-        )
-        return Table("", columns, rows)
+Four = tuple[float, float, float, bool]
+"""A share, its interval, and whether it was detected."""
 
 
-def _cell(line: Line, place: int) -> tuple[float, float, float, bool]:
-    return float(line.shares[place]), float(line.low[place]), float(line.high[place]), bool(line.detected[place])
-
-
-def _share_text(cell: tuple[float, float, float, bool]) -> str:
+def _share_text(cell: Four) -> str:
     share, low, high, detected = cell
     if not np.isfinite([share, low, high]).all():
         return UNKNOWN
     return f"{percent(share) if detected else 'not detected'} ({interval(percent)(low, high)})"
 
 
-def shown_lines(columns: Columns, series: EstimateSeries, names: Sequence[str], level: float) -> Shown:
-    """Return the lines of `names`; without any, of the five most frequent over the range."""
-    listed = [str(value) for value in series.parts[-1].estimate.values]
-    chosen = list(names) or _most_frequent(series, listed)
-    place = {name: index for index, name in enumerate(listed)}
-    places = np.array([place[name] for name in chosen], np.intp)
-    rest = [index for index in range(len(listed)) if index not in set(places.tolist())]
-    lines = list(_value_lines(chosen, places, columns, series, level))
-    notes = []
-    others = [listed[index] for index in rest]
-    if rest and not names and series.parts[-1].estimate.adds_up:
-        name = listed[rest[0]] if len(rest) == 1 else OTHER
-        lines.append(_line(name, columns, series, lambda estimate: _together(estimate, others, level)))
-        notes = [f"“{OTHER}” adds up {len(rest):,} values; its interval is that of the sum."] * (len(rest) > 1)
-    if all(isinstance(part.estimate, Decoded) for part in series.parts):
-        lines.append(_line(NOT_LISTED, columns, series, lambda estimate: _not_listed(estimate, level)))
-        notes.append(f"“{NOT_LISTED}” is the share of reports of strings that are not among the candidates.")
-    return Shown(columns, tuple(lines), tuple(notes))
-
-
-def _most_frequent(series: EstimateSeries, listed: Sequence[str]) -> list[str]:
-    """Return the values with the most reports over all columns."""
-    total = np.zeros(len(listed))
-    for part in series.parts:
-        total += part.estimate.counts
-    return [listed[index] for index in np.argsort(-total, kind="stable")[:TOP].tolist()]
-
-
-Four = tuple[float, float, float, bool]
-
-
-def _value_lines(
-    names: Sequence[str], places: NDArray[np.intp], columns: Columns, series: EstimateSeries, level: float
-) -> Iterator[Line]:
-    numbers = np.full((3, len(names), columns.number), np.nan)
-    detected = np.zeros((len(names), columns.number), bool)
-    for part in series.parts:
-        at, scale = columns.column(part), max(part.estimate.num_reports, 1)
-        low, high = part.estimate.interval(level)
-        numbers[:, :, at] = np.stack([part.estimate.counts, low, high])[:, places] / scale
-        detected[:, at] = part.estimate.detected()[places]
-    for number, name in enumerate(names):
-        shares, low, high = numbers[:, number]
-        yield Line(name, shares, low, high, detected[number])
-
-
-def _line(name: str, columns: Columns, series: EstimateSeries, numbers: Callable[[Any], Four]) -> Line:
-    shares, low, high = (np.full(columns.number, np.nan) for _ in range(3))
-    detected = np.zeros(columns.number, bool)
-    for part in series.parts:
-        at = columns.column(part)
-        shares[at], low[at], high[at], detected[at] = numbers(part.estimate)
-    return Line(name, shares, low, high, detected)
-
-
 def _together(estimate: Estimate, names: Sequence[str], level: float) -> Four:
-    """Return the share of several values together."""
     try:
         sum_of = total(estimate, names, level=level)
     except ParameterError:  # no decoder tells two of them apart
@@ -163,19 +184,9 @@ def _together(estimate: Estimate, names: Sequence[str], level: float) -> Four:
 
 
 def _not_listed(estimate: Decoded, level: float) -> Four:
-    people = people_variance(np.array([estimate.unallocated]), estimate.num_reports, estimate.reports_per_device)
-    scale = max(estimate.num_reports, 1)
-    error = float(np.sqrt(estimate.unallocated_standard_error**2 + people[0])) / scale
-    share, reach = estimate.unallocated / scale, normal_reach(level) * error
+    share, error = not_listed(estimate)
+    reach = normal_reach(level) * error
     return share, share - reach, share + reach, share > reach
-
-
-def too_uncertain(estimate: Estimate) -> float | None:
-    """Return the typical standard error of a share, where it is too large for a picture; None where it is not."""
-    errors = estimate.frequency_standard_errors
-    finite = errors[np.isfinite(errors)]
-    typical = float(np.median(finite)) if finite.size else 1.0
-    return typical if typical > NEEDED_SHARE else None
 
 
 MOST_VALUES: Final = 6
@@ -211,7 +222,6 @@ class SeriesQuery(Query):
     values: tuple[str, ...] = ()
 
     def names(self) -> list[str]:
-        """Return the values that were asked for: one a line."""
         return list(dict.fromkeys(line for text in self.values for line in text.splitlines() if line))
 
 
@@ -320,17 +330,72 @@ class SharesOverTime(OverTime):
 
     @cached_property
     def uncertain(self) -> float | None:
-        return too_uncertain(self.newest.estimate)
+        """The typical standard error of a share, where it is too large for a picture; None where it is not."""
+        errors = self.newest.estimate.frequency_standard_errors
+        finite = errors[np.isfinite(errors)]
+        typical = float(np.median(finite)) if finite.size else 1.0
+        return typical if typical > NEEDED_SHARE else None
 
     @cached_property
-    def shown(self) -> Shown:
-        names = self.query.names()
-        unknown = [name for name in names if name not in set(map(str, self.newest.estimate.values))]
+    def shown(self) -> tuple[list[Line], list[str]]:
+        """The lines, and what must be known of them: the values asked for, or else the most frequent and all others."""
+        names, level, parts = self.query.names(), self.query.level, self.series.parts
+        listed = list(map(str, self.newest.estimate.values))
+        unknown = [name for name in names if name not in set(listed)]
         if unknown:
             raise ScreenError(400, f"values: {self.metric.id} has no value {unknown[0]!r}")
         if len(names) > MOST_VALUES:
             raise ScreenError(400, f"values: a chart shows at most {MOST_VALUES} values, not {len(names)}")
-        return shown_lines(self.columns, self.series, names, self.query.level)
+        total = sum(part.estimate.counts for part in parts)
+        chosen = names or [listed[index] for index in np.argsort(-total, kind="stable")[:TOP].tolist()]
+        lines, notes = self._value_lines(chosen, listed), []
+        others = [name for name in listed if name not in set(chosen)]
+        if others and not names and self.newest.estimate.adds_up:
+            name = others[0] if len(others) == 1 else OTHER
+            lines.append(self._line(name, lambda estimate: _together(estimate, others, level)))
+            notes = [f"“{OTHER}” adds up {len(others):,} values; its interval is that of the sum."] * (len(others) > 1)
+        if all(isinstance(part.estimate, Decoded) for part in parts):
+            lines.append(self._line(NOT_LISTED, lambda estimate: _not_listed(estimate, level)))
+            notes.append(f"“{NOT_LISTED}” is the share of reports of strings that are not among the candidates.")
+        return lines, notes
+
+    def _value_lines(self, names: Sequence[str], listed: Sequence[str]) -> list[Line]:
+        place = {name: index for index, name in enumerate(listed)}
+        places = np.array([place[name] for name in names], np.intp)
+        numbers = np.full((3, len(names), self.columns.number), np.nan)
+        detected = np.zeros((len(names), self.columns.number), bool)
+        for part in self.series.parts:
+            at, scale = self.columns.column(part), max(part.estimate.num_reports, 1)
+            low, high = part.estimate.interval(self.query.level)
+            numbers[:, :, at] = np.stack([part.estimate.counts, low, high])[:, places] / scale
+            detected[:, at] = part.estimate.detected()[places]
+        shares, low, high = numbers
+        return [Line(name, shares[n], low[n], high[n], detected[n]) for n, name in enumerate(names)]
+
+    def _line(self, name: str, numbers: Callable[[Any], Four]) -> Line:
+        shares, low, high = np.full((3, self.columns.number), np.nan)
+        detected = np.zeros(self.columns.number, bool)
+        for part in self.series.parts:
+            at = self.columns.column(part)
+            shares[at], low[at], high[at], detected[at] = numbers(part.estimate)
+        return Line(name, shares, low, high, detected)
+
+    def _line_table(self) -> Table:
+        columns, lines = self.columns, self.shown[0]
+        reports, labels = columns.reports(), columns.labels
+        places = [place for place in range(len(labels) - 1, -1, -1) if reports[place]][:OLDER_ROWS]
+        rows = [
+            {"period": labels[place], "reports": reports[place]}
+            | {f"{number}": line.at(place) for number, line in enumerate(lines)}
+            for place in places
+        ]
+        link = (lambda row: f"{self.address}/{row['period']}") if columns.every == 1 else None
+        shown = (
+            Column("period", "from" if columns.every > 1 else "period", is_left=True, link=link),
+            Column("reports", text=thousands),
+            *(Column(f"{number}", line.name, _share_text) for number, line in enumerate(lines)),
+        )
+        return Table("", shown, rows)
 
     def words(self) -> str:
         if self.uncertain:
@@ -378,7 +443,7 @@ class SharesOverTime(OverTime):
             kind = interval_caption(self.query.level, self.query.adjustment)
             caption = f"Share of each value, {columns.labels[0]} to {columns.labels[-1]}, with {kind}."
             events = columns.events(self.data.store.notes(self.metric.id))
-            yield over_time(name, caption, columns.labels, self.shown.lines, events=events, xlabel=columns.unit)
+            yield over_time(name, caption, columns.labels, self.shown[0], events=events, xlabel=columns.unit)
         yield reports_picture(self.metric, columns)
 
     def more(self) -> Iterator[Block]:
@@ -391,12 +456,12 @@ class SharesOverTime(OverTime):
             yield Paragraph(f"{len(newest) - NEWEST_ROWS:,} more values are in the downloads.")
         if parts > 1:
             yield Heading(2, "Over time")
-            yield self.shown.table(OLDER_ROWS, self.address)
+            yield self._line_table()
         if parts > OLDER_ROWS:
             yield Paragraph(f"The newest {OLDER_ROWS:,} of {parts:,} rows; the downloads have all.")
 
     def sentences(self) -> Iterator[str]:
-        yield from self.shown.notes
+        yield from self.shown[1]
         if self.columns.every > 1:
             yield f"Counts of {self.columns.every:,} periods are added up for each column; none is left out."
         if self.metric.oracle.encoding.decoded:
@@ -431,7 +496,6 @@ class ReadingOverTime(ReadingPage, OverTime):
 
     @cached_property
     def over_time(self) -> Reading:
-        """The reading of the newest periods, one by one."""
         periods = self.every.periods[-MOST_PERIODS:]
         if self.whole or len(periods) < 2:
             return self.reading

@@ -112,14 +112,8 @@ def count_pairs_by_cohort(
     num_cohorts: int,
     first: int,
     second: int,
-    *,
-    threads: int | None = None,
 ) -> NDArray[np.int64]:
-    """How many reports of each cohort have both of two bits, one of the first part and one of the second.
-
-    The shape is (num_cohorts, first + 1, second + 1): the last row and column count each bit of the other part alone;
-    the last entry counts the reports.
-    """
+    """Count each cohort's reports with both of two bits, (num_cohorts, first + 1, second + 1); last, each bit alone."""
     if reports.ndim != 2 or reports.dtype != np.uint64 or 64 * reports.shape[1] < first + second:
         raise ValueError(
             f"reports must be uint64 of shape (n, words) with {first} + {second} bits, "
@@ -138,5 +132,5 @@ def count_pairs_by_cohort(
         add_ordered(packed, order, offsets, start, stop, (first, second, rows), out)
         return out
 
-    parts = in_parts(part, len(reports), threads, smallest=SMALLEST)
+    parts = in_parts(part, len(reports), smallest=SMALLEST)
     return np.ascontiguousarray(np.sum(parts, axis=0)[:, : first + 1])

@@ -36,10 +36,7 @@ MOST_TREES = 1 << 15  # cohorts times words of a row of the tree: 23 MB of trees
 
 
 class Lanes:
-    """Vectors of ``STEP`` words, as LLVM's own *generic* vectors: it splits them into what any machine has.
-
-    Written in Numba, a block of operations takes seconds to type, and LLVM may or may not vectorize it.
-    """
+    """Vectors of ``STEP`` words as LLVM's own *generic* vectors: in Numba they would take seconds to type."""
 
     def __init__(self, context: Any, builder: Any) -> None:
         self.context, self.builder, self.vector = context, builder, ir.VectorType(ir.IntType(64), STEP)
@@ -66,10 +63,7 @@ def _adder(v: Lanes, a: Any, b: Any, c: Any) -> tuple[Any, Any]:
 
 @intrinsic
 def fold_16(_typing: Any, data: Any, first: Any, width: Any, state: Any, at: Any, out: Any, to: Any) -> Any:  # noqa: ARG001
-    """Fold 16 vectors, ``width`` words apart from ``data[first]`` on, into ``state``; the carry goes to ``out[to]``.
-
-    ``state[at + i * width]`` holds the words of weight ``2 ** i`` for i = 0 .. 3.
-    """
+    """Fold 16 vectors ``width`` words apart into ``state[at + i * width]``, weight 2 ** i; the carry to ``out``."""
     arrays = (data, state, out)
     if not all(isinstance(array, types.Array) and array.layout == "C" for array in arrays):
         return None
@@ -210,11 +204,8 @@ def add_each(flat: Any, cohorts: Any, start: Any, stop: Any, words: Any, totals:
 
 @kernel
 def deal(flat: Any, cohorts: Any, row: Any, stop: Any, words: Any, buffers: Any, free: Any, end: Any) -> Any:
-    """Copy rows to their cohorts' buffers until one is full; return the row that filled it, or ``stop``.
-
-    ``free`` and ``end`` are where each buffer goes on and ends.  A loop of its own, which calls nothing, stays in
-    registers.
-    """
+    """Copy rows to their cohorts' buffers until one is full; return the row that filled it, or ``stop``."""
+    # A loop of its own, which calls nothing, stays in registers.
     if words == 2:
         for i in range(row, stop):
             cohort, source = np.uint64(cohorts[i]), np.uint64(2 * i)
@@ -282,7 +273,7 @@ def move_rows(flat: Any, cohorts: Any, words: Any, free: Any, out: Any) -> None:
 
 
 def count_bits_grouped(
-    reports: NDArray[np.uint64], offsets: NDArray[np.int64], *, threads: int | None = None
+    reports: NDArray[np.uint64], offsets: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """How many reports of each cohort there are and have each bit; rows ``offsets[c] .. offsets[c + 1]`` are c's."""
     flat, (n, words) = _flat(reports), reports.shape
@@ -295,12 +286,12 @@ def count_bits_grouped(
         add_grouped(flat, offsets, start, stop, words, ones)
         return ones
 
-    parts = in_parts(part, n, threads, smallest=max(1, SMALLEST // words))
+    parts = in_parts(part, n, smallest=max(1, SMALLEST // words))
     return np.diff(offsets), np.sum(parts, axis=0)
 
 
 def count_bits_by_cohort(
-    reports: NDArray[np.uint64], cohorts: NDArray[np.uint16], num_cohorts: int, *, threads: int | None = None
+    reports: NDArray[np.uint64], cohorts: NDArray[np.uint16], num_cohorts: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """How many reports of each cohort there are and have each bit, when the rows lie in order of arrival."""
     flat, (n, words) = _flat(reports), reports.shape
@@ -317,5 +308,5 @@ def count_bits_by_cohort(
         add(flat, column, start, stop, words, totals, ones)
         return totals, ones
 
-    parts = in_parts(part, n, threads, smallest=max(1, SMALLEST // words))
+    parts = in_parts(part, n, smallest=max(1, SMALLEST // words))
     return np.sum([part[0] for part in parts], axis=0), np.sum([part[1] for part in parts], axis=0)

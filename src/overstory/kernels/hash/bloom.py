@@ -177,20 +177,12 @@ def google_rows(offsets: Any, data: Any, start: Any, stop: Any, num_bits: Any, o
                     out[cohort, first + lane, i] = byte % np.uint32(num_bits)
 
 
-def positions_v1(
-    digests: NDArray[np.uint64], num_bits: int, num_hashes: int, num_cohorts: int, *, threads: int | None = None
-) -> NDArray[np.uint16]:
-    """Positions of the family ``overstory-v1``, (cohorts, digests, hashes): ``num_hashes`` *distinct* ones a digest.
-
-    Floyd's sampling (Bentley, Floyd, "A sample of brilliance", CACM 30(9), 1987): the i-th position is drawn from the
-    first ``num_bits - num_hashes + i + 1``; if it has been drawn before, the last of them is taken, which cannot have
-    been.  Every set of positions is then equally likely (to 2 ** -48, from the multiplication in place of a
-    division).
-    """
+def positions_v1(digests: NDArray[np.uint64], num_bits: int, num_hashes: int, num_cohorts: int) -> NDArray[np.uint16]:
+    """Positions of ``overstory-v1``, (cohorts, digests, hashes): *distinct*, every set equally likely (to 2 ** -48)."""
     _shape(num_bits, num_hashes, num_cohorts, num_bits)
     digests = np.require(digests, np.uint64, ["C", "A"])
     out = np.empty((num_cohorts, digests.size, num_hashes), dtype=np.uint16)
-    in_parts(lambda start, stop: v1_rows(digests, start, stop, num_bits, out), digests.size, threads, smallest=SMALLEST)
+    in_parts(lambda start, stop: v1_rows(digests, start, stop, num_bits, out), digests.size, smallest=SMALLEST)
     return out
 
 
@@ -200,20 +192,11 @@ def positions_google(
     num_bits: int,
     num_hashes: int,
     num_cohorts: int,
-    *,
-    threads: int | None = None,
 ) -> NDArray[np.uint16]:
-    """Positions of the hash family ``google-rappor-python``, (cohorts, strings, hashes); a string's may coincide.
-
-    They are bytes of MD5(cohort, string), modulo ``num_bits``; there are 16 bytes, so ``num_hashes`` is at most 16.
-    """
+    """Positions of ``google-rappor-python``, (cohorts, strings, hashes): MD5(cohort, string) modulo ``num_bits``."""
     _shape(num_bits, num_hashes, num_cohorts, 16)
     offsets, data = _strings(offsets, data)
     out = np.empty((num_cohorts, offsets.size - 1, num_hashes), dtype=np.uint16)
-    in_parts(
-        lambda start, stop: google_rows(offsets, data, start, stop, num_bits, out),
-        offsets.size - 1,
-        threads,
-        smallest=SMALLEST,
-    )
+    rows = offsets.size - 1
+    in_parts(lambda start, stop: google_rows(offsets, data, start, stop, num_bits, out), rows, smallest=SMALLEST)
     return out

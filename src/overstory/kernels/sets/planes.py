@@ -168,11 +168,7 @@ def take_digit(room: Any, ends: Any, field: Any, starts: Any, m: Any, digit: Any
 
 @kernel
 def plane_rows(room: Any, ends: Any, field: Any, starts: Any, tail: Any, out: Any) -> None:
-    """Support of the values (0, ..., 0, 1, u), u of ``tail`` digits, in order of u.
-
-    Table ``tail`` is given; those below are room to work in.  One step is made wherever a digit has changed, the last
-    for all digits at once, for only B(0; ) is wanted of it.
-    """
+    """Support of the values (0, ..., 0, 1, u), u of ``tail`` digits, in order of u; table ``tail`` is given."""
     digits, size = np.zeros(tail + 1, np.int64), field[0]
     done, changed, last = 0, tail, table_of(room, size, starts, 1)
     while done < out.size:
@@ -207,11 +203,7 @@ def plane_support(histogram: Any, field: Any, starts: Any, out: Any) -> None:
 def count_plane_support(
     histogram: NDArray[np.int64], field: NDArray[np.int64], dimension: int, domain_size: int
 ) -> NDArray[np.int64]:
-    """How many reports lie on each value's hyperplane: the sum of the histogram over the points orthogonal to point v.
-
-    >>> count_plane_support(np.array([5, 0, 0, 2, 0, 0, 1]), np.array([2, 0, 0, 1, 0, 1]), 3, 3)
-    array([2, 7, 3])
-    """
+    """How many reports lie on each value's hyperplane: the histogram's sum over the points orthogonal to point v."""
     field_size = int(field[0])
     if not 2 <= dimension <= MAX_DIMENSION or field_size ** (dimension + 1) >= 1 << 62:
         raise ValueError(f"dimension must be in 2 .. 32, and the space smaller than 2 ** 45, not {dimension}")

@@ -22,13 +22,15 @@ class Loss:
     epsilons: Sequence[float]  # one for each number of reports
 
 
-def loss_over_reports(
-    name: str, caption: str, numbers: Sequence[int], losses: Sequence[Loss], *, most: float = 1000.0
-) -> Picture:
-    """Draw epsilons against the number of reports, rising from 1, both on axes with equal ratios; `most` is the top."""
+MOST_EPSILON: Final = 1000.0
+"""The highest top of the upright axis."""
+
+
+def loss_over_reports(name: str, caption: str, numbers: Sequence[int], losses: Sequence[Loss]) -> Picture:
+    """Draw epsilons against the number of reports, rising from 1, both on axes with equal ratios."""
     finite = [x for loss in losses for x in loss.epsilons if math.isfinite(x) and x > 0] or [1.0]
     low = 10.0 ** math.floor(math.log10(min(finite)) + 1e-6)
-    high = min(most, 10.0 ** (math.floor(math.log10(max(finite)) + 1e-6) + 1))
+    high = min(MOST_EPSILON, 10.0 ** (math.floor(math.log10(max(finite)) + 1e-6) + 1))
     alt = " ".join(_sentence(loss, numbers) for loss in losses)
     return on_both_sheets(name, caption, alt, lambda sheet: _losses_drawing(sheet, numbers, losses, low, high))
 
@@ -68,7 +70,6 @@ def _losses_drawing(sheet: Sheet, numbers: Sequence[int], losses: Sequence[Loss]
 
 
 def _dashes(place: int) -> str:
-    """Return how a line is dashed, so that lines differ without their colours."""
     return f'stroke-dasharray="{("", "7 4", "2 3")[place % 3]}"' if place % 3 else ""
 
 

@@ -45,12 +45,7 @@ class Scale:
         return np.asarray(self.start + (self.stop - self.start) * (within - self.low) / (self.high - self.low))
 
     def number(self, place: float) -> float:
-        """Return the number at a place of an axis with equal differences.
-
-        >>> scale = Scale(-1, 3, 100, 20)
-        >>> scale.number(scale.at(0.5))
-        0.5
-        """
+        """Return the number at a place of an axis with equal differences."""
         return self.low + (self.high - self.low) * (place - self.start) / (self.stop - self.start)
 
     def __str__(self) -> str:
@@ -62,11 +57,7 @@ class Scale:
         return min(max(number, ends[0]), ends[1])
 
     def ticks(self) -> list[float]:
-        """Return round numbers to write at the axis.
-
-        >>> Scale(-3, 42, 0, 1).ticks(), Scale(80, 2e4, 0, 1, logarithmic=True).ticks()
-        ([0, 10, 20, 30, 40], [100, 1000, 10000])
-        """
+        """Return round numbers to write at the axis."""
         if self.logarithmic:
             first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
             return [_whole(float(f"1e{power}")) for power in range(first, last + 1)]
@@ -87,30 +78,18 @@ def text_width(words: str, font: float = FONT) -> float:
 
 
 def shortened(words: str, most: int) -> str:
-    """Return text of at most `most` characters.
-
-    >>> shortened("chestnut", 5), shortened("oak", 5)
-    ('ches…', 'oak')
-    """
+    """Return text of at most `most` characters."""
     return words if len(words) <= most else words[: most - 1] + "…"
 
 
 def plain_number(number: float) -> str:
-    """Return a number as an axis shows it.
-
-    >>> plain_number(2_000_000), plain_number(12_500), plain_number(0.25)
-    ('2 million', '12,500', '0.25')
-    """
+    """Return a number as an axis shows it."""
     millions = number / 1_000_000
     return f"{millions:,.0f} million" if abs(millions) >= 1 and millions == int(millions) else f"{number:,.12g}"
 
 
 def apart(places: Sequence[float], least: float) -> list[float]:
-    """Return places in the same order, moved until neighbours are `least` apart.
-
-    >>> apart([0.0, 1.0, 20.0], 5.0)
-    [-2.0, 3.0, 20.0]
-    """
+    """Return places in the same order, moved until neighbours are `least` apart."""
     order = sorted(range(len(places)), key=places.__getitem__)
     moved = list(places)
     for _ in range(100):
@@ -145,10 +124,7 @@ class Chart:
         inside = PAPER if hollow else colour
         self.add(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6" stroke="{colour}" fill="{inside}"/>')
 
-    def bar(self, x: float, y: float, colour: str) -> None:
-        self._upright(self.x.at(x), self.y.at(y), colour)
-
-    def _upright(self, x: float, y: float, colour: str) -> None:
+    def upright(self, x: float, y: float, colour: str) -> None:
         self.add(f'<path d="M{x:.1f} {y - 5:.1f}v10" stroke="{colour}" stroke-width="2"/>')
 
     def text(self, x: float, y: float, words: str, colour: str = INK, anchor: str = "start", extra: str = "") -> None:
@@ -165,11 +141,7 @@ class Chart:
         columns: Sequence[tuple[float, str]] | None = None,
         number: Callable[[float], str] = plain_number,
     ) -> None:
-        """Draw the grid, the axes and what is written at them.
-
-        Instead of numbers, as `number` writes them, `rows` are names at the places 0, 1, ... of the upright axis, and
-        `columns` places of the level axis and their names.
-        """
+        """Draw grid and axes; for numbers stand `rows`, names at 0, 1, ..., and `columns`, places and their names."""
         left, bottom = self.x.start, self.y.start
         for place, name in [(tick, number(tick)) for tick in self.x.ticks()] if columns is None else columns:
             self._rule(self.x.at(place), bottom, f"V{self.y.stop:.1f}")
@@ -191,13 +163,10 @@ class Chart:
         self.add(f'<path d="M{x:.1f} {y:.1f}{to}" stroke="{FAINT}" stroke-width="0.6"/>')
 
     def legend(self, entries: Sequence[tuple[str, str, str]]) -> None:
-        """Explain the marks above the plot: (``dot``, ``hollow`` or ``bar``, words, colour) of each."""
+        """Explain the marks above the plot: (``dot`` or ``hollow``, words, colour) of each."""
         x, y = self.x.start, self.y.stop - 12
         for mark, words, colour in entries:
-            if mark == "bar":
-                self._upright(x + 4, y, colour)
-            else:
-                self._dot(x + 4, y, colour, hollow=mark == "hollow")
+            self._dot(x + 4, y, colour, hollow=mark == "hollow")
             self.text(x + 12, y, words)
             x += 26 + text_width(words, self.font)
 
@@ -235,7 +204,6 @@ class Sheet:
         return self.width < 600
 
     def chart(self, height: float, x: Scale, y: Scale) -> Chart:
-        """Return an empty chart of this width, which carries its scales: `Scale.number` reads them back."""
         return Chart(self.width, height, x, y, self.font, "px", {"x": str(x), "y": str(y)})
 
     def text_width(self, words: str) -> float:
@@ -245,11 +213,7 @@ class Sheet:
         return shortened(drawable(words), self.longest)
 
     def names(self, several: Sequence[str]) -> list[str]:
-        """Return names that fit; those that would then read alike are without their common beginning.
-
-        >>> NARROW.names(["https://example.org/a", "https://example.org/b"]), NARROW.names(["oak", "ash"])
-        (['…org/a', '…org/b'], ['oak', 'ash'])
-        """
+        """Return names that fit; those that would then read alike are without their common beginning."""
         groups: dict[str, list[str]] = {}
         for words in several:
             groups.setdefault(self.name(words), []).append(words)
@@ -271,20 +235,12 @@ def on_both_sheets(name: str, caption: str, alt: str, draw: Callable[[Sheet], st
 
 
 def percent_tick(share: float) -> str:
-    """Return a share of an axis as it reads there.
-
-    >>> percent_tick(0.05), percent_tick(-0.002), percent_tick(0)
-    ('5%', '\N{MINUS SIGN}0.2%', '0%')
-    """
+    """Return a share of an axis as it reads there."""
     return f"{100 * share:.4g}%".replace("-", "\N{MINUS SIGN}")
 
 
 def cursor_numbers(labels: Sequence[str], series: Sequence[Mapping[str, Any]]) -> str:
-    """Return an element with the numbers of a picture as JSON, from which a page's script reads them out.
-
-    `labels` name the places of the picture; each of the series has a ``name``, and arrays with a number or a truth
-    value for each place.
-    """
+    """Return a picture's numbers as JSON for a page's script: `series` have a ``name``, and arrays along `labels`."""
     values = {
         "labels": [drawable(label) for label in labels],
         "series": [{key: _json(value) for key, value in each.items()} for each in series],

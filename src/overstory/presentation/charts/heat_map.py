@@ -99,7 +99,6 @@ def _sentence(cells: Cells, row: int, column: int) -> str:
 
 
 def _drawing(sheet: Sheet, cells: Cells) -> str:
-    """Return the drawing: a key, the columns' names, the rows, and all rows together below them."""
     rows, columns = cells.shares.shape
     row_names = sheet.names(cells.labels[0])
     left = 14 + max(map(sheet.text_width, (*row_names, OVERALL)))
@@ -129,7 +128,6 @@ def _drawing(sheet: Sheet, cells: Cells) -> str:
 
 
 def _series(cells: Cells) -> list[dict[str, object]]:
-    """Return what the cursor reads out in a row: a share for each column."""
     columns = (percentages(array).T for array in (cells.shares, cells.low, cells.high))
     return [
         {"name": label, "share": share, "low": low, "high": high, "detected": sure, "unsure": ALIKE}
@@ -184,7 +182,6 @@ def _short(share: float) -> str:
 
 
 def _draw_key(chart: Chart, sheet: Sheet, names: tuple[str, str]) -> None:
-    """Say what is drawn, and explain the colours and the hatching."""
     x, y = 10.0, 12.0
     entries = (("more than in all rows", BLUE), ("less", VERMILION), (ALIKE, ""))
     chart.text(x, y, sheet.name(names[1]) + " in each " + sheet.name(names[0]), INK, extra='font-weight="bold"')

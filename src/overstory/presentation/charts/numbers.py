@@ -101,20 +101,18 @@ def _histogram(sheet: Sheet, names: Sequence[str], shares: F64, low: F64, high: 
     return chart.svg()
 
 
-def estimates_over_time(
-    name: str, caption: str, labels: Sequence[str], *, values: F64, low: F64, high: F64, xlabel: str = ""
-) -> Picture:
+def estimates_over_time(name: str, caption: str, labels: Sequence[str], *, values: F64, low: F64, high: F64) -> Picture:
     """Draw a number for each period, such as a mean, with its interval; the axis need not begin at zero."""
     newest = f"; the newest is {values[-1]:.4g} ({low[-1]:.4g} to {high[-1]:.4g})" if len(labels) else ""
     alt = f"{len(labels)} estimate(s), {labels[0]} to {labels[-1]}{newest}." if len(labels) else "No estimates."
-    return on_both_sheets(name, caption, alt, lambda sheet: _dots(sheet, labels, values, low, high, xlabel))
+    return on_both_sheets(name, caption, alt, lambda sheet: _dots(sheet, labels, values, low, high))
 
 
-def _dots(sheet: Sheet, labels: Sequence[str], values: F64, low: F64, high: F64, xlabel: str) -> str:
+def _dots(sheet: Sheet, labels: Sequence[str], values: F64, low: F64, high: F64) -> str:
     least, most = float(low.min()), float(high.max())
     margin = 0.05 * (most - least) or max(abs(most), 1.0) * 0.05
     chart = _empty(sheet, len(labels), least - margin, most + margin, f"{most:,.4g}")
-    chart.axes(xlabel, columns=named_columns(chart, sheet, labels), number=plain_number)
+    chart.axes("", columns=named_columns(chart, sheet, labels), number=plain_number)
     for place in range(len(labels)):
         _interval(chart, place, float(low[place]), float(high[place]))
         chart.dot(place, float(values[place]), BLUE)
@@ -146,18 +144,17 @@ def dots(
     high: F64,
     detected: NDArray[np.bool_],
     tags: Sequence[str] = (),
+    truth: F64 | None = None,
+    of: str = "share of devices",
 ) -> Picture:
-    """Draw a row for each value: its share as a dot, filled where the value was detected, and its interval.
-
-    NaN is an unknown share; `tags` are a word for each value, such as ``new``, or nothing.
-    """
+    """Draw a row for each value: a dot, filled where detected, and an interval; NaN is unknown, `truth` is a bar."""
     alt = f"{int(detected.sum())} of {len(names)} value(s) detected. " + " ".join(
         f"{names[row]}: {percent(float(shares[row]))} ({interval(percent)(float(low[row]), float(high[row]))})."
         for row in np.flatnonzero(detected)[:10].tolist()
     )
     words = ("detected", "not detected")
-    look = _Rows(names, shares, low, high, detected, tuple(tags) or ("",) * len(names), words)
-    return on_both_sheets(name, caption, alt, lambda sheet: look.drawing(sheet, "share of devices"))
+    look = _Rows(names, shares, low, high, detected, tuple(tags) or ("",) * len(names), words, truth=truth)
+    return on_both_sheets(name, caption, alt, lambda sheet: look.drawing(sheet, of))
 
 
 def differences(
@@ -170,10 +167,7 @@ def differences(
     high: F64,
     changed: NDArray[np.bool_],
 ) -> Picture:
-    """Draw a row for each value: the difference of its shares around a zero line, filled where it changed.
-
-    NaN is an unknown difference.
-    """
+    """Draw a row for each value: its difference around a zero line, filled where it changed; NaN is unknown."""
     alt = f"{int(changed.sum())} of {len(names)} value(s) changed. " + " ".join(
         f"{names[row]}: {percent(float(difference[row]))}." for row in np.flatnonzero(changed)[:10].tolist()
     )
@@ -184,8 +178,6 @@ def differences(
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """What both pictures draw."""
-
     names: Sequence[str]
     shares: F64
     low: F64
@@ -194,6 +186,7 @@ class _Rows:
     tags: Sequence[str]
     words: tuple[str, str]
     is_difference: bool = False
+    truth: F64 | None = None
 
     def drawing(self, sheet: Sheet, xlabel: str) -> str:
         chart = self._plot(sheet)
@@ -203,15 +196,19 @@ class _Rows:
         chart.add(f'<path d="{upright}" stroke="{INK}" data-zero="{zero:.1f}"/>')
         for row in range(len(self.names)):
             self._draw_row(chart, row)
+            if self.truth is not None:
+                chart.upright(chart.x.at(float(self.truth[row])), chart.y.at(row), VERMILION)
         self._draw_key(chart, sheet)
         if not sheet.is_narrow:
             ends = {"share": self.shares, "low": self.low, "high": self.high}
+            ends |= {} if self.truth is None else {"truth": self.truth}
             columns = {key: percentages(column) for key, column in ends.items()}
             chart.add(cursor_numbers(self.names, [{"name": "", **columns, "detected": self.sure}]))
         return chart.svg()
 
     def _plot(self, sheet: Sheet) -> Chart:
-        ends = np.concatenate([np.zeros(1), self.shares, self.low, self.high])
+        true = np.empty(0) if self.truth is None else self.truth
+        ends = np.concatenate([np.zeros(1), self.shares, self.low, self.high, true])
         ends = ends[np.isfinite(ends)]
         least, most = float(ends.min()), float(ends.max())
         if self.is_difference:
@@ -253,3 +250,6 @@ class _Rows:
             chart.add(f'<g stroke="{INK}"><path {look} d="M{x:.1f} {y:.1f}h24"/>{dot}</g>')
             chart.text(x + 30, y, words)
             x += 48 + sheet.text_width(words)
+        if self.truth is not None:
+            chart.upright(x, y, VERMILION)
+            chart.text(x + 10, y, "truth")

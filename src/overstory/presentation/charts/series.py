@@ -48,6 +48,9 @@ class Line:
     high: F64
     detected: NDArray[np.bool_]
 
+    def at(self, place: int) -> tuple[float, float, float, bool]:
+        return float(self.shares[place]), float(self.low[place]), float(self.high[place]), bool(self.detected[place])
+
 
 @dataclass(frozen=True)
 class Event:
@@ -80,10 +83,9 @@ def _described(labels: Sequence[str], lines: Sequence[Line], events: Sequence[Ev
     for line in lines:
         last = np.flatnonzero(np.isfinite(line.shares))
         if last.size:
-            place = int(last[-1])
-            ends = interval(percent)(float(line.low[place]), float(line.high[place]))
-            missing = "" if line.detected[place] else ", not detected"
-            yield f"{line.name}, {labels[place]}: {percent(float(line.shares[place]))} ({ends}){missing}. "
+            share, low, high, detected = line.at(int(last[-1]))
+            missing = "" if detected else ", not detected"
+            yield f"{line.name}, {labels[last[-1]]}: {percent(share)} ({interval(percent)(low, high)}){missing}. "
     for event in events:
         yield f"{event.kind.capitalize()}: {event.text}. "
 
@@ -172,13 +174,7 @@ def _line(chart: Chart, number: int, line: Line) -> Iterator[str]:
 
 
 def pieces(shares: F64, detected: NDArray[np.bool_]) -> Iterator[tuple[int, int, bool]]:
-    """Yield the pieces of a line, each detected or not: first column, the one behind the last, which of the two.
-
-    Neighbouring pieces share a column; a stretch between a detected column and another that is not, is not.
-
-    >>> list(pieces(np.array([.1, .2, .1, np.nan, .3]), np.array([True, True, False, False, True])))
-    [(0, 2, True), (1, 3, False), (4, 5, True)]
-    """
+    """Yield pieces of a line (first column, one past the last, whether detected); neighbours share a column."""
     here = np.isfinite(shares)
     edges = np.flatnonzero(np.diff(np.concatenate([[False], here, [False]]).astype(np.int8)))
     for first, behind in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
@@ -200,11 +196,7 @@ def _band(x: F64, low: F64, high: F64, *, detected: bool) -> str:
 
 
 def path(x: F64, y: F64) -> str:
-    """Return a path through places, to a tenth of a pixel: the first place, then the steps to each next one.
-
-    >>> path(np.array([10.0, 12.5, 12.5]), np.array([3.04, 3.0, 1.26]))
-    'M10 3l2.5 0 0-1.7'
-    """
+    """Return a path through places, to a tenth of a pixel: the first place, then the steps to each next one."""
     places = np.rint(10 * np.stack([x, y], axis=1)).astype(np.int64)
     steps = np.diff(places, axis=0).tolist()
     first, last = places[0].tolist()
@@ -258,7 +250,6 @@ def _draw_names(chart: Chart, sheet: Sheet, lines: Sequence[Line]) -> None:
 
 
 def _draw_legend(chart: Chart, sheet: Sheet, lines: Sequence[Line]) -> None:
-    """Write the lines' names above the plot, two in a row."""
     for number, name in enumerate(_names(sheet, lines)):
         _draw_name(chart, number, name, 12 + (number % 2) * chart.width / 2, 44 + 18 * (number // 2))
 

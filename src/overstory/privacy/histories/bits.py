@@ -169,10 +169,7 @@ Outcomes = list[list[tuple[Decimal, Decimal]]]
 
 
 def worst_of_bits(rounds: Rounds, shapes: tuple[Shape, ...], most_values: int | None, reports: int) -> Worst:
-    """Return epsilon between any two histories of `reports` reports, at least two, through memoized bits.
-
-    Where `most_values` is None, there are as many values as reports.
-    """
+    """Return epsilon between any two histories of `reports`, at least two; `most_values` None: as many as reports."""
     values = _Values.of(shapes, most_values)
     if values.disjoint and reports <= MOST_DISJOINT:
         return Worst(_exact(rounds, values, reports), exact=True)
@@ -219,11 +216,7 @@ def _exact(rounds: Rounds, values: _Values, reports: int) -> float:
 
 @lru_cache(maxsize=8)
 def patterns(reports: int) -> tuple[Pattern, ...]:
-    """Return pairs of patterns of as many reports: each at least once, up to the order of reports and of the two.
-
-    >>> [len(patterns(reports)) for reports in (1, 2, 3)]
-    [1, 3, 7]
-    """
+    """Return pairs of patterns of as many reports: each at least once, up to the order of reports and of the two."""
     distinct: dict[Pattern, None] = {}
     for first, second in product(_shares(reports), repeat=2):
         sizes = [sorted(Counter(labels).values(), reverse=True) for labels in (first, second)]

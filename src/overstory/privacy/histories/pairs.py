@@ -91,10 +91,7 @@ def blocks_of(first: Sequence[Entry], second: Sequence[Entry]) -> Blocks:
 
 
 def worst_ratios(blocks: Blocks, symbols: Iterable[int], likelihood: Likelihood) -> tuple[Ratio, Ratio]:
-    """Worst ratios over all outcomes: (first against second, second against first).
-
-    Of `symbols`, one of each sort that the histories tell apart is enough.
-    """
+    """Worst ratios over all outcomes, either way; one symbol of each sort that the histories tell apart is enough."""
     choices = tuple(symbols)
     if len(choices) ** len(blocks) > MAX_OUTCOMES:
         raise ParameterError(
@@ -140,11 +137,7 @@ def bit_losses(rounds: Rounds, first: Sequence[Entry], second: Sequence[Entry]) 
 
 
 def symbol_ratios(rounds: SymbolRounds, first: Sequence[Entry], second: Sequence[Entry]) -> tuple[Ratio, Ratio]:
-    """Worst ratios of two histories of symbols: (first against second, second against first).
-
-    All symbols that neither history holds are alike, so as many of them are looked at as there are blocks. `UNIFORM`
-    for a symbol is nothing to report.
-    """
+    """Worst ratios of two histories of symbols, either way: of those in neither, one for each block is enough."""
     blocks = blocks_of(first, second)
     held = {symbol for history in (first, second) for _, symbol in history} - {UNIFORM}
     size = rounds.permanent.domain_size
@@ -201,10 +194,6 @@ def with_nothing(shapes: Sequence[Shape]) -> tuple[Shape, ...]:
 
     They follow from how many ones a value's encoding has. Nothing has none; where filters are crowded (all of h
     distinct positions, h > k/2), it is a filter as any, and may be a value's own: see `Encoding.nothing`.
-
-    >>> from overstory.protocol.kinds.rappor import Bloom
-    >>> with_nothing(Bloom(4, 3, 16).shapes(equal_bits=False))
-    (Shape(both=2, lowered=1, raised=1, neither=0), Shape(both=3, lowered=0, raised=0, neither=1))
     """
     if not shapes:
         raise ParameterError("no shapes: give at least one of two values")
@@ -235,11 +224,7 @@ def bits_change(rounds: Rounds, shapes: tuple[Shape, ...], reports: int) -> floa
 
 @lru_cache(maxsize=1024)
 def symbol_change(rounds: SymbolRounds, reports: int) -> float:
-    """Exact epsilon between n reports of a and n of a that become b on the way: symbols. Rounded up.
-
-    Of values with different symbols, or of a value and nothing, a uniform symbol; a change between values that share a
-    symbol shows nothing.
-    """
+    """Exact epsilon between n reports of a and n of a that become another symbol, or nothing (uniform); rounded up."""
     check_reports(reports, 2, MOST_CHANGE_REPORTS)
     pairs = (0, 1), (0, UNIFORM), (UNIFORM, 0)
     histories = (_histories(*pair, reports, before) for pair in pairs for before in range(1, reports))

@@ -26,15 +26,14 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from overstory.presentation.formats import rounded_up
 from overstory.privacy.histories.pairs import PRECISE, blocks_of
 from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness
 from overstory.privacy.terms import Terms
-from overstory.privacy.text import rounded_up
 from overstory.protocol.channels import as_decimal, log_ratio, round_up, weighted_sum
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from overstory.privacy.caveats import Positions
     from overstory.privacy.payloads.blankets import Blanket
     from overstory.protocol.kinds.base import Kind, Report
 
@@ -109,11 +108,11 @@ def percent(share: float) -> str:
     return f"{shown:.2f}%" if share >= 0.01 else f"{shown.normalize():f}%"
 
 
-def bounded(values: int, epsilon_report: float, epsilon_permanent: float) -> Attack:
-    """Return the bounds on an attack that hold for every mechanism of these epsilons."""
+def bounded(values: int, mechanism: Kind) -> Attack:
+    """Return the bounds on an attack that hold for every mechanism of its epsilons."""
     single, ever = (
         Success(most_guess(epsilon, values), _most_positives(epsilon))
-        for epsilon in (epsilon_report, epsilon_permanent)
+        for epsilon in (mechanism.epsilon_report, mechanism.epsilon_permanent)
     )
     return Attack(values, single, ever, exact=False)
 
@@ -142,10 +141,7 @@ def share(total: Decimal, values: int) -> float:
 
 
 def true_positives(atoms: Iterable[Atom]) -> float:
-    """Return the true positives at 1% false ones (Neyman and Pearson): the most telling reports first.
-
-    The last of them is taken with the probability that uses the 1% up.
-    """
+    """Return the true positives at 1% false ones (Neyman and Pearson): the most telling reports first, one in part."""
     pairs = [(this, that) for this, that in atoms if this or that]
     best = Decimal(0)
     with localcontext(PRECISE):
@@ -163,11 +159,7 @@ Evidence = Callable[[Any], Decimal]
 
 
 class PayloadTerms(Terms):
-    """Terms of a kind of mechanism: its class says what the reports of such a mechanism disclose.
-
-    `Kind.terms_place` names the class. Nothing else in this package, nor above it, asks what kind of payload
-    a mechanism has.
-    """
+    """Terms of a kind of mechanism: nothing else in this package, nor above it, asks what kind of payload it has."""
 
     @classmethod
     @abstractmethod
@@ -177,7 +169,7 @@ class PayloadTerms(Terms):
     @classmethod
     def attack(cls, mechanism: Any, candidates: int) -> Attack:
         """Return what the best attacker achieves, among so many values where no domain says how many there are."""
-        return bounded(mechanism.domain_size or candidates, mechanism.epsilon_report, mechanism.epsilon_permanent)
+        return bounded(mechanism.domain_size or candidates, mechanism)
 
     @classmethod
     def permanent_response(cls, mechanism: Any) -> Constant:
@@ -221,11 +213,6 @@ class PayloadTerms(Terms):
         if len({report.bits for report in reports}) > 1:
             raise ParameterError("no device sends these reports of one value: its response is always the same")
         return lambda value: log_ratio(mechanism.likelihood(reports[0], value), Fraction(1))
-
-    @classmethod
-    def on_map(cls, mechanism: Any, positions: Positions) -> tuple[float, float]:  # noqa: ARG003 - of most kinds
-        """Return epsilon of one report, and of any number of an unchanged value, between candidates of a fixed map."""
-        raise ParameterError(f"{mechanism.name} has no candidate map: only Bloom filters have")
 
     @classmethod
     def blankets(cls, mechanism: Any, periods: int | None, *, in_cohort: bool) -> list[Blanket]:  # noqa: ARG003

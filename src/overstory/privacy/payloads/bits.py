@@ -39,7 +39,6 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Shape
 
 if TYPE_CHECKING:
-    from overstory.privacy.caveats import Positions
     from overstory.privacy.payloads.blankets import Blanket
     from overstory.protocol.kinds.base import Report
 
@@ -76,12 +75,6 @@ class BitTerms(PayloadTerms):
     def even_bits(self) -> tuple[int, Pair] | None:
         even = len(self.differences) == 1 and len(set(self.differences[0])) == 1
         return (self.differences[0][0], self.instantaneous) if even else None
-
-    @property
-    def equal_bits_share(self) -> bool:
-        """Of strings: no shape is of two values with equal bits and responses of their own (Google's derivation)."""
-        filters = not self.fresh and self.most_values is None
-        return filters and all(shape.lowered or shape.raised for shape in self.shapes)
 
     def _few(self, reports: int) -> float:
         return self.rounds.epsilon(self.differences, reports=reports)
@@ -187,13 +180,6 @@ class BitTerms(PayloadTerms):
         encoding = mechanism.encoding
         numbers = {ones * encoding.asked for ones in encoding.ones}
         return Likeness(mechanism.rounds, tuple((ones, encoding.num_bits - ones) for ones in sorted(numbers)))
-
-    @classmethod
-    def on_map(cls, mechanism: Any, positions: Positions) -> tuple[float, float]:
-        from overstory.privacy.caveats import map_differences
-
-        pairs, rounds = map_differences(positions, mechanism.encoding), mechanism.rounds
-        return rounds.epsilon(pairs), rounds.epsilon_permanent(pairs)
 
     @classmethod
     def blankets(cls, mechanism: Any, periods: int | None, *, in_cohort: bool) -> list[Blanket]:

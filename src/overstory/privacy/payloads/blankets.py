@@ -62,12 +62,6 @@ class Blanket:
     gamma: float  # the share of a report that does not depend on the value, above 0
     atoms: tuple[Atom, ...]  # the joint law of r and r' under omega: the probabilities add up to 1
 
-    def excess(self) -> float:
-        """Return how far the law is from one: probabilities, and both values' reports, must add up to 1."""
-        sums = [math.fsum(weight for weight, _, _ in self.atoms)]
-        sums += [self.gamma * math.fsum(atom[0] * atom[place] for atom in self.atoms) for place in (1, 2)]
-        return max(abs(total - 1) for total in sums)
-
     def delta(self, epsilon: float, reports: int) -> float:
         """Return a bound on delta at `epsilon`, of one shuffle of that many reports."""
         return self._delta(epsilon, reports, 1.0)[0]

@@ -228,10 +228,6 @@ class SeveralTerms(PartTerms):
             raise ParameterError(f"terms of several mechanisms are of two or more, not {len(self.parts)}")
 
     @property
-    def equal_bits_share(self) -> bool:
-        return any(part.equal_bits_share for part in self.parts)
-
-    @property
     def epsilon_permanent(self) -> float:
         return max(part.epsilon_permanent for part in self.parts)
 

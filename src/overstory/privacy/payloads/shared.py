@@ -86,7 +86,6 @@ class Constant:
         return Constant(tuple((count + more, each - more) for count, each in self.groups))
 
     def words(self, devices: str = "devices") -> str:
-        """Return bits and crowd in words; `devices` says of which ones the crowd is counted."""
         crowd = math.floor(self.crowd(MILLION))
         return f"{bits_text(self.bits)}; of a million {devices} {crowd:,} {'shares' if crowd == 1 else 'share'} it"
 
@@ -108,11 +107,7 @@ def check_devices(devices: int) -> int:
 
 
 def bits_text(bits: float) -> str:
-    """Return bits as they are printed, with one digit, rounded up.
-
-    >>> bits_text(31.0), bits_text(7.72), bits_text(1.0)
-    ('31 bits', '7.8 bits', '1 bit')
-    """
+    """Return bits as they are printed, with one digit, rounded up."""
     number = f"{math.ceil(bits * 10 - 1e-6) / 10:g}"
     return f"{number} bit{'s' * (number != '1')}"
 

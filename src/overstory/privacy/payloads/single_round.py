@@ -46,8 +46,7 @@ class NumberTerms(OneRoundTerms, PayloadTerms):
 
     @classmethod
     def attack(cls, mechanism: Any, candidates: int) -> Attack:
-        values = min(mechanism.num_positions, candidates)
-        return bounded(values, mechanism.epsilon_report, mechanism.epsilon_permanent)
+        return bounded(min(mechanism.num_positions, candidates), mechanism)
 
     @classmethod
     def permanent_response(cls, mechanism: Any) -> Constant:
@@ -61,22 +60,24 @@ class NumberTerms(OneRoundTerms, PayloadTerms):
         return of_windows(mechanism.channel)
 
 
-def _attack_on_set(mechanism: Any, candidates: int) -> Attack:
-    """Return the bounds among all sets, or as many as there are candidates, where that is fewer."""
-    sets = min(1 << min(mechanism.encoding.domain_size, 60), candidates)
-    return bounded(sets, mechanism.epsilon_report, mechanism.epsilon_permanent)
+class _OfSets(PayloadTerms):
+    """A report of a set: the bounds among all sets, or among the candidates; no blanket is computed."""
+
+    @classmethod
+    def attack(cls, mechanism: Any, candidates: int) -> Attack:
+        return bounded(min(1 << min(mechanism.encoding.domain_size, 60), candidates), mechanism)
+
+    @classmethod
+    def blankets(cls, mechanism: Any, periods: int | None, *, in_cohort: bool) -> list[Blanket]:  # noqa: ARG003
+        return []
 
 
-class ItemTerms(NumberTerms):
+class ItemTerms(_OfSets, NumberTerms):
     """The report of one item of a set: the odds, exact; no two sets share a response, and nobody can count the sets."""
 
     @classmethod
     def of(cls, mechanism: Any) -> NumberTerms:
         return NumberTerms(mechanism.odds.as_integer_ratio(), None)
-
-    @classmethod
-    def attack(cls, mechanism: Any, candidates: int) -> Attack:
-        return _attack_on_set(mechanism, candidates)
 
     @classmethod
     def permanent_response(cls, mechanism: Any) -> Constant:
@@ -98,12 +99,8 @@ class ItemTerms(NumberTerms):
         )
         return max(responses, key=lambda constant: constant.bits)
 
-    @classmethod
-    def blankets(cls, mechanism: Any, periods: int | None, *, in_cohort: bool) -> list[Blanket]:  # noqa: ARG003 - none is computed
-        return []
 
-
-class ItemBitTerms(BitTerms):
+class ItemBitTerms(_OfSets, BitTerms):
     """The bits of a set: of one-hot bits all that differs is how the sets can lie to each other."""
 
     @classmethod
@@ -131,13 +128,9 @@ class ItemBitTerms(BitTerms):
 
     @classmethod
     def attack(cls, mechanism: Any, candidates: int) -> Attack:
-        bounds, exact = _attack_on_set(mechanism, candidates), super().attack(mechanism, candidates)
+        bounds, exact = super().attack(mechanism, candidates), BitTerms.attack(mechanism, candidates)
         return replace(
             bounds,
             report=replace(bounds.report, true_positives=exact.report.true_positives),
             unchanged=replace(bounds.unchanged, true_positives=exact.unchanged.true_positives),
         )
-
-    @classmethod
-    def blankets(cls, mechanism: Any, periods: int | None, *, in_cohort: bool) -> list[Blanket]:  # noqa: ARG003 - none is computed
-        return []

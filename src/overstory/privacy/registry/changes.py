@@ -23,10 +23,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from overstory.presentation.formats import epsilon_text
 from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.registry.cost import lifetime_epsilon, most_responses
 from overstory.privacy.terms import add_up
-from overstory.privacy.text import epsilon_text
 from overstory.protocol.kinds.base import Kind
 from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
 from overstory.protocol.metrics.groups import Groups
@@ -69,10 +69,7 @@ class Change:
 
 
 def compare_registries(*registries: MetricRegistry) -> list[Change]:
-    """Return every change from the last registry but one to the last, by metric, what weakens privacy first.
-
-    Of the changes from the registries before those, oldest first, what weakens privacy is listed too.
-    """
+    """Return every change from the last registry but one to the last; of those before, what weakens privacy, too."""
     *earlier, new = registries
     changes = list(_against_all(earlier, lambda old: _of_the_whole(old, new)))
     for name in dict.fromkeys(name for registry in registries for name in registry):
@@ -264,10 +261,7 @@ def _of_the_account(name: str, earlier: Sequence[MetricRegistry], new: Metric) -
 
 
 def _answered_again(earlier: Sequence[Kind], new: Kind) -> Iterator[list[Kind]]:
-    """Yield, for each range of devices that the new parameters ask, which of the earlier ones asked them.
-
-    Where a device answers once, waves ask by its number, which is the same under all parameters.
-    """
+    """Yield which earlier parameters asked each range of devices: waves go by a number that is the same under all."""
     stops = {stop for mechanism in (*earlier, new) if mechanism.once for stop, _ in mechanism.zones}
     for number in sorted({0, *stops}):
         if _asks(new, number):

@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from overstory.presentation.document import KeyValues
-from overstory.presentation.formats import finite
+from overstory.presentation.formats import epsilon_text, finite, plural
 from overstory.privacy.ledger import Ledger, charge
 from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.statements import ALWAYS, FRESH, SAME_PATTERN, UNCHANGED, Claim, Claims, why_unbounded
 from overstory.privacy.terms import add_up
-from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.metrics import Metric, PersonBudget
 
 PLANNED: Final = 30
@@ -108,10 +107,7 @@ class TotalCost(Cost):
 
 
 def metric_cost(metric: Metric, reports: int | None = None, *, so_far: Ledger | None = None) -> MetricCost:
-    """Return what reports of a metric cost: those made so far, under any parameters, or else so many to come.
-
-    Unless given, `reports` is the metric's window, or 30.
-    """
+    """Return what reports of a metric cost: those so far, or else `reports` to come (by default its window, or 30)."""
     mine = Ledger() if so_far is None else so_far.of({metric.id})
     if mine.reports:
         return _so_far(metric, mine)
@@ -177,10 +173,7 @@ def _of_all_accounts(metric: Metric, claims: Claims, ledger: Ledger) -> Iterator
 
 
 def most_responses(metric: Metric) -> int | None:
-    """Return how many permanent responses a device ever reports, at most: those of the values, and nothing's.
-
-    Where the metric caps the values and does not drop further ones, nothing takes one of the cap's places.
-    """
+    """Return how many permanent responses a device reports at most: those of its values, and one of nothing."""
     terms = terms_of(metric.mechanism)
     if terms.once:
         return 1
@@ -211,12 +204,12 @@ def total_costs(costs: Sequence[MetricCost]) -> tuple[TotalCost, ...]:
         pattern = add_up((1, cost.epsilon_pattern) for cost in group)
         return _total(attribute, [cost.metric for cost in group], any_history, pattern, reports)
 
-    return tuple(total(attribute, group) for attribute, group in _together((cost.attribute, cost) for cost in costs))
+    return tuple(total(attribute, group) for attribute, group in together((cost.attribute, cost) for cost in costs))
 
 
 def totals_so_far(ledger: Ledger) -> tuple[TotalCost, ...]:
     """Return the same of the reports so far."""
-    accounts = _together((account.attribute, account) for account in {a.metric: a for a in ledger.accounts}.values())
+    accounts = together((account.attribute, account) for account in {a.metric: a for a in ledger.accounts}.values())
     totals = []
     for attribute, some in accounts:
         names = [account.metric for account in some]
@@ -226,7 +219,7 @@ def totals_so_far(ledger: Ledger) -> tuple[TotalCost, ...]:
     return tuple(totals)
 
 
-def _together(listed: Iterable[tuple[str | None, T]]) -> list[tuple[str | None, list[T]]]:
+def together(listed: Iterable[tuple[str | None, T]]) -> list[tuple[str | None, list[T]]]:
     """Return all of the list, then those of each attribute that several share."""
     shared: dict[str | None, list[T]] = {None: []}
     for attribute, each in listed:

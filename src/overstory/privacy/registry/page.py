@@ -1,7 +1,4 @@
-"""A metric's public page: what is collected, why, how often, for how long, and what it can reveal, in plain words.
-
-What it reveals is its mechanism's statement, for the reports and the values that the registry allows.
-"""
+"""A metric's public page: what is collected, why, how often, for how long, and what it can reveal, in plain words."""
 
 from __future__ import annotations
 
@@ -10,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph
+from overstory.presentation.formats import parameter_words, plural
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.attacks import metric_linkability
 from overstory.privacy.registry.cost import MetricCost, TotalCost, metric_cost
 from overstory.privacy.statements import Claim, PrivacyStatement, claims_blocks, statement
-from overstory.privacy.text import parameter_words, plural
 from overstory.protocol.metrics import Metric
 from overstory.protocol.metrics.metric import FEWEST_TOGETHER
 
@@ -50,12 +47,10 @@ class MetricPage:
         return self.cost.lines
 
     def plain_words(self) -> str:
-        """Say to a person what holds without a condition."""
         line = self.cost.headline
         return f"{line.amount[:1].upper()}{line.amount[1:]}: {line.words}."
 
     def to_json(self) -> dict[str, Any]:
-        """Return the registry's entry with its privacy, as JSON values."""
         privacy = self.privacy.to_json() | {
             "claims": [claim.to_json() for claim in self.claims],
             "plain_words": self.plain_words(),

@@ -1,8 +1,4 @@
-"""Warnings and notes on a registry without faults.
-
-Warnings are worth a second look. Notes are what a reviewer should know in any case: what adds up, and when a budget
-ends.
-"""
+"""Warnings on a registry without faults, worth a second look; and notes, which a reviewer should know in any case."""
 
 from __future__ import annotations
 
@@ -10,11 +6,11 @@ import datetime as dt
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.attacks import metric_linkability
 from overstory.privacy.payloads.registry import terms_of
-from overstory.privacy.registry.cost import budget_words, lifetime_epsilon
+from overstory.privacy.registry.cost import budget_words, lifetime_epsilon, together
 from overstory.privacy.terms import add_up
-from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.errors import WireError
 from overstory.protocol.metrics import Fault, Metric, MetricRegistry
 from overstory.protocol.metrics.groups import FLOOR, OTHER
@@ -43,11 +39,7 @@ SOON = 30
 
 
 def registry_warnings(registry: MetricRegistry, text: str, today: dt.date, *, server: str | None = None) -> list[Fault]:
-    """Return what a reviewer should look at again, each with its line; a `server` is compared with the relay.
-
-    An expiry in the past is a warning, and no fault: a collector still takes late reports of such a metric, and
-    refuses those of periods after the expiry.
-    """
+    """Return what to look at again, each with its line; a past expiry is no fault: late reports are still taken."""
     where = positions(text)
     keys: dict[str | int, set[str | int]] = {}
     for path in where:
@@ -227,20 +219,12 @@ def _caps(metric: Metric, written: set[str | int]) -> Iterator[tuple[str, str]]:
 
 
 def registry_notes(registry: MetricRegistry) -> Iterator[str]:
-    """Return what several metrics of one person cost together, and after how many reports a budget ends.
-
-    Whether two metrics tell of one thing is for people to know, so it is not guessed.
-    """
+    """Return what several metrics of one person cost together, and when a budget ends."""
     bare = [metric for metric in registry.values() if metric.attribute is None]
     if len(bare) > 1:
         yield _together([metric.id for metric in bare], registry, "name no attribute: if they tell of one thing,")
-    shared: dict[str, list[str]] = {}
-    for name, metric in registry.items():
-        if metric.attribute is not None:
-            shared.setdefault(metric.attribute, []).append(name)
-    for attribute, names in sorted(shared.items()):
-        if len(names) > 1:
-            yield _together(names, registry, f"tell of {attribute}:")
+    for attribute, names in together((metric.attribute, name) for name, metric in registry.items())[1:]:
+        yield _together(names, registry, f"tell of {attribute}:")
     grouped = [name for name, metric in registry.items() if metric.groups is not None]
     if grouped:
         groups = registry[grouped[0]].groups

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, Self
 
 from overstory.presentation.document import Block, Lines
+from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.payloads.base import terms_class
 from overstory.privacy.payloads.blankets import MOST_PERIODS, Blanket, clones
-from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind
 
@@ -149,10 +149,7 @@ def shuffled(
 
 
 def blankets_of(mechanism: Kind, periods: int | None = 1, *, in_cohort: bool = False) -> list[Blanket]:
-    """Return blankets of a device's reports, or of the worst cohort's: the largest bound over them holds.
-
-    There are `periods` reports of one unchanged value, each shuffled with the others' of its period; None: any number.
-    """
+    """Return blankets of one value in `periods`, each shuffled (None: any number); the largest bound holds."""
     blankets = terms_class(mechanism).blankets(mechanism, periods, in_cohort=in_cohort)
     if not blankets:
         epsilon = mechanism.epsilon_permanent if periods is None else mechanism.epsilon_n(periods)
@@ -275,11 +272,9 @@ class CentralClaim:
     reason: str  # where the number of reports comes from, or why there is no claim
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values; without a claim, the reason alone."""
         return {**({} if self.privacy is None else self.privacy.to_json()), "reason": self.reason}
 
     def sentences(self) -> list[str]:
-        """Return the claim, where its number comes from and what it rests on; or why there is none."""
         if self.privacy is None:
             return [f"central privacy: {self.reason}"]
         rests_on = (f"  rests on: {sentence}" for sentence in self.privacy.rests_on)

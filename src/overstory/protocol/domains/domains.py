@@ -158,7 +158,6 @@ class Domain(AnyDomain):
         return ("symbols", "ordered") if self.ordered else ("symbols",)
 
     def completes(self, metric: str) -> dict[str, Any]:  # noqa: ARG002 - whatever the metric
-        """Return the domain's size."""
         return {"domain_size": self.size}
 
     @abstractmethod
@@ -176,21 +175,14 @@ class Domain(AnyDomain):
         """Return a value for each symbol."""
 
     def encode(self, value: Any) -> int:
-        """Return the symbol; see `symbol`."""
         return self.symbol(value)
 
     def label(self, encoded: Any) -> str:
-        """Return the symbol's label."""
         label: str = self.labels[encoded]
         return label
 
     def encodings(self, labels: Sequence[str]) -> Sequence[int]:
-        """Return the symbols."""
         return range(len(labels))
-
-    def ends(self, symbol: int) -> tuple[float, float] | None:  # noqa: ARG002 - names and strings have none
-        """Return the least and the greatest number that has the symbol; None where these are no numbers."""
-        return None
 
 
 def check_size(size: int, what: str) -> None:

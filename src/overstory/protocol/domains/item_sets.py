@@ -138,7 +138,6 @@ class ItemSet(AnyDomain):
         return [items for k in sizes[: largest + 1] for items in combinations(range(len(labels)), k)]
 
     def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - the items are the candidates
-        """Say how many items there are, which, and what happens to sets that are too large."""
         names = ", ".join(self.labels[:MOST_NAMES]) + (", ..." if self.size > MOST_NAMES else "")
         return (
             f"which of {self.size} items apply: {names}; of a set of more than {self.most}, "

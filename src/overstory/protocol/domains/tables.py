@@ -68,7 +68,6 @@ class Variables(AnyDomain):
         return f"{', '.join(self.names)} together"
 
     def describe(self, num_candidates: int | None = None) -> str:
-        """Describe each variable, and say what a change of one of them is."""
         each = "; ".join(
             f"{name}: {domain.describe(num_candidates)}" for name, domain in zip(self.names, self.of, strict=True)
         )
@@ -135,7 +134,6 @@ class Table(Variables, Domain):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many values each variable has."""
         return tuple(domain.size for domain in self.of)
 
     @property

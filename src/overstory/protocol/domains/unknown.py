@@ -62,7 +62,6 @@ class UnknownValues(AnyDomain):
         return ELSEWHERE_LABEL if value is None else self.coded.text(value)
 
     def encoded_text(self, encoded: Any) -> str:
-        """Return the value of a code, and the code."""
         return self.label(encoded) if encoded == ELSEWHERE else f'"{self.label(encoded)}", code {encoded:#x}'
 
     def encodings(self, labels: Sequence[str]) -> Sequence[Any]:
@@ -89,7 +88,6 @@ class UnknownValues(AnyDomain):
             raise ParameterError("known: a value comes twice")
 
     def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - there are none
-        """Say what a report can be about."""
         covered, others = self._covers()
         expected = f"{len(self.known):,} expected value{'s' * (len(self.known) != 1)}"
         asked = f"; some devices are asked about {expected}, the others about the rest" if self.known else ""
@@ -154,7 +152,6 @@ class UnknownStrings(UnknownValues):
 
     @cached_property
     def coded(self) -> CodedDomain:
-        """The strings' codes."""
         if self.model:
             return ModelStrings(self.model, self.order, self.width)
         return coded_strings(self.max_bytes, self.alphabet, is_text=not self.alphabet)
@@ -199,7 +196,6 @@ class UnknownIntegers(UnknownValues):
 
     @cached_property
     def coded(self) -> CodedDomain:
-        """The numbers themselves."""
         return CodedIntegers(self.bits)
 
     def _check_type(self, value: Any) -> None:

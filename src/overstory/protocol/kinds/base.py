@@ -11,7 +11,7 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
 from numbers import Real
@@ -40,6 +40,10 @@ class Meeting(NamedTuple):
     holders: int  # the values that own an output
 
 
+_SHORT = {"family": "hash_family", "key": "hash_key"}
+"""Fields of encodings that canonical forms have under another name."""
+
+
 class AnyEncoding:
     """What every encoding answers, whether into bits or to one of several outputs."""
 
@@ -51,6 +55,7 @@ class AnyEncoding:
     linear: ClassVar[bool] = False  # whether all values are counted by one transform
     server: ClassVar[str] = ""  # where what counts the reports is: a module below `overstory`, and a class in it
     pairable: ClassVar[bool] = False  # whether the pairs of supports in linked reports can be counted
+    form: ClassVar[tuple[str, str]]  # how its canonical form begins
 
     if TYPE_CHECKING:  # at run time a property would be taken for the default of a dataclass's field
 
@@ -62,8 +67,10 @@ class AnyEncoding:
         def num_cohorts(self) -> int:
             """How many ways of encoding a value there are; a device always has the same one."""
 
-        def canonical(self) -> dict[str, Any]:
-            """Return the parameters that a report's meaning depends on, as JSON values."""
+    def canonical(self) -> dict[str, Any]:
+        """Return the parameters that a report's meaning depends on, as JSON values: its fields, unless it says more."""
+        names = [part.name for part in fields(self)]  # type: ignore[arg-type] # a dataclass
+        return dict([self.form]) | {_SHORT.get(name, name): getattr(self, name) for name in names}
 
     @property
     def meeting(self) -> Meeting | None:
@@ -217,6 +224,16 @@ def check_count(name: str, value: Any, low: int, high: int) -> None:
         whole = isinstance(value, float) and value.is_integer()
         advice = f", {int(value)} instead of {value!r}" if whole and low <= value <= high else ""
         raise ParameterError(f"{name} = {value!r}: give a whole number from {low} to {high}{advice}")
+
+
+def check_reports_per_device(number: float) -> float:
+    """Return the number, or raise ParameterError unless it is finite and at least 1."""
+    if isinstance(number, bool) or not math.isfinite(number) or number < 1:
+        raise ParameterError(
+            f"reports_per_device = {number!r}: give a number of at least 1; for uneven numbers of reports their sum of "
+            "squares over their sum"
+        )
+    return float(number)
 
 
 def check_symbol(value: Any, domain_size: int) -> int:
@@ -519,13 +536,14 @@ class Kind(ABC):
         return digest(self.canonical())
 
 
+@dataclass(frozen=True)
 class Mechanism(Kind):
     """The device's half of a frequency oracle; a subclass says what its payload is and how likely it is."""
 
     counts_values: ClassVar[bool] = True
 
     name: str
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, Any] = field(hash=False)
     encoding: Any
 
     def __post_init__(self) -> None:
@@ -552,14 +570,13 @@ class Mechanism(Kind):
 
     @property
     def domain_size(self) -> int | None:
-        """How many values there are; None for strings."""
         size: int | None = self.encoding.domain_size
         return size
 
     @property
-    @abstractmethod
     def channel(self) -> BinaryChannel | SymbolChannel:
-        """P(report | truth) over all rounds: of a bit, of a symbol, or of lying in a value's set."""
+        """P(report | truth) over all rounds: of a bit, of a symbol, or of lying in the set of a value."""
+        return BinaryChannel(self.p_star, self.q_star)
 
     @property
     @abstractmethod

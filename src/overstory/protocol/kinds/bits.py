@@ -10,17 +10,13 @@ Ding, Kulkarni, Yekhanin (NeurIPS 2017): the collection of telemetry where a rep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
-from overstory.protocol.channels import (
-    BinaryChannel,
-    Differences,
-    Rounds,
-)
+from overstory.protocol.channels import BinaryChannel, Differences, Rounds
 from overstory.protocol.kinds.base import (
     MAX_BITS,
     Encoding,
@@ -45,13 +41,8 @@ from overstory.protocol.kinds.calibration import (
     window_round,
 )
 from overstory.protocol.kinds.hashing import OverstoryV1
-from overstory.protocol.permanent_response import (
-    Permanence,
-)
+from overstory.protocol.permanent_response import Permanence
 from overstory.protocol.sampling import Draw, Entropy, bit_sampler, context
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -59,8 +50,9 @@ class OneHot(Encoding):
     """Symbol s of ``0 .. domain_size - 1`` sets bit s alone ("Basic RAPPOR", unary encoding)."""
 
     domain_size: int
-    server: ClassVar[str] = "analysis.kinds.bits:OneHotSupport"
 
+    form: ClassVar[tuple[str, str]] = ("encoding", "one-hot")
+    server: ClassVar[str] = "analysis.kinds.bits:OneHotSupport"
     num_cohorts: ClassVar[int] = 1
     pairable: ClassVar[bool] = True
 
@@ -73,18 +65,13 @@ class OneHot(Encoding):
 
     @property
     def most_values(self) -> int:
-        """All that there are."""
         return self.domain_size
 
     def shapes(self, *, equal_bits: bool) -> tuple[Shape, ...]:  # noqa: ARG002 - no two values have equal bits
-        """Return the one of two bits that differ."""
         return (Shape(0, 1, 1, self.num_bits - 2),)
 
     def positions(self, value: Any, cohort: int) -> tuple[int, ...]:  # noqa: ARG002 - one cohort encodes as any
         return (check_symbol(value, self.domain_size),)
-
-    def canonical(self) -> dict[str, Any]:
-        return {"encoding": "one-hot", "domain_size": self.domain_size}
 
 
 @dataclass(frozen=True)
@@ -102,6 +89,7 @@ class SampledBits(Encoding):
     domain_size: int
     sampled_bits: int
 
+    form: ClassVar[tuple[str, str]] = ("encoding", "sampled-bits")
     server: ClassVar[str] = "analysis.kinds.bits:SampledSupport"
     pure: ClassVar[bool] = False
 
@@ -162,9 +150,6 @@ class SampledBits(Encoding):
         distance = (check_symbol(value, self.domain_size) - cohort) % self.domain_size
         return (self.places[distance],) if distance in self.places else ()
 
-    def canonical(self) -> dict[str, Any]:
-        return {"encoding": "sampled-bits", "domain_size": self.domain_size, "sampled_bits": self.sampled_bits}
-
 
 _NOTHING: Final = b"nothing"  # after a digest's 16 bytes: no mechanism has this digest
 
@@ -173,8 +158,6 @@ _NOTHING: Final = b"nothing"  # after a digest's 16 bytes: no mechanism has this
 class BitMechanism(Mechanism):
     """Encode a value as bits, randomize them permanently, randomize that afresh for every report."""
 
-    name: str
-    parameters: Mapping[str, Any] = field(hash=False)
     encoding: Encoding
     rounds: Rounds  # either channel may be the identity
     permanence: Permanence = field(default_factory=Permanence, compare=False, repr=False)
@@ -282,7 +265,6 @@ class BitMechanism(Mechanism):
 
     @cached_property
     def instantaneous(self) -> Draw:
-        """The function (permanent response, random_bits) -> the bits of a fresh report."""
         if self.rounds.instantaneous.is_identity:
             return lambda permanent, random_bits: permanent  # noqa: ARG005 - one round draws nothing afresh
         return bit_sampler(self.rounds.instantaneous, self.encoding.num_bits)
@@ -310,8 +292,6 @@ def _as_bytes(value: Any) -> bytes:
 def sue(*, domain_size: int, epsilon: float) -> BitMechanism:
     """Symmetric unary encoding (basic RAPPOR's round): P(1|1) = e^(eps/2) / (e^(eps/2) + 1), P(1|0) = 1 - P(1|1).
 
-    References
-    ----------
     Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
     """
     return _once("sue", dict(locals()), symmetric)
@@ -320,8 +300,6 @@ def sue(*, domain_size: int, epsilon: float) -> BitMechanism:
 def oue(*, domain_size: int, epsilon: float) -> BitMechanism:
     """Optimized unary encoding: P(1|1) = 1/2, P(1|0) = 1 / (e^eps + 1); the least variance of all unary encodings.
 
-    References
-    ----------
     Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
     """
     return _once("oue", dict(locals()), optimized)
@@ -330,8 +308,6 @@ def oue(*, domain_size: int, epsilon: float) -> BitMechanism:
 def wb(*, domain_size: int, epsilon: float, window: int) -> BitMechanism:
     """Window based (thesis, section 4.2): fresh symmetric noise at epsilon / window for every report.
 
-    References
-    ----------
     Vidal et al., "ProTECting: differential privacy for smart homes", SBBD 2019; Vidal, thesis, UFC 2020.
     """
     return _window("wb", dict(locals()), symmetric)
@@ -340,8 +316,6 @@ def wb(*, domain_size: int, epsilon: float, window: int) -> BitMechanism:
 def opt_wb(*, domain_size: int, epsilon: float, window: int) -> BitMechanism:
     """Optimized window based (thesis, section 4.2): fresh OUE noise at epsilon / window for every report.
 
-    References
-    ----------
     Vidal et al., "ProTECting: differential privacy for smart homes", SBBD 2019; Vidal, thesis, UFC 2020.
     """
     return _window("opt-wb", dict(locals()), optimized)
@@ -350,8 +324,6 @@ def opt_wb(*, domain_size: int, epsilon: float, window: int) -> BitMechanism:
 def opt_dr(*, domain_size: int, epsilon_permanent: float) -> BitMechanism:
     """Optimized double randomization (thesis, section 4.3): the same OUE channel twice, the first memoized.
 
-    References
-    ----------
     Vidal et al., "ProTECting: differential privacy for smart homes", SBBD 2019; Vidal, thesis, UFC 2020.
     """
     parameters = dict(locals())
@@ -362,8 +334,6 @@ def opt_dr(*, domain_size: int, epsilon_permanent: float) -> BitMechanism:
 def l_sue(*, domain_size: int, epsilon_permanent: float, epsilon_report: float) -> BitMechanism:
     """Longitudinal SUE: symmetric noise in both rounds.
 
-    References
-    ----------
     Arcolezi, Couchot, Al Bouna, Xiao, "Improving the utility of locally differentially private protocols for
     longitudinal and multidimensional frequency estimates", Digital Communications and Networks 2022.
     """
@@ -376,8 +346,6 @@ def l_osue(*, domain_size: int, epsilon_permanent: float, epsilon_report: float)
     p1 = 1/2, q1 = 1/(e^eps_inf + 1), p2 = 1 - q2 give p* = 1/2 whatever p2 is: a half is a fixed point of symmetric
     noise. So at epsilon_report the chain is OUE's own channel.
 
-    References
-    ----------
     Arcolezi, Couchot, Al Bouna, Xiao, "Improving the utility of locally differentially private protocols for
     longitudinal and multidimensional frequency estimates", Digital Communications and Networks 2022.
     """
@@ -387,8 +355,6 @@ def l_osue(*, domain_size: int, epsilon_permanent: float, epsilon_report: float)
 def l_soue(*, domain_size: int, epsilon_permanent: float, epsilon_report: float) -> BitMechanism:
     """Longitudinal SUE then OUE.
 
-    References
-    ----------
     Arcolezi, Couchot, Al Bouna, Xiao, "Improving the utility of locally differentially private protocols for
     longitudinal and multidimensional frequency estimates", Digital Communications and Networks 2022.
     """
@@ -417,8 +383,6 @@ def _twice(name: str, parameters: dict[str, Any], first: Family, second: Family)
 def dbitflip(*, domain_size: int, epsilon: float, sampled_bits: int | None = None) -> BitMechanism:
     """d-bit flipping: symmetric noise, memoized, on the bits of a public sample of the values (16 unless given).
 
-    References
-    ----------
     Ding, Kulkarni, Yekhanin, "Collecting telemetry data privately", NeurIPS 2017.
     """
     parameters = dict(locals())

@@ -35,6 +35,10 @@ class Field:
         """Number of the polynomial that products are taken modulo; 0 where there is none."""
         return 0
 
+    def canonical(self) -> dict[str, int]:
+        """Return what a product's meaning depends on besides the size: the polynomial, where there is one."""
+        return {"polynomial": self.polynomial} if self.polynomial else {}
+
     def plus(self, a: int, b: int) -> int:
         return (a + b) % self.size
 

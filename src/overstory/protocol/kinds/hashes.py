@@ -151,15 +151,34 @@ MOST_FITTED: Final = 2000
 
 
 @dataclass(frozen=True)
-class BalancedHash(SymbolEncoding):
-    """The inner product of the seed's vector and the value's point, over GF(g): any two values collide in s/g seeds."""
+class SmallSet(SymbolEncoding):
+    """The value's hash into ``0 .. hash_range - 1`` under one of few public functions, the cohorts."""
 
-    hash_range: int
-    num_seeds: int  # s = g^m vectors; digit i of a seed in base g is coordinate i, the lowest first
+    hash_range: int  # g
+    num_seeds: int  # s
+
+    by_seed: ClassVar[bool] = True
+
+    @property
+    def num_symbols(self) -> int:
+        return self.hash_range
+
+    @property
+    def num_cohorts(self) -> int:
+        return self.num_seeds
+
+
+@dataclass(frozen=True)
+class BalancedHash(SmallSet):
+    """The inner product of the seed's vector and the value's point, over GF(g): any two values collide in s/g seeds.
+
+    There are s = g^m vectors; digit i of a seed in base g is coordinate i, the lowest first.
+    """
+
     domain_size: int  # at most (s - 1) / (g - 1)
 
+    form: ClassVar[tuple[str, str]] = ("encoding", "balanced-hash")
     server: ClassVar[str] = "analysis.kinds.hashes:BalancedSupport"
-    by_seed: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_count("domain_size", self.domain_size, 2, MAX_SYMBOLS)
@@ -173,14 +192,6 @@ class BalancedHash(SymbolEncoding):
     def field(self) -> Field:
         """GF(g)."""
         return field_of(self.hash_range)
-
-    @property
-    def num_symbols(self) -> int:
-        return self.hash_range
-
-    @property
-    def num_cohorts(self) -> int:
-        return self.num_seeds
 
     @cached_property
     def dimension(self) -> int:
@@ -211,13 +222,7 @@ class BalancedHash(SymbolEncoding):
 
     def canonical(self) -> dict[str, Any]:
         """Return the parameters; the polynomial is part of what a product means, where there is one."""
-        own = {
-            "encoding": "balanced-hash",
-            "hash_range": self.hash_range,
-            "num_seeds": self.num_seeds,
-            "domain_size": self.domain_size,
-        }
-        return own | ({"polynomial": self.field.polynomial} if self.field.polynomial else {})
+        return super().canonical() | self.field.canonical()
 
 
 def dimension_of(hash_range: int, num_seeds: int) -> int | None:
@@ -244,32 +249,22 @@ def balanced_values(hash_range: int, num_seeds: int) -> int:
 
 
 @dataclass(frozen=True)
-class SeededHash(SymbolEncoding):
+class SeededHash(SmallSet):
     """The value's hash under one of a metric's `num_seeds` public pseudo-random seeds."""
 
-    hash_range: int
-    num_seeds: int
     domain_size: int | None = None  # None for strings, of which any candidate can be asked later
     key: str = ""  # public: a metric's id; the seeds follow from it, and the digests of strings
 
+    form: ClassVar[tuple[str, str]] = ("encoding", "seeded-hash")
     server: ClassVar[str] = "analysis.kinds.hashes:SeededSupport"
     pure: ClassVar[bool] = False
     uneven: ClassVar[bool] = True
-    by_seed: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_count("hash_range", self.hash_range, 2, MOST_SYMBOLS)
         check_count("num_seeds", self.num_seeds, FEWEST_SEEDS, MOST_SEEDS)
         if self.domain_size is not None:
             check_count("domain_size", self.domain_size, 2, MAX_SYMBOLS)
-
-    @property
-    def num_symbols(self) -> int:
-        return self.hash_range
-
-    @property
-    def num_cohorts(self) -> int:
-        return self.num_seeds
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -283,15 +278,6 @@ class SeededHash(SymbolEncoding):
     def symbol(self, value: Any, cohort: int) -> int:
         word = value_word(value, self.domain_size, self.key)
         return hash_word(word, self.seeds[cohort]) * self.hash_range >> 32
-
-    def canonical(self) -> dict[str, Any]:
-        return {
-            "encoding": "seeded-hash",
-            "hash_range": self.hash_range,
-            "num_seeds": self.num_seeds,
-            "domain_size": self.domain_size,
-            "hash_key": self.key,
-        }
 
 
 @lru_cache(maxsize=64)
@@ -314,8 +300,6 @@ def blh(
     `num_seeds`, as for all hashing oracles: how many public hash functions there are, from 64 to 1,024 (chosen where it
     is not given).
 
-    References
-    ----------
     Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
     """
     return _hashed("blh", dict(locals()), 2, check_epsilon("epsilon", epsilon))
@@ -331,8 +315,6 @@ def olh(
 ) -> SymbolMechanism:
     """Optimal local hashing: GRR on the value's hash into the range of least variance, near e^eps + 1.
 
-    References
-    ----------
     Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
     """
     return _hashed("olh", dict(locals()), hash_range, check_epsilon("epsilon", epsilon))
@@ -344,8 +326,6 @@ def linear_hash(*, domain_size: int, epsilon: float, hash_bits: int | None = Non
     The seed of the map is the device's own, and travels with every report. The variance is OLH's at a hash range of
     ``2**hash_bits``, a power of two.
 
-    References
-    ----------
     Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017
     (local hashing); Bassily, Nissim, Stemmer, Thakurta, "Practical locally private heavy hitters", NeurIPS 2017
     (the Hadamard transform in place of a scan).
@@ -368,8 +348,6 @@ def random_matrix(
     `advantage` is the lecture's small epsilon: the true sign is sent with probability 1/2 + advantage. Its real
     epsilon is ln((1/2 + advantage) / (1/2 - advantage)), about four times as large, and `epsilon_report` says so.
 
-    References
-    ----------
     Bassily, Smith, "Local, private, efficient protocols for succinct histograms", STOC 2015; the lecture, after it.
     """
     parameters = dict(locals())
@@ -401,8 +379,6 @@ def loloha(
     Without `hash_range`, the range of least variance for the chain that is really used. The exact chain is one GRR at
     epsilon_report, whatever the permanent round, so its range is that of OLH; the published one adds noise of its own.
 
-    References
-    ----------
     Arcolezi, Pinzón, Palamidessi, Gambs, "Frequency estimation of evolving data under local differential privacy",
     EDBT 2023.
     """
@@ -425,7 +401,7 @@ def _hashed(name: str, parameters: dict[str, Any], hash_range: int | None, epsil
     return build_once(name, parameters, _small(parameters, hash_range, kept_by(epsilon)), epsilon)
 
 
-def _small(parameters: dict[str, Any], hash_range: int | None, alpha: Alpha) -> SymbolEncoding:
+def _small(parameters: dict[str, Any], hash_range: int | None, alpha: Alpha) -> SmallSet:
     """Return a small public set of hash functions, and complete the parameters by its size."""
     if parameters["num_seeds"] is not None:
         check_count("num_seeds", parameters["num_seeds"], FEWEST_SEEDS, MOST_SEEDS)
@@ -433,15 +409,7 @@ def _small(parameters: dict[str, Any], hash_range: int | None, alpha: Alpha) -> 
         check_count("hash_range", hash_range, 2, MOST_SYMBOLS)
     if parameters["domain_size"] is not None:
         check_count("domain_size", parameters["domain_size"], 2, MAX_SYMBOLS)
-    usual = least_range(range(2, MOST_SYMBOLS + 1), alpha) if hash_range is None else hash_range
-    encoding = small_set(
-        alpha,
-        usual,
-        domain_size=parameters["domain_size"],
-        key=parameters["hash_key"],
-        hash_range=hash_range,
-        num_seeds=parameters["num_seeds"],
-    )
+    encoding = _set_of(alpha, hash_range, parameters["domain_size"], parameters["hash_key"], parameters["num_seeds"])
     parameters["num_seeds"] = encoding.num_seeds
     return encoding
 
@@ -452,22 +420,15 @@ SLACK: Final = 1.01
 MAX_RANGE: Final = 1 << 16
 
 
-def small_set(
-    alpha: Alpha,
-    usual_range: int,
-    *,
-    domain_size: int | None,  # None for strings, of which nobody knows how many there are
-    key: str,
-    hash_range: int | None = None,
-    num_seeds: int | None = None,
-) -> BalancedHash | SeededHash:
-    """Return the set of hash functions for these needs; `usual_range` is best where nothing collides too often."""
-    ranges = range(2, min(4 * usual_range, MOST_SYMBOLS) + 1) if hash_range is None else (hash_range,)
+def _set_of(alpha: Alpha, hash_range: int | None, domain_size: int | None, key: str, num_seeds: int | None) -> SmallSet:
+    """Return the set of hash functions for these needs; without a domain's size, of strings, nobody knows how many."""
+    usual = hash_range or least_range(range(2, MOST_SYMBOLS + 1), alpha)  # best where nothing collides too often
     if domain_size is None:
-        return SeededHash(ranges[0] if hash_range else usual_range, num_seeds or DEFAULT_SEEDS, None, key)
+        return SeededHash(usual, num_seeds or DEFAULT_SEEDS, None, key)
+    ranges = range(2, min(4 * usual, MOST_SYMBOLS) + 1) if hash_range is None else (hash_range,)
     options = list(_options(alpha, ranges, domain_size, key, num_seeds))
     if not options:  # too many values for any set: the more seeds, the smaller the error that stays
-        return SeededHash(hash_range or usual_range, num_seeds or MOST_SEEDS, domain_size, key)
+        return SeededHash(usual, num_seeds or MOST_SEEDS, domain_size, key)
     least = min(variance for variance, _ in options)
     near = [(encoding.num_seeds, variance, encoding) for variance, encoding in options if variance <= SLACK * least]
     return min(near, key=lambda option: option[:2])[2]
@@ -475,7 +436,7 @@ def small_set(
 
 def _options(
     alpha: Alpha, ranges: Iterable[int], domain_size: int, key: str, num_seeds: int | None
-) -> Iterator[tuple[float, BalancedHash | SeededHash]]:
+) -> Iterator[tuple[float, SmallSet]]:
     """Yield every set that can tell the values apart, with its variance."""
     for size in ranges:
         variance = _variance(alpha, size)

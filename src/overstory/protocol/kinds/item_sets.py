@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Final
@@ -86,6 +86,7 @@ class ItemBits(Encoding):
     domain_size: int
     most: int
 
+    form: ClassVar[tuple[str, str]] = ("encoding", "item-bits")
     num_cohorts: ClassVar[int] = 1
     most_values: ClassVar[None] = None  # there are more sets than anybody can count
     server: ClassVar[str] = "analysis.kinds.item_sets:ItemBitSupport"
@@ -143,9 +144,6 @@ class ItemBits(Encoding):
             left[place], left[drawn] = left[drawn], left[place]
         return tuple(sorted(left[: self.most]))
 
-    def canonical(self) -> dict[str, Any]:
-        return {"encoding": "item-bits", "domain_size": self.domain_size, "most": self.most}
-
 
 @dataclass(frozen=True)
 class PaddedItems(AnyEncoding):
@@ -192,8 +190,6 @@ class PaddedItems(AnyEncoding):
 class PaddedSampling(Mechanism):
     """Report one symbol of a padded set through an oracle of one round, over items and dummies."""
 
-    name: str
-    parameters: Mapping[str, Any] = field(hash=False)
     encoding: PaddedItems
     inner: Mechanism
 
@@ -218,11 +214,6 @@ class PaddedSampling(Mechanism):
     def payload_limit(self) -> int:
         return self.inner.payload_limit
 
-    @property
-    def channel(self) -> BinaryChannel:
-        """P(a report supports an item | the set has it, it has not), sets of at most L items."""
-        return BinaryChannel(self.p_star, self.q_star)
-
     @cached_property
     def p_star(self) -> Fraction:
         """P(a report supports an item of its set), at most L items: q* + (p* - q*) / L of the oracle's."""
@@ -234,7 +225,6 @@ class PaddedSampling(Mechanism):
 
     @cached_property
     def odds(self) -> Fraction:
-        """The largest ratio of a report's probabilities under two sets: exp(epsilon), exact."""
         own = self.inner.odds
         if self.encoding.num_dummies < self.length or not self.inner.encoding.direct:
             return own
@@ -252,11 +242,9 @@ class PaddedSampling(Mechanism):
         return check_items(value, self.encoding.domain_size)
 
     def key_of(self, held: Items) -> bytes:
-        """Return the set: no two sets share a response."""
         return items_key(held)
 
     def draw(self, held: Items, cohort: int, entropy: Entropy) -> int:
-        """Return the item that is drawn, with its noise."""
         return self.inner.draw_permanent(self.encoding.draw(held, entropy), cohort, entropy)
 
     def draw_nothing(self, cohort: int, entropy: Entropy) -> int:

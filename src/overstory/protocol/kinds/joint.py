@@ -95,7 +95,6 @@ class JointMechanism(Kind):
 
     @property
     def domain_size(self) -> int | None:
-        """How many cells there are; None where a part takes strings."""
         first, second = self.domain_sizes
         return None if first is None or second is None else first * second
 
@@ -113,7 +112,6 @@ class JointMechanism(Kind):
 
     @cached_property
     def epsilon_permanent(self) -> float:
-        """Epsilon of any number of reports of one pair, rounded up: the sum of the parts'."""
         return _together(part.epsilon_permanent for part in self.components)
 
     def split(self, value: Any) -> tuple[Any, ...]:
@@ -171,7 +169,6 @@ class JointMechanism(Kind):
         return respond
 
     def response_key(self, value: Any, cohort: int) -> Hashable:
-        """Return the parts' keys: the device keeps one permanent response for a pair of them."""
         pair = self.split(value)
         keys: Any = [part.response_key(pair[i], own) for i, part, own in self._each(cohort)]
         return context(*keys)
@@ -183,7 +180,6 @@ class JointMechanism(Kind):
 
     @cached_property
     def instantaneous(self) -> Draw:
-        """The function (permanent response, random_bits) -> a fresh report: both parts drawn one after the other."""
         first, second = (part.instantaneous for part in self.components)
 
         def draw(permanent: int, random_bits: Callable[[int], int]) -> int:

@@ -3,8 +3,6 @@
 RAPPOR's letters: f is the share of permanent bits that are noise; q and p are P(1|1) and P(1|0) of the
 instantaneous round.
 
-References
-----------
 Erlingsson, Pihur, Korolova, "RAPPOR: randomized aggregatable privacy-preserving ordinal response", CCS 2014.
 """
 
@@ -15,32 +13,14 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
-from overstory.protocol.channels import (
-    BinaryChannel,
-    Differences,
-    Rounds,
-    check_probability,
-)
+from overstory.protocol.channels import BinaryChannel, Differences, Rounds, check_probability
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import (
-    MAX_COHORTS,
-    Encoding,
-    Kind,
-    Shape,
-    check_count,
-)
+from overstory.protocol.kinds.base import MAX_COHORTS, Encoding, Kind, Shape, check_count
 from overstory.protocol.kinds.bits import BitMechanism, OneHot
 from overstory.protocol.kinds.hashing import GoogleRapporPython, HashFamily, hash_family
-from overstory.protocol.permanent_response import (
-    GoogleClientPermanence,
-    GooglePermanence,
-    Permanence,
-)
-
-if TYPE_CHECKING:
-    pass
+from overstory.protocol.permanent_response import GoogleClientPermanence, GooglePermanence, Permanence
 
 
 @dataclass(frozen=True)
@@ -53,6 +33,7 @@ class Bloom(Encoding):
     family: str = "overstory-v1"
     hash_key: str = ""
 
+    form: ClassVar[tuple[str, str]] = ("encoding", "bloom")
     domain_size: ClassVar[None] = None
     most_values: ClassVar[None] = None
     pure: ClassVar[bool] = False
@@ -133,16 +114,6 @@ class Bloom(Encoding):
         if not isinstance(raw, bytes):
             raise ParameterError(f"a Bloom filter takes a string or bytes, not {type(value).__name__}")
         return self.hashes.positions(raw, cohort, self.num_bits, self.num_hashes)
-
-    def canonical(self) -> dict[str, Any]:
-        return {
-            "encoding": "bloom",
-            "num_bits": self.num_bits,
-            "num_hashes": self.num_hashes,
-            "num_cohorts": self.num_cohorts,
-            "hash_family": self.family,
-            "hash_key": self.hash_key,
-        }
 
 
 def _overlaps(num_bits: int, first: int, second: int, *, equal_bits: bool) -> Iterator[Shape]:

@@ -178,6 +178,21 @@ def names_for(families: Iterable[str]) -> list[str]:
     return sorted({name for family in families for name in FAMILIES[family].builders})
 
 
+def of_domain(name: str, **given: Any) -> Any | None:
+    """Return the mechanism with these parameters; None where it is one for another number of values.
+
+    A mechanism of one fixed size has no parameter `domain_size`: it is for a domain of just that size.
+
+    >>> of_domain("grr", domain_size=6, epsilon=1.0).domain_size
+    6
+    """
+    own = dict(given)
+    if "domain_size" not in parameters_of(BUILDERS[name]):
+        own.pop("domain_size", None)
+    built = any_mechanism(name, **own)
+    return built if len(own) == len(given) or built.domain_size == given["domain_size"] else None
+
+
 def oracles_for(domain_size: int, epsilon: float, epsilon_permanent: float | None = None) -> Iterator[Mechanism]:
     """Return every oracle that these needs determine: with a permanent epsilon those that memoize and send afresh.
 
@@ -215,13 +230,14 @@ def determined_by(builders: Mapping[str, Callable[..., object]], given: Mapping[
     for name, build in builders.items():
         accepted = parameters_of(build)
         needed = {key for key, parameter in accepted.items() if parameter.default is parameter.empty}
-        if asked == {key for key in accepted if key.startswith("epsilon")} and needed <= set(given) <= set(accepted):
+        taken = {*accepted, "domain_size"}  # which one of a fixed size leaves out: `of_domain`
+        if asked == {key for key in accepted if key.startswith("epsilon")} and needed <= set(given) <= taken:
             yield name
 
 
 def make(name: str, **parameters: Any) -> Mechanism | None:
     """Return the mechanism, or None where it does not exist at this size or epsilon."""
     try:
-        return mechanism(name, **parameters)
+        return of_domain(name, **parameters)
     except ParameterError:
         return None

@@ -8,13 +8,12 @@ accuracy depend on (Ye and Barg 2018; Feldman, Nelson, Nguyen, Talwar 2022).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from overstory.protocol.channels import ONE, BinaryChannel, set_epsilon
+from overstory.protocol.channels import ONE, set_epsilon
 from overstory.protocol.kinds.base import (
     MAX_SYMBOLS,
     Meeting,
@@ -65,6 +64,7 @@ class Subsets(SetSystem):
     domain_size: int
     subset_size: int
 
+    form: ClassVar[tuple[str, str]] = ("sets", "subsets")
     server: ClassVar[str] = "analysis.kinds.symbols:SubsetSupport"
     guessed_exactly: ClassVar[bool] = True
 
@@ -83,23 +83,17 @@ class Subsets(SetSystem):
         return Meeting(*self.sizes, self.domain_size, self.subset_size)
 
     def inside(self, value: Any, entropy: Entropy) -> int:
-        """Return a subset with the value in it."""
         symbol = self._symbol(value)
         return 1 << symbol | self._others(symbol, self.subset_size - 1, entropy)
 
     def outside(self, value: Any, entropy: Entropy) -> int:
-        """Return a subset without it."""
         return self._others(self._symbol(value), self.subset_size, entropy)
 
     def anywhere(self, entropy: Entropy) -> int:
-        """Return any subset."""
         return sum(1 << other for other in _chosen(self.subset_size, self.domain_size, entropy))
 
     def contains(self, output: int, value: Any) -> bool:
         return bool(output >> self._symbol(value) & 1)
-
-    def canonical(self) -> dict[str, Any]:
-        return {"sets": "subsets", "domain_size": self.domain_size, "subset_size": self.subset_size}
 
     def _symbol(self, value: Any) -> int:
         return check_symbol(value, self.domain_size)
@@ -132,6 +126,8 @@ class Projective(SetSystem):
 
     domain_size: int
     field_size: int  # q, a prime, or a power of one up to 2**10 (`finite_fields` numbers its elements)
+
+    form: ClassVar[tuple[str, str]] = ("sets", "projective")
     subset_size: ClassVar[None] = None
     server: ClassVar[str] = "analysis.kinds.sets:PointSupport"
 
@@ -215,16 +211,13 @@ class Projective(SetSystem):
 
     def canonical(self) -> dict[str, Any]:
         """Return the parameters; the polynomial is part of what a point's number means, where there is one."""
-        own = {"sets": "projective", "domain_size": self.domain_size, "field_size": self.field_size}
-        return own | ({"polynomial": self.field.polynomial} if self.field.polynomial else {})
+        return super().canonical() | self.field.canonical()
 
 
 @dataclass(frozen=True)
 class SetMechanism(OutputMechanism):
     """Draw the output from the value's set with probability `inside`, else from outside it; memoized."""
 
-    name: str
-    parameters: Mapping[str, Any] = field(hash=False)
     encoding: SetSystem
     inside: Fraction
 
@@ -244,11 +237,6 @@ class SetMechanism(OutputMechanism):
         outputs, own, _ = self.encoding.sizes
         return self.inside / own, (1 - self.inside) / (outputs - own)
 
-    @property
-    def channel(self) -> BinaryChannel:
-        """P(the set holds the output | it is, it is not the value's own)."""
-        return BinaryChannel(self.p_star, self.q_star)
-
     def supports(self, report: Report, value: Any) -> bool:
         return self.encoding.contains(report.bits, value)
 
@@ -260,7 +248,6 @@ class SetMechanism(OutputMechanism):
         return drawn(held, entropy)
 
     def draw_nothing(self, cohort: int, entropy: Entropy) -> int:  # noqa: ARG002 - one cohort
-        """Return a uniform output."""
         return self.encoding.anywhere(entropy)
 
     def canonical(self) -> dict[str, Any]:
@@ -272,8 +259,6 @@ def subset(*, domain_size: int, epsilon: float, subset_size: int | None = None) 
 
     Without `subset_size`, the one of least variance, near d / (e^eps + 1).
 
-    References
-    ----------
     Ye, Barg, "Optimal schemes for discrete distribution estimation under locally differential privacy", IEEE
     Transactions on Information Theory 2018.
     """
@@ -291,8 +276,6 @@ def projective(*, domain_size: int, epsilon: float, field_size: int | None = Non
     Without `field_size`, the prime or prime power q of least variance among those near e^eps + 1 and those that waste
     fewest points.
 
-    References
-    ----------
     Feldman, Nelson, Nguyen, Talwar, "Private frequency estimation via projective geometry", ICML 2022.
     """
     parameters = dict(locals())

@@ -101,7 +101,6 @@ class Split(Kind):
         return self.parts[place].response_key(self.project(value, place), own)
 
     def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
-        """Return the part's own response to no value."""
         place, own = self.place_of(cohort)
         return self.parts[place].nothing(secret, self.noise_name(metric, place), own)
 
@@ -154,7 +153,6 @@ class DividedMechanism(Split):
 
     @property
     def domain_size(self) -> int:
-        """How many combinations of all variables there are."""
         return math.prod(self.sizes)
 
     def cell(self, value: Any, place: int) -> int:

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from overstory.protocol.channels import MAX_EPSILON, ONE, SymbolChannel, SymbolRounds
 from overstory.protocol.errors import ParameterError
@@ -25,6 +25,7 @@ from overstory.protocol.kinds.base import (
     MAX_SYMBOLS,
     Mechanism,
     Meeting,
+    OutputEncoding,
     Report,
     SymbolEncoding,
     check_count,
@@ -35,9 +36,6 @@ from overstory.protocol.kinds.base import (
 from overstory.protocol.kinds.calibration import check_two
 from overstory.protocol.sampling import Draw, Entropy, symbol_sampler, uniform_below
 
-if TYPE_CHECKING:
-    from overstory.protocol.kinds.base import OutputEncoding, SymbolEncoding
-
 
 @dataclass(frozen=True)
 class Direct(SymbolEncoding):
@@ -45,7 +43,9 @@ class Direct(SymbolEncoding):
 
     domain_size: int
 
+    form: ClassVar[tuple[str, str]] = ("encoding", "direct")
     server: ClassVar[str] = "analysis.kinds.symbols:DirectSupport"
+    num_cohorts: ClassVar[int] = 1
     direct: ClassVar[bool] = True
     pairable: ClassVar[bool] = True
     guessed_exactly: ClassVar[bool] = True
@@ -57,8 +57,6 @@ class Direct(SymbolEncoding):
     def num_symbols(self) -> int:
         return self.domain_size
 
-    num_cohorts: ClassVar[int] = 1
-
     @property
     def meeting(self) -> Meeting:
         """Every value owns its symbol alone."""
@@ -66,14 +64,10 @@ class Direct(SymbolEncoding):
 
     @property
     def collision(self) -> Fraction:
-        """Different values are different symbols."""
         return Fraction(0)
 
     def symbol(self, value: Any, cohort: int) -> int:  # noqa: ARG002 - nothing is public
         return check_symbol(value, self.domain_size)
-
-    def canonical(self) -> dict[str, Any]:
-        return {"encoding": "direct", "domain_size": self.domain_size}
 
 
 @dataclass(frozen=True)
@@ -84,6 +78,8 @@ class HadamardRow(SymbolEncoding):
     """
 
     domain_size: int
+
+    form: ClassVar[tuple[str, str]] = ("encoding", "hadamard")
     server: ClassVar[str] = "analysis.kinds.symbols:HadamardSupport"
 
     def __post_init__(self) -> None:
@@ -101,9 +97,6 @@ class HadamardRow(SymbolEncoding):
     def symbol(self, value: Any, cohort: int) -> int:
         """Return the parity of ``value & cohort`` (Sylvester's construction)."""
         return (check_symbol(value, self.domain_size) & cohort).bit_count() & 1
-
-    def canonical(self) -> dict[str, Any]:
-        return {"encoding": "hadamard", "domain_size": self.domain_size}
 
 
 class OutputMechanism(Mechanism):
@@ -151,8 +144,6 @@ class SymbolMechanism(OutputMechanism):
     idea), so a device has at most `num_symbols` of them.
     """
 
-    name: str
-    parameters: Mapping[str, Any] = field(hash=False)
     encoding: SymbolEncoding
     rounds: SymbolRounds  # alpha = 1 changes nothing
 
@@ -171,7 +162,6 @@ class SymbolMechanism(OutputMechanism):
 
     @property
     def channel(self) -> SymbolChannel:
-        """P(reported symbol | true symbol), over both rounds."""
         return self.rounds.combined
 
     def epsilon_n(self, reports: int) -> float:
@@ -227,8 +217,6 @@ class SymbolMechanism(OutputMechanism):
 def grr(*, domain_size: int, epsilon: float) -> SymbolMechanism:
     """Generalized randomized response: the value with e^eps / (e^eps + d - 1), else any other.
 
-    References
-    ----------
     Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
     """
     return build_once("grr", dict(locals()), Direct(domain_size), epsilon)
@@ -237,8 +225,6 @@ def grr(*, domain_size: int, epsilon: float) -> SymbolMechanism:
 def hadamard(*, domain_size: int, epsilon: float) -> SymbolMechanism:
     """One randomized sign of the value's Hadamard row.
 
-    References
-    ----------
     Acharya, Sun, Zhang, "Hadamard response: estimating distributions privately, efficiently, and with little
     communication", AISTATS 2019.
     """
@@ -250,8 +236,6 @@ def l_grr(
 ) -> SymbolMechanism:
     """Longitudinal GRR: GRR memoized, then GRR afresh; `published` takes the second round of the literature.
 
-    References
-    ----------
     Arcolezi, Couchot, Al Bouna, Xiao, "Improving the utility of locally differentially private protocols for
     longitudinal and multidimensional frequency estimates", Digital Communications and Networks 2022.
     """

@@ -104,7 +104,7 @@ def build_metric(
         "description": fields.text("description", "what is collected, for the person it is collected from"),
         "owner": fields.text("owner", "who answers for it"),
         "purpose": fields.link("purpose", "a link to why it is collected"),
-        "attribute": fields.identifier("attribute", METRIC_ID),
+        "attribute": fields.identifier("attribute"),
     }
     domain, candidates, lists = read_domain(fields, folder, read_candidates=read_candidates)
     built = _mechanism(fields, name, domain)
@@ -191,7 +191,11 @@ def _mechanism(fields: Fields, name: str, domain: AnyDomain | None) -> Kind | No
         _check_parameters(fields, oracle, given)
         return None
     completed = _completed(fields, name, oracle, domain, given)
-    return None if completed is None else _built(fields, oracle, completed)
+    built = None if completed is None else _built(fields, oracle, completed)
+    if built is not None and "domain_size" in domain.completes(name) and built.domain_size != domain.size:
+        fields.fault("oracle", f"{oracle} is for {built.domain_size} values, and the domain has {domain.size}")
+        return None
+    return built
 
 
 def _check_parameters(fields: Fields, oracle: str, given: Mapping[str, Any]) -> None:

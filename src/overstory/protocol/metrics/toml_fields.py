@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from overstory.protocol.errors import FormatError, suggestion
+from overstory.protocol.wire import METRIC_ID
 
 if TYPE_CHECKING:
     from overstory.protocol.metrics.toml_positions import Path, TomlPosition
@@ -146,10 +147,10 @@ class Fields:
         value = self.taken(key, self.required(key, wanted), str, problem, _says_something)
         return None if value is None else " ".join(value.split())
 
-    def identifier(self, key: str, form: re.Pattern[str]) -> str | None:
+    def identifier(self, key: str) -> str | None:
         """Return a short id, or None where there is none."""
         problem = "{}: give up to 64 of a-z, 0-9, '.', '_' and '-', a-z or 0-9 first"
-        return self.taken(key, self.table.get(key), str, problem, lambda text: form.fullmatch(text) is not None)
+        return self.taken(key, self.table.get(key), str, problem, lambda text: METRIC_ID.fullmatch(text) is not None)
 
     def link(self, key: str, wanted: str) -> str | None:
         problem = f"{{}} is no link: give {wanted}, starting with https://"

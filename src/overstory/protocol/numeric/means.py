@@ -18,15 +18,14 @@ and `variance` gives the exact one of the integers really used. A value is first
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from overstory.protocol.channels import ONE, THRESHOLD_BITS, SymbolChannel
 from overstory.protocol.domains.numbers import Interval
-from overstory.protocol.numeric.randomizer import NumberChannel, NumericRandomizer
+from overstory.protocol.numeric.randomizer import NumberChannel, NumericRandomizer, builder
 from overstory.protocol.numeric.windows import WindowChannel
 from overstory.protocol.sampling import Entropy, symbol_sampler, uniform_below
 
@@ -238,19 +237,4 @@ class Hybrid(MeanRandomizer):
         return EitherChannel(self.piecewise_threshold, self.piecewise.channel, self.duchi.channel)
 
 
-def _builder(kind: type[MeanRandomizer]) -> Callable[..., MeanRandomizer]:
-    def build(
-        *,
-        epsilon: float,
-        minimum: float = -1.0,
-        maximum: float = 1.0,
-        outside: Literal["clamp", "reject"] = "clamp",
-        resolution: int = MeanRandomizer.resolution,
-    ) -> MeanRandomizer:
-        return kind(epsilon, Interval(minimum, maximum, outside), resolution)
-
-    build.__doc__ = kind.__doc__
-    return build
-
-
-duchi, piecewise, hybrid = _builder(Duchi), _builder(Piecewise), _builder(Hybrid)
+duchi, piecewise, hybrid = builder(Duchi), builder(Piecewise), builder(Hybrid)

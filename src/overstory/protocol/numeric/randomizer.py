@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from overstory.protocol.domains.numbers import Interval
 from overstory.protocol.errors import ParameterError
@@ -182,7 +182,6 @@ class NumericRandomizer(Kind):
         return self.position(value)
 
     def draw(self, held: int, cohort: int, entropy: Entropy) -> int:  # noqa: ARG002 - one cohort
-        """Return the payload of a report of a position."""
         return self.channel.draw(check_symbol(held, self.num_positions), entropy)
 
     def draw_nothing(self, cohort: int, entropy: Entropy) -> int:
@@ -209,7 +208,6 @@ class NumericRandomizer(Kind):
         return f"output {payload}, which counts as {float(self.debias(payload)):.4g}"
 
     def neighbours(self, value: Any, steps: int) -> Iterator[Fraction]:
-        """Yield the values of other positions, nearest first, up to `steps` steps away."""
         yield from map(self.value_at, outward(self.position(value), self.num_positions, steps))
 
     def canonical(self) -> dict[str, Any]:
@@ -219,3 +217,20 @@ class NumericRandomizer(Kind):
             **self.channel.thresholds(),
             **self.domain.canonical(),
         }
+
+
+def builder(kind: type[NumericRandomizer]) -> Callable[..., NumericRandomizer]:
+    """Return what builds randomizers of a kind from a registry's parameters."""
+
+    def build(
+        *,
+        epsilon: float,
+        minimum: float = kind.domain.minimum,
+        maximum: float = kind.domain.maximum,
+        outside: Literal["clamp", "reject"] = "clamp",
+        resolution: int = kind.resolution,
+    ) -> NumericRandomizer:
+        return kind(epsilon, Interval(minimum, maximum, outside), resolution)
+
+    build.__doc__ = kind.__doc__
+    return build

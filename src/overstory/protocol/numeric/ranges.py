@@ -116,7 +116,7 @@ class RangeRandomizer(Split):
     server: ClassVar[str] = "analysis.kinds.split:LevelSupport"
 
     def __post_init__(self) -> None:
-        _ = self.mechanisms  # says so when a parameter is none
+        _ = self.parts  # says so when a parameter is none
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -129,22 +129,15 @@ class RangeRandomizer(Split):
         return LevelTree(self.domain_size, self.branching)
 
     @cached_property
-    def mechanisms(self) -> tuple[Mechanism, ...]:
+    def parts(self) -> tuple[Mechanism, ...]:
         """Each level's mechanism, level 1 first."""
         return tuple(self.level_oracle(size, self.epsilon) for size in self.tree.level_sizes)
 
-    @property
-    def parts(self) -> tuple[Mechanism, ...]:
-        """The same: a device uses one of them."""
-        return self.mechanisms
-
     def project(self, value: Any, place: int) -> int:
-        """Return the node of level `place` + 1 that the symbol lies under."""
         return self.tree.node(value, place + 1)
 
     def canonical(self) -> dict[str, Any]:
-        """Return all that a report's meaning and privacy depend on, as JSON values."""
-        levels = [mechanism.canonical() for mechanism in self.mechanisms]
+        levels = [mechanism.canonical() for mechanism in self.parts]
         return {"name": self.name, "domain_size": self.domain_size, "branching": self.branching, "levels": levels}
 
 

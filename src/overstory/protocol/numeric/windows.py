@@ -21,16 +21,16 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from overstory.protocol.channels import ONE, THRESHOLD_BITS, check_probability, log_ratio, round_up
-from overstory.protocol.domains.numbers import Interval
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import check_count, check_symbol
 from overstory.protocol.numeric.randomizer import (
     MAX_RESOLUTION,
     NumberChannel,
     NumericRandomizer,
+    builder,
     check_numeric_epsilon,
 )
 from overstory.protocol.sampling import Entropy, uniform_below
@@ -98,11 +98,9 @@ class WindowChannel(NumberChannel):
         return round_up(log_ratio(self.inside, self.outside))
 
     def probability(self, cell: int, position: int) -> Fraction:
-        """P(cell | position)."""
         return self.inside if 0 <= cell - position < self.window else self.outside
 
     def draw(self, position: int, entropy: Entropy) -> int:
-        """Return a cell drawn exactly."""
         check_symbol(position, self.num_positions)
         if entropy.bits(THRESHOLD_BITS) < self.threshold:
             return position + uniform_below(self.window, entropy)
@@ -127,7 +125,6 @@ class WindowChannel(NumberChannel):
         return self.window, max(0, self.window - (self.num_positions - 1))
 
     def thresholds(self) -> dict[str, Any]:
-        """Return the window's width and alpha's threshold."""
         return {"window": self.window, "threshold": self.threshold}
 
     def variance(self, position: Fraction) -> Fraction:
@@ -184,13 +181,4 @@ class SquareWave(NumericRandomizer):
         return WindowChannel.of(self.resolution, window, epsilon=self.epsilon)
 
 
-def square_wave(
-    *,
-    epsilon: float,
-    minimum: float = 0.0,
-    maximum: float = 1.0,
-    outside: Literal["clamp", "reject"] = "clamp",
-    resolution: int = SquareWave.resolution,
-) -> SquareWave:
-    """Square Wave (Li et al. 2020): a nearby number, for the whole distribution."""
-    return SquareWave(epsilon, Interval(minimum, maximum, outside), resolution)
+square_wave = builder(SquareWave)

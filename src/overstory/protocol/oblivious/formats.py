@@ -143,7 +143,6 @@ class Reader:
         return self.take(self.number()).decode("latin-1")
 
     def fields(self) -> Fields:
-        """Return the fields; none where the message ends here."""
         if self._at == len(self._raw):
             return ()
         inner = Reader(self.take(self.number()))
@@ -159,7 +158,6 @@ class Reader:
         return self._at == len(self._raw)
 
     def rest_or_counted(self) -> bytes:
-        """Return the body; empty where the message ends here."""
         return b"" if self.is_done else self.take(self.number())
 
     def end(self) -> None:

@@ -256,13 +256,6 @@ def sender(
     return context_of(cipher, enc, encapsulated_secret(shared_secret(private, recipient), enc, recipient), info)
 
 
-def check_key(public: bytes) -> bytes:
-    """Return a public key, or raise ParameterError."""
-    if len(public) != KEY_BYTES:
-        raise ParameterError(f"a public key of X25519 has {KEY_BYTES} bytes, not {len(public)}")
-    return public
-
-
 def fingerprint(public: bytes) -> str:
     """Return a short name of a key, for people to compare."""
     return hashlib.sha256(public).hexdigest()[:16]
@@ -282,7 +275,8 @@ class KeyConfiguration:
     ciphers: tuple[int, ...] = (AES_128_GCM, CHACHA20_POLY1305.number)
 
     def __post_init__(self) -> None:
-        check_key(self.public)
+        if len(self.public) != KEY_BYTES:
+            raise ParameterError(f"a public key of X25519 has {KEY_BYTES} bytes, not {len(self.public)}")
         if not 0 <= self.key_id < 256:
             raise ParameterError(f"key id {self.key_id}: give a number from 0 to 255")
 

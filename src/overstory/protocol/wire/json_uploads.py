@@ -49,8 +49,7 @@ def _from_json(entry: Any, metrics: Mapping[str, Metric], where: str) -> Upload:
         raise WireError("json", f"{', '.join(f'{where}.{key}' for key in missing)}: missing")
     if unknown := sorted(set(entry) - _KEYS_AND_GROUP):
         raise WireError("json", f"{where}: there is no key {unknown[0]!r:.50}; the keys are {', '.join(sorted(_KEYS))}")
-    batch = _hex(entry["batch"], _HEX_16, f"{where}.batch", "32 hexadecimal digits, in lower case")
-    digest = _hex(entry["digest"], _HEX_16, f"{where}.digest", "32 hexadecimal digits, in lower case")
+    batch, digest = (_hex_16(entry[key], f"{where}.{key}") for key in ("batch", "digest"))
     name = entry["metric"]
     if not isinstance(name, str) or METRIC_ID.fullmatch(name) is None:
         raise WireError("json", f"{where}.metric: give a metric's id, not {name!r:.100}")
@@ -67,9 +66,9 @@ def _from_json(entry: Any, metrics: Mapping[str, Metric], where: str) -> Upload:
     return Upload(batch, name, period, packed, group)
 
 
-def _hex(text: Any, shape: re.Pattern[str], where: str, wanted: str) -> bytes:
-    if not isinstance(text, str) or shape.fullmatch(text) is None:
-        raise WireError("json", f"{where}: give {wanted}")
+def _hex_16(text: Any, where: str) -> bytes:
+    if not isinstance(text, str) or _HEX_16.fullmatch(text) is None:
+        raise WireError("json", f"{where}: give 32 hexadecimal digits, in lower case")
     return bytes.fromhex(text)
 
 

@@ -7,13 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from overstory.protocol.errors import ParameterError, WireError
+
+_FINAL: Final = "final"
+_OF_METRIC: Final = "of a metric"
+_AGAIN: Final = "send the same bytes again after Retry-After."
 
 
 class Reason(StrEnum):
     """A reason code, as it stands in an answer.
+
+    `status` is the HTTP status that an answer with it has, `detail` says it in one sentence, with what to do about it.
+    It is `final` where nothing makes a collector take the same bytes: a device drops them, and all other reports wait.
+    It is `of_metric` where it holds for every report of a metric, and for no other: the two sides' registries differ.
 
     >>> Reason.PERIOD_CLOSED.value, Reason.PERIOD_CLOSED.status
     ('period-closed', 410)
@@ -21,51 +29,62 @@ class Reason(StrEnum):
     'The collector has more reports waiting than it takes: send the same bytes again after Retry-After.'
     """
 
-    DAMAGED = "damaged"
-    TOO_LARGE = "too-large"
-    TOO_MANY = "too-many"
-    WRONG_TYPE = "wrong-type"
-    NO_TOKEN = "no-token"  # noqa: S105 - the name of a reason
-    UNKNOWN_TOKEN = "unknown-token"  # noqa: S105 - the name of a reason
-    UNKNOWN_METRIC = "unknown-metric"
-    WRONG_PARAMETERS = "wrong-parameters"
-    UNKNOWN_GROUP = "unknown-group"
-    WRONG_TRANSPORT = "wrong-transport"
-    WRONG_SHARD = "wrong-shard"
-    METRIC_EXPIRED = "metric-expired"
-    PERIOD_CLOSED = "period-closed"
-    PERIOD_FUTURE = "period-future"
-    COHORT = "cohort"
-    BITS = "bits"
-    QUEUE_FULL = "queue-full"
-    CLOSING = "closing"
-    STORE = "store"
-    FAULT = "fault"
+    status: int
+    detail: str
+    final: bool
+    of_metric: bool
 
-    @property
-    def status(self) -> int:
-        """The HTTP status that an answer with this reason has."""
-        return _ANSWERS[self][0]
+    # A look-up, `Reason(code)`, gives the code alone.
+    def __new__(cls, code: str, status: int = 0, detail: str = "", about: str = "") -> Self:
+        reason = str.__new__(cls, code)
+        reason._value_, reason.status, reason.detail = code, status, detail
+        reason.final, reason.of_metric = about == _FINAL, about == _OF_METRIC
+        return reason
 
-    @property
-    def detail(self) -> str:
-        """The reason in one sentence, with what to do about it."""
-        return _ANSWERS[self][1]
-
-    @property
-    def final(self) -> bool:
-        """Whether nothing makes a collector take the same bytes: a device drops them. All other reports wait."""
-        return self in _FINAL
+    DAMAGED = "damaged", 400, "The bytes are no batch of reports, or were damaged on their way.", _FINAL
+    TOO_LARGE = "too-large", 413, "The request is larger than this collector takes: send smaller batches.", _FINAL
+    TOO_MANY = (
+        *("too-many", 413),
+        "The request holds more uploads or reports than this collector takes: send fewer at once.",
+        _FINAL,
+    )
+    WRONG_TYPE = "wrong-type", 415, "The content type is not one that this collector reads."
+    NO_TOKEN = "no-token", 401, "The request has no write token: send it as Authorization: Bearer."
+    UNKNOWN_TOKEN = "unknown-token", 401, "The write token is not known here, was revoked, or has expired."
+    UNKNOWN_METRIC = "unknown-metric", 404, "The registry of this collector does not list the metric.", _OF_METRIC
+    WRONG_PARAMETERS = (
+        *("wrong-parameters", 409),
+        "The reports were made with other parameters than the registry's.",
+        _OF_METRIC,
+    )
+    UNKNOWN_GROUP = (
+        *("unknown-group", 409),
+        "The registry of this collector does not list the group for this metric.",
+        _OF_METRIC,
+    )
+    WRONG_TRANSPORT = (
+        *("wrong-transport", 403),
+        "Reports of this metric are taken only through a relay, sealed: the collector must not see who sends them.",
+        _FINAL,
+    )
+    WRONG_SHARD = (
+        *("wrong-shard", 421),
+        "Another shard's collector takes this upload: the registry's table [shards] says which path it is posted to.",
+    )
+    METRIC_EXPIRED = "metric-expired", 410, "The metric has expired: it is no longer collected.", _OF_METRIC
+    PERIOD_CLOSED = "period-closed", 410, "The period ended too long ago: its reports are no longer taken.", _FINAL
+    PERIOD_FUTURE = "period-future", 400, "The period has not begun: the sender's clock is wrong."
+    COHORT = "cohort", 400, "A report names a cohort that does not exist.", _FINAL
+    BITS = "bits", 400, "A report has bits that the metric's reports do not have.", _FINAL
+    QUEUE_FULL = "queue-full", 429, f"The collector has more reports waiting than it takes: {_AGAIN}"
+    CLOSING = "closing", 503, f"The collector is shutting down: {_AGAIN}"
+    STORE = "store", 503, f"The collector cannot write to its store: {_AGAIN}"
+    FAULT = "fault", 503, f"The collector has a fault of its own: {_AGAIN}"
 
     @property
     def passing(self) -> bool:
         """Whether it ends by itself; what is neither passing nor final waits for an operator, or for the clock."""
         return self.status in {429, 503}
-
-    @property
-    def of_metric(self) -> bool:
-        """Whether it holds for every report of a metric, and for no other metric: the two sides' registries differ."""
-        return self in _OF_METRIC
 
     @classmethod
     def of(cls, error: WireError) -> Reason:
@@ -75,54 +94,6 @@ class Reason(StrEnum):
         (<Reason.DAMAGED: 'damaged'>, <Reason.COHORT: 'cohort'>)
         """
         return cls(error.reason) if error.reason in set(cls) else cls.DAMAGED
-
-
-_FINAL: Final = frozenset(
-    {
-        Reason.DAMAGED,
-        Reason.TOO_LARGE,
-        Reason.TOO_MANY,
-        Reason.WRONG_TRANSPORT,
-        Reason.PERIOD_CLOSED,
-        Reason.COHORT,
-        Reason.BITS,
-    }
-)
-_OF_METRIC: Final = frozenset(
-    {Reason.UNKNOWN_METRIC, Reason.WRONG_PARAMETERS, Reason.UNKNOWN_GROUP, Reason.METRIC_EXPIRED}
-)
-
-_ANSWERS: Final = {
-    Reason.DAMAGED: (400, "The bytes are no batch of reports, or were damaged on their way."),
-    Reason.TOO_LARGE: (413, "The request is larger than this collector takes: send smaller batches."),
-    Reason.TOO_MANY: (413, "The request holds more uploads or reports than this collector takes: send fewer at once."),
-    Reason.WRONG_TYPE: (415, "The content type is not one that this collector reads."),
-    Reason.NO_TOKEN: (401, "The request has no write token: send it as Authorization: Bearer."),
-    Reason.UNKNOWN_TOKEN: (401, "The write token is not known here, was revoked, or has expired."),
-    Reason.UNKNOWN_METRIC: (404, "The registry of this collector does not list the metric."),
-    Reason.WRONG_PARAMETERS: (409, "The reports were made with other parameters than the registry's."),
-    Reason.UNKNOWN_GROUP: (409, "The registry of this collector does not list the group for this metric."),
-    Reason.WRONG_TRANSPORT: (
-        403,
-        "Reports of this metric are taken only through a relay, sealed: the collector must not see who sends them.",
-    ),
-    Reason.WRONG_SHARD: (
-        421,
-        "Another shard's collector takes this upload: the registry's table [shards] says which path it is posted to.",
-    ),
-    Reason.METRIC_EXPIRED: (410, "The metric has expired: it is no longer collected."),
-    Reason.PERIOD_CLOSED: (410, "The period ended too long ago: its reports are no longer taken."),
-    Reason.PERIOD_FUTURE: (400, "The period has not begun: the sender's clock is wrong."),
-    Reason.COHORT: (400, "A report names a cohort that does not exist."),
-    Reason.BITS: (400, "A report has bits that the metric's reports do not have."),
-    Reason.QUEUE_FULL: (
-        429,
-        "The collector has more reports waiting than it takes: send the same bytes again after Retry-After.",
-    ),
-    Reason.CLOSING: (503, "The collector is shutting down: send the same bytes again after Retry-After."),
-    Reason.STORE: (503, "The collector cannot write to its store: send the same bytes again after Retry-After."),
-    Reason.FAULT: (503, "The collector has a fault of its own: send the same bytes again after Retry-After."),
-}
 
 
 # Where the words of the reason are not clear enough.

@@ -15,20 +15,17 @@ import numpy as np
 
 from overstory.analysis.alarms.sums import PAIR_REPORTS, ReportSums, Watch, symmetric
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.engines.places import Place, place_of
+from overstory.engines.places import ExportedSet, Place, place_of
 from overstory.engines.reducer import check_label, read_unit
 from overstory.engines.searches import search_answers
 from overstory.engines.units import Job, Unit, read_contents, unit_bytes, units_of
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.queries.counts import read_store, with_sums
+from overstory.queries.counts import PeriodCounts, read_store, with_sums
 
 if TYPE_CHECKING:
-    from overstory.analysis.reports import ReportBatch
     from overstory.engines.driver import Run
-    from overstory.engines.places import ExportedSet
     from overstory.privacy.shuffle.central import Released
     from overstory.protocol.metrics import Metric
-    from overstory.queries.counts import PeriodCounts
 
 
 @dataclass(frozen=True)
@@ -37,11 +34,9 @@ class SumsJob(Job):
 
     @property
     def watch(self) -> Watch | None:
-        """What is summed; None where nothing is."""
         return Watch.of(self.mechanism())
 
     def count(self, batch: ReportBatch) -> SupportCounts:
-        """Sum a batch."""
         return self._sum(batch, PAIR_REPORTS)
 
     def counting(self, unit: Unit) -> Callable[[ReportBatch], SupportCounts]:
@@ -151,7 +146,6 @@ class ExportedReports:
         return self._added(self._sums, metric, self._chosen(metric, first, last, groups), read)
 
     def reports(self, metric: Metric, first: int, last: int) -> Iterator[ReportBatch]:
-        """Yield the reports themselves, read by this process."""
         job, chosen = Job.of(metric.mechanism, verify=self.verify), self._chosen(metric, first, last)
         for unit in self._files(metric, chosen).units if chosen else ():
             yield from read_unit(job, unit, metric.mechanism)
@@ -165,15 +159,13 @@ class ExportedReports:
             lambda asked: self.counting(asked, files).counts, Job.of(metric.mechanism, verify=self.verify)
         )
 
-    def files(self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None) -> Files:
-        """Return the files of a range of periods, and the units that their counts need."""
-        chosen = self._chosen(metric, first, last, groups)
+    def files(self, metric: Metric, first: int, last: int) -> Files:
+        chosen = self._chosen(metric, first, last)
         return self._files(metric, chosen) if chosen else Files([], [])
 
     def _chosen(
         self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None
     ) -> list[ExportedSet]:
-        """Return the sets of a metric's own parameters, of a range of periods and of some groups."""
         chosen = []
         for one in self.sets:
             manifest = one.manifest
@@ -203,7 +195,6 @@ class ExportedReports:
         return added
 
     def _files(self, metric: Metric, chosen: Sequence[ExportedSet]) -> Files:
-        """Return the files of some sets, in units; a unit's collection is the number of its key."""
         numbers = {key: number for number, key in enumerate(_keys(metric, chosen))}
         places = self._places(chosen)
         of_address = {one.address(part): numbers[_key(metric, one)] for one in chosen for part in one.manifest.parts}

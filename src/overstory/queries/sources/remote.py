@@ -144,12 +144,11 @@ def _fetch_json(address: str, token: str, timeout: float) -> Any:
 def _refusal(error: HTTPError, token: str) -> str:
     if error.code == HTTPStatus.UNAUTHORIZED:
         problem = "the collector does not take this token" if token else "the collector wants an admin token"
-        return f"{problem}: give one with --token or OVERSTORY_ADMIN_TOKEN ({_reason(error)})"
+        return f"{problem}: give one with OVERSTORY_ADMIN_TOKEN ({_reason(error)})"
     return f"the collector refused ({error.code}): {_reason(error)}"
 
 
 def _reason(error: HTTPError) -> str:
-    """Return the collector's sentence, or the name of the status."""
     try:
         problem = json.loads(error.read(1 << 16))
     except (ValueError, RecursionError, HTTPException, OSError):

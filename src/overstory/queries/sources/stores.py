@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from overstory.protocol.errors import ParameterError
 
@@ -26,11 +25,7 @@ Value = TypeVar("Value", bound=Any)
 
 
 class SeveralStores:
-    """The stores of several shards of one registry, each a `StoreReader`, with the methods of one.
-
-    A store that is given twice is refused; so is one without a shard, or with one that another holds too, or that was
-    served with another registry.
-    """
+    """Stores of shards of one registry, with the methods of one `Store`; each has a shard of its own."""
 
     def __init__(self, stores: Sequence[Any]) -> None:
         self._stores = tuple(stores)
@@ -49,7 +44,6 @@ class SeveralStores:
         return "; ".join(store.url for store in self._stores)
 
     def _added(self, read: Callable[[Any], Mapping[Key, Value]]) -> dict[Key, Value]:
-        """Return the sum of what is read of each store, by key."""
         added: dict[Key, Value] = {}
         for store in self._stores:
             for key, value in read(store).items():
@@ -95,7 +89,6 @@ class SeveralStores:
         return chain.from_iterable(store.reports(metric, first, last, groups) for store in self._stores)
 
     def collectors(self) -> list[Any]:
-        """Return the last heartbeat of each collecting process, with its shard, the last one seen first."""
         states = [state for store in self._stores for state in store.collectors()]
         return sorted(states, key=lambda state: (-state.last_seen, state.id))
 
@@ -125,18 +118,6 @@ class SeveralStores:
         }
         refused = _totals(one.refused for one in each)
         return replace(each[0], url=self.url, metrics=_add_metrics(each), refused=refused, **numbers)
-
-    def close(self) -> None:
-        for store in self._stores:
-            store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _check_shards(served: Mapping[str, Any]) -> Any:

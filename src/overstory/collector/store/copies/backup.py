@@ -7,12 +7,12 @@ changed bit of a report or an id is noticed when it is restored.
 from __future__ import annotations
 
 import os
-import re
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from glob import escape
 from hashlib import blake2b
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from sqlalchemy import Connection, Table, delete, func, select
@@ -23,7 +23,6 @@ from overstory.collector.store.databases.database import Database, StoreError
 from overstory.collector.store.databases.sqlite import SqliteDatabase
 from overstory.collector.store.schema import (
     ABOUT,
-    CHECKS,
     CHUNKS,
     COUNTS,
     DELETED_FROM,
@@ -44,7 +43,7 @@ FEW: Final = 16
 
 
 def backup(database: Database, path: Path) -> int:
-    """Write a backup as of one moment, while collectors write; see `StoreReader.backup`."""
+    """Write a backup as of one moment, while collectors write; see `Store.backup`."""
     with renamed_when_complete(path) as part:
         if isinstance(database, SqliteDatabase):
             database.copy_to(part)
@@ -183,80 +182,56 @@ def _counted(connection: Connection, url: str) -> Iterator[int]:
     columns = key_columns(CHUNKS)
     sums = connection.execute(select(*columns, func.sum(CHUNKS.c.num_reports).label("total")).group_by(*columns))
     stored = {Key.of_row(row): row.total for row in sums}
-    summed = {}
-    for row in connection.execute(select(CHECKS)):
-        unpack_sums(bytes(row.sums), b"")  # which reads them in full
-        summed[Key.of_row(row)] = int(row.num_reports)
     for row in connection.execute(select(COUNTS)):
         reports = unpack_counts(bytes(row.counts)).num_reports
-        key = Key.of_row(row)
-        if reports > row.num_reports or stored.pop(key, 0) > reports or summed.pop(key, 0) > reports:
+        summed = None if row.sums is None else unpack_sums(bytes(row.sums), row.counts_digest)
+        kept = max(stored.pop(Key.of_row(row), 0), 0 if summed is None else summed.num_reports)
+        if reports > row.num_reports or kept > reports:
             raise StoreError(f"{url}: the counts of {row.metric} do not agree with its reports: this store is damaged")
         yield row.num_reports
-    if stored or summed:
-        raise StoreError(
-            f"{url}: {next(iter(stored or summed)).metric} has reports that were never counted: it is damaged"
-        )
-
-
-BESIDE: Final = ("", "-journal", "-wal", "-shm")
-"""What SQLite adds to the name of a database."""
+    if stored:
+        raise StoreError(f"{url}: {next(iter(stored)).metric} has reports that were never counted: it is damaged")
 
 
 @contextmanager
 def renamed_when_complete(path: Path) -> Iterator[Path]:
-    """Give an empty file with a temporary name; it gets its own when it is complete and on the disk."""
+    """Give an empty file in a hidden folder of its own; it gets its name when it is complete and on the disk."""
     if path.exists():
         raise StoreError(f"{path}: this file exists: give the backup another name")
     if not path.parent.is_dir():
         raise StoreError(f"{path}: there is no folder {path.parent}")
-    remove_leftovers(path)
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    held = None
+    for left in path.parent.glob(f".{escape(path.name)}.{'[a-z0-9_]' * 8}"):
+        with suppress(OSError), _locked(left) as is_free:  # somebody else's, or just removed
+            if is_free:  # of a process that was killed
+                for file in left.glob(f"{escape(path.name)}*"):
+                    file.unlink()
+                left.rmdir()
     try:
+        folder = TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise StoreError(f"{path}: no file can be made in {path.parent}: check its permissions") from error
+    with folder as name, _locked(Path(name)):
+        part = Path(name, path.name)
         create_private_file(part)
-        if not part.is_file():
-            raise StoreError(f"{path}: no file can be made in {path.parent}: check its permissions")
-        held = _lock(part)
         yield part
         sync(part)
         part.rename(path)
         sync(path.parent)
-    finally:
-        _remove(part)
-        if held is not None:
-            os.close(held)
 
 
-def remove_leftovers(path: Path) -> None:
-    """Remove the partial copies of a file that no process writes any more."""
-    pattern = re.compile(rf"(\.{re.escape(path.name)}\.[0-9a-f]{{8}})(?:{'|'.join(BESIDE[1:])})?")
-    found = {match[1] for name in os.listdir(path.parent) if (match := pattern.fullmatch(name))}  # noqa: PTH208 - names
-    for part in map(path.with_name, sorted(found)):
-        held = None
-        with suppress(OSError):  # somebody else's, or just removed
-            held = _lock(part) if part.exists() else None
-            if held is not None or not part.exists():
-                _remove(part)
-        if held is not None:
-            os.close(held)
-
-
-def _lock(part: Path) -> int | None:
-    """Return the file, open and locked until it is closed or the process ends; None where it cannot be locked."""
+@contextmanager
+def _locked(folder: Path) -> Iterator[bool]:
+    """Lock a folder, where no other process has: whether this one has it, until the block or the process ends."""
     try:
         import fcntl
     except ImportError:  # Windows, where nobody can remove a file that is open
-        return None
-    file = os.open(part, os.O_RDWR)
+        yield False
+        return
+    handle, is_locked = os.open(folder, os.O_RDONLY), False
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # another process writes it, or a file system without locks
-        os.close(file)
-        return None
-    return file
-
-
-def _remove(part: Path) -> None:
-    for end in BESIDE:
-        Path(f"{part}{end}").unlink(missing_ok=True)
+        with suppress(OSError):  # another process writes there, or a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_locked = True
+        yield is_locked
+    finally:
+        os.close(handle)

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from sqlalchemy import func, select
 
 from overstory.analysis.reports import ReportBatch
-from overstory.collector.store.counts import TOGETHER, Key, join_rows, keys_of, shuffled
+from overstory.collector.store.counts import TOGETHER, Key, grouped, join_rows, keys_of, shuffled
 from overstory.collector.store.databases.database import Database
 from overstory.collector.store.metrics import StoredMetric, StoredMetrics, read_stored_metrics
 from overstory.collector.store.schema import CHUNKS, INBOX, STORE_ID, read_fact
@@ -78,7 +79,6 @@ class Selection:
     last: int | None = None
 
     def has(self, key: Key) -> bool:
-        """Whether a key is selected."""
         return (
             (self.metric is None or key.metric == self.metric)
             and (self.first is None or key.period >= self.first)
@@ -287,20 +287,9 @@ def _partition(key: Key) -> str:
 
 def _cut(chunks: Sequence[Chunk]) -> Iterator[list[list[int]]]:
     """Yield the chunks' numbers of each part, by what is read and shuffled together."""
-    part: list[list[int]] = []
-    together: list[int] = []
-    read = total = 0
-    for chunk in chunks:
-        if together and (read + chunk.size > TOGETHER or total + chunk.size > PART_BYTES):
-            part.append(together)
-            together, read = [], 0
-        if part and total + chunk.size > PART_BYTES:
-            yield part
-            part, total = [], 0
-        together.append(chunk.number)
-        read, total = read + chunk.size, total + chunk.size
-    if together:
-        yield [*part, together]
+    together = grouped(chunks, attrgetter("size"), TOGETHER)
+    for part in grouped(together, lambda some: sum(chunk.size for chunk in some), PART_BYTES):
+        yield [[chunk.number for chunk in some] for some in part]
 
 
 def retained_too_briefly(registry: MetricRegistry) -> list[str]:

@@ -6,9 +6,8 @@ Each error message says what is wrong with the store, and where possible what to
 from __future__ import annotations
 
 import sqlite3
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import ClassVar, Final, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Engine
@@ -114,89 +113,67 @@ class IdsOfDay(NamedTuple):
     ids: Collection[bytes]
 
 
-class Database(ABC):
-    """An engine, and what SQLite and PostgreSQL do differently."""
+class Database:
+    """An engine, and what SQLite and PostgreSQL do differently; what has a body here, only one of them has to do."""
 
     kind: ClassVar[str]
 
     def __init__(self, url: str, engine: Engine) -> None:
         self.url, self.engine = url, engine
 
-    @abstractmethod
     def write(self, work: Callable[[Connection], Result]) -> Result:
-        """Run `work` in one transaction, durable when this returns.
+        """Run `work` in one transaction, durable when this returns; `work` may be run again from its start."""
+        raise NotImplementedError
 
-        `work` may be run again from its start: it must give the same result then.
-        """
-
-    @abstractmethod
     def snapshot(self) -> AbstractContextManager[Connection]:
         """Open a transaction that reads, and sees one moment however long it takes."""
+        raise NotImplementedError
 
-    @abstractmethod
     def insert_ids(self, connection: Connection, by_day: Mapping[int, IdsOfDay]) -> dict[int, set[bytes]]:
-        """Insert these batch ids, each into the table of its day, and return those that are new.
+        """Insert batch ids into their days' tables, and return the new ones; others that insert one of them wait."""
+        raise NotImplementedError
 
-        A table that is not there yet is made in the same transaction. Another transaction that inserts one of these ids
-        at the same moment waits until this one has ended.
-        """
-
-    @abstractmethod
     def drop_ids(self, day: int, now: float) -> int:
-        """Drop the table of a day's ids unless one of them is remembered at unix time `now`; return how many it had.
+        """Drop a day's ids unless one is remembered at `now`; return how many it had, -1: it must be dropped later."""
+        raise NotImplementedError
 
-        Transactions that insert ids are not kept waiting for long; -1: the table is still there and must be dropped
-        later, because it is in use or is another user's.
-        """
+    def size(self, connection: Connection) -> int:
+        raise NotImplementedError
 
-    @abstractmethod
     def snapshot_of_ids(self) -> AbstractContextManager[Connection]:
         """Open a `snapshot` in which every table of ids can be read, though another process drops some of them."""
+        return self.snapshot()
 
-    @abstractmethod
     def lock(self, connection: Connection) -> None:
         """Keep other processes that ask for this lock waiting until the transaction ends."""
 
-    @abstractmethod
     def work_claims(self) -> AbstractContextManager[Callable[[Hashable], bool]]:
         """Give a function that claims a piece of work, to do it only once: False means that another process does it."""
+        return nullcontext(lambda _: True)
 
-    @abstractmethod
-    def size(self, connection: Connection) -> int:
-        """Return the size of the store in bytes."""
-
-    @abstractmethod
     def check_integrity(self, connection: Connection) -> None:
         """Run the database's own check, where it has one."""
 
-    @abstractmethod
     def in_place(self) -> bool:
         """Whether the database is the one that was opened; also after `close`."""
+        return True
 
-    @abstractmethod
     def checkpoint(self) -> None:
         """Do now, without a lock, what the database would make a later writer do."""
 
-    @abstractmethod
     def note_deletions(self, connection: Connection, tables: Iterable[str]) -> None:
         """Note that this transaction deletes rows from these tables; call it last in the transaction."""
 
-    @abstractmethod
     def erase_deleted(self, urgent: Iterable[str] = ()) -> tuple[str, ...]:
-        """Take deleted rows out of the database's files: of tables that are due, and of `urgent` ones at once.
+        """Take deleted rows out of the files of due and `urgent` tables; return what can still be read, and why."""
+        del urgent
+        return ()
 
-        Returned is what can still be read in the files, and why; a later call tries again. Tables that are not due yet,
-        and those that another process is working on, are not named.
-        """
-
-    @abstractmethod
     def release_free_space(self) -> None:
         """Give freed space back, where the database does not do so by itself."""
 
-    @abstractmethod
     def serve_alone(self) -> None:
         """Lock the database against other serving processes, where only one may serve it."""
 
     def close(self) -> None:
-        """Close every connection."""
         self.engine.dispose()

@@ -9,8 +9,8 @@ import logging
 import os
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -31,11 +31,7 @@ from overstory.collector.store.schema import BATCH_IDS, ids_table, ids_table_nam
 
 
 class FairLock:
-    """A lock for threads, first come, first served.
-
-    `threading.Lock` goes to the thread that is awake, which is the one that released it: a loop of transactions would
-    keep every other writer out until it has ended.
-    """
+    """A lock, first come, first served: `threading.Lock` goes to the thread that is awake, which just released it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -94,7 +90,7 @@ AUTO_VACUUM: Final = "PRAGMA auto_vacuum = INCREMENTAL"
 
 
 class SqliteDatabase(Database):
-    """A file. One process writes at a time, others wait."""
+    """A file. One process writes at a time, others wait; what it deletes is overwritten (`secure_delete`)."""
 
     kind = "sqlite"
 
@@ -115,12 +111,7 @@ class SqliteDatabase(Database):
         super().__init__(f"sqlite:///{path}", engine)
 
     def write(self, work: Callable[[Connection], Result]) -> Result:
-        """Run `work` in one transaction, when it is this thread's turn.
-
-        A writer that meets SQLite's own lock tries again after longer and longer pauses, of up to a tenth of a second:
-        a sender would wait that long for an answer whenever a compaction writes. Threads of one process wake each other
-        up.
-        """
+        """Run `work` in this thread's turn: SQLite's own lock is asked for again after longer and longer pauses."""
         with self._write_lock:
             try:
                 with self._writer.begin() as connection:
@@ -134,7 +125,6 @@ class SqliteDatabase(Database):
         return self._file is None or _identity(self.path) == self._file
 
     def check_in_place(self) -> None:
-        """Raise a `StoreError` unless the path names the file that was opened."""
         if not self.in_place():
             raise StoreError(
                 f"{self.url}: the file was deleted, moved or replaced while it was open: no reports are taken; "
@@ -142,7 +132,6 @@ class SqliteDatabase(Database):
             )
 
     def serve_alone(self) -> None:
-        """Lock a small separate file until this database is closed, or the process ends."""
         self._serving = lock_for_serving(self.path, self.url)
 
     def close(self) -> None:
@@ -194,22 +183,11 @@ class SqliteDatabase(Database):
         del connection
         return sum(file.stat().st_size for file in (self.path, Path(f"{self.path}-wal")) if file.exists())
 
-    def lock(self, connection: Connection) -> None:
-        """Do nothing: only one transaction writes at a time."""
-
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
         """Open a reading transaction: in a write-ahead log it sees the moment of its first read."""
         with translate_errors(self.url), self.engine.connect() as connection, connection.begin():
             yield connection
-
-    def snapshot_of_ids(self) -> AbstractContextManager[Connection]:
-        """Open a `snapshot`: it sees tables that were dropped since."""
-        return self.snapshot()
-
-    def work_claims(self) -> AbstractContextManager[Callable[[Hashable], bool]]:
-        """Accept every claim: one process compacts an embedded database."""
-        return nullcontext(lambda _: True)
 
     def check_integrity(self, connection: Connection) -> None:
         with interruptible(_raw(connection)) as raw:
@@ -237,16 +215,7 @@ class SqliteDatabase(Database):
             with self._write_lock:
                 raw.execute(CHECKPOINT).fetchall()
 
-    def note_deletions(self, connection: Connection, tables: Iterable[str]) -> None:
-        """Do nothing: what is deleted is overwritten (`secure_delete`)."""
-
-    def erase_deleted(self, urgent: Iterable[str] = ()) -> tuple[str, ...]:
-        """Do nothing: what is deleted is overwritten (`secure_delete`)."""
-        del urgent
-        return ()
-
     def release_free_space(self) -> None:
-        """Cut the free pages off the end of the file."""
         with translate_errors(self.url), self.engine.connect() as connection:
             # A script runs to its end; `execute` would free one page and stop.
             _raw(connection).executescript("PRAGMA incremental_vacuum")
@@ -289,7 +258,6 @@ def _together(ids: Collection[bytes]) -> Iterator[list[bytes]]:
 
 
 def _stored(raw: sqlite3.Connection, table: str, ids: Collection[bytes]) -> set[bytes]:
-    """Return which of these ids are in a table."""
     if raw.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is None:  # noqa: S608 - the store's own name
         return set()
     found: set[bytes] = set()
@@ -344,10 +312,7 @@ _log: Final = logging.getLogger("overstory.collector")
 
 
 def lock_for_serving(store: Path, url: str) -> int | None:
-    """Lock a small file beside the store's, and return it open; None where no lock can be had on this disk.
-
-    The store's own file cannot be used for that: closing it once would release SQLite's locks.
-    """
+    """Lock a file next to the store's, closing which would release SQLite's locks; None where the disk has no locks."""
     path = Path(f"{store}-serving")
     try:
         lock_file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)

@@ -1,29 +1,34 @@
-"""The best RAPPOR for two budgets: closed form against search, exact epsilons, and what is refused."""
+"""The best RAPPOR for two budgets: closed form against search, exact epsilons, and what is refused; plans as data.
+
+Plans from parameters have the paper's own examples, and inverses.
+"""
 
 import math
 import sys
+from statistics import NormalDist
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.planning import plan_from_needs
-from overstory.planning.needs import best_channel, design, paper_design, sufficient_permanent
+from overstory.planning import critical_value, learning_limit, plan_from_needs, plan_from_parameters
+from overstory.planning.detection import critical_value_fdr, detectable_frequency, reports_needed
+from overstory.planning.needs import design, paper_design, sufficient_permanent
 from overstory.privacy import statement
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.rappor import rappor
+from overstory.protocol.kinds.registry import mechanism
 
 PAPER_BUDGETS = (1.0742858641667283, 4.394449154672439)
 BUDGETS = st.tuples(st.floats(0.01, 6), st.floats(1, 8)).map(lambda pair: (pair[0], pair[0] * pair[1]))
 
 
-def variance(kept, raised, hashes, frequency=0.0):
-    """Per report, of a frequency; written from the binomial, not from the planner."""
-    noise = frequency * kept * (1 - kept) + (1 - frequency) * raised * (1 - raised)
-    return noise / (kept - raised) ** 2 / hashes
+def variance(kept, raised, hashes):
+    """Per report, of a rare string's frequency; written from the binomial, not from the planner."""
+    return raised * (1 - raised) / (kept - raised) ** 2 / hashes
 
 
-def searched(budgets, hashes, frequency=0.0, steps=60):
+def searched(budgets, hashes, steps=60):
     """Least variance on a grid of RAPPOR's f, p, q whose epsilons, by the paper's formulas, keep the budgets."""
     least = math.inf
     for i in range(1, steps):
@@ -35,17 +40,16 @@ def searched(budgets, hashes, frequency=0.0, steps=60):
             for q in ((j + d) / steps for d in range(1, steps - j + 1)):
                 kept, raised = f * (p + q) / 2 + (1 - f) * q, f * (p + q) / 2 + (1 - f) * p
                 if hashes * math.log(kept * (1 - raised) / (raised * (1 - kept))) <= budgets[0]:
-                    least = min(least, variance(kept, raised, hashes, frequency))
+                    least = min(least, variance(kept, raised, hashes))
     return least
 
 
 @pytest.mark.parametrize("hashes", [1, 2, 3])
 @pytest.mark.parametrize("budgets", [(1.0743, 4.3945), (1.0, 1.05), (2.0, 2.6), (3.0, 9.0), (0.5, 0.5)])
-@pytest.mark.parametrize("frequency", [0.0, 0.3])
-def test_no_parameters_on_a_grid_are_better(budgets, hashes, frequency):
-    best = design(*budgets, num_bits=64, num_hashes=hashes, num_cohorts=1, frequency=frequency)
-    found = variance(float(best.channel.keep_one), float(best.channel.raise_zero), hashes, frequency)
-    other = searched(budgets, hashes, frequency)
+def test_no_parameters_on_a_grid_are_better(budgets, hashes):
+    best = design(*budgets, num_bits=64, num_hashes=hashes, num_cohorts=1)
+    found = variance(float(best.channel.keep_one), float(best.channel.raise_zero), hashes)
+    other = searched(budgets, hashes)
     assert found <= other * (1 + 1e-6)
     assert other < 1.6 * found, "the grid comes near enough to mean something"
 
@@ -83,12 +87,14 @@ def test_what_it_gains_over_the_paper_and_what_it_costs():
     paper = plan.comparison
     assert paper.standard_error == pytest.approx(2974, rel=0.005)
     assert paper.parameters == pytest.approx({"k": 128, "h": 2, "m": 16, "p": 0.5, "q": 0.75, "f": 0.5}, abs=1e-8)
-    assert paper.standard_error_ratio == pytest.approx(2974 / 1875, rel=0.005)
-    assert paper.reports_ratio == pytest.approx(paper.standard_error_ratio**2)
-    assert 2 in paper.higher_epsilon_n
-    assert 100 not in paper.higher_epsilon_n
-    assert (round(plan.epsilon_n[2], 3), round(paper.epsilon_n[2], 3)) == (2.041, 2.017)
-    assert plan.change_leak[2] > paper.change_leak[2]
+    said = plan.to_json()["paper"]
+    assert said["standard_error_ratio"] == paper.times_the_error(plan) == pytest.approx(2974 / 1875, rel=0.005)
+    assert said["reports_ratio"] == pytest.approx(said["standard_error_ratio"] ** 2)
+    assert 2 in said["higher_epsilon_n"]
+    assert 100 not in said["higher_epsilon_n"]
+    ours, theirs = plan.privacy, paper.privacy
+    assert (round(ours.epsilon_n[2], 3), round(theirs.epsilon_n[2], 3)) == (2.041, 2.017)
+    assert ours.change_leak[2] > theirs.change_leak[2]
     assert "In between this plan reveals a little more" in plan.plain_words()
     assert "a change of value is easier to see" in plan.plain_words()
 
@@ -106,16 +112,16 @@ def test_the_papers_parameters_keep_the_budgets_too(budgets):
 def test_equal_budgets_are_one_time_rappor():
     plan = plan_from_needs(1.0, 1.0, 10**6, 100)
     assert (plan.parameters["p"], plan.parameters["q"]) == (0.0, 1.0)
-    assert plan.epsilon_report == plan.epsilon_permanent <= 1.0
-    assert plan.epsilon_permanent == pytest.approx(1.0, abs=1e-6)
+    assert plan.privacy.epsilon_report == plan.privacy.epsilon_permanent <= 1.0
+    assert plan.privacy.epsilon_permanent == pytest.approx(1.0, abs=1e-6)
 
 
 def test_a_thrifty_plan_is_as_precise_and_spends_less_for_ever():
     full, thrifty = (plan_from_needs(*PAPER_BUDGETS, 10**6, 200, thrifty=t) for t in (False, True))
     assert thrifty.standard_error == pytest.approx(full.standard_error, rel=1e-6)
-    assert thrifty.epsilon_permanent == pytest.approx(sufficient_permanent(PAPER_BUDGETS[0]), abs=1e-6)
-    assert thrifty.epsilon_permanent < full.epsilon_permanent / 3
-    assert thrifty.change_leak[2] > full.change_leak[2]
+    assert thrifty.privacy.epsilon_permanent == pytest.approx(sufficient_permanent(PAPER_BUDGETS[0]), abs=1e-6)
+    assert thrifty.privacy.epsilon_permanent < full.privacy.epsilon_permanent / 3
+    assert thrifty.privacy.change_leak[2] > full.privacy.change_leak[2]
     assert "--thrifty" in full.plain_words()
     assert "--thrifty" not in thrifty.plain_words()
 
@@ -128,24 +134,16 @@ def test_beyond_the_sufficient_budget_nothing_is_gained_and_below_it_something_i
     assert below > at * 1.0001
 
 
-def test_a_frequency_to_be_best_at():
-    assert best_channel(math.e, 100.0, 0.5)[0] == pytest.approx(1 - best_channel(math.e, 100.0, 0.5)[1])
-    rare, common = (plan_from_needs(1, 4, 10**6, 50, frequency=x, num_bits=64, num_cohorts=8) for x in (0.0, 0.5))
-    assert rare.standard_error_at(0.0) < common.standard_error_at(0.0)
-    assert common.standard_error_at(0.5) < rare.standard_error_at(0.5)
-
-
 def test_googles_family_keeps_the_budgets_with_its_own_f():
     plan = plan_from_needs(*PAPER_BUDGETS, 10**6, 20, hash_family="google-rappor-python")
     assert plan.parameters["k"] == 32
-    assert plan.epsilon_permanent <= PAPER_BUDGETS[1]
+    assert plan.privacy.epsilon_permanent <= PAPER_BUDGETS[1]
     assert statement(plan.mechanism).epsilon_report <= PAPER_BUDGETS[0]
 
 
 def test_what_the_caller_fixes_stays():
     plan = plan_from_needs(1, 3, 10**6, 100, num_bits=100, num_hashes=3, num_cohorts=5)
     assert [plan.parameters[letter] for letter in "khm"] == [100, 3, 5]
-    assert plan_from_needs(1, 3, 10**6, 100, num_hashes=(2, 4)).parameters["h"] == 2
 
 
 def test_sizes_follow_the_candidates():
@@ -167,9 +165,7 @@ def test_sizes_follow_the_candidates():
         ((1.0, 2.0, 100, 0), {}, "candidates = 0"),
         ((1.0, 2.0, 100, 10), {"alpha": 0.0}, "alpha = 0.0"),
         ((1.0, 2.0, 100, 10), {"share": 0.0}, "share = 0.0"),
-        ((1.0, 2.0, 100, 10), {"frequency": 1.0}, "frequency = 1.0"),
         ((1.0, 2.0, 100, 10), {"num_hashes": 0}, "num_hashes"),
-        ((1.0, 2.0, 100, 10), {"num_hashes": ()}, "num_hashes"),
         ((1.0, 2.0, 100, 10), {"num_hashes": 8, "num_bits": 4}, "does not fit"),
         ((1.0, 2.0, 100, 10), {"num_bits": 1}, "num_bits"),
         ((1.0, 2.0, 100, 10), {"num_bits": 0}, "num_bits"),
@@ -190,3 +186,107 @@ def test_parameters_rounded_the_wrong_way_are_taken_back(monkeypatch):
     best = design(*PAPER_BUDGETS, num_bits=64, num_hashes=1, num_cohorts=1)
     assert best.epsilon_report <= PAPER_BUDGETS[0]
     assert best.epsilon_permanent <= PAPER_BUDGETS[1]
+
+
+LN_3 = mechanism("basic-rappor-one-time", domain_size=10_000, p=0.5, q=0.75)
+SOME = {
+    "rappor": {},
+    "rappor-one-time": {"f": 0.5},
+    "basic-rappor": {"domain_size": 26},
+    "basic-rappor-one-time": {"domain_size": 26, "p": 0.5, "q": 0.75},
+}
+
+
+@pytest.mark.parametrize(("share", "about"), [(0.01, 10**6), (0.001, 10**8), (0.0001, 10**10)])
+def test_section_4_2_one_percent_needs_a_million(share, about):
+    assert LN_3.epsilon_report == pytest.approx(math.log(3))
+    for candidates, factor in ((100, 2.4), (10**5, 1.1), (10**6, 1.2)):
+        needed = reports_needed(LN_3, candidates, share, critical_value(0.05, candidates))
+        assert about / factor < needed < about * factor
+
+
+@pytest.mark.parametrize(("reports", "strings"), [(10**8, 1000), (10**10, 10_000)])
+def test_section_4_2_how_many_strings(reports, strings):
+    limit = learning_limit(LN_3, reports, 10**5)
+    assert limit == pytest.approx(0.5 * math.sqrt(reports) / critical_value(0.05, 10**5))
+    assert limit == pytest.approx(strings, rel=0.05)
+    assert math.sqrt(reports) / 10 == strings
+
+
+def test_the_limit_is_where_equal_shares_are_detected():
+    limit = learning_limit(LN_3, 10**6, 1000)
+    sd = 1000 / (2 * 0.75 - 1)
+    assert 10**6 / limit == pytest.approx(NormalDist().inv_cdf(1 - 0.05 / 1000) * sd)
+
+
+@pytest.mark.parametrize("name", sorted(SOME))
+def test_reports_needed_is_the_inverse_of_the_smallest_share(name):
+    built = mechanism(name, **SOME[name])
+    plan = plan_from_parameters(built, 10**6, 20, share=0.01)
+    assert reports_needed(built, 20, plan.detectable_frequency, plan.critical_value) == pytest.approx(10**6, rel=1e-6)
+    again = detectable_frequency(built, plan.people_needed, 20, plan.critical_value)
+    assert again == pytest.approx(0.01, rel=1e-3)
+    assert (plan.people_needed <= 10**6) == (plan.detectable_frequency <= 0.01)
+
+
+def test_figure_6_screens_its_candidates():
+    built = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=32, f=0.75, p=0.5, q=0.75)
+    plan = plan_from_parameters(built, 14_000_000, 8616)
+    assert plan.num_fitted < 200
+    assert plan.standard_error / 14_000_000 == pytest.approx(0.00149, rel=0.03)
+    assert 0.004 < plan.detectable_frequency_fdr < plan.detectable_frequency < 0.008
+
+
+def test_detection_half_the_time_and_nine_in_ten():
+    plan = plan_from_parameters(mechanism("rappor"), 10**6, 200)
+    power = NormalDist(plan.detectable_frequency * 10**6, plan.standard_error)
+    assert 1 - power.cdf(plan.critical_value * plan.standard_error) == pytest.approx(0.5)
+    power = NormalDist(plan.reliable_frequency * 10**6, plan.standard_error)
+    assert 1 - power.cdf(plan.critical_value * plan.standard_error) == pytest.approx(0.9)
+
+
+def test_a_false_discovery_rate_lets_more_pass():
+    assert critical_value_fdr(0.05, 1000, 0.001) == pytest.approx(NormalDist().inv_cdf(1 - 0.05 / 10))
+    assert critical_value_fdr(0.05, 1000, 0.1) == pytest.approx(NormalDist().inv_cdf(1 - 0.05 / 100))
+    assert critical_value_fdr(0.05, 5, 0.1) == critical_value(0.05, 5)
+
+
+def test_the_letters_of_one_round():
+    plan = plan_from_parameters(mechanism("rappor-one-time", f=0.5), 1000, 5)
+    assert dict(plan.parameters) == {"k": 128, "h": 2, "m": 16, "p": 0.0, "q": 1.0, "f": 0.5}
+    assert plan_from_parameters(LN_3, 1000, 5).parameters["f"] == 0.0
+
+
+def test_what_nothing_can_be_learned_from_is_said():
+    plan = plan_from_parameters(mechanism("rappor"), 100, 200, share=0.5)
+    assert plan.detectable_frequency > 1
+    assert plan.learnable_strings == 0
+    assert plan.people_needed > 100
+    assert "too uncertain" in plan.plain_words()
+    assert "too few" in plan.plain_words()
+
+
+def test_the_words_of_a_screened_plan_and_of_a_closed_list():
+    assert "first screens them" in plan_from_parameters(mechanism("rappor"), 10**6, 10**5).plain_words()
+    plan = plan_from_needs(1.0, 4.0, 10**6, 26)
+    assert plan.basic_standard_error < plan.standard_error
+    assert "Basic RAPPOR" in plan.plain_words()
+
+
+@pytest.mark.parametrize(
+    ("reports", "candidates", "more", "says"),
+    [
+        (0, 5, {}, "reports = 0"),
+        (10, 0, {}, "candidates = 0"),
+        (10, 20_000, {}, "do not fit a domain"),
+        (10**400, 5, {}, "reports = 1000"),
+        (10, 10**400, {}, "candidates = 1000"),
+        (10, 5, {"alpha": 1.0}, "alpha = 1.0"),
+        (10, 5, {"share": 1.5}, "share = 1.5"),
+    ],
+)
+def test_what_parameters_cannot_be_planned(reports, candidates, more, says):
+    with pytest.raises(ParameterError, match=says):
+        plan_from_parameters(LN_3, reports, candidates, **more)
+    with pytest.raises(ParameterError, match="at least one"):
+        critical_value(0.05, 0)

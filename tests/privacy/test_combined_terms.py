@@ -1,4 +1,4 @@
-"""What linked reports cost: the sum of the parts, in every figure; a ledger keeps it."""
+"""What combinations cost: linked reports the sum of their parts; of several mechanisms, no less than the one used."""
 
 import json
 import math
@@ -8,13 +8,16 @@ from itertools import islice, product
 import pytest
 
 from overstory.privacy.attacks import linkability
-from overstory.privacy.ledger import Account, Ledger
-from overstory.privacy.payloads.combined import LinkedTerms
+from overstory.privacy.ledger import Account, Ledger, charge
+from overstory.privacy.payloads.combined import LinkedTerms, terms_of_several
 from overstory.privacy.payloads.registry import attack, change_leak, epsilon_between, terms_from_json, terms_of
 from overstory.privacy.statements import statement
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.joint import joint
+from overstory.protocol.kinds.registry import mechanism
+from overstory.protocol.kinds.split import divided
+from overstory.protocol.numeric.ranges import RangeRandomizer
 
 CHAIN = {"oracle": "l-grr", "domain_size": 3, "epsilon_permanent": 2.0, "epsilon_report": 1.0}
 TWICE = {"oracle": "basic-rappor", "domain_size": 2, "f": 0.5, "p": 0.5, "q": 0.75}
@@ -47,10 +50,11 @@ def test_terms_survive_a_ledger(built):
     assert isinstance(again, LinkedTerms)
 
 
-@pytest.mark.parametrize("parts", [[], [{"kind": "bits"}], [{"kind": "none"}, {"kind": "none"}]])
-def test_damaged_terms_are_refused(parts):
+@pytest.mark.parametrize("kind", ["linked", "several"])
+@pytest.mark.parametrize("parts", [[], [{"kind": "linked"}], [{"kind": "symbols"}] * 2, [{"kind": "none"}] * 2])
+def test_damaged_terms_are_refused(kind, parts):
     with pytest.raises((FormatError, ParameterError)):
-        terms_from_json({"kind": "linked", "parts": parts, "most_values": 6})
+        terms_from_json({"kind": kind, "parts": parts, "most_values": 6})
 
 
 def test_a_change_of_one_part_costs_that_part_alone():
@@ -140,3 +144,61 @@ def test_a_ledger_of_pairs_never_falls_and_never_passes_all_values_of_both_parts
     most = sum((part.most_values + 1) * part.epsilon_permanent for part in terms_of(PAIR).parts)  # and nothing
     assert epsilons[-1] <= most + 1e-9
     assert ledger_of(PAIR, [(0, 0)] * 9).epsilon == pytest.approx(terms_of(PAIR).epsilon_n(9), abs=1e-12)
+
+
+TABLES = [("2 3 8", "0 1,0 2,1 2"), ("3 2 2", "0 1, 2"), ("4 5", "0,1"), ("6 6", "0 1")]
+
+
+@pytest.mark.parametrize(("sizes", "tables"), TABLES)
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.5])
+@pytest.mark.parametrize("oracle", ["grr", "oue", "sue", "projective"])
+def test_no_table_discloses_more_than_the_terms_of_all(oracle, epsilon, sizes, tables):
+    built = divided(oracle=oracle, epsilon=epsilon, sizes=sizes, tables=tables)
+    terms = terms_of(built)
+    for part in map(terms_of, built.parts):
+        assert terms.epsilon_n(1) >= part.epsilon_n(1)
+        assert terms.epsilon_permanent >= part.epsilon_permanent
+        assert terms.epsilon_any(3) >= part.epsilon_any(3)
+        for values in (1, 2, 20, 1000):
+            assert terms.epsilon_values(values) >= part.epsilon_values(values)
+        for reports in (1, 5, 1000):
+            assert charge("same-pattern", terms, reports) >= charge("same-pattern", part, reports)
+
+
+def test_a_ledger_of_the_largest_table_is_what_its_responses_disclose():
+    """The largest epsilon was that of a table of 6 cells, after which 18 of this table's 24 were free."""
+    built = divided(oracle="grr", epsilon=0.5, sizes="2 3 8", tables="0 1,0 2,1 2")
+    chances = [built.likelihood(Report(2, payload), 0) for payload in range(24)]
+    one = math.log(max(chances) / min(chances))
+    ledger = Ledger((Account("trees", built.digest.hex(), terms_of(built), tuple((n, 1) for n in range(20))),))
+    assert 20 * one <= ledger.epsilon <= 20 * one + 1e-6
+
+
+def grr_level(domain_size, epsilon):
+    return mechanism("grr", domain_size=domain_size, epsilon=epsilon)
+
+
+def chain_level(domain_size, epsilon):
+    return mechanism("l-grr", domain_size=domain_size, epsilon_permanent=2 * epsilon, epsilon_report=epsilon)
+
+
+@pytest.mark.parametrize("level", [grr_level, chain_level])
+def test_no_level_of_a_tree_discloses_more_than_the_terms_of_all(level):
+    built = RangeRandomizer(100, 1.0, level_oracle=level)
+    terms = terms_of(built)
+    assert terms.most_values == 100
+    for part in map(terms_of, built.parts):
+        for reports in (1, 2, 5, 100):
+            assert terms.epsilon_n(reports) >= part.epsilon_n(reports)
+            assert terms.epsilon_any(reports) >= part.epsilon_any(reports)
+        assert terms.change_leak(3) >= part.change_leak(3)
+        assert terms.epsilon_values(50) >= part.epsilon_values(50)
+    again = terms_from_json(json.loads(json.dumps(terms.canonical())))
+    assert again == terms
+    assert not again.fresh
+
+
+def test_one_mechanism_or_one_that_always_costs_most_has_its_own_terms():
+    part = terms_of(grr_level(4, 1.0))
+    assert terms_of_several([part, part]) is part
+    assert type(terms_of(RangeRandomizer(100, 1.0))) is type(terms_of(mechanism("oue", domain_size=9, epsilon=1.0)))

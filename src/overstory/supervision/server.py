@@ -1,21 +1,28 @@
-"""uvicorn's server as a daemon that lack of memory does not stop: its loop, its ticks and its listener go on."""
+"""uvicorn's server as a daemon that lack of memory does not stop: its loop, its ticks and its listener go on.
+
+Collector, relay and console are applications on it. No request is logged, and no header says what answers.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from types import FrameType
 from typing import Any, Final
 
 import uvicorn
 
-from overstory.collector.http.bounded_connection import BoundedConnection
-from overstory.supervision.log import SparseLog, log_server_errors_sparsely
-from overstory.supervision.upkeep import Pulse, fill_default_pool
+from overstory.supervision.connection import BoundedConnection
+from overstory.supervision.listening import Listening, ServingError
+from overstory.supervision.log import SparseLog, send_server_errors
+from overstory.supervision.upkeep import Task, Upkeep, fill_default_pool
 
 TICK: Final = 0.1
 """Seconds between two periodic checks."""
@@ -24,16 +31,42 @@ SWEEP: Final = 10
 """Ticks between two looks at the connections."""
 
 
-class SupervisedServer(uvicorn.Server):
-    """A server whose event loop, ticks and listener start again after any error; `look` is called in a thread."""
+def server_config(app: Any, listening: Listening, http: type[BoundedConnection], **more: Any) -> uvicorn.Config:
+    """Return how uvicorn serves an application at an address, each connection with the bounds of `http`."""
+    listening.check_certificate()
+    return uvicorn.Config(
+        app,
+        http=http,
+        ws="none",
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # only a relay and a console look at addresses, and have rules of their own
+        ssl_certfile=listening.certificate,
+        ssl_keyfile=listening.key,
+        **more,
+    )
 
-    def __init__(self, config: uvicorn.Config, log: logging.Logger, look: Callable[[], object] = lambda: None) -> None:
+
+class SupervisedServer(uvicorn.Server):
+    """A server whose event loop, ticks and listener start again after any error; a second signal ends it at once."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        log: logging.Logger,
+        announce: Callable[[], object],
+        look: Callable[[], object] = lambda: None,
+        faults: SparseLog | None = None,
+    ) -> None:
         super().__init__(config)
-        self._log, self._look = log, look
-        log_server_errors_sparsely(log)
+        self._log, self._announce, self._look = log, announce, look
+        self._faults = SparseLog(log) if faults is None else faults
+        send_server_errors(self._faults)
         self._bound: socket.socket | None = None
         self._unaccepted, self._accepted = 0, set[int]()
-        self._ticks, self._faults = 0, SparseLog(log)
+        self._ticks = 0
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until the end; an event loop that stops without memory is run again."""
@@ -47,21 +80,28 @@ class SupervisedServer(uvicorn.Server):
                 except MemoryError:
                     if serving.done():
                         raise
+                except SystemExit as leaving:
+                    name = self._log.name.rpartition(".")[2]
+                    raise ServingError(f"the {name} could not start") from leaving
 
     async def main_loop(self) -> None:
         """Tick until the end, however often a tick is lost or fails."""
         loop = asyncio.get_running_loop()
         over: asyncio.Future[None] = loop.create_future()
-        pulse = Pulse(loop, partial(self._begin_tick, over), self._look, TICK)
+        upkeep = Upkeep(self._log)
+        # Without memory, the loop may have no room for the callback that wakes a task up. The task then waits for a
+        # timer that has passed, and nothing reports it. So a thread begins each tick: after a lost one comes the next.
+        pulse = Task("pulse", TICK, 0.0, needed=False, thread="pulse", work=partial(self._beat, loop, over))
         await self._tick(over)  # before the first request: its answer has a date
-        pulse.start()
+        upkeep.start([pulse])
         try:
             await over
         finally:
-            pulse.stop()
+            await upkeep.stop()
 
-    def _begin_tick(self, over: asyncio.Future[None]) -> None:
-        asyncio.get_running_loop().create_task(self._tick(over))
+    def _beat(self, loop: asyncio.AbstractEventLoop, over: asyncio.Future[None]) -> None:
+        self._look()
+        loop.call_soon_threadsafe(lambda: loop.create_task(self._tick(over)))
 
     async def _tick(self, over: asyncio.Future[None]) -> None:
         try:
@@ -73,8 +113,22 @@ class SupervisedServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        if self.started and sockets:
-            self._bound = sockets[0].dup()  # the event loop may close the other one
+        if self.started:
+            if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
+                asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.hang_up)
+            if sockets:
+                self._bound = sockets[0].dup()  # the event loop may close the other one
+            self._announce()
+
+    def hang_up(self) -> None:
+        """End, as at another signal; a closed terminal sends SIGHUP."""
+        self.handle_exit(signal.SIGHUP, None)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End; at a second signal, without waiting for answers that are being made."""
+        del sig, frame
+        self.force_exit = self.should_exit
+        self.should_exit = True
 
     async def on_tick(self, counter: int) -> bool:
         """Return whether to end; disconnect who does not read, listen again where nothing is accepted any more."""
@@ -95,11 +149,7 @@ class SupervisedServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     async def _listen_again_if_stopped(self) -> None:
-        """Listen again on the same socket when connections waited at three looks in a row and none was accepted.
-
-        A callback that fails without memory leaves the event loop's listener stopped, and nothing starts it again.
-        Connections in the socket's queue stay there.
-        """
+        """Listen again after three looks at which connections waited: a lack of memory leaves a listener stopped."""
         if self._bound is None or not queued(self._bound):
             self._unaccepted = 0
             return
@@ -109,12 +159,17 @@ class SupervisedServer(uvicorn.Server):
             return
         config, again = self.config, self._bound.dup()
         self.servers[0].close()
-        kind: Any = config.http_protocol_class
-        made = partial(kind, config=config, server_state=self.server_state, app_state=self.lifespan.state)
         loop = asyncio.get_running_loop()
-        self.servers[0] = await loop.create_server(made, sock=again, ssl=config.ssl, backlog=config.backlog)
+        self.servers[0] = await loop.create_server(
+            self.make_connection, sock=again, ssl=config.ssl, backlog=config.backlog
+        )
         self._unaccepted = 0
         self._log.warning("connections were no longer accepted: listening again")
+
+    def make_connection(self) -> asyncio.Protocol:
+        kind: Any = self.config.http_protocol_class
+        made: asyncio.Protocol = kind(self.config, self.server_state, self.lifespan.state)
+        return made
 
 
 def queued(listening: socket.socket) -> int:

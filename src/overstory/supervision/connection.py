@@ -13,25 +13,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from http import HTTPStatus
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
 import httptools
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from overstory.collector.http.endpoint import (
+from overstory.protocol.wire import parse_digits
+from overstory.protocol.wire.reasons import Reason
+from overstory.supervision.answers import (
+    STATUS,
     Response,
     error_response,
     refusal,
-    refuse_head,
     request_timeout,
-    without_upgrade,
 )
-from overstory.collector.settings import Limits
-from overstory.protocol.wire import parse_digits
-from overstory.protocol.wire.reasons import Reason
+from overstory.supervision.listening import ConnectionLimits
 from overstory.supervision.log import SparseLog
 
 PIPELINED: Final = 16  # with more requests of one connection waiting for their answers, nothing more is parsed
@@ -39,8 +37,6 @@ PIECE: Final = 1024  # bytes that the parser gets at once where they may hold mo
 TURN: Final = 64  # requests of one connection that are begun before other connections have their turn
 LINGER_BYTES: Final = 64 << 20  # at most so much of a refused request is read and discarded,
 LINGER_SECONDS: Final = 10.0  # and at most for this time
-
-STATUS: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 
 
 class _Flow(FlowControl):
@@ -75,7 +71,7 @@ class _CycleTransport:
 class BoundedConnection(HttpToolsProtocol):
     """One connection; see the module."""
 
-    limits: ClassVar[Limits] = Limits()
+    limits: ClassVar[ConnectionLimits] = ConnectionLimits()
     _faults: ClassVar[SparseLog] = SparseLog(logging.getLogger("overstory.http"))
 
     def __init__(self, *args: Any, **named: Any) -> None:
@@ -234,7 +230,6 @@ class BoundedConnection(HttpToolsProtocol):
             self._start_deadline()
 
     def _parse(self, piece: memoryview) -> int:
-        """Give the parser a piece; return the number of bytes that were used."""
         self._framing_bytes += len(piece)
         try:
             self.parser.feed_data(piece)
@@ -361,3 +356,38 @@ class BoundedConnection(HttpToolsProtocol):
         self._deadline = None
         if not self.transport.is_closing():
             self._end(request_timeout())
+
+
+def refuse_head(headers: Sequence[tuple[bytes, bytes]], url: bytes, version: str) -> Response | None:
+    """Return the response to a head that does not say how to read the request (RFC 9112, 3.2 and 6.1), or None."""
+    hosts = sum(name == b"host" for name, _ in headers)
+    codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
+    if hosts > 1 or (hosts == 0 and version == "1.1"):
+        return error_response(400, "http", "A request must have exactly one Host header.", close=True)
+    if codings and codings != [b"chunked"]:
+        return error_response(501, "transfer-encoding", "Transfer-Encoding must be chunked or absent.", close=True)
+    if not _has_path(url):
+        return error_response(400, "http", "The request has no path.", close=True)
+    return None
+
+
+def _has_path(url: bytes) -> bool:
+    try:
+        httptools.parse_url(url).path.decode("ascii")
+    except (httptools.HttpParserError, UnicodeDecodeError, AttributeError):
+        return False
+    return True
+
+
+def without_upgrade(method: bytes, url: bytes, version: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes | None:
+    """Return the bytes of a head without its offer to speak another protocol; None where that cannot be written."""
+    lines = [b"%b %b HTTP/%b" % (method, url, version.encode())]
+    for name, value in headers:
+        if name == b"connection":
+            options = [option.strip() for option in value.split(b",")]
+            lines.append(b"connection: " + b", ".join([option for option in options if option.lower() != b"upgrade"]))
+        elif name != b"upgrade":
+            lines.append(b"%b: %b" % (name, value))
+    if method == b"CONNECT" or any(b"\r" in line or b"\n" in line for line in lines):
+        return None
+    return b"\r\n".join([*lines, b"", b""])

@@ -1,0 +1,185 @@
+"""``overstory decode --pair``: the table of two variables, from files of RAPPOR's public tools."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from overstory.analysis.association.linked import boolean_variable, filter_variable
+from overstory.analysis.association.linked_filters import (
+    filter_likelihoods,
+    outside_name,
+    table_of_likelihoods,
+    table_of_variables,
+)
+from overstory.analysis.association.summary import ROW, TableSummary
+from overstory.analysis.kinds.linked import apart
+from overstory.analysis.reports import unpack_bits
+from overstory.cli.output import reading_bar, show_answer
+from overstory.files.rappor import pair_form, read_map, read_pair_counts, read_pairs, read_params
+from overstory.presentation.document import Column, Table
+from overstory.presentation.formats import epsilons_text, finite
+from overstory.presentation.result import Result
+from overstory.privacy.terms import add_up
+from overstory.protocol.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from overstory.analysis.association.summary import TableSummary
+    from overstory.analysis.association.table import TableEstimate
+    from overstory.analysis.decoding import CandidateMap
+    from overstory.cli.analysis.decode import DecodeRequest
+    from overstory.files.rappor import PairForm, RapporParameters
+    from overstory.presentation.document import Block
+    from overstory.protocol.kinds.bits import BitMechanism
+
+BOOLEAN = ("true", "false")
+
+
+@dataclass(frozen=True)
+class PairAnswer(Result):
+    """The table with what its reports cost."""
+
+    name: ClassVar[str] = "table"
+    every: ClassVar[str] = "cell"
+
+    summary: TableSummary
+    privacy: dict[str, Any]
+
+    def as_table(self) -> Table:
+        return Table("", tuple(map(Column, ROW)), list(self.summary.rows()))
+
+    def to_json(self, *, everything: bool = True) -> dict[str, Any]:  # noqa: ARG002 - all of it is shown
+        return {**self.summary.to_json(), **self.privacy}
+
+    def shown(self, *, everything: bool) -> Iterable[Block]:  # noqa: ARG002 - all of it is shown
+        return self.summary.blocks()
+
+    def sentences(self) -> Iterable[str]:
+        return (f"privacy of both variables together: {epsilons_text(self.privacy)}",)
+
+    def all_notes(self) -> Iterable[str]:
+        return self.summary.table.notes
+
+
+def run(request: DecodeRequest) -> int:
+    """Read the table of two variables, from files of RAPPOR's public tools."""
+    source = _check(request)
+
+    assert request.params is not None
+    assert request.pair is not None
+    parameters = read_params(request.params)
+    mechanism = parameters.mechanism()
+    form = pair_form(parameters, list(request.pair), request.boolean)
+    maps = _maps(request, parameters, form)
+    learn = _likeliest if request.options.method == "likelihood" else _from_counts
+    table = learn(request, source, form, mechanism, maps)
+    show_answer(
+        request.printing, PairAnswer(TableSummary(table, alpha=request.options.alpha), _privacy(mechanism, form))
+    )
+    return 0
+
+
+def _check(request: DecodeRequest) -> str:
+    """Return the file that has the reports, or their counts."""
+    whole, reports = request.options.method == "likelihood", " ".join(request.inputs)
+    source, other = (reports, request.counts) if whole else (request.counts, reports)
+    if other:
+        wrong, right = ("--counts", "the reports") if whole else (other, "--counts")
+        raise ParameterError(f"{wrong} has no effect with --pair and --method {request.options.method}: give {right}")
+    if not source or len(request.inputs) > 1:
+        raise ParameterError(f"--pair needs {'one file of reports, INPUT,' if whole else '--counts'}")
+    if len(request.maps) != (1 if request.boolean else 2):
+        problem = "one map: the other variable is one bit" if request.boolean else "the map of each variable, in order"
+        raise ParameterError(f"--map: give {problem}")
+    if request.options.method == "lasso" or request.plot:
+        raise ParameterError(f"{'--plot' if request.plot else '--method lasso'} does not apply to --pair")
+    return source
+
+
+def _maps(request: DecodeRequest, parameters: RapporParameters, form: PairForm) -> list[CandidateMap | None]:
+    paths = iter(request.maps)
+    shape: dict[str, Any] = {"num_bits": parameters.k, "num_hashes": parameters.h, "num_cohorts": parameters.m}
+    return [None if name == request.boolean else read_map(next(paths), **shape) for name in form.names]
+
+
+def _labels(request: DecodeRequest, maps: list[CandidateMap | None]) -> tuple[list[tuple[str, ...]], list[int | None]]:
+    """Return each variable's values, and which of them stands for strings outside the list."""
+    named = [BOOLEAN if each is None else tuple(map(str, each.candidates)) for each in maps]
+    open_lists = [each is not None and not request.options.complete for each in maps]
+    labels = [
+        (*values, outside_name(values)) if is_open else values
+        for values, is_open in zip(named, open_lists, strict=True)
+    ]
+    return labels, [len(values) - 1 if is_open else None for values, is_open in zip(labels, open_lists, strict=True)]
+
+
+def _from_counts(
+    request: DecodeRequest, source: str, form: PairForm, mechanism: BitMechanism, maps: list[CandidateMap | None]
+) -> TableEstimate:
+    counts = apart(read_pair_counts(source, form), *form.widths)
+    each = request.repeats
+    variables = [
+        boolean_variable(mechanism, supported, counts.totals, each)
+        if given is None
+        else filter_variable(mechanism, given, supported, counts.totals, each, complete=request.options.complete)
+        for given, supported in zip(maps, (counts.first, counts.second), strict=True)
+    ]
+    labels, others = _labels(request, maps)
+    return table_of_variables(
+        (variables[0], variables[1]),
+        counts,
+        form.names,
+        (labels[0], labels[1]),
+        other=(others[0], others[1]),
+        reports_per_device=each,
+        interval_kind=request.options.interval_kind or "population",
+    )
+
+
+def _likeliest(
+    request: DecodeRequest, source: str, form: PairForm, mechanism: BitMechanism, maps: list[CandidateMap | None]
+) -> TableEstimate:
+    """Read all reports, and maximize their likelihood."""
+    if request.repeats != 1:
+        raise ParameterError(
+            "--reports-per-device does not apply to --method likelihood: it takes reports as independent"
+        )
+    with reading_bar("reading", [source], quiet=request.printing.quiet) as advance:
+        batches = list(read_pairs(source, form, advance=advance))
+    if not batches:
+        raise ParameterError(f"{source}: there are no reports")
+    bits = np.concatenate([unpack_bits(batch.bits)[:, : form.num_bits] for batch in batches]).astype(np.float64)
+    cohorts = np.concatenate([batch.cohorts for batch in batches])
+    p, q = float(mechanism.p_star), float(mechanism.q_star)
+    likely = []
+    for given, part in zip(maps, np.split(bits, [form.widths[0]], axis=1), strict=True):
+        if given is None:
+            likely.append(np.where(part > 0, (p, q), (1 - p, 1 - q)))
+        else:
+            likely.append(filter_likelihoods(part, cohorts, given, (p, q), complete=request.options.complete))
+    labels, others = _labels(request, maps)
+    return table_of_likelihoods(
+        (likely[0], likely[1]),
+        form.names,
+        (labels[0], labels[1]),
+        other=(others[0], others[1]),
+        interval_kind=request.options.interval_kind or "population",
+    )
+
+
+def _privacy(mechanism: BitMechanism, form: PairForm) -> dict[str, Any]:
+    """Return the epsilons of both variables together: the sums of theirs."""
+    rounds, one_bit = mechanism.rounds, ((1, 0), (0, 1))
+    reports, permanents = [], []
+    for width in form.widths:
+        is_boolean = width == 1
+        reports.append(rounds.epsilon(one_bit) if is_boolean else mechanism.epsilon_report)
+        permanents.append(rounds.epsilon_permanent(one_bit) if is_boolean else mechanism.epsilon_permanent)
+    return {
+        "epsilon_report": finite(add_up((1, epsilon) for epsilon in reports)),
+        "epsilon_permanent": finite(add_up((1, epsilon) for epsilon in permanents)),
+    }
