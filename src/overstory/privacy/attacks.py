@@ -135,7 +135,12 @@ def linkability(mechanism: Kind, group: tuple[str, float] | None = None) -> Link
 
 def metric_linkability(metric: Metric, group: str | None = None) -> Linkability:
     """Return what stays the same in a device's reports of a metric: in its group, or in the rarest unless given."""
-    return linkability(metric.mechanism, None if metric.groups is None else metric.groups.with_share(group))
+    named = None if metric.groups is None else metric.groups.with_share(group)
+    if metric.panel is None:
+        return linkability(metric.mechanism, named)
+    places = Constant.uniform(metric.panel.periods(metric.period) ** metric.panel.answers)  # the same in every cycle
+    always = places.times(1.0 if named is None else 1 / named[1])
+    return Linkability(always, always, group=named)
 
 
 V = TypeVar("V", bound=Hashable)

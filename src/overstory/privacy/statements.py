@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from overstory.presentation.document import Block, Lines, Table
 from overstory.presentation.formats import CERTAIN, MOST, epsilon_text, factor, finite, odds_text, plural
@@ -17,9 +17,12 @@ from overstory.privacy.approximate import DELTA, epsilon_at
 from overstory.privacy.attacks import Linkability, linkability
 from overstory.privacy.caveats import cautions
 from overstory.privacy.payloads.base import Attack
-from overstory.privacy.payloads.registry import attack, terms_of
+from overstory.privacy.payloads.registry import attack, metric_terms, terms_of
 from overstory.privacy.terms import Terms
 from overstory.protocol.kinds.base import Influence, Kind
+
+if TYPE_CHECKING:
+    from overstory.protocol.metrics import Metric
 
 ALWAYS: Final = "whatever you hold and however it changes"
 UNCHANGED: Final = "only while the value never changes"
@@ -42,7 +45,7 @@ class Claim:
     delta, epsilon_at_delta
         What it is but for a chance of `delta`, where that is less: only where all noise is fresh.
     kind
-        "any", "report", "unchanged", "permanent", "values", "pattern" or "change".
+        "any", "report", "years", "unchanged", "permanent", "values", "pattern" or "change".
     reason
         Why there is no bound, where there is none.
     """
@@ -59,7 +62,7 @@ class Claim:
     @property
     def conditional(self) -> bool:
         """Whether it holds under a condition only, which `about` names."""
-        return self.kind not in {"any", "report"}
+        return self.kind not in {"any", "report", "years"}
 
     @property
     def amount(self) -> str:
@@ -99,9 +102,16 @@ class Claims:
     cautions: Mapping[str, str] = field(default_factory=dict)  # by what they are about
 
     @classmethod
-    def of(cls, mechanism: Kind) -> Claims:
-        terms = terms_of(mechanism)
-        return cls(terms, cautions(mechanism, terms))
+    def of(cls, metric: Metric) -> Claims:
+        terms = metric_terms(metric)
+        return cls(terms, cautions(metric.mechanism, terms))
+
+    def in_years(self, reports: int, years: int = 1) -> Claim:
+        """Say by how much any two histories of as many years can be told apart, with so many reports in each."""
+        stretch, about = ("any year", "answer") if years == 1 else (f"any {years} years", "answer")
+        words = f"{ALWAYS}, in {stretch}: {plural(reports * years, about)}"
+        epsilon = self.terms.epsilon_any(reports * years)
+        return Claim(words, epsilon, FRESH, self.cautions.get("any"), kind="any" if years == 1 else "years")
 
     def any_history(self, reports: int, whose: str = "") -> Claim:
         """Say by how much any two histories of so many reports can be told apart."""

@@ -32,7 +32,7 @@ def show(args: argparse.Namespace) -> int:
     names = list(registry) if args.metric is None else [args.metric]
     reports = None if args.reports is None else check_reports(args.reports, 1, MOST_REPORTS)
     pages = [metric_page(registry[name], reports=reports, route=registry.oblivious) for name in names]
-    totals = total_costs([page.cost for page in pages]) if len(pages) > 1 else ()
+    totals = total_costs([page.cost for page in pages], registry) if len(pages) > 1 else ()
     words = () if registry.budget is None else tuple(budget_words(registry.budget, registry.values()))
     if args.json:
         budget = None if registry.budget is None else registry.budget.to_json()

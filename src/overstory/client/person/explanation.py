@@ -135,7 +135,7 @@ def infer(metric: Metric, reports: Sequence[Report]) -> Inference | str:
     best = sorted(posteriors.items(), key=lambda pair: -pair[1])
     best = best if len(best) == SHOWN + 1 else best[:SHOWN]  # a row for all others would be as long
     likeliest = tuple({"label": metric.domain.label(value), "probability": believed} for value, believed in best)
-    promised = Claims.of(metric.mechanism).unchanged(len(reports))
+    promised = Claims.of(metric).unchanged(len(reports))
     return Inference(len(reports), len(values), prior, likeliest, promised.epsilon, promised.words)
 
 

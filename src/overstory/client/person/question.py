@@ -80,7 +80,7 @@ def asked_of(context: CommandContext, server: str | None, today: date) -> Asked:
         before,
         costs,
         {name: line for name, metric in registry.items() if (line := _end(metric, today)) is not None},
-        totals_so_far(spent) if spent is not None and spent.reports else total_costs(tuple(costs.values())),
+        totals_so_far(spent) if spent is not None and spent.reports else total_costs(tuple(costs.values()), registry),
         changes,
     )
 
@@ -99,8 +99,8 @@ def _from_state(context: CommandContext, before: Consent | None) -> tuple[Ledger
 
 def _end(metric: Metric, today: date) -> Claim | None:
     """Return the first line for a report in every period from today to the metric's end."""
-    if metric.mechanism.once:
-        return None  # however long it goes on, there is one report
+    if metric.once or metric.panel is not None:
+        return None  # however long it goes on, there is one report, or the same number every year
     now = datetime.combine(today, time(), UTC).timestamp()
     left = metric.period.number(metric.expires_at - 1) - metric.period.number(now) + 1
     return metric_cost(metric, left).headline if left > 0 else None

@@ -148,7 +148,7 @@ def infer_all(
     if not seen:
         return None, None, False
     newest = seen[-1]
-    fresh = metric.mechanism.fresh  # then reports of different values cannot be told apart
+    fresh = metric.fresh  # then reports of different values cannot be told apart
     alike = [row for row in seen if fresh or (row.response is not None and row.response == newest.response)]
     alone = infer(metric, [report_in(newest.body)[1]])
     linked = infer(metric, [report_in(row.body)[1] for row in alike]) if len(alike) > 1 else None
@@ -290,7 +290,7 @@ def _inferred(shown: MetricView) -> Iterator[Block]:
         yield Paragraph(
             f"{carried}If somebody linked them, and the value had not changed, they would tell more together:"
         )
-        of_one = "" if shown.metric is None or shown.metric.mechanism.fresh else " of that noisy answer"
+        of_one = "" if shown.metric is None or shown.metric.fresh else " of that noisy answer"
         yield from _inference(f"From all kept reports{of_one}, linked", shown.linked)
 
 

@@ -28,7 +28,7 @@ from overstory.presentation.document import (
     Table,
 )
 from overstory.presentation.formats import epsilon_text, finite, odds_text, plural
-from overstory.privacy.payloads.registry import terms_of
+from overstory.privacy.payloads.registry import metric_terms
 from overstory.privacy.registry.cost import metric_cost
 from overstory.privacy.registry.page import metric_page, metric_statement
 from overstory.privacy.statements import Claims, words_of
@@ -110,7 +110,7 @@ def _reports_in(metric: Metric, seconds: int) -> int:
 
 def _entries(metric: Metric, stated: PrivacyStatement, reports: int, values: int | None) -> Iterator[Claim]:
     """Return the ledger: a report, several, values, a week, a year, and all that there can ever be."""
-    costs, claims = metric_cost(metric, reports), Claims.of(metric.mechanism)
+    costs, claims = metric_cost(metric, reports), Claims.of(metric)
     permanent, lifetime = costs.line("permanent"), costs.line("values")
     yield from (claims.unchanged(number) for number in sorted({1, reports}))
     if permanent is not None:
@@ -162,7 +162,7 @@ def _form(query: PrivacyQuery, reports: int) -> Form:
 
 @lru_cache(maxsize=256)
 def _picture(metric: Metric) -> Picture:
-    terms = terms_of(metric.mechanism)
+    terms = metric_terms(metric)
     return loss_of_a_device(metric.id, terms.epsilon_n, terms.epsilon_any)
 
 

@@ -24,8 +24,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from overstory.presentation.formats import epsilon_text
-from overstory.privacy.payloads.registry import terms_of
+from overstory.privacy.payloads.registry import metric_terms
 from overstory.privacy.registry.cost import lifetime_epsilon, most_responses
+from overstory.privacy.registry.yearly import yearly
 from overstory.privacy.terms import add_up
 from overstory.protocol.kinds.base import Kind
 from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
@@ -171,6 +172,8 @@ def _of_a_name(name: str, earlier: Sequence[MetricRegistry], new: MetricRegistry
 def _of_a_metric(old: Metric, new: Metric, budget: PersonBudget | None) -> Iterator[Change]:
     if old.mechanism.digest != new.mechanism.digest:
         yield from _of_the_mechanism(old, new)
+    if old.panel != new.panel:
+        yield from _of_the_panel(old, new)
     yield from _of_the_cap(old, new)
     yield from _of_time(old, new)
     if old.domain.canonical() != new.domain.canonical():
@@ -189,6 +192,14 @@ def _of_a_metric(old: Metric, new: Metric, budget: PersonBudget | None) -> Itera
         yield Change(new.id, "window", Harm.HARMLESS, detail)
 
 
+def _of_the_panel(old: Metric, new: Metric) -> Iterator[Change]:
+    """How seldom devices are asked, and so what a year tells of one."""
+    before, after = (yearly([metric]).epsilon for metric in (old, new))
+    shown = ["none" if metric.panel is None else str(metric.panel) for metric in (old, new)]
+    detail = f"{shown[0]} becomes {shown[1]}: what any year tells, epsilon {_epsilon(before)} becomes {_epsilon(after)}"
+    yield Change(new.id, "panel", Harm.WEAKENS if after > before else Harm.HARMLESS, detail)
+
+
 def _of_the_words(old: Metric, new: Metric, budget: PersonBudget | None) -> Iterator[Change]:
     """What people read; under another attribute, reports no longer count within the old one's budget."""
     limited = budget is not None and old.attribute in budget.attributes
@@ -203,7 +214,7 @@ def _of_the_words(old: Metric, new: Metric, budget: PersonBudget | None) -> Iter
 
 def _of_the_mechanism(old: Metric, new: Metric) -> Iterator[Change]:
     """Other parameters, or another oracle: every epsilon, then the counts."""
-    before, after = terms_of(old.mechanism), terms_of(new.mechanism)
+    before, after = metric_terms(old), metric_terms(new)
     windows = {window for window in (old.window, new.window) if window and window > 1}
     yield from _worse(new.id, "one report", (1,), before.epsilon_n, after.epsilon_n)
     yield from _worse(
@@ -311,7 +322,7 @@ def _of_the_cap(old: Metric, new: Metric) -> Iterator[Change]:
         return
     reached = _with_what_was_given(old, new)
     before, after = (most_responses(metric) for metric in (old, reached))
-    kept = not (old.mechanism.fresh or new.mechanism.fresh)  # no cap applies to fresh noise
+    kept = not (old.fresh or new.fresh)  # no cap applies to fresh noise
     follows = _follows(new) and not _follows(old)
     weakens = kept and (follows or (before is not None and (after is None or after > before)))
     epsilons = [_epsilon(lifetime_epsilon(metric)) for metric in (old, reached if weakens else new)]
@@ -330,7 +341,7 @@ def _with_what_was_given(old: Metric, new: Metric) -> Metric:
 
 def _follows(metric: Metric) -> bool:
     """Whether there may be a value past the cap, and it decides which response is reported."""
-    values = terms_of(metric.mechanism).most_values
+    values = metric_terms(metric).most_values
     most = metric.max_values
     return metric.over_cap == "nearest" and most is not None and (values is None or most <= values)
 

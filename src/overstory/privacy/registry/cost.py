@@ -10,20 +10,24 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from overstory.presentation.document import KeyValues
 from overstory.presentation.formats import epsilon_text, finite, plural
 from overstory.privacy.ledger import Ledger, charge
-from overstory.privacy.payloads.registry import terms_of
+from overstory.privacy.payloads.registry import metric_terms
+from overstory.privacy.registry.yearly import yearly
 from overstory.privacy.statements import ALWAYS, FRESH, SAME_PATTERN, UNCHANGED, Claim, Claims, why_unbounded
 from overstory.privacy.terms import add_up
 from overstory.protocol.metrics import Metric, PersonBudget
 
 PLANNED: Final = 30
 """Reports that a metric without a window is stated for, before there are any."""
+
+YEARS: Final = 10
+"""For how many years a panel's answers are added up, in a line of their own."""
 
 PATTERN: Final = "not counting which reports share their noise"
 IN_FORCE: Final = ", by the parameters in force"
@@ -111,11 +115,21 @@ def metric_cost(metric: Metric, reports: int | None = None, *, so_far: Ledger | 
     mine = Ledger() if so_far is None else so_far.of({metric.id})
     if mine.reports:
         return _so_far(metric, mine)
-    return _planned(metric, 1 if metric.mechanism.once else reports or metric.window or PLANNED)
+    if metric.panel is not None and reports is None:
+        return _of_a_year(metric, metric.panel.most_in_a_year)
+    return _planned(metric, 1 if metric.once else reports or metric.window or PLANNED)
+
+
+def _of_a_year(metric: Metric, answers: int) -> MetricCost:
+    """Return what a panel's answers of any year cost, and how that adds up over years."""
+    claims = Claims.of(metric)
+    one = (claims.unchanged(),) if answers > 1 else ()
+    lines = (claims.in_years(answers), *one, claims.in_years(answers, YEARS))
+    return MetricCost(metric.attribute, lines, lines[0].epsilon, metric.id, answers, True, 0, None)
 
 
 def _planned(metric: Metric, reports: int) -> MetricCost:
-    claims = Claims.of(metric.mechanism)
+    claims = Claims.of(metric)
     terms, lines = claims.terms, (claims.any_history(reports), *_of_the_parameters(metric, claims))
     distinct = min(number for number in (reports, most_responses(metric)) if number is not None)
     pattern = terms.epsilon_any(reports) if terms.fresh else add_up([(distinct, terms.epsilon_permanent)])
@@ -123,7 +137,7 @@ def _planned(metric: Metric, reports: int) -> MetricCost:
 
 
 def _so_far(metric: Metric, ledger: Ledger) -> MetricCost:
-    claims, every = Claims.of(metric.mechanism), [account.terms for account in ledger.accounts]
+    claims, every = Claims.of(metric), [account.terms for account in ledger.accounts]
     made, yours = ledger.reports, f"your {plural(ledger.reports, 'report')}"
     if [account.digest for account in ledger.accounts] == [metric.account.hex()]:
         first, others = claims.any_history(made, "your "), _of_the_parameters(metric, claims)
@@ -174,7 +188,7 @@ def _of_all_accounts(metric: Metric, claims: Claims, ledger: Ledger) -> Iterator
 
 def most_responses(metric: Metric) -> int | None:
     """Return how many permanent responses a device reports at most: those of its values, and one of nothing."""
-    terms = terms_of(metric.mechanism)
+    terms = metric_terms(metric)
     if terms.once:
         return 1
     values = metric.num_values if terms.most_values is None else terms.most_values
@@ -185,16 +199,20 @@ def most_responses(metric: Metric) -> int | None:
 def lifetime_epsilon(metric: Metric) -> float:
     """Return what all that a device may ever report costs, infinite without a bound: see `Terms.epsilon_values`."""
     most = most_responses(metric)
-    return math.inf if most is None else add_up([(most, terms_of(metric.mechanism).epsilon_permanent)])
+    return math.inf if most is None else add_up([(most, metric_terms(metric).epsilon_permanent)])
 
 
 T = TypeVar("T")
 
 
-def total_costs(costs: Sequence[MetricCost]) -> tuple[TotalCost, ...]:
+def total_costs(costs: Sequence[MetricCost], registry: Mapping[str, Metric]) -> tuple[TotalCost, ...]:
     """Return what metrics cost together: all of them, then those of each attribute that several share."""
 
     def total(attribute: str | None, group: Sequence[MetricCost]) -> TotalCost:
+        metrics = [registry[cost.metric] for cost in group]
+        if any(metric.panel is not None for metric in metrics):
+            line = yearly(metrics)
+            return TotalCost(attribute, (line,), line.epsilon, tuple(metric.id for metric in metrics))
         numbers = [cost.reports for cost in group]
         same = len(set(numbers)) == 1
         reports = (
@@ -244,7 +262,7 @@ DAY: Final = 86_400
 
 def reports_until_the_end(budget: PersonBudget, metric: Metric) -> int | None:
     """Return after how many reports of a metric a budget ends that nothing else uses; None where it never does."""
-    terms = terms_of(metric.mechanism)
+    terms = metric_terms(metric)
     most = min(limit for _, limit in budget.limits_of(metric))
 
     def cost(reports: int) -> float:
@@ -258,7 +276,7 @@ def _days(budget: PersonBudget, metrics: Sequence[Metric], most: float) -> int |
 
     def cost(days: int) -> float:
         return add_up(
-            (1, charge(budget.against, terms_of(metric.mechanism), reports, metric.max_responses))
+            (1, charge(budget.against, metric_terms(metric), reports, metric.max_responses))
             for metric in metrics
             # One report in every period that so many days touch.
             for reports in [-(-days * DAY // metric.period.seconds)]
@@ -270,11 +288,14 @@ def _days(budget: PersonBudget, metrics: Sequence[Metric], most: float) -> int |
 
 def budget_words(budget: PersonBudget, metrics: Iterable[Metric]) -> Iterator[str]:
     """Say what a budget allows, and what happens at its end, a sentence at a time."""
-    listed = list(metrics)
+    listed = [metric for metric in metrics if metric.panel is None]
     meaning = ALWAYS if budget.against == "any-history" else PATTERN
-    yield f"All reports together may cost epsilon {budget.epsilon:g}, {meaning}; then no more are made."
+    is_yearly = budget.per == "year"
+    all_reports = "All reports of any year" if is_yearly else "All reports together"
+    until = " until some are a year old" if is_yearly else ""
+    yield f"{all_reports} may cost epsilon {budget.epsilon:g}, {meaning}; then no more are made{until}."
     for name, most in budget.attributes.items():
-        yield f"All that tells of {name} may cost epsilon {most:g}, {meaning}; then no more of that is reported."
+        yield f"All that tells of {name} may cost epsilon {most:g}, {meaning}; then no more of that is reported{until}."
     for metric in listed:
         end = reports_until_the_end(budget, metric)
         if end is None:

@@ -116,7 +116,7 @@ def _facts(metric: Metric, route: ObliviousRoute | None, group: str | None) -> I
     yield "What could put a device's reports together", metric_linkability(metric, group).words()
     mechanism = metric.mechanism
     steps = "noise once for each value"
-    if mechanism.fresh:
+    if metric.fresh:
         steps = "fresh noise for every report"
     elif mechanism.epsilon_report < mechanism.epsilon_permanent:
         steps = "noise in two steps, once for each value and again for each report"
@@ -136,7 +136,13 @@ def relay_words(route: ObliviousRoute | None) -> str:
 
 def how_often(metric: Metric) -> str:
     """Say how often a device reports at most."""
-    if metric.mechanism.once:
+    panel = metric.panel
+    if panel is not None:
+        times = "once" if panel.answers == 1 else f"{panel.answers} times"
+        which = "" if panel.own else " for all metrics that share the panel, each device one of them"
+        asked = f"in each {metric.period} one device in {panel.periods(metric.period)} is asked, whatever its value"
+        return f"at most {times} in any {panel.cycle}{which}; {asked}"
+    if metric.once:
         asked = metric.mechanism.parameters.get("waves", 1)
         some = f"; one device in {asked} is asked, the others stay for later plans" if asked > 1 else ""
         return f"one report per device, and no other by these parameters, whether its value changes or not{some}"
@@ -145,9 +151,9 @@ def how_often(metric: Metric) -> str:
 
 def how_many_values(metric: Metric) -> str:
     """Say of how many different values a device can ever report, which is what its reports can cost."""
-    if metric.mechanism.once:
+    if metric.once:
         return "one: the value that the device has when it reports"
-    if metric.mechanism.fresh:
+    if metric.fresh:
         return "any number: all noise is drawn afresh, so what counts is the number of reports"
     size = metric.num_values
     if metric.max_values is None or (size is not None and metric.max_values >= size):

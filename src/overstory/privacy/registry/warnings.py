@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.attacks import metric_linkability
-from overstory.privacy.payloads.registry import terms_of
+from overstory.privacy.payloads.registry import metric_terms
 from overstory.privacy.registry.cost import budget_words, lifetime_epsilon, together
 from overstory.privacy.terms import add_up
 from overstory.protocol.errors import WireError
@@ -125,7 +125,7 @@ def _expiry(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
 
 
 def _links(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
-    if metric.mechanism.once:
+    if metric.once or metric.panel is not None:
         return  # one report cannot be put together with another
     linkable, cohorts = metric_linkability(metric), metric.mechanism.num_cohorts
     if linkable.has_payload and metric.period.number(metric.expires_at) - metric.period.number(_midnight(today)) > 1:
@@ -196,7 +196,7 @@ def _midnight(day: dt.date) -> float:
 
 
 def _caps(metric: Metric, written: set[str | int]) -> Iterator[tuple[str, str]]:
-    terms, cap = terms_of(metric.mechanism), metric.max_values
+    terms, cap = metric_terms(metric), metric.max_values
     if terms.once:
         for key in sorted({"max_values", "over_cap"} & written):
             yield str(key), "has no effect: a device sends one report by these parameters, and no other"

@@ -10,10 +10,10 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from overstory.presentation.formats import plural
 from overstory.privacy.payloads.registry import metric_terms
 from overstory.privacy.statements import ALWAYS, NOT_BOUNDED, Claim, why_unbounded
 from overstory.privacy.terms import add_up
-from overstory.privacy.text import plural
 from overstory.protocol.metrics import Metric, PersonBudget
 from overstory.protocol.metrics.period import YEAR
 
@@ -67,4 +67,4 @@ def yearly(metrics: Iterable[Metric], budget: PersonBudget | None = None) -> Cla
     reason = why_unbounded(unbounded) if unbounded else NOT_BOUNDED
     if budget is not None and budget.against == "any-history" and budget.epsilon < epsilon:
         epsilon, words = budget.epsilon, f"{words}, until the budget is used up"
-    return Claim(f"{ALWAYS}, in any year: {words}", epsilon, RESTS, kind="year", reason=reason)
+    return Claim(f"{ALWAYS}, in any year: {words}", epsilon, RESTS, kind="any", reason=reason)

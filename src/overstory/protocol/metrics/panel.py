@@ -83,6 +83,11 @@ class Panel:
         """Return the share of the devices of a question that are asked in one period: exact."""
         return 1 - (1 - Fraction(1, self.periods(period))) ** self.answers
 
+    def __str__(self) -> str:
+        answers = "1 answer" if self.answers == 1 else f"{self.answers} answers"
+        share = f", {self.share} shares" if self.share > 1 else ""
+        return f"{answers} a {self.cycle}{share}, {'of its own' if self.own else 'shared'}"
+
     def canonical(self) -> dict[str, Any]:
         """Return all that a report's meaning or privacy depends on, as JSON values."""
         return {"cycle": self.cycle, "answers": self.answers, "own": self.own}
