@@ -23,7 +23,6 @@ bits. The last row and the last column count one bit alone, and their corner the
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -58,7 +57,6 @@ from overstory.files.csv import (
     utf8,
 )
 from overstory.files.io import Advance, FilePath, reading, writing_csv, writing_text
-from overstory.presentation import formats
 from overstory.presentation.formats import finite, plural
 from overstory.presentation.render_data import quoted
 from overstory.protocol.errors import FormatError, ParameterError
@@ -455,15 +453,6 @@ def privacy(mechanism: BitMechanism) -> dict[str, Any]:
         "epsilon_permanent": finite(mechanism.epsilon_permanent),
         "epsilon_n": {str(n): finite(mechanism.epsilon_n(n)) for n in LADDER},
     }
-
-
-def epsilon_text(epsilon: float | None) -> str:
-    """Return an epsilon as results hold it in text: four decimals, rounded up.
-
-    >>> epsilon_text(1.00001), epsilon_text(None)
-    ('1.0001', 'without bound')
-    """
-    return formats.epsilon_text(math.inf if epsilon is None else epsilon, "without bound")
 
 
 def metrics(decoded: Decoded, parameters: RapporParameters, mechanism: BitMechanism) -> dict[str, Any]:

@@ -177,10 +177,7 @@ def _registry(asking: Asking, today: dt.date) -> tuple[str, str, str]:
     asking.explain(
         "A registry lists what is collected. This makes one with a single metric. Enter takes [the default]."
     )
-    name = asking.ask(
-        "id",
-        reader(str, _is_id, "{!r}: give up to 64 of a-z, 0-9, '.', '_' and '-', a-z or 0-9 first"),
-    )
+    name = asking.ask("id", reader(str, _is_id, "{!r}: give up to 64 of a-z, 0-9, '.', '_' and '-', a-z or 0-9 first"))
     title = asking.ask("title", a_text, name.replace("-", " ").replace("_", " ").capitalize())
     description = asking.ask("description", a_text)
     owner = asking.ask("owner", a_text)
