@@ -16,8 +16,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from overstory.protocol.channels import check_reports_per_device
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import Mechanism, check_reports_per_device
+from overstory.protocol.kinds.base import Mechanism
 from overstory.protocol.kinds.hashes import SeededHash
 
 if TYPE_CHECKING:

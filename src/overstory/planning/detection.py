@@ -17,8 +17,9 @@ from statistics import NormalDist
 from typing import Final
 
 from overstory.analysis.variance import design_effect, frequency_variance, lasting_variance
+from overstory.protocol.channels import check_reports_per_device
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import Mechanism, check_reports_per_device
+from overstory.protocol.kinds.base import Mechanism
 
 LEAST_SHARE: Final = 1e-100
 """A smaller one is refused: the reports that it needs have more digits than a float's exponent."""

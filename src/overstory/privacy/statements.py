@@ -19,7 +19,8 @@ from overstory.privacy.caveats import cautions
 from overstory.privacy.payloads.base import Attack
 from overstory.privacy.payloads.registry import attack, terms_of
 from overstory.privacy.terms import Terms
-from overstory.protocol.kinds.base import Influence, Kind
+from overstory.protocol.channels import Influence
+from overstory.protocol.kinds.base import Kind
 
 ALWAYS: Final = "whatever you hold and however it changes"
 UNCHANGED: Final = "only while the value never changes"

@@ -43,8 +43,8 @@ from overstory.analysis.selection import (
     upper_p_values,
 )
 from overstory.analysis.variance import repeated_note
+from overstory.protocol.channels import check_reports_per_device
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import check_reports_per_device
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

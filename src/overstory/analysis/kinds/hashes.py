@@ -39,8 +39,8 @@ from overstory.analysis.kinds.work import Work
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.selection import people_covariance, people_variance
 from overstory.analysis.variance import design_effect, repeated_note, support_noise
+from overstory.protocol.channels import check_reports_per_device
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import check_reports_per_device
 from overstory.protocol.kinds.finite_fields import Field
 from overstory.protocol.kinds.hashes import FEWEST_SEEDS, BalancedHash, SeededHash
 
