@@ -22,6 +22,7 @@ bits. The last row and the last column count one bit alone, and their corner the
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -350,8 +351,9 @@ def write_params(path: FilePath, parameters: RapporParameters) -> None:
     """Write params.csv."""
     hashing = {name: text for name in HASHING if (text := getattr(parameters, name))}
     with writing_text(path) as text:
-        text.write(",".join((*LETTERS, *hashing)) + "\n")
-        text.write(",".join((*(repr(getattr(parameters, letter)) for letter in LETTERS), *hashing.values())) + "\n")
+        rows = csv.writer(text, lineterminator="\n")
+        rows.writerow((*LETTERS, *hashing))
+        rows.writerow((*(repr(getattr(parameters, letter)) for letter in LETTERS), *hashing.values()))
 
 
 MOST = (1 << 62) - 1

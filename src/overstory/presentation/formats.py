@@ -90,6 +90,17 @@ def epsilons_text(about: Mapping[str, Any]) -> str:
     return f"epsilon {report} for one report, {permanent} for any number of reports of one value"
 
 
+def repeated_note(per_device: float) -> tuple[str, ...]:
+    """Return what is supposed about devices that report several times; nothing for one report each."""
+    if per_device == 1:
+        return ()
+    note = (
+        f"a device is taken to have sent {per_device:g} reports of one value that did not change (mean over reports): "
+        "standard errors count what they share, and are too large where values changed"
+    )
+    return (note,)
+
+
 def rounded_up(number: float, step: Decimal) -> Decimal:
     """Return the least multiple of `step`, a power of ten, that is not below `number`.
 

@@ -42,7 +42,7 @@ from overstory.analysis.selection import (
     people_covariance,
     upper_p_values,
 )
-from overstory.analysis.variance import repeated_note
+from overstory.presentation.formats import plural, repeated_note
 from overstory.protocol.channels import check_reports_per_device
 from overstory.protocol.errors import ParameterError
 
@@ -142,11 +142,10 @@ def caveats(
 def _of_fit(fit: Fit, reports: int) -> Iterator[str]:
     yield from fit.notes
     if fit.num_aside:
-        bits = f"{fit.num_aside:,} bit{'s' * (fit.num_aside > 1)}"
         yield (
-            f"{bits} are set far more often than your list explains, and were set aside: one string outside it, or a "
-            f"few together, hold about {fit.missing:.0%} of the reports. To test a guess, add it to the candidates and "
-            "decode again"
+            f"{plural(fit.num_aside, 'bit')} are set far more often than your list explains, and were set aside: one "
+            f"string outside it, or a few together, hold about {fit.missing:.0%} of the reports. To test a guess, add "
+            "it to the candidates and decode again"
         )
     reach = dispersion_reach(fit.degrees_of_freedom)
     if fit.dispersion > 1.0 + reach:
@@ -378,7 +377,7 @@ def _decoded(
         reports_per_device=per_device,
         # Storey's share of absent candidates, where all candidates were tested alike.
         null_share=null_share(upper_p_values(raw, errors)) if fit.storey else 1.0,
-        notes=notes + (repeated_note(per_device) if reports and per_device != 1 else ()),
+        notes=notes + (repeated_note(per_device) if reports else ()),
         joint_errors=None if fit.model is None else DecodedErrors(fit, groups.member, complete),
         method=fit.method,
         unallocated=fit.unallocated * scale,
