@@ -26,7 +26,7 @@ OPTIONS = ("value", "params", "readings")
 def run(args: argparse.Namespace) -> int:
     """Reproduce what is named, and print it; or list what there is."""
     if args.list:
-        _list(args, tuple(EXPERIMENTS.values()))
+        _list(args)
         return 0
     chosen, options = _chosen(args), _options(args)
     results = _reproduced(args, chosen, options)
@@ -36,7 +36,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _list(args: argparse.Namespace, experiments: tuple[Experiment, ...]) -> None:
+def _list(args: argparse.Namespace) -> None:
+    experiments = tuple(EXPERIMENTS.values())
     if args.json:
         rows = [{"name": e.name, "title": e.title, "paper": e.paper, "section": e.section} for e in experiments]
         print(json.dumps({"experiments": rows}, indent=2))

@@ -220,7 +220,8 @@ def with_domain(domain):
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_a_population_holds_every_value_of_a_domain(domain):
     metric = with_domain(domain)
-    population = ValueDistribution.of_shape(metric, "uniform")
+    listed = ValueDistribution.of_values(metric)
+    population = ValueDistribution(listed.values, listed.labels, [1.0] * len(listed.values))
     assert list(population.labels) == DOMAINS[domain] == list(metric.labels)
     assert [label_of(metric, value) for value in population.values] == DOMAINS[domain]
     assert set(population.weights) == {1.0}
@@ -236,7 +237,7 @@ def test_texts_of_a_file_become_values_and_what_does_not_fit_has_a_label():
 def test_devices_keep_their_values_unless_they_are_to_change():
     metric = REGISTRY["colour"]
     when = [Moment(metric, n) for n in range(4)]
-    populations = {"colour": ValueDistribution.of_shape(metric, "zipf")}
+    populations = {"colour": ValueDistribution.of_values(metric)}
     kept = list(Holders(populations, when, 0.0, random.Random(1)).devices(50))
     assert all(len(set(values)) == 1 for values in kept)
     holders = Holders(populations, when, 1.0, random.Random(1))

@@ -146,17 +146,19 @@ DAMAGED = [b"", b"PAR1", b'{"run": "a", "parts": []}\n', b"\0" * 300]
 
 
 @pytest.mark.parametrize("content", DAMAGED)
-def test_a_damaged_file_that_nobody_named_is_no_obstacle(
+def test_a_damaged_file_beside_the_output_is_refused_and_kept(
     collection: Callable[..., Collection], tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes
 ) -> None:
+    """It may be a file of another kind that happens to have this name."""
     made = collection()
     counts, unfinished = tmp_path / "c.csv", tmp_path / "c.csv.unfinished"
-    assert main(["sum", str(made.folder), "--quiet", "-o", str(tmp_path / "right.csv")]) == 0
     unfinished.write_bytes(content)
+    assert main(["sum", str(made.folder), "--quiet", "-o", str(counts)]) == 2
+    assert f"{unfinished}: this is no file of a run that was cut short, or a damaged one" in capsys.readouterr().err
+    assert unfinished.read_bytes() == content
+    assert not counts.exists()
+    unfinished.unlink()
     assert main(["sum", str(made.folder), "--quiet", "-o", str(counts)]) == 0
-    assert f"{unfinished} is damaged: counting from the start" in capsys.readouterr().err
-    assert counts.read_bytes() == (tmp_path / "right.csv").read_bytes()
-    assert not unfinished.exists()
 
 
 def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from overstory.planning import critical_value, learning_limit, plan_from_needs, plan_from_parameters
 from overstory.planning.detection import critical_value_fdr, detectable_frequency, reports_needed
 from overstory.planning.needs import design, paper_design, sufficient_permanent
-from overstory.privacy import statement
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.rappor import rappor
 from overstory.protocol.kinds.registry import mechanism
@@ -134,13 +133,6 @@ def test_beyond_the_sufficient_budget_nothing_is_gained_and_below_it_something_i
     assert below > at * 1.0001
 
 
-def test_googles_family_keeps_the_budgets_with_its_own_f():
-    plan = plan_from_needs(*PAPER_BUDGETS, 10**6, 20, hash_family="google-rappor-python")
-    assert plan.parameters["k"] == 32
-    assert plan.privacy.epsilon_permanent <= PAPER_BUDGETS[1]
-    assert statement(plan.mechanism).epsilon_report <= PAPER_BUDGETS[0]
-
-
 def test_what_the_caller_fixes_stays():
     plan = plan_from_needs(1, 3, 10**6, 100, num_bits=100, num_hashes=3, num_cohorts=5)
     assert [plan.parameters[letter] for letter in "khm"] == [100, 3, 5]
@@ -171,7 +163,6 @@ def test_sizes_follow_the_candidates():
         ((1.0, 2.0, 100, 10), {"num_bits": 0}, "num_bits"),
         ((1.0, 2.0, 100, 10), {"num_cohorts": 0}, "num_cohorts"),
         ((1.0, 2.0, 100, 10), {"num_cohorts": -1}, "num_cohorts"),
-        ((1.0, 2.0, 100, 10), {"hash_family": "none"}, "hash family"),
     ],
 )
 def test_what_cannot_be_planned(needs, more, says):

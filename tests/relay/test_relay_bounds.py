@@ -18,8 +18,17 @@ from hypothesis import strategies as st
 
 from overstory.protocol.oblivious.formats import REQUEST_TYPE
 from overstory.relay.process import MOST_OF_ONE
-from overstory.relay.service import Head, HourlyLimit, RelayService, Troubles, forwarded_address, network_of
+from overstory.relay.service import (
+    MOST_UNDER_WAY,
+    Head,
+    HourlyLimit,
+    RelayService,
+    Troubles,
+    forwarded_address,
+    network_of,
+)
 from overstory.relay.spool import Rules
+from overstory.supervision.answers import Response
 from support.devices import Clock
 from support.processes import make_certificate
 from support.relays import StagedRelay, health, message, post, raw_post, receiving, relaying, settings_of
@@ -123,6 +132,27 @@ def test_no_address_is_in_what_is_counted():
     limit.take("192.0.2.77")
     assert "192.0.2.77" not in repr(vars(limit))
     assert HourlyLimit(1).name("192.0.2.77") != limit.name("192.0.2.77"), "the key is the process's"
+
+
+def test_messages_under_way_are_bounded_their_senders_gone_or_not():
+    async def flooding():
+        answered = asyncio.Event()
+
+        async def deliver(_message, _name):
+            await answered.wait()
+            return Response(202, b"")
+
+        service = RelayService(deliver, HourlyLimit(1), Troubles())
+        head, body = Head("POST", "/", REQUEST_TYPE, len(message(0))), message(0)
+        waiting = [asyncio.create_task(service.answer("192.0.2.1", head, body)) for _ in range(MOST_UNDER_WAY)]
+        await asyncio.sleep(0)
+        refused = await asyncio.wait_for(service.answer("198.51.100.1", head, body), 30)
+        answered.set()
+        taken = [answer.status for answer in await asyncio.gather(*waiting)]
+        return refused, taken, await service.answer("198.51.100.1", head, body)
+
+    refused, taken, later = asyncio.run(flooding())
+    assert (refused.status, refused.retry_after, set(taken), later.status) == (503, 30, {202}, 202)
 
 
 class ShufflingRelay(StagedRelay):

@@ -24,8 +24,9 @@ from overstory.presentation.formats import epsilon_text, seconds_text
 from overstory.privacy.attacks import Linkability, linkability
 from overstory.privacy.payloads.registry import change_leak
 from overstory.privacy.payloads.shared import MILLION, bits_text
+from overstory.protocol.channels import Influence
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import Influence, Mechanism, check_count, whole_number
+from overstory.protocol.kinds.base import Mechanism, check_count, whole_number
 from overstory.protocol.kinds.registry import mechanism, oracles_for
 
 TWICE: Final = 2.0

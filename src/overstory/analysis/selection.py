@@ -138,10 +138,9 @@ def null_share(p_values: F64) -> float:
 
 def adjusted_p_values(p_values: F64, correction: Correction, share: float = 1.0) -> F64:
     """Return the smallest alpha at which each candidate is detected; the p-values are of all, not of picked ones."""
+    check_correction(correction)
     if correction == "bonferroni":
         return np.asarray(np.minimum(p_values * p_values.size, 1.0))
-    if correction != "fdr":
-        raise ParameterError(f"correction must be fdr or bonferroni, not {correction!r}")
     # Benjamini and Hochberg: q_(i) = min over j >= i of share M p_(j) / j.
     order = np.argsort(p_values)
     ranks = np.arange(1, p_values.size + 1)
@@ -176,6 +175,12 @@ def check_alpha(alpha: float) -> None:
     """Refuse a level outside the open interval (0, 1)."""
     if not 0.0 < alpha < 1.0:
         raise ParameterError(f"alpha is a fraction between 0 and 1, not {alpha}")
+
+
+def check_correction(correction: str) -> None:
+    """Refuse a way to pay for many tests that there is not."""
+    if correction not in {"fdr", "bonferroni"}:
+        raise ParameterError(f"correction must be fdr or bonferroni, not {correction!r}")
 
 
 def needed_p_value(

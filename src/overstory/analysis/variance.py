@@ -16,8 +16,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from overstory.presentation.formats import repeated_note
+from overstory.protocol.channels import check_reports_per_device
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import Mechanism, check_reports_per_device
+from overstory.protocol.kinds.base import Mechanism
 from overstory.protocol.kinds.hashes import SeededHash
 
 if TYPE_CHECKING:
@@ -91,6 +93,7 @@ def _by_seed(
 
 
 def _collisions(encoding: SeededHash, values: int, frequency: float) -> float:
+    # The sum over the others of f_w^2 / (s (g - 1)), all of them alike: f_w = (1 - f) / (d - 1).
     return (1 - frequency) ** 2 / max(values - 1, 1) / (encoding.num_seeds * (encoding.hash_range - 1))
 
 
@@ -158,17 +161,6 @@ def reports_per_device(total: float, squares: float) -> float:
     if not 0 < total <= squares <= total * total:
         raise ParameterError(f"no devices sent {total} reports of which the squared numbers add up to {squares}")
     return check_reports_per_device(squares / total)
-
-
-def repeated_note(per_device: float) -> tuple[str, ...]:
-    """Return what is supposed about devices that report several times; nothing for one report each."""
-    if per_device == 1:
-        return ()
-    note = (
-        f"a device is taken to have sent {per_device:g} reports of one value that did not change (mean over reports): "
-        "standard errors count what they share, and are too large where values changed"
-    )
-    return (note,)
 
 
 def clustering(mechanism: Mechanism, per_device: float = 1.0) -> Clustering:

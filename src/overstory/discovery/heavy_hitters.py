@@ -13,6 +13,7 @@ from overstory.analysis.selection import (
     Correction,
     IntervalKind,
     check_alpha,
+    check_correction,
     check_interval_kind,
     found_words,
     needed_p_value,
@@ -157,8 +158,7 @@ def find(
     (7, 4711)
     """
     check_alpha(alpha)
-    if correction not in {"fdr", "bonferroni"}:
-        raise ParameterError(f"correction must be fdr or bonferroni, not {correction!r}")
+    check_correction(correction)
     check_interval_kind(interval_kind)
     _check(plan, reports)
     num_devices = sum(map(len, reports))

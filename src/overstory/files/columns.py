@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,10 +27,6 @@ from overstory.files.csv import SMALLEST, surely_csv
 from overstory.files.io import Advance, foreign, reading
 from overstory.presentation.streams import printable
 from overstory.protocol.errors import FormatError, ParameterError
-
-if TYPE_CHECKING:
-    pass
-
 
 DELIMITERS: Final = (",", ";", "\t", "|")
 HEAD: Final = 1 << 20

@@ -22,8 +22,8 @@ bits. The last row and the last column count one bit alone, and their corner the
 
 from __future__ import annotations
 
+import csv
 import json
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -58,7 +58,6 @@ from overstory.files.csv import (
     utf8,
 )
 from overstory.files.io import Advance, FilePath, reading, writing_csv, writing_text
-from overstory.presentation import formats
 from overstory.presentation.formats import finite, plural
 from overstory.presentation.render_data import quoted
 from overstory.protocol.errors import FormatError, ParameterError
@@ -352,8 +351,9 @@ def write_params(path: FilePath, parameters: RapporParameters) -> None:
     """Write params.csv."""
     hashing = {name: text for name in HASHING if (text := getattr(parameters, name))}
     with writing_text(path) as text:
-        text.write(",".join((*LETTERS, *hashing)) + "\n")
-        text.write(",".join((*(repr(getattr(parameters, letter)) for letter in LETTERS), *hashing.values())) + "\n")
+        rows = csv.writer(text, lineterminator="\n")
+        rows.writerow((*LETTERS, *hashing))
+        rows.writerow((*(repr(getattr(parameters, letter)) for letter in LETTERS), *hashing.values()))
 
 
 MOST = (1 << 62) - 1
@@ -455,15 +455,6 @@ def privacy(mechanism: BitMechanism) -> dict[str, Any]:
         "epsilon_permanent": finite(mechanism.epsilon_permanent),
         "epsilon_n": {str(n): finite(mechanism.epsilon_n(n)) for n in LADDER},
     }
-
-
-def epsilon_text(epsilon: float | None) -> str:
-    """Return an epsilon as results hold it in text: four decimals, rounded up.
-
-    >>> epsilon_text(1.00001), epsilon_text(None)
-    ('1.0001', 'without bound')
-    """
-    return formats.epsilon_text(math.inf if epsilon is None else epsilon, "without bound")
 
 
 def metrics(decoded: Decoded, parameters: RapporParameters, mechanism: BitMechanism) -> dict[str, Any]:

@@ -134,7 +134,8 @@ def fingerprints(positions: Any, distinct: Any, first: Any, stop: Any, out: Any)
 def descend(
     rows: Any, residual: Any, coefficients: Any, penalty: Any, positive: Any, tolerance: Any, max_sweeps: Any
 ) -> Any:
-    """Minimize ||y - X b||^2 / 2 + penalty sum |b| in place; ``rows`` are each column's, or -1. Returns the sweeps."""
+    """Minimize ||y - X b||^2 / 2 + penalty sum |b| in place. Returns the sweeps."""
+    # `rows` (columns, entries) has where a column is 1, and then -1; `residual` and `coefficients` are changed.
     columns, entries = rows.shape
     everything = True
     for sweep in range(max_sweeps):

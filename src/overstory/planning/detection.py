@@ -17,8 +17,9 @@ from statistics import NormalDist
 from typing import Final
 
 from overstory.analysis.variance import design_effect, frequency_variance, lasting_variance
+from overstory.protocol.channels import check_reports_per_device
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import Mechanism, check_reports_per_device
+from overstory.protocol.kinds.base import Mechanism
 
 LEAST_SHARE: Final = 1e-100
 """A smaller one is refused: the reports that it needs have more digits than a float's exponent."""
@@ -34,7 +35,7 @@ def count_error(mechanism: Mechanism, num_reports: float, frequency: float, num_
 
 
 def information(mechanism: Mechanism, num_fitted: int) -> float:
-    """Return the share of a string's signal that is not in line with the others', (1 - h/k) (1 - F / (k m))."""
+    """Return the share of a string's signal apart from the others', (1 - h/k) (1 - F / (k m)), F being fitted."""
     encoding = mechanism.encoding
     if not encoding.decoded:
         return 1.0
@@ -60,7 +61,8 @@ def cohort_variance(mechanism: Mechanism, num_reports: float, frequency: float, 
 def fitted_candidates(mechanism: Mechanism, num_candidates: int, frequency: float) -> int:
     """Return how many strings the counts have to tell apart, when shares below `frequency` are not looked for."""
     encoding = mechanism.encoding
-    # Least squares over half as many as the counts costs at most a factor sqrt(2); else a screening fits the frequent.
+    # Least squares over half as many as the counts costs at most a factor sqrt(2); else a screening fits
+    # the frequent, of which there are at most 1 / frequency.
     most: int = mechanism.payload_bits * encoding.num_cohorts // 2
     if not encoding.decoded or num_candidates <= most:
         return num_candidates
@@ -102,7 +104,7 @@ def critical_value(alpha: float, num_tests: float) -> float:
 
 
 def critical_value_fdr(alpha: float, num_candidates: int, frequency: float) -> float:
-    """Return the z that Benjamini-Hochberg would ask for, p <= alpha R / M, if one candidate in ten is there."""
+    """Return the z of Benjamini and Hochberg: p <= alpha R / M of M candidates, R accepted, one in ten or 1 / share."""
     accepted = max(1.0, min(PRESENT * num_candidates, 1 / frequency))
     return critical_value(alpha, num_candidates / accepted)
 
@@ -196,7 +198,7 @@ MOST_PEOPLE: Final = 1 << 62
 def variance_per_person(
     mechanism: Mechanism, frequency: float, num_candidates: int, *, reports_per_device: float = 1.0
 ) -> float:
-    """Return the variance of a share from one person's reports of one value, less what no number of people lowers."""
+    """Return the variance of a share from one person's reports of one value, without `lasting_variance`."""
     each = check_reports_per_device(reports_per_device)
     if mechanism.encoding.decoded:
         fitted = fitted_candidates(mechanism, num_candidates, max(frequency, 1e-12))

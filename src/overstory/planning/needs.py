@@ -31,7 +31,6 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import check_count, whole_number
 from overstory.protocol.kinds.bits import BitMechanism, OneHot
 from overstory.protocol.kinds.calibration import least_noise
-from overstory.protocol.kinds.hashing import GoogleRapporPython
 from overstory.protocol.kinds.rappor import Bloom, rappor
 
 MOST: Final = 1 << 62
@@ -133,7 +132,6 @@ def plan_from_needs(
     num_hashes: int | None = None,
     num_cohorts: int | None = None,
     thrifty: bool = False,
-    hash_family: str = "overstory-v1",
     hash_key: str = "",
 ) -> RapporPlan:
     """Return the plan of the RAPPOR with the smallest standard error whose exact epsilons are within the budgets.
@@ -151,8 +149,8 @@ def plan_from_needs(
         collisions cost at most five percent.
     thrifty
         Spend no more of the permanent budget than makes one report more precise.
-    hash_family, hash_key
-        The name of the Bloom filter's hash family, and its public key.
+    hash_key
+        The public key of the Bloom filter's hashes.
 
     Raises
     ------
@@ -180,7 +178,6 @@ def plan_from_needs(
                 num_bits=SIZES[0] if num_bits is None else num_bits,
                 num_hashes=hashes,
                 num_cohorts=1 if num_cohorts is None else num_cohorts,
-                hash_family=hash_family,
                 hash_key=hash_key,
             )
             designs.append(_sized(small, number, num_candidates, alpha, num_bits=num_bits, num_cohorts=num_cohorts))
@@ -273,7 +270,6 @@ def design(
     num_bits: int,
     num_hashes: int,
     num_cohorts: int,
-    hash_family: str = "overstory-v1",
     hash_key: str = "",
 ) -> BitMechanism:
     """Return the RAPPOR of least variance within two exact epsilons; One-time RAPPOR where they are equal."""
@@ -286,7 +282,6 @@ def design(
             f=f / GRID,
             p=p / GRID,
             q=q / GRID,
-            hash_family=hash_family,
             hash_key=hash_key,
         )
 
@@ -325,8 +320,7 @@ def _sized(
 ) -> BitMechanism:
     """Return the same channels over the fewest bits, then the fewest cohorts, whose collisions cost at most 5%."""
     hashes = int(mechanism.parameters["num_hashes"])
-    google = mechanism.parameters["hash_family"] == GoogleRapporPython.name
-    sizes = (num_bits,) if num_bits is not None else SIZES[:1] if google else SIZES
+    sizes = SIZES if num_bits is None else (num_bits,)
     most = max(1, min(MAX_COHORTS, num_reports // COHORT_REPORTS))
     cohorts = [1 << power for power in range(most.bit_length())] if num_cohorts is None else [num_cohorts]
     enough = TOLERANCE * _bit_error(mechanism, num_reports) / math.sqrt(hashes)

@@ -78,16 +78,27 @@ def in_bytes(size: float) -> str:
     return f"{size:.0f} B"
 
 
-def epsilon_text(epsilon: float, unbounded: str = "no bound") -> str:
-    """Return an epsilon as it is printed: four digits after the point, rounded up; see `rounded_up`."""
-    return unbounded if math.isinf(epsilon) else f"{rounded_up(epsilon, Decimal('0.0001')):f}"
+def epsilon_text(epsilon: float | None, unbounded: str = "no bound") -> str:
+    """Return an epsilon (None: no bound) as it is printed: four digits after the point, rounded up by `rounded_up`."""
+    return unbounded if epsilon is None or math.isinf(epsilon) else f"{rounded_up(epsilon, Decimal('0.0001')):f}"
 
 
 def epsilons_text(about: Mapping[str, Any]) -> str:
     """Return both epsilons of a mechanism in words, from ``epsilon_report`` and ``epsilon_permanent``."""
     epsilons = (about[name] for name in ("epsilon_report", "epsilon_permanent"))
-    report, permanent = (epsilon_text(math.inf if e is None else e, "without bound") for e in epsilons)
+    report, permanent = (epsilon_text(each, "without bound") for each in epsilons)
     return f"epsilon {report} for one report, {permanent} for any number of reports of one value"
+
+
+def repeated_note(per_device: float) -> tuple[str, ...]:
+    """Return what is supposed about devices that report several times; nothing for one report each."""
+    if per_device == 1:
+        return ()
+    note = (
+        f"a device is taken to have sent {per_device:g} reports of one value that did not change (mean over reports): "
+        "standard errors count what they share, and are too large where values changed"
+    )
+    return (note,)
 
 
 def rounded_up(number: float, step: Decimal) -> Decimal:

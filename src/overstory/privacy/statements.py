@@ -19,7 +19,8 @@ from overstory.privacy.caveats import cautions
 from overstory.privacy.payloads.base import Attack
 from overstory.privacy.payloads.registry import attack, metric_terms, terms_of
 from overstory.privacy.terms import Terms
-from overstory.protocol.kinds.base import Influence, Kind
+from overstory.protocol.channels import Influence
+from overstory.protocol.kinds.base import Kind
 
 if TYPE_CHECKING:
     from overstory.protocol.metrics import Metric

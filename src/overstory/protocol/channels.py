@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from overstory.protocol.errors import ParameterError
 
@@ -335,3 +335,31 @@ def check_channel(p_star: float, q_star: float) -> None:
             raise ParameterError(f"{name} is a probability, 0 to 1, not {value}")
     if p_star == q_star:
         raise ParameterError(f"p_star = q_star = {p_star}: such reports say nothing about the values")
+
+
+def check_reports_per_device(number: float) -> float:
+    """Return the number, or raise ParameterError unless it is finite and at least 1."""
+    if isinstance(number, bool) or not math.isfinite(number) or number < 1:
+        raise ParameterError(
+            f"reports_per_device = {number!r}: give a number of at least 1; for uneven numbers of reports their sum of "
+            "squares over their sum"
+        )
+    return float(number)
+
+
+class Influence(NamedTuple):
+    """How many votes one crafted report is worth: by how much it raises or lowers the count of a value it aims at.
+
+    An honest report moves its own value's count by one on average.
+    """
+
+    up: float
+    down: float
+
+    @property
+    def one_percent(self) -> float:
+        """By how much 1% of the reports, all of them crafted, raise a value's share."""
+        return 0.01 * self.up
+
+    def to_json(self) -> dict[str, float]:
+        return {"up": self.up, "down": self.down, "one_percent": self.one_percent}

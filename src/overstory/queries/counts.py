@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from overstory.analysis.alarms.sums import ReportSums
 from overstory.analysis.kinds.base import server_half
@@ -18,6 +18,9 @@ from overstory.protocol.metrics.period import DAY, Period
 
 if TYPE_CHECKING:
     from overstory.privacy.shuffle.central import Released, ReleasedPeriods
+
+Ordered = TypeVar("Ordered", bound=Any)
+Summand = TypeVar("Summand", bound=Any)
 
 
 class CountsStore(Protocol):
@@ -368,3 +371,11 @@ def _check_order(metric: Metric, first: int, last: int) -> None:
     if first > last:
         begin, end = metric.period.label(first), metric.period.label(last)
         raise ParameterError(f"the range from {begin} to {end} ends before it begins")
+
+
+def sum_by_key(found: Iterable[tuple[Ordered, Summand]]) -> dict[Ordered, Summand]:
+    """Return the sum of what was found under each key, by ascending key."""
+    total: dict[Ordered, Summand] = {}
+    for key, more in found:
+        total[key] = total[key] + more if key in total else more
+    return dict(sorted(total.items()))

@@ -17,8 +17,8 @@ from overstory.presentation.document import Column, Table
 from overstory.presentation.formats import epsilons_text, plural
 from overstory.presentation.render_data import csv_lines
 from overstory.presentation.result import Result
+from overstory.protocol.channels import check_reports_per_device
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import check_reports_per_device
 
 if TYPE_CHECKING:
     from overstory.analysis.reports import SupportCounts

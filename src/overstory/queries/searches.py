@@ -144,7 +144,7 @@ def check_search(name: str, kind: Aggregation, options: EstimateOptions) -> None
     wrong = {"candidates": "other candidates", "reports_per_device": "reports per device"}
     wrong |= {"steps": "post-processing steps", "method": how, "complete": how}
     searched = f"{name} is searched for values that nobody listed"
-    options.refuse({name: f"{searched}: {what} have no meaning for it" for name, what in wrong.items()})
+    options.refuse({option: f"{searched}: {what} have no meaning for it" for option, what in wrong.items()})
 
 
 def _part(progress: Progress | None, start: float, stop: float) -> Progress | None:

@@ -107,7 +107,7 @@ class RelayServer(SupervisedServer):
         await super().startup([])
 
     async def on_tick(self, counter: int) -> bool:
-        if counter % IDLE_TICKS == 0:
+        if counter % IDLE_TICKS == 0 and not self._service.closing:
             self._accept_again()
         return await super().on_tick(counter)
 
@@ -283,16 +283,10 @@ class Forwarder:
     def __init__(self, gateway: str, transport: Transport, trouble: Callable[[str], None]) -> None:
         self._url, self._transport, self._trouble = gateway + PATH, transport, trouble
         self._threads = full_pool(THREADS, "overstory-relay")
-        self._under_way = 0
 
     async def deliver(self, message: bytes, _: bytes = b"") -> Response:
         request = Request(self._url, message, REQUEST_TYPE, timeout=SECONDS)
-        self._under_way += 1
-        try:
-            response = await result_of(self._threads.submit(self._transport, request))
-        finally:
-            self._under_way -= 1
-        return self._passed_back(response)
+        return self._passed_back(await result_of(self._threads.submit(self._transport, request)))
 
     def _passed_back(self, response: Received) -> Response:
         """Return the class of the status, the media type and the body: nothing else comes from the gateway."""
@@ -307,7 +301,7 @@ class Forwarder:
         return problem(502, "the gateway does not answer as it should: send the message again later")
 
     def describe(self) -> dict[str, Any]:
-        return {"mode": "pass-through", "under_way": self._under_way}
+        return {"mode": "pass-through"}
 
     def close(self) -> None:
-        self._threads.shutdown()
+        self._threads.shutdown(cancel_futures=True)

@@ -32,6 +32,9 @@ LEAST_BODY: Final = 7 + 32 + 16
 HEALTH: Final = "/healthz"
 READY: Final = "/readyz"
 BUSY_SECONDS: Final = 30
+MOST_UNDER_WAY: Final = 512
+"""Messages that wait for their answer at once, their senders still there or gone."""
+
 FAILED_SECONDS: Final = 60.0
 """How long the relay is not ready after it could take no message."""
 
@@ -169,7 +172,7 @@ class RelayService:
         self.limit, self.troubles, self._trust_forwarded = limit, troubles, trust_forwarded
         self._most, self._bodies = most_bytes, Bodies(READING_BYTES)
         self.counts: Counter[str] = Counter()
-        self.closing, self._failed_at = False, -math.inf
+        self.closing, self._failed_at, self._under_way = False, -math.inf, 0
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request (ASGI 3), and end its connection; of headers nothing but what is needed is sent."""
@@ -215,7 +218,10 @@ class RelayService:
         body = await self._bodies.read(receive, lambda size: size > self._most)
         if isinstance(body, bytes):
             return await self.answer(sender, head, body)
-        return self._too_large() if body is Reason.TOO_LARGE else problem(503, "the relay is busy", BUSY_SECONDS)
+        if body is Reason.TOO_LARGE:
+            return self._too_large()
+        self.troubles.add("too many messages arrive at once")
+        return problem(503, "the relay is busy", BUSY_SECONDS)
 
     def _too_large(self) -> Response:
         return problem(413, f"a message has at most {self._most} bytes")
@@ -227,7 +233,14 @@ class RelayService:
             return self._ready(sender)
         if len(body) < LEAST_BODY:
             return problem(400, "this is no encapsulated request")
-        answer = await self._deliver(body, self.limit.name(sender))
+        if self._under_way >= MOST_UNDER_WAY:  # also of senders that have hung up, and hold no connection
+            self.troubles.add("too many messages are under way")
+            return problem(503, "the relay is busy", BUSY_SECONDS)
+        self._under_way += 1
+        try:
+            answer = await self._deliver(body, self.limit.name(sender))
+        finally:
+            self._under_way -= 1
         if answer.status // 100 in {2, 5}:
             self._failed_at = time.monotonic() if answer.status >= 500 else -math.inf
         return answer
@@ -236,7 +249,12 @@ class RelayService:
         """Return counts for this machine alone: how many messages wait would help whoever floods a release."""
         facts: dict[str, Any] = {"status": "stopping" if self.closing else "ok"}
         if is_loopback(sender):
-            facts |= {**self._describe(), "answers": dict(sorted(self.counts.items())), "addresses": len(self.limit)}
+            facts |= {
+                **self._describe(),
+                "under_way": self._under_way,
+                "answers": dict(sorted(self.counts.items())),
+                "addresses": len(self.limit),
+            }
         return Response(200, json.dumps(facts).encode())
 
     def _ready(self, sender: str) -> Response:

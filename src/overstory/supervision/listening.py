@@ -63,16 +63,15 @@ class Listening:
         host, port = bound.getsockname()[:2]
         return f"{'http' if self.certificate is None else 'https'}://{f'[{host}]' if ':' in host else host}:{port}"
 
-    def check_certificate(self) -> ssl.SSLContext | None:
-        """Return the context of TLS, or raise `ServingError` unless the files can be read and belong together."""
+    def check_certificate(self) -> None:
+        """Raise `ServingError` unless the files of TLS can be read and belong together."""
         for file in (self.certificate, self.key):
             if file is not None and not file.is_file():
                 raise ServingError(f"{file}: there is no such file; TLS needs a certificate and its key in PEM")
         if self.certificate is None:
-            return None
+            return
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
             context.load_cert_chain(self.certificate, self.key)
         except OSError as error:  # an SSLError is one
             raise ServingError(f"{self.certificate}: no certificate and key that belong together: {error}") from error
-        return context

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate, islice, product, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from overstory.client.consent.consent import Agreement, Choice, Consent
 from overstory.client.consent.policy import EffectiveChoice
@@ -325,8 +325,6 @@ def _due(state: MemoryState) -> float:
         return max([*due, resume + pause])  # what is due before the collector is well again is spread over the pause
 
 
-Shape = Literal["uniform", "zipf"]
-SHAPES: Final[tuple[Shape, ...]] = ("uniform", "zipf")
 OUTSIDE: Final = "outside the domain"
 """The label of values that a metric does not take: a device reports nothing in their place."""
 
@@ -340,14 +338,14 @@ class ValueDistribution:
     weights: Sequence[float]  # their shares, in any unit
 
     @classmethod
-    def of_shape(cls, metric: Metric, shape: Shape, candidates: Sequence[str] | None = None) -> ValueDistribution:
-        """Return one over a metric's values: equally frequent, or the n-th with a share proportional to 1/n."""
+    def of_values(cls, metric: Metric, candidates: Sequence[str] | None = None) -> ValueDistribution:
+        """Return one over a metric's values, the n-th with a share proportional to 1/n."""
         values = metric.domain.examples() or _pairs(metric, candidates) or candidates or metric.candidates
         if not values:
             raise ParameterError(
                 f"metric {metric.id} takes any string: give --candidates FILE, one a line, or --data FILE --column C"
             )
-        weights = [1.0 / n if shape == "zipf" else 1.0 for n in range(1, len(values) + 1)]
+        weights = [1.0 / n for n in range(1, len(values) + 1)]
         return cls(values, [label_of(metric, value) for value in values], weights)
 
     @classmethod

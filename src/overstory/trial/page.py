@@ -50,7 +50,7 @@ def shares(summary: Summary) -> Picture:
     shown = rows if summary.is_numeric else rows[:MOST_BARS]
     left = len(rows) - len(shown)
     more = f" The {MOST_BARS} most frequent; {left:,} more are in the table." if left else ""
-    caption = f"What was true, and what was learned; bars are 95% intervals of these reports.{more}"
+    caption = f"What was true (upright strokes), and what was learned, with 95% intervals of these reports.{more}"
     truth = np.array([row["true_frequency"] for row in shown])
     return estimate_picture("shares", caption, shown, truth=truth, of="share of the rows with a value")
 

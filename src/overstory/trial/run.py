@@ -24,8 +24,9 @@ from overstory.planning.needs import plan_from_needs
 from overstory.presentation.document import Block, Column
 from overstory.presentation.render_data import csv_lines
 from overstory.presentation.render_html import as_page
+from overstory.protocol.channels import check_reports_per_device
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import Kind, Mechanism, check_reports_per_device, whole_number
+from overstory.protocol.kinds.base import Kind, Mechanism, whole_number
 from overstory.protocol.kinds.registry import REGISTRY, build_from
 from overstory.trial.population import Devices, Population
 

@@ -1,8 +1,8 @@
 r"""How strongly two variables hang together: conditional shares, their differences, and Cramer's V.
 
 The share of y among those with x, :math:`r = P_{xy} / a_x`, varies as the weighted sum of cells that is its
-derivative: :math:`(e_{xy} - r\, 1_x) / a_x`. A ratio's normal approximation fails where its denominator is unsure: a
-row of which the share is below four standard errors has no conditional shares.
+derivative: :math:`(e_{xy} - r\, 1_x) / a_x`. The normal approximation of r fails where a_x is unsure: a row whose share
+is below four standard errors has no conditional shares.
 
 For :math:`\Delta = P - a b'`, C its covariances and weights :math:`w = 1 / (a b')`,
 

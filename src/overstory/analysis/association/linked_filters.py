@@ -41,8 +41,8 @@ from overstory.analysis.decoding import CandidateMap
 from overstory.analysis.decoding.model import SingularDesignError, inverse
 from overstory.analysis.kinds.base import support_of
 from overstory.analysis.kinds.linked import PairCounts, pair_counts
+from overstory.protocol.channels import check_reports_per_device
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import check_reports_per_device
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -36,14 +36,15 @@ from overstory.analysis.estimate import Estimate
 from overstory.analysis.selection import (
     bounded_interval,
     check_alpha,
+    check_correction,
     chi2_tail,
     null_share,
     people_covariance,
     upper_p_values,
 )
-from overstory.analysis.variance import repeated_note
+from overstory.presentation.formats import plural, repeated_note
+from overstory.protocol.channels import check_reports_per_device
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import check_reports_per_device
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -141,11 +142,10 @@ def caveats(
 def _of_fit(fit: Fit, reports: int) -> Iterator[str]:
     yield from fit.notes
     if fit.num_aside:
-        bits = f"{fit.num_aside:,} bit{'s' * (fit.num_aside > 1)}"
         yield (
-            f"{bits} are set far more often than your list explains, and were set aside: one string outside it, or a "
-            f"few together, hold about {fit.missing:.0%} of the reports. To test a guess, add it to the candidates and "
-            "decode again"
+            f"{plural(fit.num_aside, 'bit')} are set far more often than your list explains, and were set aside: one "
+            f"string outside it, or a few together, hold about {fit.missing:.0%} of the reports. To test a guess, add "
+            "it to the candidates and decode again"
         )
     reach = dispersion_reach(fit.degrees_of_freedom)
     if fit.dispersion > 1.0 + reach:
@@ -337,17 +337,30 @@ def decode(
     ([7000.0, 3000.0], [True, True])
     """
     check_alpha(alpha)
+    check_correction(correction)
     if method not in {"gls", "lasso"}:
         raise ParameterError(f"method must be gls or lasso, not {method!r}")
-    if correction not in {"fdr", "bonferroni"}:
-        raise ParameterError(f"correction must be fdr or bonferroni, not {correction!r}")
     # Equal columns are decoded once, as one candidate: only their sum can be estimated.
     groups = CandidateGroups.of(candidate_map)
     per_device = check_reports_per_device(reports_per_device)
     first = None if permanent is None else (float(permanent.keep_one), float(permanent.raise_zero))
     model = linear_model(counts, groups.map, p_star, q_star, permanent=first, reports_per_device=per_device)
     fit = _fit(model, method, complete=complete) if counts.num_reports else Fit.of_nothing(groups.map.num_candidates)
-    # Shares times N: counts, raw counts and standard errors; the reported count is divided among equal columns.
+    choices = {"alpha": alpha, "correction": correction, "interval_kind": interval_kind}
+    return _decoded(counts, candidate_map, groups, fit, per_device, complete=complete, **choices)
+
+
+def _decoded(
+    counts: SupportCounts,
+    candidate_map: CandidateMap,
+    groups: CandidateGroups,
+    fit: Fit,
+    per_device: float,
+    *,
+    complete: bool,
+    **choices: Any,
+) -> Decoded:
+    """Return what a fit says of the candidates: shares times N, each reported count divided among equal columns."""
     reports = counts.num_reports
     scale = reports or 1
     raw = groups.spread(fit.raw) * scale
@@ -361,13 +374,10 @@ def decode(
         raw_counts=raw,
         standard_errors=errors,
         num_reports=reports,
-        interval_kind=interval_kind,
         reports_per_device=per_device,
         # Storey's share of absent candidates, where all candidates were tested alike.
         null_share=null_share(upper_p_values(raw, errors)) if fit.storey else 1.0,
-        alpha=alpha,
-        correction=correction,
-        notes=notes + (repeated_note(per_device) if reports and per_device != 1 else ()),
+        notes=notes + (repeated_note(per_device) if reports else ()),
         joint_errors=None if fit.model is None else DecodedErrors(fit, groups.member, complete),
         method=fit.method,
         unallocated=fit.unallocated * scale,
@@ -377,6 +387,7 @@ def decode(
         cohort_chi_square=balance[0],
         cohort_p_value=balance[1],
         colliding=tuple(tuple(str(names[index]) for index in group) for group in groups.colliding),
+        **choices,
     )
 
 

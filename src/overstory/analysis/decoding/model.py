@@ -172,8 +172,9 @@ class Fit:
     def widening(self) -> float:
         """What standard errors are multiplied by: the root of the dispersion where it is above 1."""
         if self.method == "lasso":
-            return 1.0  # least squares has its residual variance already in `variances`
-        # Pursuit chose its members by the same residuals, so these are a little too small.
+            return 1.0  # ordinary least squares has its residual variance already in `variances`
+        # Pursuit chose its members by the same residuals, which makes these a little too small: one standard error of
+        # the dispersion, sqrt(2 / df) of it, is added.
         searched = np.sqrt(2.0 / max(1, self.degrees_of_freedom)) if self.method == "pursuit" else 0.0
         return float(np.sqrt(max(1.0, self.dispersion * (1.0 + searched))))
 

@@ -38,9 +38,10 @@ from overstory.analysis.kinds.symbols import SymbolSupport, lecture_notes, with_
 from overstory.analysis.kinds.work import Work
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.selection import people_covariance, people_variance
-from overstory.analysis.variance import design_effect, repeated_note, support_noise
+from overstory.analysis.variance import design_effect, support_noise
+from overstory.presentation.formats import repeated_note
+from overstory.protocol.channels import check_reports_per_device
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import check_reports_per_device
 from overstory.protocol.kinds.finite_fields import Field
 from overstory.protocol.kinds.hashes import FEWEST_SEEDS, BalancedHash, SeededHash
 

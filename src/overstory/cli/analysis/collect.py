@@ -27,9 +27,8 @@ from overstory.trial.run import TrialBudget, collect
 from overstory.trial.values import Summary, advise, subject_of
 
 if TYPE_CHECKING:
-    from overstory.trial.population import Column, Population
-    from overstory.trial.run import Trial, TrialBudget
-    from overstory.trial.values import Summary
+    from overstory.trial.population import Population
+    from overstory.trial.run import Trial
 
 WEAK = 10
 """Epsilon of one report above which there is a warning."""

@@ -204,7 +204,7 @@ Of a column with several answers in a row, --separator counts each of them, and 
     rules=(
         OneOf(("--separator", "--numeric", "--bins"), "each reads the column in its own way"),
         Needs(("--most",), ("--separator",), "it is how many items of a row count"),
-        Needs(("--min", "--max"), ("--numeric",), "they are the ends of its range"),
+        Needs(("--min", "--max"), ("--numeric",), "the ends of its range"),
         Needs(("--epsilon-permanent",), ("--epsilon",), "it says what one report may reveal"),
         Idle(
             ("--candidates", "--device-column", "--people"),
@@ -377,6 +377,7 @@ engine. A metric of unknown values is searched; `overstory discover` tries that 
 Counting that was killed goes on from DIR.unfinished.""",
     runs="analysis.decode",
     rules=(
+        Needs(("--boolean",), ("--pair",), "it names the two variables"),
         Forms(
             Form(
                 "on exported folders",
@@ -408,7 +409,11 @@ Counting that was killed goes on from DIR.unfinished.""",
         Needs(("--overlap",), ("--compare",), "it is how many devices two ranges share"),
         Needs(("--smooth",), ("--by-group",), "it moves the shares of groups to their mean"),
         Idle(("--from", "--to"), ("--compare",), "it has two ranges"),
-        Idle(("--plot", "--steps", "--delta", "--honest"), ("--compare", "--compare-groups"), "these are differences"),
+        Idle(
+            ("--plot", "--steps", "--delta", "--honest", "--candidates-out"),
+            ("--compare", "--compare-groups"),
+            "these are differences",
+        ),
     ),
 )
 

@@ -116,6 +116,7 @@ class DecodeRequest:
             candidates=self.candidates,
             output=output,
             quiet=self.printing.quiet,
+            makes_folders=True,
             files={"-o": output, "--plot": self.plot, "--candidates-out": self.candidates_out},
             inputs=self.inputs,
         )
@@ -123,7 +124,7 @@ class DecodeRequest:
 
 def run(args: argparse.Namespace) -> int:
     args.map = args.map or []
-    check_pipes(args, "params", "counts", "map")
+    check_pipes(args, "params", "counts", "map", "inputs")
     request = _request(args)
     if request.options.method == "likelihood" and not request.pair:
         raise ParameterError("--method likelihood is for --pair: of one variable, gls is as accurate")

@@ -102,11 +102,12 @@ def run(request: DecodeRequest) -> int:
         files = find_units(request.counting)
         if files.mechanism.reading == "search":
             return _search(request, files)
+        if request.candidates_out:
+            problem = f"--candidates-out is of a search: {files.mechanism.name} counts values that are known"
+            raise ParameterError(problem)
         answer = _of_reports(request, files)
     else:
         answer = _of_counts(request)
-    if request.candidates_out:
-        raise ParameterError(f"--candidates-out is of a search: {answer.mechanism.name} counts values that are known")
     if request.plot:
         draw(request.plot, [answer.estimate.plot()])
     show_answer(request.printing, answer)

@@ -28,7 +28,6 @@ from overstory.protocol.errors import ParameterError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from overstory.analysis.association.summary import TableSummary
     from overstory.analysis.association.table import TableEstimate
     from overstory.analysis.decoding import CandidateMap
     from overstory.cli.analysis.decode import DecodeRequest

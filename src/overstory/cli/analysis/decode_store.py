@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from overstory.cli.analysis.decode import DecodeRequest
     from overstory.engines.places import ExportedSet
-    from overstory.presentation.document import Block
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
     from overstory.queries.groups import GroupedReading
@@ -34,6 +33,8 @@ def run(request: DecodeRequest) -> int:
 
         request = replace(request, metric=only_metric(_find(request)))
     metric = read_metric(request)
+    if request.candidates_out and metric.reading != "search":
+        raise ParameterError(f"--candidates-out is of a search: the values of {metric.id} are listed")
     if request.compare or request.compare_groups:
         show_answer(request.printing, _compared(request, metric))
         return 0
@@ -41,11 +42,7 @@ def run(request: DecodeRequest) -> int:
     reading: Any = _reading(request, metric, kind)
     if request.plot:
         draw(request.plot, reading.pictures())
-    more: list[Block] = []
-    if request.candidates_out:
-        if metric.reading != "search":
-            raise ParameterError(f"--candidates-out is of a search: the values of {metric.id} are listed")
-        more = offer_candidates(request.candidates_out, reading.discovered)
+    more = offer_candidates(request.candidates_out, reading.discovered) if request.candidates_out else []
     show_answer(request.printing, reading, more)
     return 0
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from overstory.cli.analysis.found import FoundValues
-from overstory.cli.arguments import form_of, print_answer, seekable
+from overstory.cli.arguments import check_pipes, form_of, print_answer, seekable
 from overstory.cli.output import draw, progress, reading_bar
 from overstory.discovery import AlphabetStrings, CodedIntegers, CodedStrings, ModelStrings, discover, find, simulate
 from overstory.files.columns import blocks, is_json, is_parquet, line_of
@@ -101,6 +101,7 @@ def _size(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
+    check_pipes(args, "file", "known")
     answer = _discover(args)
     if args.output:
         with writing_csv(args.output, spreadsheet=args.spreadsheet) as text:

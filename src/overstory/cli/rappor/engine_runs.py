@@ -44,13 +44,14 @@ class Counting:
     skip_bad: bool = False
     output: str | None = None
     quiet: bool = False
+    makes_folders: bool = False  # whether the output is a folder, made where it is missing
     files: Mapping[str, str | None] = field(default_factory=dict)  # that are written, by their options
     inputs: tuple[str, ...] = ()
 
     @property
     def unfinished(self) -> str | None:
         """The file of what is finished; None where the output has no name."""
-        return self.output + UNFINISHED if self.output and self.output != "-" else None
+        return os.path.realpath(self.output) + UNFINISHED if self.output and self.output != "-" else None
 
 
 @contextmanager
@@ -90,13 +91,16 @@ def _kept_jobs(
     path = counting.unfinished
     _check_unfinished(counting, path)
     kept: list[Checkpoint] = []
+    if path is not None and counting.makes_folders:
+        os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120 - as in the rest of this file
 
     def count_next(job: Job, files: Files | CountedFiles) -> Run:
         checkpoint = None
         if path is not None:
             run_id = fingerprint(job, files.places, files.units)
             checkpoint = Checkpoint(f"{path}.{len(kept)}" if kept else path, run_id)
-            kept.append(_own(checkpoint))
+            _remove_of_others(checkpoint)
+            kept.append(checkpoint)
         size, quiet = sum(unit.num_bytes for unit in files.units), counting.quiet or not is_watched
         with progress(f"counting ({engine.name})", size or None, quiet=quiet, in_bytes=True) as bar:
             run = count(engine, job, files.units, checkpoint=checkpoint, advance=bar.advance)
@@ -129,22 +133,15 @@ def _whole_of(runs: list[Run]) -> Run:
     from overstory.engines.driver import Run
 
     names = ("num_reports", "num_bytes", "num_units", "resumed", "repeats", "seconds")
-    sums = {name: sum(getattr(run, name) for run in runs) for name in names}
-    return Run({}, **sums)
+    return Run({}, **{name: sum(getattr(run, name) for run in runs) for name in names})
 
 
-def _own(checkpoint: Checkpoint) -> Checkpoint:
-    """Return the checkpoint if it is sound and of this run; another is removed, for nobody named it."""
-    try:
-        if checkpoint.belongs():
-            checkpoint.read()
-            return checkpoint
+def _remove_of_others(checkpoint: Checkpoint) -> None:
+    """Remove what another run finished; a file that no run wrote is refused."""
+    if not checkpoint.belongs():
         problem = "is of a run over other files, or with other options"
-    except FormatError:
-        problem = "is damaged"
-    print(f"overstory: {checkpoint.path} {problem}: counting from the start", file=sys.stderr)
-    checkpoint.path.unlink(missing_ok=True)
-    return checkpoint
+        print(f"overstory: {checkpoint.path} {problem}: counting from the start", file=sys.stderr)
+        checkpoint.path.unlink(missing_ok=True)
 
 
 def run_sentences(engine: str, run: Run) -> list[str]:

@@ -18,7 +18,6 @@ from overstory.files.csv import Skipped
 from overstory.files.labels import Label
 from overstory.files.rappor import (
     Holding,
-    epsilon_text,
     hash_candidates,
     pair_form,
     privacy,
@@ -42,6 +41,7 @@ from overstory.files.reports import (
     write_packed,
     write_reports_csv,
 )
+from overstory.presentation.formats import epsilons_text
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Kind, Report
 from overstory.protocol.kinds.bits import BitMechanism
@@ -120,9 +120,7 @@ def encode(args: argparse.Namespace) -> int:
     tell_skipped(skipped, "lines")
     spent = privacy(mechanism)
     outcome = {"reports": fleet.sent, "skipped": skipped.count if skipped else 0, "output": args.output, **spent}
-    one, ever = epsilon_text(spent["epsilon_report"]), epsilon_text(spent["epsilon_permanent"])
-    cost = f"epsilon {one} for one report, {ever} for all reports of one value"
-    print_outcome(args, outcome, f"{fleet.sent:,} reports in {shown(args.output)}; {cost}")
+    print_outcome(args, outcome, f"{fleet.sent:,} reports in {shown(args.output)}; {epsilons_text(spent)}")
     return 0
 
 

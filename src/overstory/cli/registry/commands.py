@@ -173,7 +173,7 @@ Give a metric of a registry (--registry FILE, or ./metrics.toml if it exists), a
 Epsilon is the privacy loss (smaller is more private): exact, and rounded up. The odds say what it means: how far a
 report can move the odds between any two values.""",
     runs="registry.privacy",
-    rules=(Needs(("--honest", "--periods"), ("--shuffled",), "they are about shuffled reports"),),
+    rules=(Needs(("--honest", "--periods"), ("--shuffled",), "only of shuffled reports"),),
 )
 
 COMMANDS: Final = {"metrics": METRICS, "privacy": PRIVACY}

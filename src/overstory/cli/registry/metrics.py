@@ -10,7 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
-from overstory.cli.arguments import print_outcome
+from overstory.cli.arguments import print_answer
 from overstory.files.io import replacing
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph
 from overstory.presentation.formats import plural
@@ -80,7 +80,7 @@ def diff(args: argparse.Namespace) -> int:
         lines.append("[shards] changes for periods that have begun: collectors that have reports of them refuse it")
     if not weaker and not broken:
         lines.append("no promise is weakened, no stored count is broken" if changes else "nothing changed")
-    print_outcome(args, outcome, *_changes(changes), Lines(*lines))
+    print_answer(args, outcome, [*_changes(changes), Lines(*lines)])
     return WEAKENED if weaker else 0
 
 

@@ -168,24 +168,17 @@ def _next_steps(file: str, name: str, value: str, candidates: str) -> list[str]:
     ]
 
 
-def _is_id(text: str) -> bool:
-    return METRIC_ID.fullmatch(text) is not None
-
-
 def _registry(asking: Asking, today: dt.date) -> tuple[str, str, str]:
     """Return the registry's text, the metric's id, and a value that a program may record."""
     asking.explain(
         "A registry lists what is collected. This makes one with a single metric. Enter takes [the default]."
     )
-    name = asking.ask(
-        "id",
-        reader(str, _is_id, "{!r}: give up to 64 of a-z, 0-9, '.', '_' and '-', a-z or 0-9 first"),
-    )
+    rule = "{!r}: give up to 64 of a-z, 0-9, '.', '_' and '-', a-z or 0-9 first"
+    name = asking.ask("id", reader(str, lambda text: METRIC_ID.fullmatch(text) is not None, rule))
     title = asking.ask("title", a_text, name.replace("-", " ").replace("_", " ").capitalize())
     description = asking.ask("description", a_text)
     owner = asking.ask("owner", a_text)
-    linked = reader(str, _is_link, "{!r} is not a link: start with https://")
-    purpose = asking.ask("purpose", linked)
+    purpose = asking.ask("purpose", reader(str, _is_link, "{!r} is not a link: start with https://"))
     asking.explain("Which values does it have?", *(f"  {kind:8}{words}" for kind, words in KINDS.items()))
     kind = asking.ask("kind", one_of(KINDS))
     domain, size, values, example = _DOMAINS[kind](asking)

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from overstory.cli.arguments import PREFIX, print_outcome
+from overstory.cli.arguments import PREFIX, print_answer
 from overstory.cli.service.commands import SERVE_SETTINGS
 from overstory.cli.service.settings import fill_in
 from overstory.collector.checkup import (
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     outcome = {"checks": [asdict(finding) for finding in findings], "errors": errors, "warnings": warnings}
     advice = (f". To do: {finding.do}" if finding.do else "" for finding in findings)
     lines = (f"{one.level:8} {one.check}: {one.detail}{do}" for one, do in zip(findings, advice, strict=True))
-    print_outcome(args, outcome, Lines(*lines, f"{plural(errors, 'error')}, {plural(warnings, 'warning')}"))
+    print_answer(args, outcome, [Lines(*lines, f"{plural(errors, 'error')}, {plural(warnings, 'warning')}")])
     return 1 if errors else 0
 
 

@@ -7,7 +7,7 @@ import datetime as dt
 import time
 from typing import Any
 
-from overstory.cli.arguments import print_outcome
+from overstory.cli.arguments import print_answer, print_outcome
 from overstory.cli.output import progress
 from overstory.collector.store import open_store
 from overstory.collector.store.copies.export import Exported, Selection, retained_too_briefly
@@ -41,7 +41,7 @@ def _selected(args: argparse.Namespace, registry: MetricRegistry) -> Selection:
 def _print_verified(args: argparse.Namespace, sets: int, wrong: list[str], destination: str) -> int:
     what = plural(sets, "manifest")
     lines = [f"{destination}: {what} compared with the store, {plural(len(wrong), 'error')}", *wrong]
-    print_outcome(args, {"destination": destination, "manifests": sets, "wrong": wrong}, Lines(*lines))
+    print_answer(args, {"destination": destination, "manifests": sets, "wrong": wrong}, [Lines(*lines)])
     return 1 if wrong else 0
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -92,16 +92,12 @@ def outcome_lines(outcome: dict[str, Any]) -> list[str]:
         f"of which {seen['filled']:,} filled; {outcome['handed_over']:,} handed over, {dropped:,} refused, "
         f"{outcome['waiting']:,} waiting" + (f" ({outcome['trouble']})" if outcome["trouble"] else "")
     )
-    window = ""
+    said, window = partial(epsilon_text, unbounded="without bound"), ""
     if spent["window"] is not None:
-        window = f", {_epsilon(spent['epsilon_window'])} for any {spent['window']} reports in a row"
-    total = f"{_epsilon(spent['epsilon_any'])} for all {spent['reports']:,} so far, for any values"
+        window = f", {said(spent['epsilon_window'])} for any {spent['window']} reports in a row"
+    total = f"{said(spent['epsilon_any'])} for all {spent['reports']:,} so far, for any values"
     if spent["epsilon_at_delta"] != spent["epsilon_any"]:
-        total += f" ({_epsilon(spent['epsilon_at_delta'])} at delta {spent['delta']:g})"
+        total += f" ({said(spent['epsilon_at_delta'])} at delta {spent['delta']:g})"
     if spent["epsilon_total"] != spent["epsilon_any"]:
-        total += f", {_epsilon(spent['epsilon_total'])} {PATTERN}"
-    return [readings, reports, f"privacy: epsilon {_epsilon(spent['epsilon_report'])} for one report{window}, {total}"]
-
-
-def _epsilon(number: float | None) -> str:
-    return epsilon_text(math.inf if number is None else number, "without bound")
+        total += f", {said(spent['epsilon_total'])} {PATTERN}"
+    return [readings, reports, f"privacy: epsilon {said(spent['epsilon_report'])} for one report{window}, {total}"]

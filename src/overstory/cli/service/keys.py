@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from overstory.cli.arguments import print_outcome
+from overstory.cli.arguments import print_answer
 from overstory.collector.oblivious.keys import add_key, public_line, read_private_keys, remove_key
 from overstory.presentation.document import Column, Lines, Table
 from overstory.protocol.oblivious.messages import fingerprint
@@ -31,5 +31,5 @@ def run(args: argparse.Namespace) -> int:
         Column("current", "use", lambda current: "current" if current else "earlier", is_left=True),
     )
     line = public_line(keys)
-    print_outcome(args, {"keys": line, "listed": listed}, Table("", columns, listed), Lines(f'keys = "{line}"'))
+    print_answer(args, {"keys": line, "listed": listed}, [Table("", columns, listed), Lines(f'keys = "{line}"')])
     return 0

@@ -72,7 +72,7 @@ def _populations(args: argparse.Namespace, metrics: Sequence[Metric]) -> dict[st
         from overstory.files.rappor import read_candidates  # which loads NumPy
 
         candidates = list(read_candidates(args.candidates))
-    return {metric.id: ValueDistribution.of_shape(metric, "zipf", candidates) for metric in metrics}
+    return {metric.id: ValueDistribution.of_values(metric, candidates) for metric in metrics}
 
 
 def _random(seed: int | None) -> random.Random:

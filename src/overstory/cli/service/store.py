@@ -8,7 +8,7 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from overstory.cli.arguments import print_outcome
+from overstory.cli.arguments import print_answer, print_outcome
 from overstory.collector.auth import sha256
 from overstory.collector.settings import DAY
 from overstory.collector.store import Store, Token, open_store, restore
@@ -69,7 +69,8 @@ def summarize(args: argparse.Namespace) -> int:
         Column("kept", "still stored", thousands),
         Column("waiting", "in the inbox", thousands),
     )
-    print_outcome(args, outcome, Lines(*about), *([Table("", columns, outcome["metrics"])] if summary.metrics else []))
+    tables = [Table("", columns, outcome["metrics"])] if summary.metrics else []
+    print_answer(args, outcome, [Lines(*about), *tables])
     return 0
 
 
@@ -106,7 +107,7 @@ def add_token(args: argparse.Namespace) -> int:
         token = store.add_token(args.role, args.application, expires)
         made = store.find_token(sha256(token))
     assert made is not None
-    print_outcome(args, {"id": made.id, "token": token}, token)
+    print_answer(args, {"id": made.id, "token": token}, [Lines(token)])
     return 0
 
 
@@ -130,7 +131,7 @@ def list_tokens(args: argparse.Namespace) -> int:
         Column("state", "expiry", _life, ("state", "expires", "revoked"), is_left=True),
         Column("last_used", "last used", lambda day: day or "no use noted", is_left=True),
     )
-    print_outcome(args, {"tokens": tokens}, Table("", columns, tokens) if tokens else "there are no tokens")
+    print_answer(args, {"tokens": tokens}, [Table("", columns, tokens) if tokens else Lines("there are no tokens")])
     return 0
 
 
@@ -169,7 +170,7 @@ def add_note(args: argparse.Namespace) -> int:
     day = today if args.day is None else _parsed_day(args.day)
     with _opened(args) as store:
         note = store.add_note(args.text, day, args.kind, args.metric)
-    print_outcome(args, note.to_json(), note.id)
+    print_answer(args, note.to_json(), [Lines(note.id)])
     return 0
 
 
@@ -190,7 +191,7 @@ def list_notes(args: argparse.Namespace) -> int:
         Column("metric", text=lambda metric: metric or "all metrics", is_left=True),
         Column("text", is_left=True),
     )
-    print_outcome(args, {"notes": notes}, Table("", columns, notes) if notes else "there are no notes")
+    print_answer(args, {"notes": notes}, [Table("", columns, notes) if notes else Lines("there are no notes")])
     return 0
 
 

@@ -1,8 +1,8 @@
 """Decides what happens to a queued report, from its row, the collector's answer and the time. No I/O.
 
 A report waits until it is **sent** or **dropped**; that happens once. "What the collector answers" in
-docs/how-to/client.md says what each answer does. Every wait ends with the metric's grace, and then
-without a request.
+docs/how-to/client.md says what each answer does. It waits at most until its metric's grace is over, and is then
+dropped without a request.
 
 A refusal is the collector's own when its body is a JSON refusal whose reason this version defines, with the status of
 that reason.

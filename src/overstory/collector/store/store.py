@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import compress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy import ColumnElement, Connection, Table, func, or_, select, union, update
 
@@ -357,6 +357,8 @@ class Store:
         ParameterError
             When reports are counted by candidate and the metric has none.
         """
+        from overstory.queries.counts import sum_by_key
+
         entry = StoredMetric.of(metric)
 
         def found(connection: Connection) -> Iterator[tuple[int, SupportCounts]]:
@@ -367,7 +369,7 @@ class Store:
                 yield key.period, count_reports(connection, INBOX, entry, key)
 
         with self._database.snapshot() as connection:
-            return _sum_by_period(found(connection))
+            return sum_by_key(found(connection))
 
     def sums(
         self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None
@@ -376,6 +378,8 @@ class Store:
 
         Reports in the inbox are summed, too. A period whose reports are past retention has none.
         """
+        from overstory.queries.counts import sum_by_key
+
         entry = StoredMetric.of(metric)
         if entry.watch is None:
             return {}
@@ -385,7 +389,7 @@ class Store:
                 by_key[key] = sums_of_key(connection, entry, key)
             for key in keys_of(connection, INBOX, *_of_periods(INBOX, entry, first, last, None, groups)):
                 by_key[key] = sum_reports(connection, INBOX, entry, key, by_key.get(key))
-        return _sum_by_period((key.period, read) for key, read in by_key.items() if read is not None)
+        return sum_by_key((key.period, read) for key, read in by_key.items() if read is not None)
 
     def groups(self, metric_id: str) -> list[str]:
         """Return the groups that a metric has reports of; empty text: reports that name none."""
@@ -515,16 +519,6 @@ def _ids_by_day(received: Sequence[Received]) -> dict[int, IdsOfDay]:
         ids.add(batch.batch)
     # To the end of a day: the exact second would be that of a metric's period, and link the ids to the metric.
     return {day: IdsOfDay(-(-max(times) // DAY) * DAY, ids) for day, (times, ids) in sorted(found.items())}
-
-
-Summand = TypeVar("Summand", bound=Any)
-
-
-def _sum_by_period(found: Iterable[tuple[int, Summand]]) -> dict[int, Summand]:
-    total: dict[int, Summand] = {}
-    for period, more in found:
-        total[period] = total[period] + more if period in total else more
-    return dict(sorted(total.items()))
 
 
 def _tally(

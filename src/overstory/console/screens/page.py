@@ -192,8 +192,10 @@ class Page:
 
     def sentences(self) -> Iterable[str]:
         groups = self.metric.groups
-        if self.metric.reading == "table" or groups is None:
-            return () if self.metric.reading == "table" else (NO_DIMENSIONS,)
+        if self.metric.reading == "table":
+            return ()
+        if groups is None:
+            return (NO_DIMENSIONS,)
         named = f"A report names the {groups.by} of its device in clear, and no noise protects that."
         return (f"{named} Nothing else that goes together with its value can be looked up afterwards.",)
 

@@ -346,8 +346,8 @@ class SharesOverTime(OverTime):
             raise ScreenError(400, f"values: {self.metric.id} has no value {unknown[0]!r}")
         if len(names) > MOST_VALUES:
             raise ScreenError(400, f"values: a chart shows at most {MOST_VALUES} values, not {len(names)}")
-        total = sum(part.estimate.counts for part in parts)
-        chosen = names or [listed[index] for index in np.argsort(-total, kind="stable")[:TOP].tolist()]
+        most = sum(part.estimate.counts for part in parts)
+        chosen = names or [listed[index] for index in np.argsort(-most, kind="stable")[:TOP].tolist()]
         lines, notes = self._value_lines(chosen, listed), []
         others = [name for name in listed if name not in set(chosen)]
         if others and not names and self.newest.estimate.adds_up:

@@ -179,6 +179,7 @@ def google_rows(offsets: Any, data: Any, start: Any, stop: Any, num_bits: Any, o
 
 def positions_v1(digests: NDArray[np.uint64], num_bits: int, num_hashes: int, num_cohorts: int) -> NDArray[np.uint16]:
     """Positions of ``overstory-v1``, (cohorts, digests, hashes): *distinct*, every set equally likely (to 2 ** -48)."""
+    # Bentley and Floyd, CACM 30(9), 1987; 2 ** -48 for a multiplication in place of a division.
     _shape(num_bits, num_hashes, num_cohorts, num_bits)
     digests = np.require(digests, np.uint64, ["C", "A"])
     out = np.empty((num_cohorts, digests.size, num_hashes), dtype=np.uint16)

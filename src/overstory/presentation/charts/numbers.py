@@ -147,11 +147,12 @@ def dots(
     truth: F64 | None = None,
     of: str = "share of devices",
 ) -> Picture:
-    """Draw a row for each value: a dot, filled where detected, and an interval; NaN is unknown, `truth` is a bar."""
+    """Draw a row for each value: a dot, filled where detected, and an interval; NaN is unknown, `truth` a stroke."""
     alt = f"{int(detected.sum())} of {len(names)} value(s) detected. " + " ".join(
         f"{names[row]}: {percent(float(shares[row]))} ({interval(percent)(float(low[row]), float(high[row]))})."
         for row in np.flatnonzero(detected)[:10].tolist()
     )
+    alt = alt if truth is None else f"Truth and estimate. {alt}"
     words = ("detected", "not detected")
     look = _Rows(names, shares, low, high, detected, tuple(tags) or ("",) * len(names), words, truth=truth)
     return on_both_sheets(name, caption, alt, lambda sheet: look.drawing(sheet, of))

@@ -19,7 +19,7 @@ from operator import index
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from overstory.protocol.channels import BinaryChannel, Differences, SymbolChannel, log_ratio, round_up
+from overstory.protocol.channels import BinaryChannel, Differences, Influence, SymbolChannel, log_ratio, round_up
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.sampling import Draw, Entropy, KeyedEntropy, check_secret, context, uniform_below
 
@@ -226,16 +226,6 @@ def check_count(name: str, value: Any, low: int, high: int) -> None:
         raise ParameterError(f"{name} = {value!r}: give a whole number from {low} to {high}{advice}")
 
 
-def check_reports_per_device(number: float) -> float:
-    """Return the number, or raise ParameterError unless it is finite and at least 1."""
-    if isinstance(number, bool) or not math.isfinite(number) or number < 1:
-        raise ParameterError(
-            f"reports_per_device = {number!r}: give a number of at least 1; for uneven numbers of reports their sum of "
-            "squares over their sum"
-        )
-    return float(number)
-
-
 def check_symbol(value: Any, domain_size: int) -> int:
     """Return `value` as an int, or raise ParameterError unless it is a symbol of ``0 .. domain_size - 1``."""
     given = value if type(value) is int else whole_number(value)
@@ -267,24 +257,6 @@ class Report(NamedTuple):
 
     cohort: int
     bits: int
-
-
-class Influence(NamedTuple):
-    """How many votes one crafted report is worth: by how much it raises or lowers the count of a value it aims at.
-
-    An honest report moves its own value's count by one on average.
-    """
-
-    up: float
-    down: float
-
-    @property
-    def one_percent(self) -> float:
-        """By how much 1% of the reports, all of them crafted, raise a value's share."""
-        return 0.01 * self.up
-
-    def to_json(self) -> dict[str, float]:
-        return {"up": self.up, "down": self.down, "one_percent": self.one_percent}
 
 
 REBUILD: dict[str, Callable[[str, dict[str, Any], bytes], Mechanism]] = {}

@@ -20,7 +20,7 @@ class Reason(StrEnum):
     """A reason code, as it stands in an answer.
 
     `status` is the HTTP status that an answer with it has, `detail` says it in one sentence, with what to do about it.
-    It is `final` where nothing makes a collector take the same bytes: a device drops them, and all other reports wait.
+    It is `final` where nothing makes a collector take the same bytes: a device drops them. Others wait.
     It is `of_metric` where it holds for every report of a metric, and for no other: the two sides' registries differ.
 
     >>> Reason.PERIOD_CLOSED.value, Reason.PERIOD_CLOSED.status

@@ -20,7 +20,7 @@ from overstory.engines.reducer import check_label, read_unit
 from overstory.engines.searches import search_answers
 from overstory.engines.units import Job, Unit, read_contents, unit_bytes, units_of
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.queries.counts import PeriodCounts, read_store, with_sums
+from overstory.queries.counts import PeriodCounts, read_store, sum_by_key, with_sums
 
 if TYPE_CHECKING:
     from overstory.engines.driver import Run
@@ -135,8 +135,7 @@ class ExportedReports:
         self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None
     ) -> dict[int, ReportSums]:
         job = SumsJob.of(metric.mechanism, verify=self.verify)
-        watch = job.watch
-        if watch is None:
+        if job.watch is None:
             return {}
 
         def read(files: Files, keys: Sequence[Counted]) -> None:
@@ -158,10 +157,6 @@ class ExportedReports:
         return search_answers(
             lambda asked: self.counting(asked, files).counts, Job.of(metric.mechanism, verify=self.verify)
         )
-
-    def files(self, metric: Metric, first: int, last: int) -> Files:
-        chosen = self._chosen(metric, first, last)
-        return self._files(metric, chosen) if chosen else Files([], [])
 
     def _chosen(
         self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None
@@ -189,10 +184,7 @@ class ExportedReports:
         missing = [one for one in chosen if _key(metric, one) not in known]
         if missing:
             read(self._files(metric, missing), _keys(metric, missing))
-        added: dict[int, Read] = {}
-        for key in _keys(metric, chosen):
-            added[key.period] = added[key.period] + known[key] if key.period in added else known[key]
-        return added
+        return sum_by_key((key.period, known[key]) for key in _keys(metric, chosen))
 
     def _files(self, metric: Metric, chosen: Sequence[ExportedSet]) -> Files:
         numbers = {key: number for number, key in enumerate(_keys(metric, chosen))}

@@ -44,11 +44,7 @@ class SeveralStores:
         return "; ".join(store.url for store in self._stores)
 
     def _added(self, read: Callable[[Any], Mapping[Key, Value]]) -> dict[Key, Value]:
-        added: dict[Key, Value] = {}
-        for store in self._stores:
-            for key, value in read(store).items():
-                added[key] = added[key] + value if key in added else value
-        return dict(sorted(added.items()))  # periods, or tuples of a period and more
+        return _totals(read(store) for store in self._stores)
 
     def counts(
         self,
@@ -152,11 +148,10 @@ def _union(listed: Iterable[Iterable[Value]]) -> list[Value]:
     return sorted(set(chain.from_iterable(listed)))
 
 
-def _totals(counted: Iterable[Mapping[Key, int]]) -> dict[Key, int]:
-    total: Counter[Key] = Counter()
-    for one in counted:
-        total.update(one)
-    return dict(total)
+def _totals(counted: Iterable[Mapping[Key, Value]]) -> dict[Key, Value]:
+    from overstory.queries.counts import sum_by_key
+
+    return sum_by_key(chain.from_iterable(one.items() for one in counted))
 
 
 def _add_metrics(summaries: Sequence[Any]) -> tuple[Any, ...]:
