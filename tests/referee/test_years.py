@@ -82,7 +82,7 @@ def test_lives_have_what_they_are_about() -> None:
         back += any(event[0] == "jump" and event[1] < 0 for event in events)
     assert min(close, back) > LIVES // 4
     kept = [("registry", "one"), ("backup",), *[("week", 0)] * 5, ("restored",), ("jump", -5), *[("week", 0)] * 5]
-    bodies = Counter(made.body for made in Life(bytes(32), "ab").live(kept).made)
+    bodies = Counter(made.body for made in Life(bytes(32), "a").live(kept).made)
     assert 2 in bodies.values()  # the answer was made again, with the same bytes
 
 
