@@ -43,7 +43,7 @@ def sums_terms(patch: Patch) -> None:
     usual, kinds = cost._so_far, {"unchanged", "permanent", "values", "change"}
 
     def so_far(metric: Any, ledger: Any, *more: Any, **given: Any) -> Any:
-        told, terms = usual(metric, ledger, *more, **given), cost.terms_of(metric.mechanism)
+        told, terms = usual(metric, ledger, *more, **given), cost.metric_terms(metric)
         if any(account.terms != terms for account in ledger.accounts):
             return told
         planned = cost.metric_cost(metric, told.reports)
@@ -203,6 +203,7 @@ def promises_one_answer(patch: Patch) -> None:
     from overstory.client.person import view
 
     patch.setattr(view, "ALL_VALUES", None)
+    patch.setattr(view, "EARLIER", view.MEMOIZED)
 
 
 FINDINGS: Final[dict[str, Finding]] = {

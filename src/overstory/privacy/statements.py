@@ -112,20 +112,21 @@ class Claims:
         terms = metric_terms(metric)
         return cls(terms, cautions(metric.mechanism, terms))
 
-    def in_years(self, reports: int, years: int = 1) -> Claim:
+    def in_years(self, reports: int, years: int = 1, word: str = "report") -> Claim:
         """Say by how much any two histories of as many years can be told apart, with so many reports in each."""
-        stretch, about = ("any year", "answer") if years == 1 else (f"any {years} years", "answer")
-        words = f"{ALWAYS}, in {stretch}: {plural(reports * years, about)}"
-        epsilon = self.terms.epsilon_any(reports * years)
-        return Claim(words, epsilon, FRESH, self.cautions.get("any"), kind="any" if years == 1 else "years")
+        stretch = "any year" if years == 1 else f"any {years} years"
+        claim = self._of_any(f"{ALWAYS}, in {stretch}: {plural(reports * years, word)}", reports * years)
+        return claim if years == 1 else replace(claim, kind="years")
 
     def any_history(self, reports: int, whose: str = "") -> Claim:
         """Say by how much any two histories of so many reports can be told apart."""
+        only = ONLY if self.terms.once and reports == 1 else ""
+        return self._of_any(f"{ALWAYS}: {whose}{plural(reports, 'report')}{only}", reports)
+
+    def _of_any(self, about: str, reports: int) -> Claim:
         epsilon, why = self.terms.epsilon_any(reports), why_unbounded([self.terms])
         exact = self.terms.epsilon_any_is_exact(reports)
         rests = FRESH if self.terms.fresh else ANY_EXACT if exact else ANY_BOUND
-        only = ONLY if self.terms.once and reports == 1 else ""
-        about = f"{ALWAYS}: {whose}{plural(reports, 'report')}{only}"
         return Claim(about, epsilon, rests, self.cautions.get("any"), kind="any", reason=why)
 
     def unchanged(self, reports: int = 1, under: str = "") -> Claim:
@@ -350,6 +351,7 @@ def statement(
     reports: Iterable[int] = (1, 2, 3, 5, 10),
     change_reports: Iterable[int] = (2,),
     delta: float = DELTA,
+    terms: Terms | None = None,
 ) -> PrivacyStatement:
     """Return the privacy statement of a mechanism, or of what takes numbers.
 
@@ -363,6 +365,8 @@ def statement(
         For which n to state the leak of a change.
     delta
         The chance for which `epsilon_at_delta` is stated; ignored where responses are memoized.
+    terms
+        What is certain of a device's reports, where a metric's panel decides on that; unless given, the mechanism's.
 
     Raises
     ------
@@ -381,7 +385,7 @@ def statement(
     >>> round(said.epsilon_any[2], 2), said.terms.epsilon_any_is_exact(2)
     (9.68, True)
     """
-    terms = terms_of(mechanism)
+    terms = terms or terms_of(mechanism)
     epsilons, changes = ((1,), ()) if terms.once else (tuple(reports), tuple(change_reports))
     # Any two histories: of as many reports as are asked for, of a window's and of ten windows'.
     window: int | None = mechanism.parameters.get("window")
@@ -393,7 +397,7 @@ def statement(
         parameters=MappingProxyType(dict(mechanism.parameters)),
         epsilon_report=mechanism.epsilon_report,
         epsilon_n=MappingProxyType({n: terms.epsilon_n(n) for n in epsilons}),
-        epsilon_permanent=mechanism.epsilon_permanent,
+        epsilon_permanent=terms.epsilon_permanent,
         change_leak=MappingProxyType({n: terms.change_leak(n) for n in changes}),
         terms=terms,
         attack=attack(mechanism),

@@ -19,7 +19,8 @@ from overstory.presentation.streams import printable
 from overstory.privacy import Claim, PrivacyStatement, statement
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.histories.pairs import check_reports
-from overstory.privacy.registry.page import metric_statement
+from overstory.privacy.registry.page import how_often, metric_statement
+from overstory.privacy.registry.yearly import yearly
 from overstory.privacy.statements import claims_blocks
 from overstory.privacy.terms import Terms
 from overstory.protocol.errors import OverstoryError, ParameterError
@@ -75,8 +76,8 @@ def _warn_of_namesake(name: str) -> None:
 def headline(metric: Metric) -> str:
     """Return the metric in a line, above what its oracle reveals."""
     capped = "" if metric.max_values is None else f", of at most {metric.max_values} values"
-    often = f"one report every {metric.period}{capped}, until {metric.expires}"
-    return f"{metric.id}: {printable(metric.title)}, {often}"
+    often = f"one report every {metric.period}" if metric.panel is None else how_often(metric)
+    return f"{metric.id}: {printable(metric.title)}, {often}{capped}, until {metric.expires}"
 
 
 SHOWN: Final = (1, 2, 3, 5, 10)
@@ -105,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
         from overstory.presentation.charts.curves import loss_of_a_device
 
         draw(args.plot, [loss_of_a_device(stated.mechanism, stated.terms.epsilon_n, stated.terms.epsilon_any)])
-    named = {} if metric is None else {"metric": metric.id}
+    named = {} if metric is None else {"metric": metric.id, "headline": yearly([metric]).to_json()}
     of_values = {} if values is None else {"values": args.values, "epsilon_values": finite(values.epsilon)}
     others = {} if shuffled is None else {"central": shuffled.to_json()}
     print_answer(args, named | stated.to_json() | of_values | others, _blocks(metric, stated, values, shuffled))
@@ -163,6 +164,7 @@ def _blocks(
 ) -> Iterator[Block]:
     if metric is not None:
         yield Paragraph(headline(metric))
+        yield Paragraph(yearly([metric]).sentence)
     given = {key: value for key, value in statement.parameters.items() if value not in (None, "")}
     yield Paragraph(f"{statement.mechanism}: {parameter_words(given)}")
     yield from claims_blocks(statement.claims if values is None else (*statement.claims, values))

@@ -10,6 +10,8 @@ from overstory.presentation.document import Block, Heading, KeyValues, Lines, Pa
 from overstory.presentation.formats import parameter_words, plural
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.attacks import metric_linkability
+from overstory.privacy.payloads.base import Success
+from overstory.privacy.payloads.registry import metric_terms
 from overstory.privacy.registry.cost import MetricCost, TotalCost, metric_cost
 from overstory.privacy.statements import Claim, PrivacyStatement, claims_blocks, statement
 from overstory.protocol.metrics import Metric
@@ -28,8 +30,12 @@ def metric_statement(metric: Metric, *, reports: Iterable[int] = (), delta: floa
     asked, window = set(reports), metric.window or 1
     changes = {2, *asked, window if window <= MOST_CHANGES else 2} - {1}
     numbers = sorted({*SHOWN, *asked, window})
-    stated = statement(metric.mechanism, reports=numbers, change_reports=sorted(changes), delta=delta)
-    return replace(stated, linkable=metric_linkability(metric))
+    terms = metric_terms(metric)
+    stated = statement(metric.mechanism, reports=numbers, change_reports=sorted(changes), delta=delta, terms=terms)
+    attacked = stated.attack
+    if metric.panel is not None:  # further answers have further noise, until nothing is left to guess
+        attacked = replace(attacked, unchanged=Success(1.0, 1.0))
+    return replace(stated, linkable=metric_linkability(metric), attack=attacked)
 
 
 @dataclass(frozen=True)
