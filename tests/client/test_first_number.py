@@ -16,12 +16,13 @@ from support.running import within
 
 TREE = {"parameters": "{epsilon = 4.0}", "period": '"week"'}
 THREE = {"tree": TREE, "leaf": TREE, "root": TREE}
+WITHOUT = THREE | {"root": TREE | {"panel": '"none"'}}
 YEARLY = 'panel = {cycle = "year"}\n'
 ROUNDS = {"oracle": '"l-grr"', "parameters": "{epsilon_permanent = 2.0, epsilon_report = 1.0}", "period": '"week"'}
 REGISTRIES = {
     "a panel": (YEARLY, THREE, "1 answer to one of 3 questions", 4.0),
     "one metric": (YEARLY, {"tree": TREE}, "1 answer", 4.0),
-    "a budget": (f'{YEARLY}budget = {{epsilon = 5.0, per = "year"}}\n', THREE | {"root": TREE | {"panel": '"none"'}}, "until the budget is used up", 5.0),
+    "a budget": (f'{YEARLY}budget = {{epsilon = 5.0, per = "year"}}\n', WITHOUT, "until the budget is used up", 5.0),
     "its own panel": (YEARLY, THREE | {"root": TREE | {"panel": '{cycle = "quarter"}'}}, "4 reports of root", 20.0),
     "no panel": ("", {"tree": ROUNDS, "leaf": ROUNDS}, "54 reports of tree, 54 reports of leaf", None),
 }
