@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from overstory.analysis.numeric.quantities import NumberDifference, Quantity, estimate_numbers, subtract
+from overstory.analysis.selection import INTERVAL_KINDS
 from overstory.presentation.charts.drawing import F64
 from overstory.presentation.charts.numbers import estimates_over_time, histogram
 from overstory.presentation.document import Block, Column, Lines, Table
@@ -67,7 +68,7 @@ class NumberSeries(RangeReading):
             yield Table("", (*first, *COLUMNS), rows)
 
     def interval_text(self) -> str:
-        return "95% intervals for all devices like these: randomization, and which devices reported"
+        return f"95%, {INTERVAL_KINDS['population']}"
 
     def pictures(self) -> list[Picture]:
         return list(self.over_time(1)) if self.metric.reading == "mean" else super().pictures()
