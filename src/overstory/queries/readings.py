@@ -158,7 +158,7 @@ class RangeReading(Reading):
     def summary(self) -> dict[str, Any]:
         """Return the facts that all parts have in common, as JSON values."""
         counted, built = self.counted, self.metric.mechanism
-        ever = built.epsilon_permanent
+        ever = self.metric.epsilon_permanent
         return {
             "metric": self.metric.id,
             "title": self.metric.title,
@@ -220,7 +220,7 @@ class RangeReading(Reading):
         of = self.metric.id + ("" if counted.group is None else f" in the group {counted.group}")
         if not counted.periods:
             return [f"no reports of {of}{between}"]
-        epsilons = {name: getattr(built, name) for name in ("epsilon_report", "epsilon_permanent")}
+        epsilons = {"epsilon_report": built.epsilon_report, "epsilon_permanent": self.metric.epsilon_permanent}
         read = f"{plural(counted.num_reports, 'report')} of {of} in {plural(len(counted.periods), 'period')}{between}"
         return [
             f"{read}; {self.how} {HOW[self.kind]}{self.detected_by()}",

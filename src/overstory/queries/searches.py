@@ -63,8 +63,6 @@ class SearchReading(Reading):
             "period": str(self.metric.period),
             "from": self.counted.label(self.counted.first),
             "to": self.counted.label(self.counted.last),
-            "wave": search.wave,
-            "waves": search.waves,
             "counted": self.counted.num_reports,
             **self.discovered.to_json(everything=everything),
             **self.counted.central_json(),
@@ -83,13 +81,15 @@ class SearchReading(Reading):
         return self.notes
 
     def sentences(self) -> Iterator[str]:
-        counted, search = self.counted, self._search
+        counted, panel = self.counted, self.metric.panel
+        cost = "each device answers one question, once, and reveals in all"
+        if panel is not None:
+            cost = f"a device gives at most {plural(panel.answers, 'answer')} in any {panel.cycle}, and each reveals"
         between = f" {_span(counted)}" if counted.periods else ""
-        asked = f" of wave {search.wave} of {search.waves}" if search.waves > 1 else ""
         return self.discovered.sentences(
             f"{plural(self.stored, 'answer')} of {self.metric.id}{between}",
             "answers",
-            f"each device{asked} answers one question",
+            cost,
             *counted.central_sentences(),
         )
 
@@ -139,7 +139,7 @@ def _answers(search: SearchMechanism, counted: PeriodCounts, progress: Progress 
 def check_search(name: str, kind: Aggregation, options: EstimateOptions) -> None:
     """Refuse what has no meaning for a search, rather than leave it without effect."""
     if kind != "total":
-        raise ParameterError(f"{name}: a device answers once, so a search reads the answers of all periods together")
+        raise ParameterError(f"{name}: few devices answer in one period, so a search reads those of all together")
     how = "a method or complete list"
     wrong = {"candidates": "other candidates", "reports_per_device": "reports per device"}
     wrong |= {"steps": "post-processing steps", "method": how, "complete": how}
@@ -176,7 +176,7 @@ def compare_searches(
         a,
         b,
         overlap=overlap,
-        refusal="a device answers a search once, so none is in both ranges: an overlap has no meaning",
+        refusal="no two answers to a search share noise: an overlap has no meaning",
     )
     chosen = options or EstimateOptions()
     kind: IntervalKind = chosen.interval_kind or "population"
@@ -201,7 +201,7 @@ def compare_searches(
 
 
 def merged_candidates(before: Sequence[str], discovered: Discovered) -> list[str]:
-    """Return candidates, then newly detected values: whether a later wave detects an earlier one again is chance."""
+    """Return candidates, then newly detected values: whether a later plan detects an earlier one again is chance."""
     texts = map(as_line, discovered.found())
     return list(dict.fromkeys([*before, *(text for text in texts if text)]))
 

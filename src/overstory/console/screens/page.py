@@ -64,7 +64,7 @@ DETECTING: Final = frozenset({"items", "search"})
 """Readings of which some values are detected."""
 
 WHOLE_RANGE: Final = frozenset({"search"})
-"""Readings of all periods together: a device answers once."""
+"""Readings of all periods together: few devices answer in one."""
 
 
 def is_shares(metric: Metric) -> bool:
@@ -292,7 +292,7 @@ def epsilons(metric: Metric) -> tuple[tuple[str, str], ...]:
     a_year = metric_cost(metric, max(1, YEAR // metric.period.seconds)).headline
     return (
         ("Epsilon, one report", epsilon_text(lines["report"])),
-        ("Epsilon, one value", epsilon_text(metric.mechanism.epsilon_permanent)),
+        ("Epsilon, one value", epsilon_text(metric.epsilon_permanent)),
         ("Epsilon, a year", epsilon_text(a_year.epsilon)),
     )
 

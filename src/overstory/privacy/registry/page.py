@@ -10,6 +10,7 @@ from overstory.presentation.document import Block, Heading, KeyValues, Lines, Pa
 from overstory.presentation.formats import parameter_words, plural
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.attacks import metric_linkability
+from overstory.privacy.payloads.registry import metric_terms
 from overstory.privacy.registry.cost import MetricCost, TotalCost, metric_cost
 from overstory.privacy.statements import Claim, PrivacyStatement, claims_blocks, statement
 from overstory.protocol.metrics import Metric
@@ -28,7 +29,9 @@ def metric_statement(metric: Metric, *, reports: Iterable[int] = (), delta: floa
     asked, window = set(reports), metric.window or 1
     changes = {2, *asked, window if window <= MOST_CHANGES else 2} - {1}
     numbers = sorted({*SHOWN, *asked, window})
-    stated = statement(metric.mechanism, reports=numbers, change_reports=sorted(changes), delta=delta)
+    stated = statement(
+        metric.mechanism, reports=numbers, change_reports=sorted(changes), delta=delta, terms=metric_terms(metric)
+    )
     return replace(stated, linkable=metric_linkability(metric))
 
 
@@ -143,9 +146,7 @@ def how_often(metric: Metric) -> str:
         asked = f"in each {metric.period} one device in {panel.periods(metric.period)} is asked, whatever its value"
         return f"at most {times} in any {panel.cycle}{which}; {asked}"
     if metric.once:
-        asked = metric.mechanism.parameters.get("waves", 1)
-        some = f"; one device in {asked} is asked, the others stay for later plans" if asked > 1 else ""
-        return f"one report per device, and no other by these parameters, whether its value changes or not{some}"
+        return "one report per device, and no other by these parameters, whether its value changes or not"
     return f"at most one report per device per {metric.period}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -208,6 +209,11 @@ class Metric:
     def fresh(self) -> bool:
         """Whether all noise of a report is drawn afresh, so that a device keeps no permanent response."""
         return self.panel is not None or self.mechanism.fresh
+
+    @property
+    def epsilon_permanent(self) -> float:
+        """Epsilon of any number of reports of one value; without bound in a panel, whose answers share no noise."""
+        return self.mechanism.epsilon_permanent if self.panel is None else math.inf
 
     @property
     def once(self) -> bool:
