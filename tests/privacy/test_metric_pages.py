@@ -224,7 +224,10 @@ def test_an_attribute_is_added_up_where_several_metrics_share_it():
     metric = EXAMPLES["theme"]
     metrics = [replace(metric, id=name, attribute=attribute) for name, attribute in shared.items()]
     accounts = [Account(name, "", terms_of(grr), ((0, 2),), attribute=about) for name, about in shared.items()]
-    for totals in (total_costs([metric_cost(one, 2) for one in metrics]), totals_so_far(Ledger(tuple(accounts)))):
+    for totals in (
+        total_costs([metric_cost(one, 2) for one in metrics], {one.id: one for one in metrics}),
+        totals_so_far(Ledger(tuple(accounts))),
+    ):
         assert [(total.attribute, len(total.metrics)) for total in totals] == [(None, 4), ("age", 2)]
     (alone,) = total_costs([metric_cost(metrics[0])])
     assert alone.attribute is None

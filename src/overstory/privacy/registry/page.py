@@ -143,7 +143,9 @@ def how_often(metric: Metric) -> str:
     if panel is not None:
         times = "once" if panel.answers == 1 else f"{panel.answers} times"
         which = "" if panel.own else " for all metrics that share the panel, each device one of them"
-        asked = f"in each {metric.period} one device in {panel.periods(metric.period)} is asked, whatever its value"
+        among = 1 / panel.share_asked(metric.period)
+        number = str(among) if among.denominator == 1 else f"about {float(among):.1f}"
+        asked = f"in each {metric.period} one device in {number} is asked, whatever its value"
         return f"at most {times} in any {panel.cycle}{which}; {asked}"
     if metric.once:
         return "one report per device, and no other by these parameters, whether its value changes or not"
