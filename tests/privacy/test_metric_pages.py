@@ -229,7 +229,7 @@ def test_an_attribute_is_added_up_where_several_metrics_share_it():
         totals_so_far(Ledger(tuple(accounts))),
     ):
         assert [(total.attribute, len(total.metrics)) for total in totals] == [(None, 4), ("age", 2)]
-    (alone,) = total_costs([metric_cost(metrics[0])])
+    (alone,) = total_costs([metric_cost(metrics[0])], {"one": metrics[0]})
     assert alone.attribute is None
     assert total_costs([]) == totals_so_far(Ledger()) == ()
 
