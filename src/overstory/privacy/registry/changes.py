@@ -203,7 +203,7 @@ def _of_the_panel(old: Metric, new: Metric) -> Iterator[Change]:
 def _of_the_words(old: Metric, new: Metric, budget: PersonBudget | None) -> Iterator[Change]:
     """What people read; under another attribute, reports no longer count within the old one's budget."""
     limited = budget is not None and old.attribute in budget.attributes
-    for key in ("title", "description", "owner", "purpose", "attribute"):
+    for key in ("title", "description", "owner", "purpose", "attribute", "yearly_reason"):
         before, after = getattr(old, key), getattr(new, key)
         if before != after:
             detail = f"{before!r} becomes {after!r}: devices ask about it again"
