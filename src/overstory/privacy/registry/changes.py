@@ -224,7 +224,7 @@ def _of_the_mechanism(old: Metric, new: Metric) -> Iterator[Change]:
         before.epsilon_n,
         after.epsilon_n,
     )
-    permanent = old.mechanism.epsilon_permanent, new.mechanism.epsilon_permanent
+    permanent = before.epsilon_permanent, after.epsilon_permanent
     ever = "any number of reports of one unchanged value"
     yield from _worse(new.id, ever, (0,), lambda _: permanent[0], lambda _: permanent[1])
     yield from _worse(new.id, "a change of value", CHANGES, before.change_leak, after.change_leak)
@@ -237,8 +237,9 @@ def _of_the_mechanism(old: Metric, new: Metric) -> Iterator[Change]:
 
 def _of_the_account(name: str, earlier: Sequence[MetricRegistry], new: Metric) -> Iterator[Change]:
     """What the past costs: a device with permanent responses under other accounts draws one more for a value."""
-    others = [registry for registry in earlier if registry[name].account != new.account]
-    if not others:
+    kept = [registry for registry in earlier if registry[name].panel is None]  # a panel's answers are all drawn afresh
+    others = [registry for registry in kept if registry[name].account != new.account]
+    if not others or new.panel is not None:
         return
     last = others[-1]
     since = "" if last is earlier[-1] else f"since version {last.version}: "
