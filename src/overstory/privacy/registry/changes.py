@@ -204,7 +204,7 @@ def _of_the_panel(old: Metric, new: Metric) -> Iterator[Change]:
 def _of_the_words(old: Metric, new: Metric, budget: PersonBudget | None) -> Iterator[Change]:
     """What people read; under another attribute, reports no longer count within the old one's budget."""
     limited = budget is not None and old.attribute in budget.attributes
-    for key in ("title", "description", "owner", "purpose", "attribute"):
+    for key in ("title", "description", "owner", "purpose", "attribute", "yearly_reason"):
         before, after = getattr(old, key), getattr(new, key)
         if before != after:
             detail = f"{before!r} becomes {after!r}: devices ask about it again"
@@ -238,8 +238,9 @@ def _of_the_mechanism(old: Metric, new: Metric) -> Iterator[Change]:
 
 def _of_the_account(name: str, earlier: Sequence[MetricRegistry], new: Metric) -> Iterator[Change]:
     """What the past costs: a device with permanent responses under other accounts draws one more for a value."""
-    others = [registry for registry in earlier if registry[name].account != new.account]
-    if not others:
+    kept = [registry for registry in earlier if registry[name].panel is None]  # a panel's answers are all drawn afresh
+    others = [registry for registry in kept if registry[name].account != new.account]
+    if not others or new.panel is not None:
         return
     last = others[-1]
     since = "" if last is earlier[-1] else f"since version {last.version}: "

@@ -106,6 +106,8 @@ def _facts(metric: Metric, route: ObliviousRoute | None, group: str | None) -> I
         )
         yield "What is sent in clear", group_words
     yield "How often", how_often(metric)
+    if metric.yearly_reason is not None:
+        yield "Why a year may reveal much", metric.yearly_reason
     yield "How many values", how_many_values(metric)
     yield "Ends on", f"{metric.expires}: nothing is collected from then on, unless a reviewed change renews it"
     late = f"a report that comes up to {metric.grace_days} days late is still counted"
