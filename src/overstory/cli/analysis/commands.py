@@ -81,7 +81,8 @@ PLAN: Final = Command(
     "overstory plan --params params.csv --reports 1000000 --candidates 200 --share 0.01\n"
     "  overstory plan --epsilon 1.0743 --epsilon-permanent 4.3945 --reports 1000000 --candidates 200 -o params.csv\n"
     "  overstory plan --domain-size 100 --epsilon 1 --reports 1000000\n"
-    "  overstory plan --domain-size 100 --most 8 --typical 3 --epsilon 1 --reports 1000000",
+    "  overstory plan --domain-size 100 --most 8 --typical 3 --epsilon 1 --reports 1000000\n"
+    "  overstory plan --domain-size 20 --yearly 4 --metrics 5 --reports 1000000",
     Group("for given parameters", Option("--params")),
     Group(
         "for given needs",
@@ -99,6 +100,14 @@ PLAN: Final = Command(
         Option("--most", "sets of items: as many of one set count", "M", int),
         Option("--typical", "sets of items: how many a device has, on average", "S", float),
     ),
+    Group(
+        "for a bound on any year",
+        Option(
+            "--yearly", "epsilon of everything in any year, whatever a device holds; with --domain-size", "E", float
+        ),
+        Option("--metrics", "metrics of the application, each with --domain-size values", "M", int, 1),
+        Option("--period", "of which period a result is", "PERIOD", default="week"),
+    ),
     Option("--reports", "number of devices; each reports once", "N", int, required=True),
     Option("--candidates", "number of strings to look for", "M", int),
     Option("--share", "also plan for a string with this share of the reports, such as 0.01", "S", float),
@@ -106,13 +115,15 @@ PLAN: Final = Command(
     more="""\
 Give either --params, or both --epsilon and --epsilon-permanent. With epsilons, it searches the parameters with the
 smallest standard error for rare strings; -o writes them. The plan's epsilons never exceed those that you give. For
-values of a known domain give --domain-size and --epsilon: it recommends an oracle (`overstory compare` shows all).""",
+values of a known domain give --domain-size and --epsilon: it recommends an oracle (`overstory compare` shows all).
+With --domain-size and --yearly it compares the ways to keep within that epsilon in any year, such as panels.""",
     runs="analysis.plan",
     rules=(
         Forms(
             Form(
                 "for sets of items", ("--most", "--typical"), ("--domain-size", "--epsilon", "--most"), ("--typical",)
             ),
+            Form("for a bound on any year", ("--yearly",), ("--domain-size",), ("--metrics", "--period", "--share")),
             Form("for a known domain", ("--domain-size",), ("--epsilon",), ("--epsilon-permanent", "--share")),
             Form("for given parameters", ("--params",), ("--candidates",), ("--candidates", "--share")),
             Form(
@@ -130,7 +141,7 @@ values of a known domain give --domain-size and --epsilon: it recommends an orac
                     "--share",
                 ),
             ),
-            why="plan for --params, for --epsilon and --epsilon-permanent, or for --domain-size and --epsilon",
+            why="give --params, or --epsilon and --epsilon-permanent, or --domain-size with --epsilon or --yearly",
         ),
     ),
 )

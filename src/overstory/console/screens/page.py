@@ -64,7 +64,7 @@ DETECTING: Final = frozenset({"items", "search"})
 """Readings of which some values are detected."""
 
 WHOLE_RANGE: Final = frozenset({"search"})
-"""Readings of all periods together: a device answers once."""
+"""Readings of all periods together: few devices answer in one."""
 
 
 def is_shares(metric: Metric) -> bool:

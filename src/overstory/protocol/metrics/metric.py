@@ -83,6 +83,8 @@ class Metric:
         How its reports travel. Those of an "oblivious" metric never go to the collector directly.
     panel
         How seldom a device is asked; None where every device reports in every period.
+    yearly_reason
+        Why a year of its reports may reveal more than is usual; None where the registry states no reason.
     """
 
     id: str
@@ -107,6 +109,7 @@ class Metric:
     transport: ReportTransport = "direct"
     candidate_lists: tuple[tuple[str, ...] | None, ...] = ()
     panel: Panel | None = None
+    yearly_reason: str | None = None
 
     @property
     def oracle(self) -> Mechanism:
@@ -212,7 +215,7 @@ class Metric:
 
     @property
     def epsilon_permanent(self) -> float:
-        """Epsilon of all reports of one value together: without bound where the noise of each is drawn afresh."""
+        """Epsilon of any number of reports of one value; without bound in a panel, whose answers share no noise."""
         return self.mechanism.epsilon_permanent if self.panel is None else math.inf
 
     @property
@@ -247,6 +250,7 @@ class Metric:
             "digest": self.digest.hex(),
             # Only what a registry says.
             **({} if self.attribute is None else {"attribute": self.attribute}),
+            **({} if self.yearly_reason is None else {"yearly_reason": self.yearly_reason}),
             **({} if self.publish == "nothing" else {"publish": self.publish, "publish_least": self.publish_least}),
             **({} if self.groups is None else {"groups": self.groups.to_json()}),
             **({} if self.panel is None else {"panel": self.panel.to_json()}),
