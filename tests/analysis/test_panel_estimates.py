@@ -118,10 +118,11 @@ def test_what_it_costs_is_said_of_a_year_and_not_of_one_value():
 
 def test_the_panel_and_the_number_of_devices_are_facts_of_a_reading():
     reading = read(weeks(metric(), [FIRST, FIRST + 1]), "per-period")
-    lines = [line for line in reading.sentences() if "devices is asked" in line]
-    assert lines == [
-        "panel: each week 1 of 54 devices is asked; about 27,000 were active in a week (95% interval 25,392 to 28,710)"
-    ]
+    (line,) = (line for line in reading.sentences() if "devices is asked" in line)
+    assert line == (
+        "panel: each week 1 of 54 devices is asked; if all reports are in, about 27,000 were active in a week "
+        "(95% interval 25,392 to 28,710)"
+    )
     told = reading.to_json()
     assert told["devices"] == {"estimate": 27_000, "low": 25_392, "high": 28_710, "share_asked": 1 / 54}
     assert [part["devices"]["estimate"] for part in told["readings"]] == [27_000, 27_000]
