@@ -315,11 +315,13 @@ def estimate_parts(
     if kind not in AGGREGATIONS:
         raise ParameterError(f"reading = {kind!r}: choose one of {', '.join(AGGREGATIONS)}")
     _check_repeats(counted, kind, options)
-    parts, so_far = [], None
+    parts: list[PeriodEstimate] = []
+    so_far: SupportCounts | None = None
     for periods in _stretches(counted.periods, kind, options.pool):
-        grows = kind == "cumulative" and so_far is not None
-        own = (counted.counts[period] for period in (periods[-1:] if grows else periods))
-        so_far = reduce(add, own, so_far) if grows else reduce(add, own)
+        if so_far is not None and kind == "cumulative":
+            so_far = so_far + counted.counts[periods[-1]]
+        else:
+            so_far = reduce(add, (counted.counts[period] for period in periods))
         most = counted.most_reports(periods)
         each = float(most if options.reports_per_device is None else min(options.reports_per_device, most))
         learned = estimate(periods[-1], so_far, each)
