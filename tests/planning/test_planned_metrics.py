@@ -72,13 +72,12 @@ def test_a_kind_without_a_planner_of_its_own_is_planned_by_its_variance(monkeypa
 
 
 def test_a_search_is_written_in_place_of_the_needs() -> None:
-    search, _ = planned(WORD, "epsilon_report = 3.0, reports = 500000, waves = 4")
-    assert (search.mechanism.waves, search.mechanism.wave) == (4, 1)
+    search, _ = planned(WORD, "epsilon_report = 3.0, reports = 500000")
     assert 3.0 - 1e-6 < search.mechanism.epsilon_report <= 3.0
     assert search.detected_nine_in_ten == detectable_frequency(search.mechanism.plan, 500_000)
     assert 0 < search.detected_half < search.detected_nine_in_ten < 0.01
     assert "nine times in ten from" in search.metric_words()
-    assert search.metric_json()["parameters"] == {"epsilon": 3.0, "waves": 4}
+    assert search.metric_json()["parameters"] == {"epsilon": 3.0}
 
 
 def test_shorter_codes_see_more() -> None:
@@ -106,7 +105,7 @@ def test_needs_of_a_set_become_an_oracle() -> None:
         (WORD, "reports = 1000", "needs lack epsilon_report"),
         (WORD, "epsilon_report = 1.0", "how many reports"),
         (WORD, "epsilon_report = 1.0, epsilon_permanent = 2.0, reports = 9", "epsilon_permanent: no such key"),
-        (WORD, "epsilon_report = 1.0, reports = 9, waves = 0", "waves"),
+        (WORD, "epsilon_report = 1.0, reports = 9, waves = 2", "waves: no such key"),
         (PLUGINS, "reports = 1000", "needs lack epsilon_report"),
         (PLUGINS, "epsilon_report = 1.0, reports = 1000, typical = 7", "typical = 7: give the mean size of a set"),
         (PLUGINS, "epsilon_report = 1.0, reports = 1000, typical = true", "True: give a number"),

@@ -15,7 +15,7 @@ from overstory.planning.registry import plan_registry
 from overstory.presentation.formats import epsilon_text
 from overstory.privacy.attacks import linkability
 from overstory.privacy.ledger import Account, Ledger
-from overstory.privacy.payloads.registry import terms_of
+from overstory.privacy.payloads.registry import metric_terms, terms_of
 from overstory.privacy.registry.cost import metric_cost, total_costs, totals_so_far
 from overstory.privacy.registry.page import metric_page, metric_statement
 from overstory.privacy.registry.warnings import registry_notes, registry_warnings
@@ -99,7 +99,8 @@ def test_every_epsilon_of_the_page_is_from_the_one_function_and_the_unconditiona
     page = metric_page(metric)
     assert page.claims == metric_cost(metric).lines
     assert page.claims[0].about.startswith("whatever you hold and however it changes")
-    assert page.claims[0].epsilon == terms_of(metric.mechanism).epsilon_any(metric.window or 30)
+    reports = metric.window or 30 if metric.panel is None else 1
+    assert page.claims[0].epsilon == metric_terms(metric).epsilon_any(reports)
     table, numbered = claims_blocks(page.claims)
     rows = list(table.cells())
     assert [row[0] for row in rows] == [claim.about for claim in page.claims]
@@ -112,9 +113,10 @@ def test_every_epsilon_of_the_page_is_from_the_one_function_and_the_unconditiona
         assert f"[{notes[claim.assumption]}]" in marks
 
 
-@pytest.mark.parametrize("name", ["search-engine", "theme", "open-tabs", "misspelling", "meter-memo"])
+@pytest.mark.parametrize("name", ["search-engine", "meter-memo", "drop", "first", "no cap"])
 def test_a_lifetime_is_the_values_allowed_times_the_permanent_epsilon(name):
-    metric = EXAMPLES[name]
+    more = () if name == "no cap" else ("max_values = 2", f'over_cap = "{name}"')
+    metric = EXAMPLES[name] if name in EXAMPLES else parse_registry(text(*more, **TWO_ROUNDS))["colour"]
     values = terms_of(metric.mechanism).most_values
     most = min(n for n in (metric.max_responses, values and values + 1) if n is not None)
     assert metric_cost(metric).line("values").epsilon == pytest.approx(most * metric.mechanism.epsilon_permanent)
@@ -146,11 +148,51 @@ MANY_ROWS = {"domain": '{kind = "integers", min = 0, max = 1999}', "oracle": '"h
 
 
 def warnings(*more, today=TODAY, **instead):
-    written = text(*more, **TWO_ROUNDS | instead)
+    written = text(*more, REASON, **TWO_ROUNDS | instead)
     return [
         (fault.line, fault.field.rpartition(".")[2], fault.message)
         for fault in registry_warnings(parse_registry(written), written, today)
     ]
+
+
+REASON = 'yearly_reason = "It tells of nobody what all do not know."'
+PANEL = 'panel = {cycle = "year", answers = 1}'
+
+
+def year_warnings(*more, head="", **instead):
+    written = head + text(*more, **instead)
+    faults = registry_warnings(parse_registry(written), written, TODAY)
+    return [(fault.line, fault.message) for fault in faults if fault.field == "panel"]
+
+
+def test_a_year_that_reveals_much_is_warned_of_with_its_cure_unless_a_reason_is_stated():
+    ((line, message),) = year_warnings(**TWO_ROUNDS)
+    assert line == 2
+    assert message == (
+        "epsilon 55.4348, whatever you hold and however it changes, in any year, most of it by 54 reports of colour; "
+        'with panel = {cycle = "year", answers = 1}, and no max_values, epsilon 1.0000; or give yearly_reason, why a '
+        "metric needs more"
+    )
+    assert year_warnings(PANEL, **TWO_ROUNDS) == year_warnings(REASON, **TWO_ROUNDS) == []
+    for budget, expected in (("8.0", 0), ("8.1", 1)):
+        head = f'budget = {{epsilon = {budget}, per = "year"}}\n'
+        assert len(year_warnings(head=head, **TWO_ROUNDS)) == expected, "a budget bounds a year, too"
+
+
+def test_a_panel_of_too_large_an_epsilon_is_warned_of_at_its_line():
+    ((line, message),) = year_warnings(parameters="{epsilon = 9.0}", head=f"{PANEL}\n")
+    assert line == 1
+    assert "epsilon 9.0000, and an oracle with less: up to 8;" in message
+
+
+def test_a_reason_excuses_its_own_metric_alone():
+    other = EXAMPLE[EXAMPLE.index("[metrics") :].replace("colour", "other")
+    ((_, message),) = year_warnings(REASON, other, **TWO_ROUNDS)
+    assert "reports of other" in message
+
+
+def test_the_page_says_why_a_year_may_reveal_much():
+    assert facts(REASON)["Why a year may reveal much"] == "It tells of nobody what all do not know."
 
 
 WINDOW = {"domain": BINS.replace("OUTSIDE", "clamp"), "oracle": '"opt-wb"', "parameters": "{epsilon = 1.0, window = 9}"}
@@ -224,11 +266,13 @@ def test_an_attribute_is_added_up_where_several_metrics_share_it():
     metric = EXAMPLES["theme"]
     metrics = [replace(metric, id=name, attribute=attribute) for name, attribute in shared.items()]
     accounts = [Account(name, "", terms_of(grr), ((0, 2),), attribute=about) for name, about in shared.items()]
-    for totals in (total_costs([metric_cost(one, 2) for one in metrics]), totals_so_far(Ledger(tuple(accounts)))):
+    of = {one.id: one for one in metrics}
+    priced = total_costs([metric_cost(one, 2) for one in metrics], of)
+    for totals in (priced, totals_so_far(Ledger(tuple(accounts)))):
         assert [(total.attribute, len(total.metrics)) for total in totals] == [(None, 4), ("age", 2)]
-    (alone,) = total_costs([metric_cost(metrics[0])])
+    (alone,) = total_costs([metric_cost(metrics[0])], of)
     assert alone.attribute is None
-    assert total_costs([]) == totals_so_far(Ledger()) == ()
+    assert total_costs([], of) == totals_so_far(Ledger()) == ()
 
 
 RELEASES = '{by = "release", shares = {"1.0" = 0.6, "1.1" = 0.3}, devices = 500000}'

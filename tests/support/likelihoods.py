@@ -25,11 +25,11 @@ def law_of(built: Kind, value: Any, cohort: int) -> list[Fraction]:
 
 
 def some_cohorts(built: Kind, most: int = 8) -> list[int]:
-    """As many of the cohorts that are asked: the ends of every range of them, and some between."""
-    stops = [0, *(stop for stop, _ in built.zones)]
+    """As many of the cohorts: the ends of every range of them, and some between."""
+    stops = getattr(built, "bounds", [0, *(stop for stop, _ in built.zones)])
     ends = {end for start, stop in pairwise(stops) for end in (start, stop - 1)}
     spread = {built.num_cohorts * i // most for i in range(most)}
-    return sorted(cohort for cohort in ends | spread if built.asks(cohort))
+    return sorted(ends | spread)
 
 
 def exact_epsilon_of(built: Kind, values: Sequence[Any], cohorts: Iterable[int] | None = None) -> Decimal:

@@ -389,8 +389,8 @@ def _weakened(metric: Metric, stored: Sequence[tuple[StoredMetric, int]]) -> str
 
 def _epsilons(old: Metric, new: Metric) -> str | None:
     """Return by which epsilon the new metric promises less; None when it does so in another way."""
-    for name, of in (("epsilon_permanent", ""), ("epsilon_report", " for each")):
-        before, after = (getattr(metric.mechanism, name) for metric in (old, new))
+    of_old, of_new = ((metric.epsilon_permanent, metric.mechanism.epsilon_report) for metric in (old, new))
+    for before, after, of in zip(of_old, of_new, ("", " for each"), strict=True):
         if after > before:
             return f"epsilon {epsilon_text(before)}{of}, this registry has {epsilon_text(after)}"
     return None

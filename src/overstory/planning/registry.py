@@ -15,7 +15,7 @@ from overstory.protocol.metrics.toml_positions import Path as KeyPath
 from overstory.protocol.metrics.toml_positions import TomlPosition
 
 ESTIMATES: Final = ("mean", "distribution")
-WHOLE: Final = ("reports", "candidates", "window", "resolution", "waves")
+WHOLE: Final = ("reports", "candidates", "window", "resolution")
 """What is counted; `thrifty` is true or false, and all other needs are numbers."""
 
 

@@ -29,7 +29,6 @@ from overstory.presentation.document import (
 )
 from overstory.presentation.formats import epsilon_text, if_detected, p_value, percent, thousands
 from overstory.presentation.svg import Picture
-from overstory.privacy.statements import statement
 from overstory.protocol.kinds.base import Mechanism
 from overstory.protocol.kinds.bits import BitMechanism
 from overstory.protocol.kinds.registry import mechanism
@@ -139,8 +138,8 @@ def page_blocks(summary: Summary, command: str) -> Iterator[Block]:
         first = int(np.argmax(population.counts)) if population.devices is None else int(population.devices.symbols[0])
         yield Figure(life_picture(filters, live(filters, population.labels[first], summary.result.seed)))
     yield Heading(2, "What it cost in privacy")
-    yield Paragraph(statement(mechanism).plain_words())
-    if mechanism.epsilon_permanent > mechanism.epsilon_report:
+    yield Paragraph(summary.privacy)
+    if not summary.subject.privacy and mechanism.epsilon_permanent > mechanism.epsilon_report:
         numbers = range(1, MOST_REPORTS + 1)
         loss = Loss("an unchanged value", [mechanism.epsilon_n(n) for n in numbers])
         yield Figure(loss_over_reports("spent", "Exact epsilon of n reports of one value.", numbers, [loss]))

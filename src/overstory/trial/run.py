@@ -79,6 +79,11 @@ class Trial(Shown):
     def notes(self) -> Sequence[str]:
         """What a reader must know before trusting the numbers."""
 
+    @property
+    def privacy(self) -> str:
+        """What the reports of a device reveal, in plain words."""
+        return statement(self.kind).plain_words()
+
     @abstractmethod
     def tables(self, *, everything: bool) -> Iterator[Block]:
         """Yield what was learned next to the truth: as many rows as a terminal shows, or everything."""
@@ -108,7 +113,7 @@ class Trial(Shown):
         yield from self.tables(everything=True)
         yield Heading(2, "What was true, and what it cost")
         yield Lines(*self.sentences(), *self.note_lines())
-        yield Paragraph(statement(self.kind).plain_words())
+        yield Paragraph(self.privacy)
         if command:
             yield Heading(2, "How to get this page again")
             yield Preformatted(command)

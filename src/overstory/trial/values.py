@@ -181,6 +181,7 @@ class Subject:
     lead: str  # what a reader must know first
     sent: str = ""  # how reports travelled, where they left the process
     facts: Mapping[str, Any] = field(default_factory=dict)  # of its own, as JSON values
+    privacy: str = ""  # what it costs a device; empty: what the reports of its mechanism do
 
 
 def subject_of(column: Column, result: TrialResult) -> Subject:
@@ -300,6 +301,11 @@ class Summary(Trial):
             for share in QUANTILES
         ]
 
+    @property
+    def privacy(self) -> str:
+        """What the reports of a device reveal, in plain words."""
+        return self.subject.privacy or super().privacy
+
     def to_json(self) -> dict[str, Any]:
         result, population = self.result, self.result.population
         stated, learned = statement(result.mechanism).to_json(), result.estimate.summary()
@@ -311,7 +317,7 @@ class Summary(Trial):
             "oracle": result.mechanism.name,
             "parameters": stated["parameters"],
             **{key: stated[key] for key in ("epsilon_report", "epsilon_permanent", "epsilon_n", "change_leak")},
-            "privacy": statement(result.mechanism).plain_words(),
+            "privacy": self.privacy,
             "seed": result.seed,
             **{key: finite(value) for key, value in learned.items()},
             "steps": result.shown.steps,
@@ -342,7 +348,7 @@ class Summary(Trial):
             *([f"Sent: {self.subject.sent}."] if self.subject.sent else []),
             f"Learned: {learned} {result.estimate.alpha:.0%}; {error}; {intervals}.",
             *([] if self.advice is None else [f"Thresholds: {_thresholds(self.advice.at_used)}."]),
-            f"Privacy: {statement(result.mechanism).plain_words()}",
+            f"Privacy: {self.privacy}",
         ]
 
 

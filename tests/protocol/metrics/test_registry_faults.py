@@ -86,6 +86,7 @@ def test_what_is_wrong_is_said_at_its_line(instead, line, field, says):
 ADDED = [
     ("attribute = 3", "attribute", "give up to 64 of a-z"),
     ('attribute = "Mood of the day"', "attribute", "give up to 64 of a-z"),
+    ("yearly_reason = 3", "yearly_reason", "give"),
     ("panel = 3", "panel", "is no table: give"),
     ("window = 0", "window", "from 1 to"),
     ("window = 2.5", "window", "from 1 to"),

@@ -81,7 +81,8 @@ PLAN: Final = Command(
     "overstory plan --params params.csv --reports 1000000 --candidates 200 --share 0.01\n"
     "  overstory plan --epsilon 1.0743 --epsilon-permanent 4.3945 --reports 1000000 --candidates 200 -o params.csv\n"
     "  overstory plan --domain-size 100 --epsilon 1 --reports 1000000\n"
-    "  overstory plan --domain-size 100 --most 8 --typical 3 --epsilon 1 --reports 1000000",
+    "  overstory plan --domain-size 100 --most 8 --typical 3 --epsilon 1 --reports 1000000\n"
+    "  overstory plan --domain-size 20 --yearly 4 --metrics 5 --reports 1000000",
     Group("for given parameters", Option("--params")),
     Group(
         "for given needs",
@@ -99,6 +100,14 @@ PLAN: Final = Command(
         Option("--most", "sets of items: as many of one set count", "M", int),
         Option("--typical", "sets of items: how many a device has, on average", "S", float),
     ),
+    Group(
+        "for a bound on any year",
+        Option(
+            "--yearly", "epsilon of everything in any year, whatever a device holds; with --domain-size", "E", float
+        ),
+        Option("--metrics", "metrics of the application, each with --domain-size values", "M", int, 1),
+        Option("--period", "of which period a result is", "PERIOD", default="week"),
+    ),
     Option("--reports", "number of devices; each reports once", "N", int, required=True),
     Option("--candidates", "number of strings to look for", "M", int),
     Option("--share", "also plan for a string with this share of the reports, such as 0.01", "S", float),
@@ -106,13 +115,15 @@ PLAN: Final = Command(
     more="""\
 Give either --params, or both --epsilon and --epsilon-permanent. With epsilons, it searches the parameters with the
 smallest standard error for rare strings; -o writes them. The plan's epsilons never exceed those that you give. For
-values of a known domain give --domain-size and --epsilon: it recommends an oracle (`overstory compare` shows all).""",
+values of a known domain give --domain-size and --epsilon: it recommends an oracle (`overstory compare` shows all).
+With --domain-size and --yearly it compares the ways to keep within that epsilon in any year, such as panels.""",
     runs="analysis.plan",
     rules=(
         Forms(
             Form(
                 "for sets of items", ("--most", "--typical"), ("--domain-size", "--epsilon", "--most"), ("--typical",)
             ),
+            Form("for a bound on any year", ("--yearly",), ("--domain-size",), ("--metrics", "--period", "--share")),
             Form("for a known domain", ("--domain-size",), ("--epsilon",), ("--epsilon-permanent", "--share")),
             Form("for given parameters", ("--params",), ("--candidates",), ("--candidates", "--share")),
             Form(
@@ -130,7 +141,7 @@ values of a known domain give --domain-size and --epsilon: it recommends an orac
                     "--share",
                 ),
             ),
-            why="plan for --params, for --epsilon and --epsilon-permanent, or for --domain-size and --epsilon",
+            why="give --params, or --epsilon and --epsilon-permanent, or --domain-size with --epsilon or --yearly",
         ),
     ),
 )
@@ -271,7 +282,7 @@ overlap.""",
 
 _OF_A_METRIC: Final = ("--registry", "--metric", "--candidates", "--steps")
 _OF_PERIODS: Final = (
-    *("--from", "--to", "--group", "--by-group", "--smooth", "--per-period", "--cumulative", "--compare"),
+    *("--from", "--to", "--group", "--by-group", "--smooth", "--per-period", "--cumulative", "--pool", "--compare"),
     *("--compare-groups", "--overlap", "--delta", "--honest", "--range", "--candidates-out"),
 )
 
@@ -310,6 +321,7 @@ DECODE: Final = Command(
         flag("--smooth", "with --by-group: also shares that are smoothed over the groups"),
         flag("--per-period", "estimate each period separately"),
         flag("--cumulative", "estimate each period together with all earlier ones"),
+        Option("--pool", "estimate each period together with the N - 1 before it", "N", int, 1, fits=AT_LEAST_ONE),
         Option(
             "--compare",
             "two ranges of periods, such as 2026-W45..2026-W47 2026-W41..2026-W44: the shares of the first less those "
@@ -353,7 +365,9 @@ DECODE: Final = Command(
         "R",
         float,
     ),
-    Option("--interval", _INTERVALS.format("reports; population with --per-period, --cumulative or --compare")),
+    Option(
+        "--interval", _INTERVALS.format("reports; population over time, with --compare, and of a metric with a panel")
+    ),
     Option("--adjustment"),
     flag("--all", "also show what was not detected, or did not change (CSV files always have it)"),
     Option("--output", "folder for the results, required for files; -: only the CSV, to standard output", "DIR"),
@@ -369,10 +383,11 @@ which an engine counts first. The label says what made the reports; --candidates
 With --pair, from counts of `overstory sum --pair`: the table of two variables that were reported together.
 
 From a store, or from a collector by its address: estimates a metric of the registry over a range of periods: in total,
-per period, or cumulative (over all reports so far); or compares two ranges. A device reports once a period and its
-reports share permanent responses. Standard errors assume that every device reported in every period, unless
---reports-per-device is given. From folders of `overstory export`, with --registry: the same, by counts of an
-engine. A metric of unknown values is searched; `overstory discover` tries that on a column.
+per period, with the periods before, or cumulative (over all reports so far); or compares two ranges. A device reports
+once a period and its reports share permanent responses. Standard errors assume that every device reported in every
+period (of a panel: as often as it asks one device), unless --reports-per-device is given. From folders of `overstory
+export`, with --registry: the same, by counts of an engine. A metric of unknown values is searched; `overstory discover`
+tries that on a column.
 
 Counting that was killed goes on from DIR.unfinished.""",
     runs="analysis.decode",
@@ -403,7 +418,7 @@ Counting that was killed goes on from DIR.unfinished.""",
             ),
             why="`overstory decode --help` shows the forms",
         ),
-        OneOf(("--per-period", "--cumulative", "--compare", "--compare-groups")),
+        OneOf(("--per-period", "--cumulative", "--pool", "--compare", "--compare-groups")),
         OneOf(("--group", "--by-group", "--compare-groups")),
         OneOf(("--by-group", "--compare")),
         Needs(("--overlap",), ("--compare",), "it is how many devices two ranges share"),

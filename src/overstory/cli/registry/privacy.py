@@ -75,8 +75,8 @@ def _warn_of_namesake(name: str) -> None:
 def headline(metric: Metric) -> str:
     """Return the metric in a line, above what its oracle reveals."""
     capped = "" if metric.max_values is None else f", of at most {metric.max_values} values"
-    often = f"one report every {metric.period}{capped}, until {metric.expires}"
-    return f"{metric.id}: {printable(metric.title)}, {often}"
+    often = f"one report every {metric.period}{capped}" if metric.panel is None else str(metric.panel)
+    return f"{metric.id}: {printable(metric.title)}, {often}, until {metric.expires}"
 
 
 SHOWN: Final = (1, 2, 3, 5, 10)

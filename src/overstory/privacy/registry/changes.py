@@ -28,7 +28,6 @@ from overstory.privacy.payloads.registry import metric_terms
 from overstory.privacy.registry.cost import lifetime_epsilon, most_responses
 from overstory.privacy.registry.yearly import yearly
 from overstory.privacy.terms import add_up
-from overstory.protocol.kinds.base import Kind
 from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
 from overstory.protocol.metrics.groups import Groups
 
@@ -197,13 +196,15 @@ def _of_the_panel(old: Metric, new: Metric) -> Iterator[Change]:
     before, after = (yearly([metric]).epsilon for metric in (old, new))
     shown = ["none" if metric.panel is None else str(metric.panel) for metric in (old, new)]
     detail = f"{shown[0]} becomes {shown[1]}: what any year tells, epsilon {_epsilon(before)} becomes {_epsilon(after)}"
-    yield Change(new.id, "panel", Harm.WEAKENS if after > before else Harm.HARMLESS, detail)
+    again = old.once is not new.once
+    detail += "; a device that has answered once for all answers again" if again else ""
+    yield Change(new.id, "panel", Harm.WEAKENS if after > before or again else Harm.HARMLESS, detail)
 
 
 def _of_the_words(old: Metric, new: Metric, budget: PersonBudget | None) -> Iterator[Change]:
     """What people read; under another attribute, reports no longer count within the old one's budget."""
     limited = budget is not None and old.attribute in budget.attributes
-    for key in ("title", "description", "owner", "purpose", "attribute"):
+    for key in ("title", "description", "owner", "purpose", "attribute", "yearly_reason"):
         before, after = getattr(old, key), getattr(new, key)
         if before != after:
             detail = f"{before!r} becomes {after!r}: devices ask about it again"
@@ -224,7 +225,7 @@ def _of_the_mechanism(old: Metric, new: Metric) -> Iterator[Change]:
         before.epsilon_n,
         after.epsilon_n,
     )
-    permanent = old.mechanism.epsilon_permanent, new.mechanism.epsilon_permanent
+    permanent = before.epsilon_permanent, after.epsilon_permanent
     ever = "any number of reports of one unchanged value"
     yield from _worse(new.id, ever, (0,), lambda _: permanent[0], lambda _: permanent[1])
     yield from _worse(new.id, "a change of value", CHANGES, before.change_leak, after.change_leak)
@@ -237,28 +238,20 @@ def _of_the_mechanism(old: Metric, new: Metric) -> Iterator[Change]:
 
 def _of_the_account(name: str, earlier: Sequence[MetricRegistry], new: Metric) -> Iterator[Change]:
     """What the past costs: a device with permanent responses under other accounts draws one more for a value."""
-    others = [registry for registry in earlier if registry[name].account != new.account]
-    if not others:
+    kept = [registry for registry in earlier if registry[name].panel is None]  # a panel's answers are all drawn afresh
+    others = [registry for registry in kept if registry[name].account != new.account]
+    if not others or new.panel is not None:
         return
     last = others[-1]
     since = "" if last is earlier[-1] else f"since version {last.version}: "
     what = "domain" if last[name].mechanism.digest == new.mechanism.digest else "parameters"
-    accounts = {registry[name].account: registry[name].mechanism for registry in reversed(others)}
-    groups = [group for group in _answered_again([*accounts.values()], new.mechanism) if group]
-    if not groups and not since:
-        yield Change(
-            new.id, what, Harm.HARMLESS, "other devices are asked: none that an earlier registry of these asked"
-        )
-    # Fresh noise has no past: what it costs is said of the mechanism.
-    memoized = [[one.epsilon_permanent for one in each if not one.fresh] for each in groups if not new.mechanism.fresh]
-    costs = [
-        (add_up((1, each) for each in (new.mechanism.epsilon_permanent, *group)), group[0])
-        for group in memoized
-        if group
-    ]
-    if not costs:
+    # Fresh noise has no past: what it costs is said of the mechanism, or of the panel.
+    accounts = {registry[name].account: registry[name] for registry in reversed(others)}
+    memoized = [] if new.fresh else [metric for metric in accounts.values() if not metric.fresh]
+    if not memoized:
         return
-    total, promised = max(costs)
+    promised = memoized[0].mechanism.epsilon_permanent
+    total = add_up((1, metric.mechanism.epsilon_permanent) for metric in (new, *memoized))
     detail = f"{since}devices that have reported draw new permanent responses, and those of before were sent already: "
     if math.isfinite(promised):
         detail += f"all reports of one value cost {_epsilon(total)} together, where {_epsilon(promised)} was promised"
@@ -269,18 +262,6 @@ def _of_the_account(name: str, earlier: Sequence[MetricRegistry], new: Metric) -
             "; responses under an earlier registry with the same parameters and domain are the same: they cost once"
         )
     yield Change(new.id, what, Harm.WEAKENS, detail)
-
-
-def _answered_again(earlier: Sequence[Kind], new: Kind) -> Iterator[list[Kind]]:
-    """Yield which earlier parameters asked each range of devices: waves go by a number that is the same under all."""
-    stops = {stop for mechanism in (*earlier, new) if mechanism.once for stop, _ in mechanism.zones}
-    for number in sorted({0, *stops}):
-        if _asks(new, number):
-            yield [mechanism for mechanism in earlier if _asks(mechanism, number)]
-
-
-def _asks(mechanism: Kind, number: int) -> bool:
-    return not mechanism.once or mechanism.asks(number)
 
 
 def _worse(
