@@ -127,7 +127,7 @@ def test_every_reading_is_printed_written_and_drawn(lived, tmp_path, metric, for
     asked = ("decode", "--store", url, "--registry", registry, "--metric", metric, *form)
     done = within(*asked, "-o", "out", "--plot", "picture.svg", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "95% intervals for all devices like these" in done.stdout
+    assert "intervals: 95%, of all devices like these" in done.stdout
     lines = (tmp_path / "out" / "estimates.csv").read_text().splitlines()
     assert lines[0] == "from,to,estimate,of,value,standard_error,low,high"
     assert len(lines) > len(form)

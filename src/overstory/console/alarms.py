@@ -105,7 +105,9 @@ class MetricHistory:
         after, before = ([self.estimates[one] for one in half if one in self.estimates] for half in halves)
         if min(len(after), len(before)) < ENOUGH_OF_13:
             return None
-        return Comparison(self.metric.id, self.label(self.drift_end), after, before)
+        panel = self.metric.panel
+        apart = panel is not None and panel.most_reports(self.metric.period, periods) == 1
+        return Comparison(self.metric.id, self.label(self.drift_end), after, before, apart)
 
 
 def read_history(data: ConsoleData, metric: Metric) -> MetricHistory:

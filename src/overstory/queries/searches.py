@@ -64,6 +64,7 @@ class SearchReading(Reading):
             "from": self.counted.label(self.counted.first),
             "to": self.counted.label(self.counted.last),
             "counted": self.counted.num_reports,
+            **self.counted.devices_json(self.counted.periods),
             **self.discovered.to_json(everything=everything),
             **self.counted.central_json(),
             "notes": list(self.notes),
@@ -90,6 +91,7 @@ class SearchReading(Reading):
             f"{plural(self.stored, 'answer')} of {self.metric.id}{between}",
             "answers",
             cost,
+            *counted.panel_sentences(),
             *counted.central_sentences(),
         )
 
@@ -116,7 +118,7 @@ def read_search(
             answers,
             alpha=chosen.alpha,
             correction=chosen.correction,
-            interval_kind=chosen.interval_kind or "reports",
+            interval_kind=chosen.kind_of_intervals(metric, kind),
             progress=_part(progress, 0.3, 1.0),
         )
         stored = sum(map(len, answers))

@@ -190,6 +190,7 @@ class Comparison:
     period: str  # the label of the newest one
     after: Sequence[Estimate]  # one estimate or, for a drift, 13
     before: Sequence[Estimate]  # the 8 or 13 before
+    apart: bool = False  # whether no device is in two of them: the panels of one cycle
 
     def __post_init__(self) -> None:
         lists = {tuple(map(str, estimate.values)) for estimate in (*self.after, *self.before)}
@@ -275,7 +276,7 @@ def _difference(comparison: Comparison) -> tuple[F64, F64, F64]:
     """Return the shares before and after, and the standard error of their difference."""
     (after, independent, one), (before, others, another) = map(_pool, (comparison.after, comparison.before))
     variance = independent + others
-    if len(comparison.after) > 1:
+    if len(comparison.after) > 1 and not comparison.apart:
         # Pooled periods share devices: their errors do not average out as independent ones do.
         variance = np.maximum(variance, DRIFT_VARIANCE * (one + another) / 2.0)
     return before, after, np.sqrt(variance)

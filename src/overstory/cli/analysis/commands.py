@@ -282,7 +282,7 @@ overlap.""",
 
 _OF_A_METRIC: Final = ("--registry", "--metric", "--candidates", "--steps")
 _OF_PERIODS: Final = (
-    *("--from", "--to", "--group", "--by-group", "--smooth", "--per-period", "--cumulative", "--compare"),
+    *("--from", "--to", "--group", "--by-group", "--smooth", "--per-period", "--cumulative", "--pool", "--compare"),
     *("--compare-groups", "--overlap", "--delta", "--honest", "--range", "--candidates-out"),
 )
 
@@ -321,6 +321,7 @@ DECODE: Final = Command(
         flag("--smooth", "with --by-group: also shares that are smoothed over the groups"),
         flag("--per-period", "estimate each period separately"),
         flag("--cumulative", "estimate each period together with all earlier ones"),
+        Option("--pool", "estimate each period together with the N - 1 before it", "N", int, 1, fits=AT_LEAST_ONE),
         Option(
             "--compare",
             "two ranges of periods, such as 2026-W45..2026-W47 2026-W41..2026-W44: the shares of the first less those "
@@ -364,7 +365,9 @@ DECODE: Final = Command(
         "R",
         float,
     ),
-    Option("--interval", _INTERVALS.format("reports; population with --per-period, --cumulative or --compare")),
+    Option(
+        "--interval", _INTERVALS.format("reports; population over time, with --compare, and of a metric with a panel")
+    ),
     Option("--adjustment"),
     flag("--all", "also show what was not detected, or did not change (CSV files always have it)"),
     Option("--output", "folder for the results, required for files; -: only the CSV, to standard output", "DIR"),
@@ -414,7 +417,7 @@ Counting that was killed goes on from DIR.unfinished.""",
             ),
             why="`overstory decode --help` shows the forms",
         ),
-        OneOf(("--per-period", "--cumulative", "--compare", "--compare-groups")),
+        OneOf(("--per-period", "--cumulative", "--pool", "--compare", "--compare-groups")),
         OneOf(("--group", "--by-group", "--compare-groups")),
         OneOf(("--by-group", "--compare")),
         Needs(("--overlap",), ("--compare",), "it is how many devices two ranges share"),

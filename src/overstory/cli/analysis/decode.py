@@ -157,6 +157,7 @@ def _request(args: argparse.Namespace) -> DecodeRequest:
             interval_kind=args.interval,
             adjustment=args.adjustment,
             ranges=tuple(args.range or ()),
+            pool=args.pool,
         ),
         printing=Printing.of(args),
     )

@@ -13,7 +13,7 @@ from overstory.cli.rappor.engine_runs import (
     count_units,
     counting_jobs,
     find_units,
-    metric_labels,
+    named_metric,
     run_facts,
     run_sentences,
     stated_mechanism,
@@ -98,6 +98,8 @@ def run(request: DecodeRequest) -> int:
     sources = {"--params": request.params, "--registry": request.registry, "--metric": request.metric}
     for rule in OF_SOURCES:
         rule.check([name for name, value in sources.items() if value], argparse.Namespace())
+    kind = request.options.kind_of_intervals(named_metric(request.registry, request.metric), "total")
+    request = replace(request, options=replace(request.options, interval_kind=kind))
     if request.inputs:
         files = find_units(request.counting)
         if files.mechanism.reading == "search":
@@ -176,7 +178,8 @@ def _names(
     request: DecodeRequest, mechanism: Mechanism, values: Sequence[Any] | None, *, is_counted: bool
 ) -> list[str] | None:
     """Return the names of what was counted, or the strings to look for; None: the numbers of the domain."""
-    labels = metric_labels(request.registry, request.metric)
+    metric = named_metric(request.registry, request.metric)
+    labels = None if metric is None else metric.labels
     if values is not None:  # counted already, by these
         if is_counted and request.candidates:
             raise ParameterError("--candidates has no effect: the values were chosen when the reports were counted")
@@ -217,7 +220,7 @@ def _search(request: DecodeRequest, files: CountedFiles) -> int:
             search_answers(lambda asked: count(asked, read).counts, files.job),
             alpha=options.alpha,
             correction=options.correction,
-            interval_kind=options.interval_kind or "reports",
+            interval_kind=options.kind_of_intervals(None, "total"),
             progress=(lambda what, done: bar.reach(done, what)) if bar.is_shown else None,
         )
     found = replace(found, adjustment=options.adjustment, epsilon=search.epsilon)

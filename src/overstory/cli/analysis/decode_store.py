@@ -38,7 +38,8 @@ def run(request: DecodeRequest) -> int:
     if request.compare or request.compare_groups:
         show_answer(request.printing, _compared(request, metric))
         return 0
-    kind: Aggregation = "per-period" if request.per_period else "cumulative" if request.cumulative else "total"
+    by_period = request.per_period or request.options.pool > 1
+    kind: Aggregation = "per-period" if by_period else "cumulative" if request.cumulative else "total"
     reading: Any = _reading(request, metric, kind)
     if request.plot:
         draw(request.plot, reading.pictures())

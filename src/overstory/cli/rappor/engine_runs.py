@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from overstory.engines.units import Job, Unit
     from overstory.files.labels import Label
     from overstory.protocol.kinds.base import Kind
+    from overstory.protocol.metrics import Metric
     from overstory.queries.sources.exported import Files
 
 
@@ -365,19 +366,20 @@ def asked_values(counting: Counting, mechanism: Any) -> list[int] | None:
     return _symbols(counting, read_candidates(counting.candidates), mechanism.domain_size)
 
 
-def metric_labels(registry: str | None, metric: str | None) -> tuple[str, ...] | None:
-    """Return the labels of the metric, where one is named."""
+def named_metric(registry: str | None, metric: str | None) -> Metric | None:
+    """Return the metric, where one is named."""
     if not registry or not metric:
         return None
     from overstory.protocol.metrics import load_registry
 
-    return load_registry(registry)[metric].labels or None
+    return load_registry(registry)[metric]
 
 
 def _symbols(counting: Counting, given: list[str], size: int) -> list[int]:
     """Return the symbols of candidates of a domain: the places of a metric's labels, or the numbers that they are."""
-    labels = metric_labels(counting.registry, counting.metric)
-    places = {label: place for place, label in enumerate(labels)} if labels and len(labels) == size else {}
+    metric = named_metric(counting.registry, counting.metric)
+    labels = () if metric is None else metric.labels
+    places = {label: place for place, label in enumerate(labels)} if len(labels) == size else {}
     symbols = []
     for text in given:
         number = places.get(text, size if (spelled := parse_digits(text)) is None else spelled)

@@ -86,7 +86,7 @@ class ComparisonScreen(Screen):
         if is_shares(metric) and not metric.labels:
             return page.without("The registry has no list of candidates for this metric: there are no shares.", 200)
         try:
-            check_comparable(*(data.counts(metric, *span) for span in page.spans))
+            check_comparable(*(data.counts(metric, *span) for span in page.spans), overlap=query.overlap)
         except ParameterError as error:
             return page.without(f"{str(error)[:1].upper()}{str(error)[1:]}.", 400)
         return (SharesCompared if is_shares(metric) else Compared)(*about).view()
@@ -131,7 +131,8 @@ class ComparisonPage(Page):
         yield Field("interval", "Intervals", query.interval, "choice", kinds)
         yield adjustment_field(query.adjustment, "changed")
         yield number_field("alpha", "False discovery rate", query.alpha, 0.001, 0.5, 0.001)
-        yield number_field("overlap", KEPT, query.overlap, 0, 1, 0.01, "0 is always safe")
+        if self.metric.panel is None:
+            yield number_field("overlap", KEPT, query.overlap, 0, 1, 0.01, "0 is always safe")
         each, hint = query.reports_per_device, "empty: one in each period"
         yield number_field("reports_per_device", "Reports of one device in a range", each, 1, None, 0.1, hint)
 
@@ -266,7 +267,8 @@ class SharesCompared(Compared):
                 ("The test of all values", TESTS[both.overall_test]),
             )
         )
-        yield Paragraph(OVERLAP)
+        if self.metric.panel is None:
+            yield Paragraph(OVERLAP)
         yield Lines(*(f"{note[:1].upper()}{note[1:]}." for note in compared.notes if note != SHARED_NOISE))
 
     def facts(self) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field as Parameter
 
-from overstory.console.screens.page import YEAR, metric_links
+from overstory.console.screens.page import YEAR, metric_links, most_in
 from overstory.console.view import Query, Screen, View
 from overstory.presentation.charts.curves import loss_of_a_device
 from overstory.presentation.document import (
@@ -95,17 +95,13 @@ class PrivacyScreen(Screen):
 def _figures(metric: Metric, stated: PrivacyStatement) -> Iterator[tuple[str, str]]:
     yield "One report", _both(stated.epsilon_report)
     yield "One value, however many reports", _both(stated.epsilon_permanent)
-    a_week, a_year = (metric_cost(metric, _reports_in(metric, span)).headline.epsilon for span in (WEEK, YEAR))
+    a_week, a_year = (metric_cost(metric, most_in(metric, span)).headline.epsilon for span in (WEEK, YEAR))
     yield "A week, whatever the values", _both(a_week)
     yield "A year, whatever the values", _both(a_year)
 
 
 def _both(epsilon: float) -> str:
     return "no bound" if math.isinf(epsilon) else f"{epsilon_text(epsilon)} ({odds_text(epsilon)})"
-
-
-def _reports_in(metric: Metric, seconds: int) -> int:
-    return max(1, seconds // metric.period.seconds)
 
 
 def _entries(metric: Metric, stated: PrivacyStatement, reports: int, values: int | None) -> Iterator[Claim]:
@@ -119,7 +115,7 @@ def _entries(metric: Metric, stated: PrivacyStatement, reports: int, values: int
         claim = stated.values_claim(values, reports=reports)
         yield replace(claim, about=f"{claim.about} in {plural(reports, 'report')}")
     for span, seconds in (("a week", WEEK), ("a year", YEAR)):
-        line = metric_cost(metric, _reports_in(metric, seconds)).headline
+        line = metric_cost(metric, most_in(metric, seconds)).headline
         yield replace(line, about=f"{span}, {line.about}")
     if lifetime is not None:
         yield replace(lifetime, about=f"a lifetime: {lifetime.about}")

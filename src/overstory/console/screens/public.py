@@ -16,7 +16,7 @@ import numpy as np
 
 from overstory.analysis.selection import interval_words
 from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, interval_caption
-from overstory.console.screens.page import Page, ReadingPage, is_shares
+from overstory.console.screens.page import Page, ReadingPage, is_shares, sentence
 from overstory.console.view import Query, Screen, View
 from overstory.presentation.document import (
     Block,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 ERRORS: Final = ("standard_error", "frequency_standard_error")
 TESTS: Final = frozenset({"z", "p_value", "q_value"})
-GIVEN: Final = frozenset({"alpha", "level", "reports_per_device", "start", "stop"})
+GIVEN: Final = frozenset({"alpha", "level", "reports_per_device", "start", "stop", "share_asked"})
 """Numbers that are no results; those named after an epsilon are none either."""
 
 
@@ -315,6 +315,7 @@ class SharesPublished(ReadingPublished):
         series, rows = self.reading, self._rows
         yield Lines(
             f"Intervals: {interval_words(series.interval_kind, series.options.adjustment)}",
+            *map(sentence, self.counted.panel_sentences()),
             *series.parts[0].estimate.notes,
             *series.notes,
         )

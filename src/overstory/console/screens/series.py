@@ -115,13 +115,11 @@ class Columns:
 
     def estimates(self, data: ConsoleData, reading: Aggregation, options: EstimateOptions) -> EstimateSeries:
         """Return an estimate for each column with reports, as `overstory decode` gives it for the same periods."""
-        chosen = replace(options, interval_kind=options.kind_of_intervals(reading))
+        chosen = replace(options, interval_kind=options.kind_of_intervals(self.counted.metric, reading))
         if self.every == 1 or reading == "total":
             return data.estimates(self.counted, reading, chosen)
         stretches: list[PeriodCounts] = []
-        taken: dict[int, SupportCounts] = {}
-        for group in self._groups():
-            taken = {**taken, **group} if reading == "cumulative" else group
+        for taken in self._groups(self.number if reading == "cumulative" else chosen.pool):
             of_stretch = {period: n for period, n in self.counted.taken_out.items() if period in taken}
             stretches.append(
                 PeriodCounts(
@@ -133,16 +131,18 @@ class Columns:
         else:
             series = []
             for some in stretches:  # a device reports once in each period
-                each = min(chosen.reports_per_device, len(some.periods))
+                each = min(chosen.reports_per_device, some.most_reports(some.periods))
                 series.append(data.estimates(some, "total", replace(chosen, reports_per_device=each)))
         parts = tuple(part for stretch in series for part in stretch.parts)
         return EstimateSeries(self.counted, reading, chosen, parts, series[-1].notes if series else ())
 
-    def _groups(self) -> Sequence[dict[int, SupportCounts]]:
-        groups: dict[int, dict[int, SupportCounts]] = {}
+    def _groups(self, pool: int) -> Sequence[dict[int, SupportCounts]]:
+        """Return the counts of each column with reports, with those of the columns before it that are pooled."""
+        own: dict[int, dict[int, SupportCounts]] = {}
         for period in self.counted.periods:
-            groups.setdefault(period // self.every, {})[period] = self.counted.counts[period]
-        return list(groups.values())
+            own.setdefault(period // self.every, {})[period] = self.counted.counts[period]
+        pooled = {last: [own[column] for column in range(last - pool + 1, last + 1) if column in own] for last in own}
+        return [{period: counts for one in columns for period, counts in one.items()} for columns in pooled.values()]
 
     def column(self, part: PeriodEstimate) -> int:
         return part.last // self.every - self.first
@@ -200,6 +200,7 @@ MOST_PERIODS: Final = 60
 OF_SHARES: Final = ("values", "every", "level")
 """What an address may ask of shares alone."""
 
+POOLED: Final = "Of each period by itself: estimated with those before it."
 WORST_CASE: Final = "In a column; empty: the worst case."
 READINGS: Final = (
     ("per-period", "each period by itself"),
@@ -218,6 +219,7 @@ class SeriesQuery(Query):
     level: float = Parameter(0.95, ge=0.5, lt=1)
     adjustment: Adjustment = "fcr"
     reading: Aggregation = "per-period"
+    pool: int = Parameter(1, ge=1, le=1000)
     reports_per_device: float | None = Parameter(None, ge=1)
     values: tuple[str, ...] = ()
 
@@ -279,6 +281,7 @@ class OverTime(Page):
             yield adjustment_field(query.adjustment)
         if not whole:
             yield Field("reading", "Estimates of", query.reading, "choice", READINGS)
+            yield number_field("pool", "Columns pooled", query.pool, 1, 1000, 1, POOLED)
         if shares:
             names = "\n".join(query.names())
             yield Field("values", "Values, one a line", names, "lines", hint="Empty: the five most frequent.")
@@ -462,6 +465,8 @@ class SharesOverTime(OverTime):
 
     def sentences(self) -> Iterator[str]:
         yield from self.shown[1]
+        if self.query.pool > 1 and self.query.reading == "per-period":
+            yield f"Each share is of a column and the {self.query.pool - 1:,} before it, as one estimate."
         if self.columns.every > 1:
             yield f"Counts of {self.columns.every:,} periods are added up for each column; none is left out."
         if self.metric.oracle.encoding.decoded:
@@ -484,7 +489,8 @@ class ReadingOverTime(ReadingPage, OverTime):
         self.every = every
         self.whole = metric.reading in WHOLE_RANGE or query.reading == "total"
         newest = every.periods[-1]
-        super().__init__(data, metric, query, every if self.whole else data.counts(metric, newest, newest, query.group))
+        first = max(newest - query.pool + 1, every.periods[0])
+        super().__init__(data, metric, query, every if self.whole else data.counts(metric, first, newest, query.group))
 
     @cached_property
     def reading(self) -> Reading:
