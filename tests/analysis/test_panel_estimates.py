@@ -10,6 +10,7 @@ from scipy.stats import binom
 
 from overstory.analysis.alarms.alarm import Comparison, find_changes
 from overstory.analysis.reports import SupportCounts
+from overstory.privacy.registry.changes import compare_registries
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import metric_from_json, parse_registry
 from overstory.protocol.metrics.panel import Panel, Places
@@ -33,7 +34,7 @@ def metric(panel='panel = {cycle = "year"}\n', oracle="grr", rest=""):
 
 
 def weeks(of, numbers, reports=500):
-    held = {week: SupportCounts([reports], [[300 + week % 7, reports - 300 - week % 7]]) for week in numbers}
+    held = {week: SupportCounts([reports], [[200 + week % 7, reports - 200 - week % 7]]) for week in numbers}
     return PeriodCounts(of, min(numbers), max(numbers), held)
 
 
@@ -63,6 +64,8 @@ def test_the_share_that_is_asked_for_one_of_several_metrics_is_that_of_devices()
         found = sum(device.asks(of[name], week) for device in devices)
         assert 1e-6 < binom.cdf(found, 4_000, float(asked)) < 1 - 1e-6
         assert metric_from_json(of[name].to_json()).panel.share_asked(WEEK, week) == asked
+    one = parse_registry(of.text.partition("[metrics.two]")[0])
+    assert not [change for change in compare_registries(one, of) if change.what == "panel"]
     own = metric('panel = {cycle = "month"}\n', rest='panel = {cycle = "year", answers = 1}\n')
     assert own.panel.share_asked(WEEK, before) == Fraction(1, 54)
 
@@ -118,14 +121,16 @@ def test_what_it_costs_is_said_of_a_year_and_not_of_one_value():
 
 def test_the_panel_and_the_number_of_devices_are_facts_of_a_reading():
     reading = read(weeks(metric(), [FIRST, FIRST + 1]), "per-period")
-    lines = [line for line in reading.sentences() if "devices is asked" in line]
-    assert lines == [
-        "panel: each week 1 of 54 devices is asked; about 27,000 were active in a week (95% interval 25,392 to 28,710)"
-    ]
+    (line,) = (line for line in reading.sentences() if "devices is asked" in line)
+    assert line == (
+        "panel: each week 1 of 54 devices is asked; if all reports are in, about 27,000 were active in a week "
+        "(95% interval 25,392 to 28,710)"
+    )
     told = reading.to_json()
     assert told["devices"] == {"estimate": 27_000, "low": 25_392, "high": 28_710, "share_asked": 1 / 54}
     assert [part["devices"]["estimate"] for part in told["readings"]] == [27_000, 27_000]
     assert "devices" not in read(weeks(metric(""), [FIRST])).to_json()
+    assert "about 13,500 of eu were" in replace(weeks(metric(), [FIRST], 250), group="eu").panel_sentences()[0]
 
 
 @pytest.mark.parametrize("words", ['panel = {cycle = "year"}\n', ""])

@@ -9,12 +9,13 @@ import pytest
 
 from overstory.console.alarms import MetricHistory
 from overstory.console.data import ConsoleData
-from overstory.protocol.metrics import parse_registry
+from overstory.protocol.metrics import load_registry, parse_registry
 from support.console_in_process import analyst_of
 from support.console_readings import BEFORE, DAY, METRICS, NOW, READINGS, make_reading_store
 from support.decoding import shared_estimates
 from support.devices import Clock
 from support.estimates import estimate_of
+from support.exported_store import export_all
 from support.registry_texts import plain_registry
 from support.running import within
 
@@ -87,8 +88,9 @@ def test_two_days_of_a_panel_have_no_device_in_common(client):
     assert "in a panel, every answer has noise of its own" in refused.text
 
 
-def test_a_page_says_what_a_year_costs_and_that_one_value_has_no_bound(client):
+def test_a_series_says_how_many_devices_there_are_and_what_a_year_costs(client):
     text = words_of(client.get("/m/colour"))
+    assert re.search(r"Devices in the newest period \([\d,]+ to [\d,]+\) 585,600", text)
     assert "Epsilon, one report 3.0000 Epsilon, one value no bound Epsilon, a year 3.0000" in text
 
 
@@ -100,3 +102,16 @@ def test_a_drift_is_of_other_devices_where_its_26_weeks_are_of_one_cycle(panel, 
     estimates = {week: estimate_of([600, 400]) for week in range(2_950, 3_026)}
     history = MetricHistory(metric, 3_025, dict.fromkeys(estimates, 1), estimates)
     assert history.drift_comparison().apart is apart
+
+
+def test_folders_files_and_counts_of_a_panel_are_read_alike(folder, client):
+    assert client.get("/m/colour").status_code == 200
+    address = str(folder / "exported")
+    export_all(str(folder / "readings.db"), load_registry(folder / "metrics.toml"), address, now=NOW + 30 * 86_400)
+    file = next((folder / "exported" / "metric=colour").rglob("*.parquet"))
+    assert within("sum", "exported/metric=colour", "-o", "colour.json", cwd=folder).returncode == 0
+    of_panel = ("--registry", "metrics.toml", "--metric", "colour", "-o", "read")
+    for source in (["exported/metric=colour"], [str(file)], ["--counts", "colour.json"]):
+        text = within("decode", *source, *of_panel, cwd=folder).stdout
+        assert text.count("intervals: of all devices like these") == 1
+        assert "privacy: grr, epsilon 3.0000 for one report; in any year a device sends at most 1" in text

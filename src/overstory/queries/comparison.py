@@ -246,7 +246,7 @@ def check_comparable(a: PeriodCounts, b: PeriodCounts, *, overlap: float = 0.0, 
         spans = [(counted.periods[0], counted.periods[-1]) for counted in (a, b)]
         check_apart(a.metric, *spans)
     if overlap and (refusal or a.metric.panel is not None):
-        raise ParameterError(refusal or NO_OVERLAP)
+        raise ParameterError(refusal if a.metric.panel is None else NO_OVERLAP)
 
 
 def _two_groups(a: PeriodCounts, b: PeriodCounts) -> bool:
@@ -263,10 +263,10 @@ def compared(
     columns: tuple[Column, ...] = (),
 ) -> Comparison:
     """Return a comparison with its notes, each once, and that on devices which are in both ranges."""
-    return Comparison(a, b, both, tuple(dict.fromkeys((*notes, *(() if overlap else _of_both(a, b))))), columns)
+    return Comparison(a, b, both, tuple(dict.fromkeys((*notes, *(() if overlap else devices_of_both(a, b))))), columns)
 
 
-def _of_both(a: PeriodCounts, b: PeriodCounts) -> tuple[str, ...]:
+def devices_of_both(a: PeriodCounts, b: PeriodCounts) -> tuple[str, ...]:
     """Return what devices that are in both ranges do to the errors; nothing where none is."""
     if a.metric.panel is not None:
         return () if a.most_reports([*{*a.periods, *b.periods}]) <= 1 else (FRESH,)

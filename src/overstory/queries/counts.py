@@ -175,8 +175,10 @@ class PeriodCounts:
         if active is None:
             return []
         among = f"{1 / active.share_asked:,.1f}".removesuffix(".0")
-        were = f"about {active.estimate:,} were active in a {each} (95% interval {active.low:,} to {active.high:,})"
-        return [f"panel: each {each} 1 of {among} devices is asked; {were}"]
+        of = "" if self.group is None else f" of {self.group}"
+        were = f"if all reports are in, about {active.estimate:,}{of} were active in a {each}"
+        ends = f"95% interval {active.low:,} to {active.high:,}"
+        return [f"panel: each {each} 1 of {among} devices is asked; {were} ({ends})"]
 
     def label(self, period: int | None) -> str | None:
         """Return the label of a period; None for None."""

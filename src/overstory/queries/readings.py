@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
 
 from overstory.analysis.selection import Adjustment, Correction, IntervalKind, interval_words
 from overstory.presentation.document import Column, Table
-from overstory.presentation.formats import epsilon_text, epsilons_text, plural
+from overstory.presentation.formats import epsilon_text, epsilons_text, finite, plural
 from overstory.presentation.render_data import csv_lines
 from overstory.presentation.result import Result
 from overstory.protocol.channels import check_reports_per_device
@@ -25,7 +25,9 @@ from overstory.protocol.errors import ParameterError
 if TYPE_CHECKING:
     from overstory.analysis.reports import SupportCounts
     from overstory.presentation.svg import Picture
+    from overstory.protocol.kinds.base import Kind
     from overstory.protocol.metrics import Metric
+    from overstory.protocol.metrics.panel import Panel
     from overstory.queries.counts import PeriodCounts
 
 Aggregation = Literal["total", "per-period", "cumulative"]
@@ -228,11 +230,6 @@ class RangeReading(Reading):
         of = self.metric.id + ("" if counted.group is None else f" in the group {counted.group}")
         if not counted.periods:
             return [f"no reports of {of}{between}"]
-        epsilons = {"epsilon_report": built.epsilon_report, "epsilon_permanent": self.metric.epsilon_permanent}
-        panel, paid = self.metric.panel, epsilons_text(epsilons)
-        if panel is not None:
-            one = epsilon_text(built.epsilon_report)
-            paid = f"epsilon {one} for one report; in any year a device sends at most {panel.most_in_a_year}"
         read = f"{plural(counted.num_reports, 'report')} of {of} in {plural(len(counted.periods), 'period')}{between}"
         pool = self.options.pool if self.kind == "per-period" else 1
         over = HOW[self.kind] if pool == 1 else f"each period together with the {pool - 1} before it"
@@ -240,7 +237,7 @@ class RangeReading(Reading):
             f"{read}; {self.how} {over}{self.detected_by()}",
             f"intervals: {self.interval_text()}",
             *counted.panel_sentences(),
-            f"privacy: {built.name}, {paid}",
+            f"privacy: {built.name}, {privacy_words(built, self.metric.panel)}",
             *counted.central_sentences(),
         ]
 
@@ -299,6 +296,15 @@ class RangeReading(Reading):
         raise NotImplementedError
 
 
+def privacy_words(mechanism: Kind, panel: Panel | None) -> str:
+    """Return what one report costs a device, and how far its reports add up: by value or, of a panel, in any year."""
+    if panel is not None:
+        one = epsilon_text(mechanism.epsilon_report)
+        return f"epsilon {one} for one report; in any year a device sends at most {panel.most_in_a_year}"
+    both = ("epsilon_report", "epsilon_permanent")
+    return epsilons_text({name: finite(getattr(mechanism, name)) for name in both})
+
+
 def estimate_parts(
     counted: PeriodCounts,
     kind: Aggregation,
@@ -309,10 +315,13 @@ def estimate_parts(
     if kind not in AGGREGATIONS:
         raise ParameterError(f"reading = {kind!r}: choose one of {', '.join(AGGREGATIONS)}")
     _check_repeats(counted, kind, options)
-    parts, so_far = [], None
+    parts: list[PeriodEstimate] = []
+    so_far: SupportCounts | None = None
     for periods in _stretches(counted.periods, kind, options.pool):
-        own = [counted.counts[period] for period in periods]
-        so_far = reduce(add, own) if so_far is None or kind != "cumulative" else so_far + own[-1]
+        if so_far is not None and kind == "cumulative":
+            so_far = so_far + counted.counts[periods[-1]]
+        else:
+            so_far = reduce(add, (counted.counts[period] for period in periods))
         most = counted.most_reports(periods)
         each = float(most if options.reports_per_device is None else min(options.reports_per_device, most))
         learned = estimate(periods[-1], so_far, each)

@@ -21,7 +21,7 @@ from overstory.discovery.result import Discovered
 from overstory.presentation.document import Block, Column, Table
 from overstory.presentation.formats import plural
 from overstory.protocol.errors import ParameterError
-from overstory.queries.comparison import Comparison, check_comparable, less
+from overstory.queries.comparison import Comparison, check_comparable, devices_of_both, less
 from overstory.queries.counts import PeriodCounts
 from overstory.queries.readings import Aggregation, EstimateOptions, Reading
 
@@ -199,6 +199,7 @@ def compare_searches(
         alone = [as_line(value) or repr(value) for value in each.discovered.found() if value not in other]
         if alone:
             notes.append(f"detected in {name}, and not estimated by the other search: {', '.join(alone)}")
+    notes += devices_of_both(a, b) if a.metric.panel is not None else ()
     return Comparison(a, b, both, tuple(dict.fromkeys(notes)))
 
 

@@ -383,10 +383,11 @@ which an engine counts first. The label says what made the reports; --candidates
 With --pair, from counts of `overstory sum --pair`: the table of two variables that were reported together.
 
 From a store, or from a collector by its address: estimates a metric of the registry over a range of periods: in total,
-per period, or cumulative (over all reports so far); or compares two ranges. A device reports once a period and its
-reports share permanent responses. Standard errors assume that every device reported in every period, unless
---reports-per-device is given. From folders of `overstory export`, with --registry: the same, by counts of an
-engine. A metric of unknown values is searched; `overstory discover` tries that on a column.
+per period, with the periods before, or cumulative (over all reports so far); or compares two ranges. A device reports
+once a period and its reports share permanent responses. Standard errors assume that every device reported in every
+period (of a panel: as often as it asks one device), unless --reports-per-device is given. From folders of `overstory
+export`, with --registry: the same, by counts of an engine. A metric of unknown values is searched; `overstory discover`
+tries that on a column.
 
 Counting that was killed goes on from DIR.unfinished.""",
     runs="analysis.decode",

@@ -215,7 +215,7 @@ class Metric:
 
     @property
     def epsilon_permanent(self) -> float:
-        """Epsilon of all reports of one value together: without bound where the noise of each is drawn afresh."""
+        """Epsilon of any number of reports of one value; without bound in a panel, whose answers share no noise."""
         return self.mechanism.epsilon_permanent if self.panel is None else math.inf
 
     @property
