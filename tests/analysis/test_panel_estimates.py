@@ -145,6 +145,8 @@ def test_pooled_periods_are_the_total_of_as_many(words):
         assert (part.first, part.reports_per_device) == (own[0], whole.reports_per_device)
         assert part.estimate.rows() == whole.estimate.rows()
     assert "estimated each period together with the 2 before it" in pooled.sentences()[0]
+    with pytest.raises(ParameterError, match="pool = 0"):
+        read(counted, "per-period", EstimateOptions(pool=0))
     assert read(counted, "per-period", EstimateOptions(pool=1)).to_json() == read(counted, "per-period").to_json()
 
 
