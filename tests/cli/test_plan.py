@@ -8,6 +8,7 @@ import pytest
 from overstory.cli.main import main
 from overstory.files.rappor import read_params
 from overstory.planning import plan_from_needs
+from overstory.planning.yearly import YearPlan
 from support.running import within
 
 NEEDS = ["plan", "--epsilon", "1.0743", "--epsilon-permanent", "4.3945", "--reports", "1000000", "--candidates", "200"]
@@ -46,3 +47,23 @@ def test_no_share_above_all_and_no_one_strings(reports, tmp_path):
     assert all(share <= 100 for share in shares), words
     assert " 1 strings" not in words
     assert ("and no share nine times in ten" in words) == (len(shares) == 2)
+
+
+YEAR = ["plan", "--domain-size", 20, "--yearly", 4, "--metrics", 5, "--reports", 10**6]
+
+
+def test_ways_to_keep_within_a_bound_on_any_year_are_compared(capsys):
+    status, out, _ = run(capsys, *YEAR)
+    assert status == 0
+    assert 'panel = {cycle = "year", answers = 1}\nbudget = {epsilon = 4.0, per = "year"}\noracle = "grr"\n' in out
+    rows = {line.split("  ")[0]: line.split() for line in out.splitlines()}
+    assert rows["one panel, 1 answer a year"][-5:] == ["grr", "4.0000", "3,704", "0.63%", "4.0000"]
+    _, out, _ = run(capsys, *YEAR, "--json")
+    assert json.loads(out) == YearPlan(10**6, 20, 4.0, 5).to_json()
+
+
+@pytest.mark.parametrize("more", [["--epsilon", 1], ["--most", 3], ["--period", "year"], ["--share", 1]])
+def test_what_does_not_fit_a_year_is_refused(capsys, more):
+    status, out, err = run(capsys, *YEAR, *more)
+    assert (status, out) == (2, "")
+    assert err.startswith("overstory: error: ")

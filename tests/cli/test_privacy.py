@@ -110,10 +110,11 @@ def test_the_registry_of_this_folder_is_the_default(tmp_path):
     (tmp_path / "metrics.toml").write_bytes(EXAMPLE.read_bytes())  # its candidate files are not needed
     ran = within("privacy", "theme", cwd=tmp_path)
     assert ran.returncode == 0
-    assert ran.stdout.startswith(
-        "theme: Colour theme, one report every week, of at most 2 values, until 2027-05-31\n\nl-grr:"
-    )
-    assert "2 distinct values" in ran.stdout
+    assert ran.stdout.startswith("theme: Colour theme, 1 answer a year, shared, until 2027-05-31\n\ngrr:")
+    meter = within("privacy", "meter-memo", cwd=tmp_path).stdout
+    assert meter.startswith("meter-memo: ")
+    assert ", one report every 30 minutes, of at most 6 values, until " in meter
+    assert "6 distinct values" in meter
 
 
 def test_a_name_that_is_both_is_the_oracle_and_it_is_said(tmp_path):
@@ -127,7 +128,7 @@ def test_a_name_that_is_both_is_the_oracle_and_it_is_said(tmp_path):
     ran = within("privacy", "rappor", "--registry", "metrics.toml", "--json", cwd=tmp_path)
     assert (json.loads(ran.stdout)["metric"], json.loads(ran.stdout)["mechanism"], ran.stderr) == (
         "rappor",
-        "l-grr",
+        "grr",
         "",
     )
 

@@ -339,7 +339,10 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("--devices 5 --store a.db --metric color", "there is no metric 'color'"),
         ("--devices 5 --url http://127.0.0.1:9", "is a collector running there?"),
         ("--devices 5 --url localhost", "server = 'localhost': give an address such as"),
-        ("--devices 5 --store no/such/folder/a.db", "the collector did not run: "),
+        ("--devices 5 --store no/such/folder/a.db", "no/such/folder"),
+        ("--devices 5 --years 11 --store a.db", "--years 11: give a whole number from 1 to 10"),
+        ("--devices 5 --years 2 --url http://127.0.0.1:9", "--years has no effect without --store: a running"),
+        ("--devices 5 --years 2 --periods 3 --store a.db", "--periods and --years exclude each other: give one"),
         ("--devices 5 --store a.db --registry strings.toml", "give --candidates FILE, one a line"),
     ],
     "store": [

@@ -70,11 +70,11 @@ def test_a_budget_that_looks_at_the_values_is_caught(tmp_path, monkeypatch):
     """What the ledger says was spent depends on the values: as a rule for silence it tells them."""
 
     def by_the_ledger(self, metric):
-        return self.spent + metric.mechanism.epsilon_report <= self._budget.epsilon
+        return self.spent + metric.mechanism.epsilon_report <= self.most
 
     def looking(self, registry, rows, now, pending=()):
         honest(self, registry, rows, now, pending)
-        self.spent = ledger_of(rows).epsilon
+        self.spent, self.most = ledger_of(rows).epsilon, registry.budget.epsilon
 
     honest = Allowance.__init__
     monkeypatch.setattr(Allowance, "__init__", looking)

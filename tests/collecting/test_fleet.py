@@ -16,6 +16,7 @@ from overstory.client.state.secret_file import DeviceSecret, read_secret
 from overstory.client.upload.http import Response
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
+from overstory.protocol.metrics.panel import ASKED, Places
 from overstory.protocol.metrics.registry import EXAMPLE
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import decode_uploads
@@ -176,6 +177,42 @@ def test_a_budget_is_kept_and_what_was_not_made_is_counted():
     ran = fleet(Collector(), parse_registry(text))
     ran.run([["red"] * 2] * 3, moments(parse_registry(text).values(), 2, NOW))
     assert (ran.outcomes["colour"].made, ran.outcomes["colour"].not_made) == (3, {"spent": 3})
+
+
+YEARLY = EXAMPLE.replace("[metrics.colour]", 'panel = {cycle = "year"}\n[metrics.colour]')
+
+
+def test_devices_that_are_not_asked_open_no_session(monkeypatch):
+    """A device is asked where its own places say so, and in no other period a session records anything."""
+    of, recorded = parse_registry(YEARLY + EXAMPLE.partition("[metrics.colour]")[2].join(["[metrics.tree]", ""])), []
+    real = Session.record
+    monkeypatch.setattr(Session, "record", lambda *given: recorded.append(given[1].id) or real(*given))
+    when, sent = moments(of.values(), 1, NOW, years=2), Collector()
+    assert len(when) == 2 * 104
+    ran = fleet(sent, of, roots=seeded(5))
+    ran.run([["red"] * len(when)] * 60, when)
+    assert len(recorded) == sum(outcome.made for outcome in ran.outcomes.values()) == len(sent.uploads)
+    assert ran.most_in_a_year == 1
+    asked = Counter()
+    draw = seeded(5)
+    for _ in range(60):
+        places = Places(DeviceSecret.of_root(draw()).key(ASKED), of)
+        asked.update(
+            (name, n) for name in of for n in range(when[0].period, when[-1].period + 1) if places.asks(of[name], n)
+        )
+    assert asked == Counter((upload.metric, upload.period) for upload in sent.uploads.values())
+
+
+def test_years_are_those_of_the_devices_clock():
+    metric = REGISTRY["colour"]
+    assert [m.period for m in moments([metric], 1, NOW, years=1)] == [
+        *range(metric.period.number(NOW) - 51, metric.period.number(NOW) + 1)
+    ]
+    with pytest.raises(ParameterError, match="--years 11: give a whole number from 1 to 10"):
+        moments([metric], 1, NOW, years=11)
+    hours = parse_registry(EXAMPLE.replace('"week"', '"hour"'))["colour"]
+    with pytest.raises(ParameterError, match="17,520 periods of colour, and 10,000 are simulated at most"):
+        moments([hours], 1, NOW, years=2)
 
 
 def test_the_next_device_in_the_same_memory_knows_nothing_of_the_one_before():

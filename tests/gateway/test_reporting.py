@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import sys
 from datetime import UTC, date, datetime
 
 import pytest
 
+from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import OutboxRow, RowState
 from overstory.client.state.state import State
 from overstory.client.upload.delivery import CollectorHealth, Delivery
 from overstory.client.upload.http import Request, Response
 from overstory.client.upload.retry import RetryPolicy
-from overstory.gateway.gateway import Gateway, Settings
+from overstory.gateway.gateway import Gateway, Lines, Settings, replay
+from overstory.gateway.readings import Reading
 from overstory.gateway.sinks import CollectorSink, FileSink, GatewayError
 from overstory.privacy import epsilon_at, terms_of
 from overstory.protocol.errors import FormatError, ParameterError
@@ -21,10 +25,12 @@ from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
 from support.collector_doubles import CountingCollector, refusal
-from support.devices import rows_of
+from support.devices import DAY, rows_of
 from support.gateway_samples import (
+    BINS,
     FIRST,
     REGISTRY,
+    START,
     Discard,
     at,
     bits,
@@ -37,6 +43,7 @@ from support.gateway_samples import (
     uploads,
     year,
 )
+from support.registry_texts import registry_of
 
 
 def test_a_period_is_one_upload_of_one_report(tmp_path):
@@ -72,6 +79,44 @@ def test_a_second_run_of_the_same_file_reports_nothing(tmp_path):
     more = run(tmp_path, year(33))
     assert more["reports"] == {"recorded": 3}
     assert [upload.period - FIRST for upload in uploads(tmp_path)] == list(range(33))
+
+
+def paneled(folder, days, panel='panel = {cycle = "month"}\n'):
+    """Replay a file of so many days into a metric with a panel; return the summary."""
+    entry = {"oracle": '"grr"', "domain": BINS, "parameters": "{epsilon = 2.0}", "period": '"day"', "window": "10"}
+    registry = parse_registry(panel + registry_of({"daily": entry}, expires="2040-01-01"))
+    with contextlib.ExitStack() as opened:
+        sink = FileSink(folder / "out")
+        opened.callback(sink.close)
+        gateway = Gateway(registry, Settings("daily", folder / "state", agree="on"), sink, environ={})
+        opened.callback(gateway.close)
+        replay(gateway, (Reading(day, START + day * DAY, 0.5) for day in range(days)), Lines("file"))
+        return gateway.summary()
+
+
+def test_a_meter_in_a_panel_reports_when_it_is_asked_and_stores_nothing_of_other_periods(tmp_path):
+    summary = paneled(tmp_path, 200)
+    periods = [upload.period for upload in uploads(tmp_path)]
+    assert {later - earlier for earlier, later in itertools.pairwise(periods)} == {32}  # 31 days, whichever two
+    assert summary["reports"] == {"recorded": len(periods), "unasked": 200 - len(periods)}
+    assert len(periods) in {6, 7}
+    assert (summary["handed_over"], summary["waiting"], summary["dropped"]) == (len(periods), 0, {})
+    spent = summary["privacy"]
+    assert (spent["reports"], spent["epsilon_window"]) == (len(periods), pytest.approx(20.0))
+    assert spent["epsilon_year"] == pytest.approx(24.0)
+    assert spent["headline"].startswith("Epsilon 24.0000: whatever you hold and however it changes, in any year: 12")
+    with State(StatePaths(tmp_path / "state")).snapshot() as rows:
+        assert len(rows.outbox.rows()) == rows.responses("daily")[0].reports == len(periods)
+        assert sorted(rows.claims("daily").reported) == periods
+    again = paneled(tmp_path, 200)["reports"]
+    assert set(again) == {"unasked"}  # the periods after the last answer are read again, and asked as little
+    assert [upload.period for upload in uploads(tmp_path)] == periods
+
+
+def test_a_registry_whose_panel_was_ended_reports_every_period_again(tmp_path):
+    paneled(tmp_path, 40)
+    before = uploads(tmp_path)[-1].period
+    assert paneled(tmp_path, 45, panel="")["reports"] == {"recorded": START // DAY + 44 - before}
 
 
 def test_no_reading_is_in_the_state_or_in_what_leaves(tmp_path):

@@ -9,6 +9,8 @@ import pytest
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.variance import frequency_variance
 from overstory.planning.yearly import YearPlan
+from overstory.privacy.registry.yearly import yearly
+from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.panel import Places
 from overstory.queries.comparison import compare_ranges
@@ -173,3 +175,39 @@ def test_a_panel_is_at_least_five_times_as_exact_as_splitting():
         panel, split = ways["one panel, 1 answer a year"], ways["every device in every period"]
         assert 5 * panel.error < split.error
         assert panel.error == min(way.error for way in ways.values() if way.epsilon_any <= 4)
+
+
+@pytest.mark.parametrize("metrics", [1, 3])
+@pytest.mark.parametrize("values", [2, 20])
+def test_a_registry_of_a_panel_keeps_to_the_bound_of_its_row(values, metrics):
+    """The row's panel and oracle, written down for every metric: what a year comes to, as people are told."""
+    names = ", ".join(f'"v{value}"' for value in range(values))
+    domain = f'domain = {{kind = "categories", names = [{names}]}}\n'
+    ways = [way for way in YearPlan(10**6, values, 4.0, metrics).ways() if way.panel is not None]
+    assert len(ways) == 5
+    for way in ways:
+        head = f'panel = {{cycle = "{way.panel.cycle}", answers = {way.panel.answers}}}\n'
+        rest = f'{domain}{way.toml()}\nperiod = "week"\n'
+        entries = "".join(ENTRY.format(name=f"m{n}", rest=rest, expires="2099-01-01") for n in range(metrics))
+        registry = parse_registry(HEAD.format(version="1") + head + entries)
+        assert 3.99 < yearly(registry.values()).epsilon <= way.epsilon_any == 4.0
+        (asked,) = {metric.panel.share_asked(metric.period) for metric in registry.values()}
+        assert way.reports == pytest.approx(10**6 / metrics * float(asked))
+
+
+def test_noise_that_is_kept_has_the_least_error_and_no_such_bound():
+    plan = YearPlan(10**6, 20, 4.0, 5)
+    *bounded, kept = plan.ways()
+    assert {way.epsilon_any for way in bounded} == {4.0}
+    assert kept.error < min(way.error for way in bounded)
+    assert kept.oracle.epsilon_permanent <= 0.8
+    assert kept.epsilon_any > 100
+    assert any("only while a value never changes" in note for note in plan.all_notes())
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"devices": 0}, {"metrics": 0}, {"epsilon": 0.0}, {"share": 1.0}, {"period": "year"}]
+)
+def test_what_is_out_of_range_is_refused(wrong):
+    with pytest.raises(ParameterError):
+        list(YearPlan(**{"devices": 10**6, "domain_size": 4, "epsilon": 4.0} | wrong).ways())

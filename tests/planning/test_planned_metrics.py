@@ -80,6 +80,14 @@ def test_a_search_is_written_in_place_of_the_needs() -> None:
     assert search.metric_json()["parameters"] == {"epsilon": 3.0}
 
 
+def test_what_links_reports_is_of_the_metric_and_its_panel() -> None:
+    text = registry_text("needs = {epsilon_report = 3.0, reports = 500}", metric="m", domain=WORD, without="parameters")
+    text = text.replace('oracle = "grr"\n', "")
+    for own, bits in (("", 31), ('panel = {cycle = "year"}\n', math.log2(54))):  # its number; its week of the year
+        _, (plan,) = plan_registry(text + own, None)
+        assert plan.linkable.bits == pytest.approx(bits)
+
+
 def test_shorter_codes_see_more() -> None:
     plain, short = (
         planned(domain, "epsilon_report = 3.0, reports = 500000")[0].detected_nine_in_ten

@@ -400,6 +400,18 @@ def test_fresh_noise_adds_up_or_is_counted_together() -> None:
     assert shuffled(fresh, 10**5, 1e-6, periods=None).epsilon == math.inf
 
 
+@pytest.mark.parametrize("name", ["grr", "rappor"])
+def test_answers_of_a_panel_add_up_though_the_mechanism_memoizes(name: str) -> None:
+    built = mechanism("grr", domain_size=4, epsilon=2.0) if name == "grr" else mechanism("rappor")
+    one, three = shuffled(built, 10**5, 1e-9, afresh=True), shuffled(built, 10**5, 3e-9, periods=3, afresh=True)
+    assert one == shuffled(built, 10**5, 1e-9)
+    assert three.epsilon == pytest.approx(3 * one.epsilon)
+    assert three.epsilon > shuffled(built, 10**5, 3e-9, periods=3).epsilon  # one permanent response in all three
+    if one.known_cohort is not None:
+        assert three.known_cohort == pytest.approx(3 * one.known_cohort)
+    assert shuffled(built, 10**5, 1e-9, periods=None, afresh=True).epsilon == math.inf
+
+
 # --- what holds of every answer -------------------------------------------------------------------------------------
 
 

@@ -47,6 +47,7 @@ class Declared:
     values: tuple[Any, ...]  # as the mechanism encodes them
     texts: tuple[str, ...]  # as the client reads them, one for each value
     hashed: NDArray[Any] | None = None  # a map's bits, shape (cohorts, values, hashes); None: the mechanism's own
+    afresh: bool = False  # whether each report of a device has a cohort and noise of its own: a panel's answers
 
     @property
     def num_cohorts(self) -> int:
@@ -115,18 +116,20 @@ def declare(
     if mechanism.name not in REGISTRY:
         names = ", ".join(sorted(REGISTRY))
         raise ParameterError(f"an audit reads no reports of {mechanism.name}; it reads those of {names}")
+    afresh = metric is not None and metric.panel is not None
     if candidates is not None:
         places = _spread(candidates.num_candidates, most)
         texts = tuple(str(candidates.candidates[place]) for place in places)
-        return _paired(Declared(mechanism, texts, texts, np.asarray(candidates.positions)[:, places]))
+        hashed = np.asarray(candidates.positions)[:, places]
+        return _paired(Declared(mechanism, texts, texts, hashed, afresh))
     labels = () if metric is None else metric.labels
     if mechanism.domain_size is None:
         asked = tuple(labels[place] for place in _spread(len(labels), most))
         values = asked or tuple(f"value-{number}" for number in range(most))
-        return _paired(Declared(mechanism, values, values))
+        return _paired(Declared(mechanism, values, values, afresh=afresh))
     places = _spread(mechanism.domain_size, most)
     named = tuple(map(str, range(mechanism.domain_size))) if metric is None else _readable(metric)
-    return _paired(Declared(mechanism, tuple(places), tuple(named[place] for place in places)))
+    return _paired(Declared(mechanism, tuple(places), tuple(named[place] for place in places), afresh=afresh))
 
 
 def _readable(metric: Metric) -> Sequence[str]:
@@ -152,7 +155,7 @@ def _paired(declared: Declared) -> Declared:
     order = [first, second, *(place for place in range(len(declared.values)) if place not in {first, second})]
     hashed = None if declared.hashed is None else declared.hashed[:, order]
     values, texts = (tuple(each[place] for place in order) for each in (declared.values, declared.texts))
-    return Declared(declared.mechanism, values, texts, hashed)
+    return replace(declared, values=values, texts=texts, hashed=hashed)
 
 
 def _differences(declared: Declared, cohorts: Column) -> NDArray[np.int64]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 Verdict = Literal["violates", "deviates", "no fault found"]
 
 METRICS_UNTESTED: Final = "two metrics of a device were not tested: write {metric} into the command if it takes one"
+NO_MEMORY: Final = "every answer of a panel has noise of its own, so memory over a restart was not tested"
 RESTART_UNTESTED: Final = "memory over a restart was not tested: give --restart if the command remembers its clients"
 NO_PROOF: Final = (
     "No audit proves an epsilon: it bounds it from below. What no check looks at may still be wrong, and a client can "
@@ -277,7 +278,7 @@ class Settings:
         """Devices that report several times."""
         return min(max(self.reports // 50, 100), 4000)
 
-    def lines(self, *, takes_metric: bool) -> int:
+    def lines(self, *, takes_metric: bool) -> int:  # of a panel fewer: a bound
         runs = 2 * (2 if self.restart else 1) + takes_metric
         return self.reports + 3 * self.twins + self.devices * self.repeats * runs
 
@@ -362,12 +363,17 @@ class _Audit:
         yield Check("processes started at once", *texts, same, p_value)
 
     def _remember(self, *, choose: bool) -> None:
-        """Check that devices repeat each value's permanent response, and that no two of their noises are alike."""
-        settings = self.settings
+        """Check that devices repeat each value's permanent response, and that no two of their noises are alike.
+
+        The answers of a panel have none that they could repeat: each has noise of its own.
+        """
+        settings, afresh = self.settings, self.declared.afresh
         questions = repeated(self.declared, settings.devices, settings.repeats, self.rng, choose=choose)
         (answers,) = self._ask(questions)
-        self._check(self._memory(answers))
+        self._check(self._afresh(answers) if afresh else self._memory(answers))
         first, second, differ = self._by_value(answers)
+        if afresh:
+            first, second = first[:1], second[:1]
         values = (answers.take(rows[:, differ].ravel()) for rows in (first, second))
         self._check([self._apart("two values of a device", *values)])
         if self.client.takes_metric:
@@ -376,11 +382,13 @@ class _Audit:
             self._check([self._apart("two metrics of a device", one, other)])
         else:
             self.notes.append(METRICS_UNTESTED)
-        if settings.restart:
+        if settings.restart and afresh:
+            self.notes.append(NO_MEMORY)
+        elif settings.restart:
             (again,) = self._ask(questions)
             self._check(self._memory(answers.then(again), " after a restart"))
         else:
-            self.notes.append(RESTART_UNTESTED)
+            self.notes.append(NO_MEMORY if afresh else RESTART_UNTESTED)
 
     def _by_value(self, answers: Answers) -> tuple[Column, Column, NDArray[np.bool_]]:
         """Return the lines of the devices' two values, a row each time, and whether these are encoded differently."""
@@ -396,9 +404,23 @@ class _Audit:
         lines = np.concatenate((first, second[:, differ]), axis=1)
         yield from self.conformance.memory(answers.take(lines.ravel()), len(lines), after)
 
+    def _afresh(self, answers: Answers) -> Iterator[Check]:
+        """Check that a device's answers of one value, two by two, are as alike as those of two devices."""
+        first, second, _ = self._by_value(answers)
+        even = len(first) - len(first) % 2
+        one, other = (
+            answers.take(np.concatenate([rows[start:even:2].ravel() for rows in (first, second)])) for start in (0, 1)
+        )
+        p_values = [self.conformance.likeness(one, other, same_devices=False)]
+        if self.draws_cohorts:
+            p_values.append(equal_cohorts(one, other, self.declared.num_cohorts))
+        p_value = most_extreme(p_values)
+        same = int(self.conformance.same(one, other).sum())
+        yield Check("answers of a device", "independent", f"{same:,} of {len(one):,} equal", same, p_value)
+
     def _apart(self, name: str, first: Answers, second: Answers) -> Check:
         """Check that the noise of the same devices is independent."""
-        p_values = [self.conformance.apart(first, second, self.settings.repeats)]
+        p_values = [self.conformance.apart(first, second, 1 if self.declared.afresh else self.settings.repeats)]
         if second.questions.metric and self.draws_cohorts:
             turn = slice(self.settings.devices)
             p_values.append(equal_cohorts(first.take(turn), second.take(turn), self.declared.num_cohorts))

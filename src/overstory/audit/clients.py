@@ -9,6 +9,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -146,19 +147,24 @@ class OwnClient:
 
     def _run(self, declared: Declared, asked: Questions, process: int) -> Answers:
         from overstory.client.randomizer import Randomizer
+        from overstory.client.recorder import key_of_answer
 
         mechanism: Any = declared.mechanism
         cohorts, payloads = np.zeros(len(asked), np.int64), []
         given = None if asked.cohorts is None else asked.cohorts.tolist()
         devices: dict[str, Randomizer] = {}
+        answers: Counter[str] = Counter()  # of a panel, each in a period of its own
         for line, (name, value) in enumerate(zip(asked.names(), asked.values.tolist(), strict=True)):
             device = devices.get(name)
             if device is None:
                 secret = self._secrets.setdefault((process, name), os.urandom(32))
                 cohort = None if given is None else given[line]
-                device = devices[name] = Randomizer(
-                    mechanism, secret=secret, metric=f"audit{asked.metric}", cohort=cohort
-                )
+                if declared.afresh:
+                    secret = key_of_answer(secret, answers[name])
+                    answers[name] += 1
+                device = Randomizer(mechanism, secret=secret, metric=f"audit{asked.metric}", cohort=cohort)
+                if not declared.afresh:
+                    devices[name] = device
             cohorts[line], payload = device.report(declared.values[value])
             payloads.append(payload)
         return Answers(asked, cohorts, declared.packed(payloads))

@@ -10,14 +10,17 @@ What a budget allows is counted in reports, so that silence says nothing of a va
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from overstory.privacy.ledger import Account, Ledger, charged
 from overstory.privacy.payloads.registry import metric_terms
+from overstory.privacy.registry.yearly import yearly
 from overstory.protocol.metrics.period import YEAR
+from overstory.protocol.metrics.tables import PersonBudget
 
 if TYPE_CHECKING:
     from overstory.client.state.rows import Rows
@@ -48,18 +51,18 @@ def ledger_of(rows: Rows, registry: Mapping[str, Metric] | None = None, since: f
 
 
 class Allowance:
-    """The reports so far against the registry's budget, and the answers of a cycle against the panels.
+    """The reports so far against the registry's budget, the answers of a cycle against the panels, and a year's cost.
 
-    A panel's places alone keep answers a cycle apart, but for one case: where a metric ends, its devices answer another
-    one, whose place may be near. So answers are counted, too: also those of metrics that the registry no longer lists.
+    A panel's places alone keep answers a cycle apart, but where a metric ends, its devices answer another one, whose
+    place may be near. So answers are counted, too: also those of metrics that the registry no longer lists. And where
+    there are panels, no year's reports cost more than the headline says, under whichever registries they were made.
     """
 
     def __init__(self, registry: MetricRegistry, rows: Rows, now: float, pending: Iterable[Metric] = ()) -> None:
-        self._budget, self.now = registry.budget, now
-        self._accounts: dict[tuple[str, str], Account] = {}
-        if self._budget is not None:
-            since = now - YEAR if self._budget.per == "year" else None
-            self._accounts = {(each.metric, each.digest): each for each in ledger_of(rows, registry, since).accounts}
+        self.now = now
+        self._budget = None if registry.budget is None else _Charges(registry.budget, registry, rows, now)
+        headline = _headline(registry)
+        self._year = None if headline is None else _Charges(headline, registry, rows, now)
         self._answers: Counter[str] = Counter()  # of the cycle that ends now, by `_asked_for`
         apart = {name for name, metric in registry.items() if metric.panel is None or metric.panel.own}
         for key, panel in {_asked_for(metric): metric.panel for metric in registry.values()}.items():
@@ -69,22 +72,39 @@ class Allowance:
             self.take(metric)
 
     def answered(self, metric: Metric) -> bool:
-        """Whether the device has given all its answers of a cycle."""
+        """Whether the device has given all its answers of a cycle, or one more would cost more than any year may."""
         panel = metric.panel
-        return panel is not None and self._answers[_asked_for(metric)] >= panel.answers
+        if panel is not None and self._answers[_asked_for(metric)] >= panel.answers:
+            return True
+        return self._year is not None and not self._year.allow(metric)
 
     def allows(self, metric: Metric) -> bool:
         """Whether the budget, if there is one, allows one more report."""
-        if self._budget is None:
-            return True
+        return self._budget is None or self._budget.allow(metric)
+
+    def take(self, metric: Metric) -> None:
+        self._answers[_asked_for(metric)] += 1
+        for charges in (self._budget, self._year):
+            if charges is not None:
+                charges.take(metric)
+
+
+class _Charges:
+    """What the reports so far have cost of a budget."""
+
+    def __init__(self, budget: PersonBudget, registry: MetricRegistry, rows: Rows, now: float) -> None:
+        since = now - YEAR if budget.per == "year" else None
+        self._budget = budget
+        self._accounts = {(each.metric, each.digest): each for each in ledger_of(rows, registry, since).accounts}
+
+    def allow(self, metric: Metric) -> bool:
+        """Whether one more report stays within the budget."""
         accounts, against = self._with(metric).values(), self._budget.against
         limits = self._budget.limits_of(metric)
         return all(charged(accounts, against, attribute) <= most for attribute, most in limits)
 
     def take(self, metric: Metric) -> None:
-        self._answers[_asked_for(metric)] += 1
-        if self._budget is not None:
-            self._accounts = self._with(metric)
+        self._accounts = self._with(metric)
 
     def _with(self, metric: Metric) -> dict[tuple[str, str], Account]:
         """Return the accounts with one more report; of which response does not matter to a budget."""
@@ -97,6 +117,18 @@ class Allowance:
         mine = {other: replace(each, cap=cap) for other, each in mine.items() if other != key and each.cap != cap}
         mine[key] = Account(*key, metric_terms(metric), ((0, reports),), cap, metric.attribute)
         return self._accounts | mine
+
+
+ROUNDED: Final = 1e-12
+"""The relative error of a sum of epsilons that are each rounded up."""
+
+
+def _headline(registry: MetricRegistry) -> PersonBudget | None:
+    """Return what any year's reports may cost by the headline, where metrics have panels and there is a bound."""
+    if all(metric.panel is None for metric in registry.values()):
+        return None
+    epsilon = yearly(registry.values(), registry.budget).epsilon
+    return None if math.isinf(epsilon) else PersonBudget(epsilon * (1 + ROUNDED), per="year")
 
 
 def _asked_for(metric: Metric) -> str:

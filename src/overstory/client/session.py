@@ -62,6 +62,8 @@ class Session:
         self.state, self._clock, self._spread, self._groups = state, clock, spread, groups
         self._registry, self._metrics = registry, registry.metrics
         self._years = registry.budget is not None and registry.budget.per == "year"
+        # Whether the reports so far decide on further ones.
+        self._counts = registry.budget is not None or any(metric.panel for metric in registry.values())
         self.last_error: StateError | None = None  # None once an opening or a flush has succeeded after it
         self.retry_at = 0.0  # monotonic time before which a state that could not be opened is not tried again
         self._retired_at = -math.inf
@@ -123,7 +125,7 @@ class Session:
             refused = recorder.refusal(period, local=local)
             if refused is not None:
                 return refused
-            allowance = None if local else self._allowance_of(metric)
+            allowance = None if local else self._allowance_now()
             if allowance is not None and allowance.answered(metric):
                 return Outcome.ALREADY
             if allowance is not None and not allowance.allows(metric):
@@ -182,9 +184,9 @@ class Session:
             self._places = Places(key, self._metrics)
         return partial(self._places.asks, metric)
 
-    def _allowance_of(self, metric: Metric) -> Allowance | None:
+    def _allowance_now(self) -> Allowance | None:
         """Return what budget and panels allow after the reports stored and in memory; None where there are neither."""
-        if self._registry.budget is None and metric.panel is None:
+        if not self._counts:
             return None
         now = self._clock()
         if self._allowance is None or now - self._allowance.now >= DAY:  # what was reported a year ago counts no more
@@ -194,7 +196,7 @@ class Session:
         return self._allowance
 
     def _allowance_in(self, rows: Rows, now: float, pending: Iterable[Metric] = ()) -> Allowance | None:
-        if self._registry.budget is None and not any(metric.panel for metric in self._metrics.values()):
+        if not self._counts:
             return None
         from overstory.client.budget import Allowance
 

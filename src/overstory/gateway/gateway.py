@@ -26,8 +26,9 @@ from overstory.gateway.sinks import GatewayError
 from overstory.presentation.formats import finite
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.ledger import Ledger
-from overstory.privacy.payloads.registry import terms_of
+from overstory.privacy.payloads.registry import metric_terms
 from overstory.privacy.registry.cost import metric_cost
+from overstory.privacy.registry.yearly import yearly
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric, MetricRegistry
 from overstory.protocol.metrics.groups import OTHER
@@ -295,7 +296,8 @@ class Gateway:
             if outcome in FATAL:
                 raise self._unreportable(outcome)
             self._pending += outcome in MADE
-            if self._pending >= AT_ONCE or (self._pending and self.settings.clock == "real"):
+            # A panel counts a report in memory as one of this cycle, and a file may have many cycles.
+            if self._pending >= (AT_ONCE if self.settings.clock == "readings" and self.metric.panel is None else 1):
                 self.flush()
 
     def _unreportable(self, outcome: Outcome) -> GatewayError:
@@ -320,9 +322,12 @@ class Gateway:
 
     def _privacy(self, mine: Ledger) -> dict[str, Any]:
         built, cost = self.metric.mechanism, metric_cost(self.metric, so_far=mine)
-        terms, window = terms_of(built), self.metric.window
+        terms, window = metric_terms(self.metric), self.metric.window
         in_window = None if window is None else terms.epsilon_any(window)
+        year = yearly([self.metric], self.client.registry.budget)
         return {
+            "headline": year.sentence,
+            "epsilon_year": finite(year.epsilon),
             "reports": cost.made,
             "distinct_values": cost.distinct,
             "epsilon_report": built.epsilon_report,

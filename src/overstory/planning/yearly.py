@@ -122,10 +122,10 @@ class YearPlan(Result):
         columns = (
             Column("way", is_left=True),
             Column("oracle", is_left=True),
-            Column("epsilon", "epsilon of a report", epsilon_text),
-            Column("reports", "reports of a period", thousands),
+            Column("epsilon", text=epsilon_text),
+            Column("reports", text=thousands),
             Column("standard_error", "standard error", percent),
-            Column("epsilon_any", "any year, at most epsilon", epsilon_text),
+            Column("epsilon_any", "any year", epsilon_text),
         )
         title = f"One {self.period}'s share of {percentage(self.share)}, from {self.devices:,} devices"
         return Table(title, columns, [way.to_json() for way in self.ways()])
@@ -146,4 +146,5 @@ class YearPlan(Result):
         yield from best.toml().split("\n")
 
     def all_notes(self) -> Iterator[str]:
-        yield "the last way keeps to its epsilon only while a value never changes; its last column says for any history"
+        yield "epsilon is of one report, and any year of all reports, whatever a device holds and however it changes"
+        yield "the last way keeps to its bound only while a value never changes"

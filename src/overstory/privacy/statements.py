@@ -80,6 +80,11 @@ class Claim:
         return f"{self.about}; odds move by a factor of {'' if self.conditional else 'at most '}{factor(self.epsilon)}"
 
     @property
+    def sentence(self) -> str:
+        """The line, as a sentence."""
+        return f"{self.amount[:1].upper()}{self.amount[1:]}: {self.words}."
+
+    @property
     def epsilon_words(self) -> str:
         """The epsilon as it is printed, and in the same line what it is but for a chance of delta."""
         plain = epsilon_text(self.epsilon)

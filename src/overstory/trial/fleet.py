@@ -13,6 +13,7 @@ import random
 import secrets
 import sqlite3
 import time
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from overstory.client.consent.consent import Agreement, Choice, Consent
 from overstory.client.consent.policy import EffectiveChoice
-from overstory.client.outcomes import MADE
+from overstory.client.outcomes import MADE, Outcome
 from overstory.client.session import Session
 from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import VERSION, Rows, RowState, create_tables
@@ -34,6 +35,8 @@ from overstory.client.upload.http import Request, Response, Transport, endpoint,
 from overstory.client.upload.retry import RetryPolicy, retry_after
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.metrics import Metric, MetricRegistry
+from overstory.protocol.metrics.panel import ASKED, Places
+from overstory.protocol.metrics.period import YEAR
 from overstory.protocol.wire.reasons import Reason, problem_detail
 from overstory.protocol.wire.upload import MEDIA_TYPE, decode_uploads
 
@@ -50,6 +53,7 @@ PATIENCE: Final = 60.0
 TIMEOUT: Final = 30.0
 MOST_DEVICES: Final = 10_000_000
 MOST_PERIODS: Final = 10_000
+MOST_YEARS: Final = 10
 
 
 class FleetError(OverstoryError):
@@ -111,15 +115,28 @@ class Moment:
         return float(self.metric.period.start(self.period))
 
 
-def moments(metrics: Iterable[Metric], periods: int, now: float) -> list[Moment]:
-    """Return the last periods of each metric in order of time, the current one included."""
+def moments(metrics: Iterable[Metric], periods: int, now: float, years: int | None = None) -> list[Moment]:
+    """Return the last periods of each metric in order of time, the current one included: those of some years, if given.
+
+    Periods that no collector takes any more are refused, unless they are asked for by years: then the collector must
+    have the devices' clock.
+    """
     if not 1 <= periods <= MOST_PERIODS:
         raise ParameterError(f"--periods {periods}: give a whole number from 1 to {MOST_PERIODS:,}")
+    if years is not None and not 1 <= years <= MOST_YEARS:
+        raise ParameterError(f"--years {years}: give a whole number from 1 to {MOST_YEARS}")
     listed = []
     for metric in metrics:
         last = metric.period.number(now)
         if metric.expired(now):
             raise ParameterError(f"metric {metric.id} expired on {metric.expires}: choose others with --metric ID")
+        if years is not None:
+            periods = max(years * YEAR // metric.period.seconds, 1)
+            if periods > MOST_PERIODS:
+                many = f"{periods:,} periods of {metric.id}, and {MOST_PERIODS:,} are simulated at most"
+                raise ParameterError(f"--years {years}: these are {many}: choose others with --metric ID")
+            listed += [Moment(metric, last - n) for n in range(periods)]
+            continue
         taken = next((n for n in range(periods) if metric.accept_until(last - n) <= now), periods)
         if taken < periods:
             raise ParameterError(
@@ -164,6 +181,7 @@ class Fleet:
         self._roots = roots or (lambda: secrets.token_bytes(32))
         self._server, self._url, self._groups = server, endpoint(server), groups
         self._now, self._asked = 0.0, 0.0
+        self.most_in_a_year = 0  # the most reports that one device made within any 365 days
         listed = {name: Agreement.to(metric) for name, metric in registry.items()}
         self._consent = Consent(Choice.ON, "", registry.version, listed, "simulated", None, registry.budget)
         self._effective = EffectiveChoice(Choice.ON, "simulated people agree", self._consent)
@@ -195,25 +213,48 @@ class Fleet:
             self._covered[metric.id] = self._consent.covers(metric, self._registry)
         return self._covered[metric.id]
 
-    def _clock(self) -> float:
+    def clock(self) -> float:
+        """Return the devices' time, in unix seconds."""
         return self._now
 
     def _live(self, values: Sequence[Sequence[Any]], when: Sequence[Moment], advance: Callable[[int], object]) -> None:
         self._now = when[0].time
         states = self._devices(len(values))
-        sessions = [Session(state, self._registry, self._clock, self._groups(), spread=0.0) for state in states]
-        for number, moment in enumerate(when):
+        sessions = [Session(state, self._registry, self.clock, self._groups(), spread=0.0) for state in states]
+        made: list[list[float]] = [[] for _ in states]  # when each device made its reports
+        for number, (moment, asked) in enumerate(zip(when, self._who_is_asked(states, when), strict=True)):
             self._now = moment.time
             outcomes = self.outcomes[moment.metric.id]
-            for session, held in zip(sessions, values, strict=True):
-                outcome = session.record(moment.metric, held[number], moment.time, self._effective)
+            if len(asked) < len(states):
+                outcomes.not_made[Outcome.UNASKED] += len(states) - len(asked)
+            for device in asked:
+                session = sessions[device]
+                outcome = session.record(moment.metric, values[device][number], moment.time, self._effective)
                 if outcome in MADE:
                     outcomes.made += 1
+                    made[device].append(moment.time)
                 else:
                     outcomes.not_made[outcome] += 1
                 session.flush(self, 0.0)  # type: ignore[arg-type] # it asks `now`, as of a client's authority
-            self._deliver(states, moment.metric)
+            self._deliver([states[device] for device in asked], moment.metric)
             advance(len(values))
+        self.most_in_a_year = max(self.most_in_a_year, *map(_most_in_a_year, made))
+
+    def _who_is_asked(self, states: Sequence[MemoryState], when: Sequence[Moment]) -> list[list[int]]:
+        """Return the devices that each moment asks, by their places: in a panel few are, and the others do nothing."""
+        stretches: dict[str, tuple[int, int]] = {}
+        for moment in when:
+            first, last = stretches.get(moment.metric.id, (moment.period, moment.period))
+            stretches[moment.metric.id] = min(first, moment.period), max(last, moment.period)
+        asked: dict[tuple[str, int], list[int]] = {(moment.metric.id, moment.period): [] for moment in when}
+        for device, state in enumerate(states):
+            key = state.begin().key(ASKED)
+            assert key is not None  # it is no metric's, so it is never destroyed
+            places = Places(key, self._registry)
+            for name, stretch in stretches.items():
+                for period in places.asked(self._registry[name], *stretch):
+                    asked[name, period].append(device)
+        return [*asked.values()]
 
     def _devices(self, count: int) -> list[MemoryState]:
         """Return states of devices that never were, in the memory of those before them."""
@@ -251,7 +292,7 @@ class Fleet:
         return waited + pause
 
     def _sender(self, answers: Mapping[bytes, Response]) -> Collector:
-        return Collector(self._server, lambda request: answers[request.body], self._token, clock=self._clock)
+        return Collector(self._server, lambda request: answers[request.body], self._token, clock=self.clock)
 
     def _relayed(self, bodies: Sequence[bytes]) -> dict[bytes, Response]:
         """Post uploads together; return for each the answer that it would have had alone."""
@@ -311,6 +352,11 @@ def _given_up(state: MemoryState, answers: Mapping[bytes, Response]) -> Iterator
             if reason in set(Reason) and not Reason(reason).passing:
                 rows.outbox.finish(row.id, RowState.DROPPED, reason)
                 yield reason
+
+
+def _most_in_a_year(times: Sequence[float]) -> int:
+    """Return how many of some times, in order, lie within 365 days, at most."""
+    return max((bisect_left(times, time + YEAR) - number for number, time in enumerate(times)), default=0)
 
 
 def _waiting(state: MemoryState) -> list[bytes]:

@@ -170,7 +170,7 @@ PRIVACY: Final = Command(
     ),
     Option("--shuffled", "also state what reports reveal that arrive shuffled among N others'", "N", int),
     Option("--honest", "with --shuffled: the honest share", "SHARE", float, 1.0),
-    Option("--periods", "with --shuffled: reports of one value (default: any number)", "T", int),
+    Option("--periods", "with --shuffled: reports of one value (default: any number; of a panel, a year's)", "T", int),
     Option("--plot", "draw epsilon against the number of reports into this file, an .svg"),
     more="""\
 Give a metric of a registry (--registry FILE, or ./metrics.toml if it exists), an oracle with its parameters, or

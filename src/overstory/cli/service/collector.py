@@ -51,7 +51,7 @@ def collect(args: argparse.Namespace, store_on_command_line: str) -> None:
 
     read_ring, read_registry = _ring_reader(args.oblivious_keys), partial(_read_registry, args)
     ring, registry = read_ring() if read_ring else None, read_registry()
-    store = _open(args.store, registry, args.shard)
+    store = open_to_serve(args.store, registry, args.shard)
     collector = Collector(
         registry,
         store,
@@ -94,7 +94,8 @@ def _ring_reader(path: Path | None) -> Callable[[], KeyRing] | None:
     return partial(load_ring, path)
 
 
-def _open(url: str, registry: MetricRegistry, shard: int | None) -> Store:
+def open_to_serve(url: str, registry: MetricRegistry, shard: int | None) -> Store:
+    """Open a store for this process alone, create it where there is none, and let it count as the registry says."""
     try:
         store = open_store(url)
     except MissingStoreError:

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from overstory.cli.arguments import print_outcome, token_of_environment
 from overstory.client.client import WEEK, seconds
-from overstory.client.outcomes import MADE
+from overstory.client.outcomes import MADE, Outcome
 from overstory.client.upload.delivery import Sink
 from overstory.client.upload.http import endpoint, http_transport
 from overstory.gateway.gateway import LOG, Gateway, Lines, Settings, bounded_lines, follow, replay
@@ -23,6 +23,9 @@ from overstory.privacy.registry.cost import PATTERN
 from overstory.protocol.metrics import load_registry
 from overstory.protocol.wire.reasons import check_token
 from overstory.supervision.log import begin_log
+
+SAID = frozenset({Outcome.RECORDED, Outcome.UNASKED})
+"""What has words of its own in the line about reports."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -82,13 +85,16 @@ def outcome_lines(outcome: dict[str, Any]) -> list[str]:
     lines, seen, spent = outcome["lines"], outcome["readings"], outcome["privacy"]
     dropped = sum(outcome["dropped"].values())
     made = sum(n for word, n in outcome["reports"].items() if word in MADE)
-    refused = ", ".join(f"{n:,} {word}" for word, n in outcome["reports"].items() if word != "recorded")
+    refused = ", ".join(f"{n:,} {word}" for word, n in outcome["reports"].items() if word not in SAID)
+    unasked = outcome["reports"].get(Outcome.UNASKED, 0)
     readings = (
         f"{plural(lines['read'], 'line')}, {lines['bad']:,} bad; readings: {seen['used']:,} used, "
         f"{seen['late']:,} late, {seen['duplicate']:,} duplicate, {seen['already']:,} reported before"
     )
     reports = (
-        f"{plural(made, 'period')} reported{f' ({refused})' if refused else ''}, {seen['missing']:,} missing, "
+        f"{plural(made, 'period')} reported{f' ({refused})' if refused else ''}, "
+        + (f"{unasked:,} in which this device was not asked, " if unasked else "")
+        + f"{seen['missing']:,} missing, "
         f"of which {seen['filled']:,} filled; {outcome['handed_over']:,} handed over, {dropped:,} refused, "
         f"{outcome['waiting']:,} waiting" + (f" ({outcome['trouble']})" if outcome["trouble"] else "")
     )
@@ -100,4 +106,9 @@ def outcome_lines(outcome: dict[str, Any]) -> list[str]:
         total += f" ({said(spent['epsilon_at_delta'])} at delta {spent['delta']:g})"
     if spent["epsilon_total"] != spent["epsilon_any"]:
         total += f", {said(spent['epsilon_total'])} {PATTERN}"
-    return [readings, reports, f"privacy: epsilon {said(spent['epsilon_report'])} for one report{window}, {total}"]
+    return [
+        readings,
+        reports,
+        spent["headline"],
+        f"privacy: epsilon {said(spent['epsilon_report'])} for one report{window}, {total}",
+    ]

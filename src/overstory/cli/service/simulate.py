@@ -7,27 +7,30 @@ import csv
 import hashlib
 import random
 import shlex
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
-from pathlib import Path
+from typing import Final
 
 from overstory.cli.arguments import form_of, print_answer, token_of_environment
 from overstory.cli.output import progress
-from overstory.client.upload.http import http_transport
+from overstory.client.upload.http import Request, Response, Transport, http_transport
 from overstory.files.io import writing_text
 from overstory.presentation.document import Block, Column, Preformatted, Table
-from overstory.presentation.formats import thousands
+from overstory.presentation.formats import plural, thousands
 from overstory.presentation.streams import printable
+from overstory.privacy.registry.yearly import yearly
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric, MetricRegistry, load_registry
 from overstory.protocol.wire.reasons import check_token
 from overstory.trial.fleet import MOST_DEVICES, Fleet, Holders, Moment, ValueDistribution, moments, read_texts
 
-NUMBERS = ("devices", "reports", "accepted", "refused")
+UPLOADS: Final = 10_000
+"""Uploads that a store takes in one commit."""
+
+NUMBERS: Final = ("devices", "reports", "accepted", "refused")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -39,18 +42,21 @@ def run(args: argparse.Namespace) -> int:
             "give the --url of what is in front of their collectors, or a registry without [shards]"
         )
     metrics = [registry[name] for name in dict.fromkeys(args.metric or registry)]
-    when = moments(metrics, args.periods, time.time())
+    when = moments(metrics, args.periods, time.time(), args.years)
     holders = Holders(_populations(args, metrics), when, args.change, _random(args.seed))
     begun, total = time.monotonic(), args.devices * len(when)
-    with _address(args) as url, progress("simulating", total, quiet=args.quiet) as bar:
-        fleet = _fleet(args, registry, url)
+    with _collector(args, registry) as post, progress("simulating", total, quiet=args.quiet) as bar:
+        fleet = _fleet(args, registry, lambda request: post(request, fleet.clock()))
         fleet.run(holders.devices(args.devices), when, bar.advance if bar.is_shown else None)
     if args.truth:
         _write_truth(args.truth, when, holders)
     taken = time.monotonic() - begun
     outcomes = {name: outcome.to_json() for name, outcome in fleet.outcomes.items()}
     values = {"devices": args.devices, "seconds": round(taken, 3), "metrics": outcomes}
-    print_answer(args, values, _blocks(args, fleet, metrics, taken))
+    if args.years:
+        headline = yearly(metrics, registry.budget).to_json()
+        values["year"] = {"most_reports": fleet.most_in_a_year, "headline": headline}
+    print_answer(args, values, _blocks(args, fleet, registry, metrics, taken))
     return 0
 
 
@@ -79,7 +85,7 @@ def _random(seed: int | None) -> random.Random:
     return random.SystemRandom() if seed is None else random.Random(f"population {seed}")  # noqa: S311 - no secret
 
 
-def _fleet(args: argparse.Namespace, registry: MetricRegistry, url: str) -> Fleet:
+def _fleet(args: argparse.Namespace, registry: MetricRegistry, transport: Transport) -> Fleet:
     token = check_token(token_of_environment("WRITE"))
     roots = None
     if args.seed is not None:
@@ -89,7 +95,8 @@ def _fleet(args: argparse.Namespace, registry: MetricRegistry, url: str) -> Flee
             return hashlib.blake2b(f"{args.seed} {next(numbers)}".encode(), digest_size=32, person=b"simulate").digest()
 
     groups = _groups(args, registry)
-    return Fleet(registry, url, http_transport(), token="" if args.store else token, roots=roots, groups=groups)
+    server = args.url or "http://store"
+    return Fleet(registry, server, transport, token="" if args.store else token, roots=roots, groups=groups)
 
 
 def _groups(args: argparse.Namespace, registry: MetricRegistry) -> Callable[[], Mapping[str, str]]:
@@ -107,22 +114,38 @@ def _groups(args: argparse.Namespace, registry: MetricRegistry) -> Callable[[], 
 
 
 @contextmanager
-def _address(args: argparse.Namespace) -> Iterator[str]:
-    """Give the collector's address; with --store, run one meanwhile."""
+def _collector(args: argparse.Namespace, registry: MetricRegistry) -> Iterator[Callable[[Request, float], Response]]:
+    """Give what posts a request at the devices' time: to the --url, whose clock is its own, or into the --store."""
     if args.url is not None:
-        yield args.url
+        transport = http_transport()
+        yield lambda request, _: transport(request)
         return
-    from overstory.trial.service import CollectorService, ServiceError  # devices alone need no server
+    # Devices alone need no server.
+    from overstory.cli.service.collector import open_to_serve
+    from overstory.collector.checkup import check_promises
+    from overstory.collector.http.endpoint import answer_to
+    from overstory.collector.ingest.ingest import Ingest
+    from overstory.collector.ingest.received import Received
+    from overstory.supervision.answers import refusal
 
-    with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder, "log")
-        try:
-            with CollectorService(Path(args.registry), args.store, log) as service:
-                yield service.url()
-        except ServiceError as error:
-            lines = [line for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
-            last = lines[-1].removeprefix("overstory: error: ") if lines else str(error)
-            raise ServiceError(f"the collector did not run: {last}") from error
+    check_promises(args.store, registry, allow_weaker=False, warn=print)
+    ingest, waiting = Ingest(registry), list[Received]()  # a commit for each request would take most of the time
+    with open_to_serve(args.store, registry, None) as store:
+
+        def post(request: Request, now: float) -> Response:
+            decision = ingest.decide(request.body, request.media_type, now)
+            if decision.refused is not None:
+                return Response(decision.refused.status, {}, refusal(decision.refused, where=decision.where).body)
+            waiting.extend(decision.received)
+            if len(waiting) >= UPLOADS:
+                store.add(waiting)
+                waiting.clear()
+            answer = answer_to(decision, [True] * len(decision.received))
+            return Response(answer.status, {}, answer.body)
+
+        yield post
+        store.add(waiting)
+        store.compact(time.time(), forgetting=False)  # with the same --seed, the same reports come again
 
 
 def _write_truth(path: str, when: Sequence[Moment], holders: Holders) -> None:
@@ -135,7 +158,9 @@ def _write_truth(path: str, when: Sequence[Moment], holders: Holders) -> None:
                 writer.writerow((moment.metric.id, period, label, number, number / truth.total()))
 
 
-def _blocks(args: argparse.Namespace, fleet: Fleet, metrics: Sequence[Metric], taken: float) -> Iterator[Block]:
+def _blocks(
+    args: argparse.Namespace, fleet: Fleet, registry: MetricRegistry, metrics: Sequence[Metric], taken: float
+) -> Iterator[Block]:
     rows, reasons = [], Counter[str]()
     for name, outcome in fleet.outcomes.items():
         numbers = {"reports": outcome.made, "accepted": outcome.accepted, "refused": outcome.dropped.total()}
@@ -144,6 +169,13 @@ def _blocks(args: argparse.Namespace, fleet: Fleet, metrics: Sequence[Metric], t
         reasons.update({f"not made, {reason}": number for reason, number in outcome.not_made.items()})
     yield Table("", (Column("metric", is_left=True), *(Column(name, text=thousands) for name in NUMBERS)), rows)
     said = [f"{reason}: {number:,}" for reason, number in reasons.items()]
+    if args.years:
+        mean = sum(outcome.made for outcome in fleet.outcomes.values()) / args.devices / args.years
+        most = plural(fleet.most_in_a_year, "report")
+        said += [
+            f"one device: {mean:.2f} reports a year, at most {most} in any 365 days",
+            yearly(metrics, registry.budget).sentence,
+        ]
     if said or not args.quiet:
         yield Preformatted("\n".join([*said, *([] if args.quiet else _closing(args, metrics, taken))]))
 

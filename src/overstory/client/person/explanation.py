@@ -181,8 +181,8 @@ def explain(state: State, metric: Metric, value: Any) -> Explanation:
     encoded = metric.encode(value)
     key = _key(state, metric)
     mechanism = metric.mechanism
-    is_example = key is None or metric.panel is not None  # of an answer that no device gives
-    device = randomizer_of(metric, new_secret() if is_example else key)
+    # Each answer of a panel has a key of its own: one that no device gives is shown.
+    device = randomizer_of(metric, new_secret() if key is None or metric.panel is not None else key)
     permanent = device.permanent(encoded)
     fresh = metric.fresh
     nothing = None, None, ""

@@ -50,8 +50,7 @@ class MetricPage:
         return self.cost.lines
 
     def plain_words(self) -> str:
-        line = self.cost.headline
-        return f"{line.amount[:1].upper()}{line.amount[1:]}: {line.words}."
+        return self.cost.headline.sentence
 
     def to_json(self) -> dict[str, Any]:
         privacy = self.privacy.to_json() | {

@@ -141,17 +141,29 @@ class Places:
         panel = metric.panel
         if panel is None:
             return True
+        place = period % panel.periods(metric.period)
+        answers = [answer for answer, its_place in enumerate(self._places_of(metric, panel)) if its_place == place]
+        if panel.own or not answers:
+            return bool(answers)
+        start = metric.period.start(period)
+        return any(self._question(answer, start) == metric.id for answer in answers)
+
+    def asked(self, metric: Metric, first: int, last: int) -> list[int]:
+        """Return the periods from `first` to `last`, by number, in which the device is asked."""
+        if metric.panel is None:
+            return [*range(first, last + 1)]
+        length = metric.panel.periods(metric.period)
+        starts = (first + (place - first) % length for place in {*self._places_of(metric, metric.panel)})
+        possible = (period for start in starts for period in range(start, last + 1, length))
+        return sorted(period for period in possible if self.asks(metric, period))
+
+    def _places_of(self, metric: Metric, panel: Panel) -> tuple[int, ...]:
         places = self._places.get(metric.id)
         if places is None:
             length = panel.periods(metric.period)
             places = tuple(self._number("place", answer, metric.id) % length for answer in range(panel.answers))
             self._places[metric.id] = places
-        place = period % panel.periods(metric.period)
-        answers = [answer for answer, its_place in enumerate(places) if its_place == place]
-        if panel.own or not answers:
-            return bool(answers)
-        start = metric.period.start(period)
-        return any(self._question(answer, start) == metric.id for answer in answers)
+        return places
 
     def _question(self, answer: int, start: int) -> str | None:
         """Return the id of the metric that an answer is for, of those that have not ended by then."""

@@ -1,0 +1,176 @@
+"""No year of a device's life tells more than the headline says, whatever happens to the registry: see `years.py`."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import pytest
+
+from overstory.client import budget, recorder
+from overstory.client.budget import Allowance
+from overstory.client.outcomes import Outcome
+from overstory.client.session import Session
+from overstory.protocol.metrics.panel import Places
+from overstory.protocol.metrics.period import WEEK
+from referee import years
+from referee.years import REGISTRIES, SHORT, Life, headline, lies, short_years, story, told
+from referee.years import years as years_of
+
+LIVES: Final = 60
+MANY: Final = int(os.environ.get("OVERSTORY_STORIES", "1500"))
+SINGLE: Final = ("one", "two", "three", "other", "monthly", "twice", "none", "no panel")
+PANELS: Final = ("one", "two", "three", "memoized", "ending", "monthly", "twice", "own")
+
+
+@pytest.fixture(autouse=True)
+def _short() -> Iterator[None]:
+    for remembered in (years.registry, years.headline):
+        remembered.cache_clear()
+    with short_years():
+        yield
+
+
+def found(lives: range, names: Any = tuple(REGISTRIES), *, changing: bool = True) -> list[str]:
+    """Return the lies of so many lives, with the number of each."""
+    listed = []
+    for number in lives:
+        rng = random.Random(number)
+        listed += [f"{number}: {lie}" for lie in lies(rng.randbytes(32), story(rng, names, changing=changing))]
+    return listed
+
+
+def test_no_year_tells_more_than_the_headline() -> None:
+    assert found(range(LIVES)) == []
+
+
+def test_no_year_tells_more_where_states_are_put_back() -> None:
+    assert found(range(LIVES), PANELS, changing=False) == []
+
+
+@pytest.mark.slow
+def test_no_year_of_many_more_lives_tells_more() -> None:
+    assert found(range(LIVES, LIVES + MANY)) == []
+    assert found(range(LIVES, LIVES + MANY), PANELS, changing=False) == []
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_a_year_of_single_rounds_tells_as_much_as_the_headline(name: str) -> None:
+    """No less would do: some device's year comes to all of it."""
+    # A year of four weeks touches five, if it begins late in the first.
+    events: list[Any] = [("registry", name), *(("week", 0 if number % 5 else WEEK - 1) for number in range(30))]
+    most = max(
+        max(told(reports) for reports in years_of(Life(bytes([number]) * 32, "ab").live(events).made))
+        for number in range(8)
+    )
+    assert most == pytest.approx(headline(name), abs=1e-9)
+
+
+def test_lives_have_what_they_are_about() -> None:
+    """Metrics come, go and end between two answers of a year, clocks go back, and states do."""
+    close, back = 0, 0
+    for number in range(LIVES):
+        rng = random.Random(number)
+        secret, events = rng.randbytes(32), story(rng, PANELS)
+        made = Life(secret, "ab").live(events).made
+        pairs = [(one, two) for one, two in itertools.pairwise(made) if one.metric.panel and two.metric.panel]
+        close += any(one.name != two.name and abs(two.time - one.time) < 2 * SHORT["year"] for one, two in pairs)
+        back += any(event[0] == "jump" and event[1] < 0 for event in events)
+    assert min(close, back) > LIVES // 4
+    kept = [("registry", "one"), ("backup",), *[("week", 0)] * 5, ("restored",), ("jump", -5), *[("week", 0)] * 5]
+    bodies = Counter(made.body for made in Life(bytes(32), "a").live(kept).made)
+    assert 2 in bodies.values()  # the answer was made again, with the same bytes
+
+
+# --- faults, planted ------------------------------------------------------------------------------------------------
+
+Patch = pytest.MonkeyPatch
+
+
+def answers_twice(patch: Patch) -> None:
+    """Ask a device at two places of each cycle, and count none of its answers."""
+    usual = Places._places_of
+
+    def two(self: Any, metric: Any, panel: Any) -> tuple[int, ...]:
+        places, length = usual(self, metric, panel), panel.periods(metric.period)
+        return (*places, *((place + 2) % length for place in places))
+
+    patch.setattr(Places, "_places_of", two)
+    counts_no_answers(patch)
+
+
+def counts_no_answers(patch: Patch) -> None:
+    """Rely on the places alone, which are near where a metric ends."""
+    patch.setattr(Allowance, "answered", lambda *_: False)
+
+
+def forgets_metrics_that_went(patch: Patch) -> None:
+    """Count no report of a metric that the registry no longer lists, nor what it cost."""
+    usual = budget.Allowance.__init__
+
+    def listed(self: Any, registry: Any, rows: Any, now: float, pending: Any = ()) -> None:
+        real = rows.reports_since
+        rows.reports_since = lambda moment: [row for row in real(moment) if row[0] in registry]
+        usual(self, registry, rows, now, pending)
+
+    patch.setattr(Allowance, "__init__", listed)
+
+
+def counts_answers_alone(patch: Patch) -> None:
+    """Count the answers of a cycle, and not what a year's reports cost: another panel's were dearer, or more."""
+    patch.setattr(budget, "_headline", lambda _: None)
+
+
+def keeps_the_noise(patch: Patch) -> None:
+    """Draw the noise of all answers from one key."""
+    patch.setattr(recorder, "key_of_answer", lambda key, _: key)
+
+
+def place_by_value(patch: Patch) -> None:
+    """Ask no device that holds b."""
+    usual = Session.record
+
+    def record(self: Any, metric: Any, value: Any, *given: Any) -> Any:
+        return Outcome.UNASKED if metric.panel is not None and value == "b" else usual(self, metric, value, *given)
+
+    patch.setattr(Session, "record", record)
+
+
+def value_of_before(patch: Patch) -> None:
+    """Let an answer be of the first value that the device ever held."""
+    usual, held = recorder.MetricRecorder.make, {}
+
+    def make(self: Any, value: Any, *given: Any, **more: Any) -> Any:
+        return usual(self, held.setdefault(id(self), value), *given, **more)
+
+    patch.setattr(recorder.MetricRecorder, "make", make)
+
+
+def no_budget(patch: Patch) -> None:
+    """Let reports go on where the year's budget is used up."""
+    patch.setattr(Allowance, "allows", lambda *_: True)
+
+
+PLANTED: Final[dict[Callable[[Patch], None], tuple[str, tuple[str, ...]]]] = {
+    answers_twice: ("in any 1 years", PANELS),
+    counts_no_answers: ("in any 1 years", PANELS),
+    forgets_metrics_that_went: ("in any 1 years", PANELS),
+    counts_answers_alone: ("in any 1 years", (*PANELS, "none", "no panel", "both")),
+    keeps_the_noise: ("in any 3 years", PANELS),
+    place_by_value: ("does not depend on the value", PANELS),
+    value_of_before: ("held in other periods", PANELS),
+    no_budget: ("in any 1 years", ("budget", "both", "linked")),
+}
+"""A fault, what is said of it, and the registries of the lives in which it is looked for."""
+
+
+@pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
+def test_a_planted_fault_is_found(plant: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    words, names = PLANTED[plant]
+    plant(monkeypatch)
+    lives = ((number, lie) for number in range(LIVES) for lie in found(range(number, number + 1), names))
+    assert any(words in lie for _, lie in lives)
