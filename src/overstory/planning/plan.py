@@ -57,8 +57,8 @@ class Plan:
     ranking, choice, asked, people_needed
         Of a known domain: the oracles that meet the needs, the most accurate first, and the one to take; the share
         that was asked for, and how many devices detect it nine times in ten.
-    metric, group
-        Of a metric: its id, and the rarest group that its reports name, with its share of all devices.
+    metric, of
+        Of a metric: its id, and the metric as it was planned, with its groups and its panel.
     """
 
     mechanism: Any
@@ -76,7 +76,7 @@ class Plan:
     asked: float | None = None
     people_needed: int | None = None
     metric: str = ""
-    of: Metric | None = None  # the metric as it was planned, with its groups and its panel
+    of: Metric | None = None
 
     def toml(self) -> str:
         """Return the oracle and its parameters as a registry has them."""
