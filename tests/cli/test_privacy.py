@@ -108,13 +108,14 @@ def test_reports_and_values_asked_about_come_beside_the_metrics_own(tmp_path):
 
 def test_the_registry_of_this_folder_is_the_default(tmp_path):
     (tmp_path / "metrics.toml").write_bytes(EXAMPLE.read_bytes())  # its candidate files are not needed
-    ran = within("privacy", "theme", cwd=tmp_path)
+    ran = within("privacy", "meter-memo", cwd=tmp_path)
     assert ran.returncode == 0
-    assert ran.stdout.startswith("theme: Colour theme, 1 answer a year, shared, until 2027-05-31\n\ngrr:")
-    meter = within("privacy", "meter-memo", cwd=tmp_path).stdout
-    assert meter.startswith("meter-memo: ")
-    assert ", one report every 30 minutes, of at most 6 values, until " in meter
-    assert "6 distinct values" in meter
+    about = "one report every 30 minutes, of at most 6 values, until 2027-11-21"
+    assert ran.stdout.startswith(f"meter-memo: Energy of half an hour, for years, {about}\n\nl-osue:")
+    assert "6 distinct values" in ran.stdout
+    assert within("privacy", "theme", cwd=tmp_path).stdout.startswith(
+        "theme: Colour theme, 1 answer a year, shared, until "
+    )
 
 
 def test_a_name_that_is_both_is_the_oracle_and_it_is_said(tmp_path):

@@ -52,6 +52,14 @@ def test_nothing_changed():
     assert (only.metric, only.what, only.kind, only.detail) == ("", "registry", Harm.HARMLESS, "version 1 becomes 2")
 
 
+def test_a_panels_answers_have_no_noise_of_before():
+    """All is drawn afresh: a smaller epsilon weakens nothing, and nothing of before is answered again."""
+    own = {"panel": '{cycle = "year"}', "oracle": '"grr"', "parameters": "{epsilon = 2.0}", "max_values": None}
+    smaller, larger = (changes({"parameters": f"{{epsilon = {epsilon}}}"}, **own) for epsilon in (1.0, 3.0))
+    assert kinds(smaller) == {("parameters", Harm.BREAKS)}
+    assert weakened(larger) == {"one report", "several reports of one unchanged value", "a change of value"}
+
+
 ABC = '{kind = "categories", names = ["a", "b", "c"]}'
 INTEGERS = '{kind = "integers", min = 0, max = 2}'
 TWO_ROUNDS = {
@@ -165,6 +173,7 @@ OTHER_PROMISES = [  # the same of what is promised besides; no epsilon of the re
     ("a later end", {}, {"expires": "2099-01-02"}, False),
     ("an earlier end", {}, {"expires": "2098-01-02"}, False),
     ("the window of the page", {}, {"window": "7"}, False),
+    ("why a year may reveal much", {}, {"yearly_reason": '"t"'}, False),
     ("the title", {}, {"title": '"t"'}, False),
     ("the description", {}, {"description": '"t"'}, False),
     ("the owner", {}, {"owner": '"t"'}, False),
@@ -219,6 +228,7 @@ OTHER_PROMISES = [  # the same of what is promised besides; no epsilon of the re
 
 SAID = {  # what is said of some of them: the key, and a part of the sentence
     "the description": ("description", "'D' becomes 't': devices ask about it again"),
+    "why a year may reveal much": ("yearly_reason", "None becomes 't'"),
     "groups": (
         "groups",
         "no group becomes release (1, 2): devices ask about the metric again, and no noise protects a",

@@ -141,7 +141,7 @@ With --domain-size and --yearly it compares the ways to keep within that epsilon
                     "--share",
                 ),
             ),
-            why="give --params, or --epsilon and --epsilon-permanent, or --domain-size with --epsilon or --yearly",
+            why="plan for --params, for --epsilon and --epsilon-permanent, or for --domain-size and an epsilon",
         ),
     ),
 )

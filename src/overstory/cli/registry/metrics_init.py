@@ -184,13 +184,7 @@ def _registry(asking: Asking, today: dt.date, args: argparse.Namespace) -> tuple
     asking.explain("Which values does it have?", *(f"  {kind:8}{words}" for kind, words in KINDS.items()))
     kind = asking.ask("kind", one_of(KINDS))
     domain, size, example = _DOMAINS[kind](asking)
-    asking.explain(
-        "How much may be learned about one person in a year, by all metrics of this file together?",
-        "A smaller epsilon is more private, and needs more devices.",
-        *(f"  {epsilon:<4g}{_guess(epsilon)}" for epsilon in EPSILONS),
-    )
-    private = f"{{}}: give a number from 0.01 to {HIGH:g}; above that, hardly anything is private"
-    epsilon = asking.ask("epsilon", reader(a_decimal, lambda number: 0.01 <= number <= HIGH, private))
+    epsilon = _epsilon_of_a_year(asking)
     devices = asking.ask("devices", whole(1, 1 << 40))
     groups = group_lines(args, devices)
     period = asking.ask("period", _period)
@@ -223,6 +217,16 @@ def _registry(asking: Asking, today: dt.date, args: argparse.Namespace) -> tuple
         *groups,
     ]
     return "\n".join(lines) + "\n", name, example
+
+
+def _epsilon_of_a_year(asking: Asking) -> float:
+    asking.explain(
+        "How much may be learned about one person in a year, by all metrics of this file together?",
+        "A smaller epsilon is more private, and needs more devices.",
+        *(f"  {epsilon:<4g}{_guess(epsilon)}" for epsilon in EPSILONS),
+    )
+    private = f"{{}}: give a number from 0.01 to {HIGH:g}; above that, hardly anything is private"
+    return asking.ask("epsilon", reader(a_decimal, lambda number: 0.01 <= number <= HIGH, private))
 
 
 def _head(today: dt.date, opt_out: str | None) -> list[str]:

@@ -189,6 +189,9 @@ def _of_a_metric(old: Metric, new: Metric, budget: PersonBudget | None) -> Itera
     if old.window != new.window and "window" not in new.mechanism.parameters:
         detail = f"privacy is stated for {new.window or 'no'} reports, not for {old.window or 'none'}"
         yield Change(new.id, "window", Harm.HARMLESS, detail)
+    if old.yearly_reason != new.yearly_reason:
+        detail = f"{old.yearly_reason!r} becomes {new.yearly_reason!r}"
+        yield Change(new.id, "yearly_reason", Harm.HARMLESS, detail)
 
 
 def _of_the_panel(old: Metric, new: Metric) -> Iterator[Change]:
@@ -204,7 +207,7 @@ def _of_the_panel(old: Metric, new: Metric) -> Iterator[Change]:
 def _of_the_words(old: Metric, new: Metric, budget: PersonBudget | None) -> Iterator[Change]:
     """What people read; under another attribute, reports no longer count within the old one's budget."""
     limited = budget is not None and old.attribute in budget.attributes
-    for key in ("title", "description", "owner", "purpose", "attribute", "yearly_reason"):
+    for key in ("title", "description", "owner", "purpose", "attribute"):
         before, after = getattr(old, key), getattr(new, key)
         if before != after:
             detail = f"{before!r} becomes {after!r}: devices ask about it again"
