@@ -58,16 +58,21 @@ def test_the_share_that_is_asked_for_one_of_several_metrics_is_that_of_devices()
     of = parse_registry(HEAD.format(version="1") + 'panel = {cycle = "month", answers = 2}\n' + "".join(entries))
     devices = [Places(number.to_bytes(32, "big"), of) for number in range(4_000)]
     before, after = WEEK.parse_label("2027-W20"), WEEK.parse_label("2027-W30")
-    for name, week, part in (("two", before, Fraction(3, 6)), ("two", after, Fraction(3, 4)), ("gone", before, 1 / 3)):
-        asked = of[name].panel.share_asked(WEEK, week)
-        assert float(asked) == pytest.approx(1 - (1 - float(part) / 6) ** 2)
+    for name, week, part in (
+        ("two", before, Fraction(3, 6)),
+        ("two", after, Fraction(3, 4)),
+        ("gone", before, Fraction(1, 3)),
+    ):
+        assert of[name].panel.part_of_questions(WEEK.start(week)) == part
+        asked = of[name].panel.share_asked(WEEK, part)
+        assert asked == 1 - (1 - part / 6) ** 2
         found = sum(device.asks(of[name], week) for device in devices)
         assert 1e-6 < binom.cdf(found, 4_000, float(asked)) < 1 - 1e-6
-        assert metric_from_json(of[name].to_json()).panel.share_asked(WEEK, week) == asked
+        assert metric_from_json(of[name].to_json()).panel.part_of_questions(WEEK.start(week)) == part
     one = parse_registry(of.text.partition("[metrics.two]")[0])
     assert not [change for change in compare_registries(one, of) if change.what == "panel"]
     own = metric('panel = {cycle = "month"}\n', rest='panel = {cycle = "year", answers = 1}\n')
-    assert own.panel.share_asked(WEEK, before) == Fraction(1, 54)
+    assert (own.panel.part_of_questions(WEEK.start(before)), own.panel.share_asked(WEEK)) == (1, Fraction(1, 54))
 
 
 @pytest.mark.parametrize(("devices", "most"), [(300, 0.98), (5_000, 0.965), (200_000, 0.965)])
@@ -145,6 +150,8 @@ def test_pooled_periods_are_the_total_of_as_many(words):
         assert (part.first, part.reports_per_device) == (own[0], whole.reports_per_device)
         assert part.estimate.rows() == whole.estimate.rows()
     assert "estimated each period together with the 2 before it" in pooled.sentences()[0]
+    with pytest.raises(ParameterError, match="pool = 0"):
+        read(counted, "per-period", EstimateOptions(pool=0))
     assert read(counted, "per-period", EstimateOptions(pool=1)).to_json() == read(counted, "per-period").to_json()
 
 

@@ -158,11 +158,12 @@ class PeriodCounts:
 
     def devices(self, periods: Sequence[int]) -> ActiveDevices | None:
         """Return how many devices a panel's reports come from; None without a panel or periods."""
-        panel = self.metric.panel
+        panel, length = self.metric.panel, self.metric.period
         if panel is None or not periods:
             return None
         came = sum(self.counts[period].num_reports + self.taken_out.get(period, 0) for period in periods)
-        return ActiveDevices.of(came, [float(panel.share_asked(self.metric.period, period)) for period in periods])
+        parts = (panel.part_of_questions(length.start(period)) for period in periods)
+        return ActiveDevices.of(came, [float(panel.share_asked(length, part)) for part in parts])
 
     def devices_json(self, periods: Sequence[int]) -> dict[str, Any]:
         """Return the same as JSON values, under ``devices``; nothing where there is none."""

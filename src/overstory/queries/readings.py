@@ -314,6 +314,8 @@ def estimate_parts(
     """Return what `estimate` makes of each part's last period, counts and reports per device; None leaves it out."""
     if kind not in AGGREGATIONS:
         raise ParameterError(f"reading = {kind!r}: choose one of {', '.join(AGGREGATIONS)}")
+    if options.pool < 1:
+        raise ParameterError(f"pool = {options.pool}: each estimate is of a period or more: give 1, or how many")
     _check_repeats(counted, kind, options)
     parts: list[PeriodEstimate] = []
     so_far: SupportCounts | None = None

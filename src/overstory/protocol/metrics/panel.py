@@ -87,11 +87,14 @@ class Panel:
         at_a_place = Counter(number % self.periods(period) for number in numbers)
         return sum(reports for _, reports in at_a_place.most_common(self.answers))
 
-    def share_asked(self, period: Period, number: int = 0) -> Fraction:
-        """Return the share of all devices that are asked for a metric in one period, by number: exact."""
-        tickets = sum(tickets for ends, tickets in self.sharing if period.start(number) < ends)
-        part = Fraction(self.share, max(tickets, self.share))
-        return 1 - (1 - part / self.periods(period)) ** self.answers
+    def part_of_questions(self, unix_time: float) -> Fraction:
+        """Return the chance that an answer is for this metric, of those that share the panel and have not ended."""
+        tickets = sum(tickets for ends, tickets in self.sharing if unix_time < ends)
+        return Fraction(self.share, max(tickets, self.share))
+
+    def share_asked(self, period: Period, part: Fraction | int = 1) -> Fraction:
+        """Return the share of the devices that are asked in one period, for a part of the questions: exact."""
+        return 1 - (1 - Fraction(part) / self.periods(period)) ** self.answers
 
     def __str__(self) -> str:
         answers = "1 answer" if self.answers == 1 else f"{self.answers} answers"
