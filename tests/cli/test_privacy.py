@@ -113,6 +113,9 @@ def test_the_registry_of_this_folder_is_the_default(tmp_path):
     about = "one report every 30 minutes, of at most 6 values, until 2027-11-21"
     assert ran.stdout.startswith(f"meter-memo: Energy of half an hour, for years, {about}\n\nl-osue:")
     assert "6 distinct values" in ran.stdout
+    assert within("privacy", "theme", cwd=tmp_path).stdout.startswith(
+        "theme: Colour theme, 1 answer a year, shared, until "
+    )
 
 
 def test_a_name_that_is_both_is_the_oracle_and_it_is_said(tmp_path):
