@@ -110,8 +110,11 @@ def test_the_registry_of_this_folder_is_the_default(tmp_path):
     (tmp_path / "metrics.toml").write_bytes(EXAMPLE.read_bytes())  # its candidate files are not needed
     ran = within("privacy", "meter-memo", cwd=tmp_path)
     assert ran.returncode == 0
-    about = "one report every 30 minutes, of at most 6 values, until 2027-11-21"
-    assert ran.stdout.startswith(f"meter-memo: Energy of half an hour, for years, {about}\n\nl-osue:")
+    about, year, oracle = ran.stdout.split("\n\n")[:3]
+    often = "one report every 30 minutes, of at most 6 values, until 2027-11-21"
+    assert about == f"meter-memo: Energy of half an hour, for years, {often}"
+    assert "whatever you hold and however it changes, in any year: " in year
+    assert oracle.startswith("l-osue:")
     assert "6 distinct values" in ran.stdout
     assert within("privacy", "theme", cwd=tmp_path).stdout.startswith(
         "theme: Colour theme, 1 answer a year, shared, until "

@@ -112,7 +112,8 @@ def test_the_folder_that_the_environment_names_is_the_only_one(home, run, tmp_pa
     started(home, "editor")
     home["OVERSTORY_STATE"] = str(tmp_path / "own")
     started(home, "notes", choice="on")
-    assert run("status")[1].startswith("application: notes\non: ")
+    assert run("status")[1].startswith("application: notes\nNo bound: ")
+    assert "\non: " in run("status")[1]
     status, told = run("off", "--app", "editor")
     assert status == 2
     assert told.endswith("no application 'editor' has a state here; there are: notes\n")

@@ -19,6 +19,7 @@ from overstory.privacy.payloads.registry import metric_terms, terms_of
 from overstory.privacy.registry.cost import metric_cost, total_costs, totals_so_far
 from overstory.privacy.registry.page import metric_page, metric_statement
 from overstory.privacy.registry.warnings import registry_notes, registry_warnings
+from overstory.privacy.registry.yearly import most_in_a_year, yearly
 from overstory.privacy.statements import claims_blocks, notes_of
 from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.metrics import load_registry, parse_registry
@@ -99,8 +100,8 @@ def test_every_epsilon_of_the_page_is_from_the_one_function_and_the_unconditiona
     page = metric_page(metric)
     assert page.claims == metric_cost(metric).lines
     assert page.claims[0].about.startswith("whatever you hold and however it changes")
-    reports = metric.window or 30 if metric.panel is None else 1
-    assert page.claims[0].epsilon == metric_terms(metric).epsilon_any(reports)
+    assert page.claims[0].epsilon == metric_terms(metric).epsilon_any(most_in_a_year(metric))
+    assert page.claims[0].epsilon == yearly([metric]).epsilon
     table, numbered = claims_blocks(page.claims)
     rows = list(table.cells())
     assert [row[0] for row in rows] == [claim.about for claim in page.claims]
@@ -130,7 +131,8 @@ def test_no_cap_and_fresh_noise_are_without_bound():
     assert "any number" in dict(metric_page(strings).facts)["How many values"]
     window = metric_cost(EXAMPLES["meter-window"])
     assert window.line("values") is None
-    assert [line.kind for line in window.lines] == ["any", "report"], "n reports of fresh noise cost n times one"
+    # A year, and the window; n reports of fresh noise cost n times one.
+    assert [line.kind for line in window.lines] == ["any", "any", "report"]
 
 
 def test_a_window_is_stated_and_a_long_one_without_its_change():
@@ -266,13 +268,17 @@ def test_an_attribute_is_added_up_where_several_metrics_share_it():
     metric = EXAMPLES["theme"]
     metrics = [replace(metric, id=name, attribute=attribute) for name, attribute in shared.items()]
     accounts = [Account(name, "", terms_of(grr), ((0, 2),), attribute=about) for name, about in shared.items()]
-    of = {one.id: one for one in metrics}
-    priced = total_costs([metric_cost(one, 2) for one in metrics], of)
-    for totals in (priced, totals_so_far(Ledger(tuple(accounts)))):
+    listed = replace(EXAMPLES, metrics={metric.id: metric for metric in metrics})
+    planned = total_costs([metric_cost(one, 2) for one in metrics], listed, 2)
+    for totals in (planned, totals_so_far(Ledger(tuple(accounts)))):
         assert [(total.attribute, len(total.metrics)) for total in totals] == [(None, 4), ("age", 2)]
-    (alone,) = total_costs([metric_cost(metrics[0])], of)
+    (alone,) = total_costs([metric_cost(metrics[0])], listed)
     assert alone.attribute is None
-    assert total_costs([], of) == totals_so_far(Ledger()) == ()
+    assert total_costs([], listed) == totals_so_far(Ledger()) == ()
+    total, of_age = total_costs([metric_cost(one) for one in metrics], listed)
+    assert total.headline == yearly(metrics)
+    assert of_age.headline == yearly(metrics[:2])
+    assert total.line("pattern").about == "a year's reports, not counting which reports share their noise"
 
 
 RELEASES = '{by = "release", shares = {"1.0" = 0.6, "1.1" = 0.3}, devices = 500000}'

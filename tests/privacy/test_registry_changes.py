@@ -463,3 +463,15 @@ def test_a_lifetime_is_the_caps_values_or_the_domains_and_nothing():
     assert lifetime(max_values=None) == lifetime(max_values="9") == pytest.approx(15.0, abs=1e-6)
     strings = {"domain": '{kind = "strings"}', "oracle": '"rappor"', "parameters": "{}"}
     assert math.isinf(lifetime(max_values=None, **strings))
+
+
+def test_a_panel_that_begins_gives_up_what_was_promised_of_an_unchanged_value():
+    """A year tells less, and ten years of one value more than one permanent response did."""
+    rounds = {"max_values": None, "parameters": "{epsilon_permanent = 3.0, epsilon_report = 2.0}"}
+    found = changes({"panel": '{cycle = "year"}'}, **rounds)
+    assert ("panel", Harm.HARMLESS) in kinds(found)
+    assert weakened(found) == {"several reports of one unchanged value", "any number of reports of one unchanged value"}
+    assert not [change for change in found if "permanent responses" in change.detail]  # a panel's answers repeat none
+    back = changes({"panel": '"none"'}, **rounds, panel='{cycle = "year"}')
+    assert "panel" in weakened(back)
+    assert not [change for change in back if "permanent responses" in change.detail]  # and leave none

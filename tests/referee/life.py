@@ -25,7 +25,7 @@ from unittest import mock
 from sqlalchemy import select
 
 from overstory.client import Client
-from overstory.client.outcomes import MADE
+from overstory.client.outcomes import MADE, Outcome
 from overstory.client.state.secret_file import DeviceSecret
 from overstory.client.state.state import State
 from overstory.collector.store import open_store
@@ -72,6 +72,7 @@ class Scene:
     history: tuple[Any, ...] = ()  # the value of each report so far
     is_life: bool = False  # whether the sentences are about the device of the story; else about the parameters
     budget: float = math.inf  # what the person was told that all reports may cost
+    asked_next: str = ""  # the period in which the device is said to be asked next
 
     @property
     def values(self) -> tuple[Any, ...]:
@@ -159,12 +160,17 @@ def about_number(claim: Claim, scene: Scene) -> Iterator[Lie]:
 
 
 def about_one_answer(claim: Claim, scene: Scene) -> Iterator[Lie]:
-    if scene.in_force.mechanism.fresh:
+    if scene.in_force.fresh:
         yield Lie("one answer", claim.line, "the noise of every report is fresh")
 
 
 def about_budget(claim: Claim, scene: Scene) -> Iterator[Lie]:
     scene.budget = float(claim.more["most"])
+    yield from ()
+
+
+def about_asked_next(claim: Claim, scene: Scene) -> Iterator[Lie]:
+    scene.asked_next = claim.more.get("period", "never")
     yield from ()
 
 
@@ -183,7 +189,7 @@ def constant_bits(of: Metric, group: str | None) -> float:
 def payloads(of: Metric, values: Sequence[Any]) -> list[Any]:
     """Return the distributions of what an unchanged value's reports say, where that is always the same."""
     mechanism = of.mechanism
-    if mechanism.fresh or mechanism.once or mechanism.epsilon_report < mechanism.epsilon_permanent:
+    if of.fresh or mechanism.once or mechanism.epsilon_report < mechanism.epsilon_permanent:
         return []
     cohort = model.cohorts_of([mechanism])[0][0]
     return [model.payload_chances(of, value, cohort) for value in values if model.fits(of, value)]
@@ -356,6 +362,7 @@ JUDGES: Final = {
     "number of reports": about_number,
     "one answer": about_one_answer,
     "budget": about_budget,
+    "asked next": about_asked_next,
     "nothing the same": about_nothing_the_same,
     "nothing equal": about_nothing_the_same,
     "the same": about_the_same,
@@ -413,9 +420,14 @@ class Person:
         self.client.consent("on")
 
     def on_value(self, number: int) -> None:
-        if self.client.record(METRIC, self.world.values[number]) in MADE:
+        outcome, said = self.client.record(METRIC, self.world.values[number]), self.scene.asked_next
+        if outcome in MADE:
             self.counts(number)
         self.client.flush()
+        period = self.scene.in_force.period
+        today = period.label(period.number(self.clock()))
+        if (said and outcome in MADE and today < said) or (outcome is Outcome.UNASKED and today == said):
+            self.lies.append(Lie("asked next", f"this device is asked next in: {said}", f"{today}: {outcome}"))
         self.clock.tomorrow()
 
     def counts(self, number: int) -> None:
@@ -462,7 +474,7 @@ class Person:
             lines = differences(self.story.world, had, name)
             self.lies += judge_change(self.world, earlier, new, lines)
         self.names.append(name)
-        self.scene.in_force = new
+        self.scene.in_force, self.scene.asked_next = new, ""
         self.agree()
 
     def on_off(self) -> None:

@@ -56,7 +56,7 @@ class Device:
             encoded = metric.encode(value)
         except (ParameterError, TypeError, ValueError):
             encoded = NOTHING
-        if metric.mechanism.fresh:
+        if metric.fresh:
             return time, encoded
         full = metric.max_values is not None and self.counted(metric) >= metric.max_values
         key = NOTHING if encoded == NOTHING else metric.mechanism.response_key(encoded, cohort)
@@ -252,9 +252,10 @@ def lives(steps: tuple[bytes, ...], values: tuple[Any, ...], *, ever: bool = Fal
             unique = tuple(dict.fromkeys(sequences))
             numbers = {each: number for number, each in enumerate(unique)}
             chosen = [numbers[each] for each in sequences]
-            losses += account_losses(Named(mechanism), of_account[account], unique, ever=ever)[np.ix_(chosen, chosen)]
-        named = tuple(drawn(metrics, each, of_account) for each in sent)
-        found.append(Lives(histories, named, losses))
+            named = Named(mechanism, fresh=next(m.fresh for m in metrics if m.account == account))
+            losses += account_losses(named, of_account[account], unique, ever=ever)[np.ix_(chosen, chosen)]
+        responses = tuple(drawn(metrics, each, of_account) for each in sent)
+        found.append(Lives(histories, responses, losses))
     return found
 
 
@@ -279,27 +280,28 @@ def part_key(mechanism: Any, value: Any, place: int, cohorts: dict[bytes, int]) 
 
 
 class Named:
-    """A mechanism that is compared by its digest."""
+    """A mechanism that is compared by its digest, and whether all its noise is drawn afresh, as in a panel."""
 
-    def __init__(self, mechanism: Any) -> None:
-        self.mechanism = mechanism
+    def __init__(self, mechanism: Any, *, fresh: bool | None = None) -> None:
+        self.mechanism, self.fresh = mechanism, mechanism.fresh if fresh is None else fresh
+        self._name = mechanism.digest, self.fresh
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Named) and self.mechanism.digest == other.mechanism.digest
+        return isinstance(other, Named) and self._name == other._name
 
     def __hash__(self) -> int:
-        return hash(self.mechanism.digest)
+        return hash(self._name)
 
 
 @lru_cache(maxsize=2000)
 def account_losses(named: Named, cohort: int, sequences: Laws, *, ever: bool) -> np.ndarray:
     """Return the loss between any two sequences of draws of one account."""
     mechanism, size = named.mechanism, len(sequences)
-    if ever and mechanism.fresh:  # with ever more reports, whatever differs is known
+    if ever and named.fresh:  # with ever more reports, whatever differs is known
         return np.where(np.eye(size, dtype=bool), 0.0, np.inf)
     total = np.zeros((size, size))
     for piece in pieces(mechanism, cohort):
-        total += piece_losses(piece, sequences, fresh=mechanism.fresh, ever=ever)
+        total += piece_losses(piece, sequences, fresh=named.fresh, ever=ever)
     return total
 
 

@@ -200,6 +200,7 @@ def promises_one_answer(patch: Patch) -> None:
     from overstory.client.person import view
 
     patch.setattr(view, "ALL_VALUES", None)
+    patch.setattr(view, "EARLIER", view.MEMOIZED)
 
 
 FINDINGS: Final[dict[str, Finding]] = {

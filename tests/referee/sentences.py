@@ -54,10 +54,15 @@ FORCE: Final = r"(?P<in_force>, by the parameters in force)?"
 SAME: Final = "only with the same pattern of changes"
 STILL: Final = "only while the value never changes"
 ANSWERS: Final = "not counting which reports share their noise"
+YEARS: Final = r"in any (?:year|\d+ years)"
+OF_YEARS: Final = r"(?P<reports>[\d,]+) (?:report|answer)s?(?: of \w+)?"
+"""Of one metric. What is said of several, and of a budget, `years.py` judges."""
 OF_VALUES: Final = r"any number of reports of (?:(?P<values>[\d,]+) values?(?P<spare> and nothing)?|any values)"
 
 ABOUT: Final[tuple[tuple[str, str], ...]] = (
     ("any", rf"whatever you hold and however it changes: (?P<yours>your )?{N}(?P<only>, the only one that a device sends by these parameters)?"),
+    ("any", rf"whatever you hold and however it changes, {YEARS}: {OF_YEARS}"),
+    ("responses", rf"a year's reports, {ANSWERS}"),
     ("values", rf"(?P<yours>your )?{N}, {SAME}"),
     ("any", rf"one report{FORCE}"),
     ("unchanged", rf"(?P<yours>your )?{N}, {STILL}"),
@@ -232,7 +237,8 @@ def plainly(kind: str) -> Callable[[re.Match[str]], Iterator[Claim]]:
 JUDGED: Final[tuple[tuple[str, Callable[[re.Match[str]], Iterator[Claim]]], ...]] = (
     # what reports cost: `on`, `status`, `view`; a heading of `metrics show`; tables of `metrics show`, `privacy`, /about
     (r"(?P<amount>no bound|epsilon [\d.]+) \| (?P<words>.*)", cost_line),
-    (r"(?P<amount>No bound|Epsilon [\d.]+): (?P<words>.*)", cost_line),
+    (rf"(?P<amount>No bound|Epsilon [\d.]+): (?P<words>whatever you hold and however it changes, {YEARS}: [^;]*until the budget is used up;.*)", plainly("a year's budget")),
+    (r"(?P<amount>No bound|Epsilon [\d.]+): (?P<words>(?!.*until the budget).*)", cost_line),
     (r"(?P<words>[^|]*) \| (?P<amount>no bound|[\d.]+(?: \([\d.]+ at delta [\de.-]+\))?) \| (?:(?P<odds>[\d.]+) times|practically certain|without bound) \| (?:\[\d+\] ?)+", table_row),
     (r"(?P<reports>\d+) \| (?P<one>no bound|[\d.]+) \| (?P<change>no bound|[\d.]+)", picture_row),
     (r"Before: any of [\d,]+ values, all alike\. After: the likeliest is [\d.]+ times as likely as before\. What is promised of any two values: (?P<words>.*)\.", inferred),
@@ -241,6 +247,7 @@ JUDGED: Final[tuple[tuple[str, Callable[[re.Match[str]], Iterator[Claim]]], ...]
     (r"\w+: (?P<reports>[\d,]+) reports?(?: (?:of|from) (?P<distinct>\d+) (?:distinct value|noisy answer)s?)?", plainly("number of reports")),
     (r"reports queued \| (?P<reports>\d+)", plainly("number of reports")),
     (r"Every report is drawn from one of these noisy answers, and a value that returns uses the same one again\. No value is stored\.", plainly("one answer")),
+    (r"of its panel, this device is asked next in: (?:(?P<period>[\d-]+) \(\w+\)|no period before the end)", plainly("asked next")),
     # what puts reports together
     (r"What could put a device's reports together \| (?P<words>.*)", linkable),
     (r"Linkable: (?P<words>.*)\.", linkable),
@@ -263,6 +270,8 @@ JUDGED: Final[tuple[tuple[str, Callable[[re.Match[str]], Iterator[Claim]]], ...]
 )  # fmt: skip
 
 PLAIN: Final[tuple[str, ...]] = (
+    r"Reports by earlier parameters were drawn from these noisy answers; those of now have fresh noise\. No value is stored\.",
+    r"harmless \| panel: .* becomes .*: what any year tells, epsilon (?:[\d.]+|no bound|without bound) becomes [\d.]+",
     r"\[\d+\] .*",  # a note of a table: what an epsilon rests on
     r"T \(\w+\)|Another title \(\w+\)|the registry",
     r"(?:Why|Responsible|Ends on|How|How often|How many values|What a report can be about) \| .*",
@@ -291,7 +300,7 @@ PLAIN: Final[tuple[str, ...]] = (
     r"breaks-counts \| .*|\w+ needs a new metric id: people agreed to less",
     r"nothing changed",
     r"overstory: error: .*",  # it refuses to say anything
-    r"\w+: (?:T|Another title), one report every .*|[\w-]+: (?:domain_size|epsilon|num_|f|of|grr|max_values).*",
+    r"\w+: (?:T|Another title), (?:one report every|at most) .*|[\w-]+: (?:domain_size|epsilon|num_|f|of|grr|max_values).*",
     r"A liar's report counts for up to [\d.]+ honest ones of a value\.",
     r"What is sent in clear \| .*",
     # what a claim of shuffled reports rests on

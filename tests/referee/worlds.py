@@ -161,6 +161,16 @@ WORLDS: dict[str, World] = {
         {"titled": TITLED},
         first_lines='opt_out = "Turn it off in the settings."',
     ),
+    "panel": World(
+        ("red", "green", "mauve"),
+        {
+            "domain": COLOURS,
+            "oracle": '"l-grr"',
+            "parameters": "{epsilon_permanent = 2.0, epsilon_report = 1.0}",
+            "panel": '{cycle = "month", answers = 30}',
+        },
+        {"none": {"panel": '"none"'}, "rarer": {"panel": '{cycle = "year", answers = 360}'}, "titled": TITLED},
+    ),
     "flips": World(
         ("red", "green", "mauve"),
         {

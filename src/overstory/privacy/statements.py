@@ -112,20 +112,21 @@ class Claims:
         terms = metric_terms(metric)
         return cls(terms, cautions(metric.mechanism, terms))
 
-    def in_years(self, reports: int, years: int = 1) -> Claim:
+    def in_years(self, reports: int, years: int = 1, word: str = "report") -> Claim:
         """Say by how much any two histories of as many years can be told apart, with so many reports in each."""
-        stretch, about = ("any year", "answer") if years == 1 else (f"any {years} years", "answer")
-        words = f"{ALWAYS}, in {stretch}: {plural(reports * years, about)}"
-        epsilon = self.terms.epsilon_any(reports * years)
-        return Claim(words, epsilon, FRESH, self.cautions.get("any"), kind="any" if years == 1 else "years")
+        stretch = "any year" if years == 1 else f"any {years} years"
+        claim = self._of_any(f"{ALWAYS}, in {stretch}: {plural(reports * years, word)}", reports * years)
+        return claim if years == 1 else replace(claim, kind="years")
 
     def any_history(self, reports: int, whose: str = "") -> Claim:
         """Say by how much any two histories of so many reports can be told apart."""
+        only = ONLY if self.terms.once and reports == 1 else ""
+        return self._of_any(f"{ALWAYS}: {whose}{plural(reports, 'report')}{only}", reports)
+
+    def _of_any(self, about: str, reports: int) -> Claim:
         epsilon, why = self.terms.epsilon_any(reports), why_unbounded([self.terms])
         exact = self.terms.epsilon_any_is_exact(reports)
         rests = FRESH if self.terms.fresh else ANY_EXACT if exact else ANY_BOUND
-        only = ONLY if self.terms.once and reports == 1 else ""
-        about = f"{ALWAYS}: {whose}{plural(reports, 'report')}{only}"
         return Claim(about, epsilon, rests, self.cautions.get("any"), kind="any", reason=why)
 
     def unchanged(self, reports: int = 1, under: str = "") -> Claim:

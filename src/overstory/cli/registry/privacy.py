@@ -20,6 +20,7 @@ from overstory.privacy import Claim, PrivacyStatement, statement
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.histories.pairs import check_reports
 from overstory.privacy.registry.page import metric_statement
+from overstory.privacy.registry.yearly import yearly
 from overstory.privacy.statements import claims_blocks
 from overstory.privacy.terms import Terms
 from overstory.protocol.errors import OverstoryError, ParameterError
@@ -105,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
         from overstory.presentation.charts.curves import loss_of_a_device
 
         draw(args.plot, [loss_of_a_device(stated.mechanism, stated.terms.epsilon_n, stated.terms.epsilon_any)])
-    named = {} if metric is None else {"metric": metric.id}
+    named = {} if metric is None else {"metric": metric.id, "headline": yearly([metric]).to_json()}
     of_values = {} if values is None else {"values": args.values, "epsilon_values": finite(values.epsilon)}
     others = {} if shuffled is None else {"central": shuffled.to_json()}
     print_answer(args, named | stated.to_json() | of_values | others, _blocks(metric, stated, values, shuffled))
@@ -167,6 +168,7 @@ def _blocks(
 ) -> Iterator[Block]:
     if metric is not None:
         yield Paragraph(headline(metric))
+        yield Paragraph(yearly([metric]).sentence)
     given = {key: value for key, value in statement.parameters.items() if value not in (None, "")}
     yield Paragraph(f"{statement.mechanism}: {parameter_words(given)}")
     yield from claims_blocks(statement.claims if values is None else (*statement.claims, values))

@@ -26,6 +26,7 @@ from overstory.privacy.registry.cost import (
     totals_so_far,
 )
 from overstory.privacy.registry.page import metric_facts, relay_words
+from overstory.privacy.registry.yearly import yearly
 from overstory.privacy.statements import Claim
 from overstory.protocol.metrics import Metric, MetricRegistry
 
@@ -107,7 +108,9 @@ def _end(metric: Metric, today: date) -> Claim | None:
 
 
 def question(asked: Asked) -> Iterator[Block]:
-    """Return the question as blocks: each metric, then all of them together, the budget, and where reports go."""
+    """Return the question as blocks: any year, each metric, all of them together, the budget, where reports go."""
+    if asked.registry:
+        yield Paragraph(yearly(asked.registry.values(), asked.registry.budget).sentence)
     for name, metric in asked.registry.items():
         yield Heading(3, f"{metric.title} ({name})")
         yield Paragraph(metric.description)
@@ -116,10 +119,8 @@ def question(asked: Asked) -> Iterator[Block]:
             yield Paragraph(f"Since your choice of {asked.before.date}: {reason}.")
         yield KeyValues(metric_facts(metric, asked.registry.oblivious))
         cost, end = asked.costs[name], asked.ends.get(name)
-        reports = plural(cost.reports, "report")
-        yield Paragraph(
-            f"What {reports} can tell of you:" if cost.planned else f"What your {reports} so far can have told of you:"
-        )
+        so_far = f"What your {plural(cost.reports, 'report')} so far can have told of you:"
+        yield Paragraph("What reports can tell of you:" if cost.planned else so_far)
         lines = cost.pairs()
         if cost.planned and end is not None and end.epsilon != cost.headline.epsilon:  # alike where neither has a bound
             lines += ((end.amount, f"{end.words} (one per {metric.period} until {metric.expires})"),)
@@ -151,6 +152,7 @@ def question_json(asked: Asked) -> dict[str, Any]:
         **({} if asked.registry.oblivious is None else {"relay": asked.registry.oblivious.to_json()}),
         "budget": None if held is None else held.to_json(),
         "budget_words": [] if held is None else list(budget_words(held, asked.registry.values())),
+        "headline": yearly(asked.registry.values(), held).to_json() if asked.registry else None,
         "totals": [total.to_json() for total in asked.totals],
         "metrics": [_metric_json(asked, metric) for metric in asked.registry.values()],
     }

@@ -15,14 +15,17 @@ from overstory.client.consent.policy import EffectiveChoice, refused
 from overstory.client.outcomes import Fault, StateError
 from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import LONGEST_DELAY, Rows, RowState
+from overstory.client.state.secret_file import read_secret
 from overstory.client.state.state import UNCHECKED, State, machine_id
 from overstory.client.upload.delivery import ASKED, COPIED, CollectorHealth
 from overstory.client.upload.retry import DAY, RELAY, problem_words
 from overstory.presentation.formats import duration, plural
 from overstory.presentation.render_text import unbroken
 from overstory.privacy.registry.cost import MetricCost, TotalCost, metric_cost, totals_so_far
+from overstory.privacy.registry.yearly import yearly
 
 if TYPE_CHECKING:
+    from overstory.privacy.statements import Claim
     from overstory.protocol.metrics import Metric, MetricRegistry
     from overstory.protocol.metrics.tables import ObliviousRoute
 
@@ -151,6 +154,11 @@ class Status:
         The collector that reports may go to under the choice; None where none is known yet.
     relay
         The relay that reports of oblivious metrics go through; None where no metric is oblivious.
+    headline
+        What may be learned about the person in any year; None where there is no metric.
+    next_answers
+        When this device is asked next, as a period's label by metric, where it is before the metric's end; None where
+        nothing has a panel, or there is no secret yet.
     """
 
     effective: EffectiveChoice
@@ -170,6 +178,8 @@ class Status:
     totals: tuple[TotalCost, ...] = ()
     server: str | None = None
     relay: RelayStatus | None = None
+    headline: Claim | None = None
+    next_answers: Mapping[str, str] | None = None
 
     @property
     def dropped(self) -> dict[str, int]:
@@ -195,6 +205,8 @@ class Status:
 
     def words(self) -> Iterator[str]:
         """Say it to a person, a line at a time."""
+        if self.headline is not None:
+            yield self.headline.sentence
         yield f"{self.effective.choice}: {self.effective.cause}"
         consent = self.effective.consent
         if consent is not None and consent.choice is not Choice.OFF:
@@ -233,6 +245,9 @@ class Status:
         if self.last_success:
             last = ", ".join(f"{period} ({metric})" for metric, period in self.last_success.items())
             yield f"last sent in: {last}"
+        if self.next_answers is not None:
+            asked = ", ".join(f"{period} ({metric})" for metric, period in self.next_answers.items())
+            yield f"of its panel, this device is asked next in: {asked or 'no period before the end'}"
         if self.dropped:
             yield f"dropped: {', '.join(f'{number} ({reason})' for reason, number in self.dropped.items())}"
 
@@ -272,6 +287,8 @@ class Status:
             "sent": self.counts.get("sent", 0),
             "dropped": self.dropped,
             "last_success": dict(self.last_success),
+            "headline": None if self.headline is None else self.headline.to_json(),
+            "next_answers": None if self.next_answers is None else dict(self.next_answers),
             "collector_failures": self.failures,
             "clock": self.clock,
             "problem": self.problem,
@@ -305,6 +322,7 @@ def read_status(
         clock=None if consent is None else _before_consent(consent.date, now),
         server=None if consent is None else consent.server,
         relay=relay_status(registry),
+        headline=yearly(registry.values(), registry.budget) if registry else None,
     )
     if not state.exists:
         return status
@@ -316,6 +334,7 @@ def read_status(
         status = replace(status, problem=str(error) if error.fault is Fault.ELSEWHERE else problem)
     try:
         with state.snapshot() as rows:
+            status = replace(status, next_answers=_next_answers(paths, rows, registry, now))
             return _completed(status, rows, registry, dues, now, server)
     except StateError as error:
         return replace(status, problem=status.problem or str(error))
@@ -348,6 +367,27 @@ def _completed(
         totals=totals_so_far(ledger),
         relay=relay_status(registry, rows),
     )
+
+
+def _next_answers(paths: StatePaths, rows: Rows, registry: MetricRegistry, now: float) -> dict[str, str] | None:
+    """Return by metric when the places of this device's secret ask it next, in the order of the times."""
+    asked = [metric for metric in registry.values() if metric.panel is not None and not metric.expired(now)]
+    if not asked:
+        return None
+    from overstory.protocol.metrics import panel
+
+    secret = read_secret(paths.secret)
+    key = None if secret is None else secret.key(panel.ASKED)
+    if key is None:
+        return None
+    places, found = panel.Places(key, registry), []
+    for metric in asked:
+        first, last = metric.period.number(now), metric.period.number(metric.expires_at - 1)
+        first += first in rows.claims(metric.id).by(metric.period).reported
+        cycle = 0 if metric.panel is None else metric.panel.periods(metric.period)
+        periods = places.asked(metric, first, min(first + cycle - 1, last))
+        found += [(metric.period.start(period), metric.id, metric.period.label(period)) for period in periods[:1]]
+    return {name: label for _, name, label in sorted(found)}
 
 
 def _held_to(

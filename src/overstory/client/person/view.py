@@ -156,6 +156,14 @@ def infer_all(
 
 
 PERIODS_SHOWN: Final = 30
+MEMOIZED: Final = (
+    "Every report is drawn from one of these noisy answers, and a value that returns uses the same one again. No value "
+    "is stored."
+)
+EARLIER: Final = (
+    "Reports by earlier parameters were drawn from these noisy answers; those of now have fresh noise. No value is "
+    "stored."
+)
 SEALED: Final = (
     "These bytes leave the device sealed, in a message that is another one each time, with zeros up to a multiple of "
     "512 bytes. Only who has the collector's private key can open it."
@@ -248,10 +256,8 @@ def _responses(shown: MetricView) -> Iterator[Block]:
     if not shown.responses:
         return
     yield Heading(3, f"Permanent responses: {shown.id}")
-    yield Paragraph(
-        "Every report is drawn from one of these noisy answers, and a value that returns uses the same one again. No "
-        "value is stored."
-    )
+    earlier = shown.metric is not None and shown.metric.fresh
+    yield Paragraph(EARLIER if earlier else MEMOIZED)
     rows = [tuple(map(str, response.values())) for response in shown.responses]
     columns = ("response", "bits", "in words", "reports", "kept on this device")
     yield Table.of_cells("The permanent responses of this device", columns, rows, left=columns, code=("bits",))

@@ -29,9 +29,9 @@ from overstory.presentation.document import (
     Tone,
 )
 from overstory.presentation.formats import epsilon_text, interval, percent
+from overstory.privacy.payloads.registry import metric_terms
 from overstory.privacy.registry.cost import metric_cost
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics.period import DAY
 from overstory.queries.readings import EstimateOptions, Reading
 
 if TYPE_CHECKING:
@@ -280,7 +280,6 @@ class ReadingPage(Page):
         return facts_of(self.reading)
 
 
-YEAR: Final = 365 * DAY
 NO_DIMENSIONS: Final = (
     "A report holds nothing but its value: what goes together with it (a platform, a version) cannot be looked up "
     "afterwards. To learn it, collect a metric of the pair, or give the metric groups."
@@ -298,13 +297,12 @@ def metric_links(data: ConsoleData, metric: Metric, current: str, period: str = 
 
 @lru_cache(maxsize=256)
 def epsilons(metric: Metric) -> tuple[tuple[str, str], ...]:
-    """Return what one report, one value and a year of reports cost a person at most."""
-    cost = metric_cost(metric, most_in(metric, YEAR))
-    lines = {line.kind: line.epsilon for line in cost.lines}
+    """Return what a year of reports, one report and one value cost a person at most."""
+    cost, terms = metric_cost(metric), metric_terms(metric)
     return (
-        ("Epsilon, one report", epsilon_text(lines["report"])),
-        ("Epsilon, one value", epsilon_text(metric.epsilon_permanent)),
         ("Epsilon, a year", epsilon_text(cost.headline.epsilon)),
+        ("Epsilon, one report", epsilon_text(terms.epsilon_any(1))),
+        ("Epsilon, one value", epsilon_text(terms.epsilon_permanent)),
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field as Parameter
 
-from overstory.console.screens.page import YEAR, metric_links, most_in
+from overstory.console.screens.page import metric_links
 from overstory.console.view import Query, Screen, View
 from overstory.presentation.charts.curves import loss_of_a_device
 from overstory.presentation.document import (
@@ -31,6 +31,7 @@ from overstory.presentation.formats import epsilon_text, finite, odds_text, plur
 from overstory.privacy.payloads.registry import metric_terms
 from overstory.privacy.registry.cost import metric_cost
 from overstory.privacy.registry.page import metric_page, metric_statement
+from overstory.privacy.registry.yearly import most_in_a_year
 from overstory.privacy.statements import Claims, words_of
 from overstory.protocol.metrics.period import WEEK
 
@@ -93,30 +94,34 @@ class PrivacyScreen(Screen):
 
 
 def _figures(metric: Metric, stated: PrivacyStatement) -> Iterator[tuple[str, str]]:
+    a_week = metric_cost(metric, _reports_in(metric, WEEK)).headline.epsilon
+    yield "Any year, whatever the values", _both(metric_cost(metric).headline.epsilon)
+    yield "A week, whatever the values", _both(a_week)
     yield "One report", _both(stated.epsilon_report)
     yield "One value, however many reports", _both(stated.epsilon_permanent)
-    a_week, a_year = (metric_cost(metric, most_in(metric, span)).headline.epsilon for span in (WEEK, YEAR))
-    yield "A week, whatever the values", _both(a_week)
-    yield "A year, whatever the values", _both(a_year)
 
 
 def _both(epsilon: float) -> str:
     return "no bound" if math.isinf(epsilon) else f"{epsilon_text(epsilon)} ({odds_text(epsilon)})"
 
 
+def _reports_in(metric: Metric, seconds: int) -> int:
+    return min(max(1, seconds // metric.period.seconds), most_in_a_year(metric))
+
+
 def _entries(metric: Metric, stated: PrivacyStatement, reports: int, values: int | None) -> Iterator[Claim]:
-    """Return the ledger: a report, several, values, a week, a year, and all that there can ever be."""
+    """Return the ledger: any year, a report, several, values, a week, and all that there can ever be."""
     costs, claims = metric_cost(metric, reports), Claims.of(metric)
     permanent, lifetime = costs.line("permanent"), costs.line("values")
+    yield metric_cost(metric).headline
     yield from (claims.unchanged(number) for number in sorted({1, reports}))
     if permanent is not None:
         yield permanent
     if values is not None:
         claim = stated.values_claim(values, reports=reports)
         yield replace(claim, about=f"{claim.about} in {plural(reports, 'report')}")
-    for span, seconds in (("a week", WEEK), ("a year", YEAR)):
-        line = metric_cost(metric, most_in(metric, seconds)).headline
-        yield replace(line, about=f"{span}, {line.about}")
+    line = metric_cost(metric, _reports_in(metric, WEEK)).headline
+    yield replace(line, about=f"a week, {line.about}")
     if lifetime is not None:
         yield replace(lifetime, about=f"a lifetime: {lifetime.about}")
 

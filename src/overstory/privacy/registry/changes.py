@@ -171,6 +171,8 @@ def _of_a_name(name: str, earlier: Sequence[MetricRegistry], new: MetricRegistry
 def _of_a_metric(old: Metric, new: Metric, budget: PersonBudget | None) -> Iterator[Change]:
     if old.mechanism.digest != new.mechanism.digest:
         yield from _of_the_mechanism(old, new)
+    elif old.fresh != new.fresh:  # by a panel, which draws noise that was memoized
+        yield from _of_the_noise(old, new)
     if old.panel != new.panel:
         yield from _of_the_panel(old, new)
     yield from _of_the_cap(old, new)
@@ -218,6 +220,14 @@ def _of_the_words(old: Metric, new: Metric, budget: PersonBudget | None) -> Iter
 
 def _of_the_mechanism(old: Metric, new: Metric) -> Iterator[Change]:
     """Other parameters, or another oracle: every epsilon, then the counts."""
+    yield from _of_the_noise(old, new)
+    what = "oracle" if old.mechanism.name != new.mechanism.name else "parameters"
+    detail = "reports made with the old parameters are refused, and the counts of both cannot be added up"
+    yield Change(new.id, what, Harm.BREAKS, detail)
+
+
+def _of_the_noise(old: Metric, new: Metric) -> Iterator[Change]:
+    """Every epsilon that is larger than it was promised."""
     before, after = metric_terms(old), metric_terms(new)
     windows = {window for window in (old.window, new.window) if window and window > 1}
     yield from _worse(new.id, "one report", (1,), before.epsilon_n, after.epsilon_n)
@@ -234,15 +244,12 @@ def _of_the_mechanism(old: Metric, new: Metric) -> Iterator[Change]:
     yield from _worse(new.id, "a change of value", CHANGES, before.change_leak, after.change_leak)
     if not after.fresh:  # of fresh noise the line on several reports says it
         yield from _worse(new.id, "any two histories", CHANGES, before.epsilon_any, after.epsilon_any)
-    what = "oracle" if old.mechanism.name != new.mechanism.name else "parameters"
-    detail = "reports made with the old parameters are refused, and the counts of both cannot be added up"
-    yield Change(new.id, what, Harm.BREAKS, detail)
 
 
 def _of_the_account(name: str, earlier: Sequence[MetricRegistry], new: Metric) -> Iterator[Change]:
     """What the past costs: a device with permanent responses under other accounts draws one more for a value."""
-    kept = [registry for registry in earlier if registry[name].panel is None]  # a panel's answers are all drawn afresh
-    others = [registry for registry in kept if registry[name].account != new.account]
+    # A panel's answers have no permanent responses: they leave none, and repeat none.
+    others = [each for each in earlier if each[name].account != new.account and each[name].panel is None]
     if not others or new.panel is not None:
         return
     last = others[-1]
@@ -260,7 +267,7 @@ def _of_the_account(name: str, earlier: Sequence[MetricRegistry], new: Metric) -
         detail += f"all reports of one value cost {_epsilon(total)} together, where {_epsilon(promised)} was promised"
     else:
         detail += "what both cost adds up"
-    if len(others) < len(earlier):
+    if any(registry[name].account == new.account for registry in earlier):
         detail += (
             "; responses under an earlier registry with the same parameters and domain are the same: they cost once"
         )

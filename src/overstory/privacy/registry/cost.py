@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -18,13 +18,10 @@ from overstory.presentation.document import KeyValues
 from overstory.presentation.formats import epsilon_text, finite, plural
 from overstory.privacy.ledger import Ledger, charge
 from overstory.privacy.payloads.registry import metric_terms
-from overstory.privacy.registry.yearly import yearly
+from overstory.privacy.registry.yearly import most_in_a_year, yearly
 from overstory.privacy.statements import ALWAYS, FRESH, SAME_PATTERN, UNCHANGED, Claim, Claims, why_unbounded
 from overstory.privacy.terms import add_up
-from overstory.protocol.metrics import Metric, PersonBudget
-
-PLANNED: Final = 30
-"""Reports that a metric without a window is stated for, before there are any."""
+from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
 
 YEARS: Final = 10
 """For how many years a panel's answers are added up, in a line of their own."""
@@ -83,7 +80,7 @@ class MetricCost(Cost):
     metric: str
     reports: int  # how many reports the first line is about
     planned: bool  # whether they are still to come
-    distinct: int  # the permanent responses among those so far: none where all noise is fresh
+    distinct: int  # the noisy answers behind those so far, fresh ones one by one; 0 where all noise is fresh
     most_values: int | None  # the cap on distinct values; None without
 
     @property
@@ -111,26 +108,28 @@ class TotalCost(Cost):
 
 
 def metric_cost(metric: Metric, reports: int | None = None, *, so_far: Ledger | None = None) -> MetricCost:
-    """Return what reports of a metric cost: those so far, or else `reports` to come (by default its window, or 30)."""
+    """Return what reports of a metric cost: those so far, or else `reports` to come, or those of any year."""
     mine = Ledger() if so_far is None else so_far.of({metric.id})
     if mine.reports:
         return _so_far(metric, mine)
-    if metric.panel is not None and reports is None:
-        return _of_a_year(metric, metric.panel.most_in_a_year)
-    return _planned(metric, 1 if metric.once else reports or metric.window or PLANNED)
+    if reports is None and not metric.once:
+        return _of_a_year(metric)
+    return _planned(metric, 1 if metric.once else reports or 1)
 
 
-def _of_a_year(metric: Metric, answers: int) -> MetricCost:
-    """Return what a panel's answers of any year cost, and how that adds up over years."""
+def _of_a_year(metric: Metric) -> MetricCost:
+    """Return what the reports of any year cost; of a panel's answers, also how that adds up over years."""
+    claims, reports, window = Claims.of(metric), most_in_a_year(metric), metric.window
+    if metric.panel is not None:
+        first = claims.in_years(reports, word="answer")
+        return _planned(metric, reports, (first, claims.unchanged(), claims.in_years(reports, YEARS, "answer")))
+    few = (claims.any_history(window),) if window is not None and 1 < window < reports else ()
+    return _planned(metric, reports, (claims.in_years(reports), *few, *_of_the_parameters(metric, claims)))
+
+
+def _planned(metric: Metric, reports: int, lines: tuple[Claim, ...] = ()) -> MetricCost:
     claims = Claims.of(metric)
-    one = (claims.unchanged(),) if answers > 1 else ()
-    lines = (claims.in_years(answers), *one, claims.in_years(answers, YEARS))
-    return MetricCost(metric.attribute, lines, lines[0].epsilon, metric.id, answers, True, 0, None)
-
-
-def _planned(metric: Metric, reports: int) -> MetricCost:
-    claims = Claims.of(metric)
-    terms, lines = claims.terms, (claims.any_history(reports), *_of_the_parameters(metric, claims))
+    terms, lines = claims.terms, lines or (claims.any_history(reports), *_of_the_parameters(metric, claims))
     distinct = min(number for number in (reports, most_responses(metric)) if number is not None)
     pattern = terms.epsilon_any(reports) if terms.fresh else add_up([(distinct, terms.epsilon_permanent)])
     return MetricCost(metric.attribute, lines, pattern, metric.id, reports, True, 0, metric.max_values)
@@ -147,7 +146,8 @@ def _so_far(metric: Metric, ledger: Ledger) -> MetricCost:
         first = Claim(about, ledger.epsilon_any, rests, claims.cautions.get("any"), kind="any", reason=why)
         others = _of_all_accounts(metric, claims, ledger)
     lines = (first, *_without_times(ledger.epsilon_any, ledger.epsilon, yours), *others)
-    distinct = sum(len(account.numbered) for account in ledger.accounts if not account.terms.fresh)
+    answers = (account.reports if account.terms.fresh else len(account.numbered) for account in ledger.accounts)
+    distinct = 0 if all(terms.fresh for terms in every) else sum(answers)
     return MetricCost(metric.attribute, lines, ledger.epsilon, metric.id, made, False, distinct, metric.max_values)
 
 
@@ -205,22 +205,29 @@ def lifetime_epsilon(metric: Metric) -> float:
 T = TypeVar("T")
 
 
-def total_costs(costs: Sequence[MetricCost], registry: Mapping[str, Metric]) -> tuple[TotalCost, ...]:
-    """Return what metrics cost together: all of them, then those of each attribute that several share."""
+def total_costs(
+    costs: Sequence[MetricCost], registry: MetricRegistry, reports: int | None = None
+) -> tuple[TotalCost, ...]:
+    """Return what metrics cost together: all of them, then those of each attribute that several share.
+
+    Of the reports of a year, unless the costs are of a number of reports.
+    """
 
     def total(attribute: str | None, group: Sequence[MetricCost]) -> TotalCost:
         metrics = [registry[cost.metric] for cost in group]
-        if any(metric.panel is not None for metric in metrics):
-            line = yearly(metrics)
-            return TotalCost(attribute, (line,), line.epsilon, tuple(metric.id for metric in metrics))
+        if reports is None:
+            line = yearly(metrics, registry.budget if attribute is None else None)
+            pattern = min(line.epsilon, add_up((1, cost.epsilon_pattern) for cost in group))
+            lines = (line, *_without_times(line.epsilon, pattern, "a year's reports"))
+            return TotalCost(attribute, lines, pattern, tuple(metric.id for metric in metrics))
         numbers = [cost.reports for cost in group]
         same = len(set(numbers)) == 1
-        reports = (
+        words = (
             f"{plural(numbers[0], 'report')} of each" if same else f"{', '.join(map(str, numbers))} reports of these"
         )
         any_history = add_up((1, cost.headline.epsilon) for cost in group)
         pattern = add_up((1, cost.epsilon_pattern) for cost in group)
-        return _total(attribute, [cost.metric for cost in group], any_history, pattern, reports)
+        return _total(attribute, [cost.metric for cost in group], any_history, pattern, words)
 
     return tuple(total(attribute, group) for attribute, group in together((cost.attribute, cost) for cost in costs))
 

@@ -20,10 +20,9 @@ from overstory.protocol.metrics.period import YEAR
 HIGH: Final = 8.0
 """The epsilon of a year above which a registry is warned about."""
 
-RESTS: Final = (
-    "Between any two histories of what the person holds. A device counts its answers and reports itself, whatever "
-    "happens to the registry. Every further year adds at most as much."
-)
+ANY_TWO: Final = "Between any two histories of what the person holds."
+KEPT: Final = "A device adds up what a year's reports cost, and stops there, whatever happens to the registry."
+ADDS_UP: Final = "Every further year adds at most as much."
 
 
 class Part(NamedTuple):
@@ -59,7 +58,10 @@ def most_in_a_year(metric: Metric) -> int:
 
 
 def yearly(metrics: Iterable[Metric], budget: PersonBudget | None = None) -> Claim:
-    """Return the headline of all metrics of an application: by how much any two histories of a year are told apart."""
+    """Return the headline of all metrics of an application: by how much any two histories of a year are told apart.
+
+    It is the first number on every page for a person.
+    """
     parts = [*parts_of_a_year(metrics)]
     epsilon = add_up((1, part.epsilon) for part in parts)
     words = ", ".join(part.words for part in parts)
@@ -67,4 +69,12 @@ def yearly(metrics: Iterable[Metric], budget: PersonBudget | None = None) -> Cla
     reason = why_unbounded(unbounded) if unbounded else NOT_BOUNDED
     if budget is not None and budget.against == "any-history" and budget.epsilon < epsilon:
         epsilon, words = budget.epsilon, f"{words}, until the budget is used up"
-    return Claim(f"{ALWAYS}, in any year: {words}", epsilon, RESTS, kind="any", reason=reason)
+    return Claim(f"{ALWAYS}, in any year: {words}", epsilon, _rests(parts, budget), kind="any", reason=reason)
+
+
+def _rests(parts: Iterable[Part], budget: PersonBudget | None) -> str:
+    metrics = [metric for part in parts for metric in part.metrics]
+    counted = any(metric.panel is not None for metric in metrics) or (budget is not None and budget.per == "year")
+    # Noise that is memoized from year to year tells more of two years than twice that of one.
+    afresh = all(metric.fresh or metric.once for metric in metrics)
+    return " ".join((ANY_TWO, *((KEPT,) if counted else ()), *((ADDS_UP,) if afresh else ())))

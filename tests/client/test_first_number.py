@@ -1,0 +1,121 @@
+"""The first number on every page for a person is what any year may tell of her, by all metrics together."""
+
+import html
+import re
+
+import pytest
+
+from overstory.client import Client
+from overstory.client.outcomes import MADE
+from overstory.collector.http.pages import public_html
+from overstory.privacy.registry.yearly import yearly
+from overstory.protocol.metrics import parse_registry
+from support.devices import DAY, NOON, Clock
+from support.registry_texts import registry_of
+from support.running import within
+
+TREE = {"parameters": "{epsilon = 4.0}", "period": '"week"'}
+THREE = {"tree": TREE, "leaf": TREE, "root": TREE}
+WITHOUT = THREE | {"root": TREE | {"panel": '"none"'}}
+YEARLY = 'panel = {cycle = "year"}\n'
+ROUNDS = {"oracle": '"l-grr"', "parameters": "{epsilon_permanent = 2.0, epsilon_report = 1.0}", "period": '"week"'}
+REGISTRIES = {
+    "a panel": (YEARLY, THREE, "1 answer to one of 3 questions", 4.0),
+    "one metric": (YEARLY, {"tree": TREE}, "1 answer", 4.0),
+    "a budget": (f'{YEARLY}budget = {{epsilon = 5.0, per = "year"}}\n', WITHOUT, "until the budget is used up", 5.0),
+    "its own panel": (YEARLY, THREE | {"root": TREE | {"panel": '{cycle = "quarter"}'}}, "4 reports of root", 20.0),
+    "no panel": ("", {"tree": ROUNDS, "leaf": ROUNDS}, "54 reports of tree, 54 reports of leaf", None),
+}
+EPSILON = re.compile(r"(?i)epsilon ([\d.]+)|no bound")
+COMMANDS = {
+    "on": "on --state new --yes",
+    "status": "status --state state",
+    "view": "view --state state",
+    "show": "metrics show metrics.toml",
+    "markdown": "metrics show metrics.toml --markdown",
+}
+
+
+@pytest.fixture(params=REGISTRIES)
+def case(request, tmp_path, nothing_forbids):
+    head, metrics, words, epsilon = REGISTRIES[request.param]
+    text = registry_of(metrics, expires="2099-01-01")
+    (tmp_path / "metrics.toml").write_text(head + text)
+    registry = parse_registry(head + text)
+    return tmp_path, registry, words, epsilon
+
+
+def first_epsilon(text):
+    return EPSILON.search(text).group(0).lower()
+
+
+def expected(registry):
+    return yearly(registry.values(), registry.budget).amount
+
+
+@pytest.mark.parametrize("page", COMMANDS)
+def test_the_first_epsilon_is_a_year_s(case, page):
+    folder, registry, words, epsilon = case
+    claim = yearly(registry.values(), registry.budget)
+    assert epsilon is None or claim.epsilon == pytest.approx(epsilon)
+    with Client(
+        "t", registry=registry, state=folder / "state", clock=Clock(), environ={}, policy=folder / "none"
+    ) as it:
+        it.consent("on")
+        for name in registry:
+            it.record(name, "a")
+    arguments = COMMANDS[page].split()
+    ran = within(*arguments, *([] if "metrics" in arguments else ["--registry", "metrics.toml"]), cwd=folder)
+    shown = " ".join(ran.stdout.split())
+    assert first_epsilon(shown) == expected(registry)
+    assert "whatever you hold and however it changes, in any year: " in shown
+    assert words in shown
+
+
+def test_one_metric_s_page_begins_with_its_own_year(case):
+    folder, registry, _, _ = case
+    for name, metric in registry.items():
+        for line in (("privacy", name, "--registry", "metrics.toml"), ("metrics", "show", "metrics.toml", name)):
+            shown = within(*line, cwd=folder).stdout.partition("Why  ")[0 if line[0] == "privacy" else 2]
+            assert first_epsilon(shown) == yearly([metric]).amount
+
+
+def test_the_collector_s_front_page_begins_with_it(case):
+    _, registry, words, _ = case
+    text = html.unescape(re.sub("<[^>]*>", " ", public_html(registry).partition("</style>")[2]))
+    assert first_epsilon(text) == expected(registry)
+    assert words in text
+
+
+def test_an_owner_is_told_when_the_device_is_asked_next(tmp_path, nothing_forbids):
+    registry = parse_registry(YEARLY + registry_of(THREE, expires="2099-01-01"))
+    clock = Clock()
+    with Client("t", registry=registry, state=tmp_path / "s", clock=clock, environ={}, policy=tmp_path / "n") as client:
+        client.consent("on")
+        assert client.status().next_answers is None  # no secret yet
+        client.record("tree", "a")
+        client.flush()
+        ((name, label),) = client.status().next_answers.items()
+        asked = registry[name].period.parse_label(label)
+        (said,) = [line for line in client.status().words() if "asked next" in line]
+        assert said == f"of its panel, this device is asked next in: {label} ({name})"
+        for week in range(54):
+            clock.now = NOON + 7 * DAY * week
+            made = [each for each in registry if client.record(each, "a") in MADE]
+            assert made == ([name] if registry[name].period.number(clock.now) == asked else [])
+            client.flush()
+        assert client.status().next_answers[name] == registry[name].period.label(asked + 54)
+
+
+def test_a_device_that_is_never_asked_again_is_told_so(tmp_path, nothing_forbids):
+    ends = {**TREE, "expires": "2026-11-30"}
+    registry = parse_registry(YEARLY + registry_of({"tree": ends}))
+    clock, told = Clock(), set()
+    for number in range(6):
+        state = tmp_path / str(number)
+        with Client("t", registry=registry, state=state, clock=clock, environ={}, policy=tmp_path / "n") as client:
+            client.consent("on")
+            client.record("tree", "a")
+            client.flush()
+            told |= {line for line in client.status().words() if "asked next" in line}
+    assert "of its panel, this device is asked next in: no period before the end" in told
