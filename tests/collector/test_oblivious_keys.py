@@ -192,9 +192,10 @@ def test_an_oblivious_metric_without_a_file_and_a_file_without_a_route(path):
     assert list(check_keys(parse_registry(direct), None)) == []
 
 
-def test_doctor_compares_the_registry_with_the_file(tmp_path, capsys):
+def test_doctor_compares_the_registry_with_the_file(tmp_path, capsys, monkeypatch):
     registry, keys = write_files(tmp_path)
-    arguments = ["doctor", "--registry", str(registry), "--oblivious-keys", str(keys)]
+    monkeypatch.setenv("OVERSTORY_OBLIVIOUS_KEYS", str(keys))
+    arguments = ["doctor", "--registry", str(registry)]
     assert main(arguments) == 0
     assert f"ok       oblivious keys: {keys} opens what is sealed" in capsys.readouterr().out
     remove_key(keys, 1)
@@ -208,7 +209,7 @@ def test_doctor_compares_the_registry_with_the_file(tmp_path, capsys):
 def test_a_serving_collector_reads_its_keys_again(tmp_path):
     """The earlier key opens until it is removed, and a file that cannot be used changes nothing."""
     registry, keys = write_files(tmp_path)
-    options = ("--open-writes", "--oblivious-keys", str(keys))
+    options = ("--open-writes", f"OVERSTORY_OBLIVIOUS_KEYS={keys}")
     collector = CollectorProcess(registry, str(tmp_path / "store.db"), options)
     collector.start()
     now = METRICS["hidden"].period.number(time.time())

@@ -69,10 +69,8 @@ def collected(place: Path) -> dict[str, str]:
     )
     write, admin = (json.loads(text.partition("exit 0\n")[2])["token"] for text in made[1:3])
     texts = {"tokens": "".join(made)}
-    with serving(place, *SERVED.split(), "--compact-every", "0", "--queue-reports", "700", "--grace", "2") as (
-        url,
-        process,
-    ):
+    settings = "OVERSTORY_COMPACT_EVERY=0", "OVERSTORY_QUEUE_REPORTS=700", "OVERSTORY_GRACE=2"
+    with serving(place, *SERVED.split(), *settings) as (url, process):
         texts["posts"], digests = posts(Talk(url), f"Bearer {write}")
         texts["pages"] = pages(Talk(url), f"Bearer {admin}", f"Bearer {write}")
         with patch.dict(os.environ, OVERSTORY_ADMIN_TOKEN=admin):

@@ -88,7 +88,7 @@ def collecting(folder: Path) -> Iterator[Site]:
     tokens = {role: _token(folder, role) for role in ("write", "relay", "admin")}
     text = registry_of({METRIC: SECRET_THEME}, version="2026-11-23") + ROUTE.format(keys=keys)
     (folder / "metrics.toml").write_text(text.replace("RELAY", "https://relay.example.net/"))
-    options = ("--oblivious-keys", str(folder / "oblivious.keys"), "--compact-every", "0.2")
+    options = (f"OVERSTORY_OBLIVIOUS_KEYS={folder / 'oblivious.keys'}", "OVERSTORY_COMPACT_EVERY=0.2")
     collector = CollectorProcess(folder / "metrics.toml", f"sqlite:///{folder / 'reports.db'}", options)
     collector.start()
     try:

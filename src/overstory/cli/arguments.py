@@ -36,7 +36,7 @@ class Option:
     """An option or an argument of a command, as data; a shared one needs only what differs from its usual settings.
 
     `fits` is what a value must be, and the words for it. One with a scope is a setting: also a variable, and a key of
-    a file (`settings`).
+    a file (`settings`), or these alone (`keys`).
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class Option:
         self.default, self.kind = self.settings.get("default"), self.settings.get("type", str)
         self.choices: tuple[str, ...] = self.settings.get("choices", ())
         self.scope: str | None = None
+        self.is_option = True
         text = self.settings.get("help", "")
         if isinstance(self.default, (str, int, float)) and self.default and "default" not in (text or ""):
             shown = f"{self.default:g}" if isinstance(self.default, float) else self.default
@@ -84,6 +85,11 @@ class Option:
     def repeatable(self) -> bool:
         """Whether it is a list of texts: several options, a list or one text in a file, `;` between a variable's."""
         return self.settings.get("action") == "append"
+
+    def check_value(self, value: Any, where: str) -> None:
+        """Raise ParameterError where a value does not fit."""
+        if self.fits is not None and not self.fits[0](value):
+            raise ParameterError(f"{where}: {self.fits[1]}")
 
     @property
     def variable(self) -> str:
@@ -285,8 +291,13 @@ class Command:
         prints_json: bool = True,
     ) -> None:
         self.name, self._example, self._summary, self._more = name, example, summary, more
-        self.options, self.actions, self.rules = tuple(_each(options)), tuple(actions), rules
-        self._groups, self._runs, self._prints_json = options, runs, prints_json
+        each = tuple(_each(options))
+        self.options, self.actions, self.rules = tuple(one for one in each if one.is_option), tuple(actions), rules
+        self._groups = tuple(one for one in options if isinstance(one, Group) or one.is_option)
+        if keys := [one for one in each if not one.is_option]:
+            lines = (f"  {one.key:16} {one.settings['help']}" for one in keys)
+            self._more = "\n".join((more, "", "Settings without an option:", *lines))
+        self._runs, self._prints_json = runs, prints_json
 
     def add_to(self, commands: Any, summary: str = "") -> None:
         """Add it, with its actions, and the options that every command has."""
@@ -315,9 +326,8 @@ class Command:
         chosen = [option for option in self.options if option.is_given(args)]
         for option in chosen:
             value = getattr(args, option.key)
-            if option.fits is not None and not option.fits[0](value):
-                shown = f"{value:g}" if isinstance(value, float) else value
-                raise ParameterError(f"{option.shown} {shown}: {option.fits[1]}")
+            shown = f"{value:g}" if isinstance(value, float) else value
+            option.check_value(value, f"{option.shown} {shown}")
         given = [option.shown for option in chosen]
         for rule in self.rules:
             rule.check(given, args)
@@ -335,6 +345,13 @@ def settings(scope: str, *options: Option) -> tuple[Option, ...]:
     """Return options that are settings; their variables have the scope after the prefix."""
     for option in options:
         option.scope = scope
+    return options
+
+
+def keys(*options: Option) -> tuple[Option, ...]:
+    """Return settings that few need: the command line does not have them."""
+    for option in options:
+        option.is_option = False
     return options
 
 

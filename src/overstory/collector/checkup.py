@@ -302,7 +302,7 @@ def check_keys(registry: MetricRegistry, path: Path | None) -> Findings:
     if path is None:
         if through_relay:
             waiting = f"reports of {', '.join(through_relay)} come sealed, and there are no private keys to open them"
-            yield Finding(CHECK, "warning", waiting, "give --oblivious-keys FILE, a file of `overstory keys`")
+            yield Finding(CHECK, "warning", waiting, "set oblivious_keys to a file of `overstory keys`")
         return
     keys = read_private_keys(path)
     if registry.oblivious is None:
@@ -345,7 +345,7 @@ def _changing(path: Path, keys: Sequence[PrivateKey], listed: Sequence[KeyConfig
 
 
 ADVICE: Final = (
-    "people agreed to more privacy than that: give each of these metrics a new id, or collect with --allow-weaker"
+    "people agreed to more privacy than that: give each of these metrics a new id, or collect with allow_weaker = true"
 )
 
 

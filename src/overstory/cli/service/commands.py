@@ -7,14 +7,30 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from overstory.cli.arguments import CSV, Command, Group, Needs, OneOf, Option, Together, flag, settings
+from overstory.cli.arguments import (
+    AT_LEAST_ONE,
+    CSV,
+    Command,
+    Group,
+    Needs,
+    OneOf,
+    Option,
+    Together,
+    flag,
+    keys,
+    settings,
+)
 
 CONSOLE: Final = "CONSOLE_"
-"""What the console's own variables have after the prefix; it shares the registry and the store with `serve`."""
+RELAY_: Final = "RELAY_"
+"""What the console's and the relay's own variables have after the prefix; the console shares the registry and the store
+with `serve`."""
 
 REGISTRY: Final = Option("--registry", required=True)
 CONFIG: Final = Option("--config", "TOML file with these settings", "FILE")
 STORES: Final = "the store: a file, sqlite:///FILE, or postgresql://..."
+_A_PORT: Final = (lambda number: 0 <= number < 1 << 16, "ports are 0 .. 65535")
+_NOT_NEGATIVE: Final = (lambda number: number >= 0, "give a number that is not negative")
 
 
 def _up_to(most: int) -> tuple[Callable[[int], bool], str]:
@@ -24,14 +40,11 @@ def _up_to(most: int) -> tuple[Callable[[int], bool], str]:
 def _listening(port: int) -> tuple[Option, ...]:
     return (
         Option("--host", "address to listen on", "H", default="127.0.0.1"),
-        Option("--port", "port; 0: any free port", "P", int, port),
-    )
-
-
-def _tls() -> tuple[Option, ...]:
-    return (
-        Option("--tls-certificate", "serve HTTPS: certificate chain, PEM", "FILE", Path),
-        Option("--tls-key", "private key of the certificate, PEM", "FILE", Path),
+        Option("--port", "port; 0: any free port", "P", int, port, fits=_A_PORT),
+        *keys(
+            Option("--tls-certificate", "serve HTTPS: certificate chain, a PEM file", type=Path),
+            Option("--tls-key", "private key of the certificate, a PEM file", type=Path),
+        ),
     )
 
 
@@ -42,33 +55,41 @@ SERVE_SETTINGS: Final = settings(
     Option("--shard", "the shard of the registry whose uploads are taken: 0, 1, ...", "I", int),
     *_listening(8000),
     Option("--open-writes", "take reports without a token (default: no)", type=bool, default=False),
-    Option(
-        "--allow-weaker",
-        "collect although the registry promises less privacy than the stored reports were promised",
-        type=bool,
-        default=False,
+    Option("--console-port", "run a console on this port of 127.0.0.1, too; 0: any free port", "P", int, fits=_A_PORT),
+    *keys(
+        Option(
+            "--oblivious-keys",
+            "file of private keys, from `overstory keys`: take reports of oblivious metrics, sealed, through a relay",
+            type=Path,
+        ),
+        Option(
+            "--allow-weaker",
+            "true: collect although the registry promises less privacy than stored reports were promised",
+            type=bool,
+            default=False,
+        ),
+        Option("--compact-every", "seconds between compactions; 0: never", "S", float, 10.0, fits=_NOT_NEGATIVE),
+        Option(
+            "--compact-within",
+            "seconds that a few reports may wait before a large chunk is written again for them",
+            "S",
+            float,
+            300.0,
+            fits=_NOT_NEGATIVE,
+        ),
+        Option("--queue-reports", "reports that may wait for their commit", "N", int, 1_000_000, fits=AT_LEAST_ONE),
+        Option("--grace", "seconds of refusing reports before it stops listening", "S", float, 1.0, fits=_NOT_NEGATIVE),
+        Option(
+            "--metrics-port",
+            "answer Prometheus on this port, without a token; 0: any free port",
+            type=int,
+            fits=_A_PORT,
+        ),
+        Option("--metrics-host", "address of metrics_port", default="127.0.0.1"),
+        Option(
+            "--log-format", "form of the log on standard error: text or json", choices=("text", "json"), default="text"
+        ),
     ),
-    *_tls(),
-    Option(
-        "--oblivious-keys",
-        "private keys of `overstory keys`: take reports of oblivious metrics, which come sealed through a relay",
-        "FILE",
-        Path,
-    ),
-    Option("--compact-every", "seconds between compactions; 0: never", "S", float, 10.0),
-    Option(
-        "--compact-within",
-        "seconds that a few reports may wait before a large chunk is written again for them; 0: none",
-        "S",
-        float,
-        300.0,
-    ),
-    Option("--queue-reports", "reports that may wait for their commit", "N", int, 1_000_000),
-    Option("--grace", "seconds of refusing reports before it stops listening", "S", float, 1.0),
-    Option("--metrics-port", "answer Prometheus on this port, without a token; 0: any free port", "P", int),
-    Option("--metrics-host", "address of --metrics-port", "H", default="127.0.0.1"),
-    Option("--console-port", "run a console on this port of 127.0.0.1, too; 0: any free port", "P", int),
-    Option("--log-format", "form of the log on standard error", choices=("text", "json"), default="text"),
 )
 
 SERVE: Final = Command(
@@ -82,9 +103,10 @@ The collector takes reports over HTTP, acknowledges them after they are committe
 store if it does not exist. Devices need a write token unless --open-writes is given; counts need an admin token
 (`overstory store tokens add`). No address, user agent or time of a request is stored or logged.
 
-Every option can be set by an environment variable (OVERSTORY_STORE for --store) or by the TOML file that --config or
-OVERSTORY_CONFIG names (store = "reports.db"). The command line overrides the environment, which overrides the file. Put
-a store's URL with a password in the environment or the file: everybody on a machine can see command lines.
+Every setting is an environment variable (OVERSTORY_STORE for --store) and a key of the TOML file that --config or
+OVERSTORY_CONFIG names (store = "reports.db"); the command line has those that most need. It overrides the environment,
+which overrides the file. Put a store's URL with a password in the environment or the file: everybody on a machine can
+see command lines.
 
 With --check and the same settings it asks a running collector whether it takes reports, and returns 0 or 1.
 
@@ -103,19 +125,17 @@ CONSOLE_SETTINGS: Final = (
     ),
     *settings(
         CONSOLE,
-        Option("--previous", "the registry's version before, to show the public what changed", "FILE"),
         *_listening(8001),
-        *_tls(),
-        Option("--behind-proxy", "a proxy in front speaks TLS (default: no)", type=bool, default=False),
-        Option("--names", "further host names that browsers use, separated by commas", "NAME,...", default=""),
-        Option("--trust-header", "header in which a proxy passes on a person's name", "NAME"),
-        Option(
-            "--from",
-            "connections that may carry it: unix:/PATH, a socket that is made, or loopback",
-            "WHERE",
-            dest="from",
+        *keys(
+            Option("--previous", "the registry's file before, to show the public what changed"),
+            Option("--behind-proxy", "true: a proxy in front speaks TLS", type=bool, default=False),
+            Option("--names", "further host names that browsers use, separated by commas", default=""),
+            Option("--trust-header", "header in which a proxy passes on a person's name"),
+            Option(
+                "--from", "connections that may carry it: unix:/PATH, a socket that is made, or loopback", dest="from"
+            ),
+            Option("--roles", "TOML file of the roles of people", type=Path),
         ),
-        Option("--roles", "TOML file of the roles of people", "FILE", Path),
     ),
 )
 
@@ -134,70 +154,76 @@ store as the collectors, and changes no report and no count.
 
 It prints a link that logs in one browser once, within ten minutes. Others log in with a token of the store
 (`overstory store tokens add --role viewer`, or analyst); a session ends with its token. Behind a proxy that knows who
-somebody is, --trust-header names the header with the person's name, --from says which connections may carry it, and
---roles maps names to roles. On an address that other machines can reach, the console starts with TLS or with
---behind-proxy only.
+somebody is, `trust_header` names the header with the person's name, `from` says which connections may carry it, and
+`roles` maps names to roles. On an address that other machines can reach, the console starts with TLS or with
+`behind_proxy` only.
 
 --check starts no server: it prints the alarms of the store as JSON, and exits with 1 if any of them is red or amber,
 for cron and CI. Notes do not count. Run it once in each period; docs/explanation/alarms.md says what each alarm means.
 
-Every option but --open and --check can be set by an environment variable (OVERSTORY_STORE and OVERSTORY_REGISTRY,
-shared with `overstory serve`; OVERSTORY_CONSOLE_PORT for --port, and so on) or by the TOML file that --config or
-OVERSTORY_CONSOLE_CONFIG names. SIGTERM and SIGINT end it.""",
+Every setting is an environment variable (OVERSTORY_STORE and OVERSTORY_REGISTRY, shared with `overstory serve`;
+OVERSTORY_CONSOLE_PORT for --port, and so on) and a key of the TOML file that --config or OVERSTORY_CONSOLE_CONFIG
+names. SIGTERM and SIGINT end it.""",
     runs="service.console",
     prints_json=False,
+)
+
+RELAY_SETTINGS: Final = settings(
+    RELAY_,
+    Option("--gateway", "address of the collector", "URL"),
+    *_listening(8100),
+    Option("--spool", "shuffle: gather messages in this folder, and release many together", "DIR", Path),
+    *keys(
+        Option("--token-file", "with spool: file with the collector's token of the role relay", type=Path),
+        Option("--per-hour", "messages of one address in any hour", "N", int, 50, fits=_up_to(1 << 20)),
+        Option(
+            "--trust-forwarded",
+            "true: a proxy in front names the sender in X-Forwarded-For, whose last address counts",
+            type=bool,
+            default=False,
+        ),
+        Option("--most-bytes", "bytes of one message", "N", int, 1 << 16, fits=_up_to(1 << 24)),
+        Option("--least", "messages of the smallest release", "N", int, 1000),
+        Option(
+            "--per-release",
+            "messages of one address that are taken for one release (default: a twentieth of least, at least 1)",
+            "N",
+            int,
+            fits=_up_to(1 << 20),
+        ),
+        Option("--every", "time between two releases, such as 90m, 24h or 7d", default="24h"),
+        Option(
+            "--at-most",
+            "drop what waits if least is not reached within this; not shorter than every; the first message after a "
+            "silence has at least half of it",
+            default="30d",
+        ),
+        Option("--capacity", "messages that may wait, of 1 KiB each on disk, from the beginning", "N", int, 100_000),
+    ),
 )
 
 RELAY: Final = Command(
     "relay",
     "overstory relay --gateway https://collector.example.org --port 8100",
-    Option("--gateway", "address of the collector", "URL", required=True),
-    *_listening(8100),
-    *_tls(),
-    Group(
-        "bounds",
-        Option("--per-hour", "messages of one address in any hour", "N", int, 50, fits=_up_to(1 << 20)),
-        flag("--trust-forwarded", "a proxy in front names the sender in X-Forwarded-For: its last address counts"),
-        Option("--most-bytes", "bytes of one message", "N", int, 1 << 16, fits=_up_to(1 << 24)),
-    ),
-    Group(
-        "shuffling",
-        flag("--shuffle", "gather messages, and release many together"),
-        Option("--spool", "folder for messages that wait", "DIR", Path),
-        Option("--token-file", "the collector's token of the role relay", "FILE", Path),
-        Option("--least", "messages of the smallest release", "N", int, 1000),
-        Option(
-            "--per-release",
-            "messages of one address that are taken for one release (default: a twentieth of --least, at least 1)",
-            "N",
-            int,
-            fits=_up_to(1 << 20),
-        ),
-        Option("--every", "time between two releases, such as 90m, 24h or 7d", "TIME", default="24h"),
-        Option(
-            "--at-most",
-            "drop what waits if --least is not reached within this; not shorter than --every; the first "
-            "message after a silence has at least half of it",
-            "TIME",
-            default="30d",
-        ),
-        Option("--capacity", "messages that may wait, of 1 KiB each on disk, from the beginning", "N", int, 100_000),
-    ),
+    CONFIG,
+    *RELAY_SETTINGS,
     more="""\
 Somebody else than the operator of the collector runs the relay: it sees addresses and cannot read messages; the
 collector reads messages and sees no addresses. Each message (message/ohttp-req, RFC 9458) is passed on at once, its
 body alone; of the response, the body, the media type and the class of the status come back. No address, header or
 time of a message is written anywhere.
 
-With --shuffle the relay gathers messages on disk, answers 202 once a message is there, and releases all of them
-together, in a random order, when --least have come and --every has passed since the last release. If fewer than --least
-have come within --at-most, they are dropped and counted. Copies of a message count once. One address has at most
---per-release / --least of a release, and k addresses k times as much; also after a restart.
+With --spool the relay gathers messages on disk, answers 202 once a message is there, and releases all of them
+together, in a random order, when `least` have come and `every` has passed since the last release. If fewer than `least`
+have come within `at_most`, they are dropped and counted. Copies of a message count once. One address has at most
+per_release / least of a release, and k addresses k times as much; also after a restart.
+
+Every setting is an environment variable (OVERSTORY_RELAY_GATEWAY for --gateway) and a key of the TOML file that
+--config or OVERSTORY_RELAY_CONFIG names.
 
 SIGTERM and SIGINT end the relay after the messages that have begun. GET /healthz has counts, for this machine
 alone.""",
     runs="service.relay",
-    rules=(Together(("--shuffle", "--spool", "--token-file")),),
     prints_json=False,
 )
 
@@ -283,7 +309,6 @@ DOCTOR: Final = Command(
     "overstory doctor --registry metrics.toml --store reports.db --url https://collector.example.org",
     Option("--registry", "registry of the collected metrics"),
     Option("--store", "a file, sqlite:///FILE, or postgresql://...", "URL"),
-    Option("--oblivious-keys", "private keys of `overstory keys`", "FILE", Path),
     Option("--url", "address of a running collector", "URL"),
     Option("--config", "TOML file with the settings of `overstory serve`", "FILE"),
     more="""\
@@ -328,8 +353,8 @@ KEYS: Final = Command(
     "keys",
     "overstory keys new oblivious.keys",
     more="""\
-A device seals the reports of an oblivious metric for a public key of the registry; only `overstory serve
---oblivious-keys FILE` opens them. `new` and `show` print the line `keys` of the registry's table [oblivious]. All
+A device seals the reports of an oblivious metric for a public key of the registry; only the collector opens them, whose
+setting `oblivious_keys` names the file. `new` and `show` print the line `keys` of the registry's table [oblivious]. All
 devices must have the same keys: a key that one device alone gets would single it out. So they come with the registry,
 and no address serves them.
 
@@ -378,7 +403,7 @@ TOKENS: Final = Command(
 A write token is part of a program that sends reports: everybody who has the program has the token, which only keeps
 strangers out. An admin token lets its holder read counts. In the console (`overstory console`) a viewer
 reads every page, and an analyst also decodes with candidates and writes notes. A relay token is for the operator of a
-shuffling relay (`overstory relay --shuffle`): it reads nothing. A monitor token is for Prometheus: it reads /metrics
+shuffling relay (`overstory relay --spool`): it reads nothing. A monitor token is for Prometheus: it reads /metrics
 alone. To rotate a token, add a new one, release it, then revoke the old one. The store has only the SHA-256 of a token:
 it is shown once, when it is made.""",
     actions=(
