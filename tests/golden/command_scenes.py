@@ -210,7 +210,7 @@ def metrics_init(place: Path) -> str:
 def reproduce(place: Path) -> str:
     """What there is to reproduce, and one result."""
     one = "reproduce rappor-75-of-100 --quick --quiet -o reproduced --json"
-    return run(place, "reproduce --list --json") + run(place, one)
+    return run(place, "reproduce --json") + run(place, one)
 
 
 @scene

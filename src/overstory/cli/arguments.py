@@ -26,7 +26,6 @@ def _whole(least: int) -> tuple[Callable[[int], bool], str]:
 
 
 AT_LEAST_ONE: Final = _whole(1)
-ABOVE_0: Final = (lambda number: number > 0, "give a number above 0")
 SHORT: Final = {"--output": "-o"}
 SHARED: Final[dict[str, Option]] = {}
 """The options that several commands share; a command adds what differs."""

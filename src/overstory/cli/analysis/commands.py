@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from overstory.cli.arguments import (
-    ABOVE_0,
     AT_LEAST_ONE,
     CSV,
     ENGINE,
@@ -45,8 +44,6 @@ AUDIT: Final = Command(
         "how it is audited",
         flag("--client", "audit the library's own randomizer, in this process"),
         Option("--reports", "fresh devices (default: 100,000)", "N", int, 100_000),
-        Option("--repeats", "reports of a device, of each of two values", "T", int, 16),
-        Option("--second-metric", "with the same parameters", "ID", default="second"),
         Option(
             "--alpha",
             "chance that a right client fails a check, and, apart from that, that its bound is too high",
@@ -55,14 +52,13 @@ AUDIT: Final = Command(
         ),
         flag("--restart", "COMMAND remembers its clients: run it again, and compare"),
         flag("--own-cohorts", "clients choose their cohorts: the column is empty"),
-        Option("--timeout", "seconds of one run", "S", float, 600.0, fits=ABOVE_0),
     ),
     Option("program", "the client, after --", "COMMAND", nargs="*"),
     more="""\
 COMMAND reads lines of client,cohort,value on its standard input and writes a report for each: a header with client,
 cohort and irr, then one line a report. Bits are text, most significant first; symbols are numbers. It runs several
 times: for fresh devices, three times at once, and for devices that report two values repeatedly. Where {metric} stands
-in COMMAND, the metric's id replaces it, and the devices are asked once more as --second-metric. --client audits the
+in COMMAND, the metric's id replaces it, and the devices are asked once more as the metric `second`. --client audits the
 library's own randomizer instead.
 
 Exit status: 0 no fault was found, 1 the client violates or deviates from what it declares, 2 the input or COMMAND
@@ -218,7 +214,7 @@ Of a column with several answers in a row, --separator counts each of them, and 
 COMPARE: Final = Command(
     "compare",
     "overstory compare --domain-size 100 --epsilon 1 --reports 1000000\n"
-    "  overstory compare survey.csv --column state --epsilon 2 --plot oracles.svg\n"
+    "  overstory compare survey.csv --column state --epsilon 2\n"
     "  overstory compare homes.csv --column kwh --numeric 0 2 --epsilon 1",
     Option(
         "file", "true values to simulate: CSV (also .gz), JSON lines or Parquet; -: standard input", "FILE", nargs="?"
@@ -236,13 +232,6 @@ COMPARE: Final = Command(
         int,
         fits=AT_LEAST_ONE,
     ),
-    Option(
-        "--workers",
-        "processes that simulate the oracles' collections; the result is the same (default: 1)",
-        "N",
-        int,
-        fits=AT_LEAST_ONE,
-    ),
     Option("--seed", "seed of the simulation (default: 0)", "S", int, 0),
     Option(
         "--numeric",
@@ -251,7 +240,6 @@ COMPARE: Final = Command(
         nargs=2,
         metavar=("MIN", "MAX"),
     ),
-    Option("--plot"),
     more="""\
 Ranks the registered oracles by their exact average error over the domain, which no population changes. With
 --epsilon-permanent: the oracles that memoize and send fresh reports; without: those that send one report. Among the
@@ -263,9 +251,7 @@ overlap.""",
     runs="analysis.compare",
     rules=(
         Together(("FILE", "--column")),
-        Idle(("--workers",), ("--numeric",), "only collections of oracles are divided"),
-        Needs(("--workers",), ("--measure", "FILE"), "only collections of oracles are divided"),
-        Idle(("--domain-size", "--epsilon-permanent", "--plot"), ("--numeric",)),
+        Idle(("--domain-size", "--epsilon-permanent"), ("--numeric",)),
     ),
 )
 
