@@ -116,23 +116,23 @@ def test_a_file_that_is_no_file_of_keys_is_refused_without_its_secret(tmp_path, 
 
 def test_the_command_prints_the_registrys_line(tmp_path, capsys):
     path = str(tmp_path / "oblivious.keys")
-    assert main(["keys", "new", path, "--id", "3"]) == 0
+    assert main(["keys", "--new", path]) == 0
     line = capsys.readouterr().out.splitlines()[-1]
-    assert main(["keys", "show", path, "--json"]) == 0
+    assert main(["keys", path, "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert line == f'keys = "{shown["keys"]}"'
-    assert [(key["id"], key["current"]) for key in shown["listed"]] == [(3, True)]
-    assert main(["keys", "new", path]) == 0
-    assert main(["keys", "remove", path, "--id", "3"]) == 0
+    assert [(key["id"], key["current"]) for key in shown["listed"]] == [(1, True)]
+    assert main(["keys", "--new", path]) == 0
+    assert main(["keys", "--remove", "1", path]) == 0
     (left,) = read_keys(bytes.fromhex(capsys.readouterr().out.splitlines()[-1].split('"')[1]))
-    assert left.key_id == 1
+    assert left.key_id == 2
     private = read_private_keys(tmp_path / "oblivious.keys")[0].private
-    assert main(["keys", "show", path]) == 0
+    assert main(["keys", path]) == 0
     assert private.hex() not in capsys.readouterr().out
 
 
 def test_a_missing_file_is_one_line(tmp_path, capsys):
-    assert main(["keys", "show", str(tmp_path / "missing")]) == 2
+    assert main(["keys", str(tmp_path / "missing")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 

@@ -62,15 +62,15 @@ def collected(place: Path) -> dict[str, str]:
     """Run a collector once; by scene, what it was asked and what it answered."""
     made = play_frozen(
         place,
-        "store create golden.db --registry metrics.toml --json",
+        "store create golden.db --json",
         "store tokens add golden.db --role write --application editor --json",
         "store tokens add golden.db --role admin --application analysts --expires 2027-11-21 --json",
         "store tokens list golden.db --json",
     )
     write, admin = (json.loads(text.partition("exit 0\n")[2])["token"] for text in made[1:3])
     texts = {"tokens": "".join(made)}
-    settings = "OVERSTORY_COMPACT_EVERY=0", "OVERSTORY_QUEUE_REPORTS=700", "OVERSTORY_GRACE=2"
-    with serving(place, *SERVED.split(), *settings) as (url, process):
+    settings = {"COMPACT_EVERY": "0", "QUEUE_REPORTS": "700", "GRACE": "2"}
+    with serving(place, *SERVED.split(), **settings) as (url, process):
         texts["posts"], digests = posts(Talk(url), f"Bearer {write}")
         texts["pages"] = pages(Talk(url), f"Bearer {admin}", f"Bearer {write}")
         with patch.dict(os.environ, OVERSTORY_ADMIN_TOKEN=admin):

@@ -17,8 +17,6 @@ from typing import Any, Final
 
 from normal import parsed
 
-from support.listening_process import assigned
-
 FROZEN: Final = Path(__file__).with_name("frozen.py")
 KEPT: Final = ("PATH", "VIRTUAL_ENV", "SYSTEMROOT", "TMPDIR")
 """What a process keeps of the environment: nothing that forbids reporting, such as the variables of a CI service."""
@@ -95,9 +93,10 @@ def _outcome(step: dict[str, Any], came: dict[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def serving(place: Path, *arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def serving(place: Path, *arguments: str, **settings: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Run a collector in a process in which nothing is by chance; give its address."""
-    words, variables = assigned([sys.executable, str(FROZEN), "overstory", "serve", "--port", "0", *arguments])
+    words = [sys.executable, str(FROZEN), "overstory", "serve", "--port", "0", *arguments]
+    variables = {f"OVERSTORY_{name}": value for name, value in settings.items()}
     with subprocess.Popen(
         words,
         cwd=place,

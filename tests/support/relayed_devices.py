@@ -83,7 +83,7 @@ class Site:
 def collecting(folder: Path) -> Iterator[Site]:
     """Run a collector with keys and tokens of its own."""
     folder.mkdir()
-    keys = json.loads(within("keys", "new", "oblivious.keys", "--json", cwd=folder).stdout)["keys"]
+    keys = json.loads(within("keys", "--new", "oblivious.keys", "--json", cwd=folder).stdout)["keys"]
     within("store", "create", "reports.db", cwd=folder)
     tokens = {role: _token(folder, role) for role in ("write", "relay", "admin")}
     text = registry_of({METRIC: SECRET_THEME}, version="2026-11-23") + ROUTE.format(keys=keys)

@@ -59,7 +59,7 @@ class Option:
         self.default, self.kind = self.settings.get("default"), self.settings.get("type", str)
         self.choices: tuple[str, ...] = self.settings.get("choices", ())
         self.scope: str | None = None
-        self.is_option = True
+        self.on_command_line = True
         text = self.settings.get("help", "")
         if isinstance(self.default, (str, int, float)) and self.default and "default" not in (text or ""):
             shown = f"{self.default:g}" if isinstance(self.default, float) else self.default
@@ -291,9 +291,13 @@ class Command:
     ) -> None:
         self.name, self._example, self._summary, self._more = name, example, summary, more
         each = tuple(_each(options))
-        self.options, self.actions, self.rules = tuple(one for one in each if one.is_option), tuple(actions), rules
-        self._groups = tuple(one for one in options if isinstance(one, Group) or one.is_option)
-        if keys := [one for one in each if not one.is_option]:
+        self.options, self.actions, self.rules = (
+            tuple(one for one in each if one.on_command_line),
+            tuple(actions),
+            rules,
+        )
+        self._groups = tuple(one for one in options if isinstance(one, Group) or one.on_command_line)
+        if keys := [one for one in each if not one.on_command_line]:
             lines = (f"  {one.key:16} {one.settings['help']}" for one in keys)
             self._more = "\n".join((more, "", "Settings without an option:", *lines))
         self._runs, self._prints_json = runs, prints_json
@@ -350,7 +354,7 @@ def settings(scope: str, *options: Option) -> tuple[Option, ...]:
 def keys(*options: Option) -> tuple[Option, ...]:
     """Return settings that few need: the command line does not have them."""
     for option in options:
-        option.is_option = False
+        option.on_command_line = False
     return options
 
 
@@ -359,12 +363,12 @@ def flag(name: str, text: str) -> Option:
     return Option(name, text, action="store_true")
 
 
-PAIR: Final = (
-    Option("--pair", "the two variables of every report: columns of its files", "NAME", nargs=2),
-    Option("--boolean", "the one of them that is one bit: true or false", "NAME"),
+PAIR: Final = Option(
+    "--pair",
+    "the two variables of every report: columns of its files; NAME:bit is one bit, true or false",
+    "NAME",
+    nargs=2,
 )
-
-
 ENGINE: Final = Option(
     "--engine",
     "what counts Parquet and packed batches: local[:THREADS], dask[:SCHEDULER] or spark[:MASTER] (default: local)",

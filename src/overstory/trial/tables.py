@@ -216,16 +216,8 @@ class TableTrial(Trial):
             *(f"note: {note}" for note in self._notes()),
         ]
 
-    def blocks(self, *, is_conditional: bool = False) -> Iterator[Block]:
-        """Return what the terminal shows; with `is_conditional` the rows' differences in place of all shares."""
-        first, second = self.pairs.names
-        shown = list(self.summary.blocks())
-        if not is_conditional:
-            yield from shown
-        else:
-            yield shown[0]
-            yield from self._differences(first, second)
-            yield shown[-1]
+    def blocks(self) -> Iterator[Block]:
+        yield from self.summary.blocks()
         yield Lines(*self.sentences())
 
     def page(self, command: str) -> Iterator[Block]:

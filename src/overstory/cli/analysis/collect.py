@@ -46,9 +46,8 @@ def run(args: argparse.Namespace) -> int:
     _write_together(args, trial, folder)
     page = None if trial.every else folder / "collect.html"
     closing = f"Page: {page}" if page else f"{trial.every}: {folder / 'learned.csv'}"
-    shown = trial.blocks(is_conditional=True) if args.conditional else trial.blocks()  # type: ignore[call-arg]
     values = trial.to_json() | ({"page": str(page)} if page else {})
-    print_answer(args, values, chain(shown, [Paragraph(closing)]))
+    print_answer(args, values, chain(trial.blocks(), [Paragraph(closing)]))
     return 0
 
 
@@ -62,8 +61,6 @@ def _check(args: argparse.Namespace) -> None:
     for name in ONE_COLUMN if several else ():
         if getattr(args, name) is not None:
             raise ParameterError(f"--{name.replace('_', '-')} is for one column: give one --column")
-    if args.conditional and not several:
-        raise ParameterError("--conditional compares the values of a first column: give two, --column A --column B")
 
 
 def _trial(args: argparse.Namespace, path: str, budget: TrialBudget) -> Trial:
@@ -92,7 +89,7 @@ def _ways(args: argparse.Namespace, path: str, budget: TrialBudget) -> tuple[Cal
         from overstory.trial.numbers import collect_numbers, read_column_of_numbers  # which loads SciPy
 
         chosen = {"learned": args.numeric, "epsilon": budget.epsilon, "oracle": args.oracle}
-        chosen |= {"minimum": args.min, "maximum": args.max}
+        chosen |= dict(zip(("minimum", "maximum"), args.range or (None, None), strict=True))
         rng = np.random.default_rng([args.seed, 3])
         return partial(read_column_of_numbers, path, args.column, form=form), partial(
             collect_numbers, rng=rng, **chosen
@@ -109,8 +106,8 @@ def _column(args: argparse.Namespace, path: str) -> Column:
         if not count.is_integer():
             raise ParameterError(f"--bins: {count:g} is no number of bins")
         bins = low, high, int(count)
-    asked = (path, args.column, bins, args.candidates, args.device_column, args.most_values, args.people)
-    return Column(*asked, form=form_of(args.csv))
+    asked = (path, args.column, bins, args.candidates, args.device_column)
+    return Column(*asked, people=args.people, form=form_of(args.csv))
 
 
 def _collect_values(
@@ -140,12 +137,9 @@ def _command(args: argparse.Namespace) -> str:
     if args.bins is not None:
         command += ["--bins", *(repr(number).removesuffix(".0") for number in args.bins)]
     command += [
-        *(["--conditional"] if args.conditional else []),
         *chain.from_iterable(("--csv", word) for word in args.csv),
     ]
     command += ["--reports-per-device", str(args.reports_per_device)]
-    if len(args.columns) == 1:
-        command += ["--most-values", str(args.most_values)]
     return shlex.join([*command, "--seed", str(args.seed)])
 
 

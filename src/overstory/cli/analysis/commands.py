@@ -21,11 +21,6 @@ from overstory.cli.arguments import (
     flag,
 )
 
-_INTERVALS: Final = (
-    "intervals for these reports (noise alone), or for all devices like these (sampling of people too) (default: {})"
-)
-
-
 AUDIT: Final = Command(
     "audit",
     "overstory audit --params params.csv -- overstory encode --params params.csv --values - -o -\n"
@@ -136,13 +131,12 @@ COLLECT: Final = Command(
     "overstory collect survey.csv --column state --epsilon 2\n"
     "  overstory collect survey.csv --column state --column party --epsilon 2\n"
     '  overstory collect survey.csv --column languages --separator ";" --epsilon 2\n'
-    "  overstory collect homes.parquet --column kwh --numeric distribution --min 0 --max 5\n"
+    "  overstory collect homes.parquet --column kwh --numeric distribution --range 0 5\n"
     "  overstory collect homes.parquet --column kwh --bins 0 5 50 --epsilon 1 --epsilon-permanent 3 -o homes",
     Option("file", "CSV (gz too), JSON lines or Parquet; - for standard input", "FILE"),
     Option(
         "--column", "the column to collect; give two to see what they say of each other", required=True, action="append"
     ),
-    flag("--conditional", "of two columns: how the shares of the second differ between the values of the first"),
     Option("--separator", "count the items of a row that has several, such as ';'", "S"),
     Option(
         "--most",
@@ -157,8 +151,13 @@ COLLECT: Final = Command(
         const="mean",
         choices=("mean", "distribution", "ranges"),
     ),
-    Option("--min", "with --numeric: the least number (default: chosen)", "A", float),
-    Option("--max", "with --numeric: the greatest number (default: chosen)", "B", float),
+    Option(
+        "--range",
+        "with --numeric: the least and the greatest number; others count as the nearer (default: chosen)",
+        ("A", "B"),
+        float,
+        nargs=2,
+    ),
     CSV,
     Option("--oracle", "what the devices randomize with (default auto: the best)", "NAME", default="auto"),
     Option("--epsilon", "privacy loss of one report (default 1)"),
@@ -173,7 +172,6 @@ COLLECT: Final = Command(
         metavar=("MIN", "MAX", "COUNT"),
     ),
     Option("--candidates", "values to look for, one per line; all others count as one value", "FILE"),
-    Option("--most-values", "most distinct values (default 10,000)", "M", int, 10_000),
     Option("--people", "draw N people from the rows, instead of one person per row", "N", int),
     Option("--seed", metavar="S", default=0),
     Option(
@@ -200,7 +198,7 @@ Of a column with several answers in a row, --separator counts each of them, and 
     rules=(
         OneOf(("--separator", "--numeric", "--bins"), "each reads the column in its own way"),
         Needs(("--most",), ("--separator",), "it is how many items of a row count"),
-        Needs(("--min", "--max"), ("--numeric",), "the ends of its range"),
+        Needs(("--range",), ("--numeric",)),
         Needs(("--epsilon-permanent",), ("--epsilon",), "it says what one report may reveal"),
         Idle(
             ("--candidates", "--device-column", "--people"),
@@ -258,7 +256,7 @@ overlap.""",
 _OF_A_METRIC: Final = ("--registry", "--metric", "--candidates", "--steps")
 _OF_PERIODS: Final = (
     *("--from", "--to", "--group", "--by-group", "--smooth", "--per-period", "--cumulative", "--compare"),
-    *("--compare-groups", "--overlap", "--delta", "--honest", "--range", "--candidates-out"),
+    *("--compare-groups", "--overlap", "--range", "--candidates-out"),
 )
 
 
@@ -276,7 +274,7 @@ DECODE: Final = Command(
         Option(
             "--map", "candidate map, from `overstory map`; with --pair of each variable of strings", "FILE", nargs="+"
         ),
-        *PAIR,
+        PAIR,
     ),
     Group(
         "from a store, a collector, or exported folders",
@@ -311,8 +309,6 @@ DECODE: Final = Command(
             "SHARE",
             float,
         ),
-        Option("--delta", "of reports through a relay: the claim's delta (default: 1e-9)", "D", float),
-        Option("--honest", "of reports through a relay: the honest share (default: 1)", "SHARE", float),
         Option("--candidates", "strings to look for, instead of the registry's list", "FILE"),
         Option(
             "--candidates-out",
@@ -339,7 +335,11 @@ DECODE: Final = Command(
         "R",
         float,
     ),
-    Option("--interval", _INTERVALS.format("reports; population with --per-period, --cumulative or --compare")),
+    Option(
+        "--interval",
+        "intervals for these reports (noise alone), or for all devices like these (sampling of people too) (default: "
+        "reports; population with --per-period, --cumulative or --compare)",
+    ),
     Option("--adjustment"),
     flag("--all", "also show what was not detected, or did not change (CSV files always have it)"),
     Option("--output", "folder for the results, required for files; -: only the CSV, to standard output", "DIR"),
@@ -363,14 +363,13 @@ engine. A metric of unknown values is searched; `overstory discover` tries that 
 Counting that was killed goes on from DIR.unfinished.""",
     runs="analysis.decode",
     rules=(
-        Needs(("--boolean",), ("--pair",), "it names the two variables"),
         Forms(
             Form(
                 "on exported folders",
                 takes=("INPUT", *_OF_A_METRIC, *_OF_PERIODS, "--engine"),
                 when="analysis.decode:is_of_folders",
             ),
-            Form("with --pair", ("--pair",), ("--params", "--map"), ("INPUT", "--counts", "--boolean")),
+            Form("with --pair", ("--pair",), ("--params", "--map"), ("INPUT", "--counts")),
             Form(
                 "on files of reports",
                 ("INPUT",),
@@ -396,7 +395,7 @@ Counting that was killed goes on from DIR.unfinished.""",
         Needs(("--smooth",), ("--by-group",), "it moves the shares of groups to their mean"),
         Idle(("--from", "--to"), ("--compare",), "it has two ranges"),
         Idle(
-            ("--plot", "--steps", "--delta", "--honest", "--candidates-out"),
+            ("--plot", "--steps", "--candidates-out"),
             ("--compare", "--compare-groups"),
             "these are differences",
         ),
@@ -420,16 +419,9 @@ DISCOVER: Final = Command(
     Option("--model", "values are texts like the lines of FILE, a public list", "FILE"),
     Option("--alphabet", "values are texts of these characters alone", "CHARACTERS"),
     Option("--known", "expected values, one per line", "FILE"),
-    Option("--step", "bits that each level adds", "S", int, 14),
-    Option("--beam", "prefixes per level", "N", int, 192),
-    Option("--correction"),
-    Option("--alpha"),
-    Option("--interval", _INTERVALS.format("reports")),
-    Option("--adjustment"),
     Option("--seed"),
     Option("--output", "write every value of the last level into this file, as CSV"),
     Option("--spreadsheet"),
-    Option("--plot", "draw the detected values with their intervals into this file, an .svg"),
     more="""\
 Each row of the column is one person's value. A simulated device per row answers one question about its value, with the
 full epsilon, and the search sees only the answers. So this is what a real collection would find. --known names expected

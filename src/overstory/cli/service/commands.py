@@ -12,7 +12,6 @@ from overstory.cli.arguments import (
     CSV,
     Command,
     Group,
-    Needs,
     OneOf,
     Option,
     Together,
@@ -326,8 +325,6 @@ EXPORT: Final = Command(
     Option("--store", "where the reports are: a file, or postgresql://...", "URL", required=True),
     REGISTRY,
     Option("--metric", "only this metric (default: all of the registry)", "ID"),
-    Option("--from", "with --metric: the first period"),
-    Option("--to", "with --metric: the last period"),
     flag("--verify", "write nothing: compare the destination with what the store has of closed periods"),
     more="""\
 Writes the reports of closed periods, those that take no reports any more, as Parquet in blocks into folders
@@ -337,60 +334,41 @@ and Spark; `overstory decode DESTINATION --registry FILE` reads it as a store. O
 the same destination, by a command for each: they are then read together. Retention deletes reports in the store, never
 the exported files: that is yours to do.""",
     runs="service.exports",
-    rules=(Needs(("--from", "--to"), ("--metric",), "it says how long a period is"),),
 )
-
-_KEYS_FILE: Final = Option("file", "the file of private keys", "FILE", Path)
-
-
-def _key(name: str, summary: str, *options: Option, more: str = "") -> Command:
-    return Command(
-        name, f"overstory keys {name} oblivious.keys{more}", _KEYS_FILE, *options, summary=summary, runs="service.keys"
-    )
-
 
 KEYS: Final = Command(
     "keys",
-    "overstory keys new oblivious.keys",
+    "overstory keys --new oblivious.keys\n  overstory keys oblivious.keys\n  overstory keys --remove 1 oblivious.keys",
+    Option("file", "the file of private keys", "FILE", Path),
+    flag("--new", "draw a key first, with the next free number; the file is made where it is missing"),
+    Option("--remove", "first remove the earlier key of this number, 0 to 255", "N", int),
     more="""\
-A device seals the reports of an oblivious metric for a public key of the registry; only the collector opens them, whose
-setting `oblivious_keys` names the file. `new` and `show` print the line `keys` of the registry's table [oblivious]. All
-devices must have the same keys: a key that one device alone gets would single it out. So they come with the registry,
-and no address serves them.
+Prints the line `keys` of the registry's table [oblivious]: the public keys. A device seals the reports of an oblivious
+metric for one of them; only the collector opens them, whose setting `oblivious_keys` names the file. All devices must
+have the same keys: a key that one device alone gets would single it out. So they come with the registry, and no address
+serves them.
 
 To rotate: add a new key, send the collector SIGHUP, put the new line into the registry and release it; remove the old
 key when no message comes for it any more.""",
-    actions=(
-        _key(
-            "new",
-            "draw a key and add it to a file, which is made where it is missing",
-            Option("--id", "its number, 0 to 255 (default: the next free one)", "N", int),
-        ),
-        _key("show", "print the public keys, as the registry lists them"),
-        _key(
-            "remove",
-            "remove an earlier key from a file",
-            Option("--id", "its number", "N", int, required=True),
-            more=" --id 1",
-        ),
-    ),
+    runs="service.keys",
+    rules=(OneOf(("--new", "--remove")),),
 )
 
-_REMEMBERED: Final = Option("--registry", "the metric registry (default: the one that the store remembers)")
 _BACKUP: Final = "overstory store backup postgresql://overstory@db/reports monday.db"
 _RESTORE: Final = "overstory store restore monday.db postgresql://overstory@db/reports"
 _ADD_TOKEN: Final = "overstory store tokens add reports.db --role write --application my-app --expires 2027-11-21"  # noqa: S105 - no token
-_ADD_NOTE: Final = 'overstory store notes add reports.db --kind release --day 2026-11-21 "Version 3.1 is out"'
+_ADD_NOTE: Final = 'overstory store note reports.db --kind release --day 2026-11-21 "Version 3.1 is out"'
 
 
-def _of_store(name: str, summary: str, example: str, runs: str, *options: Option) -> Command:
-    """Return what is done with a store, its tokens or its notes."""
+def _of_store(name: str, summary: str, example: str, runs: str, *options: Option, more: str = "") -> Command:
+    """Return what is done with a store or its tokens."""
     return Command(
         name,
         example,
         Option("url", "the store", "URL"),
         *options,
         summary=summary,
+        more=more,
         runs=f"service.store:{runs}",
     )
 
@@ -434,40 +412,18 @@ it is shown once, when it is made.""",
     ),
 )
 
-NOTES: Final = Command(
-    "notes",
+NOTE: Final = _of_store(
+    "note",
+    "add a note about a day: a release, an incident",
     _ADD_NOTE,
-    summary="add, list and remove notes about a day",
+    "add_note",
+    Option("text", "one line of at most 500 characters", "TEXT"),
+    Option("--metric", "the metric that it is about (default: all metrics)", "ID"),
+    Option("--day", "the day that it is about, in UTC (default: today)", "DATE"),
+    Option("--kind", "release (a marker on the console's charts), incident or note", "KIND", default="note"),
     more="""\
-Notes of kind release are drawn as markers on the console's charts. A note is about one metric, or about all. Everybody
-who may read the store's counts can read its notes, and they stay when reports are deleted: write no names into them.
-Who wrote a note, and when, is not stored.""",
-    actions=(
-        _of_store(
-            "add",
-            "add a note",
-            _ADD_NOTE,
-            "add_note",
-            Option("text", "one line of at most 500 characters", "TEXT"),
-            Option("--metric", "the metric that it is about (default: all metrics)", "ID"),
-            Option("--day", "the day that it is about, in UTC (default: today)", "DATE"),
-            Option("--kind", "release, incident or note", "KIND", default="note"),
-        ),
-        _of_store(
-            "list",
-            "list notes, oldest day first",
-            "overstory store notes list reports.db",
-            "list_notes",
-            Option("--metric", "only notes about this metric, and those about all metrics", "ID"),
-        ),
-        _of_store(
-            "remove",
-            "remove a note",
-            "overstory store notes remove reports.db 5f3a9c01",
-            "remove_note",
-            Option("id", "the note's id, as `list` shows it", "ID"),
-        ),
-    ),
+The console's page Health lists notes, and removes them. Everybody who may read the store's counts can read its notes,
+and they stay when reports are deleted: write no names into them. Who wrote a note, and when, is not stored.""",
 )
 
 STORE: Final = Command(
@@ -480,14 +436,13 @@ STORE: Final = Command(
 URL names the store: a file (reports.db, sqlite:///reports.db), or postgresql://USER:PASSWORD@HOST/DATABASE.
 A collector (`overstory serve`) compacts and retains by itself. docs/how-to/stores.md describes what is stored.""",
     actions=(
-        _of_store("create", "create a store", "overstory store create reports.db", "create", _REMEMBERED),
+        _of_store("create", "create a store", "overstory store create reports.db", "create"),
         _of_store("summary", "show what a store contains", "overstory store summary reports.db --json", "summarize"),
         _of_store(
             "compact",
             "count and shuffle the reports in the inbox, and delete those past retention, as a collector does",
             "overstory store compact reports.db",
             "compact",
-            _REMEMBERED,
         ),
         _of_store(
             "backup",
@@ -505,7 +460,7 @@ A collector (`overstory serve`) compacts and retains by itself. docs/how-to/stor
             runs="service.store:fill",
         ),
         TOKENS,
-        NOTES,
+        NOTE,
     ),
 )
 

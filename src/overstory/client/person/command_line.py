@@ -39,7 +39,7 @@ def add_commands(subparsers: Any, prog: str = "overstory", *, app: str | None = 
         parser.add_argument("--app", metavar="NAME", default=app, help="the application, if there are several")
         parser.add_argument("--state", metavar="DIR", help="the folder of its state (default: the usual one)")
         parser.set_defaults(own_app=app)
-        if not embedded:
+        if not embedded and name not in {"off", "forget"}:
             parser.add_argument(
                 "--registry", metavar="FILE", help="its registry (default: the one that it stored here)"
             )

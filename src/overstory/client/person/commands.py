@@ -171,7 +171,7 @@ def _command_context(
 def _given_registry(args: argparse.Namespace, embedded: MetricRegistry | None) -> MetricRegistry | None:
     from overstory.protocol.metrics import RegistryError, load_registry
 
-    if embedded is not None or args.registry is None:
+    if embedded is not None or getattr(args, "registry", None) is None:
         return embedded
     registry = load_registry(args.registry, read_candidates=False)
     if args.command == "view":
