@@ -60,7 +60,7 @@ SMALL: Final = {
     "store create": "store create reports.db",
     "store summary": "store summary kept.db",
     "keys": "keys oblivious.keys",
-    "status": "status --state state",
+    "status": "status --app ./state",
 }
 
 
@@ -99,7 +99,7 @@ def prepare(folder: Path) -> None:
     for line in (
         "store create kept.db",
         "keys --new oblivious.keys",
-        "local --state state --app trees --registry metrics.toml",
+        "local --app ./state --registry metrics.toml",
         "encode --params params.csv --values values.csv --seed 1 -o reports.csv",
         "sum --params params.csv reports.csv -o counts.csv",
         "map --params params.csv --candidates trees.txt -o map.csv",

@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
     (path / "metrics.toml").write_text(the_bench().REGISTRY)
     for line in (
         "store create kept.db",
-        "local --state state --app trees --registry metrics.toml",
+        "local --app ./state --registry metrics.toml",
         "encode --params params.csv --values values.csv --seed 1 -o reports.csv",
         "sum --params params.csv reports.csv -o counts.csv",
         "map --params params.csv --candidates names.txt -o map.csv",
@@ -163,7 +163,7 @@ def test_a_command_does_without(started, line, left_out):
         ("discover trees.csv --column tree --bytes 3 --epsilon 4 --seed 4 --json", ["numpy"]),
         ("compare trees.csv --column tree --epsilon 1 --json", ["numpy"]),
         ("compare words.csv --column word --epsilon 1 --json", ["numpy"]),
-        ("status --state state --json", []),
+        ("status --app ./state --json", []),
         (f"{DECODE} --json", ["numpy"]),
         (DECODE, ["numpy"]),
         (f"{DECODE} --method lasso --json", ["numpy"]),

@@ -74,7 +74,7 @@ def collected(place: Path) -> dict[str, str]:
         texts["posts"], digests = posts(Talk(url), f"Bearer {write}")
         texts["pages"] = pages(Talk(url), f"Bearer {admin}", f"Bearer {write}")
         with patch.dict(os.environ, OVERSTORY_ADMIN_TOKEN=admin):
-            texts["decode"] = run(place, f"decode --store {url} --metric colour --per-period --json")
+            texts["decode"] = run(place, f"decode --store {url} --metric colour --aggregate per-period --json")
         texts["decode"] += play_frozen(place, f"doctor --url {url} --registry metrics.toml --json")[0]
         texts["troubles"] = troubles(Talk(url), f"Bearer {write}", digests, place, process)
     return texts

@@ -255,7 +255,7 @@ overlap.""",
 
 _OF_A_METRIC: Final = ("--registry", "--metric", "--candidates", "--steps")
 _OF_PERIODS: Final = (
-    *("--from", "--to", "--group", "--by-group", "--smooth", "--per-period", "--cumulative", "--compare"),
+    *("--from", "--to", "--group", "--by-group", "--smooth", "--aggregate", "--compare"),
     *("--compare-groups", "--overlap", "--range", "--candidates-out"),
 )
 
@@ -292,8 +292,12 @@ DECODE: Final = Command(
         Option("--group"),
         flag("--by-group", "estimate each group separately"),
         flag("--smooth", "with --by-group: also shares that are smoothed over the groups"),
-        flag("--per-period", "estimate each period separately"),
-        flag("--cumulative", "estimate each period together with all earlier ones"),
+        Option(
+            "--aggregate",
+            "one estimate of the range (total), of each period, or of each period together with all earlier ones",
+            choices=("total", "per-period", "cumulative"),
+            default="total",
+        ),
         Option(
             "--compare",
             "two ranges of periods, such as 2026-W45..2026-W47 2026-W41..2026-W44: the shares of the first less those "
@@ -338,7 +342,7 @@ DECODE: Final = Command(
     Option(
         "--interval",
         "intervals for these reports (noise alone), or for all devices like these (sampling of people too) (default: "
-        "reports; population with --per-period, --cumulative or --compare)",
+        "reports; population where periods are compared)",
     ),
     Option("--adjustment"),
     flag("--all", "also show what was not detected, or did not change (CSV files always have it)"),
@@ -388,7 +392,7 @@ Counting that was killed goes on from DIR.unfinished.""",
             ),
             why="`overstory decode --help` shows the forms",
         ),
-        OneOf(("--per-period", "--cumulative", "--compare", "--compare-groups")),
+        OneOf(("--aggregate", "--compare", "--compare-groups")),
         OneOf(("--group", "--by-group", "--compare-groups")),
         OneOf(("--by-group", "--compare")),
         Needs(("--overlap",), ("--compare",), "it is how many devices two ranges share"),

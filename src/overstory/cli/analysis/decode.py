@@ -22,7 +22,7 @@ from overstory.presentation.document import Lines, Paragraph
 from overstory.presentation.formats import epsilons_text, plural
 from overstory.presentation.render_text import print_document
 from overstory.protocol.errors import ParameterError
-from overstory.queries.readings import EstimateOptions
+from overstory.queries.readings import Aggregation, EstimateOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,8 +54,8 @@ def is_of_labelled_counts(args: argparse.Namespace) -> bool:
 
 
 AS_SAID: Final = (
-    *("params", "counts", "registry", "metric", "engine", "group", "by_group", "smooth", "per_period"),
-    *("cumulative", "overlap", "candidates", "plot", "candidates_out"),
+    *("params", "counts", "registry", "metric", "engine", "group", "by_group", "smooth", "aggregate"),
+    *("overlap", "candidates", "plot", "candidates_out"),
 )
 """Options that are taken into the request as they are."""
 
@@ -77,8 +77,7 @@ class DecodeRequest:
     group: str | None
     by_group: bool
     smooth: bool
-    per_period: bool
-    cumulative: bool
+    aggregate: Aggregation
     compare: tuple[str, str] | None
     compare_groups: tuple[str, str] | None
     overlap: float | None

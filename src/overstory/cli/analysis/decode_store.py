@@ -38,8 +38,7 @@ def run(request: DecodeRequest) -> int:
     if request.compare or request.compare_groups:
         show_answer(request.printing, _compared(request, metric))
         return 0
-    kind: Aggregation = "per-period" if request.per_period else "cumulative" if request.cumulative else "total"
-    reading: Any = _reading(request, metric, kind)
+    reading: Any = _reading(request, metric, request.aggregate)
     if request.plot:
         draw(request.plot, reading.pictures())
     more = offer_candidates(request.candidates_out, reading.discovered) if request.candidates_out else []

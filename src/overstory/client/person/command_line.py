@@ -36,8 +36,12 @@ def add_commands(subparsers: Any, prog: str = "overstory", *, app: str | None = 
             epilog=f"example:\n  {EXAMPLES[name].format(prog)}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        parser.add_argument("--app", metavar="NAME", default=app, help="the application, if there are several")
-        parser.add_argument("--state", metavar="DIR", help="the folder of its state (default: the usual one)")
+        parser.add_argument(
+            "--app",
+            metavar="NAME",
+            default=app,
+            help="the application, if there are several; ./FOLDER: the one whose state is there",
+        )
         parser.set_defaults(own_app=app)
         if not embedded and name not in {"off", "forget"}:
             parser.add_argument(
