@@ -132,7 +132,7 @@ LEFT_OUT = [
     # C: decode took 46 times `python -c pass`: a fifth of a second for SciPy, a twentieth for these
     (DECODE, ("numpy.ma", "numpy.random", "difflib", "html")),
     # C: an empty store is looked at without metrics and mechanisms, a sixth of what `store create` took
-    *((f"store {line}", METRICS) for line in ("create another.db --json", "summary kept.db", "tokens list kept.db")),
+    *((f"store {line}", METRICS) for line in ("create another.db --json", "summary kept.db", "tokens kept.db")),
     # C: the top command's help, and each command's, within five times `python -c pass`
     *((line, HEAVY) for line in ("--help", "--version", *(f"{name} --help" for name in COMMANDS))),
     # argparse asks `shutil` how wide a terminal is, at every option; that loads zlib, bz2 and lzma

@@ -86,7 +86,7 @@ GATEWAY = "--metric energy --registry energy.toml --state meter --readings"
 TO_FILE = f"{GATEWAY} readings.csv --output out.ovsu"
 INIT = "init new.toml --id theme --description 'The theme.' --owner Design --purpose https://example.org/7 --yes"
 YES_NO = f"{INIT} --kind yes-no"
-TOKEN = "tokens add reports.db --role admin --application a --expires"
+TOKEN = "tokens reports.db --add admin --application a --expires"
 REFUSED: dict[str, list[tuple[str, str]]] = {
     "": [  # mistyped: one line with what may be meant, and no usage (A18)
         ("decdoe", "overstory: error: there is no command 'decdoe'; did you mean decode? (see overstory --help)"),
@@ -334,7 +334,8 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("summary no.db", "no.db: there is no such store; make it first: overstory store create no.db"),
         ("summary energy.toml", "sqlite:///energy.toml: this file is not a SQLite database"),
         ("summary mysql://root@db/x", "a store is named by sqlite:///FILE"),
-        ("tokens revoke reports.db beef", "there is no token beef"),
+        ("tokens reports.db --revoke beef", "there is no token beef"),
+        ("tokens reports.db --add write", "--application missing: --add and --application belong together"),
         (f"{TOKEN} soon", "--expires soon: give a date such as 2027-11-21"),
         (f"{TOKEN} 2027-11-21T00+05", "--expires 2027-11-21T00+05: give a date such as 2027-11-21"),
         (f"{TOKEN} 2027-W47", "--expires 2027-W47: give a date such as 2027-11-21"),

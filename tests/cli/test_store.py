@@ -45,19 +45,19 @@ def test_a_store_is_made_once(folder: Path) -> None:
 
 
 def test_tokens_are_shown_once_listed_and_revoked(folder: Path) -> None:
-    adding = ("tokens", "add", "reports.db", "--role", "write", "--application", "trees", "--expires", "2030-01-02")
+    adding = ("tokens", "reports.db", "--add", "write", "--application", "trees", "--expires", "2030-01-02")
     shown = answer(folder, *adding)
     plain = within("store", *adding, cwd=folder).stdout.strip()
     with open_store(str(folder / "reports.db")) as store:
         found = store.find_token(sha256(plain))
         assert found is not None
         assert (found.role, found.application, found.expires) == ("write", "trees", 1_893_542_400)
-    listed = within("store", "tokens", "list", "reports.db", cwd=folder).stdout
+    listed = within("store", "tokens", "reports.db", cwd=folder).stdout
     assert shown["token"] not in listed
     assert plain not in listed
     assert f"{shown['id']}  write  trees        20" in listed
-    assert answer(folder, "tokens", "revoke", "reports.db", shown["id"]) == {"revoked": shown["id"]}
-    (revoked,) = [one for one in answer(folder, "tokens", "list", "reports.db")["tokens"] if one["revoked"]]
+    assert answer(folder, "tokens", "reports.db", "--revoke", shown["id"]) == {"revoked": shown["id"]}
+    (revoked,) = [one for one in answer(folder, "tokens", "reports.db")["tokens"] if one["revoked"]]
     assert (revoked["id"], revoked["expires"]) == (shown["id"], "2030-01-02")
     assert (revoked["state"], revoked["last_used"]) == ("revoked", None)
 
@@ -68,17 +68,17 @@ def test_an_expired_token_is_listed_as_expired_with_its_last_day_of_use(folder: 
         found = store.find_token(sha256(store.add_token("write", "elms", expires=1_577_836_800)))
         assert found is not None
         store.note_token_days({found.id: 18_000})
-    listed = within("store", "tokens", "list", "reports.db", cwd=folder).stdout
+    listed = within("store", "tokens", "reports.db", cwd=folder).stdout
     (line,) = [line for line in listed.splitlines() if line.startswith(found.id)]
     assert line.endswith("expired 2020-01-01  2019-04-14")
-    (shown,) = [one for one in answer(folder, "tokens", "list", "reports.db")["tokens"] if one["id"] == found.id]
+    (shown,) = [one for one in answer(folder, "tokens", "reports.db")["tokens"] if one["id"] == found.id]
     assert (shown["state"], shown["last_used"]) == ("expired", "2019-04-14")
 
 
 def test_every_action_has_an_example_in_its_help(folder: Path) -> None:
     actions = ("create", "summary", "compact", "backup", "restore", "note", "tokens")
-    for words in (*((one,) for one in actions), *(("tokens", verb) for verb in ("add", "list", "revoke"))):
-        done = within("store", *words, "--help", cwd=folder)
+    for action in actions:
+        done = within("store", action, "--help", cwd=folder)
         assert done.returncode == 0
         assert "example:\n  overstory store" in done.stdout
 

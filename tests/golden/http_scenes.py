@@ -63,9 +63,9 @@ def collected(place: Path) -> dict[str, str]:
     made = play_frozen(
         place,
         "store create golden.db --json",
-        "store tokens add golden.db --role write --application editor --json",
-        "store tokens add golden.db --role admin --application analysts --expires 2027-11-21 --json",
-        "store tokens list golden.db --json",
+        "store tokens golden.db --add write --application editor --json",
+        "store tokens golden.db --add admin --application analysts --expires 2027-11-21 --json",
+        "store tokens golden.db --json",
     )
     write, admin = (json.loads(text.partition("exit 0\n")[2])["token"] for text in made[1:3])
     texts = {"tokens": "".join(made)}

@@ -98,6 +98,6 @@ def collecting(folder: Path) -> Iterator[Site]:
 
 
 def _token(folder: Path, role: str) -> str:
-    ran = within("store", "tokens", "add", "reports.db", "--role", role, "--application", "t", "--json", cwd=folder)
+    ran = within("store", "tokens", "reports.db", "--add", role, "--application", "t", "--json", cwd=folder)
     token: str = json.loads(ran.stdout)["token"]
     return token

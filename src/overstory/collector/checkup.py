@@ -167,7 +167,7 @@ def _check_tokens(tokens: list[Token], now: float) -> Findings:
         ("admin", "nobody can read counts"),
     ):
         if not any(token.role == role for token in usable):
-            do = f"overstory store tokens add STORE --role {role} --application NAME"
+            do = f"overstory store tokens STORE --add {role} --application NAME"
             yield Finding("tokens", "warning", f"no {role} token is valid: {what}", do)
     for token in usable:
         if token.expires is not None and token.expires - now <= SOON * DAY:

@@ -12,6 +12,7 @@ from overstory.cli.arguments import (
     CSV,
     Command,
     Group,
+    Needs,
     OneOf,
     Option,
     Together,
@@ -100,7 +101,7 @@ SERVE: Final = Command(
     more="""\
 The collector takes reports over HTTP, acknowledges them after they are committed, and returns counts. It creates the
 store if it does not exist. Devices need a write token unless --open-writes is given; counts need an admin token
-(`overstory store tokens add`). No address, user agent or time of a request is stored or logged.
+(`overstory store tokens --add`). No address, user agent or time of a request is stored or logged.
 
 Every setting is an environment variable (OVERSTORY_STORE for --store) and a key of the TOML file that --config or
 OVERSTORY_CONFIG names (store = "reports.db"); the command line has those that most need. It overrides the environment,
@@ -152,7 +153,7 @@ alarms, the health of the collectors, and a public page without a login. It runs
 store as the collectors, and changes no report and no count.
 
 It prints a link that logs in one browser once, within ten minutes. Others log in with a token of the store
-(`overstory store tokens add --role viewer`, or analyst); a session ends with its token. Behind a proxy that knows who
+(`overstory store tokens --add viewer`, or analyst); a session ends with its token. Behind a proxy that knows who
 somebody is, `trust_header` names the header with the person's name, `from` says which connections may carry it, and
 `roles` maps names to roles. On an address that other machines can reach, the console starts with TLS or with
 `behind_proxy` only.
@@ -356,12 +357,11 @@ key when no message comes for it any more.""",
 
 _BACKUP: Final = "overstory store backup postgresql://overstory@db/reports monday.db"
 _RESTORE: Final = "overstory store restore monday.db postgresql://overstory@db/reports"
-_ADD_TOKEN: Final = "overstory store tokens add reports.db --role write --application my-app --expires 2027-11-21"  # noqa: S105 - no token
 _ADD_NOTE: Final = 'overstory store note reports.db --kind release --day 2026-11-21 "Version 3.1 is out"'
 
 
 def _of_store(name: str, summary: str, example: str, runs: str, *options: Option, more: str = "") -> Command:
-    """Return what is done with a store or its tokens."""
+    """Return what is done with a store."""
     return Command(
         name,
         example,
@@ -375,8 +375,21 @@ def _of_store(name: str, summary: str, example: str, runs: str, *options: Option
 
 TOKENS: Final = Command(
     "tokens",
-    _ADD_TOKEN,
-    summary="make, list and revoke tokens for writing and reading",
+    "overstory store tokens reports.db\n"
+    "  overstory store tokens reports.db --add write --application my-app --expires 2027-11-21\n"
+    "  overstory store tokens reports.db --revoke 5f3a9c01",
+    Option("url", "the store", "URL"),
+    Option(
+        "--add",
+        "make a token and show it once; write: send reports; viewer: read the console; analyst: also decode and write "
+        "notes there; admin: all of that, and read counts over HTTP; relay: pass on what a shuffling relay releases; "
+        "monitor: read /metrics",
+        choices=("write", "viewer", "analyst", "admin", "relay", "monitor"),
+    ),
+    Option("--application", "with --add: name of the application that uses it", "NAME"),
+    Option("--expires", "with --add: first day, in UTC, on which it is refused (default: never)", "DATE"),
+    Option("--revoke", "revoke the token with this id", "ID"),
+    summary="list tokens for writing and reading, make one, or revoke one",
     more="""\
 A write token is part of a program that sends reports: everybody who has the program has the token, which only keeps
 strangers out. An admin token lets its holder read counts. In the console (`overstory console`) a viewer
@@ -384,31 +397,11 @@ reads every page, and an analyst also decodes with candidates and writes notes. 
 shuffling relay (`overstory relay --spool`): it reads nothing. A monitor token is for Prometheus: it reads /metrics
 alone. To rotate a token, add a new one, release it, then revoke the old one. The store has only the SHA-256 of a token:
 it is shown once, when it is made.""",
-    actions=(
-        _of_store(
-            "add",
-            "make a token and show it once",
-            _ADD_TOKEN,
-            "add_token",
-            Option(
-                "--role",
-                "write: send reports; viewer: read the console; analyst: also decode and write notes there; admin: all "
-                "of that, and read counts over HTTP; relay: pass on what a shuffling relay releases; monitor: read "
-                "/metrics",
-                required=True,
-                choices=("write", "viewer", "analyst", "admin", "relay", "monitor"),
-            ),
-            Option("--application", "name of the application that uses it", "NAME", required=True),
-            Option("--expires", "first day, in UTC, on which it is refused (default: never)", "DATE"),
-        ),
-        _of_store("list", "list all tokens", "overstory store tokens list reports.db --json", "list_tokens"),
-        _of_store(
-            "revoke",
-            "revoke a token",
-            "overstory store tokens revoke reports.db 5f3a9c01",
-            "revoke_token",
-            Option("id", "the token's id, as `list` shows it", "ID"),
-        ),
+    runs="service.store:tokens",
+    rules=(
+        OneOf(("--add", "--revoke")),
+        Together(("--add", "--application")),
+        Needs(("--expires",), ("--add",)),
     ),
 )
 
@@ -430,7 +423,7 @@ STORE: Final = Command(
     "store",
     "overstory store create reports.db\n"
     "  overstory store summary reports.db\n"
-    "  overstory store tokens add reports.db --role write --application my-app\n"
+    "  overstory store tokens reports.db --add write --application my-app\n"
     "  overstory store backup reports.db monday.db",
     more="""\
 URL names the store: a file (reports.db, sqlite:///reports.db), or postgresql://USER:PASSWORD@HOST/DATABASE.

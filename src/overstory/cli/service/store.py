@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import time
+from collections.abc import Iterable
 from dataclasses import asdict
 
 from overstory.cli.arguments import print_answer, print_outcome
@@ -85,10 +86,21 @@ def fill(args: argparse.Namespace) -> int:
     return 0
 
 
-def add_token(args: argparse.Namespace) -> int:
+def tokens(args: argparse.Namespace) -> int:
+    if args.add is not None:
+        return _add_token(args)
+    with open_store(args.url) as store:
+        if args.revoke is None:
+            return _list_tokens(args, store.tokens())
+        store.revoke_token(args.revoke)
+    print_outcome(args, {"revoked": args.revoke}, f"token {args.revoke} is revoked")
+    return 0
+
+
+def _add_token(args: argparse.Namespace) -> int:
     expires = None if args.expires is None else _midnight(args.expires)
     with open_store(args.url) as store:
-        token = store.add_token(args.role, args.application, expires)
+        token = store.add_token(args.add, args.application, expires)
         made = store.find_token(sha256(token))
     assert made is not None
     print_answer(args, {"id": made.id, "token": token}, [Lines(token)])
@@ -107,9 +119,8 @@ def _midnight(date: str) -> int:
     return int(dt.datetime.combine(day, dt.time(), dt.UTC).timestamp())
 
 
-def list_tokens(args: argparse.Namespace) -> int:
-    with open_store(args.url) as store:
-        tokens = [_token_json(token) for token in store.tokens()]
+def _list_tokens(args: argparse.Namespace, stored: Iterable[Token]) -> int:
+    tokens = [_token_json(token) for token in stored]
     columns = (
         *(Column(name, is_left=True) for name in ("id", "role", "application", "created")),
         Column("state", "expiry", _life, ("state", "expires", "revoked"), is_left=True),
@@ -140,13 +151,6 @@ def _life(state: str, expires: str | None, revoked: str | None) -> str:
     if revoked:
         return f"revoked {revoked}"
     return f"{'expired' if state == 'expired' else 'expires'} {expires}" if expires else "no expiry"
-
-
-def revoke_token(args: argparse.Namespace) -> int:
-    with open_store(args.url) as store:
-        store.revoke_token(args.id)
-    print_outcome(args, {"revoked": args.id}, f"token {args.id} is revoked")
-    return 0
 
 
 def add_note(args: argparse.Namespace) -> int:

@@ -318,7 +318,7 @@ class Store:
         if token_id.isascii() and self._database.write(lambda connection: connection.execute(revoke).rowcount):
             return
         if all(token.id != token_id for token in self.tokens()):
-            raise ParameterError(f"there is no token {token_id}: overstory store tokens list shows the ids")
+            raise ParameterError(f"there is no token {token_id}: overstory store tokens shows the ids")
 
     @property
     def url(self) -> str:
