@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import json
 import os
@@ -13,6 +14,7 @@ import pytest
 
 from overstory.cli.main import main
 from overstory.collector.checkup import check_keys
+from overstory.collector.oblivious import keys as keys_module
 from overstory.collector.oblivious.keys import (
     UNDECRYPTABLE,
     UNKNOWN_KEY,
@@ -44,24 +46,26 @@ def test_a_new_file_is_for_its_owner_alone(tmp_path):
 
 def test_keys_are_added_and_removed_and_the_newest_comes_first_in_the_registry(tmp_path):
     path = tmp_path / "oblivious.keys"
-    add_key(path, 7)
+    add_key(path)
     add_key(path)
     keys = add_key(path)
-    assert [key.key_id for key in keys] == [7, 1, 2]
+    assert [key.key_id for key in keys] == [1, 2, 3]
     assert len({key.private for key in keys}) == 3
-    assert [key.key_id for key in read_keys(bytes.fromhex(public_line(keys)))] == [2, 1, 7]
-    assert [key.key_id for key in remove_key(path, 1)] == [7, 2]
+    assert [key.key_id for key in read_keys(bytes.fromhex(public_line(keys)))] == [3, 2, 1]
+    assert [key.key_id for key in remove_key(path, 2)] == [1, 3]
     assert read_private_keys(path) == (keys[0], keys[2])
     assert path.stat().st_mode & 0o777 == 0o600
+    assert [key.key_id for key in add_key(path)] == [1, 3, 2], "the next free number"
 
 
-@pytest.mark.parametrize("number", [7, 256, -1])
-def test_an_id_that_is_taken_or_none_is_refused_and_the_file_stays(tmp_path, number):
+def test_a_file_with_every_number_takes_no_more_and_stays(tmp_path, monkeypatch):
     path = tmp_path / "oblivious.keys"
-    add_key(path, 7)
+    (key,) = add_key(path)
+    every = tuple(dataclasses.replace(key, key_id=number) for number in range(256))
+    monkeypatch.setattr(keys_module, "read_private_keys", lambda _: every)
     before = path.read_bytes()
-    with pytest.raises(ParameterError):
-        add_key(path, number)
+    with pytest.raises(ParameterError, match="remove earlier ones"):
+        add_key(path)
     assert path.read_bytes() == before
 
 

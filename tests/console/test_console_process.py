@@ -91,7 +91,16 @@ def test_it_prints_one_link_that_logs_in_once_and_ends_at_a_signal(folder, numbe
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)])
 def test_it_starts_and_ends_with_its_collector(folder, number, status) -> None:
-    arguments = ("serve", "--registry", "metrics.toml", "--store", "reports.db", "--port", 0, "--console-port", 0)
+    arguments = (
+        "serve",
+        "--registry",
+        "metrics.toml",
+        "--store",
+        "reports.db",
+        "--port",
+        0,
+        "OVERSTORY_CONSOLE_PORT=0",
+    )
     with running(folder, *arguments) as (process, link):
         assert httpx.get(f"{link[1]}/login").status_code == 200
         process.send_signal(number)

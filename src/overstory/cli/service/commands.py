@@ -55,7 +55,6 @@ SERVE_SETTINGS: Final = settings(
     Option("--shard", "the shard of the registry whose uploads are taken: 0, 1, ...", "I", int),
     *_listening(8000),
     Option("--open-writes", "take reports without a token (default: no)", type=bool, default=False),
-    Option("--console-port", "run a console on this port of 127.0.0.1, too; 0: any free port", "P", int, fits=_A_PORT),
     *keys(
         Option(
             "--oblivious-keys",
@@ -86,6 +85,9 @@ SERVE_SETTINGS: Final = settings(
             fits=_A_PORT,
         ),
         Option("--metrics-host", "address of metrics_port", default="127.0.0.1"),
+        Option(
+            "--console-port", "run a console on this port of 127.0.0.1, too; 0: any free port", type=int, fits=_A_PORT
+        ),
         Option(
             "--log-format", "form of the log on standard error: text or json", choices=("text", "json"), default="text"
         ),

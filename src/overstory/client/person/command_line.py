@@ -60,6 +60,7 @@ def _add_own(parser: argparse.ArgumentParser, name: str, *, alone: bool) -> None
         parser.add_argument(
             "--moved", action="store_true", help="this machine replaces the machine on which the state was created"
         )
+    if name == "on":
         parser.add_argument("--server", metavar="URL", help="the address of the collector")
     if name == "forget":
         parser.add_argument("--yes", action="store_true", help="do not ask")

@@ -95,16 +95,13 @@ def _read_key(path: Path, entry: Any) -> PrivateKey:
     return PrivateKey(key_id, created, raw)
 
 
-def add_key(path: Path, key_id: int | None = None) -> tuple[PrivateKey, ...]:
+def add_key(path: Path) -> tuple[PrivateKey, ...]:
     """Draw a new key and add it to a file, which is made where it is missing; return all keys."""
     keys = read_private_keys(path) if path.exists() else ()
-    taken = {key.key_id for key in keys}
-    if key_id is None:
-        key_id = next((number for number in (*range(1, 256), 0) if number not in taken), 0)
-    if key_id in taken:
-        raise ParameterError(f"{path}: it has a key {key_id} already")
-    if not 0 <= key_id < 256:
-        raise ParameterError(f"key {key_id}: give a number from 0 to 255")
+    free = {*range(256)} - {key.key_id for key in keys}
+    if not free:
+        raise ParameterError(f"{path}: it has 256 keys, as many as there are numbers: remove earlier ones")
+    key_id = min(free - {0}, default=0)
     keys = (*keys, PrivateKey(key_id, dt.datetime.now(dt.UTC).date(), secrets.token_bytes(KEY_BYTES)))
     _write(path, keys)
     return keys
