@@ -107,38 +107,17 @@ class Option:
 SHARED.update(
     (option.name, option)
     for option in (
-        Option(
-            "--adjustment",
-            "the intervals of detected (or changed) values: fcr, wider, so that the level holds for those too; "
-            "conditional, given the detection, with a corrected estimate; none, plain",
-            choices=("fcr", "conditional", "none"),
-            default="fcr",
-        ),
         Option("--alpha", "the bound, a fraction", type=float, default=0.05),
         Option("--column", "the column with the values", "C"),
-        Option(
-            "--correction",
-            "what --alpha bounds: fdr, the share of false detections; bonferroni, the chance of any",
-            choices=("fdr", "bonferroni"),
-            default="fdr",
-        ),
         Option("--epsilon", "privacy loss of one report (epsilon; smaller is more private)", "E", float),
         Option("--epsilon-permanent", "privacy loss of all reports of one value together", "Y", float),
         Option("--from", "the first period, such as 2026-11-21 or 2026-W47", "PERIOD", dest="first"),
         Option("--group", "only the devices of this group, of a metric with groups", "NAME"),
-        Option("--interval", choices=("reports", "population")),
         Option("--output", None, "FILE"),
         Option("--param", "a parameter of the oracle; may be repeated", "NAME=VALUE", action="append", default=[]),
         Option("--params", "RAPPOR's parameters: header k,h,m,p,q,f (and hash_family, hash_key) and one row", "FILE"),
-        Option(
-            "--plot",
-            "draw a picture into this file, an .svg",
-            "FILE",
-            fits=(lambda name: name.endswith(".svg"), "pictures are SVG: give a name that ends in .svg"),
-        ),
         Option("--registry", "the metric registry", "FILE"),
         Option("--seed", "the same seed gives the same output", "N", int, fits=_whole(0)),
-        Option("--skip-bad", action="store_true"),
         Option(
             "--spreadsheet",
             "write an apostrophe before texts in CSV files that a spreadsheet would run as formulas (=, +, -, @)",

@@ -329,7 +329,12 @@ DECODE: Final = Command(
         choices=("gls", "lasso", "likelihood"),
         default="gls",
     ),
-    Option("--correction"),
+    Option(
+        "--correction",
+        "what --alpha bounds: fdr, the share of false detections; bonferroni, the chance of any",
+        choices=("fdr", "bonferroni"),
+        default="fdr",
+    ),
     Option("--alpha"),
     flag("--complete", "there are no other values: the candidates' counts add up to all reports"),
     Option(
@@ -343,11 +348,23 @@ DECODE: Final = Command(
         "--interval",
         "intervals for these reports (noise alone), or for all devices like these (sampling of people too) (default: "
         "reports; population where periods are compared)",
+        choices=("reports", "population"),
     ),
-    Option("--adjustment"),
+    Option(
+        "--adjustment",
+        "the intervals of detected (or changed) values: fcr, wider, so that the level holds for those too; "
+        "conditional, given the detection, with a corrected estimate; none, plain",
+        choices=("fcr", "conditional", "none"),
+        default="fcr",
+    ),
     flag("--all", "also show what was not detected, or did not change (CSV files always have it)"),
     Option("--output", "folder for the results, required for files; -: only the CSV, to standard output", "DIR"),
-    Option("--plot"),
+    Option(
+        "--plot",
+        "draw a picture into this file, an .svg",
+        "FILE",
+        fits=(lambda name: name.endswith(".svg"), "pictures are SVG: give a name that ends in .svg"),
+    ),
     Option("--spreadsheet"),
     more="""\
 From files: writes results.csv (every candidate, most frequent first) and metrics.json into DIR, and prints the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from overstory.cli.arguments import ENGINE, OF_SOURCES, PAIR, SOURCES, Command, Idle, Needs, Option
+from overstory.cli.arguments import ENGINE, OF_SOURCES, PAIR, SOURCES, Command, Idle, Needs, Option, flag
 
 _PARAMS: Final = Option("--params", required=True)
 _HASHING: Final = Option(
@@ -59,9 +59,7 @@ SUM: Final = Command(
         "file for the counts: a row per cohort, its reports and then each bit's count; NAME.json: with their label; "
         "NAME.parquet: no counts, but the reports in blocks, which are counted fastest"
     ),
-    Option(
-        "--skip-bad", "count malformed lines (in packed files: batches) and go on, instead of stopping at the first"
-    ),
+    flag("--skip-bad", "count malformed lines (in packed files: batches) and go on, instead of stopping at the first"),
     Option("--candidates", "values to count, one per line; needed where an oracle has no domain", "FILE"),
     ENGINE,
     more="""\

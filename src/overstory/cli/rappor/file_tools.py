@@ -198,7 +198,7 @@ def _sum_pairs(args: argparse.Namespace) -> int:
 def _print_sum(
     args: argparse.Namespace, counts: SupportCounts, skipped: Skipped | None, about: dict[str, Any], what: str
 ) -> int:
-    tell_skipped(skipped, "records")
+    tell_skipped(skipped)
     examples = [str(error) for error in skipped.examples] if skipped else []
     outcome = about | {"skipped": skipped.count if skipped else 0, "skipped_examples": examples}
     outcome |= {"cohorts": counts.totals.tolist(), "output": args.output}
@@ -221,7 +221,7 @@ def _write_blocks(args: argparse.Namespace) -> int:
             for batch in read_batches(path, partial(_check, mechanism, path), shape, skipped=skipped, advance=advance)
         )
         number = write_blocks(args.output, batches, Label.of(mechanism), metric=args.metric)
-    tell_skipped(skipped, "records")
+    tell_skipped(skipped)
     outcome = {"reports": number, "skipped": skipped.count if skipped else 0, "output": args.output}
     print_outcome(args, outcome, f"{number:,} reports of {mechanism.name} in {shown(args.output)}")
     return 0
