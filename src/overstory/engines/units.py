@@ -149,7 +149,7 @@ def _contents(place: Place) -> Contents:
         raise FormatError("compressed by gz: unpack it, for a unit starts in the middle of a file", source=place.shown)
     raise FormatError(
         "neither Parquet nor packed batches (.ovsb): reports.csv is counted with --params, or made into Parquet by "
-        "`overstory convert`",
+        "`overstory sum -o NAME.parquet`",
         source=place.shown,
     )
 

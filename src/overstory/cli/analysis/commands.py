@@ -264,7 +264,7 @@ DECODE: Final = Command(
     "decode",
     "overstory decode --params params.csv --counts counts.csv --map map.csv -o results\n"
     "  overstory decode monday.parquet --candidates names.txt\n"
-    "  overstory decode exported/metric=colour --registry metrics.toml --per-period\n"
+    "  overstory decode exported/metric=colour --registry metrics.toml --aggregate per-period\n"
     "  overstory decode --store reports.db --registry metrics.toml --metric colour --from 2026-11-01",
     Option("inputs", "files of reports, folders, globs or addresses", "INPUT", nargs="*", default=[]),
     Group(
