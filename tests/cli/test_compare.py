@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import xml.etree.ElementTree as ET
 
 import pyarrow as pa
 import pytest
@@ -35,32 +34,11 @@ def test_the_trial_orders_the_oracles_and_says_how_surely(folder):
 
 
 def test_a_column_is_tried(folder):
-    done = within("compare", "--epsilon", 2, "data.csv", "--column", "state", "--plot", "o.svg", "--json", cwd=folder)
+    done = within("compare", "--epsilon", 2, "data.csv", "--column", "state", "--json", cwd=folder)
     said = json.loads(done.stdout)
     assert (said["domain_size"], said["reports"]) == (3, 4)
     assert all(row["measured_error"] > 0 for row in said["oracles"])
-    drawn = (folder / "o.svg").read_text()
-    assert drawn.startswith("<svg")
-    assert "measured, 20 runs, +/- standard error" in drawn
-
-
-@pytest.mark.parametrize("worse", [1.0, 1.001, 30.0])
-def test_every_oracle_has_a_ring_and_a_dot_within_the_axis(worse):
-    from overstory.analysis.comparison import Measured, rank
-    from overstory.cli.analysis.compare import ranking_picture
-
-    ranking = rank(5, 1.0, 1000)
-    picture = ranking_picture(ranking, [Measured(worse * choice.standard_error, 0.001, 4) for choice in ranking])
-    drawn = ET.fromstring(picture.svg)
-    low, high, start, stop = map(float, drawn.attrib["data-x"].split())
-    assert low < ranking[0].standard_error <= worse * ranking[-1].standard_error < high
-    places = [float(circle.attrib["cx"]) for circle in drawn.iter("{http://www.w3.org/2000/svg}circle")]
-    assert len(places) == 2 * len(ranking) + 2  # and the key's
-    assert all(start <= place <= stop for place in places)
-    names = [text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")]
-    assert [name for name in names if name in {choice.name for choice in ranking}] == [
-        choice.name for choice in ranking
-    ]
+    assert {row["measured_runs"] for row in said["oracles"]} == {20}
 
 
 def test_a_column_in_another_form_is_the_same_column(folder):

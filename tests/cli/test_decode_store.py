@@ -113,7 +113,7 @@ def test_a_reading_is_drawn_as_every_estimate_is(folder: Path) -> None:
     shown = texts(folder / "total.svg")
     assert "2026-09-04 to 2026-09-07: 2 of 3 values detected" in shown
     assert "95% intervals of these reports" in shown
-    decode(folder, *COLOUR, "--per-period", "--plot", "days.svg", "--quiet")
+    decode(folder, *COLOUR, "--aggregate", "per-period", "--plot", "days.svg", "--quiet")
     shown = texts(folder / "days.svg")
     assert all(f"{day}: 2 of 3 values detected" in shown for day in ("2026-09-04", "2026-09-05", "2026-09-07"))
     assert "95% intervals of all devices like these" in shown
@@ -121,7 +121,7 @@ def test_a_reading_is_drawn_as_every_estimate_is(folder: Path) -> None:
 
 def test_a_picture_of_many_periods_says_how_many_it_leaves_out(folder: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(readings.RangeReading, "most_drawn", 2)
-    decode(folder, *COLOUR, "--cumulative", "--plot", "two.svg")
+    decode(folder, *COLOUR, "--aggregate", "cumulative", "--plot", "two.svg")
     shown = texts(folder / "two.svg")
     assert "2 of 3 ranges shown, the last" in shown
     assert "2026-09-04: " not in shown
@@ -140,8 +140,8 @@ def collector(folder: Path) -> Any:
 def test_over_http_the_same(folder: Path, collector: tuple[str, str, str], monkeypatch: Any) -> None:
     """A collector says itself what a metric is; it wants the token for reading (A16: a 401 did not say how)."""
     url, admin, write = collector
-    far = ("--store", url, "--metric", "colour", "--cumulative", "--json", "--all")
-    near = decode(folder, *COLOUR, "--cumulative", "--json", "--all").stdout
+    far = ("--store", url, "--metric", "colour", "--aggregate", "cumulative", "--json", "--all")
+    near = decode(folder, *COLOUR, "--aggregate", "cumulative", "--json", "--all").stdout
     monkeypatch.setenv("OVERSTORY_ADMIN_TOKEN", admin)
     monkeypatch.setenv("OVERSTORY_WRITE_TOKEN", write)
     assert decode(folder, *far, "--registry", "metrics-1.5.toml").stdout == near
@@ -170,7 +170,7 @@ def test_over_http_the_same(folder: Path, collector: tuple[str, str, str], monke
         ((*COLOUR, "--from", "yesterday"), "'yesterday' is no day"),
         ((*COLOUR, "--from", "2026-09-05", "--to", "2026-09-04"), "ends before it begins"),
         ((*COLOUR, "--reports-per-device", "0"), "at least 1"),
-        ((*COLOUR, "--per-period", "--reports-per-device", "3"), "a device reports once"),
+        ((*COLOUR, "--aggregate", "per-period", "--reports-per-device", "3"), "a device reports once"),
         ((*COLOUR, "--steps", "polish"), "no post-processing step 'polish'"),
         ((*COLOUR, "--method", "lasso"), "for Bloom"),
         (("--store", "absent.db", *COLOUR[2:]), "absent.db"),

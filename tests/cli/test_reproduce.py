@@ -14,7 +14,7 @@ def test_it_prints_what_was_published_beside_ours_and_writes_everything(tmp_path
     assert written == {f"{SMALL}.json", f"{SMALL}.png", f"{SMALL}.svg", "index.html", "summary.md"}
 
 
-def test_the_page_says_how_to_get_it_again_with_its_options(tmp_path):
-    done = within("reproduce", "rappor-figure-1", "--quick", "--value", "a b", "-o", "out", cwd=tmp_path)
+def test_the_page_says_how_to_get_it_again(tmp_path):
+    done = within("reproduce", "rappor-figure-1", "--quick", "-o", "out", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "overstory reproduce --all --quick --value 'a b'" in (tmp_path / "out" / "summary.md").read_text()
+    assert "overstory reproduce --all --quick" in (tmp_path / "out" / "summary.md").read_text()

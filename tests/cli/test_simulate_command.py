@@ -29,7 +29,7 @@ def test_a_trial_is_counted_whole_and_estimated_near_the_truth(folder):
     table, _, decode = ran.stdout.partition("overstory decode ")
     assert table.splitlines()[1].split() == ["colour", "400", "800", "800", "0"]
     assert decode == "--store trial.db --registry metrics.toml --metric colour\n"
-    ran = within("decode", *decode.split(), "--per-period", "--json", cwd=folder)
+    ran = within("decode", *decode.split(), "--aggregate", "per-period", "--json", cwd=folder)
     reading = json.loads(ran.stdout)
     with (folder / "truth.csv").open() as file:
         truth = {(row["period"], row["string"]): int(row["count"]) for row in csv.DictReader(file)}

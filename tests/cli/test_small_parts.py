@@ -20,6 +20,6 @@ def test_the_summary_says_what_alpha_bounds() -> None:
 
 def test_what_needs_a_checkout_says_so(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(overstory, "__file__", str(tmp_path / "site" / "overstory" / "__init__.py"))
-    assert main(["reproduce", "--list"]) == 2
+    assert main(["reproduce"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "papers/ of the source: clone the repository" in line

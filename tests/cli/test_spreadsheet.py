@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
 LINES = {
     "collect": "collect evil.csv --column word --epsilon 8 -o out",
     "decode": "decode --params params.csv --counts counts.csv --map map.csv -o out",
-    "discover": "discover evil.csv --column word --bytes 17 --step 12 --beam 24 --epsilon 8 --seed 1 -o found.csv",
+    "discover": "discover evil.csv --column word --bytes 17 --epsilon 8 --seed 1 -o found.csv",
 }
 
 

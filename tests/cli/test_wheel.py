@@ -69,10 +69,10 @@ def test_the_devices_half_is_the_standard_library_alone(site: Path, tmp_path: Pa
     (tmp_path / "read.csv").write_text("time,value\n2026-11-21,red\n")
     for arguments in (
         ("--help",),
-        ("local", "--state", "state", "--registry", "metrics.toml"),
-        ("status", "--state", "state"),
-        ("view", "--state", "state"),
-        ("forget", "--state", "state", "--yes"),
+        ("local", "--app", "./state", "--registry", "metrics.toml"),
+        ("status", "--app", "./state"),
+        ("view", "--app", "./state"),
+        ("forget", "--app", "./state", "--yes"),
         ("metrics", "lint", "metrics.toml"),
         ("privacy", "olh", "--param", "epsilon=1"),
         ("gateway", *READING.split()),

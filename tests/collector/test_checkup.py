@@ -224,7 +224,7 @@ def test_a_weaker_registry_is_refused_before_the_store_has_taken_it_in(store_url
     with pytest.raises(ParameterError) as caught:
         check_promises(store_url, parse_registry(PERMANENT), allow_weaker=False, warn=warned.append)
     assert str(caught.value).splitlines()[0] == PROMISED
-    assert "--allow-weaker" in str(caught.value).splitlines()[1]
+    assert "allow_weaker = true" in str(caught.value).splitlines()[1]
     assert not warned
     check_promises(store_url, parse_registry(PERMANENT), allow_weaker=True, warn=warned.append)
     assert warned == [PROMISED]
@@ -291,8 +291,8 @@ def test_the_collector_itself_refuses_and_warns_where_it_is_allowed(store_url, t
     assert (ran.returncode, ran.stdout) == (2, "")
     first, second = ran.stderr.splitlines()
     assert first == f"overstory: error: {PROMISED}"
-    assert "--allow-weaker" in second
-    collector = CollectorProcess(path, store_url, ("--allow-weaker", "--grace", "0"))
+    assert "allow_weaker = true" in second
+    collector = CollectorProcess(path, store_url, ("OVERSTORY_ALLOW_WEAKER=1", "OVERSTORY_GRACE=0"))
     collector.start()
     assert collector.stop() == 0
     assert f"warning {PROMISED}" in "".join(collector.said)

@@ -33,7 +33,7 @@ BEGUN = {
 def process(tmp_path: Path) -> Iterator[CollectorProcess]:
     """A collector of its own, whose memory can be measured; it takes nothing without a token."""
     (tmp_path / "metrics.toml").write_text(REGISTRY)
-    options = ("--compact-every", "0")
+    options = ("OVERSTORY_COMPACT_EVERY=0",)
     with CollectorProcess(tmp_path / "metrics.toml", str(tmp_path / "store.db"), options) as process:
         yield process
 

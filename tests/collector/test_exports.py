@@ -15,7 +15,7 @@ from pyarrow import dataset
 from overstory.analysis.reports import SupportCounts
 from overstory.cli.main import main
 from overstory.collector.store import open_store, restore
-from overstory.collector.store.copies.export import Export, Selection
+from overstory.collector.store.copies.export import Export
 from overstory.engines.folders import Folder
 from overstory.engines.places import find_places, find_sets
 from overstory.files.labels import Manifest
@@ -219,7 +219,7 @@ def test_what_a_killed_export_left_of_deleted_reports_goes(filled: Any) -> None:
     gone = LATER + 90 * DAY
     with open_store(url, metrics) as store:
         store.retain(gone)
-        assert store.export_closed(metrics, Folder(str(folder)), Selection(), now=gone).removed >= len(left)
+        assert store.export_closed(metrics, Folder(str(folder)), now=gone).removed >= len(left)
     assert parts_there(folder) == listed
 
 
@@ -237,8 +237,9 @@ def test_reports_that_change_while_they_are_written_are_not_listed(
 
     monkeypatch.setattr(Export, "_read", meanwhile)
     with open_store(url, metrics) as store:
-        done = store.export_closed(metrics, Folder(str(folder)), Selection("bloom", PERIOD, PERIOD), now=LATER)
-    assert (done.manifests, len(done.waiting), parts_there(folder)) == ([], 1, set())
+        done = store.export_closed(metrics, Folder(str(folder)), "bloom", now=LATER)
+    assert ([one.period for one in done.manifests], len(done.waiting)) == ([PERIOD + 1], 1)
+    assert parts_there(folder) == {part.name for part in folder.rglob(f"period={PERIOD + 1}/**/part-*")}
     assert "its reports were deleted, or more came, while they were written" in done.waiting[0]
 
 
@@ -285,7 +286,7 @@ def test_copies_past_retention_are_named(exported: Any) -> None:
     assert export_all(url, metrics, folder).outside == []
     with open_store(url, metrics) as store:
         store.retain(gone)
-        done = store.export_closed(metrics, Folder(str(folder)), Selection(), now=gone)
+        done = store.export_closed(metrics, Folder(str(folder)), now=gone)
     bloom, *others = done.outside
     assert (bloom.metric, bloom.last, bloom.manifests, len(others)) == ("bloom", "2024-10-05", 2, 2)
     assert done.manifests == []
@@ -335,5 +336,3 @@ def test_the_commands(filled: Any, tmp_path: Path, capsys: Any, monkeypatch: Any
     next(folder.rglob("manifest-*.json")).unlink()
     assert main(["export", str(folder), *options, "--verify"]) == 1
     assert "missing" in capsys.readouterr().out
-    assert main(["export", str(folder), *options, "--from", "2024-10-05"]) == 2
-    assert "--from has no effect without --metric" in capsys.readouterr().err

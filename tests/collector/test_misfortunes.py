@@ -365,7 +365,7 @@ def test_the_reserve_is_given_back_while_memory_is_short_and_taken_again() -> No
 def test_without_memory_for_a_while_no_report_is_refused_and_everything_goes_on(tmp_path) -> None:
     store_file = str(tmp_path / "store.db")
     large = upload("bloom", 250_000 // 5, period=today())
-    at_once = "--compact-every", "0.5", "--compact-within", "0"
+    at_once = "OVERSTORY_COMPACT_EVERY=0.5", "OVERSTORY_COMPACT_WITHIN=0"
     with open_store(store_file, METRICS, create=True) as store, process(tmp_path, *at_once) as running:
         token = store.add_token("write", "app")
 

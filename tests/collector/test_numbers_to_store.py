@@ -121,7 +121,7 @@ def test_what_decode_says_of_a_store_and_of_its_collector(lived, monkeypatch):
 
 
 @pytest.mark.parametrize("metric", ["temperature", "energy", "age"])
-@pytest.mark.parametrize("form", [(), ("--per-period",), ("--cumulative",)])
+@pytest.mark.parametrize("form", [(), ("--aggregate", "per-period"), ("--aggregate", "cumulative")])
 def test_every_reading_is_printed_written_and_drawn(lived, tmp_path, metric, form):
     _, registry, url, _ = lived
     asked = ("decode", "--store", url, "--registry", registry, "--metric", metric, *form)

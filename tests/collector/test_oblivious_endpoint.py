@@ -127,7 +127,7 @@ def test_an_unknown_key_has_the_standards_problem_type():
 def test_without_keys_the_paths_are_not_found_with_a_reason(path):
     answer, _ = post(b"x", path=path, ring=None)
     assert answer.status_code == 404
-    assert "--oblivious-keys" in answer.json()["detail"]
+    assert "oblivious_keys" in answer.json()["detail"]
 
 
 def test_other_methods_and_media_types_and_sizes_are_refused():

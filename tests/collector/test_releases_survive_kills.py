@@ -32,7 +32,9 @@ class Rounds:
         self.url = str(folder / "store.db")
         with open_store(self.url, METRICS, create=True) as store:
             self.token, self.relay = store.add_token("write", "devices"), store.add_token("relay", "relay")
-        self.collector = CollectorProcess(registry, self.url, ("--oblivious-keys", str(keys), "--compact-every", "1"))
+        self.collector = CollectorProcess(
+            registry, self.url, (f"OVERSTORY_OBLIVIOUS_KEYS={keys}", "OVERSTORY_COMPACT_EVERY=1")
+        )
         self.period = METRIC.period.number(time.time())
         self.batches: dict[bytes, bytes] = {}  # of each batch: the release that brought it first
         self.unanswered = 0

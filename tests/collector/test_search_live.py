@@ -134,7 +134,7 @@ def test_detected_values_are_offered_as_candidates_and_earlier_ones_stay(live, t
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("decode", *STORE, "--metric", "port", "--per-period"), "a device answers once"),
+        (("decode", *STORE, "--metric", "port", "--aggregate", "per-period"), "a device answers once"),
         (("decode", *STORE, "--metric", "port", "--steps", "norm-sub"), "post-processing steps have no meaning"),
         (("decode", *STORE, "--metric", "port", "--reports-per-device", "2"), "reports per device have no meaning"),
         (("decode", *STORE, "--metric", "port", "--complete"), "a method or complete list"),

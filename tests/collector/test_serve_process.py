@@ -87,7 +87,7 @@ def test_a_signal_under_load_loses_nothing_that_was_acknowledged_and_it_is_not_r
         except (OSError, AssertionError):
             return  # it has ended
 
-    with running(registry, "--open-writes", "--grace", "1") as process:
+    with running(registry, "--open-writes", "OVERSTORY_GRACE=1") as process:
         address = process.address
         threads = [threading.Thread(target=load, args=(address,)) for _ in range(8)]
         for thread in threads:
@@ -118,7 +118,7 @@ def test_a_signal_under_load_loses_nothing_that_was_acknowledged_and_it_is_not_r
 
 
 def test_a_full_queue_refuses_and_what_it_holds_is_kept(registry) -> None:
-    with running(registry, "--open-writes", "--queue-reports", "4", "--compact-every", "0") as process:
+    with running(registry, "--open-writes", "OVERSTORY_QUEUE_REPORTS=4", "OVERSTORY_COMPACT_EVERY=0") as process:
         locked = sqlite3.connect(registry.parent / "store.db", isolation_level=None)
         locked.execute("BEGIN IMMEDIATE")  # the writer waits for it
         waiting = [Wire(process.address).send(post(upload())) for _ in range(4)]
@@ -165,9 +165,10 @@ def test_tokens_rotate_while_it_runs(registry) -> None:
 @contextmanager
 def spoken(registry, *options: str):
     """The process itself, its first line, and what it says on both streams once it has ended."""
-    command = [sys.executable, "-m", "overstory", "serve", "--registry", str(registry), "--port", "0", "--grace", "0"]
+    command = [sys.executable, "-m", "overstory", "serve", "--registry", str(registry), "--port", "0"]
     command += ["--store", str(registry.parent / "store.db"), *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    environ = os.environ | {"OVERSTORY_GRACE": "0"}
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         first, said = process.stdout.readline(), []
         try:
             yield first, said
@@ -214,12 +215,12 @@ def test_it_says_why_it_cannot_serve(registry) -> None:
         port = str(taken.getsockname()[1])
         assert "in use" in refused(registry, "--store", "store.db", "--port", port)
     assert "no folder" in refused(registry, "--store", "nowhere/store.db")
-    assert "belong together" in refused(registry, "--store", "store.db", "--tls-key", "key.pem")
+    assert "belong together" in refused(registry, "--store", "store.db", "OVERSTORY_TLS_KEY=key.pem")
     assert "no such file" in refused(
-        registry, "--store", "store.db", "--tls-key", "key.pem", "--tls-certificate", "certificate.pem"
+        registry, "--store", "store.db", "OVERSTORY_TLS_KEY=key.pem", "OVERSTORY_TLS_CERTIFICATE=certificate.pem"
     )
     assert "certificate and key" in refused(
-        registry, "--store", "store.db", "--tls-key", str(registry), "--tls-certificate", str(registry)
+        registry, "--store", "store.db", f"OVERSTORY_TLS_KEY={registry}", f"OVERSTORY_TLS_CERTIFICATE={registry}"
     )
     assert "cannot listen on" in refused(registry, "--store", "store.db", "--host", "192.0.2.1")
     registry.write_text("registry = 1")
@@ -258,7 +259,7 @@ class Serving(ListeningProcess):
 def serving(folder: Path, *options: str, **environ: str) -> Iterator[Serving]:
     if not (folder / "metrics.toml").exists():
         (folder / "metrics.toml").write_text(REGISTRY)
-    plain = "--registry", "metrics.toml", "--store", "store.db", "--port", "0", "--open-writes", "--grace", "0"
+    plain = "--registry", "metrics.toml", "--store", "store.db", "--port", "0", "--open-writes", "OVERSTORY_GRACE=0"
     running = Serving(folder, *(plain if not environ else ()), *options)
     clean = {name: value for name, value in os.environ.items() if not name.startswith("OVERSTORY")}
     running.start(running.log_file, env=clean | environ, cwd=folder)
@@ -277,7 +278,7 @@ def page(wire: Wire, path: str, accept: str = "*/*") -> tuple[int, dict[str, str
 
 
 def test_prometheus_has_a_port_of_its_own_without_a_token_and_with_nothing_else(tmp_path) -> None:
-    with serving(tmp_path, "--metrics-port", "0") as running:
+    with serving(tmp_path, "OVERSTORY_METRICS_PORT=0") as running:
         (port,) = re.findall(r"metrics for Prometheus on http://127\.0\.0\.1:(\d+)/metrics", running.log())
         with Wire(running.address) as wire:
             assert status(wire, "bloom") == 200
@@ -358,7 +359,7 @@ def test_a_store_that_lost_its_file_acknowledges_nothing_and_the_last_line_says_
 
 
 def test_a_reload_changes_the_registry_and_loses_no_request(tmp_path) -> None:
-    with serving(tmp_path, "--log-format", "json") as running:
+    with serving(tmp_path, "OVERSTORY_LOG_FORMAT=json") as running:
         seen: list[int] = []
         ended = threading.Event()
 
@@ -422,7 +423,7 @@ def test_a_reload_serves_a_new_certificate_and_keeps_the_old_one_for_a_broken_on
         return ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(running.address))
 
     first = certify("one")
-    with serving(tmp_path, "--tls-certificate", "certificate.pem", "--tls-key", "key.pem") as running:
+    with serving(tmp_path, "OVERSTORY_TLS_CERTIFICATE=certificate.pem", "OVERSTORY_TLS_KEY=key.pem") as running:
         assert served_certificate() == first
         trusted = ssl.create_default_context(cafile=str(tmp_path / "certificate.pem"))
         plain = socket.create_connection(running.address, timeout=10)

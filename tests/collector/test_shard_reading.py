@@ -181,7 +181,7 @@ def test_shards_are_exported_into_one_folder_by_a_command_each(folder, tmp_path,
         shown = []
         for source in (stores, ["exported"]):
             command = ["decode", *source, "--registry", "metrics.toml", "--metric", name, "--json", "--quiet"]
-            assert main([*command, "--per-period"]) == 0
+            assert main([*command, "--aggregate", "per-period"]) == 0
             shown.append(json.loads(capsys.readouterr().out))
         assert shown[0] == shown[1]
         assert shown[0]["reports"] > 0

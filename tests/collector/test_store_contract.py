@@ -333,7 +333,7 @@ def test_tokens_that_are_none(store: Store) -> None:
         store.add_token("root", "trees")  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="name of the application"):
         store.add_token("write", " ")
-    with pytest.raises(ParameterError, match="there is no token 12: overstory store tokens list shows the ids"):
+    with pytest.raises(ParameterError, match="there is no token 12: overstory store tokens shows the ids"):
         store.revoke_token("12")
 
 

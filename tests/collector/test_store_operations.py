@@ -44,7 +44,7 @@ def test_notes_are_on_a_metric_or_on_all(store: Store) -> None:
     assert store.notes("bloom") == [of_bloom, of_all]
     store.remove_note(of_bloom.id)
     assert store.notes("bloom") == [of_all]
-    with pytest.raises(ParameterError, match=f"there is no note {of_bloom.id}: overstory store notes list"):
+    with pytest.raises(ParameterError, match=f"there is no note {of_bloom.id}"):
         store.remove_note(of_bloom.id)
 
 

@@ -9,7 +9,7 @@ from frozen import NOON
 from stage import play_frozen, scene
 
 DAY = 86_400
-STATE = "--app editor --state state"
+STATE = "--app ./state"
 ASKED = {"app": "editor", "registry": "metrics.toml", "state": "state"}
 ENERGY = "gateway --metric energy --registry metrics.toml --readings readings.csv --state meter"
 
@@ -54,7 +54,7 @@ def the_state_of_a_device(place: Path) -> str:
     """The tables of its database."""
     play_frozen(
         place,
-        "on --app other --state tables --registry metrics.toml --yes",
+        "on --app ./tables --registry metrics.toml --yes",
         ASKED | {"record": [["colour", "red"]], "state": "tables"},
     )
     return schema(place / "tables" / "state.db")

@@ -93,11 +93,17 @@ def _outcome(step: dict[str, Any], came: dict[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def serving(place: Path, *arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def serving(place: Path, *arguments: str, **settings: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Run a collector in a process in which nothing is by chance; give its address."""
     words = [sys.executable, str(FROZEN), "overstory", "serve", "--port", "0", *arguments]
+    variables = {f"OVERSTORY_{name}": value for name, value in settings.items()}
     with subprocess.Popen(
-        words, cwd=place, env=environment(place), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        words,
+        cwd=place,
+        env=environment(place) | variables,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stderr is not None
         try:

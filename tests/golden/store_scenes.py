@@ -20,8 +20,13 @@ def decode_of_a_store(place: Path) -> str:
     return "".join(
         (
             run(place, f"{decode} colour --json --all"),
-            run(place, f"{decode} colour --cumulative -o read --json", "read/estimates.csv", "read/estimates.json"),
-            run(place, f"{decode} colour --per-period --steps base-cut,norm-sub --to 2026-11-19 --json"),
+            run(
+                place,
+                f"{decode} colour --aggregate cumulative -o read --json",
+                "read/estimates.csv",
+                "read/estimates.json",
+            ),
+            run(place, f"{decode} colour --aggregate per-period --steps base-cut,norm-sub --to 2026-11-19 --json"),
             run(place, f"{decode} tree --method lasso --reports-per-device 2 --json"),
             run(place, f"{decode} tree --candidates names.txt --all --json"),
             run(place, f"{decode} tabs --json"),

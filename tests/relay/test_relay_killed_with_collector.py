@@ -131,7 +131,7 @@ def test_every_report_is_counted_once_however_both_are_killed(tmp_path, shuffle)
     relayed.mkdir()
     with collecting(tmp_path / "collector") as site, listening_in(site.collector.address) as behind:
         with listening_in(("127.0.0.1", 1)) as before:
-            options = shuffling(relayed, least=LEAST, every="0.2s") if shuffle else ["--per-hour", "1000000"]
+            options = shuffling(relayed, least=LEAST, every="0.2s") if shuffle else ["OVERSTORY_RELAY_PER_HOUR=1000000"]
             (relayed / "relay-token").write_text(site.tokens["relay"])
             relay = RelayProcess("http://{}:{}".format(*behind.address), options)
             senders = Senders(site, "http://{}:{}/".format(*before.address), seed=4)

@@ -31,7 +31,7 @@ def side():
 @pytest.fixture(scope="module")
 def relay(side, tmp_path_factory):
     log = tmp_path_factory.mktemp("relay") / "log"
-    with relaying(side.url, "--per-hour", "100000", log=log) as relay:
+    with relaying(side.url, "OVERSTORY_RELAY_PER_HOUR=100000", log=log) as relay:
         relay.log, relay.host = log, side.url.removeprefix("http://")
         yield relay
 

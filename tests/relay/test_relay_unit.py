@@ -22,11 +22,14 @@ def test_the_unit_starts_a_relay_and_has_no_more_rights_than_a_collector(tmp_pat
     service = unit["Service"]
     program, *command = shlex.split(service["ExecStart"])
     assert program == "/opt/overstory/bin/overstory"
-    settings = settings_of(command, tmp_path)
+    units = [(DEPLOY / name).read_text().splitlines() for name in ("overstory.service", "overstory-relay.service")]
+    variables = re.findall(r"^Environment=(.*)$", (DEPLOY / "overstory-relay.service").read_text(), re.MULTILINE)
+    given = {f"%d/{line.partition(':')[0]}" for line in re.findall(r"LoadCredential=(.*)", "\n".join(units[1]))}
+    assert {word.partition("=")[2] for word in variables if "%d" in word} == given
+    settings = settings_of([*command, *variables], tmp_path)
     assert (settings.gateway, settings.trust_forwarded) == ("https://collector.example.org", False)
     assert str(settings.shuffling.spool).startswith(f"/var/lib/{service['StateDirectory']}/")
     assert service["LimitCORE"] == "0", "a core dump holds addresses"
-    units = [(DEPLOY / name).read_text().splitlines() for name in ("overstory.service", "overstory-relay.service")]
     shut = [{line for line in lines if SHUT.match(line)} for lines in units]
     assert shut[0] <= shut[1] != set()
 
@@ -34,12 +37,12 @@ def test_the_unit_starts_a_relay_and_has_no_more_rights_than_a_collector(tmp_pat
 def test_the_compose_file_starts_a_relay_on_a_read_only_system(tmp_path):
     compose = yaml.safe_load((DEPLOY / "relay-compose.yaml").read_text())
     (service,) = compose["services"].values()
-    settings = settings_of(service["command"], tmp_path)
+    variables = service["environment"]
+    settings = settings_of([*service["command"], *map("=".join, variables.items())], tmp_path)
     assert (settings.gateway, settings.trust_forwarded) == ("https://collector.example.org", False)
     mounted = dict(volume.split(":")[1::-1] for volume in service["volumes"])
     assert mounted[str(settings.shuffling.spool.parent)] in compose["volumes"], "what waits outlives the container"
-    options = dict(option.split("=", 1) for option in service["command"] if "=" in option)
-    assert {options[f"--{name}"] for name in ("tls-certificate", "tls-key", "token-file")} <= set(mounted)
+    assert set(variables.values()) <= set(mounted)
     assert (service["read_only"], service["cap_drop"], service["ulimits"]["core"]) == (True, ["ALL"], 0)
     built = (DEPLOY / service["build"]["context"]).resolve()
     assert (built / service["build"]["dockerfile"]).is_file()

@@ -126,7 +126,7 @@ def test_the_commands_say_so_and_take_the_answer(tmp_path, machines, capsys):
     registry = tmp_path / "metrics.toml"
     registry.write_text(REGISTRY)
     machines.be("b" * 32)
-    words = ["--state", str(folder), "--registry", str(registry)]
+    words = ["--app", str(folder), "--registry", str(registry)]
     assert main(["status", *words], environ={}) == 0
     assert "begun on another machine" in capsys.readouterr().out
     assert main(["on", *words], environ={}) == 2

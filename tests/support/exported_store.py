@@ -18,7 +18,7 @@ import pytest
 from overstory.analysis.reports import SupportCounts
 from overstory.collector.store import Store, open_store
 from overstory.collector.store.copies import export
-from overstory.collector.store.copies.export import Exported, Selection
+from overstory.collector.store.copies.export import Exported
 from overstory.collector.store.databases.sqlite import SqliteDatabase
 from overstory.engines.folders import Folder
 from overstory.engines.places import find_places, find_sets
@@ -68,7 +68,7 @@ def add(store: Store, metric: Metric, period: int, size: int, rng: random.Random
 def export_all(url: str, metrics: MetricRegistry, folder: Path | str, now: float = LATER) -> Exported:
     """Export what is closed."""
     with open_store(url, metrics) as store:
-        return store.export_closed(metrics, Folder(str(folder)), Selection(), now=now)
+        return store.export_closed(metrics, Folder(str(folder)), now=now)
 
 
 def counts_of(url: str, metrics: MetricRegistry) -> dict[str, Any]:

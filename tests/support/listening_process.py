@@ -6,10 +6,18 @@ import os
 import re
 import signal
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, Final, Self
 
 ANNOUNCED: Final = re.compile(r"listening on https?://(\S+):(\d+)")
+
+
+def assigned(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Return the words of a command, and its variables: what is among them as ``OVERSTORY_NAME=VALUE``."""
+    variables = [word for word in words if word.startswith("OVERSTORY_")]
+    pairs = (word.partition("=") for word in variables)
+    return [word for word in words if word not in variables], {name: value for name, _, value in pairs}
 
 
 class ListeningProcess:
@@ -26,8 +34,10 @@ class ListeningProcess:
     def start(self, log: Path | None = None, **more: Any) -> tuple[str, int]:
         """Start it, and return where it listens once it does; `log` is added to by its standard error."""
         errors: IO[bytes] | int = subprocess.STDOUT if log is None else log.open("ab")
+        command, variables = assigned(self.command())
+        more["env"] = more.get("env", os.environ) | variables
         self._process = subprocess.Popen(
-            self.command(), stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True, **more
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True, **more
         )
         if not isinstance(errors, int):
             errors.close()

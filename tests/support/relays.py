@@ -16,6 +16,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
+from unittest.mock import patch
 
 from overstory.cli.service import relay
 from overstory.cli.service.commands import RELAY
@@ -25,7 +26,7 @@ from overstory.relay.process import Settings
 from overstory.relay.shuffling import Shuffler
 from overstory.relay.spool import Rules, Spool, Taken
 from overstory.supervision.clock import TRIAL, ClockWatch
-from support.listening_process import ListeningProcess
+from support.listening_process import ListeningProcess, assigned
 from support.oblivious_receiver import Heard, Reply, hop
 
 TOKEN = "ovr_a-token-of-a-relay"
@@ -49,12 +50,15 @@ def settings_of(command: Sequence[str], folder: Path) -> Settings:
     """Return what a relay reads from its command line; its token is a file of this folder, and it has no TLS."""
     parser = argparse.ArgumentParser()
     RELAY.add_to(parser.add_subparsers(dest="command"))
-    args = parser.parse_args(command)
+    words, variables = assigned(command)
+    args = parser.parse_args(words)
     assert args.command == "relay"
-    args.token_file, args.tls_certificate, args.tls_key = folder / "token", None, None
-    args.token_file.write_text(TOKEN)
-    args.token_file.chmod(0o600)
-    return relay.read_settings(args)
+    token = folder / "token"
+    token.write_text(TOKEN)
+    token.chmod(0o600)
+    own = {"TOKEN_FILE": str(token), "TLS_CERTIFICATE": "", "TLS_KEY": ""}
+    with patch.dict(os.environ, variables | {f"OVERSTORY_RELAY_{name}": value for name, value in own.items()}):
+        return relay.read_settings(args)
 
 
 def shuffling(folder: Path, *more: str, least: int = 10, every: str = "1s") -> list[str]:
@@ -62,9 +66,9 @@ def shuffling(folder: Path, *more: str, least: int = 10, every: str = "1s") -> l
     token = folder / "relay-token"
     token.write_text(TOKEN)
     token.chmod(0o600)
-    spool = ["--spool", str(folder / "spool"), "--token-file", str(token), "--capacity", "2000"]
-    limits = ["--per-hour", "1000000", "--per-release", "1000000"]
-    return ["--shuffle", *spool, "--least", str(least), "--every", every, *limits, *more]
+    spool = ["--spool", str(folder / "spool"), f"OVERSTORY_RELAY_TOKEN_FILE={token}", "OVERSTORY_RELAY_CAPACITY=2000"]
+    limits = ["OVERSTORY_RELAY_PER_HOUR=1000000", "OVERSTORY_RELAY_PER_RELEASE=1000000"]
+    return [*spool, f"OVERSTORY_RELAY_LEAST={least}", f"OVERSTORY_RELAY_EVERY={every}", *limits, *more]
 
 
 class StagedRelay:

@@ -11,16 +11,19 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 from overstory.cli.main import main
+from support.listening_process import assigned
 
 
 def overstory(*arguments: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run ``overstory`` with these arguments."""
+    """Run ``overstory`` with these arguments; of the form ``OVERSTORY_NAME=VALUE`` they are variables."""
+    words, variables = assigned([str(argument) for argument in arguments])
     return subprocess.run(
-        [sys.executable, "-m", "overstory", *map(str, arguments)],
+        [sys.executable, "-m", "overstory", *words],
         cwd=cwd,
-        env=os.environ | environment,
+        env=os.environ | variables | environment,
         capture_output=True,
         text=True,
         check=False,
@@ -32,8 +35,13 @@ def within(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run ``overstory`` in this process: for the many cases where only what it does and says is asked."""
     written = io.BytesIO()  # below the text: a file that is written to standard output goes there as bytes
     out, err = io.TextIOWrapper(written, "utf-8", write_through=True), io.StringIO()
-    texts = [str(argument) for argument in arguments]
-    with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    texts, variables = assigned([str(argument) for argument in arguments])
+    with (
+        patch.dict(os.environ, variables),
+        contextlib.chdir(cwd),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
         status = main(texts)
     return subprocess.CompletedProcess(texts, status, written.getvalue().decode("utf-8"), err.getvalue())
 
