@@ -21,7 +21,6 @@ def folder(tmp_path):
 
 
 def test_the_trial_orders_the_oracles_and_says_how_surely(folder):
-    """A12: `sue 9.531e-03` was measured beside `subset 1.244e-02`, which was recommended: one run is noise."""
     (folder / "many.csv").write_text("state\n" + "".join(f"s{i % 7 * i % 11}\n" for i in range(2_000)))
     shown = within("compare", "--epsilon", 2, "many.csv", "--column", "state", "--json", cwd=folder).stdout
     rows = json.loads(shown)["oracles"]
@@ -72,7 +71,6 @@ def test_a_column_in_another_form_is_the_same_column(folder):
 
 
 def test_a_file_without_a_header_is_read_as_collect_reads_it(folder):
-    """A10: Adult as downloaded has no header, blanks after its commas, and `?` for what is missing."""
     (folder / "adult.data").write_text("39, State-gov, Male\n50, ?, Male\n38, Private, Female\n28, Private, Female\n")
     ask = ("compare", "adult.data", "--epsilon", 2, "--json", "--csv=no-header", "--csv=strip", "--csv=missing=?")
     compared = within(*ask, "--column", 2, cwd=folder)

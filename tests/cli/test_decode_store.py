@@ -77,7 +77,7 @@ def test_a_range_is_estimated_and_what_is_supposed_is_said(folder: Path) -> None
     assert "blue" in everything
     assert "not detected" in everything
     assert "every value:" not in decode(folder, *COLOUR, "--quiet", "-o", "out").stdout
-    assert "detected" in decode(folder, *COLOUR, "--quiet").stdout  # A18: nothing at all was printed
+    assert "detected" in decode(folder, *COLOUR, "--quiet").stdout
 
 
 def test_the_older_parameters_are_read_by_their_own_registry(folder: Path) -> None:
@@ -108,7 +108,6 @@ def texts(picture: Path) -> str:
 
 
 def test_a_reading_is_drawn_as_every_estimate_is(folder: Path) -> None:
-    """A13: `--plot` was refused with `--store`."""
     decode(folder, *COLOUR, "--plot", "total.svg", "--json")
     shown = texts(folder / "total.svg")
     assert "2026-09-04 to 2026-09-07: 2 of 3 values detected" in shown
@@ -138,7 +137,7 @@ def collector(folder: Path) -> Any:
 
 
 def test_over_http_the_same(folder: Path, collector: tuple[str, str, str], monkeypatch: Any) -> None:
-    """A collector says itself what a metric is; it wants the token for reading (A16: a 401 did not say how)."""
+    """A collector says itself what a metric is; it wants the token for reading."""
     url, admin, write = collector
     far = ("--store", url, "--metric", "colour", "--cumulative", "--json", "--all")
     near = decode(folder, *COLOUR, "--cumulative", "--json", "--all").stdout

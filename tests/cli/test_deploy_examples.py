@@ -1,4 +1,4 @@
-"""examples/deploy: what an operator copies is read back by its own parsers, and agrees with the program (FINDINGS A16).
+"""examples/deploy: what an operator copies is read back by its own parsers, and agrees with the program.
 
 No image is built: the tests have no container engine. The commands of the Dockerfile are run in a slow test.
 """
@@ -121,7 +121,7 @@ def test_the_proxy_s_block_is_the_page_s_and_keeps_its_connections() -> None:
     assert alone == block
     assert (DEPLOY / "nginx-compose.conf").read_text() == block.replace("127.0.0.1:8000", "collector:8000")
     assert block.count("{") == block.count("}")
-    assert re.search(r"upstream collector \{[^}]*keepalive 64;", block)  # ATTACK T23
+    assert re.search(r"upstream collector \{[^}]*keepalive 64;", block)
     assert "access_log off;" in block
 
 

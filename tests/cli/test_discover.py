@@ -87,7 +87,6 @@ def test_nothing_is_found_among_few(files):
 
 
 def test_files_are_written_and_every_detected_value_is_in_the_picture_with_its_interval(files):
-    """A13: the picture was that of the search alone: no value and no interval. A18: --quiet dropped the table."""
     rows = 400 * [f"v{i:02}" for i in range(12)]
     (files / "twelve.csv").write_text("c\n" + "\n".join(rows) + "\n")
     asked = ("twelve.csv", "--column", "c", "--bytes", 3)
@@ -106,7 +105,6 @@ def test_files_are_written_and_every_detected_value_is_in_the_picture_with_its_i
 
 @pytest.mark.parametrize("kind", ["reports", "population"])
 def test_intervals_are_of_the_kind_that_is_asked_for(files, kind):
-    """`decode` had --interval, and `discover` had none."""
     asked = ("values.csv", "--column", "tree", "--bytes", 9, "--correction", "bonferroni", "--interval", kind)
     told = json.loads(discover(files, *asked, "--json").stdout)
     assert {told["interval"], *(row["interval"] for row in told["estimates"])} == {kind}
@@ -122,7 +120,6 @@ def test_intervals_are_of_the_kind_that_is_asked_for(files, kind):
 
 
 def test_it_reads_what_collect_reads(tmp_path):
-    """A10: semicolons, blanks, marks for none, Latin-1, JSON lines, standard input: `there is no column` was said."""
     rows = ["café", "café", "?", "ash"] * 500
     (tmp_path / "excel.csv").write_bytes(b"id;tree\n" + "".join(f"1;{row} \n" for row in rows).encode("latin-1"))
     (tmp_path / "lines.jsonl").write_text("".join(json.dumps({"tree": row}) + "\n" for row in rows))

@@ -125,7 +125,6 @@ def test_nothing_but_a_header_is_no_reports(folder: Any) -> None:
 
 
 def test_a_client_is_in_one_cohort(folder: Any) -> None:
-    """Section B: a client in two cohorts was accepted: two devices with one secret."""
     (folder / "two.csv").write_text("client,cohort,value\nann,0,oak\nbob,3,oak\nann,0,elm\nann,2,oak\n")
     encode = ("encode", "--params", "params.csv", "--values", "two.csv", "-o", "two-reports.csv")
     assert inside(folder, *encode, status=2).stderr == (

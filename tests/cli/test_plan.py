@@ -39,7 +39,6 @@ def test_thrifty(capsys):
 
 @pytest.mark.parametrize("reports", [60, 80, 100, 140, 200, 300])
 def test_no_share_above_all_and_no_one_strings(reports, tmp_path):
-    """A18: "held by 104.213% nine times in ten", "At most 1 strings"."""
     given = ["--epsilon", 1, "--epsilon-permanent", 2, "--reports", reports, "--candidates", 3]
     words = " ".join(within("plan", *given, cwd=tmp_path).stdout.split())
     shares = [float(share) for share in re.findall(r"(?:share of|from) ([0-9.]+)%", words)]

@@ -88,7 +88,7 @@ INIT = "init new.toml --id theme --description 'The theme.' --owner Design --pur
 YES_NO = f"{INIT} --kind yes-no"
 TOKEN = "tokens add reports.db --role admin --application a --expires"
 REFUSED: dict[str, list[tuple[str, str]]] = {
-    "": [  # mistyped: one line with what may be meant, and no usage (A18)
+    "": [  # mistyped: one line with what may be meant, and no usage
         ("decdoe", "overstory: error: there is no command 'decdoe'; did you mean decode? (see overstory --help)"),
         ("--versoin", "overstory: error: there is no option --versoin; did you mean --version? (see overstory --help)"),
         ("decode --mpa=x", "overstory decode: error: there is no option --mpa; did you mean --map?"),

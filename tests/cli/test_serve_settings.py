@@ -1,4 +1,4 @@
-"""`serve` is configured by its command line, the environment or a file (FINDINGS A16: ten flags, and nothing else)."""
+"""`serve` is configured by its command line, the environment or a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``overstory simulate``: a trial without people, against a real collector (A17: 389 s for 2,000 reports before)."""
+"""``overstory simulate``: a trial without people, against a real collector."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""T8: values that a spreadsheet runs are made up by devices; `--spreadsheet` writes none, and loses no value."""
+"""Values that a spreadsheet runs are made up by devices; `--spreadsheet` writes none, and loses no value."""
 
 import csv
 

@@ -1,4 +1,4 @@
-"""`overstory doctor`: each thing that can be wrong is one line that says what to do (FINDINGS A16: there was none)."""
+"""`overstory doctor`: each thing that can be wrong is one line that says what to do."""
 
 from __future__ import annotations
 

@@ -301,7 +301,7 @@ def test_heads_are_bounded() -> None:
     assert 0 < len(known) <= MOST
 
 
-# What a shortcut answers is answered alike without it, whatever bytes come in whatever pieces (ATTACK: held)
+# What a shortcut answers is answered alike without it, whatever bytes come in whatever pieces
 
 
 FUZZED = int(os.environ.get("FUZZ_REQUESTS", "1000000"))

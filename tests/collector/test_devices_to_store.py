@@ -192,7 +192,7 @@ def test_a_restored_devices_day_is_counted_once_for_each_response(tmp_path, valu
     assert [answer["duplicate"] for answer in answers] == [body in bodies[:at] for at, body in enumerate(bodies)]
 
 
-# A client that is rolled out before its collector is ready for it loses nothing (finding A1)
+# A client that is rolled out before its collector is ready for it loses nothing
 
 
 BEFORE = MetricRegistry({name: SERVED[name] for name in ("bloom", "colour")}, "before")

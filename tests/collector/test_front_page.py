@@ -1,4 +1,4 @@
-"""`GET /`: what is collected, for people; JSON for who asks for JSON (FINDINGS A16: it was `not-found`)."""
+"""`GET /`: what is collected, for people; JSON for who asks for JSON."""
 
 from __future__ import annotations
 

@@ -183,7 +183,6 @@ def test_too_many_uploads_or_reports_refuse_the_request() -> None:
 
 
 def test_reports_that_are_refused_count_as_well() -> None:
-    """Millions of reports of no cohort took seconds on the event loop, and no limit met them."""
     metric = METRICS["bloom"]
 
     def bad(count: int) -> bytes:

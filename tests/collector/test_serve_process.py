@@ -232,7 +232,7 @@ def test_a_public_address_without_tls_is_warned_of(registry) -> None:
     assert "there is no TLS" in said[1]
 
 
-# As an operator meets it: log lines, reload, one process on a file (FINDINGS A16)
+# As an operator meets it: log lines, reload, one process on a file
 
 
 class Serving(ListeningProcess):

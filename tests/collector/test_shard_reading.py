@@ -164,7 +164,6 @@ def test_decode_and_the_console_take_several_stores(folder):
 
 
 def test_shards_are_exported_into_one_folder_by_a_command_each(folder, tmp_path, capsys, monkeypatch):
-    """And read from there as from their stores."""
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     registry = load_registry("metrics.toml")

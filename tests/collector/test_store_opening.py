@@ -237,7 +237,6 @@ HOLDERS = (
 
 @pytest.mark.parametrize("url", HOLDERS)
 def test_no_password_of_a_url_is_shown(url: str) -> None:
-    """C: only that before the @ was hidden; the same password given as a parameter of libpq was printed and logged."""
     told = refused(url)
     assert "127.0.0.1:1/reports" in told
     assert "***" in told
