@@ -141,20 +141,6 @@ def listening():
         yield address
 
 
-def test_a_connection_is_kept_and_closed_when_asked(listening) -> None:
-    with Wire(listening) as wire:
-        assert [wire.send(post(upload())).answer()[0] for _ in range(3)] == [200] * 3
-        status, headers, _ = wire.send(post(upload(), b"Connection: close")).answer()
-        assert (status, headers["connection"]) == (200, "close")
-        assert wire.ended()
-
-
-def test_older_http_is_answered_and_closed(listening) -> None:
-    with Wire(listening) as wire:
-        assert wire.send(post(upload()).replace(b"HTTP/1.1", b"HTTP/1.0")).answer()[0] == 200
-        assert wire.ended()
-
-
 def test_a_sender_that_waits_to_be_asked_for_its_body_is_asked(listening) -> None:
     with Wire(listening) as wire:
         body = upload()
