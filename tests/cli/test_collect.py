@@ -125,12 +125,6 @@ def test_how_a_file_is_written_can_be_said_and_is_in_the_pages_command(folder):
     assert json.loads(again.stdout) == known
 
 
-def test_values_with_dollars_are_drawn_as_text(folder):
-    (folder / "prices.csv").write_text("price\n" + "$x_$\n$5 to $10\n" * 50)
-    done = within("collect", "prices.csv", "--column", "price", "-o", "prices", cwd=folder)
-    assert done.returncode == 0, done.stderr
-
-
 def test_the_thresholds_are_those_of_the_rule_that_was_used(folder):
     shown = within("collect", "s.csv", "--column", "state", "-o", "rule", cwd=folder).stdout
     assert re.search(r"detected about half the time from a share of \d\.\d\d%, nine times in ten from \d\.\d\d%", shown)

@@ -183,13 +183,6 @@ def test_an_input_that_is_missing_a_folder_or_empty(folder: Any, command: Any, w
         assert not (folder / f"never-{command}.csv").exists()
 
 
-def test_reports_of_other_parameters_are_refused(folder: Any) -> None:
-    prepare(folder)
-    (folder / "other.csv").write_text("k,h,m,p,q,f\n32,2,8,0.25,0.75,0.5\n")
-    ran = inside(folder, "sum", "--params", "other.csv", "ready.ovsb", "-o", "x.csv", status=2)
-    assert "randomized with other parameters" in ran.stderr
-
-
 def test_a_pipe_is_read_once(folder: Any) -> None:
     """Bash's process substitution: the file can neither be sought nor opened twice."""
     prepare(folder)
