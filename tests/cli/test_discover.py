@@ -3,8 +3,6 @@
 import csv
 import gzip
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -117,26 +115,6 @@ def test_intervals_are_of_the_kind_that_is_asked_for(files, kind):
         f"intervals: of {'all devices like these' if kind == 'population' else 'these reports'}"
         in discover(files, *asked).stdout
     )
-
-
-def test_it_reads_what_collect_reads(tmp_path):
-    rows = ["café", "café", "?", "ash"] * 500
-    (tmp_path / "excel.csv").write_bytes(b"id;tree\n" + "".join(f"1;{row} \n" for row in rows).encode("latin-1"))
-    (tmp_path / "lines.jsonl").write_text("".join(json.dumps({"tree": row}) + "\n" for row in rows))
-    options = ["--column", "tree", "--bytes", 5, "--csv=missing=?", "--csv=strip", "--csv"]
-    asked = ["--epsilon", 4, "--seed", 1, "--json"]
-    excel = within("discover", "excel.csv", *options, "encoding=latin-1", *asked, cwd=tmp_path)
-    lines = within("discover", "lines.jsonl", *options, "encoding=utf-8", *asked, cwd=tmp_path)
-    assert (excel.returncode, excel.stderr) == (0, "")
-    assert excel.stdout == lines.stdout
-    found = json.loads(excel.stdout)
-    assert {row["value"] for row in found["estimates"] if row["detected"]} == {"café", "ash"}
-    assert found["reports"] == 1_500
-    piped = subprocess.run(
-        [sys.executable, "-m", "overstory", "discover", "-", *map(str, options), "encoding=latin-1", *map(str, asked)],
-        input=(tmp_path / "excel.csv").read_bytes(), capture_output=True, check=False,
-    )  # fmt: skip
-    assert piped.stdout.decode() == excel.stdout
 
 
 def test_a_column_may_have_a_long_name(tmp_path):
