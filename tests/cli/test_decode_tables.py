@@ -1,7 +1,5 @@
 """decode of a metric of several variables: what is printed, what is written, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 No image is built: the tests have no container engine. The commands of the Dockerfile are run in a slow test.
 """
 
-from __future__ import annotations
-
 import argparse
 import configparser
 import json

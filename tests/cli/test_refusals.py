@@ -1,7 +1,5 @@
 """What cannot be done is refused by one sentence, by every command, and nothing is written."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`serve` is configured by its command line, the environment or a file."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

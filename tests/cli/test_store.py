@@ -1,7 +1,5 @@
 """The command `store`: every action as its operator runs it, on a file."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sweeps in several processes give what one process gives; a process that is lost is an error."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """What is in the wheel; and that the half of it without extras runs with the standard library alone."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import zipfile

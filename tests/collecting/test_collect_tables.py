@@ -1,7 +1,5 @@
 """collect of two columns: pairs are counted in one pass, reported, and learned next to the truth."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

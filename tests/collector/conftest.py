@@ -1,7 +1,5 @@
 """What the collector's tests share."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections.abc import Iterator

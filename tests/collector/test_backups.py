@@ -1,7 +1,5 @@
 """Backups: what an ended process leaves, one bit turned, and PostgreSQL's own tools."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """The central claim from a store to what people read: decode, counts over HTTP and back, the console, public pages."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

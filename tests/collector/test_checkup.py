@@ -1,7 +1,5 @@
 """`overstory doctor`: each thing that can be wrong is one line that says what to do."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import random

@@ -1,7 +1,5 @@
 """The connection: small posts answered without a task are answered as by the application; and what is not HTTP."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

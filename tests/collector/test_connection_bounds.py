@@ -1,7 +1,5 @@
 """What a sender can make a collector do on one connection: each attack is played on a socket, and ends in bounds."""
 
-from __future__ import annotations
-
 import json
 import logging
 import socket

@@ -5,8 +5,6 @@ permanent response is the same. Then all periods of the store hold equal counts,
 one, or a permanent response drawn anew would each show.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import shutil

@@ -1,7 +1,5 @@
 """Export: every report of a closed period once, wherever a process is killed, and nothing but reports."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`GET /`: what is collected, for people; JSON for who asks for JSON."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib

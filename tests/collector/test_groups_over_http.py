@@ -1,7 +1,5 @@
 """Groups over HTTP: a collector's counts by group, as the library and `decode` read them."""
 
-from __future__ import annotations
-
 import json
 import random
 from typing import Any

@@ -1,7 +1,5 @@
 """What is taken and what is refused: by upload, by report, by request, and never another exception."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import tracemalloc

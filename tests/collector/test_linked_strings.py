@@ -4,8 +4,6 @@ The population and the nine checks are those of `association_test.R`, test 6: th
 second is the same or one more. Over 400 draws, all nine checks pass in 97.5%; the seed here is fixed.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from itertools import product

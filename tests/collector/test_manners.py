@@ -1,7 +1,5 @@
 """HTTP as others expect it: HEAD, schemes, redirects, headers, who may read /metrics, where a body is wrong."""
 
-from __future__ import annotations
-
 import httpx
 import pytest
 

@@ -1,7 +1,5 @@
 """Ten seconds of misfortune, and everything goes on after it: posts, compaction, tokens, retention, readiness."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import io

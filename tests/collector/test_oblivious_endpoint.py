@@ -1,7 +1,5 @@
 """POST /v1/oblivious and its releases through ASGI, in this process: what is sealed, what is plain, what is counted."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import itertools

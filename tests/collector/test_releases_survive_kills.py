@@ -1,8 +1,6 @@
 """A collector that is killed while it takes releases: nothing acknowledged is lost, nothing counts twice, and no
 release is stated larger than it was. Real processes, real HTTP, a real store."""
 
-from __future__ import annotations
-
 import random
 import secrets
 import threading

@@ -1,7 +1,5 @@
 """`overstory serve` as a process: it drains, refuses, reloads, says what an operator needs, and nothing of senders."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

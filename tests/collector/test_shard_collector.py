@@ -1,7 +1,5 @@
 """A collector of one shard: what it takes and refuses, by the batch id; and a store that never changes its shard."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

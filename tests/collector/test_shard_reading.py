@@ -1,7 +1,5 @@
 """The stores of several shards are read as one: equal, bit for bit, to one store with all reports."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from contextlib import ExitStack, contextmanager

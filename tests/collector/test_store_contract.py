@@ -1,7 +1,5 @@
 """What every store does, whichever database it is in."""
 
-from __future__ import annotations
-
 import random
 from contextlib import ExitStack
 from functools import reduce

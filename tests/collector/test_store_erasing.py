@@ -1,7 +1,5 @@
 """PostgreSQL's own files after a compaction: no folded report, no transaction that joins one to a batch id."""
 
-from __future__ import annotations
-
 import random
 import sqlite3
 import struct

@@ -1,7 +1,5 @@
 """What a store says when it cannot be opened or used: one sentence, and what would be right."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import threading

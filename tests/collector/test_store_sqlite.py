@@ -1,7 +1,5 @@
 """What is special to the embedded store: writers take turns, and its log is copied while they write."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 import threading

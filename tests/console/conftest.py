@@ -1,7 +1,5 @@
 """The console that the tests of its pages look at, and the browser that they look with."""
 
-from __future__ import annotations
-
 import pytest
 
 from overstory.console.data import ConsoleData

@@ -1,7 +1,5 @@
 """The planner: the same answer as the command, nearest needs that fill the form, mistakes as sentences."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

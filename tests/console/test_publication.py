@@ -1,7 +1,5 @@
 """A period is published once: nothing that comes, is deleted or is asked for changes a public answer about it."""
 
-from __future__ import annotations
-
 import json
 import random
 import tempfile

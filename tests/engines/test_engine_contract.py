@@ -1,7 +1,5 @@
 """One contract for every engine: the counts of one process, whatever is killed; as much in flight as it has threads."""
 
-from __future__ import annotations
-
 import json
 import time
 import weakref

@@ -1,7 +1,5 @@
 """A search over files finds what it finds in the same answers in memory, by any engine and in any partition."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A collector over HTTP, its clock set: every page, every reason to refuse; and what its store then holds."""
 
-from __future__ import annotations
-
 import functools
 import gzip
 import json

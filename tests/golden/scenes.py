@@ -1,7 +1,5 @@
 """All scenes by name, and where what they gave is kept."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
 from typing import Final

@@ -1,7 +1,5 @@
 """How long a shuffling relay keeps what it has accepted, for every setting and whenever it comes."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from itertools import pairwise
 

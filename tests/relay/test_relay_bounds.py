@@ -1,7 +1,5 @@
 """What one address may send, and what slow and many connections can do to a relay: nothing to the others."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import http.client

@@ -8,8 +8,6 @@ OVERSTORY_KILLS=200 kills as often as it says:
     OVERSTORY_KILLS=200 python -m pytest -m slow tests/relay/test_relay_killed_with_collector.py
 """
 
-from __future__ import annotations
-
 import os
 import random
 import sqlite3

@@ -1,7 +1,5 @@
 """examples/deploy: the unit and the compose file of a relay start what there is, and give up every right."""
 
-from __future__ import annotations
-
 import configparser
 import re
 import shlex
