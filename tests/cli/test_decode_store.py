@@ -80,13 +80,6 @@ def test_a_range_is_estimated_and_what_is_supposed_is_said(folder: Path) -> None
     assert "detected" in decode(folder, *COLOUR, "--quiet").stdout
 
 
-def test_the_older_parameters_are_read_by_their_own_registry(folder: Path) -> None:
-    args = ("--store", "reports.db", "--registry", "metrics-1.0.toml", "--metric", "colour", "--json", "--all")
-    parsed = json.loads(decode(folder, *args).stdout)
-    assert parsed["reports"] == 120
-    assert [other["reports"] for other in parsed["other_parameters"]] == [9000]
-
-
 def test_a_range_and_the_number_of_reports_are_obeyed(folder: Path) -> None:
     first = json.loads(decode(folder, *COLOUR, "--to", "2026-09-05", "--json", "--all").stdout)
     assert (first["from"], first["to"], first["reports"]) == ("2026-09-04", "2026-09-05", 6000)

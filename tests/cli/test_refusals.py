@@ -10,20 +10,11 @@ from pyarrow import parquet
 
 from overstory.collector.store import open_store
 from overstory.protocol.metrics.registry import EXAMPLE
-from support.registry_texts import plain_registry
+from support.gateway_samples import registry_text
 from support.running import within
 from support.store_samples import registry
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-ENERGY = plain_registry(
-    "energy",
-    oracle='"opt-wb"',
-    parameters="{epsilon = 1.0, window = 10}",
-    domain='{kind = "bins", min = 0, max = 2, count = 20}',
-    period='"30 minutes"',
-    window="10",
-    retention_days="365",
-)
 COLOUR = re.sub("expires = .*", "expires = 2999-01-01", EXAMPLE)
 STRINGS = COLOUR.replace('{kind = "categories", names = ["red", "green", "blue"]}', '{kind = "strings"}').replace(
     'oracle = "grr"\nparameters = {epsilon = 1.0}', 'oracle = "rappor"'
@@ -52,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "params.csv": "k,h,m,p,q,f\n16,2,4,0.5,0.75,0.5\n",
         "malformed.csv": "k,h,m,p,q,f\n128,2,16,0.5,high,0.5\n",
         "values.csv": "client,cohort,value\nann,0,oak\nbob,1,elm\n",
-        "energy.toml": ENERGY,
+        "energy.toml": registry_text(),
         "readings.csv": "time,value\n2026-10-24T00:00,0.5\n",
         "colour.toml": COLOUR,
         "strings.toml": STRINGS,
@@ -323,8 +314,6 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("backup reports.db params.csv", "params.csv: this file exists: give the backup another name"),
         ("compact reports.db --registry no.toml", "no.toml: no such file or directory"),
         ("notes add reports.db x --day yesterday", "--day yesterday: give a date such as 2026-11-21"),
-        ("notes add reports.db x --metric tree", "the store remembers no metric tree: it remembers bloom, colour"),
-        ("notes add reports.db 'two\nlines'", "a note is one line of printable characters"),
         ("notes remove reports.db 00", "there is no note 00: overstory store notes list shows the ids"),
     ],
 }

@@ -28,7 +28,7 @@ from overstory.collector.store import open_store
 from overstory.collector.telemetry import Telemetry
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.upload import Upload, encode_reports, encode_upload
-from overstory.supervision.listening import ServingError
+from overstory.supervision.listening import Listening, ServingError
 from support.collector_in_process import ABOUT, METRICS, REGISTRY, batch_id, sound
 from support.collector_processes import CollectorProcess
 from support.listening_process import ListeningProcess
@@ -197,6 +197,12 @@ def test_nothing_about_a_sender_is_logged_or_stored(registry) -> None:
     files = b"".join(path.read_bytes() for path in registry.parent.glob("store.db*"))
     assert files
     assert not [mark for mark in [*marks, b"trackable-page", b"127.0.0.1"] if mark in files]
+
+
+@pytest.mark.parametrize("host", ["\udcff", "9" * 5000, "a\u202eb", "x" * 64 + ".example"])
+def test_a_host_that_no_name_can_be_is_said(host) -> None:
+    with pytest.raises(ServingError, match="cannot listen on"):
+        Listening(host, 0).bind()
 
 
 def refused(registry, *options: str) -> str:

@@ -4,11 +4,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-import command_scenes  # noqa: F401 - each adds its scenes
-import device_scenes  # noqa: F401
-import format_scenes  # noqa: F401
-import http_scenes  # noqa: F401
-import store_scenes  # noqa: F401
 from inputs import write_inputs
 from normal import cleaned
 from stage import SCENES
