@@ -34,7 +34,6 @@ def registry(folder: Path, epsilon: float = 1.5) -> Path:
 
 
 def fill(store: Any, metric: Any, seed: int, devices: int = 3000) -> None:
-    """Add a report of each of the same devices on each day."""
     candidates = metric.labels if metric.id == "tree" else None
     held = np.arange(devices) % 3 // 2
     fleet = FrequencyOracle(metric.mechanism).devices(held, np.random.default_rng(seed), candidates=candidates)
@@ -96,7 +95,6 @@ def test_a_range_and_the_number_of_reports_are_obeyed(folder: Path) -> None:
 
 
 def texts(picture: Path) -> str:
-    """Everything that is written in a picture."""
     return " ".join(re.findall(r"<text[^>]*>(.*?)</text>", picture.read_text()))
 
 

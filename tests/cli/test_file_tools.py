@@ -19,7 +19,6 @@ DEVICES = 8_000
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: Any) -> Any:
-    """A folder with parameters, values, candidates."""
     path = tmp_path_factory.mktemp("path")
     (path / "params.csv").write_text("k,h,m,p,q,f\n32,2,8,0.25,0.75,0.25\n")
     edges = [("oak", 10), ("ash, white", 16), ("elm", 19), ("fir", 20)]
@@ -33,12 +32,10 @@ def folder(tmp_path_factory: Any) -> Any:
 
 
 def process(folder: Path, *arguments: object, status: int = 0) -> Ran:
-    """Run a command as a process of its own."""
     return checked(overstory(*arguments, cwd=folder), status)
 
 
 def inside(folder: Path, *arguments: object, status: int = 0) -> Ran:
-    """Run a command in this process."""
     return checked(within(*arguments, cwd=folder), status)
 
 

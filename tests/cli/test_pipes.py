@@ -15,7 +15,6 @@ OVERSTORY = [sys.executable, "-m", "overstory"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Parameters, values and candidates."""
     path = tmp_path_factory.mktemp("pipes")
     (path / "params.csv").write_text("k,h,m,p,q,f\n32,2,2,0.25,0.75,0.25\n")
     rows = "".join(f"c{i},{i % 2},{'oak' if i % 3 else 'elm'}\n" for i in range(600))

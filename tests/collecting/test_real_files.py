@@ -36,7 +36,6 @@ def held(found):
 
 @pytest.fixture
 def written(tmp_path):
-    """Return a function that writes a file and returns its name."""
 
     def write(content, name="file.csv"):
         path = tmp_path / name

@@ -182,7 +182,6 @@ PROMISED = (
 
 
 def filled(url, text=PROMISING, name="export-format", count=2000, *, create=True):
-    """Put reports of a metric into a store, folded."""
     metrics = parse_registry(text)
     with open_store(url, metrics, create=create) as store:
         metric = metrics[name]

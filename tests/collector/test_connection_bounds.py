@@ -257,7 +257,6 @@ def test_a_sender_that_has_said_all_it_has_to_say_is_answered(said) -> None:
 
 @pytest.fixture
 def broken(monkeypatch):
-    """Judging a post fails: memory is short."""
 
     monkeypatch.setattr(TemplateCache, "recognise", raising(MemoryError()))
 

@@ -75,7 +75,6 @@ class Rounds:
             self.batches.setdefault(batch, release)
 
     def balance(self) -> None:
-        """Compare the store with what was acknowledged."""
         with open_store(self.url, METRICS) as store:
             counts = store.counts(METRIC, self.period, self.period)[self.period]
             released = store.releases("hidden", self.period, self.period)[self.period]

@@ -36,7 +36,6 @@ def write_registry(path, metric="port", domain=NUMBERS, **parameters):
 
 
 def upload_of(metric, number, value, period, seed=b"live"):
-    """The upload of device `number`; None where it is not asked."""
     secret = seed.ljust(8, b".") + number.to_bytes(8, "big")
     device = Randomizer(metric.mechanism, secret=secret, metric=metric.id, memo_size=0)
     if not metric.mechanism.asks(device.cohort):

@@ -45,7 +45,6 @@ BOTH = parse_registry(REGISTRY + MORE)
 
 
 def upload(name: str = "bloom", batch: bytes | None = None) -> bytes:
-    """An upload of today."""
     metric = BOTH[name]
     reports = encode_reports(metric.mechanism, sound(metric, 1))
     return encode_upload(Upload(batch or batch_id(), name, metric.period.number(time.time()), reports))
@@ -63,7 +62,6 @@ def running(registry, *options, store=None):
 
 
 def get(address, path: str, **headers: str):
-    """Status, headers and body of a page."""
     answer = httpx.get("http://{}:{}".format(*address) + path, headers=headers, trust_env=False)
     return answer.status_code, answer.headers, answer.content
 

@@ -96,7 +96,6 @@ def claim(url, table: str, shard: int | None, now: float = NOW) -> None:
 
 
 def fill(url) -> None:
-    """Store one upload, of today."""
     ingest = Ingest(parse_registry(REGISTRY))
     with open_store(url, create=True) as store:
         store.add(ingest.decide(upload("colour"), MEDIA_TYPE, NOW).received)

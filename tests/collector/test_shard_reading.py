@@ -34,7 +34,6 @@ SHARDS = f"\n[shards]\ncount = {COUNT}\n"
 
 
 def batches(metric, rng) -> list[Received]:
-    """Uploads of a few reports each, of three days."""
     mechanism, made = metric.mechanism, []
     for number in range(60):
         size = int(rng.integers(1, 40))

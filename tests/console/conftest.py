@@ -22,7 +22,6 @@ def console_data(tmp_path_factory):
 
 @pytest.fixture
 def store(tmp_path):
-    """A store without reports."""
     with open_test_store(tmp_path) as opened:
         yield opened
 

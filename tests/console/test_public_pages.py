@@ -34,7 +34,6 @@ def client(console_data):
 
 
 def about(data, name):
-    """Return the view of a metric."""
     return AboutScreen().view(data, Query(), metric=name)
 
 

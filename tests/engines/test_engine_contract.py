@@ -60,7 +60,6 @@ def spark_session_at(master: str) -> Iterator[Any]:
 def engine(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Made]:
-    """Make the engine that a test is for, with two workers."""
     if request.param == "local":
         yield partial(LocalEngine, 2)
     elif request.param == "dask":

@@ -51,7 +51,6 @@ def trees(seed: int) -> list[tuple[int, int]]:
 
 
 def posted(*uploads: Any) -> bytes:
-    """The body of a request."""
     return json.dumps({"uploads": uploads}).encode()
 
 

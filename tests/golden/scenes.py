@@ -17,7 +17,6 @@ PLACE: Final = "golden-place"
 
 
 def prepare(place: Path) -> None:
-    """Make the folder with the inputs."""
     place.mkdir(parents=True)
     write_inputs(place)
 
@@ -28,7 +27,6 @@ def play(name: str, place: Path) -> str:
 
 
 def recorded(name: str) -> Path:
-    """Where it is kept what a scene gave."""
     return RECORDED / f"{name}.txt"
 
 

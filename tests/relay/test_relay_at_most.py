@@ -20,7 +20,6 @@ def staged(folder, every, at_most):
 
 
 def take(relay, number=1):
-    """Let messages come, and return how many of them were accepted."""
     return relay.deliver(*(message(n) for n in range(number))).count(202)
 
 

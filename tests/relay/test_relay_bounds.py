@@ -168,7 +168,6 @@ class ShufflingRelay(StagedRelay):
         self.service = RelayService(self.shuffler.deliver, limit, Troubles())
 
     def post(self, address, *messages):
-        """Let an address post messages at one moment; return the statuses."""
 
         async def posting():
             answers = []

@@ -29,6 +29,5 @@ class CollectorProcess(ListeningProcess):
     said: list[str] = field(default_factory=list, init=False)
 
     def command(self) -> list[str]:
-        """Return what to run."""
         files = ["--registry", str(self.registry), "--store", self.store]
         return [*self.program, *files, "--port", "0", *self.options]

@@ -104,7 +104,6 @@ class Client:
 
 
 def client_of(console: Any, client: tuple[str, int] = ("127.0.0.1", 50_000)) -> Client:
-    """Return a client at this address."""
     return Client(console, client)
 
 

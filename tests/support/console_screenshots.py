@@ -18,7 +18,6 @@ FIRST_PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startT
 
 
 def main(folder: Path) -> None:
-    """Write the pictures into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as store_folder:
         registry, store = make_store(Path(store_folder))

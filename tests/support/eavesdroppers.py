@@ -31,13 +31,11 @@ class Recorded:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers of the request."""
         lines = bytes(self.sent).partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")[1:]
         return {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
     @property
     def body(self) -> bytes:
-        """The body of the request."""
         return bytes(self.sent).partition(b"\r\n\r\n")[2]
 
 

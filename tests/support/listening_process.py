@@ -18,7 +18,6 @@ class ListeningProcess:
     _process: subprocess.Popen[str] | None = None
 
     def command(self) -> list[str]:
-        """Return what to run."""
         raise NotImplementedError
 
     def start(self, log: Path | None = None, **more: Any) -> tuple[str, int]:
@@ -40,13 +39,11 @@ class ListeningProcess:
 
     @property
     def pid(self) -> int:
-        """Its process number, while it runs."""
         assert self._process is not None
         return self._process.pid
 
     @property
     def url(self) -> str:
-        """Where it listens."""
         assert self.address is not None
         return "http://{}:{}".format(*self.address)
 

@@ -86,7 +86,6 @@ class Books:
 
 
 def write_registry(folder: Path) -> Path:
-    """Write the metrics and their candidates."""
     (folder / "engines.txt").write_text("alpha\nbeta\ngamma\ndelta\n")
     path = folder / "metrics.toml"
     path.write_text(METRICS)

@@ -31,7 +31,6 @@ def may_mount() -> bool:
 
 
 def until(condition: Callable[[], object], seconds: float = 90.0) -> None:
-    """Wait for a condition."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -84,7 +83,6 @@ def failing_disk(pid: int, folder: Path) -> AbstractContextManager[None]:
 
 @contextmanager
 def stopped(pid: int, folder: Path) -> Iterator[None]:
-    """The process stands still."""
     os.kill(pid, signal.SIGSTOP)
     yield
     os.kill(pid, signal.SIGCONT)
@@ -92,7 +90,6 @@ def stopped(pid: int, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def full_disk(pid: int, folder: Path) -> Iterator[None]:
-    """The disk of the folder has no room."""
     with suppress(OSError), (folder / "filler").open("wb") as filler:
         while True:
             filler.write(bytes(1 << 16))
@@ -133,7 +130,6 @@ def older(folder: Path) -> AbstractContextManager[None]:
 
 
 def no_threads(pid: int, folder: Path) -> AbstractContextManager[None]:
-    """No thread can be started."""
     return _told(folder, "no-threads", "")
 
 

@@ -14,7 +14,6 @@ from overstory.cli.main import main
 
 
 def overstory(*arguments: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run ``overstory`` with these arguments."""
     return subprocess.run(
         [sys.executable, "-m", "overstory", *map(str, arguments)],
         cwd=cwd,
@@ -64,7 +63,6 @@ def simple_command(line: str) -> list[str]:
 
 
 def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run some Python in a fresh interpreter."""
     return subprocess.run(
         [sys.executable, "-c", code],
         env=os.environ | environment,

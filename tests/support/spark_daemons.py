@@ -20,7 +20,6 @@ PATIENCE = 300
 
 
 def home() -> Path:
-    """Return where pip put Spark."""
     import pyspark
 
     return Path(pyspark.__file__).parent
@@ -49,7 +48,6 @@ class Daemons:
         self._sessions.append(process.pid)
 
     def revive(self) -> None:
-        """Start again what was killed."""
         for command, process in list(self._running):
             if process.poll() is not None:
                 self._running.remove((command, process))
