@@ -170,7 +170,6 @@ def test_a_command_does_without(started, line, left_out):
     ],
 )
 def test_a_command_loads_what_it_works_with(started, line, allowed):
-    """C: discover and compare of three rows took 120 times `python -c pass`, for a compiler they had no use for."""
     assert started.loaded(line, HEAVY) == allowed
 
 

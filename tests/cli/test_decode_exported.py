@@ -1,7 +1,5 @@
 """``overstory decode`` of exported folders: what is counted, what is refused, and what a killed run goes on from."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """decode by group: each group's estimates, all of them weighted, smoothed shares, and the difference of two groups."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

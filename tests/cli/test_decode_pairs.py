@@ -1,7 +1,5 @@
 """sum and decode of the files of Google's association tools, in both of their forms, and with a boolean variable."""
 
-from __future__ import annotations
-
 import csv
 import json
 from itertools import product

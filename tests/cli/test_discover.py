@@ -3,8 +3,6 @@
 import csv
 import gzip
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -87,7 +85,6 @@ def test_nothing_is_found_among_few(files):
 
 
 def test_the_file_is_written_and_every_detected_value_is_printed(files):
-    """A18: --quiet dropped the table."""
     rows = 400 * [f"v{i:02}" for i in range(12)]
     (files / "twelve.csv").write_text("c\n" + "\n".join(rows) + "\n")
     asked = ("twelve.csv", "--column", "c", "--bytes", 3)
@@ -99,27 +96,6 @@ def test_the_file_is_written_and_every_detected_value_is_printed(files):
     assert len(detected) > 10  # more than are drawn of what was not detected
     assert all(value in done.stdout for value in detected)
     assert (files / "out.csv").read_text(encoding="utf-8").startswith("string,estimate,")
-
-
-def test_it_reads_what_collect_reads(tmp_path):
-    """A10: semicolons, blanks, marks for none, Latin-1, JSON lines, standard input: `there is no column` was said."""
-    rows = ["café", "café", "?", "ash"] * 500
-    (tmp_path / "excel.csv").write_bytes(b"id;tree\n" + "".join(f"1;{row} \n" for row in rows).encode("latin-1"))
-    (tmp_path / "lines.jsonl").write_text("".join(json.dumps({"tree": row}) + "\n" for row in rows))
-    options = ["--column", "tree", "--bytes", 5, "--csv=missing=?", "--csv=strip", "--csv"]
-    asked = ["--epsilon", 4, "--seed", 1, "--json"]
-    excel = within("discover", "excel.csv", *options, "encoding=latin-1", *asked, cwd=tmp_path)
-    lines = within("discover", "lines.jsonl", *options, "encoding=utf-8", *asked, cwd=tmp_path)
-    assert (excel.returncode, excel.stderr) == (0, "")
-    assert excel.stdout == lines.stdout
-    found = json.loads(excel.stdout)
-    assert {row["value"] for row in found["estimates"] if row["detected"]} == {"café", "ash"}
-    assert found["reports"] == 1_500
-    piped = subprocess.run(
-        [sys.executable, "-m", "overstory", "discover", "-", *map(str, options), "encoding=latin-1", *map(str, asked)],
-        input=(tmp_path / "excel.csv").read_bytes(), capture_output=True, check=False,
-    )  # fmt: skip
-    assert piped.stdout.decode() == excel.stdout
 
 
 def test_a_column_may_have_a_long_name(tmp_path):

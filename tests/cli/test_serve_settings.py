@@ -1,6 +1,4 @@
-"""`serve` is configured by its command line, the environment or a file (FINDINGS A16: ten flags, and nothing else)."""
-
-from __future__ import annotations
+"""`serve` is configured by its command line, the environment or a file."""
 
 import argparse
 import re

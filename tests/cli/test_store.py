@@ -1,7 +1,5 @@
 """The command `store`: every action as its operator runs it, on a file."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path
@@ -63,7 +61,6 @@ def test_tokens_are_shown_once_listed_and_revoked(folder: Path) -> None:
 
 
 def test_an_expired_token_is_listed_as_expired_with_its_last_day_of_use(folder: Path) -> None:
-    """FINDINGS A16: `--expires 2020-01-01` was taken, and listed as any other."""
     with open_store(str(folder / "reports.db")) as store:
         found = store.find_token(sha256(store.add_token("write", "elms", expires=1_577_836_800)))
         assert found is not None

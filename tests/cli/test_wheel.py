@@ -1,7 +1,5 @@
 """What is in the wheel; and that the half of it without extras runs with the standard library alone."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import zipfile
@@ -41,7 +39,6 @@ def alone(site: Path, code: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def overstory(site: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command of it."""
     return alone(site, f"from overstory.cli.main import main; sys.exit(main({list(arguments)!r}))", cwd)
 
 

@@ -1,7 +1,5 @@
 """The central claim from a store to what people read: decode, counts over HTTP and back, the console, public pages."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -22,7 +20,6 @@ FIRST, SECOND = b"a" * 16, b"b" * 16
 
 
 def batches(name: str, period: int, messages: int, release: bytes | None, seed: int = 1):
-    """Return one report a message."""
     rows = sound(METRICS[name], messages, seed)
     single = [received(METRICS[name], period, [row]) for row in rows]
     if release is None:

@@ -1,6 +1,4 @@
-"""`overstory doctor`: each thing that can be wrong is one line that says what to do (FINDINGS A16: there was none)."""
-
-from __future__ import annotations
+"""`overstory doctor`: each thing that can be wrong is one line that says what to do."""
 
 import datetime as dt
 import json
@@ -96,26 +94,6 @@ def test_a_clock_behind_the_store_and_a_store_that_others_may_read(store_file) -
     assert any(line.startswith("warning store:") and "others may read it" in line for line in said)
 
 
-@pytest.mark.parametrize("spoil", ["absent", "text", "other"])
-def test_a_store_that_cannot_be_opened_is_an_error_that_says_what_to_do(store_file, spoil) -> None:
-    if spoil == "text":
-        Path(store_file).write_text("x" * 5_000)
-    elif spoil == "absent":
-        Path(store_file).unlink()
-    else:
-        with open_store(store_file) as store:
-            store._database.write(
-                lambda connection: connection.exec_driver_sql("UPDATE about SET value = '2' WHERE key = 'schema'")
-            )
-    (finding,) = checkup.guarded("store", lambda: checkup.check_store(store_file, None, NOW))
-    assert finding.level == "error"
-    assert {
-        "absent": "overstory store create",
-        "text": "not a SQLite database",
-        "other": "reads and writes schema 1 alone",
-    }[spoil] in finding.detail
-
-
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
 
 
@@ -204,7 +182,6 @@ PROMISED = (
 
 
 def filled(url, text=PROMISING, name="export-format", count=2000, *, create=True):
-    """Put reports of a metric into a store, folded."""
     metrics = parse_registry(text)
     with open_store(url, metrics, create=create) as store:
         metric = metrics[name]

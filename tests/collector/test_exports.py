@@ -1,7 +1,5 @@
 """Export: every report of a closed period once, wherever a process is killed, and nothing but reports."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable
@@ -258,14 +256,6 @@ def test_a_damaged_part_is_found(exported: Any) -> None:
         find_places([str(folder)])
 
 
-def test_one_set_under_two_names_is_noticed(exported: Any, tmp_path: Path) -> None:
-    url, metrics, folder = exported
-    export_all(url, metrics, tmp_path / "second")
-    check_exported(url, metrics, tmp_path / "second")
-    with pytest.raises(FormatError, match="these reports are also those of"):
-        find_places([str(folder / "metric=bloom"), str(tmp_path / "second" / "metric=bloom")])
-
-
 @pytest.mark.parametrize("earlier", [True, False])
 def test_a_restored_store_does_not_export_twice(filled: Any, tmp_path: Path, earlier: bool) -> None:
     url, metrics, folder = filled
@@ -290,16 +280,6 @@ def test_copies_past_retention_are_named(exported: Any) -> None:
     bloom, *others = done.outside
     assert (bloom.metric, bloom.last, bloom.manifests, len(others)) == ("bloom", "2024-10-05", 2, 2)
     assert done.manifests == []
-
-
-def test_other_programs_read_the_files(exported: Any) -> None:
-    polars = pytest.importorskip("polars")
-    *_, folder = exported
-    parts = [one.address(part) for one in find_sets(str(folder / "metric=colour")) for part in one.manifest.parts]
-    by_group = polars.scan_parquet(parts, hive_partitioning=False).group_by("device_group").agg(
-        polars.col("num_reports").sum()
-    )  # fmt: skip
-    assert sorted(by_group.collect().rows()) == [("", 180), ("north", 180), ("south", 180)]
 
 
 def test_a_manifest_that_was_altered_is_refused(filled: Any) -> None:

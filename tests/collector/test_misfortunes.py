@@ -1,7 +1,5 @@
 """Ten seconds of misfortune, and everything goes on after it: posts, compaction, tokens, retention, readiness."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import io
@@ -141,7 +139,6 @@ def test_a_failing_commit_keeps_the_collector_from_being_ready_whatever_else_suc
 
 
 def test_a_full_disk_is_one_sentence_that_says_what_becomes_of_reports(caplog) -> None:
-    """FINDINGS D: "the store took nothing: StoreError: ..." 58 times."""
     store = Upset()
     store.before = raising(DiskFullError("sqlite:///x: the disk is full; nothing of this was stored"))
     at_level = caplog.at_level(logging.ERROR, "overstory.collector")

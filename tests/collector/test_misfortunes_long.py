@@ -3,8 +3,6 @@
 A full and a read-only disk are file systems of their own, which root alone may mount: these two cases exist only there.
 """
 
-from __future__ import annotations
-
 import subprocess
 import threading
 import time

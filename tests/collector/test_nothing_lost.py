@@ -1,7 +1,5 @@
 """Every acknowledged report is counted exactly once, whatever the network does and whoever is killed."""
 
-from __future__ import annotations
-
 import asyncio
 import datetime as dt
 import os

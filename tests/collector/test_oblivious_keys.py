@@ -1,7 +1,5 @@
 """The file of private keys, and `overstory keys`."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime as dt
 import json

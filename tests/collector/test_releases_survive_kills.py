@@ -1,8 +1,6 @@
 """A collector that is killed while it takes releases: nothing acknowledged is lost, nothing counts twice, and no
 release is stated larger than it was. Real processes, real HTTP, a real store."""
 
-from __future__ import annotations
-
 import random
 import secrets
 import threading
@@ -79,7 +77,6 @@ class Rounds:
             self.batches.setdefault(batch, release)
 
     def balance(self) -> None:
-        """Compare the store with what was acknowledged."""
         with open_store(self.url, METRICS) as store:
             counts = store.counts(METRIC, self.period, self.period)[self.period]
             released = store.releases("hidden", self.period, self.period)[self.period]

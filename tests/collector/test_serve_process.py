@@ -1,7 +1,5 @@
 """`overstory serve` as a process: it drains, refuses, reloads, says what an operator needs, and nothing of senders."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -30,7 +28,7 @@ from overstory.collector.store import open_store
 from overstory.collector.telemetry import Telemetry
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.upload import Upload, encode_reports, encode_upload
-from overstory.supervision.listening import ServingError
+from overstory.supervision.listening import Listening, ServingError
 from support.collector_in_process import ABOUT, METRICS, REGISTRY, batch_id, sound
 from support.collector_processes import CollectorProcess
 from support.listening_process import ListeningProcess
@@ -47,7 +45,6 @@ BOTH = parse_registry(REGISTRY + MORE)
 
 
 def upload(name: str = "bloom", batch: bytes | None = None) -> bytes:
-    """An upload of today."""
     metric = BOTH[name]
     reports = encode_reports(metric.mechanism, sound(metric, 1))
     return encode_upload(Upload(batch or batch_id(), name, metric.period.number(time.time()), reports))
@@ -65,7 +62,6 @@ def running(registry, *options, store=None):
 
 
 def get(address, path: str, **headers: str):
-    """Status, headers and body of a page."""
     answer = httpx.get("http://{}:{}".format(*address) + path, headers=headers, trust_env=False)
     return answer.status_code, answer.headers, answer.content
 
@@ -202,6 +198,12 @@ def test_nothing_about_a_sender_is_logged_or_stored(registry) -> None:
     assert not [mark for mark in [*marks, b"trackable-page", b"127.0.0.1"] if mark in files]
 
 
+@pytest.mark.parametrize("host", ["\udcff", "9" * 5000, "a\u202eb", "x" * 64 + ".example"])
+def test_a_host_that_no_name_can_be_is_said(host) -> None:
+    with pytest.raises(ServingError, match="cannot listen on"):
+        Listening(host, 0).bind()
+
+
 def refused(registry, *options: str) -> str:
     """What the command says when it cannot serve."""
     done = overstory("serve", "--registry", registry, *options, cwd=registry.parent)
@@ -233,7 +235,7 @@ def test_a_public_address_without_tls_is_warned_of(registry) -> None:
     assert "there is no TLS" in said[1]
 
 
-# As an operator meets it: log lines, reload, one process on a file (FINDINGS A16)
+# As an operator meets it: log lines, reload, one process on a file
 
 
 class Serving(ListeningProcess):

@@ -1,7 +1,5 @@
 """Refusals, collectors' heartbeats and notes in a store: added, read, retained, backed up."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Who may open the console: links, sessions, roles, a trusted proxy, and requests that another site caused."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

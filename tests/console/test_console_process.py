@@ -1,7 +1,5 @@
 """The console as a process: its command, its sockets, its end, and the collector that starts it."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

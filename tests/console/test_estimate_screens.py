@@ -65,7 +65,6 @@ def registry(folder):
 
 
 def fill(store, metric, period, values, seed):
-    """Add a report of each value."""
     oracle = FrequencyOracle(metric.mechanism)
     columns = values if metric.domain.size is None else np.array([metric.labels.index(value) for value in values])
     add_batch(store, metric, period, oracle.simulate(columns, rng=seed))

@@ -1,7 +1,5 @@
 """Addresses of object stores: no command prints their credentials, and a store that does not answer is called so."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files, folders, globs, objects and exported folders: each once, in order; what is not there or twice is an error."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """Every command's JSON, and the files that it writes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from stage import play_frozen, run, scene

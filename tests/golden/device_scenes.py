@@ -1,7 +1,5 @@
 """A device, with a clock that is set and randomness that is a known stream: a person's commands, a gateway, a state."""
 
-from __future__ import annotations
-
 import sqlite3
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A collector over HTTP, its clock set: every page, every reason to refuse; and what its store then holds."""
 
-from __future__ import annotations
-
 import functools
 import gzip
 import json
@@ -53,7 +51,6 @@ def trees(seed: int) -> list[tuple[int, int]]:
 
 
 def posted(*uploads: Any) -> bytes:
-    """The body of a request."""
     return json.dumps({"uploads": uploads}).encode()
 
 

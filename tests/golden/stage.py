@@ -1,7 +1,5 @@
 """What a scene is, and what scenes are played with: commands, and processes in which nothing is by chance."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import io

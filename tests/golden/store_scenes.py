@@ -1,7 +1,5 @@
 """What the store of a collector holds: estimates from its file, its upkeep, its copies."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Final
 

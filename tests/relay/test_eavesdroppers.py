@@ -1,7 +1,5 @@
 """An eavesdropper at each side of a relay: what they record, and that records of a broken relay are noticed."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """How long a shuffling relay keeps what it has accepted, for every setting and whenever it comes."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from itertools import pairwise
 
@@ -22,7 +20,6 @@ def staged(folder, every, at_most):
 
 
 def take(relay, number=1):
-    """Let messages come, and return how many of them were accepted."""
     return relay.deliver(*(message(n) for n in range(number))).count(202)
 
 

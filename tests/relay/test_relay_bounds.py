@@ -1,7 +1,5 @@
 """What one address may send, and what slow and many connections can do to a relay: nothing to the others."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import http.client
@@ -170,7 +168,6 @@ class ShufflingRelay(StagedRelay):
         self.service = RelayService(self.shuffler.deliver, limit, Troubles())
 
     def post(self, address, *messages):
-        """Let an address post messages at one moment; return the statuses."""
 
         async def posting():
             answers = []

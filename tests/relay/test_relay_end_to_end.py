@@ -4,8 +4,6 @@ The records, the relay's files and the collector's are searched for what must no
 of what the devices sent.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from collections import Counter
 from contextlib import closing

@@ -3,8 +3,6 @@
 So is nginx, with the configuration of examples/deploy: somebody else's program, and no less is promised of it.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import socket

@@ -1,7 +1,5 @@
 """A shuffling relay as a process: when it releases, in which order, how often, and what it does with every answer."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -206,7 +206,6 @@ def test_the_ids_of_other_platforms(monkeypatch):
 
 @pytest.mark.parametrize("server", ["http://collect.example.org", "http://10.0.0.1:8080"])
 def test_reports_in_the_clear_are_warned_about_once_and_in_the_status(tmp_path, caplog, server):
-    """F12: a server without TLS was taken without a word."""
     with caplog.at_level(logging.WARNING, logger="overstory.client"):
         client = Client("t", registry=parse_registry(REGISTRY), state=tmp_path / "s", server=server, environ={})
         client.record("m", 1)

@@ -1,7 +1,5 @@
 """A real server: a command in a process of its own, which announces where it listens, to be stopped or killed."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -28,7 +26,6 @@ class ListeningProcess:
     _process: subprocess.Popen[str] | None = None
 
     def command(self) -> list[str]:
-        """Return what to run."""
         raise NotImplementedError
 
     def start(self, log: Path | None = None, **more: Any) -> tuple[str, int]:
@@ -52,13 +49,11 @@ class ListeningProcess:
 
     @property
     def pid(self) -> int:
-        """Its process number, while it runs."""
         assert self._process is not None
         return self._process.pid
 
     @property
     def url(self) -> str:
-        """Where it listens."""
         assert self.address is not None
         return "http://{}:{}".format(*self.address)
 

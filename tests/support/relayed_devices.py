@@ -4,8 +4,6 @@ Every value is reported as it is (epsilon 30), so that counts can be compared ex
 about once in 10^13.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -50,16 +48,13 @@ class Site:
 
     @property
     def store(self) -> Path:
-        """The file of the store."""
         return self.folder / "reports.db"
 
     def page(self, path: str) -> dict[str, Any]:
-        """Return a page of results."""
         assert self.collector.address is not None
         return page(self.collector.address, path, Authorization=f"Bearer {self.tokens['admin']}")[1]
 
     def counts(self) -> Counter[str]:
-        """Return how often each value has been counted."""
         counted: Counter[str] = Counter()
         for period in self.page(f"/v1/metrics/{METRIC}/counts")["periods"]:
             counted.update(dict(zip(NAMES, period["ones"][0], strict=True)))

@@ -1,7 +1,5 @@
 """Real relays, their senders, and a collector's side that counts what comes."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import http.client
@@ -42,7 +40,6 @@ class RelayProcess(ListeningProcess):
     said: list[str] = field(default_factory=list, init=False)
 
     def command(self) -> list[str]:
-        """Return what to run."""
         return [*self.program, "--gateway", self.gateway, "--port", "0", *self.options]
 
 
@@ -89,7 +86,6 @@ class StagedRelay:
         self.shuffler = Shuffler(self.spool, "http://collector", TOKEN, self._send, self.troubles.append)
 
     def restart(self) -> None:
-        """Let another relay go on with the folder."""
         self.spool.close()
         self.open()
 
@@ -198,7 +194,6 @@ class Senders:
 
 
 def raw_post(body: bytes) -> bytes:
-    """Return the bytes of a request that posts a message."""
     head = f"POST / HTTP/1.1\r\nHost: r\r\nContent-Type: {REQUEST_TYPE}\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
@@ -212,7 +207,6 @@ def page(address: tuple[str, int], path: str, **headers: str) -> tuple[int, dict
 
 
 def health(address: tuple[str, int], **headers: str) -> dict[str, Any]:
-    """Return what /healthz has."""
     return page(address, "/healthz", **headers)[1]
 
 
@@ -261,7 +255,6 @@ class ReceivingSide:
 
 
 def take_all(release: Release) -> dict[str, Any]:
-    """Answer that everything was taken."""
     return {"taken": len(release.messages), "refused": {}, "again": []}
 
 

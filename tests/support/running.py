@@ -1,7 +1,5 @@
 """Run the installed command as a person would: a process of its own."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os
@@ -74,7 +72,6 @@ def simple_command(line: str) -> list[str]:
 
 
 def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run some Python in a fresh interpreter."""
     return subprocess.run(
         [sys.executable, "-c", code],
         env=os.environ | environment,
