@@ -1,7 +1,5 @@
 """Checks for crafted reports: silent where reports are honest, alarmed by the published attacks, and what none sees."""
 
-from __future__ import annotations
-
 import functools
 import json
 import math

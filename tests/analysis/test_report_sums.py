@@ -1,7 +1,5 @@
 """Sums of reports by which crafted ones are noticed: what they count, and that they add up in any order."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import operator

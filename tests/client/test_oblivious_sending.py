@@ -1,7 +1,5 @@
 """Reports of an oblivious metric: through the relay over real HTTP, opened by other code, and never another way."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

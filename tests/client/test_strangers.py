@@ -1,7 +1,5 @@
 """What answers in a collector's place ends no report (finding A1), and neither does what an operator can cure."""
 
-from __future__ import annotations
-
 import json
 import logging
 import random

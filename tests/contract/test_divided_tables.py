@@ -1,7 +1,5 @@
 """Devices divided over tables: exact epsilon by enumeration, what a change costs, and what is learned."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every kind of metric is read from exported folders as from the store: the same JSON, text and files."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

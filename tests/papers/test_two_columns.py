@@ -1,7 +1,5 @@
 """Two columns in two ways at equal epsilon: what the benchmark prints, on a file made here and on a survey."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

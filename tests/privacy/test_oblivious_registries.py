@@ -1,7 +1,5 @@
 """What a reviewer is told of a registry with a relay: what a change weakens, and what deserves a second look."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 

@@ -4,8 +4,6 @@ What cannot be reported is reported as nothing: that is one more value. At the e
 may be: single reports, permanent responses and one change.
 """
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal
 from fractions import Fraction

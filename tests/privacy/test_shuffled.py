@@ -3,8 +3,6 @@
 Of reports that came through a relay it is claimed from recorded releases alone, never without delta and n.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

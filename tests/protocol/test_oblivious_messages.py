@@ -1,7 +1,5 @@
 """Oblivious HTTP against the RFCs' own examples, against `cryptography`, and against every altered byte."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import random

@@ -1,7 +1,5 @@
 """Tables of which a variable is any string: values, texts, registries, and what is said to a person."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables: several variables in one value, each cell a symbol."""
 
-from __future__ import annotations
-
 import json
 from itertools import product
 

@@ -1,7 +1,5 @@
 """A registry, reports and uploads for the collector's tests."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import random

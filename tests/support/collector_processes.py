@@ -1,7 +1,5 @@
 """Real collectors: `overstory serve` in processes of their own, to be killed."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A console in this process: its application without a socket, on a store of its own."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable
 from pathlib import Path

@@ -3,8 +3,6 @@
 Prints, for each page, its size, the time until something was painted, and what axe and the policy have against it.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tempfile

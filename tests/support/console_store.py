@@ -1,7 +1,5 @@
 """A store with reports of simulated devices for the console: five metrics that differ in all that a page shows."""
 
-from __future__ import annotations
-
 import datetime as dt
 from pathlib import Path
 from typing import Any, Final

@@ -3,8 +3,6 @@
 `make docs-screenshots` writes them to docs/images.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from io import BytesIO

@@ -1,7 +1,5 @@
 """Who listens on the network: connections that are recorded as they pass, and what must not be in the records."""
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 import socket

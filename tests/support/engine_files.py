@@ -1,7 +1,5 @@
 """Files of reports in each layout, and their counts by the slow way."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import reduce
 from operator import add

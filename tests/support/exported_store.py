@@ -1,7 +1,5 @@
 """Stores with closed periods to export, and a process that is killed on its way through an export."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

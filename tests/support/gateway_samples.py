@@ -1,7 +1,5 @@
 """Registries, readings and what was handed over, for the gateway's tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

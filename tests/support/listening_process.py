@@ -1,7 +1,5 @@
 """A real server: a command in a process of its own, which announces where it listens, to be stopped or killed."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Nothing lost, nothing doubled: devices, a faulty network, collectors that are killed; then the books are balanced."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -4,8 +4,6 @@ A full and a read-only disk are file systems of their own, which root alone may 
 that do not start are of a process that runs `unlucky_program.py`.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

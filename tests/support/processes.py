@@ -1,7 +1,5 @@
 """Running a piece of a test in another process."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

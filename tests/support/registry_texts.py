@@ -1,7 +1,5 @@
 """Registries to read, and to spoil; and registries that say only what matters to a test."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

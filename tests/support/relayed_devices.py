@@ -4,8 +4,6 @@ Every value is reported as it is (epsilon 30), so that counts can be compared ex
 about once in 10^13.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Real relays, their senders, and a collector's side that counts what comes."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import http.client

@@ -1,7 +1,5 @@
 """Run the installed command as a person would: a process of its own."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """A registry of an oblivious metric and a direct one, a file of private keys for it, and devices' sealed requests."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from datetime import date

@@ -1,7 +1,5 @@
 """Spark's own programs on loopback: a master with two workers, or a server of Spark Connect; none outlives its test."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

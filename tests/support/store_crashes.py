@@ -5,8 +5,6 @@ The process is `python -m support.store_crashes URL FIRST LAST STEP`.
 
 # ruff: noqa: T201 - the worker's parent reads what it prints
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Metrics and batches for the store's tests, and the plain model that a store must agree with."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

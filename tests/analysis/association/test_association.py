@@ -1,7 +1,5 @@
 """What is said of a table in small cases that can be checked by hand."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Two periods of tables, sets and searches: what changed is found, what did not is seldom called changed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

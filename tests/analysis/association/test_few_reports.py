@@ -1,7 +1,5 @@
 """Tables of hardly any reports: words, and no traceback."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -4,8 +4,6 @@ A statistical check fails wrongly at most once in a million, from fixed seeds; s
 are not drawn again until it passes.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 from typing import Any

@@ -1,7 +1,5 @@
 """A table of pairs: its cells, their covariances without a matrix, and the marginals' errors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

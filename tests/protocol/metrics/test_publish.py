@@ -1,7 +1,5 @@
 """The keys `publish` and `opt_out`: read, checked, compared, shown; no digest of stored data depends on them."""
 
-from __future__ import annotations
-
 import datetime as dt
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The tables that few registries have, [shards] and [oblivious], and the groups of a metric's devices."""
 
-from __future__ import annotations
-
 import datetime as dt
 import hashlib
 import subprocess
