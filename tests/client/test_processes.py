@@ -315,7 +315,6 @@ def test_a_device_killed_many_times_keeps_its_permanent_responses_and_its_ids(tm
 
 @posix
 def test_the_check_after_a_kill_notices_a_report_under_two_ids(tmp_path, client):
-    """The same test against something broken on purpose."""
     client.record("colour", "red")
     client.flush()
     tamper(

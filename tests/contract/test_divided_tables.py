@@ -79,7 +79,6 @@ def test_simulated_devices_are_counted_in_their_tables(design: DividedMechanism)
 
 
 def test_payloads_beyond_their_table_are_refused() -> None:
-    """The collector knows each table's limit."""
     design = divided(oracle="grr", epsilon=1.0, sizes="3 2", tables="0 1, 1")
     form = ReportFormat.of(design)
     assert form.refuse(bytes([0, 0]), bytes([5])) is None
@@ -146,13 +145,11 @@ def test_a_registry_has_divided_tables() -> None:
     ],
 )
 def test_what_cannot_be_divided_is_refused(given: dict[str, Any], message: str) -> None:
-    """One message each."""
     with pytest.raises(ParameterError, match=message):
         divided(epsilon=1.0, **given)
 
 
 def test_what_is_inferred_is_of_the_own_table() -> None:
-    """Histories are those of the table's cells."""
     design = DESIGNS[0]
     assert epsilon_between(design, [0, 0], [2, 2], cohort=1) == 0.0
     assert epsilon_between(design, [0], [1], cohort=1) > 0.9

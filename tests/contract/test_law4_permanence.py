@@ -145,7 +145,6 @@ def other_parameters(mechanism):
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
 def test_others_are_independent(case):
-    """Another secret, metric, cohort, set of parameters or value: statistically independent."""
     built = case.build()
     values, secrets = held_values(built, DEVICES), [os.urandom(32) for _ in range(DEVICES)]
     base, channel = responses(built, values, secrets), view_of(built).channels[0]
@@ -179,7 +178,6 @@ def true_things_in(device, value):
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
 def test_nothing_true_is_kept_but_the_memos_key(case):
-    """Neither the value nor its true bits, in a device that keeps no memo; with one, the key of the memo alone."""
     device = device_of(case, memo_size=0)
     value = 5 if domain_of(device.mechanism) else "a private matter"
     for _ in range(3):

@@ -349,7 +349,6 @@ def test_what_breaks_stored_counts(new, breaks):
 
 
 def test_less_noise_never_comes_free_where_responses_are_memoized():
-    """Even a smaller epsilon: the old permanent responses are out, and new ones are drawn."""
     found = changes({"parameters": "{epsilon_permanent = 2.0, epsilon_report = 0.5}"})
     assert weakened(found) == {"parameters"}
     (said,) = [change.detail for change in found if change.kind == Harm.WEAKENS]

@@ -53,7 +53,6 @@ def test_each_cell_has_one_symbol_and_one_label(parts):
 
 
 def test_texts_are_read_as_values():
-    """A label, or the values in order."""
     assert CELLS.label(3) == "version=2.0, crash=yes"
     for text in ("version=2.0, crash=yes", "2.0,yes", "2.0, yes"):
         assert CELLS.symbol(CELLS.read(text)) == 3
@@ -83,7 +82,6 @@ def test_other_values_go_where_each_variable_puts_them():
     ],
 )
 def test_what_is_no_cell_is_refused(value, message):
-    """One message, with the variables' names."""
     with pytest.raises(ParameterError, match=message):
         CELLS.symbol(value)
 
@@ -103,7 +101,6 @@ def test_what_is_no_cell_is_refused(value, message):
     ],
 )
 def test_what_is_no_table_is_refused(given, message):
-    """Sizes, names and tables are checked together."""
     with pytest.raises(ParameterError, match=message):
         Table(**given)
 
@@ -117,7 +114,6 @@ def test_a_value_appended_to_the_first_variable_moves_no_cell():
 
 
 def test_a_registry_has_tables():
-    """A metric of a table: its mechanism's size, its reading, and its public form."""
     metric = parse_registry(REGISTRY)["crashes"]
     assert metric.mechanism.domain_size == 6
     assert metric.reading == "table"
@@ -148,7 +144,6 @@ def test_a_registry_has_tables():
     ],
 )
 def test_a_registry_names_what_is_wrong(old, new, message):
-    """Faults of a part say which part."""
     with pytest.raises(FormatError, match=message):
         parse_registry(REGISTRY.replace(old, new))
 

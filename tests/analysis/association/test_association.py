@@ -30,7 +30,6 @@ def _table(shares: list[list[float]], error: float, reports: int = 1_000) -> Tab
 
 
 def test_conditional_shares_and_their_errors() -> None:
-    """P(column | row) with the errors of the ratio's derivative."""
     given = conditional(_table([[0.3, 0.1], [0.2, 0.4]], 0.001))
     np.testing.assert_allclose(given.shares, [[0.75, 0.25], [1 / 3, 2 / 3]])
     # r = x / (x + y): its derivative is (y, -x) / (x + y)^2.
@@ -50,7 +49,6 @@ def test_a_row_that_may_be_empty_has_no_conditional_shares() -> None:
 
 
 def test_rows_are_compared() -> None:
-    """The difference of two conditional shares, with its interval."""
     table = _table([[0.3, 0.1], [0.2, 0.4]], 0.001)
     given = conditional(table)
     difference = compare_rows(table, "c1", "r1", "r0")
@@ -131,7 +129,6 @@ def test_a_table_without_dependence_is_shown_as_independent() -> None:
 
 
 def test_without_reports_nothing_is_tested() -> None:
-    """No statistic, no V, no conditional shares, and an even table."""
     empty = _table([[0.0, 0.0], [0.0, 0.0]], 1.0, reports=0)
     assert independence(empty) is None
     assert cramers_v(empty) is None

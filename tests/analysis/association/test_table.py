@@ -27,7 +27,6 @@ def _matrix(table: TableEstimate) -> Any:
 @pytest.mark.parametrize("kind", ["reports", "population"])
 @pytest.mark.parametrize("name", ["grr", "oue", "subset", "olh", "hadamard", "projective", "dbitflip"])
 def test_the_covariances_are_those_of_the_estimate(name: str, kind: Any) -> None:
-    """Without a matrix of all pairs the same numbers as `Estimate.covariance`."""
     parameters = {"sampled_bits": 4} if name == "dbitflip" else {}
     oracle = overstory.oracle(name, domain_size=6, epsilon=2.0, **parameters)
     values = np.random.default_rng(1).choice(6, size=20_000, p=[0.4, 0.2, 0.2, 0.1, 0.05, 0.05])
@@ -40,7 +39,6 @@ def test_the_covariances_are_those_of_the_estimate(name: str, kind: Any) -> None
 
 @pytest.mark.parametrize("name", ["grr", "oue"])
 def test_the_pairs_of_three_variables_are_sums_of_cells(name: str) -> None:
-    """Each of the three tables of a table of three variables has the sums, and the covariances of sums."""
     labels = (("a", "b"), ("c", "d", "e"), ("f", "g"))
     mechanism, estimate = _estimate(name, 2.0, 12)
     cells, whole = estimate.raw_frequencies.reshape(2, 3, 2), estimate.covariance("population") / 20_000**2
@@ -59,7 +57,6 @@ def test_the_pairs_of_three_variables_are_sums_of_cells(name: str) -> None:
 
 
 def test_marginals_have_the_errors_of_sums() -> None:
-    """A row's share is its cells' sum, with the variance of a sum."""
     mechanism, estimate = _estimate("grr", 2.0, 6)
     table = pair_table(mechanism, estimate, ["x", "y"], LABELS)
     whole = estimate.covariance("population") / 20_000**2
@@ -71,7 +68,6 @@ def test_marginals_have_the_errors_of_sums() -> None:
 
 
 def test_a_sum_of_kronecker_products_is_one_matrix() -> None:
-    """`apply` and `variances` agree with the matrix written out."""
     drawn = np.random.default_rng(3)
     terms = tuple((_spread(drawn, 3), _spread(drawn, 2)) for _ in range(3))
     table = TableEstimate(
@@ -88,7 +84,6 @@ def test_a_sum_of_kronecker_products_is_one_matrix() -> None:
 
 
 def test_a_table_refuses_cells_of_another_shape() -> None:
-    """Labels and cells go together."""
     mechanism, estimate = _estimate("grr", 2.0, 6)
     with pytest.raises(ParameterError, match="a table of 3 x 3 cells, but 6 values"):
         pair_table(mechanism, estimate, ["x", "y"], [("a", "b", "c")] * 2)
