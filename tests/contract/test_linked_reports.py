@@ -20,12 +20,6 @@ each_kind = pytest.mark.parametrize(("built", "values"), LINKED.values(), ids=LI
 CELLS, _ = LINKED["grr with unary"]
 
 
-def test_law_1_epsilon_of_a_report_is_the_sum_of_the_parts():
-    """By enumeration it is the exact one: `test_kind_laws`."""
-    for built, _ in LINKED.values():
-        assert math.isclose(built.epsilon_report, sum(part.epsilon_report for part in built.components), abs_tol=1e-12)
-
-
 @each_kind
 def test_law_2_a_value_outside_is_refused(built, values):
     device = Randomizer(built, secret=SECRET, metric="pair")
