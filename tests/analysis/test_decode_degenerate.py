@@ -1,7 +1,6 @@
 """Collections at the edge: never a traceback, never a number that is none."""
 
 import json
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from support.random_collections import random_map, report
 METHODS = [{"method": "gls"}, {"method": "gls", "complete": True}, {"method": "lasso"}]
 
 
-def check(counts: Any, shelf: Any, p_star: Any = 0.75, q_star: Any = 0.25) -> Any:
+def check(counts, shelf, p_star=0.75, q_star=0.25):
     """Decode by every method; nothing undefined may appear, and what is unknown must be called unknown."""
     for options in METHODS:
         found = decode(counts, shelf, p_star=p_star, q_star=q_star, **options)
@@ -42,21 +41,21 @@ def check(counts: Any, shelf: Any, p_star: Any = 0.75, q_star: Any = 0.25) -> An
     st.integers(1, 30),
     st.sampled_from([(0.75, 0.25), (0.5, 0.75), (1.0, 0.0), (0.6875, 0.5625), (0.5, 0.4999)]),
 )
-def test_any_small_collection(seed: Any, cohorts: Any, bits: Any, hashes: Any, candidates: Any, channel: Any) -> None:
+def test_any_small_collection(seed, cohorts, bits, hashes, candidates, channel):
     rng = np.random.default_rng(seed)
     shelf = random_map(rng, candidates, cohorts=cohorts, bits=bits, hashes=hashes, distinct=False)
     totals = rng.integers(0, 4, cohorts) ** rng.integers(1, 9)
     check(SupportCounts(totals, rng.integers(0, totals[:, None] + 1, (cohorts, bits))), shelf, *channel)
 
 
-def test_no_reports() -> None:
+def test_no_reports():
     shelf = random_map(np.random.default_rng(0), 5)
     found = check(SupportCounts.empty(8, 32), shelf)
     assert found.notes == ("there are no reports: nothing can be estimated",)
     assert np.isinf(found.standard_errors).all()
 
 
-def test_empty_cohorts_are_left_out() -> None:
+def test_empty_cohorts_are_left_out():
     rng = np.random.default_rng(1)
     shelf = random_map(rng, 5)
     counts = report(rng, shelf, np.array([50_000, 20_000, 0, 0, 0]))
@@ -71,7 +70,7 @@ def test_empty_cohorts_are_left_out() -> None:
     assert "4 of 8 cohorts sent no report" in found.notes
 
 
-def test_a_dependent_list_is_decoded_without_the_strings_outside() -> None:
+def test_a_dependent_list_is_decoded_without_the_strings_outside():
     # One bit a candidate and every bit taken: the columns add up to one everywhere, as the other strings' do.
     shelf = CandidateMap(list("abcd"), np.arange(4).reshape(1, 4, 1), 4)
     counts = SupportCounts([4000], [[2000, 1500, 1250, 1250]])
@@ -81,7 +80,7 @@ def test_a_dependent_list_is_decoded_without_the_strings_outside() -> None:
 
 
 @pytest.mark.parametrize("channel", [(1.0, 0.0), (0.0, 1.0)])
-def test_a_channel_without_noise(channel: Any) -> None:
+def test_a_channel_without_noise(channel):
     shelf = random_map(np.random.default_rng(4), 4)
     held = np.array([5000, 3000, 0, 0])
     counts = report(np.random.default_rng(5), shelf, held, *channel)
@@ -89,7 +88,7 @@ def test_a_channel_without_noise(channel: Any) -> None:
     np.testing.assert_allclose(found.raw_counts[:2], held[:2], rtol=0.1)
 
 
-def test_few_reports_are_noted() -> None:
+def test_few_reports_are_noted():
     rng = np.random.default_rng(6)
     shelf = random_map(rng, 5)
     found = decode(report(rng, shelf, np.array([20, 0, 0, 0, 0])), shelf, p_star=0.6, q_star=0.5)

@@ -3,7 +3,6 @@
 import base64
 import re
 from html.parser import HTMLParser
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -32,18 +31,18 @@ HOSTILE = [
 ]
 
 
-def estimate(values: Any, **more: Any) -> Any:
+def estimate(values, **more):
     return estimate_of(100.0 * np.arange(1, len(values) + 1), 9.0, values=values, **more)
 
 
 LABELLED = estimate(["First", "Second", None], standard_errors=[9.0, np.inf, 9.0])
 
 
-def test_a_row_has_what_the_table_has() -> None:
+def test_a_row_has_what_the_table_has():
     assert LABELLED.rows()[0] == LABELLED[None]._asdict() | {"value": "(missing)"}
 
 
-def test_rows_come_most_frequent_first_and_by_their_value() -> None:
+def test_rows_come_most_frequent_first_and_by_their_value():
     assert [row.value for row in LABELLED] == [None, "Second", "First"]
     assert LABELLED["First"].count == 100
     assert LABELLED["First"].frequency == 0.1
@@ -54,7 +53,7 @@ def test_rows_come_most_frequent_first_and_by_their_value() -> None:
     assert ("First" in LABELLED, "Third" in LABELLED, [] in LABELLED) == (True, False, False)
 
 
-def test_numbers_and_booleans_are_values_too() -> None:
+def test_numbers_and_booleans_are_values_too():
     whole = estimate([3, 7])
     assert [whole[key].count for key in (3, 3.0, np.int64(3), np.float64(3))] == [100] * 4
     assert "3" not in whole
@@ -62,7 +61,7 @@ def test_numbers_and_booleans_are_values_too() -> None:
     assert estimate(["0", "1"])[1].count == 200  # an oracle without labels names its symbols so
 
 
-def test_an_unknown_value_is_one_error_with_the_nearest() -> None:
+def test_an_unknown_value_is_one_error_with_the_nearest():
     with pytest.raises(KeyError) as caught:
         LABELLED["Frist"]
     assert isinstance(caught.value, ParameterError)
@@ -71,7 +70,7 @@ def test_an_unknown_value_is_one_error_with_the_nearest() -> None:
         LABELLED["x"]
 
 
-def test_reprs_are_short() -> None:
+def test_reprs_are_short():
     """A report batch printed 13,735 characters of zeros."""
     oracle = overstory.oracle("oue", domain_size=1000, epsilon=1)
     devices = oracle.devices(np.zeros(5000, int), 1)
@@ -86,7 +85,7 @@ def test_reprs_are_short() -> None:
     assert devices.key.hex() not in repr(devices)
 
 
-def test_every_library_takes_an_estimate_as_a_table() -> None:
+def test_every_library_takes_an_estimate_as_a_table():
     columns = list(Row._fields)
     arrow = pa.table(LABELLED)
     assert arrow.column_names == columns
@@ -112,7 +111,7 @@ def test_every_library_takes_an_estimate_as_a_table() -> None:
         ([3, "(another value)"], pa.string(), "string"),
     ],
 )
-def test_labels_keep_their_kind_in_a_frame(values: Any, kind: Any, dtype: Any) -> None:
+def test_labels_keep_their_kind_in_a_frame(values, kind, dtype):
     learned = estimate(values)
     assert learned.to_arrow().schema.field("value").type == kind
     frame = learned.to_pandas()
@@ -122,13 +121,13 @@ def test_labels_keep_their_kind_in_a_frame(values: Any, kind: Any, dtype: Any) -
 
 
 class Tags(HTMLParser):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.tags: set[str] = set()
         self.attributes: set[str] = set()
         self.text = ""
 
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
+    def handle_starttag(self, tag: str, attrs) -> None:
         self.tags.add(tag)
         self.attributes |= {name for name, _ in attrs}
 
@@ -136,7 +135,7 @@ class Tags(HTMLParser):
         self.text += data + "\n"
 
 
-def test_hostile_values_are_inert_in_a_notebook() -> None:
+def test_hostile_values_are_inert_in_a_notebook():
     html = estimate(HOSTILE, notes=("<script>note</script>",))._repr_html_()
     parsed = Tags()
     parsed.feed(html)
@@ -147,13 +146,13 @@ def test_hostile_values_are_inert_in_a_notebook() -> None:
     assert "<script>note</script>" in parsed.text
 
 
-def picture_of(html: str) -> Any:
+def picture_of(html: str):
     encoded = re.search('src="data:image/svg[+]xml;base64,([A-Za-z0-9+/=]*)"', html)
     assert encoded
     return ET.fromstring(base64.b64decode(encoded[1]))
 
 
-def test_the_picture_is_the_tables() -> None:
+def test_the_picture_is_the_tables():
     picture = picture_of(estimate(HOSTILE)._repr_html_())
     assert not [node for node in picture.iter() if node.tag.rpartition("}")[2] in {"script", "foreignObject", "image"}]
     assert not [name for node in picture.iter() for name in node.attrib if name.startswith("on")]
@@ -162,7 +161,7 @@ def test_the_picture_is_the_tables() -> None:
     assert "木の名前" in drawn
 
 
-def test_a_long_list_says_what_it_leaves_out() -> None:
+def test_a_long_list_says_what_it_leaves_out():
     many = estimate([f"v{i}" for i in range(25)])
     parsed = Tags()
     parsed.feed(many._repr_html_())

@@ -1,7 +1,6 @@
 """Columns go into an oracle and come back with their labels; numbers of NumPy are numbers (finding A14)."""
 
 import json
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,7 +32,7 @@ COLUMNS = {
 
 @pytest.mark.parametrize("kind", COLUMNS)
 @pytest.mark.parametrize("name", ["grr", "olh", "rappor"])
-def test_text_goes_in_and_labels_come_back(name: Any, kind: Any) -> None:
+def test_text_goes_in_and_labels_come_back(name, kind):
     parameters = {} if name == "rappor" else {"epsilon": 8.0}
     oracle = overstory.oracle(name, labels=CLASSES, **parameters)
     learned = oracle.estimate(oracle.accumulate(oracle.simulate(COLUMNS[kind], rng=1)))
@@ -43,7 +42,7 @@ def test_text_goes_in_and_labels_come_back(name: Any, kind: Any) -> None:
     assert name == "rappor" or abs(learned["Third"].frequency - 0.5) < 0.1
 
 
-def test_one_device_takes_a_label_too() -> None:
+def test_one_device_takes_a_label_too():
     oracle = overstory.oracle("oue", labels=CLASSES, epsilon=1)
     plain = mechanism("oue", domain_size=3, epsilon=1)
     for symbol, label in enumerate(CLASSES):
@@ -51,7 +50,7 @@ def test_one_device_takes_a_label_too() -> None:
         assert oracle.randomize(label, seeded[0]) == plain.randomize(symbol, seeded[1])
 
 
-def test_labels_are_the_domain_size() -> None:
+def test_labels_are_the_domain_size():
     assert overstory.oracle("grr", labels=pd.Series(TEXTS), epsilon=1).labels == ("First", "Second", "Third")
     assert overstory.oracle("grr", labels=CLASSES, epsilon=1, domain_size=3).mechanism.parameters["domain_size"] == 3
     with pytest.raises(ParameterError, match="domain_size = 4, but 3 labels"):
@@ -74,7 +73,7 @@ def test_labels_are_the_domain_size() -> None:
     ],
     ids=str,
 )
-def test_whole_numbers_of_any_kind_are_symbols(column: Any, symbols: Any) -> None:
+def test_whole_numbers_of_any_kind_are_symbols(column, symbols):
     oracle = overstory.oracle("grr", domain_size=3, epsilon=1)
     assert oracle.devices(column, 1).symbols.tolist() == symbols
 
@@ -91,18 +90,18 @@ def test_whole_numbers_of_any_kind_are_symbols(column: Any, symbols: Any) -> Non
     ],
     ids=str,
 )
-def test_a_column_that_does_not_fit_is_one_clear_error(column: Any, problem: Any) -> None:
+def test_a_column_that_does_not_fit_is_one_clear_error(column, problem):
     with pytest.raises(ParameterError, match=problem):
         overstory.oracle("grr", domain_size=3, epsilon=1).simulate(column, 1)
 
 
-def test_a_missing_text_is_no_text_called_nan() -> None:
+def test_a_missing_text_is_no_text_called_nan():
     for column in (pd.Series(["a", None]), ["a", None], pl.Series(["a", None])):
         with pytest.raises(ParameterError, match="1 of 2 rows hold no value"):
             overstory.oracle("rappor").simulate(column, 1)
 
 
-def test_strings_without_labels_are_as_they_were() -> None:
+def test_strings_without_labels_are_as_they_were():
     oracle = overstory.oracle("rappor")
     first = oracle.simulate(np.array(TEXTS), np.random.default_rng(1))
     for column in (TEXTS, pd.Series(TEXTS), pl.Series(TEXTS), pa.array(TEXTS)):
@@ -111,7 +110,7 @@ def test_strings_without_labels_are_as_they_were() -> None:
     assert np.array_equal(chosen.bits, first.bits)
 
 
-def test_rng_is_a_seed_a_generator_or_nothing() -> None:
+def test_rng_is_a_seed_a_generator_or_nothing():
     oracle, held = overstory.oracle("oue", domain_size=100, epsilon=1), np.zeros(50, int)
     same = [oracle.simulate(held, rng).bits.tolist() for rng in (1, np.int32(1), np.random.default_rng(1))]
     assert same[0] == same[1] == same[2]
@@ -136,7 +135,7 @@ PARAMETERS = {
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-def test_numbers_of_numpy_are_pythons_own(name: Any) -> None:
+def test_numbers_of_numpy_are_pythons_own(name):
     """`domain_size=codes.max() + 1` was refused; and a device's responses must not depend on who made the integer."""
     given = PARAMETERS[name]
     theirs = {k: np.int64(v) if isinstance(v, int) else np.float32(v) for k, v in given.items()}
@@ -153,7 +152,7 @@ def test_numbers_of_numpy_are_pythons_own(name: Any) -> None:
     assert type(drawn[1].bits) is int
 
 
-def test_plans_and_rankings_take_numbers_of_numpy() -> None:
+def test_plans_and_rankings_take_numbers_of_numpy():
     sizes = np.array([100, 10_000])
     ranked = rank(sizes[0], np.float32(1), sizes[1])  # type: ignore[arg-type]
     assert [choice.name for choice in ranked] == [choice.name for choice in rank(100, 1.0, 10_000)]
@@ -161,7 +160,7 @@ def test_plans_and_rankings_take_numbers_of_numpy() -> None:
     assert planned.parameters == plan_from_needs(1.0, 2.0, 10_000, 100).parameters
 
 
-def test_floats_are_no_whole_numbers_and_the_error_says_what_is() -> None:
+def test_floats_are_no_whole_numbers_and_the_error_says_what_is():
     with pytest.raises(ParameterError, match=r"domain_size = 3.0: give a whole number .*, 3 instead of 3.0"):
         overstory.oracle("grr", domain_size=np.float64(3), epsilon=1)
     with pytest.raises(ParameterError, match=r"domain_size = 3.5: give a whole number from 2 to \d+$"):

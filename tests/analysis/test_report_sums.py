@@ -8,13 +8,7 @@ import numpy as np
 import pytest
 
 import overstory
-from overstory.analysis.alarms.sums import (
-    BUCKETS,
-    WATCHED,
-    Watch,
-    count_vote_pairs,
-    expected_buckets,
-)
+from overstory.analysis.alarms.sums import BUCKETS, WATCHED, Watch, count_vote_pairs, expected_buckets
 from overstory.analysis.reports import ReportBatch
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.registry import mechanism

@@ -2,7 +2,6 @@
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +22,7 @@ CASES = [
 
 
 @pytest.mark.slow
-def test_400_audits_of_a_right_client_hardly_alarm() -> None:
+def test_400_audits_of_a_right_client_hardly_alarm():
     """Of 400 audits, each with a chance of an alarm of at most .002, at most .8 alarm: 5 or more, once in 700 times."""
     declared, settings = small_rappor(), Settings(reports=4000, own_cohorts=True)
     results = [
@@ -36,7 +35,7 @@ def test_400_audits_of_a_right_client_hardly_alarm() -> None:
 
 
 @pytest.mark.slow
-def test_the_noise_of_two_values_and_metrics_is_seldom_called_alike() -> None:
+def test_the_noise_of_two_values_and_metrics_is_seldom_called_alike():
     """Of 120 right clients at most 12 are expected below .1; 31 or more come once in 10^6 times. Seeds are fixed."""
     declared, settings = small_rappor(), Settings(reports=200, repeats=3, own_cohorts=True)
     results = [
@@ -61,7 +60,7 @@ def test_a_large_audit_accuses_nobody(reports: int) -> None:
 
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize(("name", "parameters"), CASES)
-def test_our_own_client_is_as_declared(name: str, parameters: dict[str, Any]) -> None:
+def test_our_own_client_is_as_declared(name: str, parameters) -> None:
     """The client's noise is the system's: at alpha 1e-9 these audits fail once in a million runs of all of them."""
     declared = declare(mechanism(name, **parameters))
     settings = Settings(reports=1000, alpha=1e-9, own_cohorts=True, restart=True)

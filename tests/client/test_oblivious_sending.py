@@ -22,15 +22,7 @@ from overstory.protocol.wire.upload import decode_uploads
 from support.collector_doubles import CountingCollector, accepted
 from support.collector_in_process import NOW
 from support.devices import NOON, OBLIVIOUS, Clock, device, oblivious_registry, rows_of
-from support.oblivious_receiver import (
-    RESPONSE_TYPE,
-    Receiver,
-    hop,
-    inner_response,
-    opening,
-    passing_on,
-    read_inner,
-)
+from support.oblivious_receiver import RESPONSE_TYPE, Receiver, hop, inner_response, opening, passing_on, read_inner
 from support.running import within
 from support.sealed_reports import KEYS, METRICS, RING
 from support.served import served

@@ -4,12 +4,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 BENCH = Path(__file__).parents[2] / "bench" / "two_columns.py"
 
 
-def _run(folder: Path, *words: str) -> Any:
+def _run(folder: Path, *words: str):
     return subprocess.run([sys.executable, str(BENCH), *words], cwd=folder, capture_output=True, text=True, check=False)
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import math
-from typing import Any
 
 from overstory.client import Randomizer
 from overstory.protocol.kinds.base import Report
@@ -15,7 +14,7 @@ from support.contract_views import payloads
 class LastBitTrue(Randomizer):
     """The last bit is never randomized (OpenDP's RAPPOR, for 20 months)."""
 
-    def report(self, value: Any) -> Report:
+    def report(self, value) -> Report:
         last = 1 << self.mechanism.encoding.num_bits - 1
         true = self.mechanism.encode(value, self.cohort)
         return Report(self.cohort, super().report(value).bits & ~last | true & last)
@@ -24,21 +23,21 @@ class LastBitTrue(Randomizer):
 class OnlyZerosFlipped(Randomizer):
     """No true bit is ever cleared (pure-LDP's RAPPOR)."""
 
-    def report(self, value: Any) -> Report:
+    def report(self, value) -> Report:
         return Report(self.cohort, super().report(value).bits | self.mechanism.encode(value, self.cohort))
 
 
 class PermanentRedrawn(Randomizer):
     """Every report draws the permanent response anew (multi-freq-ldpy's longitudinal clients)."""
 
-    def report(self, value: Any) -> Report:
+    def report(self, value) -> Report:
         return self.mechanism.randomize(value, SystemEntropy(), cohort=self.cohort)
 
 
 class CoarseNoise(Randomizer):
     """f is rounded up to a multiple of 1/128 (two clients of one project with different effective f)."""
 
-    def __init__(self, mechanism: BitMechanism, **rest: Any) -> None:
+    def __init__(self, mechanism: BitMechanism, **rest) -> None:
         coarse = {**mechanism.parameters, "f": math.ceil(mechanism.parameters["f"] * 128) / 128}
         super().__init__(build(mechanism.name, **coarse), **rest)
 
@@ -46,7 +45,7 @@ class CoarseNoise(Randomizer):
 class SharedNumber(Randomizer):
     """Bits 0 and 1 are compared with the same uniform number."""
 
-    def __init__(self, mechanism: BitMechanism, **rest: Any) -> None:
+    def __init__(self, mechanism: BitMechanism, **rest) -> None:
         super().__init__(mechanism, entropy=_Doubled(mechanism.encoding.num_bits), **rest)
 
 
@@ -63,7 +62,7 @@ class _Doubled(SystemEntropy):
 class BiasedCohort(Randomizer):
     """The cohort is two random bits modulo the number of cohorts."""
 
-    def __init__(self, mechanism: BitMechanism, *, secret: bytes, **rest: Any) -> None:
+    def __init__(self, mechanism: BitMechanism, *, secret: bytes, **rest) -> None:
         biased = hashlib.sha256(secret).digest()[0] % 4 % mechanism.encoding.num_cohorts
         super().__init__(mechanism, secret=secret, cohort=biased, **rest)
 
@@ -71,7 +70,7 @@ class BiasedCohort(Randomizer):
 class LastSymbolNever(Randomizer):
     """The symbol or output with the highest number is never sent: a range one too short."""
 
-    def report(self, value: Any) -> Report:
+    def report(self, value) -> Report:
         sent = super().report(value)
         return Report(sent.cohort, 0) if sent.bits == payloads(self.mechanism)[-1] else sent
 
@@ -79,7 +78,7 @@ class LastSymbolNever(Randomizer):
 class AnotherSeed(Randomizer):
     """The report names a row next to the one that the device encoded with."""
 
-    def report(self, value: Any) -> Report:
+    def report(self, value) -> Report:
         sent = super().report(value)
         return Report(sent.cohort ^ 1, sent.bits)
 
@@ -87,6 +86,6 @@ class AnotherSeed(Randomizer):
 class LowestMember(Randomizer):
     """The subset's lowest member is replaced by the lowest value: subsets are no longer alike."""
 
-    def report(self, value: Any) -> Report:
+    def report(self, value) -> Report:
         sent = super().report(value)
         return Report(sent.cohort, sent.bits & (sent.bits - 1) | 1 if not sent.bits & 1 else sent.bits)

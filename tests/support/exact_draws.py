@@ -7,7 +7,6 @@ ends of the interval, where the outcome must be the same: another threshold woul
 from collections import defaultdict
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
 
 ONE = 1 << 32
 
@@ -78,14 +77,14 @@ def worst_ratio(distributions):
     return worst
 
 
-def law_of_number(randomizer: Any, position: int) -> dict[int, Fraction]:
+def law_of_number(randomizer, position: int) -> dict[int, Fraction]:
     """P(payload | position) by the channel's formulas; `test_numeric_privacy` enumerates that draws follow them."""
     channel = randomizer.channel
     law = {payload: channel.probability(payload, position) for payload in range(channel.num_cells)}
     return {payload: chance for payload, chance in law.items() if channel.valid(payload) and chance}
 
 
-def law_of_no_number(randomizer: Any) -> dict[int, Fraction]:
+def law_of_no_number(randomizer) -> dict[int, Fraction]:
     """P(payload | nothing to report): the mixture of all positions'."""
     mixed: dict[int, Fraction] = defaultdict(Fraction)
     for position in range(randomizer.num_positions):

@@ -1,10 +1,9 @@
 """Any kind of mechanism by its exact likelihoods: the law of a report, and the worst ratio over all of them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from decimal import Context, Decimal
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
 
 from overstory.protocol.kinds.base import Kind, Report
 
@@ -18,7 +17,7 @@ def payloads_of(built: Kind, cohort: int) -> list[int]:
     return [payload for payload in range(limit) if built.valid(payload)]
 
 
-def law_of(built: Kind, value: Any, cohort: int) -> list[Fraction]:
+def law_of(built: Kind, value, cohort: int) -> list[Fraction]:
     """P(payload | value), in the order of `payloads_of`."""
     return [built.likelihood(Report(cohort, payload), value) for payload in payloads_of(built, cohort)]
 
@@ -31,7 +30,7 @@ def some_cohorts(built: Kind, most: int = 8) -> list[int]:
     return sorted(cohort for cohort in ends | spread if built.asks(cohort))
 
 
-def exact_epsilon_of(built: Kind, values: Sequence[Any], cohorts: Iterable[int] | None = None) -> Decimal:
+def exact_epsilon_of(built: Kind, values, cohorts: Iterable[int] | None = None) -> Decimal:
     """The worst log ratio of one report over all payloads and pairs of values, in the worst of some cohorts."""
     ratios = [
         worst_ratio([law_of(built, value, cohort) for value in values])

@@ -1,7 +1,5 @@
 """Two periods of tables, sets and searches: what changed is found, what did not is seldom called changed."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -33,11 +31,11 @@ AFTER = np.array([0.30, 0.10, 0.20, 0.20, 0.15, 0.05])
 """Version 2.0 crashes in half of the devices instead of a fourth."""
 
 
-def metric_of(entry: dict[str, str]) -> Any:
+def metric_of(entry: dict[str, str]):
     return parse_registry(registry_of({"crashes": entry}))["crashes"]
 
 
-def period(metric: Any, number: int, shares: Any, devices: int, seed: int) -> PeriodCounts:
+def period(metric, number: int, shares, devices: int, seed: int) -> PeriodCounts:
     """Return the counts of a period with devices of their own."""
     rng = np.random.default_rng(seed)
     held = rng.choice(len(shares), devices, p=shares)

@@ -1,7 +1,5 @@
 """A table of pairs: its cells, their covariances without a matrix, and the marginals' errors."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -13,20 +11,20 @@ from support.association_populations import KroneckerCovariance
 LABELS = (("a", "b", "c"), ("no", "yes"))
 
 
-def _estimate(name: str, epsilon: float, size: int) -> tuple[Any, Any]:
+def _estimate(name: str, epsilon: float, size: int):
     oracle = overstory.oracle(name, domain_size=size, epsilon=epsilon)
     values = np.random.default_rng(1).integers(size, size=20_000)
     return oracle.mechanism, oracle.estimate(oracle.accumulate(oracle.simulate(values, rng=2)))
 
 
-def _matrix(table: TableEstimate) -> Any:
+def _matrix(table: TableEstimate):
     cells = table.shares.size
     return table.covariance.apply(np.eye(cells).reshape(cells, *table.shares.shape)).reshape(cells, cells)
 
 
 @pytest.mark.parametrize("kind", ["reports", "population"])
 @pytest.mark.parametrize("name", ["grr", "oue", "subset", "olh", "hadamard", "projective", "dbitflip"])
-def test_the_covariances_are_those_of_the_estimate(name: str, kind: Any) -> None:
+def test_the_covariances_are_those_of_the_estimate(name: str, kind) -> None:
     parameters = {"sampled_bits": 4} if name == "dbitflip" else {}
     oracle = overstory.oracle(name, domain_size=6, epsilon=2.0, **parameters)
     values = np.random.default_rng(1).choice(6, size=20_000, p=[0.4, 0.2, 0.2, 0.1, 0.05, 0.05])
@@ -56,7 +54,7 @@ def test_the_pairs_of_three_variables_are_sums_of_cells(name: str) -> None:
         np.testing.assert_allclose(same.apply(table.shares), table.covariance.apply(table.shares), rtol=0.01)
 
 
-def test_marginals_have_the_errors_of_sums() -> None:
+def test_marginals_have_the_errors_of_sums():
     mechanism, estimate = _estimate("grr", 2.0, 6)
     table = pair_table(mechanism, estimate, ["x", "y"], LABELS)
     whole = estimate.covariance("population") / 20_000**2
@@ -67,7 +65,7 @@ def test_marginals_have_the_errors_of_sums() -> None:
     np.testing.assert_allclose(table.marginals[1].standard_errors ** 2, np.diag(columns @ whole @ columns.T))
 
 
-def test_a_sum_of_kronecker_products_is_one_matrix() -> None:
+def test_a_sum_of_kronecker_products_is_one_matrix():
     drawn = np.random.default_rng(3)
     terms = tuple((_spread(drawn, 3), _spread(drawn, 2)) for _ in range(3))
     table = TableEstimate(
@@ -83,12 +81,12 @@ def test_a_sum_of_kronecker_products_is_one_matrix() -> None:
     np.testing.assert_allclose(table.standard_errors.ravel() ** 2, np.diag(whole))
 
 
-def test_a_table_refuses_cells_of_another_shape() -> None:
+def test_a_table_refuses_cells_of_another_shape():
     mechanism, estimate = _estimate("grr", 2.0, 6)
     with pytest.raises(ParameterError, match="a table of 3 x 3 cells, but 6 values"):
         pair_table(mechanism, estimate, ["x", "y"], [("a", "b", "c")] * 2)
 
 
-def _spread(drawn: np.random.Generator, size: int) -> Any:
+def _spread(drawn: np.random.Generator, size: int):
     root = drawn.normal(size=(size, size))
     return root @ root.T
