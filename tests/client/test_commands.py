@@ -167,9 +167,6 @@ def test_a_faulty_registry_is_told_with_its_lines(here, capsys):
     assert not (here / "state").exists()
 
 
-# --- forget -----------------------------------------------------------------------------------------------------------
-
-
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -212,9 +209,6 @@ def test_forget_helps_where_the_state_is_damaged(here, capsys):
     assert run("forget", *STATE, "--yes") == 0
     run("on", *ALL, "--yes")
     record(here, "red")
-
-
-# --- ways to call -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -148,9 +148,6 @@ def test_the_end_of_a_program_waits_for_nobody_longer_than_it_may(tmp_path):
     assert 0.1 < float(output_of(start(script, tmp_path)).splitlines()[1]) < 5
 
 
-# --- forks
-
-
 @posix
 def test_a_child_does_not_write_its_parents_queue(tmp_path, client):
     client.record("colour", "red")
@@ -245,8 +242,6 @@ def test_a_fork_that_python_did_not_see_is_noticed(client):
     assert client.record("engine", "x") is Outcome.RECORDED
     assert client.flush().written == {"queued": 1}  # not the parent's
 
-
-# --- killed at any point
 
 WORKS = """
 import pathlib, sys

@@ -91,9 +91,6 @@ def test_a_refusal_that_names_other_batches_is_not_of_this_one():
     assert became(Response(made.status, {}, made.body)) == {RowState.WAITING}
 
 
-# --- warnings and status ----------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def warnings(monkeypatch, caplog):
     """The lines of this test's warnings, as if the process had given none before."""

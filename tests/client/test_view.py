@@ -239,9 +239,6 @@ def test_the_newest_reports_are_taken_apart_and_the_others_are_counted(tmp_path)
     assert not [b for b in build(view, reports=0) if isinstance(b, Table) and b.caption.startswith("The report for")]
 
 
-# --- one value explained ----------------------------------------------------------------------------------------------
-
-
 def test_a_value_is_followed_to_its_own_report(tmp_path):
     recorded(tmp_path, ["a", "b", "a"], "engine")
     found = explain(state_in(tmp_path), ENGINE, "a")
@@ -341,9 +338,6 @@ def test_values_are_read_by_their_domain():
         read_value(REGISTRY["first"], "seven")
 
 
-# --- status -----------------------------------------------------------------------------------------------------------
-
-
 def test_status_says_what_was_dropped_sent_and_when(tmp_path):
     recorded(tmp_path, ["red", "red"], spread=0)
     assert sender(tmp_path, CountingCollector()).flush().sent.sent == 1
@@ -377,9 +371,6 @@ def test_a_running_client_says_the_same(tmp_path):
     assert client.status() == read_status(client.paths, REGISTRY, client.effective, now=NOON)
     client._clock.tomorrow(-2)
     assert "was set back" in client.status().clock
-
-
-# --- text -------------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_inferred_names_how_many_values_are_shown_and_adds_up_the_rest(tmp_path):
