@@ -11,7 +11,6 @@ from test_kind_laws import GRR, KINDS, OUE
 
 from overstory.analysis.association.table import divided_tables
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports
-from overstory.analysis.kinds.split import DividedSupport
 from overstory.client import Randomizer
 from overstory.client.recorder import Tagger
 from overstory.collector.ingest.validation import ReportFormat
@@ -62,22 +61,6 @@ def test_a_change_outside_the_own_table_is_no_new_value(design: DividedMechanism
             answer = device.permanent(value), tagger.tag(value)
             assert seen.setdefault(design.cell(value, table), answer) == answer
         assert len({tag for _, tag in seen.values()}) == design.parts[table].domain_size
-
-
-@pytest.mark.parametrize("design", DESIGNS, ids=lambda design: design.parameters["oracle"])
-def test_simulated_devices_are_counted_in_their_tables(design: DividedMechanism) -> None:
-    """Each table's supports come to the shares that its oracle gives."""
-    held = np.arange(60_000) % design.domain_size
-    fleet = SimulatedDevices.holding(design, range(design.domain_size), held, np.random.default_rng(1))
-    counted, half = count_reports(design, fleet.report()), DividedSupport(design)
-    for table, part in enumerate(design.parts):
-        own = half.counts_of(counted, table)
-        size = part.domain_size or 0
-        # Every value is as frequent, so is every cell: P(support) = (p + (size - 1) q) / size.
-        chance = float((part.p_star + (size - 1) * part.q_star) / size)
-        for ones in own.ones[0].tolist():
-            low, high = binom.ppf([ALARM / 40, 1 - ALARM / 40], int(own.totals[0]), chance)
-            assert low <= ones <= high
 
 
 def test_payloads_beyond_their_table_are_refused() -> None:
