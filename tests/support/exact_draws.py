@@ -8,6 +8,8 @@ from collections import defaultdict
 from fractions import Fraction
 from itertools import pairwise
 
+from support import likelihoods
+
 ONE = 1 << 32
 
 
@@ -68,13 +70,8 @@ def exact_distribution(draw, thresholds):
 def worst_ratio(distributions):
     """The largest P(outcome | one) / P(outcome | other); infinite when an outcome gives an input away."""
     outcomes = {outcome for chances in distributions for outcome in chances}
-    worst = Fraction(1)
-    for outcome in outcomes:
-        column = [chances.get(outcome, Fraction(0)) for chances in distributions]
-        if min(column) == 0:
-            return float("inf")
-        worst = max(worst, max(column) / min(column))
-    return worst
+    worst = likelihoods.worst_ratio([chances.get(outcome, 0) for outcome in outcomes] for chances in distributions)
+    return float("inf") if worst is None else worst
 
 
 def law_of_number(randomizer, position: int) -> dict[int, Fraction]:
