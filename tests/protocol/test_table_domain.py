@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.client import Randomizer
 from overstory.client.recorder import MetricRecorder
 from overstory.client.state.secret_file import DeviceSecret
 from overstory.gateway.readings import Alignment
@@ -249,14 +248,6 @@ def test_two_metrics_and_two_variables_hash_strings_differently(tmp_path):
     metric = metric_of(tmp_path, text_of(TWO_LISTS, f"{{of = [{FILTER}, {FILTER}]}}"))
     keys = [part.parameters["hash_key"] for part in metric.mechanism.components]
     assert keys == ["crashes[0]", "crashes[1]"]
-
-
-def test_a_change_of_one_variable_redraws_nothing_of_the_other(tmp_path):
-    metric = metric_of(tmp_path, text_of())
-    device = Randomizer(metric.mechanism, secret=bytes(16), metric=metric.id, memo_size=0)
-    permanents = [device.permanent(metric.encode(value)) for value in (("a.org", "no"), ("a.org", "yes"))]
-    sites = {metric.mechanism.payloads(permanent)[0] for permanent in permanents}
-    assert len(sites) == 1
 
 
 @pytest.mark.parametrize(
