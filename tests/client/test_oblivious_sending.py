@@ -73,13 +73,7 @@ def test_a_report_goes_through_the_relay_and_the_collector_reads_it(tmp_path):
         hop(opening(RECEIVER, taken)) as (gateway, opened),
         hop(passing_on(f"{gateway}/v1/oblivious")) as (relay, passed),
     ):
-        client = device(
-            tmp_path,
-            registry=alone(f"{relay}/pass/on?to=1"),
-            server=collector,
-            token=TOKEN,
-            spread=0.0,
-        )
+        client = device(tmp_path, registry=alone(f"{relay}/pass/on?to=1"), server=collector, token=TOKEN, spread=0.0)
         client.record("colour", "red")
         assert client.flush().sent.sent == 1
     (message,), (same,) = passed, opened

@@ -134,11 +134,7 @@ def test_a_registry_has_tables():
     [
         ('"1.0", "2.0"', '"1.0", 2', "domain 1: the category 2 is no string"),
         ('names = ["version", "crash"], of', 'names = ["version"], of', "1 names for 2 variables"),
-        (
-            '{kind = "categories", names = ["no", "yes"]}',
-            '{kind = "texts"}',
-            "domain 2: there is no domain 'texts'",
-        ),
+        ('{kind = "categories", names = ["no", "yes"]}', '{kind = "texts"}', "domain 2: there is no domain 'texts'"),
         (
             '{kind = "categories", names = ["no", "yes"]}',
             '{kind = "strings"}',
