@@ -47,9 +47,6 @@ def everything(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-# --- which application
-
-
 def test_one_application_is_the_one_that_is_meant(home, run):
     paths = started(home, "notes", choice="on")
     for command in (("status",), ("view",), ("off",), ("forget", "--yes")):
@@ -134,9 +131,6 @@ def test_what_is_no_state_is_not_listed(home):
     assert list(applications(home)) == ["forgotten"]
 
 
-# --- all of them
-
-
 def test_off_for_all(home, run):
     begun = [started(home, name, choice="on") for name in ("notes", "editor")]
     status, told = run("off", "--all")
@@ -185,9 +179,6 @@ def test_a_program_that_offers_the_commands_is_the_one_that_is_meant(home, run, 
     assert main(["off", "--all"], app="editor", registry=REGISTRY, environ=home) == 2
     assert "unrecognized arguments: --all" in capsys.readouterr().err
     assert read_consent(applications(home)["editor"]).choice == "off"
-
-
-# --- what each asks for
 
 
 def test_no_command_needs_a_file(home, run):

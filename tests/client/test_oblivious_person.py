@@ -1,7 +1,5 @@
 """What a person is told of the relay: before agreeing, while reports wait, in the view, and when it changes."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -59,13 +59,9 @@ def test_a_damaged_result_is_not_taken_for_a_finished_one(made, tmp_path, damage
 
 
 @pytest.mark.parametrize("end", ["png", "svg", "json"])
-def test_a_result_that_lacks_a_file_is_not_finished(made, tmp_path, end):
+def test_a_result_that_lacks_a_file_is_not_finished_and_is_computed(made, tmp_path, end):
     (tmp_path / f"{SMALL.name}.{end}").unlink()
     assert load(SMALL.name, tmp_path) is None
-
-
-def test_what_is_not_finished_is_computed(made, tmp_path):
-    (tmp_path / f"{SMALL.name}.json").unlink()
     again, found = reproduce(SMALL, tmp_path, quick=True)
     assert not found
     assert again == made

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from functools import reduce
 from operator import add as plus
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -67,7 +66,7 @@ def export_all(url: str, metrics: MetricRegistry, folder: Path | str, now: float
         return store.export_closed(metrics, Folder(str(folder)), now=now)
 
 
-def counts_of(url: str, metrics: MetricRegistry) -> dict[str, Any]:
+def counts_of(url: str, metrics: MetricRegistry):
     with open_store(url, metrics) as store:
         return {metric.id: store.counts(metric, 0, 1 << 20) for metric in metrics.values()}
 
@@ -88,7 +87,7 @@ def parts_there(folder: Path) -> set[str]:
     return {path.name for path in folder.rglob("*") if path.is_file() and ".json" not in path.name}
 
 
-def small_parts(set_to: Callable[[Any, str, Any], object]) -> None:
+def small_parts(set_to):
     """Make chunks, parts and row groups so small that a few hundred reports are several of each."""
     from overstory.collector.store import counts
     from overstory.files import parquet as blocks
@@ -113,11 +112,11 @@ class Killer:
         Undoes what is installed, where the process does not end: a step then raises `Ended`. None: it is killed.
     """
 
-    def __init__(self, at: int, patch: Any = None) -> None:
+    def __init__(self, at: int, patch=None) -> None:
         self.left, self._patch = at, patch
         self.steps = 0
 
-    def step(self) -> None:
+    def step(self):
         self.steps += 1
         self.left -= 1
         if self.left < 0:
@@ -125,8 +124,8 @@ class Killer:
                 raise Ended
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def _around(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def stepped(*args: Any, **kwargs: Any) -> Any:
+    def _around(self, function):
+        def stepped(*args, **kwargs):
             self.step()
             result = function(*args, **kwargs)
             self.step()
@@ -134,15 +133,15 @@ class Killer:
 
         return stepped
 
-    def _between(self, read: Callable[..., Any]) -> Callable[..., Any]:
-        def stepped(*args: Any) -> Any:
+    def _between(self, read):
+        def stepped(*args):
             for batch in read(*args):
                 self.step()
                 yield batch
 
         return stepped
 
-    def install(self) -> None:
+    def install(self):
         """Step around whatever leaves a trace."""
         set_to = setattr if self._patch is None else self._patch.setattr
         for owner, names in (

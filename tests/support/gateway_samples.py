@@ -1,7 +1,6 @@
 """Registries, readings and what was handed over, for the gateway's tests."""
 
 from pathlib import Path
-from typing import Any
 
 from overstory.client.randomizer import randomizer_of
 from overstory.client.state.files import StatePaths
@@ -54,7 +53,7 @@ def at(period: int, seconds: float = 0.0) -> float:
     return START + period * HALF_HOUR + seconds
 
 
-def reading(period: int, value: Any, seconds: float = 0.0) -> Reading:
+def reading(period: int, value, seconds: float = 0.0) -> Reading:
     """A reading in a period, counted from the first."""
     return Reading(1, at(period, seconds), value)
 
@@ -73,7 +72,7 @@ def year(periods: int) -> bytes:
     return ("time,value\n" + "\n".join(lines) + "\n").encode()
 
 
-def run(folder: Path, text: bytes, name: str = "energy", **choices: Any) -> dict[str, Any]:
+def run(folder: Path, text: bytes, name: str = "energy", **choices):
     """Replay a file into `folder`/out; return the summary, and the lines' under "lines"."""
     layout, lines = choices.pop("layout", Layout()), Lines("file", choices.pop("strict", False))
     sink = FileSink(folder / "out")
@@ -97,11 +96,11 @@ def uploads(folder: Path) -> list[Upload]:
 class Discard:
     """A sink that takes nothing."""
 
-    def deliver(self, rows: Any, now: float, failures: int, allowed: Any) -> Any:
+    def deliver(self, rows, now: float, failures: int, allowed):
         return {}
 
 
-def device_of(folder: Path, name: str) -> Any:
+def device_of(folder: Path, name: str):
     """What randomizes the readings of a metric, from the state in a folder."""
     return randomizer_of(metric(name), State(StatePaths(folder / "state")).begin().key(name))
 
@@ -111,6 +110,6 @@ def bits(upload: Upload) -> int:
     return report.bits
 
 
-def items(text: str, name: str = "energy", **layout: Any) -> list[Reading | BadLine]:
+def items(text: str, name: str = "energy", **layout) -> list[Reading | BadLine]:
     raw = text.encode().splitlines(keepends=True)
     return list(read_lines(raw, Layout(**layout), metric(name), "file"))

@@ -2,10 +2,9 @@
 
 import gc
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Any
 
 
-def reachable_objects(root: Any) -> list[Any]:
+def reachable_objects(root):
     """Return all that an object holds, closures, frames and tracebacks too; classes, modules and globals apart."""
     seen, ahead = {}, [root]
     while ahead:

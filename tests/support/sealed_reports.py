@@ -4,12 +4,11 @@ import json
 from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 from overstory.collector.oblivious.keys import PrivateKey, public_line
 from overstory.collector.oblivious.opening import CIPHERS, KeyRing
 from overstory.protocol.metrics import parse_registry
-from overstory.protocol.oblivious.formats import Request, Response, read_response
+from overstory.protocol.oblivious.formats import Request, read_response
 from overstory.protocol.oblivious.messages import (
     REQUEST_LABEL,
     SealedRequest,
@@ -90,7 +89,7 @@ def sealed_quickly(body: bytes, *, token: str | None = None) -> bytes:
     return header + enc + context.seal(Request("POST", "https", "c.example", "/v1/reports", fields, body).encode(512))
 
 
-def opened(sealed: SealedRequest, body: bytes) -> tuple[Response, Any]:
+def opened(sealed: SealedRequest, body: bytes):
     """Open a response as a device does; return it, and its JSON."""
     response = read_response(sealed.open(body))
     return response, json.loads(response.body)

@@ -9,9 +9,7 @@ import random
 import subprocess
 import sys
 import time
-from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import select, text
 
@@ -162,7 +160,7 @@ def _by_period(metric: Metric, numbers: set[int]) -> dict[int, list[Report]]:
     }
 
 
-def until_it_waits(store: Store, work: Future[Any], waiting: int = 1) -> None:
+def until_it_waits(store: Store, work, waiting: int = 1) -> None:
     """Return once so many wait for a lock of this database."""
     end = time.monotonic() + 20
     while not work.done() and time.monotonic() < end:

@@ -7,7 +7,6 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import httpx
 import numpy as np
@@ -47,9 +46,7 @@ def sample_metrics() -> dict[str, dict[str, str]]:
     }
 
 
-def registry(
-    retention: int = 90, candidates: Sequence[str] = ("ash", "elm", "oak"), folder: Any = None
-) -> MetricRegistry:
+def registry(retention: int = 90, candidates: Sequence[str] = ("ash", "elm", "oak"), folder=None) -> MetricRegistry:
     """Return a registry of every way of counting: bits by cohort, symbols, under shared and own seeds."""
     metrics = sample_metrics()
     if folder is not None:

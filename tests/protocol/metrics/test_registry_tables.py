@@ -1,7 +1,5 @@
 """The tables that few registries have, [shards] and [oblivious], and the groups of a metric's devices."""
 
-from __future__ import annotations
-
 import datetime as dt
 import hashlib
 import subprocess
@@ -180,7 +178,6 @@ def test_an_oblivious_metric_without_a_relay_is_a_fault_at_its_key():
 
 def test_what_is_no_relay_is_a_fault():
     assert "is no table: give a table such as {relay = " in the_fault("oblivious = 7\n" + registry_text()).message
-    assert "choose one of direct, oblivious" in the_fault(registry_text('transport = "tor"')).message
 
 
 def test_keys_of_a_kind_that_this_version_cannot_use_are_read():
