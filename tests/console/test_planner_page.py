@@ -1,7 +1,5 @@
 """The planner: the same answer as the command, nearest needs that fill the form, mistakes as sentences."""
 
-from __future__ import annotations
-
 import html
 import json
 import re
@@ -63,7 +61,6 @@ def test_a_year_is_planned_from_the_page_of_a_domain(client) -> None:
 
 
 def offered(answer):
-    """Return the addresses of needs that can be met."""
     (links,) = re.findall(r'<nav [^>]*aria-label="Needs that can be met".*?</nav>', answer.text, re.DOTALL)
     return [html.unescape(address) for address in re.findall(r'href="(.*?)"', links)]
 

@@ -5,8 +5,6 @@ digests stay, a device answers once a period by one permanent response, counts a
 A new kind of domain, or a mechanism that is no frequency oracle, adds a line to `KINDS`.
 """
 
-from __future__ import annotations
-
 import copy
 import csv
 import hashlib

@@ -4,8 +4,6 @@ A new kind adds small instances to `KINDS`. The files of each law have what orac
 reports; those of a kind have what it alone does, and mechanisms that are broken on purpose, which these laws find.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from decimal import Decimal

@@ -16,8 +16,7 @@ from overstory.privacy.payloads.registry import epsilon_between, terms_from_json
 from overstory.protocol.domains.unknown import ELSEWHERE
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.search import SearchMechanism, prefix_search
-from support.contract_enumeration import log_of
-from support.likelihoods import law_of, payloads_of
+from support.likelihoods import law_of, log_of, payloads_of
 
 INTEGERS = {"domain": "integers", "bits": 5}
 STRINGS = {"domain": "strings", "max_bytes": 3}

@@ -6,7 +6,6 @@ For sets: the least error, both of its parts as simulated, and what is refused.
 import json
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +36,7 @@ WORD = '{kind = "unknown-strings", max_bytes = 8}'
 PLUGINS = '{kind = "set", of = {kind = "integers", min = 1, max = 40}, most = 6}'
 
 
-def planned(domain: str, needs: str) -> Any:
+def planned(domain: str, needs: str):
     """Return what was planned for a metric of this domain, and the registry's new text, which holds it."""
     text = registry_text("max_values = 5", metric="m", domain=domain, oracle="x", without="parameters")
     after, (plan,) = plan_registry(text.replace('oracle = "x"', f"needs = {{{needs}}}"), None)
@@ -71,7 +70,7 @@ def test_a_kind_without_a_planner_of_its_own_is_planned_by_its_variance(monkeypa
     assert "parameters = {epsilon = 1.0}" in text
 
 
-def test_a_search_is_written_in_place_of_the_needs() -> None:
+def test_a_search_is_written_in_place_of_the_needs():
     search, _ = planned(WORD, "epsilon_report = 3.0, reports = 500000")
     assert 3.0 - 1e-6 < search.mechanism.epsilon_report <= 3.0
     assert search.detected_nine_in_ten == detectable_frequency(search.mechanism.plan, 500_000)
@@ -88,7 +87,7 @@ def test_what_links_reports_is_of_the_metric_and_its_panel() -> None:
         assert plan.linkable.bits == pytest.approx(bits)
 
 
-def test_shorter_codes_see_more() -> None:
+def test_shorter_codes_see_more():
     plain, short = (
         planned(domain, "epsilon_report = 3.0, reports = 500000")[0].detected_nine_in_ten
         for domain in (WORD.replace("8", "20"), '{kind = "unknown-integers", bits = 64}')
@@ -96,7 +95,7 @@ def test_shorter_codes_see_more() -> None:
     assert short < 0.8 * plain
 
 
-def test_needs_of_a_set_become_an_oracle() -> None:
+def test_needs_of_a_set_become_an_oracle():
     sets, _ = planned(PLUGINS, "epsilon_report = 1.0, reports = 100000, typical = 2")
     assert sets.mechanism.parameters["length"] < 6
     assert "item-bits would have" in sets.metric_words()

@@ -349,24 +349,3 @@ def test_lint_notes_the_rarest_group():
     notes = list(registry_notes(registry(RELEASES)))
     said = "m: reports name the device's release in clear, and no epsilon protects it; the rarest group, other, has"
     assert notes == [f"{said} 50,000 of 500,000 devices"]
-
-
-def linked(sizes, devices, reports, rng):
-    """Return the share of devices whose reports of several metrics somebody joins by the group alone."""
-    groups = rng.choice(len(sizes), size=devices, p=sizes)
-    return sum((groups == group).sum() == 1 for group in groups) / devices if reports > 1 else 0.0
-
-
-def test_what_lint_refuses_is_what_would_join_a_devices_reports():
-    """The attack: whoever sees all uploads of a period joins those of two metrics that name the same rare group."""
-    import numpy as np
-
-    rng, devices = np.random.default_rng(20261123), 20_000
-    rare = [0.5, *[0.5 / 10_000] * 10_000]  # half the devices in groups of one or two: build numbers, say
-    assert linked(rare, devices, 2, rng) > 0.1
-    assert linked([0.5, 0.4, 0.1], devices, 2, rng) == 0.0
-    shares = ", ".join(f'"b{number}" = {0.5 / 100}' for number in range(100))
-    from overstory.protocol.metrics import RegistryError
-
-    with pytest.raises(RegistryError, match=r"'b0' has 100 of 20,000 devices, fewer than the floor of 1,000"):
-        registry(f'{{by = "build", shares = {{{shares}}}, devices = 20000}}')

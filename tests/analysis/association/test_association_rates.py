@@ -4,8 +4,6 @@ Every random check asks whether a count is possible at the promised rate and fai
 (`ALARM`); the counts are drawn from fixed seeds.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ A statistical check fails wrongly at most once in a million, from fixed seeds; s
 are not drawn again until it passes.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -16,12 +14,7 @@ from scipy.stats import binom
 
 from overstory.analysis.association.independence import independence
 from overstory.analysis.association.linked import FiniteVariable, linked_cells
-from overstory.analysis.association.linked_filters import (
-    DENSE,
-    likeliest_table,
-    linked_filters,
-    table_of_likelihoods,
-)
+from overstory.analysis.association.linked_filters import DENSE, likeliest_table, linked_filters, table_of_likelihoods
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports, support_of
 from overstory.analysis.kinds.linked import words_of_part
 from overstory.analysis.reports import SupportCounts, unpack_bits
