@@ -74,7 +74,7 @@ def test_a_column_in_another_form_is_the_same_column(folder):
 def test_a_file_without_a_header_is_read_as_collect_reads_it(folder):
     """A10: Adult as downloaded has no header, blanks after its commas, and `?` for what is missing."""
     (folder / "adult.data").write_text("39, State-gov, Male\n50, ?, Male\n38, Private, Female\n28, Private, Female\n")
-    ask = ("compare", "adult.data", "--epsilon", 2, "--json", "--csv=no-header", "--csv=strip", "--csv=missing=?")
+    ask = ("compare", "adult.data", "--epsilon", 2, "--json", "--csv=no-header", "--csv=tidy", "--csv=missing=?")
     compared = within(*ask, "--column", 2, cwd=folder)
     assert compared.returncode == 0, compared.stderr
     (folder / "plain.csv").write_text("work\nState-gov\nPrivate\nPrivate\n")

@@ -126,7 +126,7 @@ def test_it_reads_what_collect_reads(tmp_path):
     rows = ["café", "café", "?", "ash"] * 500
     (tmp_path / "excel.csv").write_bytes(b"id;tree\n" + "".join(f"1;{row} \n" for row in rows).encode("latin-1"))
     (tmp_path / "lines.jsonl").write_text("".join(json.dumps({"tree": row}) + "\n" for row in rows))
-    options = ["--column", "tree", "--bytes", 5, "--csv=missing=?", "--csv=strip", "--csv"]
+    options = ["--column", "tree", "--bytes", 5, "--csv=missing=?", "--csv=tidy", "--csv"]
     asked = ["--epsilon", 4, "--seed", 1, "--json"]
     excel = within("discover", "excel.csv", *options, "encoding=latin-1", *asked, cwd=tmp_path)
     lines = within("discover", "lines.jsonl", *options, "encoding=utf-8", *asked, cwd=tmp_path)

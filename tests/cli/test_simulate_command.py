@@ -56,7 +56,7 @@ def test_values_come_from_a_column_and_quiet_keeps_the_table(folder):
 def test_values_come_from_a_column_in_the_form_that_is_given(folder):
     (folder / "data.txt").write_text("oak; red\nash; none\nelm; red\n")
     line = "simulate --registry metrics.toml --devices 20 --store trial.db --data data.txt --column 2"
-    form = ["--csv=no-header", "--csv=delimiter=;", "--csv=strip", "--csv=missing=none"]
+    form = ["--csv=no-header", "--csv=delimiter=;", "--csv=tidy", "--csv=missing=none"]
     ran = within(*line.split(), *form, "--truth", "truth.csv", cwd=folder)
     assert (ran.returncode, ran.stderr) == (0, "")
     with (folder / "truth.csv").open() as file:

@@ -322,7 +322,7 @@ def listed(read, i):
 def test_python_says_what_arrow_says(path, written, missing, strip):
     text, delimiter = written
     path.write_bytes(text.encode())
-    form = Form(delimiter, missing, strip)
+    form = Form(delimiter, missing, tidy=strip)
     layout = layout_of(str(path), form, ["d", "c"])
     plainly = reader.read_plain(str(path), layout, ["d", "c"])
     if plainly is None:

@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, islice, product, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -412,10 +412,12 @@ class Holders:
 def read_texts(path: str, column: str, form: Form | None = None) -> Counter[str]:
     """Return how often each text occurs in a column of a CSV or Parquet file; what is missing is left out."""
     from overstory.files.columns import ANY_FORM, blocks
+    from overstory.files.recognition import recognize
 
     counts: Counter[str] = Counter()
     for (texts,) in blocks(path, [column], form=form or ANY_FORM):
         counts.update(texts.counted())
+    counts = Counter(recognize(column, counts, replace(form or ANY_FORM, words=True)).added(counts))
     if not counts:
         raise ParameterError(f"{path}: the column {column!r} holds no value")
     return counts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Final, TextIO, cast
 
@@ -15,8 +15,9 @@ from overstory.analysis.kinds.base import Rng
 from overstory.analysis.kinds.item_sets import ItemEstimate
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.tables.output import label_text, write_csv
-from overstory.files.columns import blocks
+from overstory.files.columns import ANY_FORM, blocks
 from overstory.files.io import Advance
+from overstory.files.recognition import recognize
 from overstory.planning.kinds import other_mechanism, rank_item_mechanisms
 from overstory.presentation.document import Block, Column, Lines, Table
 from overstory.presentation.formats import epsilon_text, interval, percent
@@ -45,6 +46,7 @@ class SetPeople:
     sets: tuple[Items, ...]  # the distinct ones
     counts: I64  # how many rows hold each set, shape (len(sets),)
     missing: int = 0  # rows without a value; they send nothing
+    notes: tuple[str, ...] = ()  # what a reader must know of how they were read
 
     def __len__(self) -> int:
         return int(self.counts.sum())
@@ -78,7 +80,14 @@ def count_sets(path: str, column: str, separator: str, **how: Any) -> SetPeople:
         rows.update(texts.counted())
     if not rows:
         raise empty(path, column, missing)
-    return arranged(((_split(text, separator), count) for text, count in rows.items()), missing)
+    held = [(_split(text, separator), count) for text, count in rows.items()]
+    items: Counter[str] = Counter()
+    for names, count in held:
+        items.update(dict.fromkeys(names, count))
+    found = recognize(column, items, replace(how.get("form", ANY_FORM), words=True))
+    name_of = dict(zip(items, found.labels, strict=True))
+    people = arranged((([name_of[item] for item in names], count) for names, count in held), missing)
+    return replace(people, notes=found.notes)
 
 
 def _split(text: str, separator: str) -> list[str]:
@@ -169,7 +178,7 @@ class SetTrial(Trial):
         }
 
     def _notes(self) -> Iterator[str]:
-        yield READ_OFF
+        yield from (READ_OFF, *self.people.notes)
         if self.is_fitted:
             yield SIZES_READ
         most, reports = self.estimate.mean_size.most, len(self.people)

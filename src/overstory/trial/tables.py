@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -16,8 +16,9 @@ from overstory.analysis.association.table import pair_table
 from overstory.analysis.kinds.base import Rng
 from overstory.analysis.tables.columns import read_column
 from overstory.analysis.tables.output import label_text
-from overstory.files.columns import NO_NUMBERS, blocks
+from overstory.files.columns import ANY_FORM, NO_NUMBERS, blocks
 from overstory.files.io import Advance
+from overstory.files.recognition import recognize_all
 from overstory.presentation.document import Block, Column, Figure, Heading, Lines, Paragraph, Preformatted, Table
 from overstory.presentation.formats import epsilon_text, finite, percent
 from overstory.privacy.statements import statement
@@ -72,7 +73,10 @@ def count_pairs(path: str, columns: Sequence[str], **how: Any) -> Pairs:
     table = np.zeros((len(numbers[0]), len(numbers[1])), np.int64)
     for place, count in rows_of.items():
         table[place] = count
-    return arranged(tuple(columns), [list(known) for known in numbers], table, missing)
+    rows = [dict(zip(known, table.sum(axis=1 - axis).tolist(), strict=True)) for axis, known in enumerate(numbers)]
+    found = recognize_all(dict(zip(columns, rows, strict=True)), how.get("form", ANY_FORM))
+    pairs = arranged(tuple(columns), [list(each.labels) for each in found], table, missing)
+    return replace(pairs, notes=(*pairs.notes, *(note for each in found for note in each.notes)))
 
 
 def arranged(names: Sequence[str], values: Sequence[list[str]], counts: I64, missing: int) -> Pairs:
@@ -99,11 +103,11 @@ def _places(name: str, texts: list[str]) -> tuple[tuple[str, ...], I64, str]:
         bins = round_bins(float(figures.min()), float(figures.max()), FEW_BINS)
         note = f"{name}: {len(texts):,} different numbers were counted in {bins.count} bins"
         return bins.labels, symbols(bins, figures), note
-    if len(texts) > MOST_VALUES:
-        raise ParameterError(f"{name} has {len(texts):,} distinct values, more than {MOST_VALUES:,}")
-    if len(texts) < 2:
+    ordered = sorted(set(texts), key=float if all_numbers(bare) and len(bare) == len(texts) else None)
+    if len(ordered) > MOST_VALUES:
+        raise ParameterError(f"{name} has {len(ordered):,} distinct values, more than {MOST_VALUES:,}")
+    if len(ordered) < 2:
         raise ParameterError(f"{name} has one value alone, {texts[0]!r}: nothing can depend on it")
-    ordered = sorted(texts, key=float if all_numbers(bare) and len(bare) == len(texts) else None)
     rank = {text: place for place, text in enumerate(ordered)}
     return tuple(ordered), np.array([rank[text] for text in texts], np.int64), ""
 
