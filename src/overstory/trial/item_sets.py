@@ -20,7 +20,7 @@ from overstory.files.io import Advance
 from overstory.files.recognition import recognize
 from overstory.planning.kinds import other_mechanism, rank_item_mechanisms
 from overstory.presentation.document import Block, Column, Lines, Table
-from overstory.presentation.formats import epsilon_text, interval, percent
+from overstory.presentation.formats import detection, epsilon_text, interval, percent
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism
 from overstory.protocol.kinds.item_sets import Items
@@ -217,7 +217,7 @@ class SetTrial(Trial):
             Column("frequency", "share", percent),
             Column("low", "95% interval", interval(percent), ("low_share", "high_share")),
             Column("true_share", "truth", percent),
-            Column("detected", "", lambda detected: "detected" if detected else "", is_left=True),
+            Column("detected", "", detection, ("detected", "low"), is_left=True),
         )
         reports = len(self.people)
         shown = [

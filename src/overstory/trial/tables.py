@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.association.effect import Compared, compare_rows
 from overstory.analysis.association.independence import MOST_CELLS
 from overstory.analysis.association.summary import ROW, TableSummary
 from overstory.analysis.association.table import pair_table
@@ -173,18 +172,6 @@ class TableTrial(Trial):
         product = np.outer(cells.sum(axis=1), cells.sum(axis=0))
         return float(np.sqrt(((cells - product) ** 2 / product).sum() / (min(cells.shape) - 1)))
 
-    def compared(self) -> list[Compared]:
-        """Return the differences of each row's shares from the largest row's, of the rows that are large enough."""
-        given, largest = self.summary.conditional, int(np.argmax(self.pairs.counts.sum(axis=1)))
-        if not given.estimable[largest]:
-            return []
-        first, second = self.pairs.labels
-        rows = [place for place in np.flatnonzero(given.estimable).tolist() if place != largest]
-        columns = second[1:] if len(second) == 2 else second
-        return [
-            compare_rows(self.summary.table, column, first[row], first[largest]) for row in rows for column in columns
-        ]
-
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON values."""
         mechanism = self.result.mechanism
@@ -255,7 +242,7 @@ class TableTrial(Trial):
         yield Preformatted(command)
 
     def _differences(self, first: str, second: str) -> Iterator[Block]:
-        compared = self.compared()
+        compared = self.summary.compared
         if not compared:
             return
         rows = [
@@ -273,10 +260,10 @@ class TableTrial(Trial):
             Column("row", first, is_left=True),
             Column("column", second, is_left=True),
             Column("difference", "difference", _points),
-            Column("low", "95% interval", lambda low, high: f"{_points(low)} to {_points(high)}", ("low", "high")),
+            Column("low", "interval", lambda low, high: f"{_points(low)} to {_points(high)}", ("low", "high")),
             Column("apart", "", lambda apart: "differs" if apart else "", is_left=True),
         )
-        caption = f"{second} in each {first}, less that in {first} = {compared[0].against}"
+        caption = f"{second} in each {first}, less that in {first} = {compared[0].against}; all intervals hold at 95%"
         yield Table(caption, columns, rows[:SHOWN])
 
 

@@ -17,7 +17,7 @@ from overstory.analysis.kinds.base import Rng
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.steps import Processed, postprocess
 from overstory.analysis.tables.columns import PERIODS, Label, coded, labels_from, read_column, read_numbers
-from overstory.analysis.tables.output import label_text, write_csv
+from overstory.analysis.tables.output import label_text, unlike, write_csv
 from overstory.planning.detection import (
     NINE_IN_TEN,
     critical_value,
@@ -497,9 +497,7 @@ def _surveyed(labels: tuple[Label, ...], codes: I64) -> Population:
     if not codes.size:
         raise ParameterError("the column holds nothing to survey: no row has a value")
     texts = [label_text(label) for label in labels if label is not None]
-    absent = label_text(None)
-    while absent in texts:  # a text that reads like it is another value
-        absent = f"({absent})"
+    absent = unlike(label_text(None), texts)
     named = iter(texts)
     texts = [absent if label is None else next(named) for label in labels]
     return Population(tuple(texts), np.bincount(codes, minlength=len(labels)).astype(np.int64))

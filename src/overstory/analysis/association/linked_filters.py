@@ -41,6 +41,7 @@ from overstory.analysis.decoding import CandidateMap
 from overstory.analysis.decoding.model import SingularDesignError, inverse
 from overstory.analysis.kinds.base import support_of
 from overstory.analysis.kinds.linked import PairCounts, pair_counts
+from overstory.analysis.tables.output import NOT_LISTED, unlike
 from overstory.protocol.channels import check_reports_per_device
 from overstory.protocol.errors import ParameterError
 
@@ -173,10 +174,6 @@ class TooFewReportsError(ParameterError):
     """There are too few reports for an estimate."""
 
 
-OTHER: Final = "other"
-"""What strings outside a list are called."""
-
-
 @dataclass(frozen=True, eq=False)
 class FilterCovariance:
     """The covariances of the cells: those of Delta, and of the product of the marginals."""
@@ -231,7 +228,7 @@ def linked_filters(
     names: Sequence[str],
     labels: Sequence[Sequence[str]],
     *,
-    complete: bool = False,  # every string is in its list: then no value is called "other"
+    complete: bool = False,  # every string is in its list: then no value is called "not listed"
     reports_per_device: float = 1.0,
     interval_kind: IntervalKind = "population",
     other: Sequence[int | None] = (None, None),
@@ -313,8 +310,8 @@ def listed_values(
 
 
 def outside_name(candidates: Sequence[str]) -> str:
-    """Return what strings outside a list are called: "other", unless that is a candidate."""
-    return OTHER if OTHER not in candidates else f"{OTHER} (not listed)"
+    """Return what strings outside a list are called, which is no candidate."""
+    return unlike(NOT_LISTED, candidates)
 
 
 def _marginal(variable: DecodedVariable, people: float) -> Marginal:
