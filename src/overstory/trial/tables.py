@@ -18,10 +18,11 @@ from overstory.analysis.tables.output import label_text
 from overstory.files.columns import ANY_FORM, NO_NUMBERS, blocks
 from overstory.files.io import Advance
 from overstory.files.recognition import recognize_all
-from overstory.presentation.document import Block, Column, Figure, Heading, Lines, Paragraph, Preformatted, Table
+from overstory.presentation.document import Block, Column, Heading, Table
 from overstory.presentation.formats import epsilon_text, finite, percent
-from overstory.privacy.statements import statement
+from overstory.presentation.svg import Picture
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.base import Kind
 from overstory.trial.population import MANY_NUMBERS, READ_OFF, Population, all_numbers, empty, round_bins, symbols
 from overstory.trial.run import Trial, TrialBudget, TrialResult, collect, seed_of
 
@@ -123,7 +124,7 @@ SHOWN: Final = 12
 """Comparisons that the terminal shows."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TableTrial(Trial):
     """What a collection of two columns learned, next to the truth.
 
@@ -135,6 +136,8 @@ class TableTrial(Trial):
         The oracle that every row randomized with, and the estimate of each pair's count.
     summary : TableSummary
         Shares, intervals, the test of independence and Cramer's V of the two columns.
+    is_conditional : bool
+        Whether a terminal shows how the rows differ, in place of all shares.
     """
 
     columns: ClassVar[Sequence[Column]] = (
@@ -142,13 +145,26 @@ class TableTrial(Trial):
         *map(Column, ROW[2:]),
     )
 
+    lead: ClassVar[str] = "Each device reported its pair of values once; none of these numbers shows one device."
+
     pairs: Pairs
     result: TrialResult
     summary: TableSummary
+    is_conditional: bool = False
+
+    @property
+    def kind(self) -> Kind:
+        return self.result.mechanism
+
+    def _headline(self) -> str:
+        detected = sum(row["detected"] for row in self.summary.rows())
+        pairs = f"{self.truth.size:,} pairs of values, {detected:,} detected"
+        return f"{len(self.pairs):,} rows, {' and '.join(self.pairs.names)}, {pairs}, {self.result.mechanism.name}"
 
     @property
     def title(self) -> str:
-        return " and ".join(self.pairs.names)
+        """Of the page."""
+        return f"{' and '.join(self.pairs.names)}, learned from {len(self.pairs):,} devices"
 
     @property
     def truth(self) -> NDArray[np.float64]:
@@ -184,8 +200,13 @@ class TableTrial(Trial):
             "true_cramers_v": self.true_v,
             **{name: value for name, value in self.summary.to_json().items() if name not in {"variables", "cells"}},
             "cells": list(self.rows()),
-            "notes": list(self._notes()),
+            "notes": list(self.notes),
         }
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know before trusting the numbers."""
+        return tuple(self._notes())
 
     def _notes(self) -> Iterator[str]:
         yield from self.pairs.notes
@@ -204,42 +225,29 @@ class TableTrial(Trial):
             f"Truth: Cramer's V of these rows is {self.true_v:.2f}{same}",
             f"Intervals: {inside:,} of the {self.truth.size:,} pairs' 95% intervals hold the truth",
             f"Privacy: {cost} for the pair; a change of either value is another pair",
-            *(f"note: {note}" for note in self._notes()),
         ]
 
-    def blocks(self, *, is_conditional: bool = False) -> Iterator[Block]:
-        """Return what the terminal shows; with `is_conditional` the rows' differences in place of all shares."""
+    def tables(self, *, everything: bool) -> Iterator[Block]:
+        """Yield the summary; where asked for, and with everything, how the rows differ."""
         first, second = self.pairs.names
-        shown = list(self.summary.blocks())
-        if not is_conditional:
+        shown = list(self.summary.blocks(everything=everything))
+        if everything:
             yield from shown
-        else:
+            if compared := list(self._differences(first, second)):
+                yield Heading(2, "How the rows differ")
+                yield from compared
+        elif self.is_conditional:
             yield shown[0]
             yield from self._differences(first, second)
             yield shown[-1]
-        yield Lines(*self.sentences())
+        else:
+            yield from shown
 
-    def page(self, command: str) -> Iterator[Block]:
-        """Return what the page shows: the picture, the tables, the rows compared, and how to get it again."""
+    def plot(self) -> Picture:
+        """Return the table as a picture."""
         from overstory.analysis.association.picture import table_picture
 
-        first, second = self.pairs.names
-        yield Heading(1, f"{first} and {second}, learned from {len(self.pairs):,} devices")
-        yield Paragraph(
-            "Each device reported its pair of values once; none of these numbers shows one device.", is_lead=True
-        )
-        yield Figure(table_picture("table", self.summary))
-        yield Heading(2, "What was learned")
-        yield from self.summary.blocks(everything=True)
-        compared = list(self._differences(first, second))
-        if compared:
-            yield Heading(2, "How the rows differ")
-            yield from compared
-        yield Heading(2, "What was true, and what it cost")
-        yield Lines(*self.sentences())
-        yield Paragraph(statement(self.result.mechanism).plain_words())
-        yield Heading(2, "How to get this page again")
-        yield Preformatted(command)
+        return table_picture("table", self.summary)
 
     def _differences(self, first: str, second: str) -> Iterator[Block]:
         compared = self.summary.compared
@@ -272,12 +280,18 @@ def _points(difference: float | None) -> str:
 
 
 def collect_pairs(
-    pairs: Pairs, budget: TrialBudget, oracle: str, seed: int, advance: Advance = lambda _: None
+    pairs: Pairs,
+    budget: TrialBudget,
+    oracle: str,
+    seed: int,
+    *,
+    is_conditional: bool = False,  # whether a terminal shows how the rows differ, in place of all shares
+    advance: Advance = lambda _: None,
 ) -> TableTrial:
     """Let every row report its pair by one oracle, and learn the table."""
     result = collect(pairs.population, budget, oracle, seed, advance)
     table = pair_table(result.oracle.mechanism, result.estimate, pairs.names, pairs.labels)
-    return TableTrial(pairs, result, TableSummary(table))
+    return TableTrial(pairs, result, TableSummary(table), is_conditional)
 
 
 def survey_table(columns: Any, epsilon: float = 1.0, *, oracle: str = "auto", rng: Rng = None) -> TableTrial:

@@ -25,15 +25,16 @@ from overstory.planning.detection import (
     smallest_share,
     variance_per_person,
 )
-from overstory.presentation.document import Block, Table
+from overstory.presentation.document import Block, Heading, Lines, Paragraph, Table
 from overstory.presentation.formats import epsilon_text, finite
+from overstory.presentation.svg import Picture
 from overstory.privacy.statements import statement
 from overstory.protocol.domains import Bins
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import Mechanism
+from overstory.protocol.kinds.base import Kind, Mechanism
 from overstory.protocol.kinds.registry import mechanism
 from overstory.trial.population import ANOTHER, I64, MANY_NUMBERS, MOST_VALUES, Column, Population, round_bins, symbols
-from overstory.trial.run import Trial, TrialBudget, TrialResult, collect, seed_of
+from overstory.trial.run import MOST_BARS, Trial, TrialBudget, TrialResult, collect, seed_of, truth_picture
 
 SHARES: Final = (0.1, 0.01, 0.001)
 ALPHA: Final = 0.05
@@ -209,13 +210,29 @@ def quantile(edges: tuple[float, ...], counts: NDArray[np.float64], share: float
     return float(np.interp(share * below[-1], below, edges))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Summary(Trial):
     """Everything there is to say about one trial."""
 
     subject: Subject
     result: TrialResult  # what was collected
     advice: Advice | None = None  # what would be learned at its budget
+
+    @property
+    def kind(self) -> Kind:
+        return self.result.mechanism
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know before trusting the numbers."""
+        epsilon = self.result.mechanism.epsilon_report
+        # Past this epsilon the best guess between two values is wrong less than once in 22,000 times.
+        weak = [f"at epsilon {epsilon_text(epsilon)} a report hides next to nothing"] if epsilon > WEAK else []
+        return (*self.result.population.notes, *weak, *self.result.estimate.notes)
+
+    def _headline(self) -> str:
+        learned = f"{sum(row['detected'] for row in self._rows):,} of {len(self._rows):,} {self.subject.value}s"
+        return f"{learned} learned from {self.result.population.num_devices:,} devices"
 
     @property
     def is_numeric(self) -> bool:
@@ -239,16 +256,31 @@ class Summary(Trial):
     def write_csv(self, text: TextIO) -> None:
         write_csv(self.result.shown, text, {"truth": self.result.population.counts.tolist()})
 
-    def blocks(self) -> Iterator[Block]:
-        from overstory.trial.page import terminal_blocks
+    def tables(self, *, everything: bool) -> Iterator[Block]:
+        from overstory.trial.page import terminal_table, truth_table
 
-        return terminal_blocks(self)
+        yield from [truth_table(self.subject.value, self.rows())] if everything else terminal_table(self)
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield what the terminal shows: what was learned, and what would be."""
+        yield from super().blocks()
+        yield Lines(self.subject.lead)
+        if self.advice is not None:
+            yield Heading(3, "What would you learn?")
+            yield Paragraph(self.advice.words(self.result.population))
+            yield self.advice.table()
+
+    def plot(self) -> Picture:
+        """Return truth and estimates with their 95% intervals, a row per value."""
+        rows = self.rows()
+        return truth_picture("shares", rows, "true_frequency", most=len(rows) if self.is_numeric else MOST_BARS)
 
     @property
     def title(self) -> str:
-        return self.subject.title
+        """Of the page."""
+        return f"{self.subject.title}: {self._headline()}"
 
-    def page(self, command: str) -> Iterator[Block]:
+    def page_blocks(self, command: str = "") -> Iterator[Block]:
         from overstory.trial.page import page_blocks
 
         return page_blocks(self, command)
@@ -283,7 +315,7 @@ class Summary(Trial):
             "seed": result.seed,
             **{key: finite(value) for key, value in learned.items()},
             "steps": result.shown.steps,
-            "notes": [*population.notes, *result.estimate.notes],
+            "notes": list(self.notes),
             "rmse": result.rmse,
             "limit": result.limit,
             "inside_95": result.inside,
@@ -303,10 +335,6 @@ class Summary(Trial):
             error += f" ({result.rmse / result.limit:.2f} times what theory allows the best unbiased decoder to expect)"
         intervals = f"{result.inside:,} of {len(population.labels):,} intervals of these reports hold the truth"
         epsilon, stated = epsilon_text(result.mechanism.epsilon_report), statement(result.mechanism).to_json()
-        # Past this epsilon the best guess between two values is wrong less than once in 22,000 times.
-        weak = (
-            [f"at epsilon {epsilon} a report hides next to nothing"] if result.mechanism.epsilon_report > WEAK else []
-        )
         used = ", ".join(f"{key} {value}" for key, value in stated["parameters"].items() if value != "")
         return [
             f"Who: {self.subject.who}.",
@@ -315,7 +343,6 @@ class Summary(Trial):
             f"Learned: {learned} {result.estimate.alpha:.0%}; {error}; {intervals}.",
             *([] if self.advice is None else [f"Thresholds: {_thresholds(self.advice.at_used)}."]),
             f"Privacy: {statement(result.mechanism).plain_words()}",
-            *(f"Note: {note}." for note in (*population.notes, *weak, *result.estimate.notes)),
         ]
 
 

@@ -62,6 +62,7 @@ class Alarm:
     text: str  # a sentence or two
     values: tuple[str, ...] = ()  # the metric's values that it is about
     numbers: Mapping[str, Any] = field(default_factory=dict)  # what it was decided by, as JSON values
+    is_provisional: bool = False  # of a period that still takes late reports
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -69,6 +70,7 @@ class Alarm:
             "severity": self.severity,
             "metric": self.metric,
             "period": self.period,
+            "provisional": self.is_provisional,
             "values": list(self.values),
             "text": self.text,
             "numbers": {name: finite(number) for name, number in self.numbers.items()},

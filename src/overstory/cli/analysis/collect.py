@@ -44,11 +44,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     folder = Path(args.output)
     _write_together(args, trial, folder)
-    page = None if trial.every else folder / "collect.html"
-    closing = f"Page: {page}" if page else f"{trial.every}: {folder / 'learned.csv'}"
-    shown = trial.blocks(is_conditional=True) if args.conditional else trial.blocks()  # type: ignore[call-arg]
-    values = trial.to_json() | ({"page": str(page)} if page else {})
-    print_answer(args, values, chain(shown, [Paragraph(closing)]))
+    page = folder / "collect.html"
+    print_answer(args, trial.to_json() | {"page": str(page)}, chain(trial.blocks(), [Paragraph(f"Page: {page}")]))
     return 0
 
 
@@ -81,7 +78,8 @@ def _ways(args: argparse.Namespace, path: str, budget: TrialBudget) -> tuple[Cal
     if len(args.columns) > 1:
         from overstory.trial.tables import collect_pairs, count_pairs
 
-        collect = partial(collect_pairs, budget=budget, oracle=args.oracle, seed=args.seed)
+        chosen = {"budget": budget, "oracle": args.oracle, "seed": args.seed, "is_conditional": args.conditional}
+        collect = partial(collect_pairs, **chosen)
         return partial(count_pairs, path, args.columns, form=form), collect
     if args.separator is not None:
         from overstory.trial.item_sets import collect_sets, count_sets
@@ -133,7 +131,8 @@ def _budget(args: argparse.Namespace) -> TrialBudget:
 def _command(args: argparse.Namespace) -> str:
     """Return the command that makes the page again."""
     command = ["overstory", "collect", args.file, *chain.from_iterable(("--column", name) for name in args.columns)]
-    for name in ("epsilon", "epsilon_permanent", "device_column", "candidates", "people"):
+    names = ("separator", "most", "numeric", "min", "max", "epsilon", "epsilon_permanent", "device_column")
+    for name in (*names, "candidates", "people"):
         if getattr(args, name) is not None:
             command += ["--" + name.replace("_", "-"), str(getattr(args, name))]
     command += ["--oracle", args.oracle]
@@ -155,15 +154,14 @@ def _write_learned(args: argparse.Namespace, trial: Trial, path: str) -> None:
 
 
 def _write_together(args: argparse.Namespace, trial: Trial, folder: Path) -> None:
-    """Write every estimate, the JSON and the page, if there is one, all or none. Say what they replace."""
+    """Write every estimate, the JSON and the page, all or none. Say what they replace."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as name:
         part = Path(name)
         _write_learned(args, trial, str(part / "learned.csv"))
         with writing_text(part / "collect.json") as text:
             text.write(json.dumps(trial.to_json(), indent=2, allow_nan=False) + "\n")
-        if not trial.every:
-            trial.write_page(part / "collect.html", _command(args))
+        trial.write_page(part / "collect.html", _command(args))
         if (folder / "learned.csv").exists():
             print(f"overstory collect: replaced the result in {folder}; -o DIR keeps both", file=sys.stderr)
         for file in sorted(part.iterdir()):

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 from pydantic import Field as Parameter
 
 from overstory.analysis.difference.result import difference_columns, unchanged
@@ -23,7 +22,6 @@ from overstory.console.screens.page import (
     reading_words,
 )
 from overstory.console.view import Query, Screen, View
-from overstory.presentation.charts.numbers import differences
 from overstory.presentation.document import Block, Field, Heading, KeyValues, Lines, Link, Notice, Paragraph, Table
 from overstory.presentation.formats import p_value
 from overstory.protocol.errors import ParameterError
@@ -234,18 +232,8 @@ class SharesCompared(Compared):
         yield f"Reports in b, {b}", f"{self.compared.b.num_reports:,}"
 
     def pictures(self) -> Iterator[Picture]:
-        drawn, (a, b) = self.rows[:MOST_DRAWN], self._ranges()
-        columns = {
-            key: np.array([np.nan if row[key] is None else row[key] for row in drawn])
-            for key in ("difference", "low", "high")
-        }
-        yield differences(
-            f"{self.metric.id}-compare",
-            f"Shares in {a} less those in {b}, with 95% intervals; the surest on top.",
-            [row["value"] for row in drawn],
-            changed=np.array([row["changed"] for row in drawn]),
-            **columns,
-        )
+        a, b = self._ranges()
+        yield self.both.plot(name=f"{self.metric.id}-compare", of=f"Shares in {a} less those in {b}")
 
     def tables(self) -> Iterator[Block]:
         shown, (a, b) = self.rows[:MOST_DRAWN], self._ranges()

@@ -96,8 +96,9 @@ class _Overview:
         yield self.table
         yield Heading(2, "What these numbers rest on")
         yield Lines(
-            "Estimates are of the newest period that takes no more reports, in percent of its reports, one per device; "
-            "while there is none, of the newest one with reports. Intervals are 95%, of all devices like these.",
+            "Estimates are of the newest period that is over, in percent of its reports, one per device; while there "
+            "is none, of the newest one with reports. Until a period is final, late reports may change them, and its "
+            "alarms are provisional. Intervals are 95%, of all devices like these.",
             f"The small lines show the reports of up to {DRAWN} periods, the newest of which may still be running.",
             "“Not listed” are the reports whose string is in no list of candidates; only lists have this.",
             "An alarm is something to look at, no verdict. Steps and drifts are tests at a false discovery rate of 1% "
@@ -108,7 +109,8 @@ class _Overview:
     def _notices(self) -> Iterator[Block]:
         for alarm in self.alarms[:MOST_ALARMS]:
             metric = "" if alarm.metric is None else f", {self.data.registry[alarm.metric].title}"
-            text = f"{alarm.severity.capitalize()}: {alarm.kind}{metric}, {alarm.period}. {alarm.text}"
+            severity = f"{alarm.severity.capitalize()}{', provisional' if alarm.is_provisional else ''}"
+            text = f"{severity}: {alarm.kind}{metric}, {alarm.period}. {alarm.text}"
             yield Notice(" ".join([text, *self._notes(alarm)]), TONES[alarm.severity])
         if len(self.alarms) > MOST_ALARMS:
             yield Paragraph(f"{len(self.alarms) - MOST_ALARMS} more alarms are in the JSON of this page.")

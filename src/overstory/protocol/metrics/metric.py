@@ -171,7 +171,14 @@ class Metric:
 
     def newest_final(self, now: float) -> int:
         """Return the newest period that is final at a unix time; of an ended metric, its last one."""
-        return min(self.period.last_ended(now - SLACK, self.grace_days), self.period.number(self.expires_at - 1))
+        return self._newest(now, self.grace_days)
+
+    def newest_over(self, now: float) -> int:
+        """Return the newest period that ended before the hour in which reports wait; of an ended metric, its last."""
+        return self._newest(now, 0)
+
+    def _newest(self, now: float, days: int) -> int:
+        return min(self.period.last_ended(now - SLACK, days), self.period.number(self.expires_at - 1))
 
     def canonical(self) -> dict[str, Any]:
         """Return all that a report's meaning or privacy depends on, as JSON values."""
