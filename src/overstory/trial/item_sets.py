@@ -15,7 +15,7 @@ from overstory.analysis.kinds.base import Rng
 from overstory.analysis.kinds.item_sets import ItemEstimate
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.tables.output import label_text, not_detected, share_interval, write_csv
-from overstory.files.columns import ANY_FORM, blocks
+from overstory.files.columns import ANY_FORM
 from overstory.files.io import Advance
 from overstory.files.recognition import recognize
 from overstory.planning.kinds import other_mechanism, rank_item_mechanisms
@@ -26,7 +26,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind, Mechanism
 from overstory.protocol.kinds.item_sets import Items
 from overstory.protocol.kinds.registry import FAMILIES
-from overstory.trial.population import READ_OFF, empty
+from overstory.trial.population import READ_OFF, count_texts
 from overstory.trial.run import Memory, Trial, TrialBudget, seed_of, send, truth_picture
 
 I64 = NDArray[np.int64]
@@ -74,13 +74,7 @@ def count_sets(path: str, column: str, separator: str, **how: Any) -> SetPeople:
     """Count the rows of every set of a column's texts, in one pass; spaces around an item are not part of it."""
     if not separator:
         raise ParameterError("--separator: give the text between two items, such as ';'")
-    rows: Counter[str] = Counter()
-    missing = 0
-    for (texts,) in blocks(path, [column], **how):
-        missing += texts.missing
-        rows.update(texts.counted())
-    if not rows:
-        raise empty(path, column, missing)
+    rows, missing = count_texts(path, column, **how)
     held = [(_split(text, separator), count) for text, count in rows.items()]
     items: Counter[str] = Counter()
     for names, count in held:

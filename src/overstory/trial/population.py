@@ -7,6 +7,7 @@ Where each row is a device of its own, a histogram is all that a trial needs. Wh
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -98,6 +99,18 @@ def count_values(
     return Population(
         labels, counts, missing, notes=(note, *found.notes), decimal=found.decimal, in_order=found.are_dates
     )
+
+
+def count_texts(path: str, column: str, **how: Any) -> tuple[Counter[str], int]:
+    """Return the rows of each text of a column, and of those without one; ParameterError where no row has any."""
+    counts: Counter[str] = Counter()
+    missing = 0
+    for (texts,) in blocks(path, [column], **how):
+        missing += texts.missing
+        counts.update(texts.counted())
+    if not counts:
+        raise empty(path, column, missing)
+    return counts, missing
 
 
 def too_many(path: str, column: str, most: int, seen: Sequence[str], decimal: str | None = None) -> TooManyValuesError:

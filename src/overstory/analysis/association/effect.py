@@ -30,7 +30,6 @@ import numpy as np
 
 from overstory.analysis import selection
 from overstory.analysis.association.independence import MOST_CELLS, independence
-from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -136,29 +135,20 @@ class Compared:
         return not self.low <= 0.0 <= self.high
 
 
-def compare_rows(table: TableEstimate, column: str, row: str, against: str, level: float = 0.95) -> Compared:
-    """Compare the shares of one column's value in two rows, with an interval."""
-    shares = conditional(table)
-    place, first, second = _place(table, 1, column), _place(table, 0, row), _place(table, 0, against)
-    if first == second:
-        raise ParameterError(f"{row!r} is compared with itself: give two values of {table.names[0]}")
-    for chosen, name in ((first, row), (second, against)):
-        if not shares.estimable[chosen]:
-            raise ParameterError(
-                f"too few reports have {table.names[0]} = {name}: its share is below {SURE:g} standard errors"
-            )
-    weights = np.stack([shares.weights(chosen)[place] for chosen in (first, second)])
-    spread = np.einsum("aij,bij->ab", weights, table.covariance.apply(weights))
-    one, other = (float(shares.shares[chosen, place]) for chosen in (first, second))
-    error = math.sqrt(max(float(spread[0, 0] + spread[1, 1] - 2 * spread[0, 1]), 0.0))
-    difference, reach = one - other, selection.normal_reach(level) * error
-    return Compared(column, row, against, difference, difference - reach, difference + reach)
-
-
-def _place(table: TableEstimate, axis: int, label: str) -> int:
-    if label not in table.labels[axis]:
-        raise ParameterError(f"{label!r} is none of the {len(table.labels[axis])} values of {table.names[axis]}")
-    return table.labels[axis].index(label)
+def compare_rows(table: TableEstimate, against: int, level: float = 0.95) -> list[Compared]:
+    """Compare the shares in each row that is large enough with those in one of them; of two columns, the second's."""
+    given, (rows, columns) = conditional(table), table.labels
+    found, base, shown = [], given.weights(against), range(1 if len(columns) == 2 else 0, len(columns))
+    for row in np.flatnonzero(given.estimable).tolist():
+        if row != against:
+            weights = given.weights(row) - base
+            errors = np.sqrt(np.maximum((weights * table.covariance.apply(weights)).sum(axis=(-2, -1)), 0.0))
+            for column in shown:
+                difference = float(given.shares[row, column] - given.shares[against, column])
+                reach = selection.normal_reach(level) * float(errors[column])
+                ends = difference - reach, difference + reach
+                found.append(Compared(columns[column], rows[row], rows[against], difference, *ends))
+    return found
 
 
 @dataclass(frozen=True)

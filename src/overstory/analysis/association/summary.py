@@ -209,14 +209,12 @@ class TableSummary:
     @cached_property
     def compared(self) -> list[Compared]:
         """The differences of each row's shares from the largest row's, with intervals that all hold together."""
-        first, second = self.table.labels
-        largest = int(np.argmax(self.table.shares.sum(axis=1)))
-        if not self.conditional.estimable[largest]:
+        largest, estimable = int(np.argmax(self.table.shares.sum(axis=1))), self.conditional.estimable
+        if not estimable[largest]:
             return []
-        rows = [place for place in np.flatnonzero(self.conditional.estimable).tolist() if place != largest]
-        pairs = [(column, first[row]) for row in rows for column in (second[1:] if len(second) == 2 else second)]
-        level = 1 - self.alpha / max(len(pairs), 1)  # Bonferroni's
-        return [compare_rows(self.table, column, row, first[largest], level) for column, row in pairs]
+        columns = len(self.table.labels[1])
+        number = (np.count_nonzero(estimable) - 1) * (1 if columns == 2 else columns)
+        return compare_rows(self.table, largest, 1 - self.alpha / max(number, 1))  # Bonferroni's
 
     @property
     def exceptions(self) -> list[str]:
