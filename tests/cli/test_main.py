@@ -139,8 +139,7 @@ def test_whatever_goes_wrong_is_one_sentence(monkeypatch: Any, capsys: Any, erro
 @pytest.mark.parametrize(
     ("origin", "says"),
     [
-        ({"url": "file:///a/overstory", "dir_info": {}}, 'pip install "/a/overstory[server]"'),
-        ({"url": "file:///a/overstory", "dir_info": {"editable": True}}, 'pip install -e "/a/overstory[server]"'),
+        ({"url": "file:///a/o", "dir_info": {}}, 'pip install "overstory[server] @ file:///a/o"'),
         ({"url": "file:///a/o.whl", "archive_info": {}}, 'pip install "overstory[server] @ file:///a/o.whl"'),
         ({"url": "https://a/o", "vcs_info": {"vcs": "git"}}, 'pip install "overstory[server] @ git+https://a/o"'),
         (None, 'pip install ".[server]" in the folder of the source'),

@@ -436,7 +436,7 @@ def form_of(words: Sequence[str]) -> ColumnForm:
     tab, missing = "\t" if delimiter in {"tab", r"\t"} else delimiter, tuple(given.get("missing", ()))
     dates = {"by" if value in PERIODS else "dates": value for value in given.get("dates", ())}
     flags = "tidy" in given, encoding, "no-header" not in given
-    return Form(tab, missing, *flags, decimal, words="words" in given, **dates)
+    return Form(tab, missing, *flags, decimal, dates.get("dates"), dates.get("by"), "words" in given)
 
 
 _CSV_KEYS: Final = {

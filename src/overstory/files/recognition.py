@@ -19,7 +19,7 @@ from overstory.files.columns import NO_NUMBERS, Form, as_number, blocks
 from overstory.protocol.errors import ParameterError
 
 MARKS: Final = {",": "comma", ".": "point"}
-ORDERS: Final = {"dmy": "day, month, year", "mdy": "month, day, year"}
+ORDERS: Final = ("dmy", "mdy")
 DATE: Final = re.compile(
     r"(?:(?P<year>[0-9]{4})(?P<first>[-/.])(?P<month>[0-9]{1,2})(?P=first)(?P<day>[0-9]{1,2})"
     r"|(?P<a>[0-9]{1,2})(?P<mark>[-/.])(?P<b>[0-9]{1,2})(?P=mark)(?P<last>[0-9]{4}))"
@@ -104,35 +104,31 @@ def decimal_of(column: str, values: Collection[str], form: Form) -> str | None:
     if unsure:
         raise ParameterError(
             f"{column}: {unsure[0]!r} is {as_number(unsure[0], ',')} with a decimal comma and "
-            f"{as_number(unsure[0], '.')} with a point: give --csv decimal=, or decimal=. (or words: texts)"
+            f"{as_number(unsure[0], '.')} with a point: give --csv decimal=, or decimal=. (or words)"
         )
     return marks[-1]
 
 
 def days_of(column: str, values: Sequence[str], form: Form) -> dict[str, dt.date] | None:
     """Return the day of each text, None unless all are dates; the order of the parts is the one that fits them all."""
-    found = [DATE.fullmatch(value) for value in values]
-    if not found or not all(found):
-        return None
-    orders = [form.dates] if form.dates else list(ORDERS)
+    found = [match for value in values if (match := DATE.fullmatch(value))]
+    orders = [form.dates] if form.dates else ORDERS
     read = [days for order in orders if (days := _days(found, order, is_told=form.dates is not None))]
-    if not read:
+    if not read or len(found) < len(values):
         return None
     unsure = next((value for value, *days in zip(values, *read, strict=True) if len(set(days)) > 1), None)
     if unsure is not None:
         raise ParameterError(
             f"{column}: {unsure!r} may begin with the day or with the month: give --csv dates=dmy or dates=mdy (or "
-            "words: texts)"
+            "words, to count the texts)"
         )
     return dict(zip(values, read[0], strict=True))
 
 
-def _days(found: Sequence[re.Match[str] | None], order: str, *, is_told: bool) -> list[dt.date] | None:
+def _days(found: Sequence[re.Match[str]], order: str, *, is_told: bool) -> list[dt.date] | None:
     """Return the days in an order of the parts; None where a month or a day is none. Points stand after the day."""
     days = []
     for match in found:
-        if match is None:
-            return None
         year, month, day, last = match["year"], match["month"], match["day"], match["last"]
         if last is not None:
             is_day_first = order == "dmy" or (match["mark"] == "." and not is_told)
@@ -146,7 +142,8 @@ def _days(found: Sequence[re.Match[str] | None], order: str, *, is_told: bool) -
 
 def _counted_by(column: str, by: str, day: dt.date, label: str) -> str:
     """Say what dates were taken for."""
-    example = f" ({label} is the week of {day - dt.timedelta(day.weekday()):%-d %B %Y})" if by == "week" else ""
+    monday = day - dt.timedelta(day.weekday())
+    example = f" ({label} is the week of {monday.day} {monday:%B %Y})" if by == "week" else ""
     others = ", ".join(f"dates={other}" for other in PERIODS if other != by)
     return f"{column}: read as dates and counted by {by}{example}; --csv {others} or words (texts) count otherwise"
 

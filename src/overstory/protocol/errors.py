@@ -75,17 +75,11 @@ def install_hint(extra: str) -> str:
     """Return the command that installs an extra, from where this package was installed; no index has it."""
     import json
     from importlib.metadata import PackageNotFoundError, distribution
-    from urllib.parse import urlsplit
-    from urllib.request import url2pathname
 
     try:
         origin = json.loads(distribution("overstory").read_text("direct_url.json") or "{}")
     except PackageNotFoundError:
         origin = {}
-    url = origin.get("url", "")
-    if "dir_info" in origin:
-        editable = "-e " if origin["dir_info"].get("editable") else ""
-        return f'pip install {editable}"{url2pathname(urlsplit(url).path)}[{extra}]"'
-    if url:
-        return f'pip install "overstory[{extra}] @ {"git+" if "vcs_info" in origin else ""}{url}"'
-    return f'pip install ".[{extra}]" in the folder of the source'
+    if not origin:
+        return f'pip install ".[{extra}]" in the folder of the source'
+    return f'pip install "overstory[{extra}] @ {"git+" if "vcs_info" in origin else ""}{origin["url"]}"'

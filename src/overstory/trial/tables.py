@@ -75,8 +75,8 @@ def count_pairs(path: str, columns: Sequence[str], **how: Any) -> Pairs:
         table[place] = count
     rows = [dict(zip(known, table.sum(axis=1 - axis).tolist(), strict=True)) for axis, known in enumerate(numbers)]
     found = recognize_all(dict(zip(columns, rows, strict=True)), how.get("form", ANY_FORM))
-    pairs = arranged(tuple(columns), [list(each.labels) for each in found], table, missing)
-    return replace(pairs, notes=(*pairs.notes, *(note for each in found for note in each.notes)))
+    held = arranged(tuple(columns), [list(each.labels) for each in found], table, missing)
+    return replace(held, notes=(*held.notes, *(note for each in found for note in each.notes)))
 
 
 def arranged(names: Sequence[str], values: Sequence[list[str]], counts: I64, missing: int) -> Pairs:

@@ -213,7 +213,7 @@ class TableSummary:
         if not estimable[largest]:
             return []
         columns = len(self.table.labels[1])
-        number = (np.count_nonzero(estimable) - 1) * (1 if columns == 2 else columns)
+        number = (int(np.count_nonzero(estimable)) - 1) * (1 if columns == 2 else columns)
         return compare_rows(self.table, largest, 1 - self.alpha / max(number, 1))  # Bonferroni's
 
     @property
