@@ -39,13 +39,16 @@ from overstory.queries.counts import PeriodCounts
 from overstory.queries.estimates import check_periods
 
 if TYPE_CHECKING:
+    from overstory.analysis.alarms.alarm import Severity
     from overstory.analysis.alarms.crafted import Check
     from overstory.analysis.estimate import Estimate
     from overstory.console.data import ConsoleData
+    from overstory.presentation.document import Tone
     from overstory.protocol.metrics import Metric
 
 RECENT: Final = 3
 """Of so many newest periods two must have changed for an alarm to be red."""
+TONES: Final[Mapping[Severity, Tone]] = {"red": "bad", "amber": "warn", "note": "faint"}
 ANY_PERIOD: Final = (0, 2**31 - 1)
 """The first and the last number that a store takes."""
 ENOUGH_OF_13: Final = 10

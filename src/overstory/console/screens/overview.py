@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from overstory.analysis.decoding.decoder import Decoded
-from overstory.console.alarms import MetricHistory, find_alarms, read_histories
+from overstory.console.alarms import TONES, MetricHistory, find_alarms, read_histories
 from overstory.console.screens.page import is_shares, not_listed, reading_words, state_words
 from overstory.console.view import Query, Screen, View
 from overstory.presentation.charts.numbers import sparkline
@@ -27,13 +27,12 @@ from overstory.presentation.document import (
     Preformatted,
     Row,
     Table,
-    Tone,
 )
 from overstory.presentation.formats import finite, percent, thousands
 from overstory.protocol.metrics.period import DAY
 
 if TYPE_CHECKING:
-    from overstory.analysis.alarms.alarm import Alarm, Severity
+    from overstory.analysis.alarms.alarm import Alarm
     from overstory.console.data import ConsoleData
     from overstory.presentation.svg import Picture
 
@@ -42,8 +41,6 @@ DRAWN: Final = 26
 MOST_ALARMS: Final = 20
 NOTES_BEFORE: Final = 7
 """Days before a period whose notes may explain its alarm."""
-
-TONES: Final[Mapping[Severity, Tone]] = {"red": "bad", "amber": "bad", "note": "faint"}
 
 Order = Literal["title", "reports", "detected", "alarms", "expires"]
 ORDERS: Final[Mapping[Order, str]] = {
@@ -109,8 +106,7 @@ class _Overview:
     def _notices(self) -> Iterator[Block]:
         for alarm in self.alarms[:MOST_ALARMS]:
             metric = "" if alarm.metric is None else f", {self.data.registry[alarm.metric].title}"
-            severity = f"{alarm.severity.capitalize()}{', provisional' if alarm.is_provisional else ''}"
-            text = f"{severity}: {alarm.kind}{metric}, {alarm.period}. {alarm.text}"
+            text = f"{alarm.severity_words}: {alarm.kind}{metric}, {alarm.period}. {alarm.text}"
             yield Notice(" ".join([text, *self._notes(alarm)]), TONES[alarm.severity])
         if len(self.alarms) > MOST_ALARMS:
             yield Paragraph(f"{len(self.alarms) - MOST_ALARMS} more alarms are in the JSON of this page.")

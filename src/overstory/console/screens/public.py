@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -163,7 +164,8 @@ class PublicScreen(Screen):
 def _columns() -> tuple[Column, ...]:
     return (
         Column("title", "Metric", is_left=True, link=lambda row: f"/about/{row['metric']}"),
-        Column("purpose", "Why", is_left=True, link=lambda row: str(row["purpose"])),
+        Column("description", "What", is_left=True),
+        Column("purpose", "Why", _host, is_left=True, link=lambda row: str(row["purpose"])),
         Column("owner", "Responsible", is_left=True),
         Column("how_often", "How often", is_left=True),
         Column("one_report", "What one report reveals", is_left=True),
@@ -173,11 +175,17 @@ def _columns() -> tuple[Column, ...]:
     )
 
 
+def _host(address: str) -> str:
+    """Return where a link leads, in a word."""
+    return urlsplit(address).hostname or address
+
+
 def _row(data: ConsoleData, metric: Metric) -> dict[str, Any]:
     epsilon = metric.mechanism.epsilon_report
     return {
         "metric": metric.id,
         "title": metric.title,
+        "description": metric.description,
         "purpose": metric.purpose,
         "owner": metric.owner,
         "how_often": how_often(metric),

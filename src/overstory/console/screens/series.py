@@ -23,7 +23,7 @@ from overstory.analysis.tables.output import (
     interval_caption,
     unlike,
 )
-from overstory.console.alarms import find_alarms
+from overstory.console.alarms import TONES, find_alarms
 from overstory.console.screens.page import (
     DETECTING,
     OF_NUMBERS,
@@ -427,8 +427,8 @@ class SharesOverTime(OverTime):
             words = "Alarms are not there yet: earlier periods are being decoded. This page asks again by itself."
             yield Notice(words, "faint")
         for alarm in self.alarms or ():
-            words = f"{alarm.severity.capitalize()}, {alarm.kind}, {alarm.period}: {alarm.text}"
-            yield Notice(words, "faint" if alarm.severity == "note" else "bad")
+            words = f"{alarm.severity_words}: {alarm.kind}, {alarm.period}. {alarm.text}"
+            yield Notice(words, TONES[alarm.severity])
         estimate = self.newest.estimate
         if self.uncertain is not None:
             needed = people_for(self.metric.mechanism, 0.1, len(estimate.values))
