@@ -120,6 +120,12 @@ def test_tidy_counts_as_one_what_differs_in_blanks_and_case(tmp_path):
     content = WENT_IN["answers that people typed"][0]
     told = json.loads(tried(tmp_path, content, "--column", "answer", "--csv", "tidy").stdout)
     assert {row["value"]: row["truth"] for row in told["estimates"]} == {"YES": 180, "No": 60}
+    tmp_path.joinpath("listed").write_text("yes\nmaybe\n")
+    told = json.loads(tried(tmp_path, content, "--column", "answer", "--candidates", "listed", "--csv", "tidy").stdout)
+    assert {row["value"]: row["truth"] for row in told["estimates"]} == {"yes": 180, "maybe": 0, "(not listed)": 60}
+    devices = "--column", "answer", "--device-column", "id", "--csv", "tidy"
+    told = json.loads(tried(tmp_path, content, *devices).stdout)
+    assert {row["value"]: row["truth"] for row in told["estimates"]} == {"YES": 180, "No": 60}
     told = json.loads(tried(tmp_path, content, "--column", "answer", "--separator", ";", "--csv", "tidy").stdout)
     assert {row["value"]: row["true_share"] for row in told["estimates"]} == {"YES": 0.75, "No": 0.25}
 

@@ -148,11 +148,16 @@ def _counted_by(column: str, by: str, day: dt.date, label: str) -> str:
     return f"{column}: read as dates and counted by {by}{example}; --csv {others} or words (texts) count otherwise"
 
 
+def folded(text: str) -> str:
+    """Return a text without what `tidy` overlooks: blanks, case, and the form of letters."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
 def _spellings(counts: Mapping[str, int]) -> dict[str, str]:
     """Return for each text the most frequent of those that differ in blanks, case or the form of letters alone."""
     groups: dict[str, list[str]] = {}
     for text in counts:
-        groups.setdefault(" ".join(unicodedata.normalize("NFKC", text).casefold().split()), []).append(text)
+        groups.setdefault(folded(text), []).append(text)
     best = {key: max(sorted(texts), key=counts.__getitem__) for key, texts in groups.items()}
     return {text: best[key] for key, texts in groups.items() for text in texts}
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from overstory.files.columns import ANY_FORM, NO_NUMBERS, Form, blocks, is_number
 from overstory.files.io import Advance
 from overstory.files.rappor import read_candidates
-from overstory.files.recognition import Recognized, number_form, read_as_numbers, recognize, recognize_all
+from overstory.files.recognition import Recognized, folded, number_form, read_as_numbers, recognize, recognize_all
 from overstory.protocol.domains import Bins
 from overstory.protocol.errors import ParameterError
 
@@ -76,10 +76,11 @@ def count_values(
     listed = None if candidates is None else dict.fromkeys([*candidates, NOT_LISTED], 0)
     rows_of, missing = dict(listed or {}), 0
     form = how.get("form", ANY_FORM)
+    names = {folded(text) if form.tidy else text: text for text in listed or ()}
     for (values,) in blocks(path, [column], **how):
         missing += values.missing
         for text, count in values.counted().items():
-            name = text if listed is None or text in listed else NOT_LISTED
+            name = text if listed is None else names.get(folded(text) if form.tidy else text, NOT_LISTED)
             rows_of[name] = rows_of.get(name, 0) + count
         if listed is None and len(rows_of) > most:
             seen = recognize(column, rows_of, replace(form, by="day"))  # of times of the day, days are left
