@@ -27,6 +27,8 @@ DATE: Final = re.compile(
     r"(?: ?[AaPp][Mm])?(?: ?(?:Z|UTC|[-+][0-9]{2}:?[0-9]{2}))?)?"
 )
 """A date with a year of four digits, and the time of day that may follow."""
+UNUSUAL: Final = re.compile("[,'’ \\xa0\\u202f\\u2212]")
+"""What is in no number that Python reads."""
 ALIKE: Final = 3
 """Pairs of texts that a note names."""
 
@@ -88,7 +90,7 @@ def read_as_numbers(column: str, decimal: str | None) -> tuple[str, ...]:
 def number_form(path: str, column: str, form: Form) -> tuple[Form, tuple[str, ...]]:
     """Return the form with the decimal mark of a column of numbers, by the first block, and what a reader must know."""
     first, no_numbers = next(blocks(path, [column], form=form), None), NO_NUMBERS.union(form.missing)
-    if form.decimal is not None or first is None or first[0].numbers(no_numbers) is not None:
+    if form.decimal is not None or first is None:
         return form, ()
     decimal = decimal_of(column, {text.strip() for text in first[0].counted()} - no_numbers, form)
     return replace(form, decimal=decimal), read_as_numbers(column, decimal)
@@ -96,17 +98,16 @@ def number_form(path: str, column: str, form: Form) -> tuple[Form, tuple[str, ..
 
 def decimal_of(column: str, values: Collection[str], form: Form) -> str | None:
     """Return the decimal mark of numbers that Python does not read; None where it does, and for other texts."""
-    asked = form.decimal or ",."
-    marks = [mark for mark in asked if values and all(as_number(value, mark) is not None for value in values)]
-    if not marks or (not form.decimal and not any(c in value for value in values for c in ",'’ \xa0\u202f\u2212")):
+    if not values or (not form.decimal and not any(map(UNUSUAL.search, values))):
         return None
+    marks = [mark for mark in form.decimal or ",." if all(as_number(value, mark) is not None for value in values)]
     unsure = [value for value in values if len({as_number(value, mark) for mark in marks}) > 1]
     if unsure:
         raise ParameterError(
             f"{column}: {unsure[0]!r} is {as_number(unsure[0], ',')} with a decimal comma and "
             f"{as_number(unsure[0], '.')} with a point: give --csv decimal=, or decimal=. (or words)"
         )
-    return marks[-1]
+    return marks[-1] if marks else None
 
 
 def days_of(column: str, values: Sequence[str], form: Form) -> dict[str, dt.date] | None:
