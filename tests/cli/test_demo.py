@@ -23,7 +23,6 @@ def small(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def told(small, tmp_path_factory):
-    """One run as JSON, and its folder."""
     folder = tmp_path_factory.mktemp("demo")
     return json.loads(within("demo", *small, "--json", "--output", folder, cwd=folder).stdout), folder
 

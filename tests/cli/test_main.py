@@ -50,7 +50,6 @@ def test_no_command_and_a_wrong_one(capsys: Any) -> None:
     ],
 )
 def test_help_and_version_are_words_too(word: list[str], option: list[str], capsys: Any) -> None:
-    """A18: people who come from git and cargo ask with a word."""
     assert main(word) == 0
     said = capsys.readouterr().out
     assert main(option) == 0
@@ -84,7 +83,6 @@ def test_what_is_no_whole_number_is_refused(tmp_path: Any, text: str) -> None:
 
 @pytest.mark.parametrize("argv", [["--help"], ["--version"], ["discombobulate"], [], ["--hlep"]])
 def test_what_is_no_command_loads_none(monkeypatch: Any, argv: Any) -> None:
-    """C: the list of commands took ten times `python -c pass`, as every command's module was loaded for it."""
     monkeypatch.setattr(main_module, "_command", lambda name: pytest.fail(f"{name} was loaded"))
     assert main(argv) == (0 if argv in (["--help"], ["--version"]) else 2)
 
@@ -219,6 +217,5 @@ def test_the_module_runs_like_the_command(tmp_path: Any) -> None:
 
 
 def test_a_file_name_cannot_steer_the_terminal(tmp_path: Path) -> None:
-    """T28: the name was repeated raw in the error line."""
     done = within("sum", "--params", "\x1b[31mred", "r.csv", "-o", "c.csv", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (2, "overstory: error: \\x1b[31mred: no such file or directory\n")

@@ -239,7 +239,6 @@ def packed(folder, monkeypatch):
 
 
 def test_a_registry_inside_a_package_is_read_with_its_candidates(folder, packed):
-    """A17 (6): a registry in a zip had no path."""
     assert load_registry(packed) == load_registry(folder / "metrics.toml")
     ran = within("metrics", "lint", packed, cwd=folder)
     assert (ran.returncode, f"{packed}: 6 metrics, no fault" in ran.stdout) == (0, True)
@@ -265,7 +264,6 @@ def test_a_plan_of_a_registry_inside_a_package_is_written_elsewhere(folder, pack
 
 
 def test_lint_names_faults_of_parameters_where_the_domain_has_one_too(folder):
-    """A17 (9): with a bad domain, a bad epsilon was not named."""
     text = (
         (folder / "metrics.toml")
         .read_text()
@@ -298,7 +296,6 @@ def test_the_warnings_look_through_the_keys_once_and_not_for_every_metric(monkey
 
 
 def test_a_plan_says_what_will_not_be_seen(folder):
-    """A17 (5): "standard error of a share 12.814% at 200 reports", and not that 36% would be missed."""
     needs = "needs = {epsilon_report = 1.0, reports = 200}"
     domain = '{kind = "bins", min = 0, max = 20, count = 20}'
     text = REGISTRY_OF_ONE.replace('oracle = "grr"\nparameters = {epsilon = 1.0}', needs)

@@ -1,4 +1,4 @@
-"""``overstory metrics init``: from answers or options to a registry that lint has nothing to say about (A17)."""
+"""``overstory metrics init``: from answers or options to a registry that lint has nothing to say about."""
 
 import io
 import itertools

@@ -1,7 +1,5 @@
 """What is in the wheel; and that the half of it without extras runs with the standard library alone."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import zipfile
@@ -41,7 +39,6 @@ def alone(site: Path, code: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def overstory(site: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command of it."""
     return alone(site, f"from overstory.cli.main import main; sys.exit(main({list(arguments)!r}))", cwd)
 
 
@@ -69,10 +66,10 @@ def test_the_devices_half_is_the_standard_library_alone(site: Path, tmp_path: Pa
     (tmp_path / "read.csv").write_text("time,value\n2026-11-21,red\n")
     for arguments in (
         ("--help",),
-        ("local", "--state", "state", "--registry", "metrics.toml"),
-        ("status", "--state", "state"),
-        ("view", "--state", "state"),
-        ("forget", "--state", "state", "--yes"),
+        ("local", "--app", "./state", "--registry", "metrics.toml"),
+        ("status", "--app", "./state"),
+        ("view", "--app", "./state"),
+        ("forget", "--app", "./state", "--yes"),
         ("metrics", "lint", "metrics.toml"),
         ("privacy", "olh", "--param", "epsilon=1"),
         ("gateway", *READING.split()),

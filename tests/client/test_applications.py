@@ -86,7 +86,7 @@ def test_a_name_or_a_folder_that_is_not_here_is_refused_and_nothing_is_made(home
     assert (status, told.endswith("; there are: notes\n")) == (2, True)
     assert "no application 'ntoes' has a state here" in told
     if command != "forget":
-        status, told = run(command, "--state", "sttae")
+        status, told = run(command, "--app", "./sttae")
         assert (status, "sttae: there is no state here" in told) == (2, True)
     assert everything(tmp_path) == before
     assert not list(tmp_path.rglob("ntoes")) + list(tmp_path.rglob("sttae"))
@@ -204,11 +204,11 @@ def test_no_command_needs_a_file(home, run):
 
 
 def test_the_page_has_the_name_of_the_application_wherever_its_state_is(tmp_path, run):
-    """`view --state X` was titled with the folder."""
+    """`view --app ./X` was titled with the folder."""
     client = device(tmp_path)
     client.record("colour", "red")
     client.close()
-    assert "What test sends from this device" in run("view", "--state", str(tmp_path / "state"))[1]
+    assert "What test sends from this device" in run("view", "--app", str(tmp_path / "state"))[1]
 
 
 def test_a_later_version_of_the_program_leaves_its_registry(home):

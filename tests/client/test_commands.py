@@ -57,7 +57,7 @@ def run(*argv: str) -> int:
     return main([*argv])
 
 
-STATE = ("--state", "state")
+STATE = ("--app", "./state")
 ALL = (*STATE, "--registry", "metrics.toml")
 
 
@@ -139,7 +139,8 @@ def test_view_needs_no_candidate_files(here: Any, capsys: Any) -> None:
     ("argv", "said"),
     [
         (("view",), "no application has a state here"),
-        (("view", "--app", "no/name"), "app = 'no/name'"),
+        (("view", "--app", "no/name"), "no/name: there is no state here"),
+        (("view", "--app", "no name"), "app = 'no name'"),
         (("view", *STATE, "--registry", "none.toml"), "none.toml: No such file"),
         (("view", *ALL, "--explain", "colour"), "give METRIC=VALUE"),
         (("view", *STATE, "--explain", "colour=red"), "there is no state here"),

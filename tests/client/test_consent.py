@@ -329,7 +329,7 @@ def test_the_command_names_a_collector(tmp_path, capsys, monkeypatch):
     asked = registry(colour=DEFAULT["colour"])
     (tmp_path / "metrics.toml").write_text(asked.text)
     monkeypatch.chdir(tmp_path)
-    ask = ["on", "--yes", "--state", "state", "--registry", "metrics.toml"]
+    ask = ["on", "--yes", "--app", "./state", "--registry", "metrics.toml"]
     assert main([*ask, "--server", "https://C.example/x"], environ={}) == 0
     assert "https://c.example" in capsys.readouterr().out
     reporting = Client("t", registry=asked, state="state", environ={}, policy="none", server=HOME)

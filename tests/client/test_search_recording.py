@@ -116,7 +116,7 @@ def test_the_question_to_the_person_says_that_there_is_one_report(tmp_path):
     (tmp_path / "metrics.toml").write_text(metrics.text)
     client = device(tmp_path, registry=metrics, choice=None)
     assert client.record("word", "oak") is Outcome.NOT_ASKED
-    where = ("--state", client.paths.folder, "--registry", "metrics.toml", "--server", "https://example.org")
+    where = ("--app", client.paths.folder, "--registry", "metrics.toml", "--server", "https://example.org")
     shown = " ".join(within("on", *where, cwd=tmp_path).stdout.split())
     assert "one report per device, and no other" in shown
     assert "one device in 4 is asked" in shown

@@ -236,7 +236,7 @@ def test_people_are_drawn_from_the_rows(folder):
     ("given", "words"),
     [
         ({"bins": (0, 1, 2), "device": "d"}, "give one of"),
-        ({"most": 1}, "--most-values 1"),
+        ({"most": 1}, "most = 1"),
         ({"people": 0}, "--people 0: give a whole number from 1 to 10,000,000,000$"),
         ({"people": 10**20}, "from 1 to 10,000,000,000"),
         ({"people": 5, "device": "d"}, "give it or --device-column, not both"),

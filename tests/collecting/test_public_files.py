@@ -11,6 +11,7 @@ import unicodedata
 import pandas as pd
 import pytest
 
+from overstory.trial.population import Column, read_population
 from support.running import within
 
 
@@ -143,8 +144,10 @@ def test_two_columns_are_each_taken_for_what_they_are(tmp_path):
 
 def test_times_are_counted_by_day_before_they_are_too_many(tmp_path):
     times = rows("t", lambda i: f"2026-01-{i % 20 + 1:02}T10:00:00.{i:06}", 3_000)
-    told = json.loads(tried(tmp_path, times, "--column", "t", "--most-values", 100).stdout)
-    assert {row["value"]: row["truth"] for row in told["estimates"]}["2026-01-20"] == 150
+    tmp_path.joinpath("file").write_text(times)
+    found = read_population(Column(str(tmp_path / "file"), "t", most=100))
+    assert found.labels[-1] == "2026-01-20"
+    assert found.counts.tolist() == [150] * 20
 
 
 @pytest.mark.parametrize("command", ["compare", "discover"])

@@ -1,4 +1,4 @@
-"""A survey in three lines: a column of any library in, its own labels out (finding A14)."""
+"""A survey in three lines: a column of any library in, its own labels out."""
 
 import itertools
 from typing import Any

@@ -36,7 +36,6 @@ def write_registry(path, metric="port", domain=NUMBERS, **parameters):
 
 
 def upload_of(metric, number, value, period, seed=b"live"):
-    """The upload of device `number`; None where it is not asked."""
     secret = seed.ljust(8, b".") + number.to_bytes(8, "big")
     device = Randomizer(metric.mechanism, secret=secret, metric=metric.id, memo_size=0)
     if not metric.mechanism.asks(device.cohort):
@@ -106,35 +105,10 @@ def test_what_is_read_of_a_store_is_what_the_search_finds_in_the_same_answers(li
     assert [row["count"] for row in shown["estimates"]] == pytest.approx(one.counts.tolist())
 
 
-def test_a_file_has_every_value_and_a_picture_the_search(live, tmp_path):
-    folder, _ = live
-    shown = command(folder, "decode", *STORE, "--metric", "port", "-o", tmp_path, "--plot", tmp_path / "p.svg")
-    assert "one question, once: epsilon 5.0000 in all" in shown
-    header, *rows = (tmp_path / "search.csv").read_text().splitlines()
-    assert header.startswith("string,estimate,")
-    assert header.endswith(",source")
-    assert rows[0].startswith("80,")
-    assert (tmp_path / "p.svg").read_text().startswith("<svg")
-    streamed = within("decode", *STORE, "--metric", "port", "-o", "-", cwd=folder)
-    assert streamed.stdout.splitlines() == [header, *rows]
-
-
-def test_detected_values_are_offered_as_candidates_and_earlier_ones_stay(live, tmp_path):
-    folder, _ = live
-    out = tmp_path / "ports.txt"
-    asked = ("decode", *STORE, "--metric", "port", "--candidates-out", out)
-    assert "candidates in " in command(folder, *asked)
-    assert out.read_text().split()[:3] == ["80", "443", "8080"]
-    out.write_text("22\n8080\n")
-    shown = command(folder, *asked)
-    assert out.read_text().split()[:4] == ["22", "8080", "80", "443"]
-    assert f"{len(out.read_text().split()) - 2} of them new" in shown
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("decode", *STORE, "--metric", "port", "--per-period"), "a device answers once"),
+        (("decode", *STORE, "--metric", "port", "--aggregate", "per-period"), "a device answers once"),
         (("decode", *STORE, "--metric", "port", "--steps", "norm-sub"), "post-processing steps have no meaning"),
         (("decode", *STORE, "--metric", "port", "--reports-per-device", "2"), "reports per device have no meaning"),
         (("decode", *STORE, "--metric", "port", "--complete"), "a method or complete list"),

@@ -1,7 +1,5 @@
 """The planner: the same answer as the command, nearest needs that fill the form, mistakes as sentences."""
 
-from __future__ import annotations
-
 import html
 import json
 import re
@@ -51,7 +49,6 @@ def test_the_command_on_the_page_has_the_same_answer(client, capsys) -> None:
 
 
 def offered(answer):
-    """Return the addresses of needs that can be met."""
     (links,) = re.findall(r'<nav [^>]*aria-label="Needs that can be met".*?</nav>', answer.text, re.DOTALL)
     return [html.unescape(address) for address in re.findall(r'href="(.*?)"', links)]
 

@@ -1,7 +1,5 @@
 """The public pages: open to everybody, complete, and without any number of a metric that is not published."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
@@ -37,7 +35,6 @@ def client(console_data):
 
 
 def about(data, name):
-    """Return the view of a metric."""
     return AboutScreen().view(data, Query(), metric=name)
 
 

@@ -96,10 +96,10 @@ SPANS = ("--compare", DAYS[1], DAYS[0])
     [
         (OF_GROUPS, ("--by-group",)),
         (OF_GROUPS, ("--by-group", "--smooth", "--json")),
-        (OF_GROUPS, ("--group", "1.1", "--per-period", "--json")),
+        (OF_GROUPS, ("--group", "1.1", "--aggregate", "per-period", "--json")),
         (OF_GROUPS, ("--compare-groups", "1.0", "1.1")),
         (OF_GROUPS, SPANS),
-        ("integers", ("--cumulative", "--json", "--steps", "norm-sub")),
+        ("integers", ("--aggregate", "cumulative", "--json", "--steps", "norm-sub")),
         ("integers", ("--from", DAYS[1], "--alpha", "0.2")),
         ("integers", ("--to", DAYS[0], "--interval", "population")),
         ("integers", ("--from", "2024-12-01")),

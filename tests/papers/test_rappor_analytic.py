@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from overstory.files.rappor import RapporParameters, write_params
+from overstory.files.rappor import RapporParameters
 from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.kinds.rappor import rappor
 from papers.rappor import averaging, figure_3
 from papers.rappor.collections import collected
+from papers.rappor.figure_1 import compare, live
 from papers.run import EXPERIMENTS
 from papers.study import Context
 
@@ -23,25 +24,12 @@ def by_name(result):
     return {one.name: one for one in result.comparisons}
 
 
-def test_any_value_and_parameters_are_drawn_and_compared_with_nothing(tmp_path):
-    write_params(tmp_path / "params.csv", RapporParameters(k=32, h=2, m=4, p=0.25, q=0.75, f=0.25))
-    result = run("rappor-figure-1", value="BADAPPLE.COM", params=tmp_path / "params.csv")
-    assert result.verdicts == {"agrees": 0, "differs": 0, "new": 3}
-    assert result.inputs["value"] == "BADAPPLE.COM"
-    assert "BADAPPLE.COM" in result.figures[0].svg
-    assert "of 32" in result.figures[0].svg
-
-
-def test_the_spread_of_wide_filters_is_the_normal_one(tmp_path):
-    write_params(tmp_path / "params.csv", RapporParameters(k=4096, h=2, m=4, p=0.25, q=0.75, f=0.25))
-    bits = by_name(run("rappor-figure-1", params=tmp_path / "params.csv"))["bits set in the report"]
+def test_the_spread_of_wide_filters_is_the_normal_one():
+    mechanism = RapporParameters(k=4096, h=2, m=4, p=0.25, q=0.75, f=0.25).mechanism()
+    bits = next(one for one in compare(mechanism, live(mechanism, "68", 1)) if one.name == "bits set in the report")
     rate = 0.25 + 0.125 / 2
     assert bits.ours == pytest.approx(4094 * rate + 2 * (0.75 - 0.125 / 2))
     assert bits.high - bits.low == pytest.approx(2 * 2.576 * math.sqrt(4096 * rate * (1 - rate)), abs=2)
-
-
-def test_a_values_name_cannot_break_the_drawing():
-    assert run("rappor-figure-1", value="$<&>\\frac").figures[0].png[:4] == b"\x89PNG"
 
 
 def test_limits_rise_with_reports_and_never_pass_the_list():

@@ -510,7 +510,6 @@ def test_the_claim_is_that_of_one_report_in_the_smallest_release(built):
         (ReleasedPeriods({1: 5_000, 2: 0}), ONE_BY_ONE),
         (ReleasedPeriods({1: 5_000}, grouped=True), GROUPED),
         (ReleasedPeriods({1: 1}), "had 1 message: it hides nobody"),
-        (ReleasedPeriods({1: 3}, honest=0.5), "had 3 messages, 1 of them honest: it hides nobody"),
     ],
 )
 def test_without_a_recorded_release_there_is_a_reason_and_no_number(periods, reason):
@@ -523,19 +522,5 @@ def test_without_a_recorded_release_there_is_a_reason_and_no_number(periods, rea
     assert "delta" not in line
 
 
-def test_delta_and_the_honest_share_can_be_chosen():
-    chosen = ReleasedPeriods({1: 10_000}, delta=1e-6, honest=0.9).claim(GRR).privacy
-    assert chosen == shuffled(GRR, 10_000, 1e-6, honest=0.9)
-    assert chosen.reports == 9_000
-
-
 def test_of_very_many_reports_the_default_delta_is_a_tenth_of_one_in_them():
     assert ReleasedPeriods({1: 10**9}).claim(GRR).privacy.delta == pytest.approx(1e-10)
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"delta": 0.5}, {"delta": 0.0}, {"honest": 0.0}, {"honest": 1.5}, {"honest": math.nan}]
-)
-def test_a_number_out_of_range_is_refused(wrong):
-    with pytest.raises(ParameterError):
-        ReleasedPeriods({1: 10_000}, **wrong).claim(GRR)

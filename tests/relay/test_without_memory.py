@@ -1,7 +1,5 @@
 """Without memory: threads of a daemon begin with it, and a relay that stopped to accept begins anew."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Relays that are broken on purpose: `python broken_relay.py FAULT --gateway ...`."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A store with a metric of each kind of reading, from devices of their own, for the pages of the console."""
 
-from __future__ import annotations
-
 import datetime as dt
 from pathlib import Path
 from typing import Any, Final

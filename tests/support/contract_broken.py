@@ -1,7 +1,5 @@
 """Devices broken on purpose, each as some real one was: a statistical test that passes them tests nothing."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from typing import Any

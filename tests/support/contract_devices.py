@@ -1,7 +1,5 @@
 """Samples of reports: from devices one by one, from strangers, and from the bulk simulation."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

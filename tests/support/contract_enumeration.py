@@ -1,7 +1,5 @@
 """Privacy by brute force: every output of every input, from the thresholds, and none of `channels`' formulas."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from decimal import Context, Decimal
 from fractions import Fraction

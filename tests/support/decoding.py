@@ -1,7 +1,5 @@
 """Estimates for the consoles of the tests, from one process that decodes for all of them."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from functools import cache

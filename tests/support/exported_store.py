@@ -1,7 +1,5 @@
 """Stores with closed periods to export, and a process that is killed on its way through an export."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
@@ -18,7 +16,7 @@ import pytest
 from overstory.analysis.reports import SupportCounts
 from overstory.collector.store import Store, open_store
 from overstory.collector.store.copies import export
-from overstory.collector.store.copies.export import Exported, Selection
+from overstory.collector.store.copies.export import Exported
 from overstory.collector.store.databases.sqlite import SqliteDatabase
 from overstory.engines.folders import Folder
 from overstory.engines.places import find_places, find_sets
@@ -40,7 +38,6 @@ def registry() -> MetricRegistry:
 
 
 def registry_toml() -> str:
-    """Return the registry as TOML."""
     metrics = sample_metrics()
     metrics["size"]["oracle"] = '"hadamard"'
     about = {**ABOUT, "retention_days": "90", "grace_days": "30", "period": '"day"'}
@@ -66,13 +63,11 @@ def add(store: Store, metric: Metric, period: int, size: int, rng: random.Random
 
 
 def export_all(url: str, metrics: MetricRegistry, folder: Path | str, now: float = LATER) -> Exported:
-    """Export what is closed."""
     with open_store(url, metrics) as store:
-        return store.export_closed(metrics, Folder(str(folder)), Selection(), now=now)
+        return store.export_closed(metrics, Folder(str(folder)), now=now)
 
 
 def counts_of(url: str, metrics: MetricRegistry) -> dict[str, Any]:
-    """Return all counts of a store."""
     with open_store(url, metrics) as store:
         return {metric.id: store.counts(metric, 0, 1 << 20) for metric in metrics.values()}
 
@@ -85,7 +80,6 @@ def sum_folder(metric: Metric, *inputs: Path | str) -> SupportCounts:
 
 
 def listed_parts(folder: Path) -> set[str]:
-    """Return the names of all parts that manifests list."""
     return {part.file for one in find_sets(str(folder)) for part in one.manifest.parts}
 
 

@@ -1,7 +1,5 @@
 """Registries, readings and what was handed over, for the gateway's tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +38,6 @@ METRICS = {
 
 
 def registry_text() -> str:
-    """The registry of all of them."""
     about = {"domain": BINS, "period": '"30 minutes"', "window": "10", "retention_days": "365"}
     return registry_of(METRICS, **about, expires="2040-01-01")
 
@@ -49,7 +46,6 @@ REGISTRY: MetricRegistry = parse_registry(registry_text())
 
 
 def metric(name: str = "energy") -> Metric:
-    """One of them."""
     return REGISTRY[name]
 
 
@@ -111,12 +107,10 @@ def device_of(folder: Path, name: str) -> Any:
 
 
 def bits(upload: Upload) -> int:
-    """The one report of an upload."""
     (report,) = decode_batch(upload.reports)
     return report.bits
 
 
 def items(text: str, name: str = "energy", **layout: Any) -> list[Reading | BadLine]:
-    """The lines of a text, read."""
     raw = text.encode().splitlines(keepends=True)
     return list(read_lines(raw, Layout(**layout), metric(name), "file"))

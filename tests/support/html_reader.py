@@ -1,7 +1,5 @@
 """The elements and the texts of a page; who reads one finds an element that is not closed, or not open."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 from typing import Any
 

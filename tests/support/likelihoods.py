@@ -1,7 +1,5 @@
 """Any kind of mechanism by its exact likelihoods: the law of a report, and the worst ratio over all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction

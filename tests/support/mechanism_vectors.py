@@ -3,8 +3,6 @@
 Vectors are for ever: a change in one is a change of what devices have answered. Add new ones; never rewrite.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Populations of devices that a search is tried on."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

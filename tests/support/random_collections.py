@@ -1,7 +1,5 @@
 """Collections drawn at the level of counts, which is exact for one report per permanent response."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Everything that an object holds, to search for what should not be held."""
 
-from __future__ import annotations
-
 import gc
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any

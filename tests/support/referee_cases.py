@@ -1,7 +1,5 @@
 """Every oracle of the registry on small domains, and the values and cohorts that a referee looks at."""
 
-from __future__ import annotations
-
 from itertools import count
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Small sound files of every format, and ways to write reports, for the tests beside this."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A registry of an oblivious metric and a direct one, a file of private keys for it, and devices' sealed requests."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from datetime import date
@@ -61,7 +59,6 @@ def write_files(folder: Path) -> tuple[Path, Path]:
 
 
 def upload(name: str = "hidden", count: int = 1, *, period: int = TODAY, batch: bytes | None = None) -> bytes:
-    """One upload of a metric."""
     metric = METRICS[name]
     packed = encode_reports(metric.mechanism, sound(metric, count))
     return encode_upload(Upload(batch or batch_id(), name, period, packed))
@@ -76,7 +73,6 @@ def seal(
     path: str = "/v1/reports",
     fields: Iterable[tuple[str, str]] = (("content-type", MEDIA_TYPE),),
 ) -> SealedRequest:
-    """Seal a request as a device does."""
     headers = (*fields, *([] if token is None else [("authorization", f"Bearer {token}")]))
     request = Request(method, "https", "collector.example", path, headers, body)
     return seal_request(request.encode(512), key.public)

@@ -5,8 +5,6 @@ The process is `python -m support.store_crashes URL FIRST LAST STEP`.
 
 # ruff: noqa: T201 - the worker's parent reads what it prints
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys
@@ -38,7 +36,6 @@ def sent(metric: Metric, number: int) -> list[Report]:
 
 
 def batch(metric: Metric, number: int) -> Received:
-    """Return the batch of that number."""
     return received(metric, PERIOD + number % PERIODS, sent(metric, number), batch=number.to_bytes(16, "big"))
 
 
@@ -75,7 +72,6 @@ def start(url: str, first: int, last: int, step: int) -> subprocess.Popen[str]:
 
 
 def go(worker: subprocess.Popen[str]) -> None:
-    """Let it work."""
     assert worker.stdin is not None
     worker.stdin.write("\n")
     worker.stdin.flush()

@@ -1,7 +1,5 @@
 """Fresh databases for the store's tests: a SQLite file, or a database of a real PostgreSQL."""
 
-from __future__ import annotations
-
 import tempfile
 import uuid
 import warnings

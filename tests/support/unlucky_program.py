@@ -1,7 +1,5 @@
 """overstory with clocks and with threads that files decide on: `python unlucky_program.py FOLDER relay ...`."""
 
-from __future__ import annotations
-
 import _thread
 import sys
 import threading

@@ -143,7 +143,7 @@ def tell_notes(command: str, notes: Iterable[str]) -> None:
         print(f"overstory {command}: note: {note}", file=sys.stderr)
 
 
-def tell_skipped(skipped: Skipped | None, what: str) -> None:
+def tell_skipped(skipped: Skipped | None) -> None:
     """Print on the error stream how much was skipped, and why, for the first few."""
     if skipped is None or not skipped.count:
         return
@@ -151,4 +151,4 @@ def tell_skipped(skipped: Skipped | None, what: str) -> None:
         print(f"overstory: skipped: {error}", file=sys.stderr)
     left = skipped.count - len(skipped.examples)
     more = f", of which {left:,} not shown" if left else ""
-    print(f"overstory: skipped {skipped.count:,} bad {what}{more}", file=sys.stderr)
+    print(f"overstory: skipped {skipped.count:,} bad records{more}", file=sys.stderr)

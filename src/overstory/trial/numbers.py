@@ -47,7 +47,7 @@ ROUNDS: Final = 20
 """Collections that `measure_means` simulates."""
 CHOSEN: Final = (
     f"the range was chosen by your own numbers ({TAILS[0]:.0%} to {TAILS[1]:.0%} quantile); a real collection must fix "
-    "it beforehand: --min and --max"
+    "it beforehand: --range"
 )
 
 

@@ -120,7 +120,7 @@ def too_many(path: str, column: str, most: int, seen: Sequence[str], decimal: st
         f"{path}: the column {column!r} has more than {most:,} distinct values. For numbers give --bins MIN MAX COUNT; "
         "for text give --candidates FILE with those that you would look for (all others then count as one), or look "
         "for them by hashing: `overstory encode` with a column of values, `map` and `decode` with the candidates, or "
-        "`overstory discover` without any; a higher --most-values costs time and memory",
+        "`overstory discover` without any",
         seen,
         decimal,
     )
@@ -329,7 +329,7 @@ class Column:
         if sum(option is not None for option in (self.bins, self.candidates, self.device)) > 1:
             raise ParameterError("give one of --bins, --candidates and --device-column")
         if self.most < 2:
-            raise ParameterError(f"--most-values {self.most}: give a whole number from 2")
+            raise ParameterError(f"most = {self.most}: give a whole number from 2")
         if self.people is not None and self.device is not None:
             raise ParameterError("--people draws rows one by one: give it or --device-column, not both")
         if self.people is not None and not 1 <= self.people <= MOST_PEOPLE:

@@ -136,8 +136,6 @@ class TableTrial(Trial):
         The oracle that every row randomized with, and the estimate of each pair's count.
     summary : TableSummary
         Shares, intervals, the test of independence and Cramer's V of the two columns.
-    is_conditional : bool
-        Whether a terminal shows how the rows differ, in place of all shares.
     """
 
     columns: ClassVar[Sequence[Column]] = (
@@ -150,7 +148,6 @@ class TableTrial(Trial):
     pairs: Pairs
     result: TrialResult
     summary: TableSummary
-    is_conditional: bool = False
 
     @property
     def kind(self) -> Kind:
@@ -228,20 +225,11 @@ class TableTrial(Trial):
         ]
 
     def tables(self, *, everything: bool) -> Iterator[Block]:
-        """Yield the summary; where asked for, and with everything, how the rows differ."""
-        first, second = self.pairs.names
-        shown = list(self.summary.blocks(everything=everything))
-        if everything:
-            yield from shown
-            if compared := list(self._differences(first, second)):
-                yield Heading(2, "How the rows differ")
-                yield from compared
-        elif self.is_conditional:
-            yield shown[0]
-            yield from self._differences(first, second)
-            yield shown[-1]
-        else:
-            yield from shown
+        """Yield the summary, and with everything how the rows differ."""
+        yield from self.summary.blocks(everything=everything)
+        if everything and (compared := list(self._differences(*self.pairs.names))):
+            yield Heading(2, "How the rows differ")
+            yield from compared
 
     def plot(self) -> Picture:
         """Return the table as a picture."""
@@ -284,14 +272,12 @@ def collect_pairs(
     budget: TrialBudget,
     oracle: str,
     seed: int,
-    *,
-    is_conditional: bool = False,  # whether a terminal shows how the rows differ, in place of all shares
     advance: Advance = lambda _: None,
 ) -> TableTrial:
     """Let every row report its pair by one oracle, and learn the table."""
     result = collect(pairs.population, budget, oracle, seed, advance)
     table = pair_table(result.oracle.mechanism, result.estimate, pairs.names, pairs.labels)
-    return TableTrial(pairs, result, TableSummary(table), is_conditional)
+    return TableTrial(pairs, result, TableSummary(table))
 
 
 def survey_table(columns: Any, epsilon: float = 1.0, *, oracle: str = "auto", rng: Rng = None) -> TableTrial:

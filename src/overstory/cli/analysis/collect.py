@@ -59,8 +59,6 @@ def _check(args: argparse.Namespace) -> None:
     for name in ONE_COLUMN if several else ():
         if getattr(args, name) is not None:
             raise ParameterError(f"--{name.replace('_', '-')} is for one column: give one --column")
-    if args.conditional and not several:
-        raise ParameterError("--conditional compares the values of a first column: give two, --column A --column B")
 
 
 def _trial(args: argparse.Namespace, path: str, budget: TrialBudget) -> Trial:
@@ -78,8 +76,7 @@ def _ways(args: argparse.Namespace, path: str, budget: TrialBudget) -> tuple[Cal
     if len(args.columns) > 1:
         from overstory.trial.tables import collect_pairs, count_pairs
 
-        chosen = {"budget": budget, "oracle": args.oracle, "seed": args.seed, "is_conditional": args.conditional}
-        collect = partial(collect_pairs, **chosen)
+        collect = partial(collect_pairs, budget=budget, oracle=args.oracle, seed=args.seed)
         return partial(count_pairs, path, args.columns, form=form), collect
     if args.separator is not None:
         from overstory.trial.item_sets import collect_sets, count_sets
@@ -90,7 +87,7 @@ def _ways(args: argparse.Namespace, path: str, budget: TrialBudget) -> tuple[Cal
         from overstory.trial.numbers import collect_numbers, read_column_of_numbers  # which loads SciPy
 
         chosen = {"learned": args.numeric, "epsilon": budget.epsilon, "oracle": args.oracle}
-        chosen |= {"minimum": args.min, "maximum": args.max}
+        chosen |= dict(zip(("minimum", "maximum"), args.range or (None, None), strict=True))
         rng = np.random.default_rng([args.seed, 3])
         return partial(read_column_of_numbers, path, args.column, form=form), partial(
             collect_numbers, rng=rng, **chosen
@@ -107,8 +104,8 @@ def _column(args: argparse.Namespace, path: str) -> Column:
         if not count.is_integer():
             raise ParameterError(f"--bins: {count:g} is no number of bins")
         bins = low, high, int(count)
-    asked = (path, args.column, bins, args.candidates, args.device_column, args.most_values, args.people)
-    return Column(*asked, form=form_of(args.csv))
+    asked = (path, args.column, bins, args.candidates, args.device_column)
+    return Column(*asked, people=args.people, form=form_of(args.csv))
 
 
 def _collect_values(
@@ -131,20 +128,16 @@ def _budget(args: argparse.Namespace) -> TrialBudget:
 def _command(args: argparse.Namespace) -> str:
     """Return the command that makes the page again."""
     command = ["overstory", "collect", args.file, *chain.from_iterable(("--column", name) for name in args.columns)]
-    names = ("separator", "most", "numeric", "min", "max", "epsilon", "epsilon_permanent", "device_column")
-    for name in (*names, "candidates", "people"):
+    names = ("separator", "most", "numeric", "epsilon", "epsilon_permanent", "device_column", "candidates", "people")
+    for name in names:
         if getattr(args, name) is not None:
             command += ["--" + name.replace("_", "-"), str(getattr(args, name))]
     command += ["--oracle", args.oracle]
-    if args.bins is not None:
-        command += ["--bins", *(repr(number).removesuffix(".0") for number in args.bins)]
-    command += [
-        *(["--conditional"] if args.conditional else []),
-        *chain.from_iterable(("--csv", word) for word in args.csv),
-    ]
+    for name in ("bins", "range"):
+        if (numbers := getattr(args, name)) is not None:
+            command += [f"--{name}", *(repr(number).removesuffix(".0") for number in numbers)]
+    command += chain.from_iterable(("--csv", word) for word in args.csv)
     command += ["--reports-per-device", str(args.reports_per_device)]
-    if len(args.columns) == 1:
-        command += ["--most-values", str(args.most_values)]
     return shlex.join([*command, "--seed", str(args.seed)])
 
 

@@ -18,7 +18,7 @@ from overstory.analysis.kinds.linked import apart
 from overstory.analysis.reports import unpack_bits
 from overstory.analysis.tables.output import NOT_LISTED, unlike
 from overstory.cli.output import reading_bar, show_answer
-from overstory.files.rappor import pair_form, read_map, read_pair_counts, read_pairs, read_params
+from overstory.files.rappor import BIT, pair_form, read_map, read_pair_counts, read_pairs, read_params
 from overstory.presentation.document import Column, Table
 from overstory.presentation.formats import epsilons_text, finite
 from overstory.presentation.result import Result
@@ -72,7 +72,7 @@ def run(request: DecodeRequest) -> int:
     assert request.pair is not None
     parameters = read_params(request.params)
     mechanism = parameters.mechanism()
-    form = pair_form(parameters, list(request.pair), request.boolean)
+    form = pair_form(parameters, request.pair)
     maps = _maps(request, parameters, form)
     learn = _likeliest if request.options.method == "likelihood" else _from_counts
     table = learn(request, source, form, mechanism, maps)
@@ -91,8 +91,9 @@ def _check(request: DecodeRequest) -> str:
         raise ParameterError(f"{wrong} has no effect with --pair and --method {request.options.method}: give {right}")
     if not source or len(request.inputs) > 1:
         raise ParameterError(f"--pair needs {'one file of reports, INPUT,' if whole else '--counts'}")
-    if len(request.maps) != (1 if request.boolean else 2):
-        problem = "one map: the other variable is one bit" if request.boolean else "the map of each variable, in order"
+    has_bit = any(name.endswith(BIT) for name in request.pair or ())
+    if len(request.maps) != (1 if has_bit else 2):
+        problem = "one map: the other variable is one bit" if has_bit else "the map of each variable, in order"
         raise ParameterError(f"--map: give {problem}")
     if request.options.method == "lasso" or request.plot:
         raise ParameterError(f"{'--plot' if request.plot else '--method lasso'} does not apply to --pair")
@@ -102,7 +103,7 @@ def _check(request: DecodeRequest) -> str:
 def _maps(request: DecodeRequest, parameters: RapporParameters, form: PairForm) -> list[CandidateMap | None]:
     paths = iter(request.maps)
     shape: dict[str, Any] = {"num_bits": parameters.k, "num_hashes": parameters.h, "num_cohorts": parameters.m}
-    return [None if name == request.boolean else read_map(next(paths), **shape) for name in form.names]
+    return [None if width == 1 else read_map(next(paths), **shape) for width in form.widths]
 
 
 def _labels(request: DecodeRequest, maps: list[CandidateMap | None]) -> tuple[tuple[str, ...], tuple[str, ...]]:

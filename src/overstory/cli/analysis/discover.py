@@ -10,7 +10,7 @@ import numpy as np
 
 from overstory.cli.analysis.found import FoundValues
 from overstory.cli.arguments import check_pipes, form_of, print_answer, seekable
-from overstory.cli.output import draw, progress, reading_bar, tell_notes
+from overstory.cli.output import progress, reading_bar, tell_notes
 from overstory.discovery import AlphabetStrings, CodedIntegers, CodedStrings, ModelStrings, discover, find, simulate
 from overstory.files.columns import blocks, line_of
 from overstory.files.io import writing_csv
@@ -112,8 +112,6 @@ def run(args: argparse.Namespace) -> int:
     if args.output:
         with writing_csv(args.output, spreadsheet=args.spreadsheet) as text:
             text.writelines(answer.csv_lines())
-    if args.plot:
-        draw(args.plot, [answer.found.plot()] if answer.found.num_reports else [])
     if args.output != "-":
         print_answer(args, answer.to_json(), answer.blocks())
     return 0
@@ -124,7 +122,7 @@ def _discover(args: argparse.Namespace) -> FoundValues:
     domain, form = domain_of(args.bits, args.bytes, args.alphabet, args.model), form_of(args.csv)
     known = _known(args.known, domain) if args.known else ()
     key = args.column[:12]  # a hash key has at most 64 bytes, and every level adds to it
-    plan = discover(epsilon=args.epsilon, domain=domain, known=known, step=args.step, beam=args.beam, key=key)
+    plan = discover(epsilon=args.epsilon, domain=domain, known=known, key=key)
     with seekable(args.file) as path, reading_bar("reading the column", [path], quiet=args.quiet) as advance:
         has_elsewhere = args.alphabet is not None or args.model is not None
         values = read_column(path, args.column, domain, form, args.bytes, advance, has_elsewhere=has_elsewhere)
@@ -132,9 +130,7 @@ def _discover(args: argparse.Namespace) -> FoundValues:
         first = (lambda what, done: bar.reach(done, what)) if bar.is_shown else None
         second = (lambda what, done: bar.reach(1 + done, what)) if bar.is_shown else None
         reports = simulate(plan, values, np.random.default_rng(args.seed), progress=first)
-        how = {"alpha": args.alpha, "correction": args.correction, "interval_kind": args.interval or "reports"}
-        found = find(plan, reports, **how, progress=second)
-        return FoundValues(plan, replace(found, adjustment=args.adjustment))
+        return FoundValues(plan, replace(find(plan, reports, progress=second), adjustment="fcr"))
 
 
 def _known(path: str, domain: CodedDomain) -> list[Any]:

@@ -209,7 +209,7 @@ class CountedFiles:
     units: list[Unit]
 
 
-def run_engine(args: argparse.Namespace, counting: Counting, *, dry_run: bool) -> int:
+def run_engine(args: argparse.Namespace, counting: Counting) -> int:
     """Count by an engine."""
     from overstory.files.labels import LabelledCounts, is_labelled, write_labelled
     from overstory.files.rappor import write_counts
@@ -220,8 +220,6 @@ def run_engine(args: argparse.Namespace, counting: Counting, *, dry_run: bool) -
             f"--candidates has no effect: {files.mechanism.name} is counted by bit or seed; give them to "
             "`overstory decode`"
         )
-    if dry_run:
-        return print_expected(args, files)
     output = str(counting.output)
     with count_units(counting, files) as run:
         if is_labelled(output):
@@ -282,35 +280,6 @@ def engine_of(text: str | None) -> Engine:
     from overstory.engines.driver import LocalEngine
 
     return LocalEngine(workers)
-
-
-def print_expected(args: argparse.Namespace, files: CountedFiles) -> int:
-    """Print what would be read, and how long it may take."""
-    from overstory.engines.driver import STARTS, core_seconds, sizes_of
-    from overstory.presentation.formats import in_bytes
-
-    engine, units = files.engine.name, files.units
-    seconds = core_seconds(engine, files.job, units)
-    reports, size = sizes_of(units)
-    outcome = {
-        "engine": engine,
-        "files": len(files.places),
-        "units": len(units),
-        "reports": reports,
-        "bytes": size,
-        "core_seconds": seconds,
-        "start_seconds": STARTS[engine],
-    }
-    print_outcome(
-        args,
-        outcome,
-        Lines(
-            f"{reports:,} reports of {files.mechanism.name} in {plural(len(files.places), 'file')}, {in_bytes(size)}: "
-            f"{plural(len(units), 'unit')}",
-            f"about {seconds:.2g} core-seconds by {engine}, and {STARTS[engine]:g} s to start; nothing was counted",
-        ),
-    )
-    return 0
 
 
 def run_facts(files: CountedFiles, run: Run) -> dict[str, Any]:

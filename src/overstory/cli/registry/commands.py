@@ -150,7 +150,7 @@ PRIVACY: Final = Command(
     "privacy",
     "overstory privacy search-engine --registry metrics.toml\n"
     "  overstory privacy loloha --param epsilon_permanent=2 --param epsilon_report=1\n"
-    "  overstory privacy --params params.csv --reports 20 --values 3 --plot epsilons.svg",
+    "  overstory privacy --params params.csv --reports 20 --values 3",
     Option("oracle", "a metric's id, or an oracle: rappor, loloha, square-wave, ...", "METRIC|ORACLE", nargs="?"),
     Option("--registry", f"the metric's registry (default: {REGISTRY_FILE}, if it exists)"),
     Option("--param"),
@@ -166,7 +166,6 @@ PRIVACY: Final = Command(
     Option("--shuffled", "also state what reports reveal that arrive shuffled among N others'", "N", int),
     Option("--honest", "with --shuffled: the honest share", "SHARE", float, 1.0),
     Option("--periods", "with --shuffled: reports of one value (default: any number)", "T", int),
-    Option("--plot", "draw epsilon against the number of reports into this file, an .svg"),
     more="""\
 Give a metric of a registry (--registry FILE, or ./metrics.toml if it exists), an oracle with its parameters, or
 --params for RAPPOR. A name that is both a metric and an oracle means the oracle, unless --registry is given.

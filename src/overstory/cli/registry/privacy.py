@@ -100,11 +100,6 @@ def run(args: argparse.Namespace) -> int:
         args.values = metric.max_values if args.values is None else args.values
     values = None if args.values is None else stated.values_claim(args.values, reports=args.reports)
     shuffled = None if args.shuffled is None else _shuffled(mechanism, args, metric)
-    if args.plot:
-        from overstory.cli.output import draw
-        from overstory.presentation.charts.curves import loss_of_a_device
-
-        draw(args.plot, [loss_of_a_device(stated.mechanism, stated.terms.epsilon_n, stated.terms.epsilon_any)])
     named = {} if metric is None else {"metric": metric.id}
     of_values = {} if values is None else {"values": args.values, "epsilon_values": finite(values.epsilon)}
     others = {} if shuffled is None else {"central": shuffled.to_json()}

@@ -127,7 +127,7 @@ class _Overview:
         metric = next(iter(self.data.registry), "METRIC")
         yield Notice("There are no reports yet. These lines send the first ones, of simulated devices:", "")
         yield Preformatted(
-            f"overstory store tokens add {self.data.store.url} --role write --application my-app > write-token\n"
+            f"overstory store tokens {self.data.store.url} --add write --application my-app > write-token\n"
             f"overstory serve --registry metrics.toml --store {self.data.store.url} --port 8000 &\n"
             'OVERSTORY_WRITE_TOKEN="$(cat write-token)" \\\n'
             "    overstory simulate --registry metrics.toml --devices 500 --url http://127.0.0.1:8000"

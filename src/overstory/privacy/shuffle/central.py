@@ -290,8 +290,6 @@ class ReleasedPeriods:
 
     smallest: Mapping[int, int] = field(default_factory=dict)  # messages, by period; 0: some reports came another way
     grouped: bool = False  # whether reports name a group
-    delta: float | None = None  # the chance to exceed epsilon; None: 1e-9, or less where there are very many reports
-    honest: float = 1.0  # the share of messages that come from honest devices
 
     @classmethod
     def of(cls, periods: Iterable[int], released: Mapping[int, Released], *, grouped: bool) -> Self:
@@ -311,12 +309,9 @@ class ReleasedPeriods:
             where = f"In {without} of {plural(len(sizes), 'period')}, reports did not all come in a recorded release. "
             return CentralClaim(None, where + ONE_BY_ONE)
         number = min(sizes)
-        honest = math.floor(number * self.honest) if 0 < self.honest <= 1 else number
-        if honest < 2:
-            some = "" if honest == number else f", {honest} of them honest"
-            return CentralClaim(None, f"The smallest release had {plural(number, 'message')}{some}: it hides nobody.")
-        delta = min(DELTA, 1 / (10 * number)) if self.delta is None else self.delta
-        privacy = shuffled(mechanism, number, delta, honest=self.honest)
+        if number < 2:
+            return CentralClaim(None, f"The smallest release had {plural(number, 'message')}: it hides nobody.")
+        privacy = shuffled(mechanism, number, min(DELTA, 1 / (10 * number)))
         several, more = ("", "") if len(sizes) == 1 else (f" of {len(sizes)} periods", SEVERAL)
         return CentralClaim(
             privacy, f"the smallest release{several} had {number:,} messages, as the collector recorded{more}"
