@@ -113,7 +113,7 @@ def test_table_page_picture_and_files_show_one_interval(folder, monkeypatch):
 def test_how_a_file_is_written_can_be_said_and_is_in_the_pages_command(folder):
     """Adult: no header, a blank after each comma, ? for what is not known."""
     (folder / "adult.data").write_bytes("39, caf\xe9, x\n50, ?, y\n38, caf\xe9, x\n".encode("latin-1"))
-    words = ("no-header", "missing=?", "missing=NA", "encoding=latin-1", "delimiter=,", "strip")
+    words = ("no-header", "missing=?", "missing=NA", "encoding=latin-1", "delimiter=,", "tidy")
     form = [option for word in words for option in ("--csv", word)]
     done = within("collect", "adult.data", "--column", 2, *form, "-o", "adult", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr

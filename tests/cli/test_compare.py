@@ -95,7 +95,7 @@ def test_a_file_in_another_form_is_the_same_column(folder, line):
     (folder / "plain.csv").write_text("2\n" + "café\noak\n?\ncafé\n" * 400)
     excel = "".join(f"{row}; {tree} \n" for row, tree in enumerate(("café", "oak", "?", "café") * 400))
     (folder / "excel.csv.gz").write_bytes(gzip.compress(excel.encode("latin-1")))
-    form = [f"--csv={word}" for word in ("missing=?", "no-header", "strip", "encoding=latin-1", "delimiter=;")]
+    form = [f"--csv={word}" for word in ("missing=?", "no-header", "tidy", "encoding=latin-1", "delimiter=;")]
     plain = within(*line.split(), "plain.csv", form[0], "--json", cwd=folder)
     assert (plain.returncode, plain.stderr) == (0, "")
     assert within(*line.split(), "excel.csv.gz", *form, "--json", cwd=folder).stdout == plain.stdout

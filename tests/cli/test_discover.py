@@ -98,6 +98,21 @@ def test_the_file_is_written_and_every_detected_value_is_printed(files):
     assert (files / "out.csv").read_text(encoding="utf-8").startswith("string,estimate,")
 
 
+def test_what_is_detected_beside_an_interval_that_holds_0_is_said_to_be_unsure(tmp_path):
+    """M12: "-7 to 304 ... p 2.0e-09 detected" read as a fault."""
+    words = ["metsä"] * 446 + ["järvi"] * 310 + ["koti"] * 220 + ["talo"] * 150 + ["puu"] * 120 + ["saari"] * 230
+    (tmp_path / "words.csv").write_text("word\n" + "\n".join(words) + "\n")
+    unsure = 0
+    for seed in range(4):
+        asked = ("--column", "word", "--epsilon", 4, "--bytes", 8, "--seed", seed)
+        told = json.loads(within("discover", "words.csv", *asked, "--json", cwd=tmp_path).stdout)
+        shown = within("discover", "words.csv", *asked, cwd=tmp_path).stdout
+        expected = sum(row["low"] <= 0 for row in told["estimates"] if row["detected"])
+        assert shown.count("detected, how often is unsure") == expected
+        unsure += expected
+    assert unsure > 0
+
+
 def test_a_column_may_have_a_long_name(tmp_path):
     name = "élan-" * 20
     (tmp_path / "long.csv").write_text(f"{name}\n" + "7\n" * 500, encoding="utf-8")

@@ -1,5 +1,6 @@
 """The dispatcher: quick to start, one sentence for whatever goes wrong, never a traceback."""
 
+import json
 import re
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import pytest
 
 from overstory.cli import main as main_module
 from overstory.cli.main import COMMANDS, explain, main
-from overstory.protocol.errors import FormatError
+from overstory.protocol.errors import FormatError, install_hint
 from support.running import overstory, python, within
 
 
@@ -116,8 +117,8 @@ def failing(monkeypatch: Any, error: Any) -> Any:
         (FileNotFoundError(2, "No such file or directory", "a.csv"), 2, "a.csv: no such file or directory"),
         (PermissionError(13, "Permission denied", "a.csv"), 2, "a.csv: permission denied"),
         (OSError("odd"), 2, "odd"),
-        (ModuleNotFoundError("No module named 'numpy'", name="numpy"), 2, 'pip install "overstory[analysis]"'),
-        (ModuleNotFoundError("No module named 'scipy.linalg'", name="scipy.linalg"), 2, "overstory[analysis]"),
+        (ModuleNotFoundError("No module named 'numpy'", name="numpy"), 2, "this command needs numpy: pip install "),
+        (ModuleNotFoundError("No module named 'scipy.linalg'", name="scipy.linalg"), 2, "[analysis]"),
         (MemoryError(), 70, "not enough memory"),
         (ZeroDivisionError("division by zero"), 70, "a bug in overstory"),
         (ImportError("cannot import name 'x'"), 70, "a bug in overstory"),
@@ -131,6 +132,40 @@ def test_whatever_goes_wrong_is_one_sentence(monkeypatch: Any, capsys: Any, erro
     assert says in err
     assert len(err.splitlines()) == (1 if says else 0)
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("origin", "says"),
+    [
+        ({"url": "file:///a/o", "dir_info": {}}, 'pip install "overstory[server] @ file:///a/o"'),
+        ({"url": "file:///a/o.whl", "archive_info": {}}, 'pip install "overstory[server] @ file:///a/o.whl"'),
+        ({"url": "https://a/o", "vcs_info": {"vcs": "git"}}, 'pip install "overstory[server] @ git+https://a/o"'),
+        (None, 'pip install ".[server]" in the folder of the source'),
+    ],
+)
+def test_an_extra_is_installed_from_where_the_package_came(
+    monkeypatch: Any, tmp_path: Path, origin: Any, says: str
+) -> None:
+    """M11: `pip install "overstory[server]"` found no such package anywhere."""
+    about = tmp_path / "overstory-1.dist-info"
+    about.mkdir()
+    about.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: overstory\nVersion: 1\n")
+    if origin is not None:
+        about.joinpath("direct_url.json").write_text(json.dumps(origin))
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    assert install_hint("server") == says
+
+
+def test_no_page_and_no_example_names_a_package_that_nobody_can_get() -> None:
+    root = Path(__file__).parents[2]
+    files = [
+        root / "README.md",
+        *(root / "docs").rglob("*.md"),
+        *(root / "examples").rglob("*"),
+        *(root / "src").rglob("*.py"),
+    ]
+    texts = {path: path.read_text(errors="replace") for path in files if path.is_file()}
+    assert [path for path, text in texts.items() if re.search(r"install .{0,3}overstory\W{0,2}\[[a-z]", text)] == []
 
 
 def test_a_developer_may_see_the_traceback(monkeypatch: Any) -> None:

@@ -47,7 +47,7 @@ def test_a_trial_is_counted_whole_and_estimated_near_the_truth(folder):
 def test_values_come_from_a_column_in_its_form_and_quiet_keeps_the_table(folder):
     (folder / "data.txt").write_text("oak; red\nash; none\nelm; mauve\n")
     line = "simulate --registry metrics.toml --devices 40 --store trial.db --data data.txt --column 2 --quiet"
-    form = ["--csv=no-header", "--csv=delimiter=;", "--csv=strip", "--csv=missing=none"]
+    form = ["--csv=no-header", "--csv=delimiter=;", "--csv=tidy", "--csv=missing=none"]
     ran = within(*line.split(), *form, "--truth", "truth.csv", cwd=folder)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert [line.split() for line in ran.stdout.splitlines()[1:]] == [["colour", "40", "40", "40", "0"]]

@@ -133,7 +133,7 @@ def test_encodings(written):
 def test_blanks_are_kept_or_dropped(written):
     path = written("c,d\n oak ,1\noak,2\n")
     assert held(population(path, "c")) == {" oak ": 1, "oak": 1}
-    assert held(population(path, "c", strip=True)) == {"oak": 2}
+    assert held(population(path, "c", tidy=True)) == {"oak": 2}
 
 
 FAULTS = {

@@ -116,9 +116,9 @@ def test_googles_nine_checks_pass_and_the_shares_are_near(served: Any) -> None:
 
 
 def test_strings_outside_a_list_are_another_row(served: Any) -> None:
-    """Shorter lists, chosen after the reports came: what they leave out is in "other"; a second list finds it."""
+    """Shorter lists, chosen after the reports came: what they leave out is "not listed"; a second list finds it."""
     folder, truth, counted, _, _ = served
-    folder.joinpath("few.txt").write_text("1\n2\nother\n")
+    folder.joinpath("few.txt").write_text("1\n2\nnot listed\n")
     text = registry_text().replace("first.txt", "few.txt")
     folder.joinpath("few.toml").write_text(text)
     few = load_registry(folder / "few.toml")["pairs"]
@@ -126,8 +126,8 @@ def test_strings_outside_a_list_are_another_row(served: Any) -> None:
     with open_store(str(folder / "store.db")) as store:
         (part,) = read(read_store(store, few)).to_json()["readings"]
     marginals = {row["value"]: row for row in part["tables"][0]["marginals"]["first"]}
-    assert list(marginals) == ["1", "2", "other", "other (not listed)"]
-    left = marginals["other (not listed)"]
+    assert list(marginals) == ["1", "2", "not listed", "(not listed)"]
+    left = marginals["(not listed)"]
     assert abs(left["share"] - truth[2:].sum()) < 4 * left["standard_error"]
 
 

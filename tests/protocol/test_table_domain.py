@@ -71,7 +71,6 @@ def test_other_values_go_where_each_variable_puts_them():
     """One variable has a name for others, the other refuses them, and so the cell is refused."""
     assert CELLS.symbol(("3.1", "yes")) == CELLS.symbol(("another version", "yes")) == 5
     assert CELLS.refuses
-    assert CELLS.other == (2, None)
     assert not Table((VERSION, VERSION), ("a", "b")).refuses
     with pytest.raises(ParameterError, match="crash: "):
         CELLS.symbol(("1.0", "maybe"))

@@ -410,8 +410,10 @@ def print_outcome(args: argparse.Namespace, outcome: dict[str, Any], *shown: str
 
 CSV: Final = Option(
     "--csv",
-    "how the CSV file is written; may be repeated: delimiter=C (one character, or tab), missing=TEXT, strip (remove "
-    "spaces around fields), encoding=NAME, no-header (the columns are 1, 2, ...)",
+    "how the file is written; may be repeated: delimiter=C (one character, or tab), missing=TEXT, encoding=NAME, "
+    "no-header (the columns are 1, 2, ...), tidy (texts that differ in blanks or case are one), decimal=C (comma or "
+    "point), dates=dmy or mdy (day or month first), dates=day, week, month or year (what dates are counted by), words "
+    "(count texts as they are)",
     "KEY[=VALUE]",
     action="append",
     default=[],
@@ -420,22 +422,25 @@ CSV: Final = Option(
 
 def form_of(words: Sequence[str]) -> ColumnForm:
     """Return the format that these values of ``--csv`` give."""
+    from overstory.analysis.tables.columns import PERIODS
     from overstory.files.columns import Form
 
     given: dict[str, list[str]] = {}
     for word in words:
         key, equals, value = word.partition("=")
-        if bool(equals) != (key in {"delimiter", "missing", "encoding"}) or key not in _CSV_KEYS:
+        if bool(equals) != _CSV_KEYS.get(key, "").endswith("=...") or key not in _CSV_KEYS:
             raise ParameterError(f"--csv {word}: give {', '.join(_CSV_KEYS.values())}")
         given.setdefault(key, []).append(value)
-    delimiter, encoding = (given.get(key, [None])[-1] for key in ("delimiter", "encoding"))
-    tab = "\t" if delimiter in {"tab", r"\t"} else delimiter
-    return Form(tab, tuple(given.get("missing", ())), "strip" in given, encoding, "no-header" not in given)
+    delimiter, encoding, decimal = (given.get(key, [None])[-1] for key in ("delimiter", "encoding", "decimal"))
+    tab, missing = "\t" if delimiter in {"tab", r"\t"} else delimiter, tuple(given.get("missing", ()))
+    dates = {"by" if value in PERIODS else "dates": value for value in given.get("dates", ())}
+    flags = "tidy" in given, encoding, "no-header" not in given
+    return Form(tab, missing, *flags, decimal, dates.get("dates"), dates.get("by"), "words" in given)
 
 
 _CSV_KEYS: Final = {
-    **{key: f"{key}=..." for key in ("delimiter", "missing", "encoding")},
-    **{key: key for key in ("strip", "no-header")},
+    **{key: f"{key}=..." for key in ("delimiter", "missing", "encoding", "decimal", "dates")},
+    **{key: key for key in ("tidy", "no-header", "words")},
 }
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 
 from overstory.client.person.command_line import SUMMARIES as OF_A_PERSON
 from overstory.presentation.streams import PIPE_CLOSED, close_quietly, printable, write_anything
-from overstory.protocol.errors import OverstoryError, suggestion
+from overstory.protocol.errors import OverstoryError, install_hint, suggestion
 
 SUMMARIES: Final = {
     "demo": "run a private collection of real figures, and show what is learned",
@@ -241,7 +241,7 @@ def explain(error: Exception) -> tuple[int, str]:
     if isinstance(error, OverstoryError):
         return BAD_INPUT, str(error)
     if isinstance(error, ImportError) and (needed := (error.name or "").partition(".")[0]) in EXTRAS:
-        return BAD_INPUT, f'this command needs {error.name}: pip install "overstory[{EXTRAS[needed]}]"'
+        return BAD_INPUT, f"this command needs {error.name}: {install_hint(EXTRAS[needed])}"
     if isinstance(error, OSError):
         reason = error.strerror or str(error)
         shown = reason[:1].lower() + reason[1:]

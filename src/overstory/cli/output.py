@@ -137,6 +137,12 @@ def reading_bar(label: str, paths: Sequence[str], *, quiet: bool = False) -> Ite
         yield shown.advance if shown.is_shown else None
 
 
+def tell_notes(command: str, notes: Iterable[str]) -> None:
+    """Say on the error stream what a file's texts were taken for."""
+    for note in notes:
+        print(f"overstory {command}: note: {note}", file=sys.stderr)
+
+
 def tell_skipped(skipped: Skipped | None) -> None:
     """Print on the error stream how much was skipped, and why, for the first few."""
     if skipped is None or not skipped.count:

@@ -27,7 +27,7 @@ from overstory.collector.store.databases.connection import MissingStoreError
 from overstory.collector.store.metrics import StoredMetric
 from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.registry.changes import Harm, compare_registries
-from overstory.protocol.errors import OverstoryError, ParameterError
+from overstory.protocol.errors import OverstoryError, ParameterError, install_hint
 from overstory.protocol.metrics import Metric, MetricRegistry
 from overstory.protocol.oblivious.messages import KeyConfiguration, fingerprint, read_keys
 from overstory.protocol.wire import is_loopback
@@ -64,7 +64,7 @@ def guarded(check: str, work: Callable[[], Findings]) -> Findings:
     except (OverstoryError, OSError, HTTPException) as error:
         yield Finding(check, "error", SparseLog.sentence(error))
     except ImportError as error:
-        yield Finding(check, "error", f"{error.name} is not installed", 'pip install "overstory[server]"')
+        yield Finding(check, "error", f"{error.name} is not installed", install_hint("server"))
 
 
 def check_files() -> Findings:

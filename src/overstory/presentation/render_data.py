@@ -101,7 +101,7 @@ def for_spreadsheet(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _keys(columns: Iterable[Column]) -> list[str]:
-    return [key for column in columns for key in column.data_keys]
+    return list(dict.fromkeys(key for column in columns for key in column.data_keys))
 
 
 def quoted(text: str) -> str:

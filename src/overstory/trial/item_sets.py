@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Final, TextIO, cast
 
@@ -15,8 +15,9 @@ from overstory.analysis.kinds.base import Rng
 from overstory.analysis.kinds.item_sets import ItemEstimate
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.tables.output import label_text, not_detected, share_interval, write_csv
-from overstory.files.columns import blocks
+from overstory.files.columns import ANY_FORM
 from overstory.files.io import Advance
+from overstory.files.recognition import recognize
 from overstory.planning.kinds import other_mechanism, rank_item_mechanisms
 from overstory.presentation.document import Block, Column, Table
 from overstory.presentation.formats import detection, epsilon_text, percent
@@ -25,7 +26,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind, Mechanism
 from overstory.protocol.kinds.item_sets import Items
 from overstory.protocol.kinds.registry import FAMILIES
-from overstory.trial.population import READ_OFF, empty
+from overstory.trial.population import READ_OFF, count_texts
 from overstory.trial.run import Memory, Trial, TrialBudget, seed_of, send, truth_picture
 
 I64 = NDArray[np.int64]
@@ -46,6 +47,7 @@ class SetPeople:
     sets: tuple[Items, ...]  # the distinct ones
     counts: I64  # how many rows hold each set, shape (len(sets),)
     missing: int = 0  # rows without a value; they send nothing
+    notes: tuple[str, ...] = ()  # what a reader must know of how they were read
 
     def __len__(self) -> int:
         return int(self.counts.sum())
@@ -72,14 +74,15 @@ def count_sets(path: str, column: str, separator: str, **how: Any) -> SetPeople:
     """Count the rows of every set of a column's texts, in one pass; spaces around an item are not part of it."""
     if not separator:
         raise ParameterError("--separator: give the text between two items, such as ';'")
-    rows: Counter[str] = Counter()
-    missing = 0
-    for (texts,) in blocks(path, [column], **how):
-        missing += texts.missing
-        rows.update(texts.counted())
-    if not rows:
-        raise empty(path, column, missing)
-    return arranged(((_split(text, separator), count) for text, count in rows.items()), missing)
+    rows, missing = count_texts(path, column, **how)
+    held = [(_split(text, separator), count) for text, count in rows.items()]
+    items: Counter[str] = Counter()
+    for names, count in held:
+        items.update(dict.fromkeys(names, count))
+    found = recognize(column, items, replace(how.get("form", ANY_FORM), words=True))
+    name_of = dict(zip(items, found.labels, strict=True))
+    people = arranged((([name_of[item] for item in names], count) for names, count in held), missing)
+    return replace(people, notes=found.notes)
 
 
 def _split(text: str, separator: str) -> list[str]:
@@ -190,7 +193,7 @@ class SetTrial(Trial):
         return tuple(self._notes())
 
     def _notes(self) -> Iterator[str]:
-        yield READ_OFF
+        yield from (READ_OFF, *self.people.notes)
         if self.is_fitted:
             yield SIZES_READ
         most, reports = self.estimate.mean_size.most, len(self.people)
@@ -229,7 +232,7 @@ class SetTrial(Trial):
             Column("frequency", "share", percent),
             share_interval(),
             Column("true_share", "truth", percent),
-            Column("detected", "", detection, is_left=True),
+            Column("detected", "", detection, ("detected", "low"), is_left=True),
         )
         left = len(rows) - len(shown)
         yield Table(f"{left:,} rarer items are in the file" if left else "", columns, shown, not_detected(shown))

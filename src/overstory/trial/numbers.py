@@ -18,8 +18,9 @@ from overstory.analysis.numeric.means import MeanOracle
 from overstory.analysis.numeric.quantities import NumberEstimate, Quantity, estimate_numbers
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.tables.columns import read_numbers
-from overstory.files.columns import blocks
+from overstory.files.columns import ANY_FORM, blocks
 from overstory.files.io import Advance
+from overstory.files.recognition import number_form
 from overstory.planning.kinds import best_for_numbers
 from overstory.presentation.charts.numbers import estimates_over_time, histogram
 from overstory.presentation.document import Block, Column, Table
@@ -57,15 +58,16 @@ class Numbers:
     values: F64  # finite, shape (n,)
     missing: int = 0  # rows without a number; they send nothing
     name: str = "the column"
+    notes: tuple[str, ...] = ()  # what a reader must know of how they were read
 
     def __len__(self) -> int:
         return self.values.size
 
     @classmethod
-    def of(cls, every: F64, name: str = "the column") -> Numbers:
+    def of(cls, every: F64, name: str = "the column", notes: tuple[str, ...] = ()) -> Numbers:
         """Return the finite ones of a column."""
         finite = every[np.isfinite(every)]
-        return cls(finite, every.size - finite.size, name)
+        return cls(finite, every.size - finite.size, name, notes)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -194,8 +196,9 @@ def holds(row: Quantity, true: float) -> bool:
 
 def read_column_of_numbers(path: str, column: str, **how: Any) -> Numbers:
     """Return a file's numbers; see `blocks` for how it is read."""
+    how["form"], notes = number_form(path, column, how.get("form", ANY_FORM))
     read = [values for (values,) in blocks(path, [column], numbers=True, **how)]
-    numbers = Numbers.of(np.concatenate(read) if read else np.empty(0), column)
+    numbers = Numbers.of(np.concatenate(read) if read else np.empty(0), column, notes)
     if not len(numbers):
         raise empty(path, column, numbers.missing)
     return numbers
@@ -250,7 +253,7 @@ def collect_numbers(
 
     counts = Memory().carry(built, batches())
     outside = int(((numbers < domain.minimum) | (numbers > domain.maximum)).sum())
-    notes = [CHOSEN] if minimum is None or maximum is None else []
+    notes = [*held.notes, *([CHOSEN] if minimum is None or maximum is None else [])]
     if outside:
         notes.append(f"{outside:,} numbers lie outside the range and count as the nearest end")
     estimate = estimate_numbers(built, shown, counts)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.association.effect import Compared, compare_rows
 from overstory.analysis.association.independence import MOST_CELLS
 from overstory.analysis.association.summary import ROW, TableSummary
 from overstory.analysis.association.table import pair_table
 from overstory.analysis.kinds.base import Rng
 from overstory.analysis.tables.columns import read_column
 from overstory.analysis.tables.output import label_text
-from overstory.files.columns import NO_NUMBERS, blocks
+from overstory.files.columns import ANY_FORM, NO_NUMBERS, blocks
 from overstory.files.io import Advance
+from overstory.files.recognition import recognize_all
 from overstory.presentation.document import Block, Column, Heading, Table
 from overstory.presentation.formats import epsilon_text, finite, percent
 from overstory.presentation.svg import Picture
@@ -73,7 +73,10 @@ def count_pairs(path: str, columns: Sequence[str], **how: Any) -> Pairs:
     table = np.zeros((len(numbers[0]), len(numbers[1])), np.int64)
     for place, count in rows_of.items():
         table[place] = count
-    return arranged(tuple(columns), [list(known) for known in numbers], table, missing)
+    rows = [dict(zip(known, table.sum(axis=1 - axis).tolist(), strict=True)) for axis, known in enumerate(numbers)]
+    found = recognize_all(dict(zip(columns, rows, strict=True)), how.get("form", ANY_FORM))
+    held = arranged(tuple(columns), [list(each.labels) for each in found], table, missing)
+    return replace(held, notes=(*held.notes, *(note for each in found for note in each.notes)))
 
 
 def arranged(names: Sequence[str], values: Sequence[list[str]], counts: I64, missing: int) -> Pairs:
@@ -100,11 +103,11 @@ def _places(name: str, texts: list[str]) -> tuple[tuple[str, ...], I64, str]:
         bins = round_bins(float(figures.min()), float(figures.max()), FEW_BINS)
         note = f"{name}: {len(texts):,} different numbers were counted in {bins.count} bins"
         return bins.labels, symbols(bins, figures), note
-    if len(texts) > MOST_VALUES:
-        raise ParameterError(f"{name} has {len(texts):,} distinct values, more than {MOST_VALUES:,}")
-    if len(texts) < 2:
+    ordered = sorted(set(texts), key=float if all_numbers(bare) and len(bare) == len(texts) else None)
+    if len(ordered) > MOST_VALUES:
+        raise ParameterError(f"{name} has {len(ordered):,} distinct values, more than {MOST_VALUES:,}")
+    if len(ordered) < 2:
         raise ParameterError(f"{name} has one value alone, {texts[0]!r}: nothing can depend on it")
-    ordered = sorted(texts, key=float if all_numbers(bare) and len(bare) == len(texts) else None)
     rank = {text: place for place, text in enumerate(ordered)}
     return tuple(ordered), np.array([rank[text] for text in texts], np.int64), ""
 
@@ -182,18 +185,6 @@ class TableTrial(Trial):
         product = np.outer(cells.sum(axis=1), cells.sum(axis=0))
         return float(np.sqrt(((cells - product) ** 2 / product).sum() / (min(cells.shape) - 1)))
 
-    def compared(self) -> list[Compared]:
-        """Return the differences of each row's shares from the largest row's, of the rows that are large enough."""
-        given, largest = self.summary.conditional, int(np.argmax(self.pairs.counts.sum(axis=1)))
-        if not given.estimable[largest]:
-            return []
-        first, second = self.pairs.labels
-        rows = [place for place in np.flatnonzero(given.estimable).tolist() if place != largest]
-        columns = second[1:] if len(second) == 2 else second
-        return [
-            compare_rows(self.summary.table, column, first[row], first[largest]) for row in rows for column in columns
-        ]
-
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON values."""
         mechanism = self.result.mechanism
@@ -247,7 +238,7 @@ class TableTrial(Trial):
         return table_picture("table", self.summary)
 
     def _differences(self, first: str, second: str) -> Iterator[Block]:
-        compared = self.compared()
+        compared = self.summary.compared
         if not compared:
             return
         rows = [
@@ -265,10 +256,10 @@ class TableTrial(Trial):
             Column("row", first, is_left=True),
             Column("column", second, is_left=True),
             Column("difference", "difference", _points),
-            Column("low", "95% interval", lambda low, high: f"{_points(low)} to {_points(high)}", ("low", "high")),
+            Column("low", "interval", lambda low, high: f"{_points(low)} to {_points(high)}", ("low", "high")),
             Column("apart", "", lambda apart: "differs" if apart else "", is_left=True),
         )
-        caption = f"{second} in each {first}, less that in {first} = {compared[0].against}"
+        caption = f"{second} in each {first}, less that in {first} = {compared[0].against}; all intervals hold at 95%"
         yield Table(caption, columns, rows[:SHOWN])
 
 

@@ -16,8 +16,8 @@ from overstory.analysis.estimate import converted
 from overstory.analysis.kinds.base import Rng
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.steps import Processed, postprocess
-from overstory.analysis.tables.columns import Label, coded, labels_from, read_column, read_numbers
-from overstory.analysis.tables.output import label_text, write_csv
+from overstory.analysis.tables.columns import PERIODS, Label, coded, labels_from, read_column, read_numbers
+from overstory.analysis.tables.output import label_text, unlike, write_csv
 from overstory.planning.detection import (
     NINE_IN_TEN,
     critical_value,
@@ -252,7 +252,7 @@ class Summary(Trial):
             {"value": row["value"], "truth": count, "true_frequency": count / len(population), **row}
             for row, count in zip(rows, population.counts.tolist(), strict=True)
         ]
-        return full if self.is_numeric else sorted(full, key=lambda row: -row["truth"])
+        return full if self.is_numeric or population.in_order else sorted(full, key=lambda row: -row["truth"])
 
     def write_csv(self, text: TextIO) -> None:
         write_csv(self.result.shown, text, {"truth": self.result.population.counts.tolist()})
@@ -405,6 +405,7 @@ def survey(
     *,
     labels: Any = None,
     bins: Bins | tuple[float, float, int] | None = None,
+    by: str | None = None,
     missing: Missing = "value",
     oracle: str = "auto",
     rng: Rng = None,
@@ -414,8 +415,8 @@ def survey(
     Parameters
     ----------
     column
-        A Series of pandas or Polars, an Arrow array, a NumPy array, or a list: of text, categories, booleans or whole
-        numbers; of any numbers with `bins`.
+        A Series of pandas or Polars, an Arrow array, a NumPy array, or a list: of text, categories, booleans, dates or
+        whole numbers; of any numbers with `bins`.
     epsilon
         What a row's report may reveal, in nats; smaller is more private.
     labels
@@ -423,6 +424,8 @@ def survey(
         or the values that occur, are the list, and a note says so.
     bins
         Minimum, maximum and number of equal bins, for numbers; what lies outside counts in the nearest.
+    by : {"day", "week", "month", "year"}
+        What dates are counted by; unless given, the shortest that leaves at most about 60 of them, which a note names.
     missing : {"value", "drop"}
         Whether a value is missing is private too: such a row reports None, a label like any other, which costs nothing.
         With "drop" it sends no report, so that everyone sees who has no value; a note counts them.
@@ -453,7 +456,7 @@ def survey(
         raise ParameterError(f"missing = {missing!r}: choose one of {', '.join(get_args(Missing))}")
     if bins is not None and labels is not None:
         raise ParameterError("give bins or labels, not both")
-    listed, codes, notes = _binned(column, bins) if bins is not None else _named(column, labels, missing)
+    listed, codes, notes = _binned(column, bins) if bins is not None else _named(column, labels, missing, by)
     listed, codes, absent = _with_missing(listed, codes, missing)
     if len(listed) == 1:
         listed = (*listed, ANOTHER)
@@ -468,14 +471,14 @@ def survey(
     return converted(Survey, result.shown, values=listed, notes=said, steps=result.shown.steps, oracle=oracle_of)
 
 
-def _named(column: Any, labels: Any, missing: Missing) -> tuple[tuple[Label, ...], I64, list[str]]:
+def _named(column: Any, labels: Any, missing: Missing, by: str | None) -> tuple[tuple[Label, ...], I64, list[str]]:
     """Return the labels, each row's label (-1: missing), and what a reader must know of both."""
     if labels is not None:
         listed = labels_from(labels)
         place = None if None not in listed else listed.index(None)
         codes = coded(column, listed, missing=-1 if missing == "drop" else place)
         return listed, np.where(codes == place, -1, codes) if place is not None else codes, []
-    read = read_column(column)
+    read = read_column(column, by)
     values = read.labels[:-1] if None in read.labels else read.labels
     codes = np.where(read.codes == len(values), -1, read.codes) if None in read.labels else read.codes
     if len(values) > MOST_VALUES:
@@ -484,6 +487,7 @@ def _named(column: Any, labels: Any, missing: Missing) -> tuple[tuple[Label, ...
             "to ask about, bins=(minimum, maximum, count) for numbers, or find frequent ones by `overstory discover`"
         )
     notes = [] if all(isinstance(value, bool) for value in values) and values else [READ_OFF]
+    notes += [f"dates were counted by {read.by}; by= gives another of {', '.join(PERIODS)}"] if read.by else []
     numbers = [label for label in values if isinstance(label, int) and not isinstance(label, bool)]
     if len(numbers) > MANY_NUMBERS:
         best = round_bins(float(numbers[0]), float(numbers[-1]), 20)
@@ -526,9 +530,7 @@ def _surveyed(labels: tuple[Label, ...], codes: I64) -> Population:
     if not codes.size:
         raise ParameterError("the column holds nothing to survey: no row has a value")
     texts = [label_text(label) for label in labels if label is not None]
-    absent = label_text(None)
-    while absent in texts:  # a text that reads like it is another value
-        absent = f"({absent})"
+    absent = unlike(label_text(None), texts)
     named = iter(texts)
     texts = [absent if label is None else next(named) for label in labels]
     return Population(tuple(texts), np.bincount(codes, minlength=len(labels)).astype(np.int64))

@@ -22,7 +22,7 @@ from overstory.presentation.shown import Shown
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from typing import TextIO
 
     import pandas as pd
@@ -60,7 +60,7 @@ def estimate_table(
         share_interval(level),
         *((Column("corrected_frequency", "corrected", percent),) if rows and "corrected_frequency" in rows[0] else ()),
         Column("p_value", "p", p_value),
-        Column("detected", "", detection, is_left=True),
+        Column("detected", "", detection, ("detected", "low"), is_left=True),
     )
     return Table("", (*first, *columns, *last), rows, not_detected(rows))
 
@@ -98,6 +98,19 @@ CORRECTED: Final = (
 
 MISSING: Final = "(missing)"
 """How a missing value is written."""
+
+
+NOT_LISTED: Final = "not listed"
+"""What strings outside the list of candidates are called together."""
+
+
+def unlike(name: str, others: Collection[str]) -> str:
+    """Return a name for several values that is none of theirs: in parentheses where one of them has it.
+
+    >>> unlike("not listed", ["oak", "not listed"])
+    '(not listed)'
+    """
+    return unlike(f"({name})", others) if name in others else name
 
 
 def label_text(label: Any) -> str:

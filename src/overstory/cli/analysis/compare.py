@@ -9,8 +9,9 @@ import numpy as np
 
 from overstory.analysis.comparison import measured_errors, rank, recommend, rounds_to_order, trade, zipf
 from overstory.cli.arguments import form_of, print_answer, seekable
-from overstory.cli.output import progress
+from overstory.cli.output import progress, tell_notes
 from overstory.files.columns import blocks
+from overstory.files.recognition import recognize_all
 from overstory.planning.kinds import mean_errors
 from overstory.planning.plan import ranking_table
 from overstory.presentation.document import Column, Lines, Paragraph, Table
@@ -71,9 +72,14 @@ def _read_symbols(args: argparse.Namespace, path: str) -> tuple[NDArray[np.integ
     if not number_of:
         raise ParameterError(f"{path}: the column {args.column!r} holds no values")
     symbols: NDArray[np.integer[Any]] = np.concatenate([some[some >= 0] for some in numbers])
+    rows = dict(zip(number_of, np.bincount(symbols).tolist(), strict=True))
+    (found,) = recognize_all({args.column: rows}, form_of(args.csv))
+    tell_notes("compare", found.notes)
+    place = {label: number for number, label in enumerate(dict.fromkeys(found.labels))}
+    symbols = np.array([place[label] for label in found.labels])[symbols]
     if args.reports is not None:
         symbols = np.random.default_rng([args.seed, 1 << 21]).choice(symbols, size=args.reports)
-    return symbols, len(number_of)
+    return symbols, len(place)
 
 
 def _measured(
@@ -173,9 +179,10 @@ def _checked_numbers(args: argparse.Namespace) -> NDArray[np.float64] | None:
     from overstory.trial.numbers import read_column_of_numbers  # which loads SciPy
 
     with seekable(args.file) as path:
-        numbers = read_column_of_numbers(path, args.column, form=form_of(args.csv)).values
-    args.reports = numbers.size
-    return numbers
+        held = read_column_of_numbers(path, args.column, form=form_of(args.csv))
+    tell_notes("compare", held.notes)
+    args.reports = len(held)
+    return held.values
 
 
 def _numeric_rows(args: argparse.Namespace, numbers: NDArray[np.float64] | None) -> Iterator[dict[str, Any]]:

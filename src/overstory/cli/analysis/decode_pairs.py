@@ -10,13 +10,13 @@ import numpy as np
 from overstory.analysis.association.linked import boolean_variable, filter_variable
 from overstory.analysis.association.linked_filters import (
     filter_likelihoods,
-    outside_name,
     table_of_likelihoods,
     table_of_variables,
 )
 from overstory.analysis.association.summary import ROW, TableSummary
 from overstory.analysis.kinds.linked import apart
 from overstory.analysis.reports import unpack_bits
+from overstory.analysis.tables.output import NOT_LISTED, unlike
 from overstory.cli.output import reading_bar, show_answer
 from overstory.files.rappor import BIT, pair_form, read_map, read_pair_counts, read_pairs, read_params
 from overstory.presentation.document import Column, Table
@@ -106,15 +106,13 @@ def _maps(request: DecodeRequest, parameters: RapporParameters, form: PairForm) 
     return [None if width == 1 else read_map(next(paths), **shape) for width in form.widths]
 
 
-def _labels(request: DecodeRequest, maps: list[CandidateMap | None]) -> tuple[list[tuple[str, ...]], list[int | None]]:
-    """Return each variable's values, and which of them stands for strings outside the list."""
+def _labels(request: DecodeRequest, maps: list[CandidateMap | None]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return each variable's values, and what strings outside the list are called."""
     named = [BOOLEAN if each is None else tuple(map(str, each.candidates)) for each in maps]
-    open_lists = [each is not None and not request.options.complete for each in maps]
-    labels = [
-        (*values, outside_name(values)) if is_open else values
-        for values, is_open in zip(named, open_lists, strict=True)
-    ]
-    return labels, [len(values) - 1 if is_open else None for values, is_open in zip(labels, open_lists, strict=True)]
+    for place, each in enumerate(maps):
+        if each is not None and not request.options.complete:
+            named[place] = (*named[place], unlike(NOT_LISTED, named[place]))
+    return named[0], named[1]
 
 
 def _from_counts(
@@ -128,13 +126,11 @@ def _from_counts(
         else filter_variable(mechanism, given, supported, counts.totals, each, complete=request.options.complete)
         for given, supported in zip(maps, (counts.first, counts.second), strict=True)
     ]
-    labels, others = _labels(request, maps)
     return table_of_variables(
         (variables[0], variables[1]),
         counts,
         form.names,
-        (labels[0], labels[1]),
-        other=(others[0], others[1]),
+        _labels(request, maps),
         reports_per_device=each,
         interval_kind=request.options.interval_kind or "population",
     )
@@ -161,12 +157,10 @@ def _likeliest(
             likely.append(np.where(part > 0, (p, q), (1 - p, 1 - q)))
         else:
             likely.append(filter_likelihoods(part, cohorts, given, (p, q), complete=request.options.complete))
-    labels, others = _labels(request, maps)
     return table_of_likelihoods(
         (likely[0], likely[1]),
         form.names,
-        (labels[0], labels[1]),
-        other=(others[0], others[1]),
+        _labels(request, maps),
         interval_kind=request.options.interval_kind or "population",
     )
 

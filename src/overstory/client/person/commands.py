@@ -223,11 +223,11 @@ def _check_before_asking(choice: str, context: CommandContext, args: argparse.Na
     """Raise for a choice that could not be asked for or stored, before the person reads the question."""
     if not context.registry:
         raise ParameterError(f"what is asked for? {context.no_registry or 'the registry lists no metric'}")
-    if args.server is not None:
-        from overstory.client.upload.http import endpoint
-
-        endpoint(args.server)  # says so where it is no address
     if choice == "on":
+        if args.server is not None:
+            from overstory.client.upload.http import endpoint
+
+            endpoint(args.server)  # says so where it is no address
         from overstory.client.state.state import State
 
         if args.json and not args.yes:

@@ -333,7 +333,8 @@ class SharesPublished(ReadingPublished):
         yield Heading(3, f"Detected: {len(detected):,} of {len(rows):,}", "detected")
         if detected:
             table = estimate_table(detected[:MOST_ROWS])
-            yield replace(table, caption="Detected answers", columns=table.columns[:-1])
+            unsure = any(row["low"] is not None and row["low"] <= 0 for row in detected[:MOST_ROWS])
+            yield replace(table, caption="Detected answers", columns=table.columns if unsure else table.columns[:-1])
         missing = [row["value"] for row in rows if not row["detected"]]
         yield Heading(3, f"Asked and not detected: {len(missing):,}", "not-detected")
         yield Paragraph(

@@ -15,7 +15,14 @@ from overstory.analysis.decoding.decoder import NEEDED_SHARE, Decoded
 from overstory.analysis.difference.combination import total
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.selection import Adjustment, normal_reach
-from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, interval_caption
+from overstory.analysis.tables.output import (
+    MOST_DRAWN,
+    NOT_LISTED,
+    estimate_picture,
+    estimate_table,
+    interval_caption,
+    unlike,
+)
 from overstory.console.alarms import TONES, find_alarms
 from overstory.console.screens.page import (
     DETECTING,
@@ -160,8 +167,6 @@ def reports_picture(metric: Metric, columns: Columns) -> Picture:
 
 
 TOP: Final = 5
-OTHER: Final = "other"
-NOT_LISTED: Final = "not listed"
 
 
 Four = tuple[float, float, float, bool]
@@ -354,12 +359,13 @@ class SharesOverTime(OverTime):
         lines, notes = self._value_lines(chosen, listed), []
         others = [name for name in listed if name not in set(chosen)]
         if others and not names and self.newest.estimate.adds_up:
-            name = others[0] if len(others) == 1 else OTHER
+            name = others[0] if len(others) == 1 else unlike(f"{len(others):,} more values", listed)
             lines.append(self._line(name, lambda estimate: _together(estimate, others, level)))
-            notes = [f"“{OTHER}” adds up {len(others):,} values; its interval is that of the sum."] * (len(others) > 1)
+            notes = [f"“{name}” adds up their shares; its interval is that of the sum."] * (len(others) > 1)
         if all(isinstance(part.estimate, Decoded) for part in parts):
-            lines.append(self._line(NOT_LISTED, lambda estimate: _not_listed(estimate, level)))
-            notes.append(f"“{NOT_LISTED}” is the share of reports of strings that are not among the candidates.")
+            name = unlike(NOT_LISTED, listed)
+            lines.append(self._line(name, lambda estimate: _not_listed(estimate, level)))
+            notes.append(f"“{name}” is the share of reports of strings that are not among the candidates.")
         return lines, notes
 
     def _value_lines(self, names: Sequence[str], listed: Sequence[str]) -> list[Line]:
