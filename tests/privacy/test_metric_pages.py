@@ -265,7 +265,7 @@ def test_an_attribute_is_added_up_where_several_metrics_share_it():
     """Of one metric alone its own lines say it, before there are reports and after."""
     grr = mechanism("grr", domain_size=4, epsilon=1.0)
     shared = {"one": "age", "two": "age", "three": "taste", "four": None}
-    metric = EXAMPLES["theme"]
+    metric = EXAMPLES["meter-memo"]
     metrics = [replace(metric, id=name, attribute=attribute) for name, attribute in shared.items()]
     accounts = [Account(name, "", terms_of(grr), ((0, 2),), attribute=about) for name, about in shared.items()]
     listed = replace(EXAMPLES, metrics={metric.id: metric for metric in metrics})

@@ -128,7 +128,7 @@ def test_the_values_that_two_searches_found_are_compared(tmp_path):
     assert not any("share noise" in note for note in both["notes"])
     with pytest.raises(ParameterError, match="only their counts are here"):
         compare(*(PeriodCounts(metric, each.first, each.last, each.counts) for each in (a, b)))
-    with pytest.raises(ParameterError, match="a device answers a search once"):
+    with pytest.raises(ParameterError, match="no two answers to a search share noise"):
         compare(a, b, overlap=0.1)
 
 

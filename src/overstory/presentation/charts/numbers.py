@@ -91,7 +91,7 @@ def histogram(
 
 def _histogram(sheet: Sheet, names: Sequence[str], shares: F64, low: F64, high: F64, truth: F64 | None) -> str:
     true = low[:0] if truth is None else truth
-    least, most = min(float(low.min()), 0.0), max(float(high.max()), 0.01, *true)
+    least, most = min(float(low.min()), 0.0), max(float(high.max()), 0.01, *true.tolist())
     chart = _empty(sheet, len(names), 1.05 * least, 1.05 * most, percent_tick(-0.0025))
     chart.axes("share of devices", columns=named_columns(chart, sheet, names), number=percent_tick)
     base, half = chart.y.at(0), (chart.x.at(1) - chart.x.at(0)) * 0.45
@@ -116,7 +116,8 @@ def estimates_over_time(
 
 def _dots(sheet: Sheet, labels: Sequence[str], values: F64, low: F64, high: F64, truth: F64 | None) -> str:
     true = low[:0] if truth is None else truth
-    least, most = min(*low, *true), max(*high, *true)
+    ends = np.concatenate([low, high, true])
+    least, most = float(ends.min()), float(ends.max())
     margin = 0.05 * (most - least) or max(abs(most), 1.0) * 0.05
     chart = _empty(sheet, len(labels), least - margin, most + margin, f"{most:,.4g}")
     chart.axes("", columns=named_columns(chart, sheet, labels), number=plain_number)
