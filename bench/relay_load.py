@@ -1,6 +1,6 @@
 """How many messages a relay takes: `python bench/relay_load.py [--seconds 10] [--senders 16]`.
 
-A real `overstory relay`, with `--shuffle` on a fresh spool on the disk, then passing messages on to a server that
+A real `overstory relay`, with `--spool` on a fresh spool on the disk, then passing messages on to a server that
 answers at once, and a client over loopback that opens a connection for each message, as devices do. The machine's cores
 are shared by all three.
 """
@@ -20,7 +20,8 @@ from pathlib import Path
 from overstory.protocol.oblivious.formats import REQUEST_TYPE, RESPONSE_TYPE
 
 SIZE = 567  # bytes of a message
-RELAY = [sys.executable, "-m", "overstory", "relay", "--port", "0", "--per-hour", "1000000", "--per-release", "1000000"]
+RELAY = [sys.executable, "-m", "overstory", "relay", "--port", "0"]
+LIMITS = {"PER_HOUR": "1000000", "PER_RELEASE": "1000000"}
 ANSWER = (
     f"HTTP/1.1 200 OK\r\nContent-Type: {RESPONSE_TYPE}\r\nContent-Length: 560\r\nConnection: close\r\n\r\n".encode()
     + bytes(560)
@@ -55,11 +56,12 @@ def of_process(process: int, file: str) -> str:
     return Path(f"/proc/{process}/{file}").read_text()
 
 
-async def measure(options: list[str], senders: int, seconds: float) -> dict[str, float]:
+async def measure(settings: dict[str, str], senders: int, seconds: float) -> dict[str, float]:
     """Run a relay, load it, and return what came of it."""
     gateway = await asyncio.start_server(answer, "127.0.0.1", 0, backlog=1024)
     url = f"http://127.0.0.1:{gateway.sockets[0].getsockname()[1]}"
-    relay = await asyncio.create_subprocess_exec(*RELAY, "--gateway", url, *options, stdout=subprocess.PIPE)
+    environ = os.environ | {f"OVERSTORY_RELAY_{name}": value for name, value in (LIMITS | settings).items()}
+    relay = await asyncio.create_subprocess_exec(*RELAY, "--gateway", url, env=environ, stdout=subprocess.PIPE)
     assert relay.stdout is not None
     port = int((await relay.stdout.readline()).decode().rsplit(":", 1)[1])
     took: list[float] = []
@@ -91,10 +93,10 @@ def main() -> None:
         token = Path(folder) / "token"
         token.write_text("ovr_none")
         token.chmod(0o600)
-        spool = ["--spool", f"{folder}/spool", "--token-file", str(token), "--capacity", "200000", "--every", "30d"]
+        spool = {"SPOOL": f"{folder}/spool", "TOKEN_FILE": str(token), "CAPACITY": "200000", "EVERY": "30d"}
         results = {
-            "shuffle": asyncio.run(measure(["--shuffle", *spool], args.senders, args.seconds)),
-            "pass-through": asyncio.run(measure([], args.senders, args.seconds)),
+            "shuffle": asyncio.run(measure(spool, args.senders, args.seconds)),
+            "pass-through": asyncio.run(measure({}, args.senders, args.seconds)),
         }
     print(json.dumps(results, indent=2))
 

@@ -50,7 +50,7 @@ SMALL: Final = {
     "metrics lint": "metrics lint metrics.toml",
     "metrics show": "metrics show metrics.toml",
     "encode": "encode --params params.csv --values values.csv --seed 1 -o again.csv",
-    "convert": "convert --params params.csv reports.csv -o blocks.parquet",
+    "sum into blocks": "sum --params params.csv reports.csv -o blocks.parquet",
     "sum": "sum --params params.csv reports.csv -o again-counts.csv",
     "map": "map --params params.csv --candidates trees.txt -o again-map.csv",
     "decode": "decode --params params.csv --counts counts.csv --map map.csv -o results",
@@ -59,8 +59,8 @@ SMALL: Final = {
     "discover": "discover trees.csv --column tree --bytes 3 --epsilon 4 --seed 1",
     "store create": "store create reports.db",
     "store summary": "store summary kept.db",
-    "keys show": "keys show oblivious.keys",
-    "status": "status --state state",
+    "keys": "keys oblivious.keys",
+    "status": "status --app ./state",
 }
 
 
@@ -98,8 +98,8 @@ def prepare(folder: Path) -> None:
     (folder / "values.csv").write_text("client,cohort,value\n" + rows)
     for line in (
         "store create kept.db",
-        "keys new oblivious.keys",
-        "local --state state --app trees --registry metrics.toml",
+        "keys --new oblivious.keys",
+        "local --app ./state --registry metrics.toml",
         "encode --params params.csv --values values.csv --seed 1 -o reports.csv",
         "sum --params params.csv reports.csv -o counts.csv",
         "map --params params.csv --candidates trees.txt -o map.csv",

@@ -175,7 +175,8 @@ def post_and_compact(folder: Path) -> dict[str, Walk]:
 
     thread = threading.Thread(target=sender)
     thread.start()
-    options = ("--port", "0", "--open-writes", "--compact-every", "0", "--grace", "0")
+    options = ("--port", "0", "--open-writes")
+    os.environ.update(OVERSTORY_COMPACT_EVERY="0", OVERSTORY_GRACE="0")
     with contextlib.redirect_stdout(written), contextlib.redirect_stderr(io.StringIO()), trace.installed():
         command_line(["serve", "--registry", str(registry), "--store", str(store), *options])
     thread.join()

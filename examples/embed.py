@@ -1,7 +1,8 @@
 """A notes program that embeds the client: it asks the person, records the theme, and says what happened.
 
 Run `python examples/embed.py`, and answer the question. With `--server https://...` (and `--token`) the report is sent
-to that collector; without a server it waits on this machine. Run it again: a period has one report.
+to that collector; without a server it waits on this machine. Once a year the registry asks a device, in a week of its
+own: in all other weeks `record` returns `unasked`.
 """
 
 from __future__ import annotations

@@ -6,13 +6,11 @@ import argparse
 import json
 import shlex
 from collections.abc import Callable, Iterator
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from overstory.cli.arguments import print_answer
 from overstory.cli.output import progress
-from overstory.cli.workers import each_cell
 from overstory.files.io import writing_text
 from overstory.presentation.document import Block, Lines
 from overstory.protocol.errors import ParameterError
@@ -20,15 +18,14 @@ from papers.page import markdown, overview, page, verdicts
 from papers.run import EXPERIMENTS, check_options, experiment, load, reproduce
 from papers.study import Experiment, Result
 
-OPTIONS = ("value", "params", "readings")
-
 
 def run(args: argparse.Namespace) -> int:
     """Reproduce what is named, and print it; or list what there is."""
-    if args.list:
+    if not args.names and not args.all:
         _list(args)
         return 0
-    chosen, options = _chosen(args), _options(args)
+    chosen = _chosen(args)
+    options: dict[str, Any] = {} if args.readings is None else {"readings": Path(args.readings)}
     results = _reproduced(args, chosen, options)
     _write_overview(args, results)
     if args.json or not args.quiet:
@@ -48,14 +45,9 @@ def _list(args: argparse.Namespace) -> None:
 
 
 def _chosen(args: argparse.Namespace) -> tuple[Experiment, ...]:
-    if args.all == bool(args.names):
+    if args.all and args.names:
         raise ParameterError(f"give --all, or names from: {', '.join(EXPERIMENTS)}")
     return tuple(EXPERIMENTS.values()) if args.all else tuple(experiment(name) for name in dict.fromkeys(args.names))
-
-
-def _options(args: argparse.Namespace) -> dict[str, Any]:
-    given = {name: getattr(args, name) for name in OPTIONS if getattr(args, name) is not None}
-    return {name: value if name == "value" else Path(value) for name, value in given.items()}
 
 
 def _reproduced(
@@ -65,29 +57,17 @@ def _reproduced(
     for one, given in zip(chosen, takes, strict=True):
         check_options(one, given)
     results = []
-    workers = args.workers or 1
     with progress("starting", len(chosen), quiet=args.quiet) as bar:
-        if workers > 1:
-            cells = [(e.name, args.output, args.quick, g, args.fresh) for e, g in zip(chosen, takes, strict=True)]
-            return tuple(each_cell(_reproduced_alone, cells, workers, lambda: bar.advance(1)))
         for number, (one, given) in enumerate(zip(chosen, takes, strict=True)):
             result, _ = reproduce(
                 one,
                 Path(args.output),
                 quick=args.quick,
                 options=given,
-                fresh=args.fresh,
                 progress=_within(bar.reach, number, one.name),
             )
             results.append(result)
     return tuple(results)
-
-
-def _reproduced_alone(cell: tuple[str, str, bool, dict[str, Any], bool]) -> Result:
-    """Reproduce one result, in a process of its own."""
-    name, folder, quick, given, fresh = cell
-    result, _ = reproduce(experiment(name), Path(folder), quick=quick, options=given, fresh=fresh)
-    return result
 
 
 def _within(reach: Callable[[float, str], object], number: int, name: str) -> Callable[[float, str], object]:
@@ -99,9 +79,8 @@ def _write_overview(args: argparse.Namespace, results: tuple[Result, ...]) -> No
     written, computed = Path(args.output), {result.name: result for result in results}
     every = [computed.get(name) or load(name, written) for name in EXPERIMENTS]
     there = [result for result in every if result is not None]
-    given = ([f"--{name}", str(getattr(args, name))] for name in OPTIONS if getattr(args, name) is not None)
-    words = ["overstory", "reproduce", "--all", *(["--quick"] if args.quick else []), *chain.from_iterable(given)]
-    command = shlex.join(words)
+    given = [] if args.readings is None else ["--readings", args.readings]
+    command = shlex.join(["overstory", "reproduce", "--all", *(["--quick"] if args.quick else []), *given])
     with writing_text(written / "index.html") as text:
         text.write(page(there, command))
     with writing_text(written / "summary.md") as text:

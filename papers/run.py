@@ -33,7 +33,7 @@ _PAPERS: Final = {
 _ALL: Final = (
     ("rappor-75-of-100", "What 75 noisy yeses of 100 say", "sections 1 and 3", "rappor.coins"),
     ("rappor-averaging", "The averaging attack, and what stops it", "section 1.3", "rappor.averaging"),
-    ("rappor-figure-1", "Life of a report", "section 2, figure 1", "rappor.figure_1", ("value", "params")),
+    ("rappor-figure-1", "Life of a report", "section 2, figure 1", "rappor.figure_1"),
     ("rappor-epsilons", "Every epsilon the paper states", "sections 3 and 5", "rappor.epsilons"),
     ("rappor-figure-2", "Recall and precision over k, h and m", "section 4.1, figure 2", "rappor.figure_2"),
     ("rappor-figure-3", "How many strings can be learned", "section 4.2, figure 3", "rappor.figure_3"),
@@ -163,7 +163,6 @@ def reproduce(
     *,
     quick: bool,
     options: Mapping[str, Any] | None = None,
-    fresh: bool = False,
     progress: Progress = silent,
 ) -> tuple[Result, bool]:
     """Compute an experiment and write it into `folder`; return it, and whether it was there already.
@@ -174,7 +173,7 @@ def reproduce(
     given = dict(options or {})
     check_options(experiment, given)
     key = key_of(experiment, quick=quick, options=given)
-    if not fresh and (finished := load(experiment.name, folder, key)) is not None:
+    if (finished := load(experiment.name, folder, key)) is not None:
         return finished, True
     result = experiment.run(Context(experiment, quick=quick, options=given, key=key, progress=progress))
     save(result, folder)

@@ -126,7 +126,7 @@ class Experiment:
     paper: str
     section: str
     module: str  # MODULE or MODULE:FUNCTION under `papers`; ``run(context) -> Study`` computes it
-    takes: tuple[str, ...] = ()  # the options it reads (``value``, ``params``, ``readings``)
+    takes: tuple[str, ...] = ()  # the options it reads (``readings``)
 
     @property
     def path(self) -> str:

@@ -108,7 +108,7 @@ def _from_counts(built: JointMechanism, batch: Any, labels: Any) -> F64:
 
 
 def _likeliest(built: JointMechanism, batch: Any, labels: Any) -> F64:
-    _, maps, _ = listed_values(built, labels, (None, None), complete=True)
+    _, maps = listed_values(built, labels, complete=True)
     likely = []
     for place, (part, candidates) in enumerate(zip(built.components, maps, strict=True)):
         bits = unpack_bits(words_of_part(built, batch.bits, place))[:, : part.payload_bits].astype(np.float64)

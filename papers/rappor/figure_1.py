@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.files.rappor import RapporParameters, read_params
+from overstory.files.rappor import RapporParameters
 from overstory.protocol.kinds.bits import BitMechanism
 from overstory.trial.page import Life, live
 from papers import figures
@@ -21,20 +21,18 @@ PAPERS = RapporParameters(k=256, h=4, m=1, p=0.5, q=0.75, f=0.5)
 
 def run(context: Context) -> Study:
     """Draw one device's bits and compare the paper's run with the spread of such runs."""
-    value: str = context.options.get("value", VALUE)
-    parameters = read_params(context.options["params"]) if "params" in context.options else PAPERS
-    mechanism = parameters.mechanism()
-    life = live(mechanism, value, context.seed)
+    mechanism = PAPERS.mechanism()
+    life = live(mechanism, VALUE, context.seed)
     return Study(
-        inputs={"value": value, "cohort": life.cohort} | letters(mechanism, "khmpqf"),
-        comparisons=compare(mechanism, life, published=value == VALUE and parameters == PAPERS),
+        inputs={"value": VALUE, "cohort": life.cohort} | letters(mechanism, "khmpqf"),
+        comparisons=compare(mechanism, life),
         tables=[_table(life)],
         figures=[_draw(mechanism, life)],
         notes=_note(mechanism),
     )
 
 
-def compare(mechanism: BitMechanism, life: Life, *, published: bool) -> list[Comparison]:
+def compare(mechanism: BitMechanism, life: Life) -> list[Comparison]:
     """Return the paper's three counts against the exact spread of such counts."""
     true, k = life.true.bit_count(), mechanism.encoding.num_bits
     permanent = float(mechanism.rounds.permanent.keep_one)
@@ -44,10 +42,7 @@ def compare(mechanism: BitMechanism, life: Life, *, published: bool) -> list[Com
         ("bits of the value that are 1 in the permanent response", 2, [(true, permanent)]),
         ("of two such bits, those that are 1 in the report", 2, [(2, shown)]),
     )
-    return [
-        _count(name, parts, Published(paper, "section 2, one random run") if published else None)
-        for name, paper, parts in counts
-    ]
+    return [_count(name, parts, Published(paper, "section 2, one random run")) for name, paper, parts in counts]
 
 
 def _count(name: str, parts: list[tuple[int, float]], published: Published | None) -> Comparison:

@@ -1,7 +1,7 @@
 """See the forest, never the trees: statistics under local differential privacy.
 
 The client half (`overstory.client`, `overstory.protocol`, `overstory.privacy`) needs the standard library alone;
-the rest is loaded when it is first used and comes with ``pip install "overstory[analysis]"``.
+the rest is loaded when it is first used and comes with ``pip install ".[analysis]"``.
 
 >>> from overstory import Estimate, FormatError, ParameterError, oracle, oracles, survey
 """

@@ -1,7 +1,5 @@
 """The compact design matrix against the one written out."""
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -17,13 +15,13 @@ SHAPES = st.tuples(st.integers(1, 5), st.integers(1, 12), st.integers(1, 9), st.
 
 
 @st.composite
-def maps(draw: Any) -> Any:
+def maps(draw):
     cohorts, candidates, bits, hashes = draw(SHAPES)
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     return random_map(rng, candidates, cohorts=cohorts, bits=bits, hashes=hashes, distinct=False)
 
 
-def by_hand(shelf: Any) -> Any:
+def by_hand(shelf):
     matrix = np.zeros((shelf.num_rows, shelf.num_candidates))
     for j in range(shelf.num_cohorts):
         for s in range(shelf.num_candidates):
@@ -34,7 +32,7 @@ def by_hand(shelf: Any) -> Any:
 
 @settings(deadline=None)  # a kernel's first call compiles it
 @given(maps(), st.booleans())
-def test_products_agree_with_the_dense_matrix(shelf: Any, compiled: Any) -> None:
+def test_products_agree_with_the_dense_matrix(shelf, compiled):
     matrix = by_hand(shelf)
     rng = np.random.default_rng(1)
     rows, basis, coefficients = (
@@ -55,7 +53,7 @@ def test_products_agree_with_the_dense_matrix(shelf: Any, compiled: Any) -> None
 
 @settings(deadline=None)  # a kernel's first call compiles it
 @given(maps(), st.booleans(), st.sampled_from([np.float32, np.float64]))
-def test_few_products_are_the_kernels_bit_for_bit(shelf: Any, distinct: Any, kind: Any) -> None:
+def test_few_products_are_the_kernels_bit_for_bit(shelf, distinct, kind):
     """What a decoding says depends on no compiled code: that of 10^4 candidates compiled for eight seconds."""
     if distinct:
         shelf = random_map(np.random.default_rng(shelf.num_candidates), 9, bits=7, hashes=shelf.num_hashes)
@@ -75,7 +73,7 @@ def test_few_products_are_the_kernels_bit_for_bit(shelf: Any, distinct: Any, kin
 
 @settings(deadline=None)  # a kernel's first call compiles it
 @given(maps(), st.booleans())
-def test_colliding_groups_are_the_equal_columns(shelf: Any, compiled: Any) -> None:
+def test_colliding_groups_are_the_equal_columns(shelf, compiled):
     columns: dict[bytes, list[int]] = {}
     for index, column in enumerate(by_hand(shelf).T):
         columns.setdefault(column.tobytes(), []).append(index)
@@ -85,19 +83,19 @@ def test_colliding_groups_are_the_equal_columns(shelf: Any, compiled: Any) -> No
         assert sorted(colliding(shelf)) == sorted(group for group in columns.values() if len(group) > 1)
 
 
-def test_taking_some_candidates() -> None:
+def test_taking_some_candidates():
     shelf = random_map(np.random.default_rng(2), 6)
     some = shelf.take(np.array([4, 1]))
     assert some.candidates == ["v4", "v1"]
     np.testing.assert_array_equal(some.dense(), shelf.dense()[:, [4, 1]])
 
 
-def test_positions_are_bytes_when_they_fit() -> None:
+def test_positions_are_bytes_when_they_fit():
     assert random_map(np.random.default_rng(3), 4, bits=256).positions.dtype == np.uint8
     assert random_map(np.random.default_rng(3), 4, bits=257).positions.dtype == np.uint16
 
 
-def test_an_arrow_list_is_kept_as_given() -> None:
+def test_an_arrow_list_is_kept_as_given():
     names = pa.array(["ash", "elm"])
     shelf = CandidateMap(names, np.zeros((1, 2, 1), int), 8)
     assert shelf.candidates is names
@@ -118,6 +116,6 @@ def test_an_arrow_list_is_kept_as_given() -> None:
         (["a"], np.zeros((1, 1, 1), int), 0, "num_bits"),
     ],
 )
-def test_impossible_maps_are_refused(names: Any, positions: Any, bits: Any, says: Any) -> None:
+def test_impossible_maps_are_refused(names, positions, bits, says):
     with pytest.raises(ParameterError, match=says):
         CandidateMap(names, positions, bits)

@@ -1,7 +1,6 @@
 """Columns of pandas, Polars, Arrow and NumPy, and lists: one reading of all of them (finding A14)."""
 
 from decimal import Decimal
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,7 +20,7 @@ ROWS = st.one_of(*(st.lists(st.none() | kind, min_size=1, max_size=12) for kind 
 TYPES = {str: (pl.String, pa.string()), int: (pl.Int64, pa.int64()), bool: (pl.Boolean, pa.bool_())}
 
 
-def every_form(rows: list[Any]) -> dict[str, Any]:
+def every_form(rows):
     """Return the same rows as a column of every kind that can hold them."""
     kinds = {type(row) for row in rows if row is not None}
     polars, arrow = TYPES[kinds.pop()] if kinds else (pl.Null, pa.null())
@@ -60,7 +59,7 @@ def every_form(rows: list[Any]) -> dict[str, Any]:
 
 @settings(max_examples=50, deadline=None)
 @given(ROWS)
-def test_labels_in_are_labels_out_whoever_holds_the_column(rows: Any) -> None:
+def test_labels_in_are_labels_out_whoever_holds_the_column(rows):
     held = {row for row in rows if row is not None}
     expected = [False, True] if all(isinstance(row, bool) for row in held) and held else sorted(held)
     expected += [None] if None in rows else []
@@ -72,7 +71,7 @@ def test_labels_in_are_labels_out_whoever_holds_the_column(rows: Any) -> None:
         assert read.counts.sum() == len(rows), name
 
 
-def test_ordered_categories_keep_their_order_and_those_that_no_row_holds() -> None:
+def test_ordered_categories_keep_their_order_and_those_that_no_row_holds():
     sizes = ["small", "medium", "large"]
     expected = ("small", "medium", "large", None)
     assert read_column(pd.Series(pd.Categorical(["large", None], sizes, ordered=True))).labels == expected
@@ -82,7 +81,7 @@ def test_ordered_categories_keep_their_order_and_those_that_no_row_holds() -> No
     assert read_column(pd.Series(pd.Categorical(["large"], sizes))).labels == ("large", "medium", "small")
 
 
-def test_categories_of_another_kind_are_text() -> None:
+def test_categories_of_another_kind_are_text():
     ages = pd.Series(pd.cut([1, 50, float("nan")], [0, 10, 100]))
     assert read_column(ages).labels == ("(0, 10]", "(10, 100]", None)
     assert read_column(pd.Series([0.5, 1.0]).astype("category")).labels == ("0.5", "1")
@@ -90,7 +89,7 @@ def test_categories_of_another_kind_are_text() -> None:
     assert read_column(days).labels == ("2020-01-01", "2020-02-01")
 
 
-def test_numbers_that_arrow_knows_and_python_does_not() -> None:
+def test_numbers_that_arrow_knows_and_python_does_not():
     assert read_column(pa.array([Decimal(2), None])).labels == (2, None)
     assert read_column(np.array([1, 2], np.uint8)).labels == (1, 2)
     assert read_column(np.array([2**63], np.uint64)).labels == (2**63,)
@@ -123,12 +122,12 @@ def test_numbers_that_arrow_knows_and_python_does_not() -> None:
     ],
     ids=str,
 )
-def test_what_is_no_column_of_labels_is_one_clear_error(column: Any, problem: Any) -> None:
+def test_what_is_no_column_of_labels_is_one_clear_error(column, problem):
     with pytest.raises(ParameterError, match=problem):
         read_column(column)
 
 
-def test_values_are_matched_with_labels() -> None:
+def test_values_are_matched_with_labels():
     assert coded(pd.Series(["b", "a"]), ("b", "a")).tolist() == [0, 1]
     assert coded([1.0, 0.0], (True, False)).tolist() == [0, 1]
     assert coded(["a", None], ("a",), missing=-1).tolist() == [0, -1]
@@ -139,7 +138,7 @@ def test_values_are_matched_with_labels() -> None:
         coded(["a", None], ("b", "a"))
 
 
-def test_a_list_of_labels_keeps_its_order_and_a_column_is_sorted() -> None:
+def test_a_list_of_labels_keeps_its_order_and_a_column_is_sorted():
     assert labels_from(["small", "large", None]) == ("small", "large", None)
     assert labels_from(range(3, 0, -1)) == (3, 2, 1)
     assert labels_from(pd.Series(["b", "a", "b"])) == ("a", "b")

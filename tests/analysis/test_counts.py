@@ -1,7 +1,5 @@
 """Support counts refuse what no reports could give. (That they are a commutative monoid: tests/contract.)"""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,7 @@ from overstory.analysis.reports import SupportCounts
 from overstory.protocol.errors import ParameterError
 
 
-def test_arrays_are_copies_and_cannot_be_changed() -> None:
+def test_arrays_are_copies_and_cannot_be_changed():
     ones = np.array([[1, 2]])
     counts = SupportCounts([3], ones)
     ones[0, 0] = 3
@@ -31,12 +29,12 @@ def test_arrays_are_copies_and_cannot_be_changed() -> None:
         (np.array([2**63], np.uint64), [[0]], "below"),
     ],
 )
-def test_impossible_counts_are_refused(totals: Any, ones: Any, says: Any) -> None:
+def test_impossible_counts_are_refused(totals, ones, says):
     with pytest.raises(ParameterError, match=says):
         SupportCounts(totals, ones)
 
 
-def test_merging_other_shapes_is_refused() -> None:
+def test_merging_other_shapes_is_refused():
     with pytest.raises(ParameterError, match="different collections"):
         SupportCounts.empty(2, 8) + SupportCounts.empty(2, 9)
     with pytest.raises(TypeError):

@@ -1,9 +1,11 @@
-"""Decoders against dense textbook formulas, and what a decoded collection says of itself."""
+"""Decoders against dense textbook formulas, what a decoded collection says of itself, and collections at the edge."""
 
-from typing import Any
+import json
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from overstory.analysis.decoding import decode, model
 from overstory.analysis.decoding.candidates import CandidateMap
@@ -14,17 +16,17 @@ from support.random_collections import P_STAR, Q_STAR, random_map, report
 HELD = np.array([60_000, 30_000, 15_000, 5_000, 0, 0, 0, 0, 0, 0])
 
 
-def collection(seed: Any = 0, held: Any = HELD, **shape: Any) -> Any:
+def collection(seed=0, held=HELD, **shape):
     rng = np.random.default_rng(seed)
     shelf = random_map(rng, held.size, **shape)
     return report(rng, shelf, held), shelf
 
 
-def decoded(counts: Any, shelf: Any, **options: Any) -> Any:
+def decoded(counts, shelf, **options):
     return decode(counts, shelf, p_star=P_STAR, q_star=Q_STAR, **options)
 
 
-def dense_fit(counts: Any, shelf: Any, *, complete: Any) -> Any:
+def dense_fit(counts, shelf, *, complete):
     """The textbook's weighted least squares, every matrix written out."""
     share = counts.ones / counts.totals[:, None]
     y = ((share - Q_STAR) / (P_STAR - Q_STAR)).ravel()
@@ -47,7 +49,7 @@ def dense_fit(counts: Any, shelf: Any, *, complete: Any) -> Any:
     return f, np.diag(covariance), phi, solving
 
 
-def of_these_reports(counts: Any, shelf: Any, shares: Any, solving: Any) -> Any:
+def of_these_reports(counts, shelf, shares, solving):
     """What the variances of present candidates have more: people bring all bits of a string, less who was drawn."""
     more, hidden, bits = np.zeros(shares.size), 1 - shares.sum(), shelf.num_bits
     for cohort, reports in enumerate(counts.totals):
@@ -61,7 +63,7 @@ def of_these_reports(counts: Any, shelf: Any, shares: Any, solving: Any) -> Any:
 
 
 @pytest.mark.parametrize("complete", [False, True])
-def test_least_squares_is_the_textbooks(monkeypatch: Any, complete: Any) -> None:
+def test_least_squares_is_the_textbooks(monkeypatch, complete):
     monkeypatch.setattr(model, "REWEIGHT", np.inf)  # one pass, so that the weights are known
     counts, shelf = collection()
     found = decoded(counts, shelf, complete=complete)
@@ -78,7 +80,7 @@ def test_least_squares_is_the_textbooks(monkeypatch: Any, complete: Any) -> None
         assert found.unallocated == pytest.approx((1 - f.sum()) * counts.num_reports)
 
 
-def test_a_single_candidate_by_hand() -> None:
+def test_a_single_candidate_by_hand():
     # 1000 reports, bits 0 and 1 set in 60%: y = (.6 - .25) / .5 = .7; the two other bits say y = (.25 - .25) / .5 = 0.
     # The candidate sets half the bits, so an unlisted string is taken to set each with 1/2:
     # f = sum (x - .5)(y - .5) / sum (x - .5)^2 = (2 * .5 * .2 + 2 * .5 * .5) / 1 = .7.
@@ -88,7 +90,7 @@ def test_a_single_candidate_by_hand() -> None:
     assert found.unallocated == pytest.approx(300, rel=0.05)
 
 
-def test_pursuit_estimates_as_least_squares_on_its_members_would(monkeypatch: Any) -> None:
+def test_pursuit_estimates_as_least_squares_on_its_members_would(monkeypatch):
     monkeypatch.setattr(model, "REWEIGHT", np.inf)
     counts, shelf = collection(held=np.concatenate((HELD, np.zeros(390, int))))
     found = decoded(counts, shelf)
@@ -108,7 +110,7 @@ def test_pursuit_estimates_as_least_squares_on_its_members_would(monkeypatch: An
         assert found.raw_frequencies[s] == pytest.approx(f[at], abs=0.3 * found.frequency_standard_errors[s])
 
 
-def test_reported_counts_are_a_distribution() -> None:
+def test_reported_counts_are_a_distribution():
     for held in (HELD, np.concatenate((HELD, np.zeros(390, int)))):
         counts, shelf = collection(held=held)
         found = decoded(counts, shelf)
@@ -118,7 +120,7 @@ def test_reported_counts_are_a_distribution() -> None:
         assert decoded(counts, shelf, complete=True).raw_counts is not None
 
 
-def test_colliding_candidates_share_one_estimate() -> None:
+def test_colliding_candidates_share_one_estimate():
     rng = np.random.default_rng(6)
     shelf = random_map(rng, HELD.size)
     twice = np.concatenate((shelf.positions, shelf.positions[:, :1, ::-1]), axis=1)
@@ -131,7 +133,7 @@ def test_colliding_candidates_share_one_estimate() -> None:
     assert any("same bits in every cohort" in note for note in found.notes)
 
 
-def test_an_incomplete_list_is_noticed() -> None:
+def test_an_incomplete_list_is_noticed():
     counts, shelf = collection()
     listed = shelf.take(np.delete(np.arange(HELD.size), 2))
     found = decoded(counts, listed)
@@ -143,7 +145,7 @@ def test_an_incomplete_list_is_noticed() -> None:
     assert declared.unallocated == 0
 
 
-def test_values_that_set_no_bit_are_noticed() -> None:
+def test_values_that_set_no_bit_are_noticed():
     rng = np.random.default_rng(8)
     shelf = random_map(rng, HELD.size)
     counts = report(rng, shelf, HELD)
@@ -154,7 +156,7 @@ def test_values_that_set_no_bit_are_noticed() -> None:
     np.testing.assert_allclose(found.raw_counts, HELD, atol=5 * found.standard_errors.max())
 
 
-def test_unbalanced_cohorts_are_noticed() -> None:
+def test_unbalanced_cohorts_are_noticed():
     rng = np.random.default_rng(9)
     shelf = random_map(rng, 3)
     totals = np.array([9000] + [8000] * 7)
@@ -165,12 +167,12 @@ def test_unbalanced_cohorts_are_noticed() -> None:
     assert not any("cohort" in note for note in decoded(counts, shelf).notes)
 
 
-def test_wrong_parameters_are_noticed() -> None:
+def test_wrong_parameters_are_noticed():
     counts, shelf = collection()
     assert decode(counts, shelf, p_star=0.9, q_star=0.1).notes
 
 
-def test_a_clean_collection_has_no_notes() -> None:
+def test_a_clean_collection_has_no_notes():
     counts, shelf = collection()
     assert decoded(counts, shelf).notes == ()
 
@@ -186,13 +188,96 @@ def test_a_clean_collection_has_no_notes() -> None:
         ({"q_star": float("nan")}, "probability"),
     ],
 )
-def test_bad_options_are_refused(options: Any, says: Any) -> None:
+def test_bad_options_are_refused(options, says):
     counts, shelf = collection()
     with pytest.raises(ParameterError, match=says):
         decode(counts, shelf, **{"p_star": P_STAR, "q_star": Q_STAR, **options})
 
 
-def test_counts_of_another_shape_are_refused() -> None:
+def test_counts_of_another_shape_are_refused():
     _, shelf = collection()
     with pytest.raises(ParameterError, match="8 cohorts x 16 bits, but a candidate map of 8 cohorts x 32 bits"):
         decoded(SupportCounts.empty(8, 16), shelf)
+
+
+METHODS = [{"method": "gls"}, {"method": "gls", "complete": True}, {"method": "lasso"}]
+
+
+def check(counts, shelf, p_star=0.75, q_star=0.25):
+    """Decode by every method; nothing undefined may appear, and what is unknown must be called unknown."""
+    for options in METHODS:
+        found = decode(counts, shelf, p_star=p_star, q_star=q_star, **options)
+        assert np.isfinite(found.counts).all()
+        assert (found.counts >= 0).all()
+        assert np.isfinite(found.raw_counts).all()
+        assert not np.isnan(found.standard_errors).any()
+        assert ((found.p_values >= 0) & (found.p_values <= 1)).all()
+        assert ((found.q_values >= 0) & (found.q_values <= 1)).all()
+        assert not found.detected()[~np.isfinite(found.standard_errors)].any()
+        assert np.isfinite([found.unallocated, found.dispersion, found.cohort_chi_square]).all()
+        json.dumps(found.to_json(), allow_nan=False)
+        found.table()
+    return found
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 4),
+    st.integers(1, 9),
+    st.integers(1, 3),
+    st.integers(1, 30),
+    st.sampled_from([(0.75, 0.25), (0.5, 0.75), (1.0, 0.0), (0.6875, 0.5625), (0.5, 0.4999)]),
+)
+def test_any_small_collection(seed, cohorts, bits, hashes, candidates, channel):
+    rng = np.random.default_rng(seed)
+    shelf = random_map(rng, candidates, cohorts=cohorts, bits=bits, hashes=hashes, distinct=False)
+    totals = rng.integers(0, 4, cohorts) ** rng.integers(1, 9)
+    check(SupportCounts(totals, rng.integers(0, totals[:, None] + 1, (cohorts, bits))), shelf, *channel)
+
+
+def test_no_reports():
+    shelf = random_map(np.random.default_rng(0), 5)
+    found = check(SupportCounts.empty(8, 32), shelf)
+    assert found.notes == ("there are no reports: nothing can be estimated",)
+    assert np.isinf(found.standard_errors).all()
+
+
+def test_empty_cohorts_are_left_out():
+    rng = np.random.default_rng(1)
+    shelf = random_map(rng, 5)
+    counts = report(rng, shelf, np.array([50_000, 20_000, 0, 0, 0]))
+    keep = (np.arange(8) % 2).astype(bool)
+    some = SupportCounts(counts.totals * keep, counts.ones * keep[:, None])
+    check(some, shelf)
+    found = decode(some, shelf, p_star=0.75, q_star=0.25)
+    half = CandidateMap(shelf.candidates, shelf.positions[keep], 32)
+    alone = decode(SupportCounts(counts.totals[keep], counts.ones[keep]), half, p_star=0.75, q_star=0.25)
+    np.testing.assert_allclose(found.raw_counts, alone.raw_counts)
+    np.testing.assert_allclose(found.standard_errors, alone.standard_errors)
+    assert "4 of 8 cohorts sent no report" in found.notes
+
+
+def test_a_dependent_list_is_decoded_without_the_strings_outside():
+    # One bit a candidate and every bit taken: the columns add up to one everywhere, as the other strings' do.
+    shelf = CandidateMap(list("abcd"), np.arange(4).reshape(1, 4, 1), 4)
+    counts = SupportCounts([4000], [[2000, 1500, 1250, 1250]])
+    found = decode(counts, shelf, p_star=0.75, q_star=0.25)
+    np.testing.assert_allclose(found.raw_counts, [2000, 1000, 500, 500])  # (c - N q*) / (p* - q*)
+    assert any("cannot be distinguished" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("channel", [(1.0, 0.0), (0.0, 1.0)])
+def test_a_channel_without_noise(channel):
+    shelf = random_map(np.random.default_rng(4), 4)
+    held = np.array([5000, 3000, 0, 0])
+    counts = report(np.random.default_rng(5), shelf, held, *channel)
+    found = check(counts, shelf, *channel)
+    np.testing.assert_allclose(found.raw_counts[:2], held[:2], rtol=0.1)
+
+
+def test_few_reports_are_noted():
+    rng = np.random.default_rng(6)
+    shelf = random_map(rng, 5)
+    found = decode(report(rng, shelf, np.array([20, 0, 0, 0, 0])), shelf, p_star=0.6, q_star=0.5)
+    assert any("fewer reports than needed" in note for note in found.notes)

@@ -6,7 +6,6 @@ Every test here fails by chance with probability at most FALSE_ALARM, were the s
 import re
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,14 +19,14 @@ SEEDS = 120
 HELD = np.array([40_000, 20_000, 10_000, 3_000, 2_000, 1_000] + [0] * 14)
 
 
-def collections(held: Any = HELD, seeds: Any = SEEDS, **shape: Any) -> Any:
+def collections(held=HELD, seeds=SEEDS, **shape):
     for seed in range(seeds):
         rng = np.random.default_rng((seed, 17))
         shelf = random_map(rng, held.size, **shape)
         yield report(rng, shelf, held), shelf
 
 
-def run(decoder: Any, held: Any = HELD, seeds: Any = SEEDS, **shape: Any) -> Any:
+def run(decoder, held=HELD, seeds=SEEDS, **shape):
     return [decoder(counts, shelf) for counts, shelf in collections(held, seeds, **shape)]
 
 
@@ -35,26 +34,26 @@ default = partial(decode, p_star=P_STAR, q_star=Q_STAR)
 wrong_channel = partial(decode, p_star=P_STAR + 0.02, q_star=Q_STAR)
 
 
-def overconfident(counts: Any, shelf: Any) -> Any:
+def overconfident(counts, shelf):
     """A broken decoder: standard errors a tenth too small."""
     right = default(counts, shelf)
     return replace(right, standard_errors=0.9 * right.standard_errors)
 
 
-def clipped(counts: Any, shelf: Any) -> Any:
+def clipped(counts, shelf):
     """A broken decoder: reports the post-processed counts as if they were unbiased."""
     right = default(counts, shelf)
     return replace(right, raw_counts=right.counts)
 
 
-def bias_p_value(found: Any, held: Any = HELD) -> Any:
+def bias_p_value(found, held=HELD):
     """The smallest p-value, over all candidates, of a z test that raw estimates have the true mean."""
     errors = np.array([f.raw_counts - held for f in found])
     z = errors.mean(axis=0) / (errors.std(axis=0, ddof=1) / np.sqrt(len(found)))
     return float((2 * norm.sf(np.abs(z))).min() * held.size)
 
 
-def coverage_p_value(found: Any, held: Any = HELD) -> Any:
+def coverage_p_value(found, held=HELD):
     """The smallest p-value, over frequent, rare and absent strings, that 95% intervals cover 95%."""
     bounds = [f.confidence_interval(0.95) for f in found]
     inside = np.array([(low <= held) & (held <= high) for low, high in bounds])
@@ -63,30 +62,30 @@ def coverage_p_value(found: Any, held: Any = HELD) -> Any:
 
 
 @pytest.fixture(scope="module")
-def found() -> Any:
+def found():
     return run(default)
 
 
-def test_raw_estimates_are_unbiased(found: Any) -> None:
+def test_raw_estimates_are_unbiased(found):
     assert bias_p_value(found) > FALSE_ALARM
 
 
 @pytest.mark.parametrize("broken", [wrong_channel, clipped])
-def test_a_biased_decoder_is_caught(broken: Any) -> None:
+def test_a_biased_decoder_is_caught(broken):
     assert bias_p_value(run(broken)) < FALSE_ALARM
 
 
-def test_intervals_cover(found: Any) -> None:
+def test_intervals_cover(found):
     assert coverage_p_value(found) > FALSE_ALARM
 
 
 @pytest.mark.parametrize("broken", [wrong_channel, overconfident])
-def test_wrong_intervals_are_caught(broken: Any) -> None:
+def test_wrong_intervals_are_caught(broken):
     seeds = 4 * SEEDS if broken is overconfident else SEEDS
     assert coverage_p_value(run(broken, seeds=seeds)) < FALSE_ALARM
 
 
-def test_intervals_cover_when_reports_are_nearly_clean() -> None:
+def test_intervals_cover_when_reports_are_nearly_clean():
     channel = {"p_star": 0.95, "q_star": 0.05}
     covered = []
     for seed in range(SEEDS):
@@ -98,13 +97,13 @@ def test_intervals_cover_when_reports_are_nearly_clean() -> None:
     assert covered.mean() > 0.93
 
 
-def test_the_complete_fit_is_unbiased_and_covers() -> None:
+def test_the_complete_fit_is_unbiased_and_covers():
     declared = run(partial(default, complete=True))
     assert bias_p_value(declared) > FALSE_ALARM
     assert coverage_p_value(declared) > FALSE_ALARM
 
 
-def test_pursuit_is_unbiased_and_covers() -> None:
+def test_pursuit_is_unbiased_and_covers():
     held = np.concatenate((5 * HELD[:3], np.zeros(397, int)))
     pursued = run(default, held, seeds=40)
     assert {f.method for f in pursued} == {"pursuit"}
@@ -114,23 +113,23 @@ def test_pursuit_is_unbiased_and_covers() -> None:
     assert 0.94 < inside.mean() < 0.965
 
 
-def false_share(found: Any, held: Any = HELD) -> Any:
+def false_share(found, held=HELD):
     return np.mean([(f.detected() & (held == 0)).sum() / max(1, f.detected().sum()) for f in found])
 
 
-def careless(counts: Any, shelf: Any) -> Any:
+def careless(counts, shelf):
     """A broken decoder: picks at z > 1.64, as if it looked at one candidate."""
     right = default(counts, shelf)
     return replace(right, raw_counts=np.where(right.z > 1.64, 9 * right.raw_counts, right.raw_counts))
 
 
-def test_false_discoveries_stay_under_their_rate(found: Any) -> None:
+def test_false_discoveries_stay_under_their_rate(found):
     # A false discovery proportion lies in 0 .. 1 and is mostly 0: its mean over seeds has a standard error below .012.
     assert false_share(found) < 0.05 + 0.03
     assert false_share(run(careless)) > 0.05 + 0.03
 
 
-def test_missing_strings_do_not_become_false_discoveries() -> None:
+def test_missing_strings_do_not_become_false_discoveries():
     false, careless_false = [], []
     for counts, shelf in collections(np.concatenate((HELD, np.full(4, 6_000))), seeds=60, cohorts=16, bits=64):
         listed = shelf.take(np.arange(HELD.size))
@@ -140,7 +139,7 @@ def test_missing_strings_do_not_become_false_discoveries() -> None:
     assert false_share(careless_false) > false_share(false)
 
 
-def test_the_lasso_finds_the_same_heavy_strings() -> None:
+def test_the_lasso_finds_the_same_heavy_strings():
     for f in run(partial(default, method="lasso", correction="bonferroni"), seeds=10):
         assert f.detected()[:3].all()
 
@@ -151,7 +150,7 @@ MISSING = {
 }
 
 
-def one_string_missing(p_star: float, q_star: float, hashes: int, share: float = 0.3, seeds: int = 40) -> Any:
+def one_string_missing(p_star: float, q_star: float, hashes: int, share: float = 0.3, seeds: int = 40):
     """Collections of 200,000 reports, of which a share is one string outside the list; half of the list is absent."""
     listed = 1 / np.arange(1, 41) ** 1.3
     held = np.concatenate((listed / listed.sum() * (1 - share), np.zeros(40), [share]))
@@ -165,7 +164,7 @@ def one_string_missing(p_star: float, q_star: float, hashes: int, share: float =
         yield decoded, truth[:80], shelf
 
 
-def missing_p_values(collections: Any) -> tuple[float, float]:
+def missing_p_values(collections) -> tuple[float, float]:
     """P-values that at most 6% of the detected are absent, and that at least 93.5% of detected values are covered."""
     false, covered, detected = 0, 0, 0
     for decoded, truth, _ in collections:
@@ -179,17 +178,17 @@ def missing_p_values(collections: Any) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("channel", MISSING.values(), ids=MISSING)
-def test_one_heavy_string_outside_the_list_spoils_nothing(channel: Any) -> None:
+def test_one_heavy_string_outside_the_list_spoils_nothing(channel):
     assert min(missing_p_values(one_string_missing(**channel))) > FALSE_ALARM
 
 
 @pytest.mark.parametrize("channel", MISSING.values(), ids=MISSING)
-def test_a_decoder_that_sets_no_bit_aside_is_caught(channel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decoder_that_sets_no_bit_aside_is_caught(channel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LinearModel, "set_aside", lambda model, _: model)
     assert min(missing_p_values(one_string_missing(**channel, seeds=80))) < FALSE_ALARM
 
 
-def test_a_guess_of_the_missing_string_is_tested() -> None:
+def test_a_guess_of_the_missing_string_is_tested():
     """What was set aside is its fingerprint: in the list, it is detected and nothing is set aside any more."""
     for decoded, _, _ in one_string_missing(**MISSING["planned"], seeds=3):
         (note,) = (note for note in decoded.notes if "set aside" in note)
@@ -208,7 +207,7 @@ def test_a_guess_of_the_missing_string_is_tested() -> None:
     assert any("set aside" in note for note in wrong.notes)
 
 
-def test_lists_without_a_heavy_gap_are_decoded_as_before(found: Any) -> None:
+def test_lists_without_a_heavy_gap_are_decoded_as_before(found):
     """By chance a bit is set aside in at most a share of `BY_CHANCE` of collections."""
     aside = sum(any("set aside" in note for note in decoded.notes) for decoded in found)
     assert binom.sf(aside - 1, len(found), BY_CHANCE) > FALSE_ALARM

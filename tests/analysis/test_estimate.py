@@ -2,7 +2,6 @@
 
 import csv
 import xml.etree.ElementTree as ET
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,21 +14,21 @@ from support.estimates import estimate_of
 from support.random_collections import P_STAR, Q_STAR
 
 
-def test_several_cohorts_are_added_up() -> None:
+def test_several_cohorts_are_added_up():
     counts = SupportCounts([10, 30], [[4, 2], [9, 9]])
     together = SupportCounts([40], [[13, 11]])
     a, b = (debias(c, P_STAR, Q_STAR, ["a", "b"]) for c in (counts, together))
     assert a.counts.tolist() == b.counts.tolist()
 
 
-def test_both_corrections_act() -> None:
+def test_both_corrections_act():
     close = estimate_of([5.0, 2.4, 2.3, 2.2, 0.0], 1.0)
     assert close.detected(0.05, "fdr").sum() == 4
     assert close.detected(0.05, "bonferroni").sum() == 2
     assert close.detected(0.001, "bonferroni").sum() == 1
 
 
-def test_csv_to_a_path_quotes_what_needs_quoting(tmp_path: Any) -> None:
+def test_csv_to_a_path_quotes_what_needs_quoting(tmp_path):
     odd = debias(SupportCounts([4], [[2, 1]]), P_STAR, Q_STAR, ['a,"b"', "é"])
     odd.to_csv(tmp_path / "results.csv")
     with (tmp_path / "results.csv").open(encoding="utf-8", newline="") as file:
@@ -41,7 +40,7 @@ def many(detected: int, absent: int) -> Estimate:
     return estimate_of(counts, 5.0, reports=50_000)
 
 
-def test_a_picture_says_how_much_it_leaves_out() -> None:
+def test_a_picture_says_how_much_it_leaves_out():
     """A13: 115 of 300 were detected, the picture ended at the fiftieth, and did not say so."""
     picture = many(115, 185).plot()
     assert picture._repr_svg_().count("data-row=") == 50
@@ -62,7 +61,7 @@ def test_a_label_is_text_whatever_stands_in_it(name: str) -> None:
         assert f">{name}<" in picture.svg
 
 
-def test_no_reports_is_said_and_not_numbered() -> None:
+def test_no_reports_is_said_and_not_numbered():
     nothing = debias(SupportCounts.empty(1, 2), P_STAR, Q_STAR, ["a", "b"])
     assert nothing.notes
     assert not nothing.detected().any()
@@ -72,7 +71,7 @@ def test_no_reports_is_said_and_not_numbered() -> None:
     assert "unknown" in nothing.table()
 
 
-def test_bad_arguments_are_refused() -> None:
+def test_bad_arguments_are_refused():
     counts = SupportCounts([4], [[2, 1]])
     with pytest.raises(ParameterError, match="1 values, but reports of 2 bits"):
         debias(counts, P_STAR, Q_STAR, ["a"])

@@ -1,7 +1,5 @@
 """The Lasso against scikit-learn's, and the paper's procedure around it."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -14,7 +12,7 @@ from support.random_collections import random_map, report
 HELD = np.concatenate(([50_000, 20_000, 10_000], np.zeros(297, int)))
 
 
-def problem(seed: Any = 0, distinct: Any = True) -> Any:
+def problem(seed=0, distinct=True):
     rng = np.random.default_rng(seed)
     shelf = random_map(rng, HELD.size, distinct=distinct)
     counts = report(rng, shelf, HELD)
@@ -24,7 +22,7 @@ def problem(seed: Any = 0, distinct: Any = True) -> Any:
 @pytest.mark.parametrize("distinct", [True, False])
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("strength", [0.005, 0.05, 0.4])
-def test_agrees_with_scikit_learn(monkeypatch: Any, distinct: Any, compiled: Any, strength: Any) -> None:
+def test_agrees_with_scikit_learn(monkeypatch, distinct, compiled, strength):
     from sklearn.linear_model import Lasso
 
     monkeypatch.setattr(design, "DENSE_CELLS", 0 if compiled else 1 << 20)
@@ -38,7 +36,7 @@ def test_agrees_with_scikit_learn(monkeypatch: Any, distinct: Any, compiled: Any
 
 
 @pytest.mark.parametrize("most", [0, 5])
-def test_the_kernel_goes_on_where_numpy_stops(monkeypatch: Any, most: Any) -> None:
+def test_the_kernel_goes_on_where_numpy_stops(monkeypatch, most):
     monkeypatch.setattr(lasso_module, "COMPILED", "not loaded")
     shelf, y, _ = problem()
     level = 0.05 * float(np.abs(y @ shelf.dense()).max())
@@ -55,7 +53,7 @@ def test_the_kernel_goes_on_where_numpy_stops(monkeypatch: Any, most: Any) -> No
     np.testing.assert_array_equal(both != 0, alone != 0)
 
 
-def test_the_penalty_lets_about_an_eighth_of_the_rows_in() -> None:
+def test_the_penalty_lets_about_an_eighth_of_the_rows_in():
     rng = np.random.default_rng(3)
     shelf = random_map(rng, 4_000, cohorts=16, bits=64, hashes=2)
     level = penalty(shelf, 1.0)
@@ -63,7 +61,7 @@ def test_the_penalty_lets_about_an_eighth_of_the_rows_in() -> None:
     assert entering == pytest.approx(1024 / 8, rel=0.25)
 
 
-def test_unpicked_candidates_are_unknown_and_not_detected() -> None:
+def test_unpicked_candidates_are_unknown_and_not_detected():
     shelf, _, counts = problem()
     found = decode(counts, shelf, p_star=0.75, q_star=0.25, method="lasso")
     unpicked = ~np.isfinite(found.standard_errors)
@@ -73,7 +71,7 @@ def test_unpicked_candidates_are_unknown_and_not_detected() -> None:
     assert found.detected()[:3].all()
 
 
-def test_least_squares_follows_on_the_picked() -> None:
+def test_least_squares_follows_on_the_picked():
     shelf, y, counts = problem()
     found = decode(counts, shelf, p_star=0.75, q_star=0.25, method="lasso")
     picked = np.isfinite(found.standard_errors)

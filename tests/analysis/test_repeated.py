@@ -61,7 +61,6 @@ def test_intervals_cover_and_the_naive_ones_do_not(read):
 
 
 def test_residuals_are_explained(read):
-    """The dispersion is what sharing explains, no more and no less."""
     right, naive = read
     degrees = right[0].degrees_of_freedom
     mean = np.mean([f.dispersion for f in right])
@@ -72,7 +71,6 @@ def test_residuals_are_explained(read):
 
 
 def test_the_estimate_itself_is_as_it_was(read):
-    """Weights move a little, the estimates hardly; they stay unbiased."""
     right, naive = read
     errors = np.array([f.raw_counts - HELD * REPEATS for f in right])
     z = errors.mean(axis=0) / (errors.std(axis=0, ddof=1) / np.sqrt(SEEDS))

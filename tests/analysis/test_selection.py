@@ -1,7 +1,5 @@
 """Corrections for looking at every candidate, against their textbook definitions."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,7 +12,7 @@ from overstory.protocol.errors import ParameterError
 P_VALUES = hnp.arrays(np.float64, st.integers(1, 40), elements=st.floats(0, 1))
 
 
-def textbook_step_up(p_values: Any, rate: Any) -> Any:
+def textbook_step_up(p_values, rate):
     """Benjamini and Hochberg 1995: the largest k with p_(k) <= k rate / M; reject the k smallest."""
     ordered = sorted(p_values)
     k = max((i + 1 for i in range(len(ordered)) if ordered[i] * len(ordered) <= rate * (i + 1)), default=0)
@@ -22,19 +20,19 @@ def textbook_step_up(p_values: Any, rate: Any) -> Any:
 
 
 @given(P_VALUES, st.floats(0.001, 0.5))
-def test_step_up_is_the_textbooks(p_values: Any, rate: Any) -> None:
+def test_step_up_is_the_textbooks(p_values, rate):
     assert set(selection.step_up(p_values, rate).tolist()) == textbook_step_up(p_values, rate)
 
 
 @given(P_VALUES)
-def test_q_values_say_at_which_rate_each_is_found(p_values: Any) -> None:
+def test_q_values_say_at_which_rate_each_is_found(p_values):
     q = selection.adjusted_p_values(p_values, "fdr")
     for rate in (0.01, 0.05, 0.3):
         assert textbook_step_up(p_values, rate * (1 + 1e-9)) >= set(np.flatnonzero(q <= rate).tolist())
         assert textbook_step_up(p_values, rate * (1 - 1e-9)) <= set(np.flatnonzero(q <= rate).tolist())
 
 
-def test_the_null_share_is_near_the_truth_and_never_above_one() -> None:
+def test_the_null_share_is_near_the_truth_and_never_above_one():
     rng = np.random.default_rng(5)
     p_values = np.concatenate((rng.random(6_000), rng.random(4_000) ** 40))
     assert selection.null_share(p_values) == pytest.approx(0.6, abs=0.04)
@@ -42,13 +40,13 @@ def test_the_null_share_is_near_the_truth_and_never_above_one() -> None:
     assert selection.null_share(np.zeros(1)) == 1.0
 
 
-def test_z_and_p_where_nothing_or_everything_is_known() -> None:
+def test_z_and_p_where_nothing_or_everything_is_known():
     raw, errors = np.array([5.0, -5.0, 0.0, 3.0]), np.array([0.0, 0.0, 0.0, np.inf])
     assert selection.z_values(raw, errors).tolist() == [np.inf, -np.inf, 0.0, 0.0]
     assert selection.upper_p_values(raw, errors).tolist() == [0.0, 1.0, 1.0, 1.0]
 
 
-def test_unknown_rules_and_levels_are_refused() -> None:
+def test_unknown_rules_and_levels_are_refused():
     with pytest.raises(ParameterError, match="fdr or bonferroni"):
         selection.adjusted_p_values(np.ones(2), "holm")
     for alpha in (0.0, 1.0, 5.0, float("nan")):

@@ -129,7 +129,7 @@ def test_a_command_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None
     pids = tmp_path / "pids"
     script = f'sleep 600 & echo "$$ $!" > {shlex.quote(str(pids))}; wait'
     message = problem(["sh", "-c", script], timeout=3.0)
-    assert "has not ended after 3 seconds: give a larger --timeout, or fewer --reports" in message
+    assert "has not ended after 3 seconds: give fewer --reports" in message
     until = time.monotonic() + 20
     while any(map(is_running, pids.read_text().split())):  # killed processes end when the system comes to it
         assert time.monotonic() < until

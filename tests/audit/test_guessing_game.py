@@ -19,14 +19,7 @@ from overstory.audit.probabilities import at_least
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.registry import mechanism
 from support.audited_clients import SMALL as SIZES
-from support.audited_clients import (
-    OtherMechanism,
-    OtherRates,
-    SimulatedClient,
-    TruthNowAndThen,
-    f_for,
-    small_rappor,
-)
+from support.audited_clients import OtherMechanism, OtherRates, SimulatedClient, TruthNowAndThen, f_for, small_rappor
 from support.contract_cases import SMALL
 
 

@@ -8,14 +8,7 @@ import pytest
 
 from overstory.analysis.selection import binomial_law, clopper_pearson, holm, lower_bound
 from overstory.audit import probabilities
-from overstory.audit.probabilities import (
-    at_least,
-    joined,
-    most_extreme,
-    outcomes_p,
-    too_many,
-    two_sided,
-)
+from overstory.audit.probabilities import at_least, joined, most_extreme, outcomes_p, too_many, two_sided
 
 LEVELS = (0.5, 0.2, 0.1, 0.05, 0.01, 0.001, 1e-5)
 ROUNDING = 1 + 1e-9

@@ -1,7 +1,5 @@
 """`decode --range A:B`: the share of a range."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from typing import Any

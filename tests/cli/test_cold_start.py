@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
     (path / "metrics.toml").write_text(the_bench().REGISTRY)
     for line in (
         "store create kept.db",
-        "local --state state --app trees --registry metrics.toml",
+        "local --app ./state --registry metrics.toml",
         "encode --params params.csv --values values.csv --seed 1 -o reports.csv",
         "sum --params params.csv reports.csv -o counts.csv",
         "map --params params.csv --candidates names.txt -o map.csv",
@@ -125,14 +125,14 @@ LEFT_OUT = [
     ("encode --params params.csv --values values.csv --seed 1 -o again.csv", COMPILERS),
     ("sum --params params.csv reports.csv -o again-counts.csv", COMPILERS),
     ("map --params params.csv --candidates names.txt -o again-map.csv", COMPILERS),
-    # C: `convert` of 40 reports sorted them by a compiler; Arrow loaded pandas to look at lists of numbers
-    ("convert --params params.csv reports.csv -o blocks.parquet", ("numba", "scipy", "pandas")),
+    # C: writing 40 reports into blocks sorted them by a compiler; Arrow loaded pandas to look at lists of numbers
+    ("sum --params params.csv reports.csv -o blocks.parquet", ("numba", "scipy", "pandas")),
     # C: `discover` of three rows took 244 times `python -c pass`: a compiled transform, and one function of SciPy
     ("discover trees.csv --column tree --bytes 3 --epsilon 4 --seed 1", (*COMPILERS, "numpy.ma")),
     # C: decode took 46 times `python -c pass`: a fifth of a second for SciPy, a twentieth for these
     (DECODE, ("numpy.ma", "numpy.random", "difflib", "html")),
     # C: an empty store is looked at without metrics and mechanisms, a sixth of what `store create` took
-    *((f"store {line}", METRICS) for line in ("create another.db --json", "summary kept.db", "tokens list kept.db")),
+    *((f"store {line}", METRICS) for line in ("create another.db --json", "summary kept.db", "tokens kept.db")),
     # C: the top command's help, and each command's, within five times `python -c pass`
     *((line, HEAVY) for line in ("--help", "--version", *(f"{name} --help" for name in COMMANDS))),
     # argparse asks `shutil` how wide a terminal is, at every option; that loads zlib, bz2 and lzma
@@ -163,14 +163,13 @@ def test_a_command_does_without(started, line, left_out):
         ("discover trees.csv --column tree --bytes 3 --epsilon 4 --seed 4 --json", ["numpy"]),
         ("compare trees.csv --column tree --epsilon 1 --json", ["numpy"]),
         ("compare words.csv --column word --epsilon 1 --json", ["numpy"]),
-        ("status --state state --json", []),
+        ("status --app ./state --json", []),
         (f"{DECODE} --json", ["numpy"]),
         (DECODE, ["numpy"]),
         (f"{DECODE} --method lasso --json", ["numpy"]),
     ],
 )
 def test_a_command_loads_what_it_works_with(started, line, allowed):
-    """C: discover and compare of three rows took 120 times `python -c pass`, for a compiler they had no use for."""
     assert started.loaded(line, HEAVY) == allowed
 
 

@@ -87,7 +87,6 @@ def test_the_same_command_gives_the_same_page(folder):
 
 
 def test_table_page_picture_and_files_show_one_interval(folder, monkeypatch):
-    """A11: one page had -2.6..1.2% in its picture, 0.00..1.20 in its table, and 158% estimated in 49.62..100%."""
     drawn = []
     draw = charts.dots
     monkeypatch.setattr(charts, "dots", lambda *given, **kw: drawn.append(kw) or draw(*given, **kw))
@@ -112,9 +111,9 @@ def test_table_page_picture_and_files_show_one_interval(folder, monkeypatch):
 
 
 def test_how_a_file_is_written_can_be_said_and_is_in_the_pages_command(folder):
-    """A10: Adult: no header, a blank after each comma, ? for what is not known."""
+    """Adult: no header, a blank after each comma, ? for what is not known."""
     (folder / "adult.data").write_bytes("39, caf\xe9, x\n50, ?, y\n38, caf\xe9, x\n".encode("latin-1"))
-    words = ("no-header", "missing=?", "missing=NA", "encoding=latin-1", "delimiter=,", "strip")
+    words = ("no-header", "missing=?", "missing=NA", "encoding=latin-1", "delimiter=,", "tidy")
     form = [option for word in words for option in ("--csv", word)]
     done = within("collect", "adult.data", "--column", 2, *form, "-o", "adult", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -126,15 +125,7 @@ def test_how_a_file_is_written_can_be_said_and_is_in_the_pages_command(folder):
     assert json.loads(again.stdout) == known
 
 
-def test_values_with_dollars_are_drawn_as_text(folder):
-    """T21, on the page: labels are people's, and no formulas."""
-    (folder / "prices.csv").write_text("price\n" + "$x_$\n$5 to $10\n" * 50)
-    done = within("collect", "prices.csv", "--column", "price", "-o", "prices", cwd=folder)
-    assert done.returncode == 0, done.stderr
-
-
 def test_the_thresholds_are_those_of_the_rule_that_was_used(folder):
-    """A12: the page had values of 1.33% detected, and "smallest share that these devices show 3.95%"."""
     shown = within("collect", "s.csv", "--column", "state", "-o", "rule", cwd=folder).stdout
     assert re.search(r"detected about half the time from a share of \d\.\d\d%, nine times in ten from \d\.\d\d%", shown)
     (thresholds,) = re.findall(r"half the time from a share of (\S+), nine times in ten from (\S+)\.\n", shown)
@@ -145,7 +136,6 @@ def test_the_thresholds_are_those_of_the_rule_that_was_used(folder):
 
 
 def test_epsilons_that_protect_nothing_are_warned_of_or_refused(folder):
-    """A18: --epsilon 1e9 ran, and detected everything with one person."""
     ran = within("collect", "s.csv", "--column", "state", "--epsilon", 11, "-o", "weak", cwd=folder)
     assert (ran.returncode, ran.stderr.count("--epsilon 11 protects next to nothing")) == (0, 1)
     assert "a report hides next to nothing" in ran.stdout
@@ -156,7 +146,6 @@ def test_epsilons_that_protect_nothing_are_warned_of_or_refused(folder):
 
 
 def test_an_earlier_result_is_replaced_with_a_word_and_as_a_whole(folder, monkeypatch):
-    """A18: it was overwritten silently, and Ctrl-C left two of three files."""
     given = ("collect", "s.csv", "--column", "state", "-o", "again")
     assert within(*given, cwd=folder).stderr == ""
     before = {path.name: path.read_bytes() for path in (folder / "again").iterdir()}

@@ -1,7 +1,5 @@
 """``overstory decode`` of exported folders: what is counted, what is refused, and what a killed run goes on from."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable
@@ -146,6 +144,6 @@ def test_a_cluster_reads_the_same(engine: str, capsys: pytest.CaptureFixture[str
     pytest.importorskip({"dask": "distributed", "spark": "pyspark"}[engine])
     shown = []
     for source in (("--store", "store.db"), ("exported", "--engine", f"{engine}:2")):
-        assert main(["decode", *source, *OPTIONS, "colour", "--json", "--quiet", "--per-period"]) == 0
+        assert main(["decode", *source, *OPTIONS, "colour", "--json", "--quiet", "--aggregate", "per-period"]) == 0
         shown.append(json.loads(capsys.readouterr().out))
     assert shown[0] == shown[1]

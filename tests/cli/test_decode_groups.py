@@ -1,7 +1,5 @@
 """decode by group: each group's estimates, all of them weighted, smoothed shares, and the difference of two groups."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path
@@ -136,7 +134,10 @@ def test_the_difference_of_two_groups_has_an_interval(folder: Path) -> None:
         (["--group", "1.3"], "there is no group '1.3': the groups are 1.0, 1.1, 1.2, other"),
         (["--smooth"], "--smooth has no effect without --by-group"),
         (["--by-group", "--group", "1.0"], "--group and --by-group exclude each other: give one"),
-        (["--by-group", "--smooth", "--per-period"], "smoothing is of shares, over a range of periods in total"),
+        (
+            ["--by-group", "--smooth", "--aggregate", "per-period"],
+            "smoothing is of shares, over a range of periods in total",
+        ),
         (["--compare-groups", "1.0", "1.0"], "give two different groups"),
         (["--compare-groups", "1.0", "2"], "there is no group '2'"),
         (["--compare-groups", "1.0", "1.1", "--steps", "norm-sub"], "--steps has no effect with --compare-groups"),

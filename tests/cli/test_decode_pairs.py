@@ -1,7 +1,5 @@
 """sum and decode of the files of Google's association tools, in both of their forms, and with a boolean variable."""
 
-from __future__ import annotations
-
 import csv
 import json
 from itertools import product
@@ -101,7 +99,7 @@ def test_decode_finds_the_table_from_the_counts(folder: Path) -> None:
 
 @pytest.mark.parametrize("method", ["gls", "likelihood"])
 def test_a_boolean_variable_is_one_bit(folder: Path, method: str) -> None:
-    pair = "--pair", "word", "early", "--boolean", "early"
+    pair = "--pair", "word", "early:bit"
     assert json.loads(summed(folder, "boolean.csv", "boolean_counts.csv", *pair).stdout)["bits"] == [32, 1]
     source = ("--counts", "boolean_counts.csv") if method == "gls" else ("boolean.csv",)
     maps = "--params", "params.csv", "--map", "map_1.csv"
@@ -133,12 +131,15 @@ def test_a_bad_line_is_named_or_passed_over(folder: Path) -> None:
         (("decode", *PAIR), "--pair needs --counts"),
         (("decode", "reports.csv", *PAIR), "reports.csv has no effect with --pair and --method gls: give --counts"),
         (("decode", *ONE_MAP, "--pair", "word", "page", "--counts", "counts.csv"), "--map: give the map of each"),
-        (("decode", *PAIR, "--counts", "counts.csv", "--boolean", "page"), "--map: give one map: the other variable"),
+        (("decode", *PAIR[:-1], "page:bit", "--counts", "counts.csv"), "--map: give one map: the other variable"),
         (("decode", *PAIR[:-3], "--counts", "counts.csv", "-o", "x"), "--map: give one map: several are for --pair"),
         (("decode", *PAIR, "--store", "x.db", "--counts", "counts.csv"), "--store has no effect with --pair"),
         (("decode", *PAIR[:-1], "word", "--counts", "counts.csv"), "name two variables"),
         (("decode", *PAIR, "--counts", "params.csv"), "params.csv"),
-        (("sum", "--params", "params.csv", "reports.csv", "-o", "-", "--boolean", "x"), "without --pair"),
+        (
+            ("sum", "--params", "params.csv", "reports.csv", "-o", "-", "--pair", "word:bit", "page:bit"),
+            "one of the two may be a bit",
+        ),
         (
             ("sum", "--params", "params.csv", "reports.csv", "-o", "-", "--pair", "word", "moon"),
             "moon not found",

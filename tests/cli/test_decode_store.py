@@ -34,7 +34,6 @@ def registry(folder: Path, epsilon: float = 1.5) -> Path:
 
 
 def fill(store: Any, metric: Any, seed: int, devices: int = 3000) -> None:
-    """Add a report of each of the same devices on each day."""
     candidates = metric.labels if metric.id == "tree" else None
     held = np.arange(devices) % 3 // 2
     fleet = FrequencyOracle(metric.mechanism).devices(held, np.random.default_rng(seed), candidates=candidates)
@@ -77,14 +76,7 @@ def test_a_range_is_estimated_and_what_is_supposed_is_said(folder: Path) -> None
     assert "blue" in everything
     assert "not detected" in everything
     assert "every value:" not in decode(folder, *COLOUR, "--quiet", "-o", "out").stdout
-    assert "detected" in decode(folder, *COLOUR, "--quiet").stdout  # A18: nothing at all was printed
-
-
-def test_the_older_parameters_are_read_by_their_own_registry(folder: Path) -> None:
-    args = ("--store", "reports.db", "--registry", "metrics-1.0.toml", "--metric", "colour", "--json", "--all")
-    parsed = json.loads(decode(folder, *args).stdout)
-    assert parsed["reports"] == 120
-    assert [other["reports"] for other in parsed["other_parameters"]] == [9000]
+    assert "detected" in decode(folder, *COLOUR, "--quiet").stdout
 
 
 def test_a_range_and_the_number_of_reports_are_obeyed(folder: Path) -> None:
@@ -103,17 +95,15 @@ def test_a_range_and_the_number_of_reports_are_obeyed(folder: Path) -> None:
 
 
 def texts(picture: Path) -> str:
-    """Everything that is written in a picture."""
     return " ".join(re.findall(r"<text[^>]*>(.*?)</text>", picture.read_text()))
 
 
 def test_a_reading_is_drawn_as_every_estimate_is(folder: Path) -> None:
-    """A13: `--plot` was refused with `--store`."""
     decode(folder, *COLOUR, "--plot", "total.svg", "--json")
     shown = texts(folder / "total.svg")
     assert "2026-09-04 to 2026-09-07: 2 of 3 values detected" in shown
     assert "95% intervals of these reports" in shown
-    decode(folder, *COLOUR, "--per-period", "--plot", "days.svg", "--quiet")
+    decode(folder, *COLOUR, "--aggregate", "per-period", "--plot", "days.svg", "--quiet")
     shown = texts(folder / "days.svg")
     assert all(f"{day}: 2 of 3 values detected" in shown for day in ("2026-09-04", "2026-09-05", "2026-09-07"))
     assert "95% intervals of all devices like these" in shown
@@ -121,7 +111,7 @@ def test_a_reading_is_drawn_as_every_estimate_is(folder: Path) -> None:
 
 def test_a_picture_of_many_periods_says_how_many_it_leaves_out(folder: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(readings.RangeReading, "most_drawn", 2)
-    decode(folder, *COLOUR, "--cumulative", "--plot", "two.svg")
+    decode(folder, *COLOUR, "--aggregate", "cumulative", "--plot", "two.svg")
     shown = texts(folder / "two.svg")
     assert "2 of 3 ranges shown, the last" in shown
     assert "2026-09-04: " not in shown
@@ -138,10 +128,10 @@ def collector(folder: Path) -> Any:
 
 
 def test_over_http_the_same(folder: Path, collector: tuple[str, str, str], monkeypatch: Any) -> None:
-    """A collector says itself what a metric is; it wants the token for reading (A16: a 401 did not say how)."""
+    """A collector says itself what a metric is; it wants the token for reading."""
     url, admin, write = collector
-    far = ("--store", url, "--metric", "colour", "--cumulative", "--json", "--all")
-    near = decode(folder, *COLOUR, "--cumulative", "--json", "--all").stdout
+    far = ("--store", url, "--metric", "colour", "--aggregate", "cumulative", "--json", "--all")
+    near = decode(folder, *COLOUR, "--aggregate", "cumulative", "--json", "--all").stdout
     monkeypatch.setenv("OVERSTORY_ADMIN_TOKEN", admin)
     monkeypatch.setenv("OVERSTORY_WRITE_TOKEN", write)
     assert decode(folder, *far, "--registry", "metrics-1.5.toml").stdout == near
@@ -169,10 +159,6 @@ def test_over_http_the_same(folder: Path, collector: tuple[str, str, str], monke
         ((*KEPT, "--metric", "shape"), "there is no metric 'shape'"),
         ((*COLOUR, "--from", "yesterday"), "'yesterday' is no day"),
         ((*COLOUR, "--from", "2026-09-05", "--to", "2026-09-04"), "ends before it begins"),
-        ((*COLOUR, "--reports-per-device", "0"), "at least 1"),
-        ((*COLOUR, "--per-period", "--reports-per-device", "3"), "a device reports once"),
-        ((*COLOUR, "--steps", "polish"), "no post-processing step 'polish'"),
-        ((*COLOUR, "--method", "lasso"), "for Bloom"),
         (("--store", "absent.db", *COLOUR[2:]), "absent.db"),
         ((*COLOUR[:2], "--registry", "absent.toml", *COLOUR[4:]), "absent.toml"),
         (("--store", "https://", *COLOUR[2:]), "no collector's address"),

@@ -1,7 +1,5 @@
 """decode of a metric of several variables: what is printed, what is written, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -67,7 +65,6 @@ def _decode(folder: Path, *options: str) -> str:
 
 
 def test_json_has_everything(folder: Path) -> None:
-    """Cells with their intervals, marginals, the test, V; the truth lies inside."""
     read = json.loads(_decode(folder, "--metric", "crashes", "--reports-per-device", "1", "--json"))
     (part,) = read["readings"]
     (table,) = part["tables"]
@@ -83,7 +80,6 @@ def test_json_has_everything(folder: Path) -> None:
 
 
 def test_three_variables_are_three_tables(folder: Path) -> None:
-    """Of each two; nothing depends on anything here, and V has an upper bound alone."""
     text = _decode(folder, "--metric", "three", "--reports-per-device", "1")
     for pair in ("version and crash", "version and size", "crash and size"):
         assert f"{pair}\n" in text
@@ -111,7 +107,6 @@ def test_devices_divided_over_tables(folder: Path) -> None:
 
 
 def test_files_and_pictures(folder: Path, tmp_path: Path) -> None:
-    """tables.csv, tables.json and a picture."""
     _decode(folder, "--metric", "crashes", "-o", str(tmp_path), "--plot", str(tmp_path / "crashes.svg"))
     assert (tmp_path / "tables.csv").read_text().count("\n") == 7
     assert json.loads((tmp_path / "tables.json").read_text())["metric"] == "crashes"
@@ -128,7 +123,6 @@ def test_files_and_pictures(folder: Path, tmp_path: Path) -> None:
     ],
 )
 def test_options_that_do_not_fit(folder: Path, options: tuple[str, ...], message: str) -> None:
-    """One message each."""
     store = "--store", str(folder / "reports.db"), "--registry", str(folder / "metrics.toml")
     ran = within("decode", *store, "--metric", "crashes", *options, cwd=folder)
     assert ran.returncode == 2

@@ -1,14 +1,13 @@
-"""examples/deploy: what an operator copies is read back by its own parsers, and agrees with the program (FINDINGS A16).
+"""examples/deploy: what an operator copies is read back by its own parsers, and agrees with the program.
 
 No image is built: the tests have no container engine. The commands of the Dockerfile are run in a slow test.
 """
-
-from __future__ import annotations
 
 import argparse
 import configparser
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import yaml
 
 from overstory.cli.service.commands import COMMANDS, CONSOLE_SETTINGS, SERVE_SETTINGS
 from overstory.cli.service.settings import fill_in
+from support import relays
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "examples" / "deploy"
@@ -85,10 +85,21 @@ def test_the_compose_file_joins_what_there_is() -> None:
     assert "password" not in (DEPLOY / "compose.yaml").read_text()
 
 
-def test_the_unit_is_sound_and_starts_what_there_is(tmp_path) -> None:
+def unit_of(name: str) -> configparser.ConfigParser:
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
-    unit.read(DEPLOY / "overstory.service")
+    unit.read(DEPLOY / name)
+    return unit
+
+
+def given_up(name: str) -> set[str]:
+    """The lines of a unit that give up rights."""
+    rights = re.compile(r"(Protect|Restrict|Private|System|NoNew|Capability)")
+    return {line for line in (DEPLOY / name).read_text().splitlines() if rights.match(line)}
+
+
+def test_the_unit_is_sound_and_starts_what_there_is(tmp_path) -> None:
+    unit = unit_of("overstory.service")
     assert unit.sections() == ["Unit", "Service", "Install"]
     service = unit["Service"]
     program, *options = service["ExecStart"].split()
@@ -121,7 +132,7 @@ def test_the_proxy_s_block_is_the_page_s_and_keeps_its_connections() -> None:
     assert alone == block
     assert (DEPLOY / "nginx-compose.conf").read_text() == block.replace("127.0.0.1:8000", "collector:8000")
     assert block.count("{") == block.count("}")
-    assert re.search(r"upstream collector \{[^}]*keepalive 64;", block)  # ATTACK T23
+    assert re.search(r"upstream collector \{[^}]*keepalive 64;", block)
     assert "access_log off;" in block
 
 
@@ -131,17 +142,42 @@ def test_the_console_s_settings_are_read_and_its_unit_is_the_collector_s_but_for
     args = parser.parse_args(["console", "--config", str(DEPLOY / "console.toml")])
     fill_in(args, CONSOLE_SETTINGS, {})
     assert (args.names, args.behind_proxy, args.port) == ("console.example.org", True, 8001)
-    units = [(DEPLOY / name).read_text().splitlines() for name in ("overstory.service", "overstory-console.service")]
-    shut = [
-        {line for line in unit if re.match(r"(Protect|Restrict|Private|System|NoNew|Capability)", line)}
-        for unit in units
-    ]
-    assert shut[0] == shut[1] != set(), "the same rights are given up"
-    assert "StandardOutput=null" in units[1], "a journal must not hold the administrator's link"
+    assert given_up("overstory.service") == given_up("overstory-console.service") != set()
+    service = unit_of("overstory-console.service")["Service"]
+    assert service["StandardOutput"] == "null", "a journal must not hold the administrator's link"
     proxy = (DEPLOY / "console-nginx.conf").read_text()
     assert proxy.count("{") == proxy.count("}")
     assert args.names in proxy
     assert f"127.0.0.1:{args.port}" in proxy
+
+
+def test_the_unit_of_a_relay_starts_one_and_has_no_more_rights_than_a_collector(tmp_path) -> None:
+    service = unit_of("overstory-relay.service")["Service"]
+    program, *command = shlex.split(service["ExecStart"])
+    assert program == "/opt/overstory/bin/overstory"
+    text = (DEPLOY / "overstory-relay.service").read_text()
+    variables = re.findall(r"^Environment=(.*)$", text, re.MULTILINE)
+    given = {f"%d/{line.partition(':')[0]}" for line in re.findall(r"LoadCredential=(.*)", text)}
+    assert {word.partition("=")[2] for word in variables if "%d" in word} == given
+    settings = relays.settings_of([*command, *variables], tmp_path)
+    assert (settings.gateway, settings.trust_forwarded) == ("https://collector.example.org", False)
+    assert str(settings.shuffling.spool).startswith(f"/var/lib/{service['StateDirectory']}/")
+    assert service["LimitCORE"] == "0", "a core dump holds addresses"
+    assert given_up("overstory.service") <= given_up("overstory-relay.service")
+
+
+def test_the_compose_file_of_a_relay_starts_one_on_a_read_only_system(tmp_path) -> None:
+    compose = yaml.safe_load((DEPLOY / "relay-compose.yaml").read_text())
+    (service,) = compose["services"].values()
+    variables = service["environment"]
+    settings = relays.settings_of([*service["command"], *map("=".join, variables.items())], tmp_path)
+    assert (settings.gateway, settings.trust_forwarded) == ("https://collector.example.org", False)
+    mounted = dict(volume.split(":")[1::-1] for volume in service["volumes"])
+    assert mounted[str(settings.shuffling.spool.parent)] in compose["volumes"], "what waits outlives the container"
+    assert set(variables.values()) <= set(mounted)
+    assert (service["read_only"], service["cap_drop"], service["ulimits"]["core"]) == (True, ["ALL"], 0)
+    built = (DEPLOY / service["build"]["context"]).resolve()
+    assert (built / service["build"]["dockerfile"]).is_file()
 
 
 @pytest.mark.slow

@@ -145,7 +145,6 @@ def test_every_command_is_documented() -> None:
 
 
 def test_the_first_hour_has_six_steps_at_most() -> None:
-    """There were twelve; that they work is shown above."""
     page = (ROOT / "docs" / "tutorial" / "first-application.md").read_text("utf-8").partition("\n## ")[0]
     steps = [int(number) for number in re.findall(r"^\*\*(\d+)\.", page, re.MULTILINE)]
     assert steps == list(range(1, len(steps) + 1))

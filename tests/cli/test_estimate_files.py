@@ -17,7 +17,7 @@ from support.store_samples import received_batch
 
 
 def test_decode_reads_googles_files_and_says_what_it_did(tmp_path: Path) -> None:
-    """A15 end to end: the notes reach the table, the JSON and metrics.json."""
+    """The notes reach the table, the JSON and metrics.json."""
     (tmp_path / "params.csv").write_text('"k","h","m","p","q","f"\n12,2,3,0.25,0.75,0\n')
     (tmp_path / "map.csv").write_text('"V_1",1,5,13,24,26,36\n"V_2",12,14,20,30,31,\n"V_1",3,4,17,18,25,26\n')
     counts = [[1000, *([250] * 12)] for _ in range(6)]
@@ -100,7 +100,6 @@ EXTRA = {"decode files": ([], []), "decode store": (["from", "to"], []), "collec
 
 @pytest.mark.parametrize("command", EXTRA)
 def test_one_dialect_and_one_shape(written: dict[str, tuple[Path, list[dict[str, Any]]]], command: str) -> None:
-    """A9: Google's columns by their names, ours after them, everywhere; file and JSON say the same of every value."""
     path, estimates = written[command]
     before, after = EXTRA[command]
     with path.open(newline="", encoding="utf-8") as file:

@@ -8,24 +8,15 @@ from typing import Any
 import pytest
 
 from overstory.protocol.wire.upload import decode_uploads
-from support.registry_texts import plain_registry
+from support.gateway_samples import registry_text
 from support.running import overstory, within
 
-REGISTRY = plain_registry(
-    "energy",
-    oracle='"opt-wb"',
-    parameters="{epsilon = 1.0, window = 10}",
-    domain='{kind = "bins", min = 0, max = 2, count = 20}',
-    period='"30 minutes"',
-    window="10",
-    retention_days="365",
-)
 ROWS = "".join(f"2026-10-2{d}T{h:02}:00,0.{h:02}\n" for d in (4, 5) for h in range(24))
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "metrics.toml").write_text(REGISTRY)
+    (tmp_path / "metrics.toml").write_text(registry_text())
     (tmp_path / "readings.csv").write_text(f"time,value\n{ROWS}")
     return tmp_path
 
@@ -101,7 +92,7 @@ def test_a_stream_as_a_process(folder: Path) -> None:
 
 def test_a_gateway_names_its_group_and_goes_on_with_its_file(folder: Path) -> None:
     groups = 'groups = {by = "grid", shares = {"north-1" = 0.5, "south" = 0.4}, devices = 90000}'
-    (folder / "metrics.toml").write_text(f"{REGISTRY}{groups}\n")
+    (folder / "metrics.toml").write_text(registry_text().replace("[metrics.fixed]", f"{groups}\n[metrics.fixed]"))
     run(folder, *FILE, "--agree", "on", "--group", "north-1")
     (folder / "readings.csv").write_text(f"time,value\n{ROWS}2026-10-26T00:00,0.5\n2026-10-26T01:00,0.5\n")
     run(folder, *FILE)

@@ -1,5 +1,6 @@
 """The dispatcher: quick to start, one sentence for whatever goes wrong, never a traceback."""
 
+import json
 import re
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import pytest
 
 from overstory.cli import main as main_module
 from overstory.cli.main import COMMANDS, explain, main
-from overstory.protocol.errors import FormatError
+from overstory.protocol.errors import FormatError, install_hint
 from support.running import overstory, python, within
 
 
@@ -49,7 +50,6 @@ def test_no_command_and_a_wrong_one(capsys: Any) -> None:
     ],
 )
 def test_help_and_version_are_words_too(word: list[str], option: list[str], capsys: Any) -> None:
-    """A18: people who come from git and cargo ask with a word."""
     assert main(word) == 0
     said = capsys.readouterr().out
     assert main(option) == 0
@@ -83,7 +83,6 @@ def test_what_is_no_whole_number_is_refused(tmp_path: Any, text: str) -> None:
 
 @pytest.mark.parametrize("argv", [["--help"], ["--version"], ["discombobulate"], [], ["--hlep"]])
 def test_what_is_no_command_loads_none(monkeypatch: Any, argv: Any) -> None:
-    """C: the list of commands took ten times `python -c pass`, as every command's module was loaded for it."""
     monkeypatch.setattr(main_module, "_command", lambda name: pytest.fail(f"{name} was loaded"))
     assert main(argv) == (0 if argv in (["--help"], ["--version"]) else 2)
 
@@ -118,8 +117,8 @@ def failing(monkeypatch: Any, error: Any) -> Any:
         (FileNotFoundError(2, "No such file or directory", "a.csv"), 2, "a.csv: no such file or directory"),
         (PermissionError(13, "Permission denied", "a.csv"), 2, "a.csv: permission denied"),
         (OSError("odd"), 2, "odd"),
-        (ModuleNotFoundError("No module named 'numpy'", name="numpy"), 2, 'pip install "overstory[analysis]"'),
-        (ModuleNotFoundError("No module named 'scipy.linalg'", name="scipy.linalg"), 2, "overstory[analysis]"),
+        (ModuleNotFoundError("No module named 'numpy'", name="numpy"), 2, "this command needs numpy: pip install "),
+        (ModuleNotFoundError("No module named 'scipy.linalg'", name="scipy.linalg"), 2, "[analysis]"),
         (MemoryError(), 70, "not enough memory"),
         (ZeroDivisionError("division by zero"), 70, "a bug in overstory"),
         (ImportError("cannot import name 'x'"), 70, "a bug in overstory"),
@@ -133,6 +132,40 @@ def test_whatever_goes_wrong_is_one_sentence(monkeypatch: Any, capsys: Any, erro
     assert says in err
     assert len(err.splitlines()) == (1 if says else 0)
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("origin", "says"),
+    [
+        ({"url": "file:///a/o", "dir_info": {}}, 'pip install "overstory[server] @ file:///a/o"'),
+        ({"url": "file:///a/o.whl", "archive_info": {}}, 'pip install "overstory[server] @ file:///a/o.whl"'),
+        ({"url": "https://a/o", "vcs_info": {"vcs": "git"}}, 'pip install "overstory[server] @ git+https://a/o"'),
+        (None, 'pip install ".[server]" in the folder of the source'),
+    ],
+)
+def test_an_extra_is_installed_from_where_the_package_came(
+    monkeypatch: Any, tmp_path: Path, origin: Any, says: str
+) -> None:
+    """M11: `pip install "overstory[server]"` found no such package anywhere."""
+    about = tmp_path / "overstory-1.dist-info"
+    about.mkdir()
+    about.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: overstory\nVersion: 1\n")
+    if origin is not None:
+        about.joinpath("direct_url.json").write_text(json.dumps(origin))
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    assert install_hint("server") == says
+
+
+def test_no_page_and_no_example_names_a_package_that_nobody_can_get() -> None:
+    root = Path(__file__).parents[2]
+    files = [
+        root / "README.md",
+        *(root / "docs").rglob("*.md"),
+        *(root / "examples").rglob("*"),
+        *(root / "src").rglob("*.py"),
+    ]
+    texts = {path: path.read_text(errors="replace") for path in files if path.is_file()}
+    assert [path for path, text in texts.items() if re.search(r"install .{0,3}overstory\W{0,2}\[[a-z]", text)] == []
 
 
 def test_a_developer_may_see_the_traceback(monkeypatch: Any) -> None:
@@ -184,6 +217,5 @@ def test_the_module_runs_like_the_command(tmp_path: Any) -> None:
 
 
 def test_a_file_name_cannot_steer_the_terminal(tmp_path: Path) -> None:
-    """T28: the name was repeated raw in the error line."""
     done = within("sum", "--params", "\x1b[31mred", "r.csv", "-o", "c.csv", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (2, "overstory: error: \\x1b[31mred: no such file or directory\n")

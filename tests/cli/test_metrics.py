@@ -53,7 +53,7 @@ def test_the_example_has_no_fault_and_shows_the_variety(folder):
     registry = load_registry(EXAMPLE)
     assert tuple(registry) == NAMES
     assert len({metric.mechanism.name for metric in registry.values()}) == 6
-    assert {metric.over_cap for metric in registry.values()} == {"drop", "first", "nearest"}
+    assert {metric.over_cap for metric in registry.values()} == {"first", "nearest"}
     assert {type(metric.domain).__name__ for metric in registry.values()} == {
         "Strings",
         "Categories",
@@ -69,7 +69,7 @@ def test_an_expiry_in_the_past_is_a_warning_to_lint_and_no_fault(folder):
     assert ran.returncode == 0
     first, _, last = ran.stdout.splitlines()
     assert first == (
-        "metrics.toml:36: warning: metrics.theme.expires: expired on 2020-05-31: nothing is collected any more; "
+        "metrics.toml:40: warning: metrics.theme.expires: expired on 2020-05-31: nothing is collected any more; "
         "renew it or remove it"
     )
     assert last == "metrics.toml: 6 metrics, no fault, 1 warning"
@@ -123,9 +123,7 @@ NEEDS = {
     'oracle = "rappor"\nparameters = {num_bits = 128, num_hashes = 2, num_cohorts = 16, f = 0.5, p = 0.5, q = 0.75}': (
         "needs = {epsilon_report = 1.0, epsilon_permanent = 4.0, reports = 1000000}"
     ),
-    'oracle = "l-grr"\nparameters = {epsilon_permanent = 2.0, epsilon_report = 1.0}': (
-        "needs = {epsilon_report = 1.0, reports = 50000}  # as agreed"
-    ),
+    'oracle = "grr"\nparameters = {epsilon = 4.0}': ("needs = {epsilon_report = 1.0, reports = 50000}  # as agreed"),
     'oracle = "opt-wb"\nparameters = {epsilon = 1.0}': "needs = {epsilon_window = 1.0, window = 48, reports = 1000000}",
     'oracle = "l-osue"\nparameters = {epsilon_permanent = 2.0, epsilon_report = 0.5}': (
         "  needs = {epsilon_report = 0.5, epsilon_permanent = 2.0, reports = 1000000}"
@@ -204,7 +202,7 @@ def test_plan_writes_parameters_within_the_needs_and_leaves_the_rest(folder, end
     ],
 )
 def test_needs_that_cannot_be_met_are_said_and_nothing_is_written(folder, needs, says):
-    spoil(folder, 'oracle = "l-grr"\nparameters = {epsilon_permanent = 2.0, epsilon_report = 1.0}', needs)
+    spoil(folder, 'oracle = "grr"\nparameters = {epsilon = 4.0}', needs)
     before = (folder / "metrics.toml").read_bytes()
     ran = within("metrics", "plan", "metrics.toml", cwd=folder)
     assert (ran.returncode, ran.stdout) == (2, "")
@@ -239,7 +237,6 @@ def packed(folder, monkeypatch):
 
 
 def test_a_registry_inside_a_package_is_read_with_its_candidates(folder, packed):
-    """A17 (6): a registry in a zip had no path."""
     assert load_registry(packed) == load_registry(folder / "metrics.toml")
     ran = within("metrics", "lint", packed, cwd=folder)
     assert (ran.returncode, f"{packed}: 6 metrics, no fault" in ran.stdout) == (0, True)
@@ -265,20 +262,17 @@ def test_a_plan_of_a_registry_inside_a_package_is_written_elsewhere(folder, pack
 
 
 def test_lint_names_faults_of_parameters_where_the_domain_has_one_too(folder):
-    """A17 (9): with a bad domain, a bad epsilon was not named."""
     text = (
         (folder / "metrics.toml")
         .read_text()
         .replace('names = ["light", "dark", "high contrast", "system"]', "names = []")
     )
-    text = text.replace(
-        "{epsilon_permanent = 2.0, epsilon_report = 1.0}", "{epsilon_permanent = 2.0, epsilon_report = -1}", 1
-    )
-    (folder / "bad.toml").write_text(text.replace('oracle = "loloha"', 'oracle = "lolohe"'))
+    text = text.replace("{epsilon = 4.0}", "{epsilon = -1}", 1)
+    (folder / "bad.toml").write_text(text.replace('oracle = "olh"', 'oracle = "olhh"'))
     out = within("metrics", "lint", "bad.toml", cwd=folder).stdout
     assert "metrics.theme.domain: " in out
-    assert "metrics.theme.parameters.epsilon_report: epsilon_report = -1: give a number above 0" in out
-    assert "metrics.misspelling.oracle: 'lolohe'; did you mean loloha? choose one of " in out
+    assert "metrics.theme.parameters.epsilon: epsilon = -1: give a number above 0" in out
+    assert "metrics.misspelling.oracle: 'olhh'; did you mean olh? choose one of " in out
     assert "bad.toml: 3 faults" in out
 
 
@@ -293,12 +287,11 @@ def test_the_warnings_look_through_the_keys_once_and_not_for_every_metric(monkey
             return super().__iter__()
 
     monkeypatch.setattr("overstory.privacy.registry.warnings.positions", lambda text: Watched(positions(text)))
-    assert len(registry_warnings(parse_registry(text), text, dt.date(2026, 11, 22))) == 20
+    assert len(registry_warnings(parse_registry(text), text, dt.date(2026, 11, 22))) == 21
     assert len(walks) == 1
 
 
 def test_a_plan_says_what_will_not_be_seen(folder):
-    """A17 (5): "standard error of a share 12.814% at 200 reports", and not that 36% would be missed."""
     needs = "needs = {epsilon_report = 1.0, reports = 200}"
     domain = '{kind = "bins", min = 0, max = 20, count = 20}'
     text = REGISTRY_OF_ONE.replace('oracle = "grr"\nparameters = {epsilon = 1.0}', needs)

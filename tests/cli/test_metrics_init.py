@@ -1,4 +1,4 @@
-"""``overstory metrics init``: from answers or options to a registry that lint has nothing to say about (A17)."""
+"""``overstory metrics init``: from answers or options to a registry that lint has nothing to say about."""
 
 import io
 import itertools
@@ -11,6 +11,8 @@ import tomllib
 
 import pytest
 
+from overstory.planning.yearly import YearPlan
+from overstory.privacy.registry.yearly import yearly
 from overstory.protocol.metrics import load_registry
 from support.running import within
 
@@ -46,8 +48,43 @@ def test_every_kind_passes_lint_without_a_warning(kind, epsilon, tmp_path):
     assert "metrics.toml: 1 metric, no fault\n" in ran.stdout
     assert within("metrics", "lint", "metrics.toml", "--strict", cwd=tmp_path).returncode == 0
     mechanism = load_registry(tmp_path / "metrics.toml")["theme"].mechanism
-    assert 0.98 * float(epsilon) < mechanism.epsilon_report <= float(epsilon) * (1 + 1e-9)
-    assert mechanism.epsilon_permanent <= 2 * float(epsilon) * (1 + 1e-9)
+    assert 0.98 * float(epsilon) < mechanism.epsilon_report <= float(epsilon)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_year_comes_to_4_at_most_with_nothing_but_enter_and_with_further_metrics(kind, tmp_path):
+    more = [word for pair in KINDS[kind].items() for word in pair]
+    assert within("metrics", "init", *options("--yes", *more, kind=kind), cwd=tmp_path).returncode == 0
+    path = tmp_path / "metrics.toml"
+    head, start, metric = path.read_text().partition("[metrics.theme]\n")
+    for further in range(3):
+        path.write_text(head + "".join(start.replace("theme", f"theme{n}") + metric for n in range(further + 1)))
+        registry = load_registry(path)
+        assert 3.99 < yearly(registry.values()).epsilon <= 4.0, "by the panel, without the budget"
+        assert registry.budget.epsilon == 4.0
+        shown = within("metrics", "show", "metrics.toml", "theme0", cwd=tmp_path).stdout
+        assert "Epsilon 4.0000: whatever you hold and however it changes, in any year: 1 answer" in shown
+
+
+def test_the_panel_is_the_one_of_least_error(tmp_path):
+    """Of two values at epsilon 8, two answers of 4 are better than one of 8, which is hardly noise."""
+    for epsilon, answers_a_year in (("4", 1), ("8", 2)):
+        ran = within(
+            "metrics", "init", f"{epsilon}.toml", *options("--yes", kind="yes-no", epsilon=epsilon), cwd=tmp_path
+        )
+        assert ran.returncode == 0
+        registry = load_registry(tmp_path / f"{epsilon}.toml")
+        panels = {way.panel: way.error for way in YearPlan(100_000, 2, float(epsilon)).ways() if way.panel is not None}
+        assert registry.panel == min(panels, key=panels.get)
+        assert registry.panel.answers == answers_a_year
+        assert yearly(registry.values()).epsilon <= float(epsilon)
+
+
+@pytest.mark.parametrize("given", [{"epsilon": "8.1"}, {"epsilon": "0"}, {"devices": "0"}, {"devices": "many"}])
+def test_an_answer_out_of_range_is_refused(given, tmp_path):
+    ran = within("metrics", "init", *options("--yes", kind="yes-no", **given), cwd=tmp_path)
+    assert (ran.returncode, list(tmp_path.iterdir())) == (2, [])
+    assert ran.stderr.startswith(f"overstory: error: --{next(iter(given))}: ")
 
 
 def test_a_number_of_few_whole_values_is_counted_one_by_one(tmp_path):
@@ -105,13 +142,13 @@ def test_a_script_answers_on_standard_input(tmp_path, monkeypatch):
     metric = tomllib.loads((tmp_path / "m.toml").read_text())["metrics"]["theme"]
     assert (metric["title"], metric["description"]) == ("Theme", 'What "is" in use.')
     assert metric["domain"] == {"kind": "categories", "names": ["a", "b"], "other": "other"}
-    assert metric["parameters"]["epsilon_report"] == 0.5
+    assert (metric["oracle"], metric["parameters"]) == ("grr", {"epsilon": 0.5})
 
 
 def test_a_person_is_asked_again_after_a_wrong_answer(tmp_path):
     leader, follower = pty.openpty()
     command = [sys.executable, "-m", "overstory", "metrics", "init", *options("--values", "a,b", without=["--id"])]
-    command += ["--kind", "choice", "--epsilon", "1", *answers("title=T", "other=o", "period=day")]
+    command += ["--kind", "choice", "--epsilon", "1", "--devices", "9", *answers("title=T", "other=o", "period=day")]
     command += answers("expires=2999-01-01", "retention-days=9", "publish=nothing")
     with subprocess.Popen(
         command, cwd=tmp_path, stdin=follower, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -15,7 +15,6 @@ OVERSTORY = [sys.executable, "-m", "overstory"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Parameters, values and candidates."""
     path = tmp_path_factory.mktemp("pipes")
     (path / "params.csv").write_text("k,h,m,p,q,f\n32,2,2,0.25,0.75,0.25\n")
     rows = "".join(f"c{i},{i % 2},{'oak' if i % 3 else 'elm'}\n" for i in range(600))
@@ -34,7 +33,6 @@ def run(folder: Path, *arguments: str, given: str = "", status: int = 0) -> subp
 
 
 def test_oracles_are_compared_on_a_piped_column(folder: Path) -> None:
-    """`compare -` looked for a file of that name."""
     asked = ("--column", "value", "--epsilon", "2", "--measure", "1", "--json")
     piped = run(folder, "compare", "-", *asked, given=(folder / "values.csv").read_text())
     assert piped.stdout == run(folder, "compare", "values.csv", *asked).stdout
@@ -42,7 +40,6 @@ def test_oracles_are_compared_on_a_piped_column(folder: Path) -> None:
 
 @pytest.mark.parametrize("command", ["collect", "compare", "discover"])
 def test_an_error_in_a_pipe_names_standard_input(folder: Path, command: str) -> None:
-    """`/tmp/tmpszuu04ui/standard-input: there is no column`: a file that nobody had given."""
     told = run(folder, command, "-", "--column", "leaf", "--epsilon", "2", given="tree\noak\n", status=2).stderr
     assert told == "overstory: error: standard input: there is no column 'leaf'; there are: 'tree'\n"
 
@@ -85,7 +82,6 @@ CLOSED = ["--version", "--help", "sum --help", "sum --params params.csv reports.
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize("command", CLOSED)
 def test_closed_streams_are_no_fault_of_ours(folder: Path, command: str, closed: str) -> None:
-    """A7: exit status 70, `'NoneType' object has no attribute 'flush'`: cron and some supervisors run so."""
     (folder / "reports.csv").write_text("cohort,irr\n" + f"0,{'01' * 16}\n" * 10)
     (folder / "counts.csv").unlink(missing_ok=True)
     line = f"{shlex.join(OVERSTORY)} {command} {closed}"

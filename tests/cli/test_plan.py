@@ -1,4 +1,4 @@
-"""``overstory plan`` end to end: both directions, files, JSON, and one clear message for bad input."""
+"""``overstory plan``: what is asked reaches the planner, and no sentence says what cannot be."""
 
 import json
 import re
@@ -6,11 +6,25 @@ import re
 import pytest
 
 from overstory.cli.main import main
-from overstory.files.rappor import read_params
-from overstory.planning import plan_from_needs
+from overstory.planning.yearly import YearPlan
 from support.running import within
 
-NEEDS = ["plan", "--epsilon", "1.0743", "--epsilon-permanent", "4.3945", "--reports", "1000000", "--candidates", "200"]
+
+@pytest.mark.parametrize("reports", [60, 80, 100, 140, 200, 300])
+def test_no_share_above_all_and_no_one_strings(reports, tmp_path):
+    given = ["--epsilon", 1, "--epsilon-permanent", 2, "--reports", reports, "--candidates", 3]
+    words = " ".join(within("plan", *given, cwd=tmp_path).stdout.split())
+    shares = [float(share) for share in re.findall(r"(?:share of|from) ([0-9.]+)%", words)]
+    assert all(share <= 100 for share in shares), words
+    assert " 1 strings" not in words
+    assert ("and no share nine times in ten" in words) == (len(shares) == 2)
+
+
+def test_thrifty_needs_of_a_size_that_is_given(tmp_path):
+    given = ["--epsilon", 1.0743, "--epsilon-permanent", 4.3945, "--reports", "1000000", "--candidates", 200]
+    planned = json.loads(within("plan", *given, "--num-cohorts", 16, "--thrifty", "--json", cwd=tmp_path).stdout)
+    assert planned["epsilon_permanent"] < 1.36
+    assert planned["parameters"]["m"] == 16
 
 
 def run(capsys, *arguments):
@@ -18,31 +32,21 @@ def run(capsys, *arguments):
     return status, *capsys.readouterr()
 
 
-def test_needs_to_plan_to_file_to_plan(capsys, tmp_path):
-    path = tmp_path / "planned.csv"
-    status, out, _ = run(capsys, *NEEDS, "--num-bits", 128, "--num-cohorts", 16, "-o", path, "--json")
-    planned = json.loads(out)
+YEAR = ["plan", "--domain-size", 20, "--yearly", 4, "--metrics", 5, "--reports", 10**6]
+
+
+def test_ways_to_keep_within_a_bound_on_any_year_are_compared(capsys):
+    status, out, _ = run(capsys, *YEAR)
     assert status == 0
-    assert planned == plan_from_needs(1.0743, 4.3945, 10**6, 200, num_bits=128, num_cohorts=16).to_json()
-    status, out, _ = run(capsys, "plan", "--params", path, "--reports", 10**6, "--candidates", 200, "--json")
-    read = json.loads(out)
-    assert read["parameters"] == planned["parameters"]
-    assert read["epsilon_report"] == planned["epsilon_report"] <= 1.0743
-    assert read["standard_error"] == planned["standard_error"]
-    assert read_params(path).h == 1
+    assert 'panel = {cycle = "year", answers = 1}\nbudget = {epsilon = 4.0, per = "year"}\noracle = "grr"\n' in out
+    rows = {line.split("  ")[0]: line.split() for line in out.splitlines()}
+    assert rows["one panel, 1 answer a year"][-5:] == ["grr", "4.0000", "3,704", "0.63%", "4.0000"]
+    _, out, _ = run(capsys, *YEAR, "--json")
+    assert json.loads(out) == YearPlan(10**6, 20, 4.0, 5).to_json()
 
 
-def test_thrifty(capsys):
-    _, out, _ = run(capsys, *NEEDS, "--thrifty", "--json")
-    assert json.loads(out)["epsilon_permanent"] < 1.36
-
-
-@pytest.mark.parametrize("reports", [60, 80, 100, 140, 200, 300])
-def test_no_share_above_all_and_no_one_strings(reports, tmp_path):
-    """A18: "held by 104.213% nine times in ten", "At most 1 strings"."""
-    given = ["--epsilon", 1, "--epsilon-permanent", 2, "--reports", reports, "--candidates", 3]
-    words = " ".join(within("plan", *given, cwd=tmp_path).stdout.split())
-    shares = [float(share) for share in re.findall(r"(?:share of|from) ([0-9.]+)%", words)]
-    assert all(share <= 100 for share in shares), words
-    assert " 1 strings" not in words
-    assert ("and no share nine times in ten" in words) == (len(shares) == 2)
+@pytest.mark.parametrize("more", [["--epsilon", 1], ["--most", 3], ["--period", "year"], ["--share", 1]])
+def test_what_does_not_fit_a_year_is_refused(capsys, more):
+    status, out, err = run(capsys, *YEAR, *more)
+    assert (status, out) == (2, "")
+    assert err.startswith("overstory: error: ")

@@ -1,7 +1,5 @@
 """What cannot be done is refused by one sentence, by every command, and nothing is written."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path
@@ -12,20 +10,11 @@ from pyarrow import parquet
 
 from overstory.collector.store import open_store
 from overstory.protocol.metrics.registry import EXAMPLE
-from support.registry_texts import plain_registry
+from support.gateway_samples import registry_text
 from support.running import within
 from support.store_samples import registry
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-ENERGY = plain_registry(
-    "energy",
-    oracle='"opt-wb"',
-    parameters="{epsilon = 1.0, window = 10}",
-    domain='{kind = "bins", min = 0, max = 2, count = 20}',
-    period='"30 minutes"',
-    window="10",
-    retention_days="365",
-)
 COLOUR = re.sub("expires = .*", "expires = 2999-01-01", EXAMPLE)
 STRINGS = COLOUR.replace('{kind = "categories", names = ["red", "green", "blue"]}', '{kind = "strings"}').replace(
     'oracle = "grr"\nparameters = {epsilon = 1.0}', 'oracle = "rappor"'
@@ -44,7 +33,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     files = {
         "s.csv": "who,state,kwh\n" + "1,Ohio,0.5\n2,Utah,1.5\n3,Iowa,0.25\n" * 9,
         "far.csv": "x\n1e308\n-1e308\n5\n",
-        "near.csv": "x\n1e-320\n3e-320\n",
         "data.csv": "state,n\nOhio,1\nUtah,2\nOhio,3\n,4\nIowa,5\n",
         "empty.csv": "state\n\n",
         "data.parquet": "PAR1 and no more of it",
@@ -55,11 +43,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "params.csv": "k,h,m,p,q,f\n16,2,4,0.5,0.75,0.5\n",
         "malformed.csv": "k,h,m,p,q,f\n128,2,16,0.5,high,0.5\n",
         "values.csv": "client,cohort,value\nann,0,oak\nbob,1,elm\n",
-        "energy.toml": ENERGY,
+        "energy.toml": registry_text(),
         "readings.csv": "time,value\n2026-10-24T00:00,0.5\n",
         "colour.toml": COLOUR,
         "strings.toml": STRINGS,
-        "faulty.toml": text.replace('oracle = "l-grr"', 'oracle = "gr"'),
+        "faulty.toml": text.replace('oracle = "grr"', 'oracle = "gr"'),
     }
     for name, content in files.items():
         (path / name).write_text(content, "utf-8")
@@ -86,9 +74,9 @@ GATEWAY = "--metric energy --registry energy.toml --state meter --readings"
 TO_FILE = f"{GATEWAY} readings.csv --output out.ovsu"
 INIT = "init new.toml --id theme --description 'The theme.' --owner Design --purpose https://example.org/7 --yes"
 YES_NO = f"{INIT} --kind yes-no"
-TOKEN = "tokens add reports.db --role admin --application a --expires"
+TOKEN = "tokens reports.db --add admin --application a --expires"
 REFUSED: dict[str, list[tuple[str, str]]] = {
-    "": [  # mistyped: one line with what may be meant, and no usage (A18)
+    "": [  # mistyped: one line with what may be meant, and no usage
         ("decdoe", "overstory: error: there is no command 'decdoe'; did you mean decode? (see overstory --help)"),
         ("--versoin", "overstory: error: there is no option --versoin; did you mean --version? (see overstory --help)"),
         ("decode --mpa=x", "overstory decode: error: there is no option --mpa; did you mean --map?"),
@@ -107,34 +95,25 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("--params params.csv", "give either the client's command, after --, or --client for the library's own"),
         ("--registry metrics.toml --client", "--metric missing: --registry and --metric belong together"),
         ("--oracle duchi --param epsilon=1 --client", "an audit reads no reports of duchi; it reads"),
-        ("--oracle grr --param domain_size=4 --client", "grr needs the parameter epsilon"),
         ("--params params.csv --reports 10 --client", "--reports = 10: give a whole number from 200"),
-        ("--params params.csv --repeats 1 --client", "--repeats = 1: give a whole number from 2"),
         ("--params params.csv --alpha 0 --client", "--alpha 0: give a chance above 0, at most 0.5"),
-        ("--params params.csv --timeout 0 -- true", "--timeout 0: give a number above 0"),
         ("--params params.csv --map params.csv --client", "params.csv, line 1"),
         ("--params gone.csv --client", "gone.csv: no such file or directory"),
     ],
     "collect": [
         ("nope.csv --column state", "nope.csv: no such file or directory"),
         ("s.csv --column county", "there is no column 'county'; there are: 'who', 'state', 'kwh'"),
-        ("s.csv --column state --most-values 2", "more than 2 distinct values"),
-        ("s.csv --column state --bins 0 1 2", "is to hold numbers"),
         ("s.csv --column kwh --bins 0 1 2.5", "2.5 is no number of bins"),
         ("s.csv --column kwh --bins 1 0 2", "error"),
         ("s.csv --column state --epsilon-permanent 1", "--epsilon-permanent has no effect without --epsilon: "),
-        ("s.csv --column state --oracle wb", "it takes epsilon and window"),
         ("s.csv --column state --epsilon -1", "epsilon"),
-        ("s.csv --column state --epsilon 1e9", "--epsilon 1e+09: give a number above 0 and at most 700"),
         ("s.csv --column state --csv encoding=rot13", "--csv encoding=rot13: this is no encoding of text"),
-        ("s.csv --column state --csv encoding=hex", "--csv encoding=hex: this is no encoding of text"),
         ("far.csv --column x --numeric", "lie too far apart, or too close together, to choose bins"),
-        ("near.csv --column x --numeric", "lie too far apart, or too close together, to choose bins"),
         ("s.csv --column state --seed -1", "--seed -1"),
         ("s.csv --column state --reports-per-device 0", "at least 1"),
         ("s.csv --column kwh --numeric --bins 0 1 2", "--numeric and --bins exclude each other: give one"),
         ("s.csv --column kwh --numeric --reports-per-device 2", "all reports of a number are the same"),
-        ("s.csv --column kwh --numeric --min 2 --max 1", "minimum = 2.0 is not below maximum = 1.0"),
+        ("s.csv --column kwh --numeric --range 2 1", "minimum = 2.0 is not below maximum = 1.0"),
         ("s.csv --column kwh --numeric --oracle grr", "grr gives no mean of numbers: choose auto or one of duchi"),
         ("s.csv --column kwh --numeric ranges --oracle duchi", "duchi gives no ranges of numbers"),
         ("s.csv --column state --numeric", "state"),
@@ -148,7 +127,6 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("s.csv --column who --column state --column kwh", "two different columns"),
         ("s.csv --column who --column state --bins 0 1 2", "--bins is for one column"),
         ("s.csv --column who --column state --people 10", "--people is for one column"),
-        ("s.csv --column state --conditional", "--conditional compares the values of a first column"),
         ("s.csv --column state --column os", "os"),
     ],
     "compare": [
@@ -158,21 +136,13 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("--epsilon 1 data.csv --column n --domain-size 3", "has 5 different values"),
         (f"{NEEDS} --measure 0", "--measure 0: give a whole number, 1 or more"),
         (f"{NEEDS} --seed -1", "--seed -1: give a whole number, 0 or more"),
-        ("--domain-size 1 --epsilon 1 --reports 5", "domain_size = 1"),
         ("--domain-size 4 --epsilon 0 --reports 5", "epsilon = 0.0"),
-        ("--domain-size 4 --epsilon 1 --reports 0", "num_reports = 0"),
         ("--domain-size 4 --epsilon 1 --reports -2 --measure 1", "num_reports = -2"),
-        ("--domain-size 0 --epsilon 1 --reports 5 --measure 1", "domain_size = 0"),
         ("--epsilon 1 data.csv --column state --reports -2", "num_reports = -2"),
         ("--epsilon 1 empty.csv --column state", "the column 'state' holds no values"),
         ("--epsilon 1 lists.parquet --column state", "a column of text or numbers is expected"),
         ("--epsilon 1 data.parquet --column state", "data.parquet"),
-        (f"{NEEDS} --plot errors", "--plot errors: pictures are SVG: give a name that ends in .svg"),
-        (f"{NEEDS} --measure 2 --workers 0", "--workers 0: give a whole number, 1 or more"),
-        (f"--epsilon 1 --numeric {-(10**308)} {10**308} --reports 5", "too large for floats"),
-        ("--epsilon 1 --numeric 1 0 --reports 5", "not below maximum"),
         ("--epsilon 1 --numeric 0 1", "--numeric needs --reports N"),
-        ("--epsilon 1 --numeric 0 1 --reports 0", "--numeric needs --reports N"),
         ("--epsilon 1 --numeric 0 nan --reports 5", "maximum = nan"),
         ("--epsilon 1 --numeric 0 2 --reports 5 --column kwh", "FILE missing: FILE and --column belong together"),
     ],
@@ -189,12 +159,10 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ),
         ("trees.csv --column tree --model none.txt", "none.txt"),
         ("trees.csv --column tree --alphabet ''", "--alphabet is empty"),
-        ("trees.csv --column tree --alphabet aa", "'a' is in it twice"),
         ("trees.csv --column tree --alphabet abc --bytes 65", "give a whole number from 1 to 64"),
         ("trees.csv --column tree --alphabet abc --known known.txt", "known.txt"),
         ("nowhere.csv --column tree", "nowhere.csv: no such file"),
         ("trees.csv --column leaf", "there is no column 'leaf'"),
-        ("trees.parquet --column leaf", "there is no column 'leaf'"),
         ("bad.csv --column number", "bad.csv, line 3, field number: 'twelve' is no whole number"),
         ("trees.csv --column tree --bytes 2", "line 2, field tree: values are longer than --bytes 2: "),
         ("trees.csv --column tree --bytes 2", "give --bytes 9 (the longest value, 'rare10003', has 9"),
@@ -203,11 +171,7 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("long.csv --column tree", "has 40 bytes in UTF-8, and at most 32 can be searched for; shorten the"),
         ("trees.csv --column tree --bytes 99", "max_bytes = 99"),
         ("trees.csv --column number --bits 65", "bits = 65"),
-        ("trees.csv --column number --beam 0", "beam = 0"),
-        ("trees.csv --column number --step 0", "step = 0"),
-        ("trees.csv --column number --alpha 5", "alpha is a fraction"),
         ("trees.csv --column number --known known.txt", "known.txt: 'oak' is no whole number"),
-        ("trees.csv --column number --plot x.pdf", "pictures are SVG: give a name that ends in .svg"),
         ("trees.csv --column number --epsilon -1", "give a number above 0"),
         ("trees.csv --column number --seed -1", "--seed -1: give a whole number, 0 or more"),
     ],
@@ -216,33 +180,25 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("--values values.csv -o no/x.csv", "no/x.csv: no such file or directory"),
         ("--values values.csv --hash-family md5 -o x.csv", "there is no hash family 'md5'"),
     ],
-    "sum": [
-        ("--params params.csv params.csv -o x.csv", "expected a header with cohort,irr"),
-    ],
     "decode": [
         ("--params params.csv --counts map.csv --map map.csv -o x", "map.csv, line 1"),
         ("--params params.csv --counts counts.csv --map counts.csv -o x", "counts.csv, line 1"),
         (f"{FILES} -o x --alpha 5", "5"),
         (f"{FILES} -o known.txt", "known.txt: file exists"),
-        (f"{FILES} -o x --plot x.doc", "give a name that ends in .svg"),
     ],
     "gateway": [
         (TO_FILE, "nobody has agreed that this gateway reports: --agree on does"),
-        (f"{GATEWAY} readings.csv --agree on", "name a collector (--server) or a file"),
         (f"{GATEWAY} readings.csv --server x --agree on", "give an address"),
-        (f"{GATEWAY} absent.csv --agree on --output o", "absent.csv: no such file"),
         (f"{TO_FILE} --agree on --timezone Europe/Bonn", "no time zone 'Europe/Bonn'"),
-        (f"{TO_FILE} --agree on --metric gas", "there is no metric 'gas'"),
         (f"{TO_FILE} --agree on --spread -1", "spread"),
         (f"{TO_FILE} --agree on --wait -1", "--wait = -1.0: give seconds"),
         (f"{TO_FILE} --agree on --wait nan", "--wait = nan: give seconds"),
-        (f"{GATEWAY} readings.csv --output readings.csv --agree on", "not a gateway's"),
         (f"{TO_FILE} --agree on --group north", "energy has no groups"),
     ],
     "metrics": [
-        ("show faulty.toml", "faulty.toml, line 30, field metrics.theme.oracle: 'gr'; did you mean grr? choose one of"),
-        ("diff faulty.toml metrics.toml", "faulty.toml, line 30, field metrics.theme.oracle: 'gr'"),
-        ("plan faulty.toml", "faulty.toml, line 30, field metrics.theme.oracle: 'gr'"),
+        ("show faulty.toml", "faulty.toml, line 36, field metrics.theme.oracle: 'gr'; did you mean grr? choose one of"),
+        ("diff faulty.toml metrics.toml", "faulty.toml, line 36, field metrics.theme.oracle: 'gr'"),
+        ("plan faulty.toml", "faulty.toml, line 36, field metrics.theme.oracle: 'gr'"),
         *((f"{action} nowhere.toml", "nowhere.toml: no such file or directory") for action in ("lint", "show", "plan")),
         *((f"{action} binary.toml", "binary.toml: expected UTF-8 text") for action in ("lint", "show", "plan")),
         ("diff metrics.toml binary.toml", "binary.toml: expected UTF-8 text"),
@@ -253,14 +209,14 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         (f"{INIT} --kind colour", "--kind: 'colour': give one of choice, yes-no, number, words"),
         (f"{INIT} --values one", "--values: give at least two different values"),
         (f"{INIT} --kind number --answer min=5 --answer max=5", "--answer max: 5: give a number above 5"),
-        (f"{YES_NO} --epsilon 1e9", "--epsilon: 1e9: give a number from 0.01 to 20"),
+        (f"{YES_NO} --epsilon 1e9", "--epsilon: 1e9: give a number from 0.01 to 8"),
         (f"{YES_NO} --answer period=daily", "--answer period: 'daily' is no period"),
         (f"{YES_NO} --answer expires=2001-01-01", "--answer expires: '2001-01-01': give a day after today"),
         (f"{YES_NO} --purpose because", "--purpose: 'because' is not a link"),
         (f"{YES_NO} --purpose https://", "'https://' is no link"),
         (f"{YES_NO} --answer publish=all", "--answer publish: 'all': give one of nothing, estimates"),
         (f"{YES_NO} --answer publish=estimates", "--answer opt_out is missing: give one sentence for the"),
-        (f"{YES_NO} --group-by release", "--groups, --devices missing: --group-by and --groups and --devices"),
+        (f"{YES_NO} --group-by release", "--groups missing: --group-by and --groups"),
         *(
             (f"{YES_NO} --group-by release --groups {groups} --devices {devices}", says)
             for groups, devices, says in (
@@ -293,7 +249,6 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("--domain-size 9 --epsilon 1e-300 --reports 5", "reaches epsilon 1e-300"),
         ("--domain-size 9 --epsilon 1e-300 --epsilon-permanent 1e-299 --reports 5", "reaches epsilon 1e-300"),
         (f"--domain-size 9 --epsilon 1 --reports 5 --most {10**22}", "number from 1 to 9"),
-        (f"--domain-size 9 --epsilon 1 --reports 5 --most {10**9}", "number from 1 to 9"),
     ],
     "privacy": [
         ("themes", "'themes' is neither a metric of metrics.toml (search-engine, theme"),
@@ -315,10 +270,7 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("--params params.csv --param f=0.25", "--params is for rappor"),
         ("--params nowhere.csv", "nowhere.csv"),
         ("rappor --reports 0", "reports = 0"),
-        ("rappor --reports 1001", "from 1 to 1000"),
         ("rappor --values 0", "0 values: give at least one"),
-        ("rappor --values 2 --reports 0", "reports = 0"),
-        ("rappor --plot epsilons.png", "pictures are SVG: give a name that ends in .svg"),
         ("wb --param domain_size=5 --param epsilon=1 --param window=4 --delta 1", "delta = 1"),
         ("l-grr --param published=perhaps", "give true or false"),
         ("duchi --param epsilon=much", "--param epsilon=much: give a number"),
@@ -328,7 +280,6 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
     ],
     "reproduce --quick -o out": [
         ("figure-99", "rappor-75-of-100"),
-        ("", "rappor-75-of-100"),
         ("rappor-75-of-100 --all", "give --all, or names"),
         ("rappor-75-of-100 --readings x.csv", "does not take --readings"),
     ],
@@ -336,7 +287,6 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("--devices 5", "give one of --url, --store: a running collector, or a store to start one on"),
         ("--devices 0 --store a.db", "--devices 0: give a whole number from 1 to 10,000,000"),
         ("--devices 5 --periods 9 --store a.db", "--periods 9: a collector takes reports of colour"),
-        ("--devices 5 --store a.db --metric color", "there is no metric 'color'"),
         ("--devices 5 --url http://127.0.0.1:9", "is a collector running there?"),
         ("--devices 5 --url localhost", "server = 'localhost': give an address such as"),
         ("--devices 5 --store no/such/folder/a.db", "no/such/folder"),
@@ -348,23 +298,13 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
     "store": [
         ("summary no.db", "no.db: there is no such store; make it first: overstory store create no.db"),
         ("summary energy.toml", "sqlite:///energy.toml: this file is not a SQLite database"),
-        ("summary mysql://root@db/x", "a store is named by sqlite:///FILE"),
-        ("tokens revoke reports.db beef", "there is no token beef"),
+        ("tokens reports.db --revoke beef", "there is no token beef"),
         (f"{TOKEN} soon", "--expires soon: give a date such as 2027-11-21"),
-        (f"{TOKEN} 2027-11-21T00+05", "--expires 2027-11-21T00+05: give a date such as 2027-11-21"),
         (f"{TOKEN} 2027-W47", "--expires 2027-W47: give a date such as 2027-11-21"),
         (f"{TOKEN} 2020-01-01", "would be refused at once"),
         ("create .", "this is a folder; name a file in it, such as reports.db"),
-        ("summary .", "this is a folder; name a file in it, such as reports.db"),
         ("backup reports.db params.csv", "params.csv: this file exists: give the backup another name"),
-        ("restore no.db new.db", "no.db: there is no such store"),
-        ("compact reports.db --registry no.toml", "no.toml: no such file or directory"),
-        ("notes add reports.db x --day yesterday", "--day yesterday: give a date such as 2026-11-21"),
-        ("notes add reports.db x --day 2026-W47", "--day 2026-W47: give a date such as 2026-11-21"),
-        ("notes add reports.db x --kind rumour", "a note is of kind release, incident or note; not 'rumour'"),
-        ("notes add reports.db x --metric tree", "the store remembers no metric tree: it remembers bloom, colour"),
-        ("notes add reports.db 'two\nlines'", "a note is one line of printable characters"),
-        ("notes remove reports.db 00", "there is no note 00: overstory store notes list shows the ids"),
+        ("note reports.db x --day yesterday", "--day yesterday: give a date such as 2026-11-21"),
     ],
 }
 OF_A_GATEWAY = {"meter", "out.ovsu"}

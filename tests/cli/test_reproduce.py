@@ -1,5 +1,6 @@
 """`overstory reproduce`, run as a person runs it."""
 
+import overstory
 from support.running import within
 
 SMALL = "rappor-75-of-100"
@@ -14,7 +15,14 @@ def test_it_prints_what_was_published_beside_ours_and_writes_everything(tmp_path
     assert written == {f"{SMALL}.json", f"{SMALL}.png", f"{SMALL}.svg", "index.html", "summary.md"}
 
 
-def test_the_page_says_how_to_get_it_again_with_its_options(tmp_path):
-    done = within("reproduce", "rappor-figure-1", "--quick", "--value", "a b", "-o", "out", cwd=tmp_path)
+def test_the_page_says_how_to_get_it_again(tmp_path):
+    done = within("reproduce", "rappor-figure-1", "--quick", "-o", "out", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "overstory reproduce --all --quick --value 'a b'" in (tmp_path / "out" / "summary.md").read_text()
+    assert "overstory reproduce --all --quick" in (tmp_path / "out" / "summary.md").read_text()
+
+
+def test_what_needs_a_checkout_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(overstory, "__file__", str(tmp_path / "site" / "overstory" / "__init__.py"))
+    done = within("reproduce", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "papers/ of the source: clone the repository" in done.stderr

@@ -1,7 +1,5 @@
 """What does not go together is data of a command: each rule is of options that the command has, and is held."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator
 from typing import Any

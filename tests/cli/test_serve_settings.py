@@ -1,8 +1,7 @@
-"""`serve` is configured by its command line, the environment or a file (FINDINGS A16: ten flags, and nothing else)."""
-
-from __future__ import annotations
+"""`serve` is configured by its command line, the environment or a file."""
 
 import argparse
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from overstory.cli.service import serve
 from overstory.cli.service.commands import SERVE, SERVE_SETTINGS
 from overstory.cli.service.settings import fill_in
 from overstory.protocol.errors import OverstoryError
+from support.running import within
 
 
 def settings(*options: str, **environ: str) -> argparse.Namespace:
@@ -82,9 +82,31 @@ def test_what_a_variable_may_not_say(name, value, said) -> None:
 
 def test_variables_of_others_are_left_alone() -> None:
     args = settings(
-        STATE="folder", ADMIN_TOKEN="t", SERVICE_HOST="10.0.0.1", SERVICE_PORT="80", PORT="tcp://10.0.0.1:8000"
-    )
+        STATE="folder", ADMIN_TOKEN="t", SERVICE_HOST="10.0.0.1", SERVICE_PORT="80", PORT="tcp://10.0.0.1:8000",
+        RELAY_PORT="1", CONSOLE_HOST="c",
+    )  # fmt: skip
     assert args.port == 8000  # Kubernetes sets OVERSTORY_PORT for a service of that name
+
+
+def test_a_setting_that_few_need_is_listed_by_the_help_and_is_no_option(tmp_path) -> None:
+    shown = within("serve", "--help", cwd=tmp_path).stdout
+    assert re.search(
+        r"^  grace +seconds of refusing reports before it stops listening \(default: 1\)$", shown, re.MULTILINE
+    )
+    refused = within("serve", "--grace", "1", cwd=tmp_path)
+    assert (refused.returncode, "there is no option --grace" in refused.stderr) == (2, True)
+
+
+def test_a_value_out_of_bounds_is_refused_wherever_it_stands(tmp_path) -> None:
+    (tmp_path / "serve.toml").write_text("grace = nan\n")
+    for given in (
+        {"CONFIG": str(tmp_path / "serve.toml")},
+        {"GRACE": "-1"},
+        {"COMPACT_EVERY": "nan"},
+        {"PORT": "65536"},
+    ):
+        with pytest.raises(OverstoryError, match=r"give a number that is not negative|ports are 0 \.\. 65535"):
+            settings(**given)
 
 
 def test_what_is_needed_is_named_with_every_place_for_it(monkeypatch) -> None:

@@ -1,7 +1,5 @@
 """The command `store`: every action as its operator runs it, on a file."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path
@@ -24,9 +22,10 @@ def folder(tmp_path: Path) -> Path:
     """A folder with a registry and a store of thirty reports, ten of them long past retention."""
     (tmp_path / "metrics.toml").write_text(REGISTRY)
     metric, rng = registry()["colour"], random.Random(1)
-    done = within("store", "create", "reports.db", "--registry", "metrics.toml", cwd=tmp_path)
+    done = within("store", "create", "reports.db", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "sqlite:///reports.db: created, schema 1\n")
     with open_store(str(tmp_path / "reports.db")) as store:
+        store.remember(registry())
         store.add(
             [received(metric, DAY, reports(metric, 10, rng)), received(metric, DAY + 1, reports(metric, 20, rng))]
         )
@@ -44,56 +43,52 @@ def test_a_store_is_made_once(folder: Path) -> None:
 
 
 def test_tokens_are_shown_once_listed_and_revoked(folder: Path) -> None:
-    adding = ("tokens", "add", "reports.db", "--role", "write", "--application", "trees", "--expires", "2030-01-02")
+    adding = ("tokens", "reports.db", "--add", "write", "--application", "trees", "--expires", "2030-01-02")
     shown = answer(folder, *adding)
     plain = within("store", *adding, cwd=folder).stdout.strip()
     with open_store(str(folder / "reports.db")) as store:
         found = store.find_token(sha256(plain))
         assert found is not None
         assert (found.role, found.application, found.expires) == ("write", "trees", 1_893_542_400)
-    listed = within("store", "tokens", "list", "reports.db", cwd=folder).stdout
+    listed = within("store", "tokens", "reports.db", cwd=folder).stdout
     assert shown["token"] not in listed
     assert plain not in listed
     assert f"{shown['id']}  write  trees        20" in listed
-    assert answer(folder, "tokens", "revoke", "reports.db", shown["id"]) == {"revoked": shown["id"]}
-    (revoked,) = [one for one in answer(folder, "tokens", "list", "reports.db")["tokens"] if one["revoked"]]
+    assert answer(folder, "tokens", "reports.db", "--revoke", shown["id"]) == {"revoked": shown["id"]}
+    (revoked,) = [one for one in answer(folder, "tokens", "reports.db")["tokens"] if one["revoked"]]
     assert (revoked["id"], revoked["expires"]) == (shown["id"], "2030-01-02")
     assert (revoked["state"], revoked["last_used"]) == ("revoked", None)
 
 
 def test_an_expired_token_is_listed_as_expired_with_its_last_day_of_use(folder: Path) -> None:
-    """FINDINGS A16: `--expires 2020-01-01` was taken, and listed as any other."""
     with open_store(str(folder / "reports.db")) as store:
         found = store.find_token(sha256(store.add_token("write", "elms", expires=1_577_836_800)))
         assert found is not None
         store.note_token_days({found.id: 18_000})
-    listed = within("store", "tokens", "list", "reports.db", cwd=folder).stdout
+    listed = within("store", "tokens", "reports.db", cwd=folder).stdout
     (line,) = [line for line in listed.splitlines() if line.startswith(found.id)]
     assert line.endswith("expired 2020-01-01  2019-04-14")
-    (shown,) = [one for one in answer(folder, "tokens", "list", "reports.db")["tokens"] if one["id"] == found.id]
+    (shown,) = [one for one in answer(folder, "tokens", "reports.db")["tokens"] if one["id"] == found.id]
     assert (shown["state"], shown["last_used"]) == ("expired", "2019-04-14")
 
 
 def test_every_action_has_an_example_in_its_help(folder: Path) -> None:
-    actions = ("create", "summary", "compact", "backup", "restore", "tokens")
-    for words in (*((one,) for one in actions), *(("tokens", verb) for verb in ("add", "list", "revoke"))):
-        done = within("store", *words, "--help", cwd=folder)
+    actions = ("create", "summary", "compact", "backup", "restore", "note", "tokens")
+    for action in actions:
+        done = within("store", action, "--help", cwd=folder)
         assert done.returncode == 0
         assert "example:\n  overstory store" in done.stdout
 
 
-def test_notes_are_added_listed_and_removed(folder: Path) -> None:
-    adding = "notes", "add", "reports.db", "Version 3 is out"
+def test_notes_are_added_and_counted(folder: Path) -> None:
+    adding = "note", "reports.db", "Version 3 is out"
     release = answer(folder, *adding, "--kind", "release", "--day", "2026-11-16", "--metric", "colour")
     about = {"metric": "colour", "day": "2026-11-16", "kind": "release", "text": "Version 3 is out"}
     assert release == about | {"id": release["id"]}
     plain = within("store", *adding, "--day", "2026-11-17", cwd=folder).stdout.strip()
-    listed = within("store", "notes", "list", "reports.db", cwd=folder).stdout
-    assert f"{release['id']}  2026-11-16  release  colour       Version 3 is out\n" in listed
-    assert f"{plain}  2026-11-17  note     all metrics  Version 3 is out\n" in listed
+    with open_store(str(folder / "reports.db")) as store:
+        by_id = {note.id: note.to_json() for note in store.notes()}
+    assert by_id[release["id"]] == release
+    assert (by_id[plain]["day"], by_id[plain]["kind"], by_id[plain]["metric"]) == ("2026-11-17", "note", None)
     assert answer(folder, "summary", "reports.db")["notes"] == 2
     assert "0 collectors seen within a week, 2 notes" in within("store", "summary", "reports.db", cwd=folder).stdout
-    assert answer(folder, "notes", "remove", "reports.db", release["id"]) == {"removed": release["id"]}
-    assert [note["id"] for note in answer(folder, "notes", "list", "reports.db", "--metric", "colour")["notes"]] == [
-        plain
-    ]

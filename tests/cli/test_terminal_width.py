@@ -1,4 +1,4 @@
-"""At a terminal no sentence is broken within a word, and none is wider than the terminal (finding A18)."""
+"""At a terminal no sentence is broken within a word, and none is wider than the terminal."""
 
 from pathlib import Path
 
@@ -18,7 +18,6 @@ COMMANDS = {
     "name", ["collect", *(pytest.param(name, marks=pytest.mark.slow) for name in ("demo", "discover"))]
 )
 def test_long_sentences_are_wrapped(tmp_path: Path, name: str) -> None:
-    """`collect` and `demo` left it to the terminal, which breaks within words."""
     (tmp_path / "trees.csv").write_text("tree\n" + "oak\nash\noak\nelm\n" * 300)
     lines = at_a_terminal(COMMANDS[name], tmp_path, "stdout", COLUMNS=str(WIDTH)).splitlines()
     assert sum(len(line.rstrip()) > WIDTH - 15 for line in lines) > 3  # there are sentences to wrap

@@ -1,7 +1,5 @@
 """What is in the wheel; and that the half of it without extras runs with the standard library alone."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import zipfile
@@ -41,7 +39,6 @@ def alone(site: Path, code: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def overstory(site: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command of it."""
     return alone(site, f"from overstory.cli.main import main; sys.exit(main({list(arguments)!r}))", cwd)
 
 
@@ -69,10 +66,10 @@ def test_the_devices_half_is_the_standard_library_alone(site: Path, tmp_path: Pa
     (tmp_path / "read.csv").write_text("time,value\n2026-11-21,red\n")
     for arguments in (
         ("--help",),
-        ("local", "--state", "state", "--registry", "metrics.toml"),
-        ("status", "--state", "state"),
-        ("view", "--state", "state"),
-        ("forget", "--state", "state", "--yes"),
+        ("local", "--app", "./state", "--registry", "metrics.toml"),
+        ("status", "--app", "./state"),
+        ("view", "--app", "./state"),
+        ("forget", "--app", "./state", "--yes"),
         ("metrics", "lint", "metrics.toml"),
         ("privacy", "olh", "--param", "epsilon=1"),
         ("gateway", *READING.split()),
@@ -94,7 +91,7 @@ def test_what_needs_an_extra_names_it(site: Path, tmp_path: Path, arguments: Any
     (tmp_path / "metrics.toml").write_text(EXAMPLE)
     ran = overstory(site, tmp_path, *arguments)
     assert ran.returncode == 2
-    assert ran.stderr.endswith(f'pip install "overstory[{extra}]"\n')
+    assert ran.stderr.endswith(f'pip install ".[{extra}]" in the folder of the source\n')
     assert len(ran.stderr.splitlines()) == 1
 
 
@@ -111,7 +108,7 @@ def test_pip_installs_a_command_that_works_once_the_extra_is_there(site: Path, t
     assert run(command, "--version").startswith("overstory ")
     (tmp_path / "trees.csv").write_text("tree\n" + "oak\nash\noak\n" * 200)
     collect = [command, "collect", "trees.csv", "--column", "tree", "--epsilon", "2"]
-    assert 'pip install "overstory[analysis]"' in run(*collect, status=2)
+    assert 'pip install "overstory[analysis] @ file://' in run(*collect, status=2)
     libraries = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
     there = [path for path in sys.path if path.endswith("-packages")]  # as that installs them
     (Path(libraries) / "libraries.pth").write_text("\n".join(there) + "\n")

@@ -147,9 +147,6 @@ def test_the_question_counts_what_was_reported_before_the_change(tmp_path):
     assert lines_of(device(tmp_path, registry=context.registry, choice=None)) == cost
 
 
-# --- nothing
-
-
 SIX = NAMES.format(", ".join(f'"{name}"' for name in "abcdef")) + BASIC
 
 

@@ -47,9 +47,6 @@ def everything(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-# --- which application
-
-
 def test_one_application_is_the_one_that_is_meant(home, run):
     paths = started(home, "notes", choice="on")
     for command in (("status",), ("view",), ("off",), ("forget", "--yes")):
@@ -86,7 +83,7 @@ def test_a_name_or_a_folder_that_is_not_here_is_refused_and_nothing_is_made(home
     assert (status, told.endswith("; there are: notes\n")) == (2, True)
     assert "no application 'ntoes' has a state here" in told
     if command != "forget":
-        status, told = run(command, "--state", "sttae")
+        status, told = run(command, "--app", "./sttae")
         assert (status, "sttae: there is no state here" in told) == (2, True)
     assert everything(tmp_path) == before
     assert not list(tmp_path.rglob("ntoes")) + list(tmp_path.rglob("sttae"))
@@ -133,9 +130,6 @@ def test_what_is_no_state_is_not_listed(home):
     assert applications(home) == {}
     paths.lock.write_bytes(b"begun\n")  # what is lost is there
     assert list(applications(home)) == ["forgotten"]
-
-
-# --- all of them
 
 
 def test_off_for_all(home, run):
@@ -188,9 +182,6 @@ def test_a_program_that_offers_the_commands_is_the_one_that_is_meant(home, run, 
     assert read_consent(applications(home)["editor"]).choice == "off"
 
 
-# --- what each asks for
-
-
 def test_no_command_needs_a_file(home, run):
     started(home, "notes")
     status, told = run("on", "--yes")
@@ -205,11 +196,11 @@ def test_no_command_needs_a_file(home, run):
 
 
 def test_the_page_has_the_name_of_the_application_wherever_its_state_is(tmp_path, run):
-    """`view --state X` was titled with the folder."""
+    """`view --app ./X` was titled with the folder."""
     client = device(tmp_path)
     client.record("colour", "red")
     client.close()
-    assert "What test sends from this device" in run("view", "--state", str(tmp_path / "state"))[1]
+    assert "What test sends from this device" in run("view", "--app", str(tmp_path / "state"))[1]
 
 
 def test_a_later_version_of_the_program_leaves_its_registry(home):

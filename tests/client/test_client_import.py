@@ -13,15 +13,13 @@ LAZY = ("client", "discovery", "gateway", "privacy", "queries")
 HEAVY = {"sqlite3", "tomllib", "http.client", "ssl", "asyncio", "numpy", "overstory.privacy", "overstory.analysis"}
 
 
-def modules_of(more=""):
-    script = LIST.format(more=more)
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    return set(ran.stdout.split())
+def printed(script):
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
 
 
 @pytest.mark.parametrize("more", ["", "; from overstory.client import Client, Outcome"])
 def test_importing_the_client_brings_no_database_network_or_parser(more):
-    assert not modules_of(more) & HEAVY
+    assert not set(printed(LIST.format(more=more))) & HEAVY
 
 
 @pytest.mark.parametrize("package", ["overstory", *(f"overstory.{name}" for name in LAZY)])
@@ -49,17 +47,13 @@ def test_the_errors_and_types_that_a_user_meets_are_public():
 
 def test_importing_the_package_itself_loads_nothing_of_it():
     script = "import sys, overstory; print(*(name for name in sys.modules if name.startswith('overstory')))"
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert set(ran.stdout.split()) == {"overstory", "overstory._lazy"}
+    assert set(printed(script)) == {"overstory", "overstory._lazy"}
 
 
 def test_importing_the_client_is_quick():
     """50 ms are promised on an idle machine (bench/speed_client.py); the best of some tries has ten times that."""
     timed = "import time; t = time.perf_counter(); import overstory.client; print(time.perf_counter() - t)"
-    tries = [
-        float(subprocess.run([sys.executable, "-c", timed], capture_output=True, text=True, check=True).stdout)
-        for _ in range(3)
-    ]
+    tries = [float(*printed(timed)) for _ in range(3)]
     assert min(tries) < 0.5, tries
 
 
@@ -79,8 +73,7 @@ with tempfile.TemporaryDirectory() as folder:
 
 def test_a_client_of_one_metric_loads_its_oracle_and_little_else():
     """`bench/speed_cold.py` prints what it costs: it was 12.4 times `python -c pass`, and is at most 7 times."""
-    ran = subprocess.run([sys.executable, "-c", ONE_METRIC], capture_output=True, text=True, check=True)
-    loaded = ran.stdout.split()
+    loaded = printed(ONE_METRIC)
     assert len(loaded) <= MOST_MODULES, loaded
     assert "overstory.protocol.kinds.symbols" in loaded
     others = ("bits", "sets", "seeds", "finite_fields", "hashing", "tables", "groups", "toml_positions")
@@ -102,5 +95,4 @@ with tempfile.TemporaryDirectory() as folder:
 
 def test_a_record_loads_nothing_of_the_privacy_package():
     """What a report costs is worked out when the ledger is written, by `flush`."""
-    ran = subprocess.run([sys.executable, "-c", RECORD], capture_output=True, text=True, check=True)
-    assert ran.stdout.split() == []
+    assert printed(RECORD) == []

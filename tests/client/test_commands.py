@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from typing import Any
 
 import pytest
 
@@ -40,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("nothing_forbids")
 
 
 @pytest.fixture
-def here(tmp_path: Any, monkeypatch: Any) -> Any:
+def here(tmp_path, monkeypatch):
     (tmp_path / "metrics.toml").write_text(METRICS)
     (tmp_path / "engines.txt").write_text("duck.example\nbing.example\n")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
@@ -49,7 +48,7 @@ def here(tmp_path: Any, monkeypatch: Any) -> Any:
     return tmp_path
 
 
-def paths(here: Any) -> StatePaths:
+def paths(here) -> StatePaths:
     return StatePaths(here / "state")
 
 
@@ -57,11 +56,11 @@ def run(*argv: str) -> int:
     return main([*argv])
 
 
-STATE = ("--state", "state")
+STATE = ("--app", "./state")
 ALL = (*STATE, "--registry", "metrics.toml")
 
 
-def record(here: Any, *values: str) -> None:
+def record(here, *values: str) -> None:
     clock = Clock(NOON)
     client = Client("editor", registry=here / "metrics.toml", state=here / "state", clock=clock, environ={})
     for value in values:
@@ -70,7 +69,7 @@ def record(here: Any, *values: str) -> None:
     client.close()
 
 
-def test_on_shows_what_is_asked_for_and_records_the_choice(here: Any, capsys: Any) -> None:
+def test_on_shows_what_is_asked_for_and_records_the_choice(here, capsys):
     assert run("on", *ALL, "--yes") == 0
     told = capsys.readouterr().out
     registry = load_registry("metrics.toml")
@@ -85,13 +84,13 @@ def test_on_shows_what_is_asked_for_and_records_the_choice(here: Any, capsys: An
     assert consent.date in told
 
 
-def test_on_says_when_something_else_forbids_it(here: Any, capsys: Any, monkeypatch: Any) -> None:
+def test_on_says_when_something_else_forbids_it(here, capsys, monkeypatch):
     monkeypatch.setenv("DO_NOT_TRACK", "1")
     assert run("on", *ALL, "--yes") == 0
     assert "all the same it is off now: DO_NOT_TRACK is set" in capsys.readouterr().out
 
 
-def test_one_report_is_spoken_of_as_one(here: Any, capsys: Any) -> None:
+def test_one_report_is_spoken_of_as_one(here, capsys):
     (here / "metrics.toml").write_text(METRICS.replace("max_values = 2", "max_values = 1"))
     run("on", *ALL, "--yes")
     assert "at most 1 different value from one device, ever" in capsys.readouterr().out
@@ -104,7 +103,7 @@ def test_one_report_is_spoken_of_as_one(here: Any, capsys: Any) -> None:
     assert "cohorts: there is 1 " in told
 
 
-def test_a_new_metric_is_asked_about_again(here: Any, capsys: Any) -> None:
+def test_a_new_metric_is_asked_about_again(here, capsys):
     run("on", *ALL, "--yes")
     (here / "metrics.toml").write_text(METRICS + metric_table("shade", domain=COLOURS))
     capsys.readouterr()
@@ -112,7 +111,7 @@ def test_a_new_metric_is_asked_about_again(here: Any, capsys: Any) -> None:
     assert "not asked about yet, so not recorded: shade" in capsys.readouterr().out
 
 
-def test_looking_makes_no_file(here: Any, capsys: Any) -> None:
+def test_looking_makes_no_file(here, capsys):
     before = sorted(here.rglob("*"))
     for command in ("status", "view"):
         assert run(command, *ALL) == 0
@@ -121,7 +120,7 @@ def test_looking_makes_no_file(here: Any, capsys: Any) -> None:
     assert "the person has not been asked" in capsys.readouterr().out
 
 
-def test_view_needs_no_candidate_files(here: Any, capsys: Any) -> None:
+def test_view_needs_no_candidate_files(here, capsys):
     run("on", *ALL, "--yes")
     client = Client("editor", registry=here / "metrics.toml", state=here / "state", clock=Clock(NOON), environ={})
     client.record("engine", "duck.example")
@@ -139,7 +138,8 @@ def test_view_needs_no_candidate_files(here: Any, capsys: Any) -> None:
     ("argv", "said"),
     [
         (("view",), "no application has a state here"),
-        (("view", "--app", "no/name"), "app = 'no/name'"),
+        (("view", "--app", "no/name"), "no/name: there is no state here"),
+        (("view", "--app", "no name"), "app = 'no name'"),
         (("view", *STATE, "--registry", "none.toml"), "none.toml: No such file"),
         (("view", *ALL, "--explain", "colour"), "give METRIC=VALUE"),
         (("view", *STATE, "--explain", "colour=red"), "there is no state here"),
@@ -153,14 +153,14 @@ def test_view_needs_no_candidate_files(here: Any, capsys: Any) -> None:
         ((), "the following arguments are required: COMMAND"),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_code_2(here: Any, capsys: Any, argv: Any, said: str) -> None:
+def test_bad_input_is_one_sentence_and_exit_code_2(here, capsys, argv, said: str) -> None:
     assert run(*argv) == 2
     told = capsys.readouterr().err
     assert said in told
     assert "Traceback" not in told
 
 
-def test_a_faulty_registry_is_told_with_its_lines(here: Any, capsys: Any) -> None:
+def test_a_faulty_registry_is_told_with_its_lines(here, capsys):
     (here / "metrics.toml").write_text(METRICS.replace('"day"', '"daily"').replace('"hour"', '"hourly"'))
     assert run("on", *ALL, "--yes") == 2
     told = capsys.readouterr().err
@@ -168,15 +168,12 @@ def test_a_faulty_registry_is_told_with_its_lines(here: Any, capsys: Any) -> Non
     assert not (here / "state").exists()
 
 
-# --- forget -----------------------------------------------------------------------------------------------------------
-
-
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
 
 
-def test_forget_says_what_it_means_and_asks(here: Any, capsys: Any, monkeypatch: Any) -> None:
+def test_forget_says_what_it_means_and_asks(here, capsys, monkeypatch):
     assert run("forget", *STATE) == 0
     assert "nothing to forget" in capsys.readouterr().out
     assert not (here / "state").exists()
@@ -196,7 +193,7 @@ def test_forget_says_what_it_means_and_asks(here: Any, capsys: Any, monkeypatch:
     assert read_consent(paths(here)) is None
 
 
-def test_forget_does_not_guess_where_nobody_can_be_asked(here: Any, capsys: Any, monkeypatch: Any) -> None:
+def test_forget_does_not_guess_where_nobody_can_be_asked(here, capsys, monkeypatch):
     run("on", *ALL, "--yes")
     monkeypatch.setattr(sys, "stdin", io.StringIO("forget\n"))
     assert run("forget", *STATE) == 2
@@ -204,7 +201,7 @@ def test_forget_does_not_guess_where_nobody_can_be_asked(here: Any, capsys: Any,
     assert read_consent(paths(here)) is not None
 
 
-def test_forget_helps_where_the_state_is_damaged(here: Any, capsys: Any) -> None:
+def test_forget_helps_where_the_state_is_damaged(here, capsys):
     run("on", *ALL, "--yes")
     record(here, "red")
     (here / "state" / "secret").write_bytes(b"not this")
@@ -215,11 +212,8 @@ def test_forget_helps_where_the_state_is_damaged(here: Any, capsys: Any) -> None
     record(here, "red")
 
 
-# --- ways to call -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help_with_an_example(here: Any, capsys: Any, command: str) -> None:
+def test_every_command_has_help_with_an_example(here, capsys, command: str) -> None:
     for way in (main, overstory):
         assert way([command, "--help"]) == 0
         assert f" {command} --app editor" in capsys.readouterr().out
@@ -234,7 +228,7 @@ def started(*argv: str, **environ: str) -> subprocess.Popen[bytes]:
     )
 
 
-def test_a_reader_that_leaves_early_is_no_error(here: Any) -> None:
+def test_a_reader_that_leaves_early_is_no_error(here):
     with started("view", *ALL, PYTHONUNBUFFERED="1") as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -242,7 +236,7 @@ def test_a_reader_that_leaves_early_is_no_error(here: Any) -> None:
         assert (process.stderr.read(), process.wait(20)) == (b"", 141)
 
 
-def test_a_terminal_that_lacks_letters_shows_their_escapes(here: Any) -> None:
+def test_a_terminal_that_lacks_letters_shows_their_escapes(here):
     (here / "metrics.toml").write_text(METRICS.replace("Favourite colour", "Lieblingsfarbe \u2014 \u8272"), "utf-8")
     with started("view", *ALL, PYTHONIOENCODING="ascii") as process:
         out, err = process.communicate(timeout=20)
@@ -250,7 +244,7 @@ def test_a_terminal_that_lacks_letters_shows_their_escapes(here: Any) -> None:
     assert b"Lieblingsfarbe \\u2014 \\u8272 (colour)" in out
 
 
-def test_the_web_page_is_served_until_interrupted(here: Any) -> None:
+def test_the_web_page_is_served_until_interrupted(here):
     with subprocess.Popen(
         [sys.executable, "-m", "overstory.client", "view", *ALL, "--web"], stdout=subprocess.PIPE, text=True
     ) as process:

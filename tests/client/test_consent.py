@@ -120,9 +120,6 @@ def test_what_allows_more_is_asked_about_and_what_promises_more_is_covered(tmp_p
     assert other.status().missing.get("colour") == (reason and (reason,))
 
 
-# --- the collector
-
-
 def test_a_collector_is_named_by_scheme_host_and_port():
     assert origin("https://Collector.example:443/eu/") == "https://collector.example"
     assert origin("http://localhost:8080") == "http://localhost:8080"
@@ -173,9 +170,6 @@ def test_what_waits_for_one_collector_does_not_go_to_the_next(tmp_path):
     assert other.record("engine", "x") is Outcome.RECORDED
     other.flush()
     assert second.metrics == ["engine"]
-
-
-# --- a narrowed choice
 
 
 def test_a_narrowed_choice_drops_what_waits(tmp_path):
@@ -282,9 +276,6 @@ def test_a_choice_that_cannot_be_kept_is_obeyed_by_this_client(tmp_path, monkeyp
     assert recorder.record("engine", "x") is Outcome.RECORDED
 
 
-# --- the file
-
-
 def test_a_choice_is_read_as_it_was_written(paths):
     asked = MetricRegistry(dict(changed(attribute="taste")), "1", PersonBudget(9.0, "same-pattern", {"taste": 2.0}))
     made = choose(paths, asked, "on", TODAY, server="https://c.example:8443/x")
@@ -329,7 +320,7 @@ def test_the_command_names_a_collector(tmp_path, capsys, monkeypatch):
     asked = registry(colour=DEFAULT["colour"])
     (tmp_path / "metrics.toml").write_text(asked.text)
     monkeypatch.chdir(tmp_path)
-    ask = ["on", "--yes", "--state", "state", "--registry", "metrics.toml"]
+    ask = ["on", "--yes", "--app", "./state", "--registry", "metrics.toml"]
     assert main([*ask, "--server", "https://C.example/x"], environ={}) == 0
     assert "https://c.example" in capsys.readouterr().out
     reporting = Client("t", registry=asked, state="state", environ={}, policy="none", server=HOME)

@@ -107,7 +107,7 @@ def test_half_an_off_over_the_choice_before_is_off(paths, policy):
 
 
 def test_the_command_says_what_stands(tmp_path, monkeypatch, capsys):
-    state = ["--state", str(tmp_path / "state")]
+    state = ["--app", str(tmp_path / "state")]
     introduce(StatePaths(tmp_path / "state"), "t", REGISTRY)
     with full_disk(monkeypatch):
         assert main(["off", *state], environ={}) == 0
@@ -122,7 +122,7 @@ def test_the_command_says_what_stands(tmp_path, monkeypatch, capsys):
 
 def test_the_command_says_that_the_earlier_choice_stands(tmp_path, monkeypatch, capsys):
     """Where nothing can be written over or taken away either, it says so and fails."""
-    state = ["--state", str(tmp_path / "state")]
+    state = ["--app", str(tmp_path / "state")]
     paths = StatePaths(tmp_path / "state")
     choose(paths, REGISTRY, "on", TODAY)
 

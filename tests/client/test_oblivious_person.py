@@ -1,7 +1,5 @@
 """What a person is told of the relay: before agreeing, while reports wait, in the view, and when it changes."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -46,7 +44,7 @@ def asked_of(folder, *argv: str, registry: MetricRegistry = BOTH) -> str:
     """Run one of the person's commands, and return what it prints."""
     (folder / "metrics.toml").write_text(registry.text)
     out = io.StringIO()
-    given = [argv[0], "--registry", str(folder / "metrics.toml"), "--state", str(folder / "state"), *argv[1:]]
+    given = [argv[0], "--registry", str(folder / "metrics.toml"), "--app", str(folder / "state"), *argv[1:]]
     with contextlib.redirect_stdout(out):
         assert main(given) == 0
     return out.getvalue()

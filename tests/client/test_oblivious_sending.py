@@ -1,7 +1,5 @@
 """Reports of an oblivious metric: through the relay over real HTTP, opened by other code, and never another way."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -24,15 +22,7 @@ from overstory.protocol.wire.upload import decode_uploads
 from support.collector_doubles import CountingCollector, accepted
 from support.collector_in_process import NOW
 from support.devices import NOON, OBLIVIOUS, Clock, device, oblivious_registry, rows_of
-from support.oblivious_receiver import (
-    RESPONSE_TYPE,
-    Receiver,
-    hop,
-    inner_response,
-    opening,
-    passing_on,
-    read_inner,
-)
+from support.oblivious_receiver import RESPONSE_TYPE, Receiver, hop, inner_response, opening, passing_on, read_inner
 from support.running import within
 from support.sealed_reports import KEYS, METRICS, RING
 from support.served import served
@@ -83,13 +73,7 @@ def test_a_report_goes_through_the_relay_and_the_collector_reads_it(tmp_path):
         hop(opening(RECEIVER, taken)) as (gateway, opened),
         hop(passing_on(f"{gateway}/v1/oblivious")) as (relay, passed),
     ):
-        client = device(
-            tmp_path,
-            registry=alone(f"{relay}/pass/on?to=1"),
-            server=collector,
-            token=TOKEN,
-            spread=0.0,
-        )
+        client = device(tmp_path, registry=alone(f"{relay}/pass/on?to=1"), server=collector, token=TOKEN, spread=0.0)
         client.record("colour", "red")
         assert client.flush().sent.sent == 1
     (message,), (same,) = passed, opened

@@ -60,7 +60,7 @@ class Terminal:
 
 def begun(tmp_path, asks=REGISTRY):
     (tmp_path / "metrics.toml").write_text(asks.text)
-    return "on", "--state", "state", "--registry", "metrics.toml"
+    return "on", "--app", "./state", "--registry", "metrics.toml"
 
 
 def test_on_a_terminal_it_asks_after_it_has_shown_everything(tmp_path):

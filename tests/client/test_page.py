@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -27,7 +26,7 @@ from support.html_reader import HtmlReader
 
 
 @pytest.fixture
-def page(tmp_path: Any) -> str:
+def page(tmp_path) -> str:
     clock = Clock()
     client = device(tmp_path, clock=clock)
     for value in ("red", "red", "blue"):
@@ -42,7 +41,7 @@ def page(tmp_path: Any) -> str:
     return as_page(build(view, reports=5), contents=True)
 
 
-def test_the_page_can_be_found_through_by_keyboards_and_readers(page: Any) -> None:
+def test_the_page_can_be_found_through_by_keyboards_and_readers(page):
     """Landmarks, a title and a language; headings that skip no level; links within it that lead somewhere."""
     read = HtmlReader(page)
     assert page.startswith("<!doctype html>")
@@ -72,7 +71,7 @@ def contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def test_text_stands_out_in_the_light_and_in_the_dark() -> None:
+def test_text_stands_out_in_the_light_and_in_the_dark():
     schemes = [dict(re.findall(r"--(\w+): (#[0-9a-f]{6});", part)) for part in STYLE.split("@media (prefers", 1)]
     assert len(schemes) == 2
     for colours in schemes:
@@ -95,7 +94,7 @@ def serving(page: str | Callable[[], str] = "<p>hello</p>") -> Iterator[LocalPag
         thread.join(5)
 
 
-def ask(server: LocalPage, path: str | None = None, method: str = "GET", **headers: str) -> Any:
+def ask(server: LocalPage, path: str | None = None, method: str = "GET", **headers: str):
     connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=5)
     connection.request(method, server.path if path is None else path, headers=headers)
     answer = connection.getresponse()
@@ -104,7 +103,7 @@ def ask(server: LocalPage, path: str | None = None, method: str = "GET", **heade
     return found
 
 
-def test_the_page_is_served_at_its_own_address_alone() -> None:
+def test_the_page_is_served_at_its_own_address_alone():
     with serving() as server:
         assert server.url == f"http://127.0.0.1:{server.server_port}{server.path}"
         status, body, _ = ask(server)
@@ -114,7 +113,7 @@ def test_the_page_is_served_at_its_own_address_alone() -> None:
         assert server.server_address[0] == "127.0.0.1"
 
 
-def test_two_pages_have_two_addresses() -> None:
+def test_two_pages_have_two_addresses():
     with serving() as one, serving() as other:
         assert one.path != other.path
         assert len(one.path) >= 34, "24 random bytes"
@@ -131,7 +130,7 @@ def test_another_name_for_this_machine_is_refused(host: str) -> None:
     assert "hello" not in body
 
 
-def test_two_hosts_or_none_are_refused() -> None:
+def test_two_hosts_or_none_are_refused():
     with serving() as server:
         for hosts in ("", f"Host: 127.0.0.1:{server.server_port}\r\nHost: evil.example\r\n"):
             with socket.create_connection(("127.0.0.1", server.server_port), timeout=5) as raw:
@@ -139,7 +138,7 @@ def test_two_hosts_or_none_are_refused() -> None:
                 assert b" 421 " in raw.makefile("rb").readline()
 
 
-def test_headers_keep_the_page_to_itself() -> None:
+def test_headers_keep_the_page_to_itself():
     with serving() as server:
         _, _, headers = ask(server)
     assert headers["content-security-policy"] == f"{POLICY}; frame-ancestors 'none'"
@@ -151,7 +150,7 @@ def test_headers_keep_the_page_to_itself() -> None:
     assert "access-control-allow-origin" not in headers
 
 
-def test_only_reading_is_possible(capfd: Any) -> None:
+def test_only_reading_is_possible(capfd):
     with serving() as server:
         status, body, headers = ask(server, method="HEAD")
         assert (status, body, headers["content-length"]) == (200, "", "12")
@@ -162,7 +161,7 @@ def test_only_reading_is_possible(capfd: Any) -> None:
     assert path not in "".join(capfd.readouterr()), "the path is a secret"
 
 
-def test_what_cannot_be_shown_is_said(capfd: Any) -> None:
+def test_what_cannot_be_shown_is_said(capfd):
     def lost() -> str:
         raise StateError(Fault.LOST, "the secret was there and is lost")
 
@@ -171,7 +170,7 @@ def test_what_cannot_be_shown_is_said(capfd: Any) -> None:
     assert capfd.readouterr().err == ""
 
 
-def test_a_browser_that_goes_away_is_not_spoken_of(capfd: Any) -> None:
+def test_a_browser_that_goes_away_is_not_spoken_of(capfd):
     shown = threading.Event()
     big = "x" * (1 << 24)
 
@@ -193,7 +192,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here to look at the page with")
-def test_a_browser_shows_the_page_and_breaks_no_policy(page: Any, tmp_path: Any) -> None:
+def test_a_browser_shows_the_page_and_breaks_no_policy(page, tmp_path):
     with serving(page) as server:
         ran = subprocess.run(
             [

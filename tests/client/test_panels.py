@@ -1,6 +1,7 @@
 """A device in panels: one answer in any year, whatever happens to the registry, with noise of its own each time."""
 
 import itertools
+import math
 import shutil
 from collections import Counter
 
@@ -8,10 +9,15 @@ import pytest
 
 from overstory.client import Outcome
 from overstory.client.budget import ledger_of
+from overstory.client.person.explanation import explain, infer
 from overstory.client.recorder import MetricRecorder
+from overstory.client.state.rows import RowState
 from overstory.client.state.state import State
+from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import parse_registry
-from support.devices import DAY, ENTRY, HEAD, NOON, Clock, device, rows_of
+from support.devices import DAY, ENTRY, HEAD, NOON, OBLIVIOUS, Clock, device, rows_of
+from support.devices import registry as plain_registry
+from support.oblivious_receiver import Receiver
 
 TREE = 'domain = {kind = "categories", names = ["oak", "ash"]}\noracle = "grr"\nparameters = {epsilon = 1.0}\n'
 WEEK = 'period = "week"\n'
@@ -126,6 +132,46 @@ def test_no_permanent_response_of_a_panel_is_kept(tmp_path):
     with State(client.paths).snapshot() as rows:
         (response,) = rows.responses("one")
     assert response.permanent is None
+
+
+def test_an_answer_that_stays_with_the_person_is_none_of_the_cycles_answers(tmp_path):
+    """By `local`, a device is asked at its place all the same; what it kept does not count against its year."""
+    of = registry("", one=PANEL)
+    client = device(tmp_path, registry=of, choice="local")
+    kept = answers(client, of, 54)
+    client.consent("on")
+    sent = answers(client, of, 54)
+    assert len(kept) == len(sent) == 1
+    assert sent[0][1] - kept[0][1] == 54 * 7
+    assert [row.state for row in rows_of(client)] == [RowState.LOCAL, RowState.WAITING]
+    with State(client.paths).snapshot() as rows:
+        assert sum(reports for _, _, reports in rows.reports_since(0.0)) == 1
+
+
+SEALED = f'[oblivious]\nrelay = "https://relay.example/"\noperator = "R"\nkeys = "{Receiver().keys.hex()}"\n'
+
+
+@pytest.mark.parametrize(("own", "table"), [(OBLIVIOUS, SEALED), ("", "[shards]\ncount = 4\n")])
+def test_a_panel_goes_with_a_relay_and_with_shards(tmp_path, own, table):
+    of = plain_registry(more=table, one=TREE + WEEK + PANEL + own)
+    client = device(tmp_path, registry=of)
+    first, second = answers(client, of, 108)
+    assert second[1] - first[1] == 54 * 7
+    assert len(rows_of(client, metric="one")) == 2
+
+
+def test_what_linked_answers_tell_multiplies_and_an_explained_one_is_an_example(tmp_path):
+    of = registry(one="", two='panel = "none"')
+    oak, ash = Report(0, 0), Report(0, 1)
+    for reports, odds in (([oak], 1), ([oak, oak], 2), ([oak, ash], 0)):
+        (first, second) = infer(of["one"], reports).likeliest
+        assert math.log(first["probability"] / second["probability"]) == pytest.approx(odds)
+    assert "nothing consistent" in infer(of["two"], [oak, ash])
+    client = device(tmp_path, registry=of)
+    answers(client, of, 54)
+    shown = explain(State(client.paths), of["one"], "oak")
+    assert (shown.permanent, shown.known, shown.example) == ("", None, True)
+    assert explain(State(client.paths), of["two"], "oak").known == 1
 
 
 @pytest.mark.parametrize("values", [("oak",), ("oak", "ash"), ("no tree",), (None, "oak", "ash")])

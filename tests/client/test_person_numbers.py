@@ -79,9 +79,9 @@ def printed(capsys, *argv):
     return capsys.readouterr().out
 
 
-ON = ("on", "--yes", "--state", "state", "--registry", "metrics.toml")
-STATUS = ("status", "--state", "state", "--registry", "metrics.toml")
-VIEW = ("view", "--state", "state", "--registry", "metrics.toml")
+ON = ("on", "--yes", "--app", "./state", "--registry", "metrics.toml")
+STATUS = ("status", "--app", "./state", "--registry", "metrics.toml")
+VIEW = ("view", "--app", "./state", "--registry", "metrics.toml")
 
 
 def surfaces(capsys, reports):

@@ -146,9 +146,6 @@ def test_files_that_did_not_change_are_not_read_again(paths, policy, monkeypatch
     assert authority.now() is first
 
 
-# --- the choice
-
-
 def test_a_choice_says_when_for_which_registry_and_for_which_metrics(paths):
     choose(paths, REGISTRY, "on", TODAY)
     read = json.loads(paths.consent.read_text())
@@ -249,9 +246,6 @@ def test_rows_that_could_not_be_withdrawn_then_are_withdrawn_before_the_next_con
         assert read_consent(client.paths).choice is Choice.OFF
     client.consent("on")
     assert client.status().outbox["waiting"] == 0
-
-
-# --- places
 
 
 @pytest.mark.parametrize(

@@ -148,9 +148,6 @@ def test_the_end_of_a_program_waits_for_nobody_longer_than_it_may(tmp_path):
     assert 0.1 < float(output_of(start(script, tmp_path)).splitlines()[1]) < 5
 
 
-# --- forks
-
-
 @posix
 def test_a_child_does_not_write_its_parents_queue(tmp_path, client):
     client.record("colour", "red")
@@ -246,8 +243,6 @@ def test_a_fork_that_python_did_not_see_is_noticed(client):
     assert client.flush().written == {"queued": 1}  # not the parent's
 
 
-# --- killed at any point
-
 WORKS = """
 import pathlib, sys
 from support.devices import Clock, device
@@ -315,7 +310,6 @@ def test_a_device_killed_many_times_keeps_its_permanent_responses_and_its_ids(tm
 
 @posix
 def test_the_check_after_a_kill_notices_a_report_under_two_ids(tmp_path, client):
-    """The same test against something broken on purpose."""
     client.record("colour", "red")
     client.flush()
     tamper(

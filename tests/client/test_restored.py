@@ -88,9 +88,6 @@ def test_two_days_two_values_and_two_metrics_share_nothing():
     assert len({batch for batch, _ in asked}) == len({report.bits for _, report in asked}) == len(asked)
 
 
-# --- what the ledger can know
-
-
 def test_a_state_whose_copy_has_reported_says_so(tmp_path):
     metrics, value = one_metric("rappor")
     collector = CountingCollector()

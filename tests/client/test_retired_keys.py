@@ -313,9 +313,6 @@ def test_killed_at_any_step_a_key_is_whole_or_gone_and_then_gone(tmp_path, monke
     assert every_cut(monkeypatch, make, act, check) > 8
 
 
-# --- settled rows
-
-
 def test_what_is_settled_has_lost_its_batch_id(tmp_path):
     """Who takes the device has no list of ids to search a store's files for; while it waits, a report needs its id."""
     clock, collector = Clock(NOON), CountingCollector()

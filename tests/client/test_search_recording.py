@@ -1,7 +1,5 @@
 """A metric of unknown values on a device: one answer, in the first period with a record, and never another."""
 
-import itertools
-
 import pytest
 
 from overstory.client import Outcome
@@ -16,14 +14,8 @@ WORDS = 'domain = {kind = "unknown-strings", max_bytes = 8}\noracle = "prefix-se
 PLAIN = WORDS + "parameters = {epsilon = 3.0}\n"
 
 
-def wave(number, waves=2, epsilon=3.0):
-    return registry(word=WORDS + f"parameters = {{epsilon = {epsilon}, wave = {number}, waves = {waves}}}\n")
-
-
-def asked_in(folder, number, *, want=True):
-    """A device that is asked in a wave of two, or is not."""
-    devices = (device(folder / str(attempt), clock=Clock(), registry=wave(number)) for attempt in itertools.count())
-    return next(client for client in devices if (client.record("word", "first") is not Outcome.UNASKED) == want)
+PANEL = WORDS + 'parameters = {epsilon = 3.0}\npanel = {cycle = "month"}\n'
+LATER = PANEL.replace("8}", '8, known = ["oak"]}')
 
 
 def answers(client, metric="word"):
@@ -89,12 +81,36 @@ def test_an_answer_that_the_person_kept_is_not_the_one_that_is_sent(tmp_path, cl
     assert client.record("word", "oak") is Outcome.ALREADY
 
 
-@pytest.mark.parametrize(("asked", "epsilon", "then"), [(False, 2.0, "recorded"), (True, 3.0, "unasked")])
-def test_a_device_is_asked_in_one_wave_of_two_and_stays_for_that_wave(tmp_path, asked, epsilon, then):
-    client = asked_in(tmp_path, 1, want=asked)
-    assert client.flush().written == ({"queued": 1} if asked else {})
-    later = device(client.paths.folder.parent, registry=wave(2, epsilon=epsilon))
-    assert later.record("word", "second") == then
+def test_another_plan_asks_those_whose_place_comes_later_and_nobody_again_in_the_cycle(tmp_path):
+    """32 days are a cycle of a month: a first plan asks for 16 days, another one for the next 16."""
+    answered = []
+    for number in range(24):
+        folder, clock = tmp_path / str(number), Clock()
+        outcomes = []
+        for plan, days in ((PANEL, 16), (LATER, 16), (PANEL, 16)):
+            client = device(folder, clock=clock, registry=registry(word=plan))
+            client.consent("on")
+            for _ in range(days):
+                outcomes.append(client.record("word", "oak"))
+                client.flush()
+                clock.tomorrow()
+        assert {*outcomes} == {Outcome.UNASKED, Outcome.RECORDED}
+        places = [day for day, outcome in enumerate(outcomes) if outcome is Outcome.RECORDED]
+        assert places in ([places[0]], [places[0], places[0] + 32])
+        assert len({report.cohort for report in answers(client)}) == len(places), "a question and noise of its own"
+        answered.append(places[0] // 16)
+    assert {*answered} == {0, 1}, "some devices are asked by each plan"
+
+
+def test_without_a_panel_another_plan_asks_again_and_the_same_one_does_not(tmp_path, clock):
+    found = []
+    for plan in (PLAIN, PLAIN.replace("3.0", "2.0"), PLAIN):
+        client = device(tmp_path, clock=clock, registry=registry(word=plan))
+        client.consent("on")
+        found.append(client.record("word", "oak"))
+        client.flush()
+        clock.tomorrow()
+    assert found == [Outcome.RECORDED, Outcome.RECORDED, Outcome.ALREADY]
 
 
 def test_the_person_reads_which_question_this_device_answers(tmp_path):
@@ -112,13 +128,12 @@ def test_the_person_reads_which_question_this_device_answers(tmp_path):
 
 
 def test_the_question_to_the_person_says_that_there_is_one_report(tmp_path):
-    metrics = wave(1, waves=4)
+    metrics = registry(word=PLAIN)
     (tmp_path / "metrics.toml").write_text(metrics.text)
     client = device(tmp_path, registry=metrics, choice=None)
     assert client.record("word", "oak") is Outcome.NOT_ASKED
-    where = ("--state", client.paths.folder, "--registry", "metrics.toml", "--server", "https://example.org")
+    where = ("--app", client.paths.folder, "--registry", "metrics.toml", "--server", "https://example.org")
     shown = " ".join(within("on", *where, cwd=tmp_path).stdout.split())
     assert "one report per device, and no other" in shown
-    assert "one device in 4 is asked" in shown
     assert shown.count("epsilon 3.0000") == 2
     assert "(one per day until" not in shown

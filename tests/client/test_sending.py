@@ -351,13 +351,7 @@ class Deliveries(RuleBasedStateMachine):
     def wait(self, seconds):
         self.now = max(self.now + seconds, NOW)
 
-    @rule(
-        plan=st.lists(
-            st.sampled_from(MOODS),
-            max_size=4,
-        ),
-        share=shares,
-    )
+    @rule(plan=st.lists(st.sampled_from(MOODS), max_size=4), share=shares)
     def deliver(self, plan, share):
         self.plan, before = list(plan), self.ended()
         sender = report_sender(self.transport, clock=lambda: self.now, uniform=lambda: share)

@@ -360,9 +360,6 @@ def test_a_state_that_another_process_holds_is_busy_for_a_while_only(paths, clie
     assert client.flush().written == {"queued": 1}
 
 
-# --- the clock, and periods
-
-
 def test_a_clock_that_goes_back_reports_no_period_twice(clock, client):
     outcomes = []
     for days in (0, 1, -1, 1, -3, 2, 1, 1):

@@ -1,7 +1,5 @@
 """What answers in a collector's place ends no report (finding A1), and neither does what an operator can cure."""
 
-from __future__ import annotations
-
 import json
 import logging
 import random
@@ -91,9 +89,6 @@ def test_a_final_reason_under_another_status_is_nobodys(reason):
 def test_a_refusal_that_names_other_batches_is_not_of_this_one():
     made = refused(Reason.BITS, [{"batch": "ff" * 16, "accepted": 0, "reason": "bits"}])
     assert became(Response(made.status, {}, made.body)) == {RowState.WAITING}
-
-
-# --- warnings and status ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

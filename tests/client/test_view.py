@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -43,17 +42,17 @@ COLOUR, ENGINE = REGISTRY["colour"], REGISTRY["engine"]
 REFUSED = refusal(Reason.BITS)
 
 
-def state_in(folder: Any) -> State:
+def state_in(folder) -> State:
     return State(StatePaths(folder / "state"))
 
 
-def look(client: Any, registry: Any = REGISTRY, explained: Any = ()) -> View:
+def look(client, registry=REGISTRY, explained=()) -> View:
     status = read_status(client.paths, registry, client.effective, now=NOON)
     with State(client.paths).snapshot() as rows:
         return View("test", status, view_metrics(rows, registry), tuple(explained))
 
 
-def recorded(folder: Any, values: Any, metric: str = "colour", **settings: Any) -> Any:
+def recorded(folder, values, metric: str = "colour", **settings):
     """A device that recorded one value a day."""
     clock = Clock()
     client = device(folder, clock=clock, **settings)
@@ -65,17 +64,17 @@ def recorded(folder: Any, values: Any, metric: str = "colour", **settings: Any) 
     return client
 
 
-def sender(folder: Any, transport: Any, days: int = 0) -> Any:
+def sender(folder, transport, days: int = 0):
     """The same device some days later, with somebody to send to."""
     clock = Clock(NOON + days * DAY)
     return device(folder, clock=clock, choice=None, server="https://c.example", transport=transport)
 
 
-def shown(view: View, metric: str) -> Any:
+def shown(view: View, metric: str):
     return next(found for found in view.metrics if found.id == metric)
 
 
-def bodies_of(metric: Any) -> set[bytes]:
+def bodies_of(metric) -> set[bytes]:
     return {bytes.fromhex(report["bytes"]) for report in metric.reports}
 
 
@@ -120,7 +119,7 @@ def test_bytes_that_are_no_report_are_one_error(body: bytes) -> None:
         annotate(body, COLOUR)
 
 
-def test_two_reports_are_not_what_a_device_sends() -> None:
+def test_two_reports_are_not_what_a_device_sends():
     packed = encode_reports(COLOUR.mechanism, [Report(0, 1), Report(0, 2)])
     with pytest.raises(WireError, match="one report at a time"):
         report_in(encode_upload(Upload(bytes(16), "colour", 1, packed)))
@@ -133,7 +132,7 @@ def test_drawn_bits_are_the_payload(bits: int) -> None:
     assert [len(group) for group in text.split(" ")] == [8, 8, 4]
 
 
-def test_the_bytes_shown_are_the_bytes_sent(tmp_path: Any) -> None:
+def test_the_bytes_shown_are_the_bytes_sent(tmp_path):
     collector = CountingCollector()
     recorded(tmp_path, ["red", "red", "blue"], spread=0)
     client = sender(tmp_path, collector, days=5)
@@ -152,7 +151,7 @@ def test_the_bytes_shown_are_the_bytes_sent(tmp_path: Any) -> None:
     assert all(report["parts"][-2]["bytes"] in told for report in after.reports)
 
 
-def test_what_is_told_is_the_exact_posterior(tmp_path: Any) -> None:
+def test_what_is_told_is_the_exact_posterior(tmp_path):
     client = recorded(tmp_path, ["red", "green", "red", "red"])
     metric = shown(look(client), "colour")
     reports = [report_in(bytes.fromhex(found["bytes"]))[1] for found in metric.reports]
@@ -168,7 +167,7 @@ def test_what_is_told_is_the_exact_posterior(tmp_path: Any) -> None:
 
 
 @given(reports=st.lists(st.integers(0, 7), min_size=1, max_size=12))
-def test_no_belief_moves_further_than_promised(reports: Any) -> None:
+def test_no_belief_moves_further_than_promised(reports):
     basic = replace(COLOUR, mechanism=mechanism("basic-rappor", domain_size=3))
     found = infer(basic, [Report(0, bits) for bits in reports])
     assert isinstance(found, Inference)
@@ -177,7 +176,7 @@ def test_no_belief_moves_further_than_promised(reports: Any) -> None:
     assert math.isclose(sum(probabilities), 1.0)
 
 
-def test_what_cannot_be_computed_is_said(tmp_path: Any) -> None:
+def test_what_cannot_be_computed_is_said(tmp_path):
     assert "no list of candidates" in str(infer(ENGINE, [Report(0, 1)]))
     words = text_of(look(recorded(tmp_path, ["a"], "engine"))).replace("\n", " ")
     assert "so there is nothing to compare" in words
@@ -185,7 +184,7 @@ def test_what_cannot_be_computed_is_said(tmp_path: Any) -> None:
     assert f"{len(crowd)} candidates are more" in str(infer(replace(ENGINE, candidates=crowd), [Report(0, 1)]))
 
 
-def test_what_stays_here_is_not_told_to_anybody(tmp_path: Any) -> None:
+def test_what_stays_here_is_not_told_to_anybody(tmp_path):
     view = look(recorded(tmp_path, ["red", "red"], choice="local"))
     metric = shown(view, "colour")
     assert metric.hypothetical
@@ -194,7 +193,7 @@ def test_what_stays_here_is_not_told_to_anybody(tmp_path: Any) -> None:
     assert "if it were" in text_of(view)
 
 
-def test_a_report_that_may_have_arrived_says_so(tmp_path: Any) -> None:
+def test_a_report_that_may_have_arrived_says_so(tmp_path):
     client = recorded(
         tmp_path, ["red"], server="https://c.example", transport=lambda request: Response(None, error="gone"), spread=0
     )
@@ -204,7 +203,7 @@ def test_a_report_that_may_have_arrived_says_so(tmp_path: Any) -> None:
     assert report["may_have_arrived"]
 
 
-def test_a_report_that_nobody_was_asked_about_did_not_arrive(tmp_path: Any) -> None:
+def test_a_report_that_nobody_was_asked_about_did_not_arrive(tmp_path):
     recorded(tmp_path, ["red"], spread=0)
     client = sender(tmp_path, None, days=400)
     assert client.flush().sent.dropped == {"period-closed": 1}
@@ -212,7 +211,7 @@ def test_a_report_that_nobody_was_asked_about_did_not_arrive(tmp_path: Any) -> N
     assert (report["detail"], report["may_have_arrived"]) == ("was dropped (period-closed)", False)
 
 
-def test_a_metric_that_the_registry_lost_still_shows_its_bytes(tmp_path: Any) -> None:
+def test_a_metric_that_the_registry_lost_still_shows_its_bytes(tmp_path):
     client = recorded(tmp_path, ["red"])
     view = look(client, MetricRegistry({}, ""))
     (metric,) = view.metrics
@@ -222,7 +221,7 @@ def test_a_metric_that_the_registry_lost_still_shows_its_bytes(tmp_path: Any) ->
     assert "does not list this metric" in text_of(view)
 
 
-def test_other_parameters_are_not_read_with_these(tmp_path: Any) -> None:
+def test_other_parameters_are_not_read_with_these(tmp_path):
     client = recorded(tmp_path, ["red"])
     other = replace(COLOUR, mechanism=mechanism("grr", domain_size=3, epsilon=0.5))
     metric = shown(look(client, MetricRegistry({"colour": other}, "2")), "colour")
@@ -231,7 +230,7 @@ def test_other_parameters_are_not_read_with_these(tmp_path: Any) -> None:
     assert metric.newest is None
 
 
-def test_the_newest_reports_are_taken_apart_and_the_others_are_counted(tmp_path: Any) -> None:
+def test_the_newest_reports_are_taken_apart_and_the_others_are_counted(tmp_path):
     view = look(recorded(tmp_path, ["red"] * 40))
     grids = [b for b in build(view, reports=2) if isinstance(b, Table) and b.caption.startswith("The report for")]
     assert [grid.caption[:25] for grid in grids] == ["The report for 2026-12-30", "The report for 2026-12-29"]
@@ -240,10 +239,7 @@ def test_the_newest_reports_are_taken_apart_and_the_others_are_counted(tmp_path:
     assert not [b for b in build(view, reports=0) if isinstance(b, Table) and b.caption.startswith("The report for")]
 
 
-# --- one value explained ----------------------------------------------------------------------------------------------
-
-
-def test_a_value_is_followed_to_its_own_report(tmp_path: Any) -> None:
+def test_a_value_is_followed_to_its_own_report(tmp_path):
     recorded(tmp_path, ["a", "b", "a"], "engine")
     found = explain(state_in(tmp_path), ENGINE, "a")
     secret = state_in(tmp_path).begin().key("engine")
@@ -258,7 +254,7 @@ def test_a_value_is_followed_to_its_own_report(tmp_path: Any) -> None:
     assert f"{changed} of them" in found.report_words
 
 
-def test_explaining_leaves_everything_as_it_was(tmp_path: Any) -> None:
+def test_explaining_leaves_everything_as_it_was(tmp_path):
     client = recorded(tmp_path, ["red"])
     before = {path.name: path.read_bytes() for path in (tmp_path / "state").iterdir()}
     found = explain(state_in(tmp_path), COLOUR, "green")
@@ -268,7 +264,7 @@ def test_explaining_leaves_everything_as_it_was(tmp_path: Any) -> None:
     assert client.status().outbox["waiting"] == 1
 
 
-def test_a_value_can_be_explained_before_anybody_agreed(tmp_path: Any) -> None:
+def test_a_value_can_be_explained_before_anybody_agreed(tmp_path):
     found = explain(state_in(tmp_path), COLOUR, "green")
     assert found.is_example_device
     assert found.example
@@ -280,14 +276,14 @@ def test_a_value_can_be_explained_before_anybody_agreed(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize(("metric", "values"), [("dropping", [1, 2, 3]), ("first", [1, 2]), ("nearest", [1, 2])])
-def test_a_value_past_the_cap_is_explained_as_such(tmp_path: Any, metric: str, values: Any) -> None:
+def test_a_value_past_the_cap_is_explained_as_such(tmp_path, metric: str, values) -> None:
     recorded(tmp_path, values, metric)
     assert explain(state_in(tmp_path), REGISTRY[metric], 50).cap
     assert not explain(state_in(tmp_path), REGISTRY[metric], 1).cap
 
 
 @pytest.mark.parametrize("name", ["grr", "olh", "subset", "wb"])
-def test_every_kind_of_mechanism_can_be_explained(tmp_path: Any, name: str) -> None:
+def test_every_kind_of_mechanism_can_be_explained(tmp_path, name: str) -> None:
     chosen = mechanism(name, domain_size=3, epsilon=1.0, **({"window": 5} if name == "wb" else {}))
     found = explain(state_in(tmp_path), replace(COLOUR, mechanism=chosen), "blue")
     assert found.encoded == '"blue", symbol 2 of 0 .. 2'
@@ -295,7 +291,7 @@ def test_every_kind_of_mechanism_can_be_explained(tmp_path: Any, name: str) -> N
     assert isinstance(found.inference, Inference)
 
 
-def test_where_all_noise_is_fresh_there_is_no_permanent_response_no_known_value_and_no_cap(tmp_path: Any) -> None:
+def test_where_all_noise_is_fresh_there_is_no_permanent_response_no_known_value_and_no_cap(tmp_path):
     """A permanent response would be the value itself."""
     fresh = 'oracle = "wb"\nparameters = {epsilon = 1.0, window = 5}\nperiod = "day"\nmax_values = 1\n'
     bound = registry(colour='domain = {kind = "categories", names = ["red", "green"]}\n' + fresh)
@@ -309,7 +305,7 @@ def test_where_all_noise_is_fresh_there_is_no_permanent_response_no_known_value_
     assert "reported before             never" not in told
 
 
-def test_fresh_reports_are_taken_together_as_of_one_value() -> None:
+def test_fresh_reports_are_taken_together_as_of_one_value():
     window = replace(COLOUR, mechanism=mechanism("wb", domain_size=3, epsilon=1.0, window=5))
     reports = [Report(0, 0b001), Report(0, 0b011), Report(0, 0b101)]
     rows = [
@@ -322,12 +318,12 @@ def test_fresh_reports_are_taken_together_as_of_one_value() -> None:
     assert linked.likeliest[0]["label"] == "red"
 
 
-def body_of(metric: Any, report: Report) -> bytes:
+def body_of(metric, report: Report) -> bytes:
     packed = encode_reports(metric.mechanism, [report])
     return encode_upload(Upload(bytes(16), metric.id, 1, packed))
 
 
-def test_a_lost_secret_is_not_replaced_to_explain_something(tmp_path: Any) -> None:
+def test_a_lost_secret_is_not_replaced_to_explain_something(tmp_path):
     recorded(tmp_path, ["red"])
     (tmp_path / "state" / "secret").unlink()
     with pytest.raises(StateError):
@@ -335,17 +331,14 @@ def test_a_lost_secret_is_not_replaced_to_explain_something(tmp_path: Any) -> No
     assert not (tmp_path / "state" / "secret").exists()
 
 
-def test_values_are_read_by_their_domain() -> None:
+def test_values_are_read_by_their_domain():
     assert read_value(COLOUR, "red") == "red"
     assert read_value(REGISTRY["first"], "7") == 7
     with pytest.raises(ParameterError, match="is no number"):
         read_value(REGISTRY["first"], "seven")
 
 
-# --- status -----------------------------------------------------------------------------------------------------------
-
-
-def test_status_says_what_was_dropped_sent_and_when(tmp_path: Any) -> None:
+def test_status_says_what_was_dropped_sent_and_when(tmp_path):
     recorded(tmp_path, ["red", "red"], spread=0)
     assert sender(tmp_path, CountingCollector()).flush().sent.sent == 1
     client = sender(tmp_path, lambda request: REFUSED, days=1)
@@ -360,7 +353,7 @@ def test_status_says_what_was_dropped_sent_and_when(tmp_path: Any) -> None:
     assert "dropped: 1 (bits)" in said
 
 
-def test_status_names_trouble_with_the_clock(tmp_path: Any) -> None:
+def test_status_names_trouble_with_the_clock(tmp_path):
     client = recorded(tmp_path, ["red", "red", "red"])
     fine = read_status(client.paths, REGISTRY, client.effective, now=NOON + 2 * DAY)
     back = read_status(client.paths, REGISTRY, client.effective, now=NOON + DAY)
@@ -373,17 +366,14 @@ def test_status_names_trouble_with_the_clock(tmp_path: Any) -> None:
     assert f"problem: {back.clock}" in list(back.words())
 
 
-def test_a_running_client_says_the_same(tmp_path: Any) -> None:
+def test_a_running_client_says_the_same(tmp_path):
     client = recorded(tmp_path, ["red"])
     assert client.status() == read_status(client.paths, REGISTRY, client.effective, now=NOON)
     client._clock.tomorrow(-2)
     assert "was set back" in client.status().clock
 
 
-# --- text -------------------------------------------------------------------------------------------------------------
-
-
-def test_what_is_inferred_names_how_many_values_are_shown_and_adds_up_the_rest(tmp_path: Any) -> None:
+def test_what_is_inferred_names_how_many_values_are_shown_and_adds_up_the_rest(tmp_path):
     """D: a table showed 5 of 6 values unmarked, and a sixth of the odds as 16.6667%."""
     names = ", ".join(f'"format{i}"' for i in range(8))
     rest = f'domain = {{kind = "categories", names = [{names}]}}\noracle = "l-grr"\nperiod = "day"\n'
@@ -408,7 +398,7 @@ def test_what_is_inferred_names_how_many_values_are_shown_and_adds_up_the_rest(t
     assert "kept on this device: 0" in text
 
 
-def test_one_value_more_than_fits_is_shown_too() -> None:
+def test_one_value_more_than_fits_is_shown_too():
     names = ", ".join(f'"{i}"' for i in range(6))
     rest = f'domain = {{kind = "categories", names = [{names}]}}\noracle = "grr"\nperiod = "day"\n'
     metric = registry(six=f"{rest}parameters = {{epsilon = 1.0}}\n")["six"]

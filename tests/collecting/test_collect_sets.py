@@ -3,6 +3,7 @@
 import csv
 import json
 import random
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -50,6 +51,7 @@ def test_the_command_learns_the_items_and_the_mean_size(file, tmp_path, capsys, 
     given = ["collect", str(file), "--column", "languages", "--separator", ";", "--epsilon", "4", "--seed", "3"]
     assert main([*given, "--oracle", oracle, "-o", str(tmp_path / "out"), "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
+    assert "--separator &#x27;;&#x27;" in Path(answer.pop("page")).read_text("utf-8")
     assert answer == json.loads((tmp_path / "out" / "collect.json").read_text())
     assert answer["inside"] >= 3
     assert answer["epsilon_report"] <= 4

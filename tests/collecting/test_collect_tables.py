@@ -1,7 +1,5 @@
 """collect of two columns: pairs are counted in one pass, reported, and learned next to the truth."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path
@@ -54,7 +52,6 @@ def _cells(pairs: Pairs) -> Any:
 
 
 def test_many_numbers_are_counted_in_bins(folder: Path) -> None:
-    """A thousand different numbers in ten bins at most, and a note says so."""
     pairs = count_pairs(str(folder / "crashes.csv"), ["version", "seconds"])
     assert len(pairs.labels[1]) <= 10
     assert int(pairs.counts.sum()) == 30_000
@@ -62,7 +59,6 @@ def test_many_numbers_are_counted_in_bins(folder: Path) -> None:
 
 
 def test_the_text_says_what_was_learned(folder: Path) -> None:
-    """Shares in each row, the test, V, the truth, and where every pair is."""
     ran = run("collect", "crashes.csv", "--column", "version", "--column", "crash", "--epsilon", "2", cwd=folder)
     assert ran.returncode == 0, ran.stderr
     assert "crash in each version" in ran.stdout
@@ -82,16 +78,12 @@ def test_the_text_says_what_was_learned(folder: Path) -> None:
 
 
 def test_rows_are_compared_with_the_largest(folder: Path) -> None:
-    """--conditional: how the shares differ between versions."""
-    options = "--column", "version", "--column", "crash", "--conditional", "--epsilon", "2", "-o", "conditional"
+    options = "--column", "version", "--column", "crash", "--epsilon", "2", "-o", "page"
     ran = run("collect", "crashes.csv", *options, cwd=folder)
     assert ran.returncode == 0, ran.stderr
-    assert "crash in each version, less that in version = 1.0" in ran.stdout
-    assert "differs" in ran.stdout
-    again = run("collect", "crashes.csv", *options, "--json", cwd=folder)
-    assert json.loads(again.stdout) == {"page": "conditional/collect.html"} | json.loads(
-        (folder / "conditional/collect.json").read_text()
-    )
+    page = (folder / "page/collect.html").read_text()
+    assert "crash in each version, less that in version = 1.0" in page
+    assert "differs" in page
 
 
 def test_intervals_hold_the_truth_of_the_rows() -> None:
@@ -106,7 +98,6 @@ def test_intervals_hold_the_truth_of_the_rows() -> None:
 
 
 def test_two_columns_of_a_data_frame() -> None:
-    """`overstory.survey_table`: a mapping or a data frame; missing values are values like any other."""
     answers = {"os": ["a", "a", "b", None] * 3_000, "crash": [False, False, False, True] * 3_000}
     learned = overstory.survey_table(answers, epsilon=3, rng=1)
     assert len(learned.pairs.labels[0]) == 3

@@ -200,7 +200,7 @@ def test_the_advice_names_the_best_and_says_what_another_would_cost():
 
 @pytest.mark.parametrize("name", ["grr", "oue"])
 def test_shares_at_the_thresholds_are_detected_as_often_as_is_said(name):
-    """A12. 400 collections: half the time is 200 +- 5.5 * 10, nine in ten 360 +- 5.5 * 6; bounds are one in 1e6."""
+    """400 collections: half the time is 200 +- 5.5 * 10, nine in ten 360 +- 5.5 * 6; bounds are one in 1e6."""
     people = np.array([9_000, 6_000, 4_000] + [0] * 13)
     result = collect(Population(tuple("abcdefghijklmnop"), people), TrialBudget(1.0), name, 3)
     advice = advise(result)

@@ -30,7 +30,7 @@ def collected(path, *options):
 
 @pytest.mark.parametrize("learned", LEARNED)
 def test_a_column_is_collected_and_shown_beside_the_truth(homes, learned, tmp_path):
-    asked = ("--numeric", learned, "--min", 0, "--max", 2, "--epsilon", 2, "-o", tmp_path)
+    asked = ("--numeric", learned, "--range", 0, 2, "--epsilon", 2, "-o", tmp_path)
     trial = json.loads(collected(homes, *asked, "--json"))
     assert trial["estimate"] == learned
     assert trial["reports"] == 20_001
@@ -46,7 +46,7 @@ def test_a_column_is_collected_and_shown_beside_the_truth(homes, learned, tmp_pa
 
 
 def test_the_mean_is_the_default_and_a_seed_repeats_itself(homes, tmp_path):
-    asked = ("--numeric", "--min", 0, "--max", 2, "--seed", 5, "-o", tmp_path, "--json")
+    asked = ("--numeric", "--range", 0, 2, "--seed", 5, "-o", tmp_path, "--json")
     first, second = (json.loads(collected(homes, *asked)) for _ in range(2))
     assert first == second
     assert first["oracle"] == "hybrid"

@@ -36,7 +36,6 @@ def held(found):
 
 @pytest.fixture
 def written(tmp_path):
-    """Return a function that writes a file and returns its name."""
 
     def write(content, name="file.csv"):
         path = tmp_path / name
@@ -47,7 +46,6 @@ def written(tmp_path):
 
 
 def test_household_power_as_downloaded(written):
-    """A10: `there is no column 'Voltage'; there are: 'Date;Time;Global_active_power;Voltage'`."""
     found = population(written(POWER, "household_power_consumption.txt"), "Voltage")
     assert found.edges
     assert (len(found), found.missing) == (2_940, 60)
@@ -55,7 +53,6 @@ def test_household_power_as_downloaded(written):
 
 
 def test_adult_as_downloaded(written):
-    """A10: no header, and a blank after each comma: `HS-grad` kept it."""
     path = written(ADULT, "adult.data")
     assert held(population(path, "4", header=False)) == {"HS-grad": 450, "Bachelors": 450}
     assert held(population(path, "2", header=False, missing=("?",))) == {"Private": 300, "State-gov": 300}
@@ -67,7 +64,6 @@ def test_adult_as_downloaded(written):
 
 
 def test_the_survey_as_downloaded(written):
-    """A10: NA in columns of words is said, and can be left out; quoted commas, quotes and line ends are text."""
     path = written(SURVEY, "survey_results_public.csv")
     counted = population(path, "Hobbyist")
     assert held(counted) == {"Yes": 200, "No": 200, "NA": 200}
@@ -81,7 +77,6 @@ def test_the_survey_as_downloaded(written):
 
 
 def test_nan_is_missing_in_a_column_of_few_numbers(written):
-    """B: `NaN` and `inf` were values there, against docs/how-to/collect.md; in a column of words they are words."""
     found = population(written("c\n1\nNaN\n2\ninf\n1\nNA\n-inf\n?\n"), "c")
     assert (held(found), found.missing) == ({"1": 2, "2": 1}, 5)
     found = population(written("c\n7\nNaN\n"), "c")
@@ -107,7 +102,6 @@ LINES = '{"tree": "oak", "height": 1}\n\n{"tree": null, "height": 2.5}\n{"height
 
 
 def test_json_lines(written):
-    """B: `there is no column`, of a file that has it."""
     path = written(LINES, "trees.jsonl")
     found = population(path, "tree")
     assert (held(found), found.missing) == ({"oak": 1, "ash": 1}, 2)
@@ -139,7 +133,7 @@ def test_encodings(written):
 def test_blanks_are_kept_or_dropped(written):
     path = written("c,d\n oak ,1\noak,2\n")
     assert held(population(path, "c")) == {" oak ": 1, "oak": 1}
-    assert held(population(path, "c", strip=True)) == {"oak": 2}
+    assert held(population(path, "c", tidy=True)) == {"oak": 2}
 
 
 FAULTS = {
@@ -161,7 +155,6 @@ FAULTS = {
 
 @pytest.mark.parametrize("case", FAULTS)
 def test_a_fault_is_named_in_our_words_with_its_line(written, case):
-    """A8, A10, B: Arrow's words were passed on, raw escapes and all, without a line."""
     content, form, says = FAULTS[case]
     path = written(content)
     with pytest.raises(FormatError) as caught:
@@ -173,7 +166,6 @@ def test_a_fault_is_named_in_our_words_with_its_line(written, case):
 
 
 def test_a_number_that_is_none_is_named_with_line_and_field(written):
-    """A10: `In CSV column #0: CSV conversion error to double: invalid value '?'`: wrong column, no line."""
     path = written("n;c\n" + "".join(f"{i};{i / 4}\n" for i in range(5000)) + "5000;1,5\n")
     with pytest.raises(FormatError, match=r"line 5002, field c: the column is to hold numbers, found '1,5'"):
         read_population(Column(str(path), "c", bins=(0.0, 10.0, 5)), 1)

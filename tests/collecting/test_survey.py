@@ -1,4 +1,4 @@
-"""A survey in three lines: a column of any library in, its own labels out (finding A14)."""
+"""A survey in three lines: a column of any library in, its own labels out."""
 
 import itertools
 from typing import Any
@@ -156,3 +156,38 @@ def test_what_a_survey_says_of_itself() -> None:
     assert result.oracle.name in result._repr_html_()
     low, high = result.interval()
     assert ((low <= result.counts) & (result.counts <= high)).all()
+
+
+DAYS = pd.date_range("2026-01-05", periods=120).repeat(20)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Series(DAYS),
+        DAYS.to_numpy(),
+        DAYS.to_numpy().astype("datetime64[h]"),
+        pl.Series(DAYS.to_list()),
+        pd.Series(DAYS).dt.tz_localize("America/Lima"),
+        [day.date() for day in DAYS],
+    ],
+    ids=["pandas", "numpy", "numpy of hours", "polars", "with a time zone", "list"],
+)
+def test_dates_are_counted_by_weeks_or_what_is_asked_for(column: Any) -> None:
+    result = overstory.survey(column, epsilon=4, rng=1)
+    assert result.values == tuple(f"2026-W{week:02}" for week in range(2, 20))
+    assert abs(result["2026-W02"].frequency - 7 / 120) < 5 * result["2026-W02"].frequency_standard_error
+    assert "dates were counted by week; by= gives another of day, week, month, year" in result.notes
+    months = overstory.survey(column, by="month", rng=1)
+    assert months.values == ("2026-01", "2026-02", "2026-03", "2026-04", "2026-05")
+
+
+def test_periods_of_pandas_are_as_they_print_and_missing_dates_are_missing() -> None:
+    periods = pd.Series([*DAYS, pd.NaT]).dt.to_period("Q")
+    assert overstory.survey(periods, rng=1).values == ("2026Q1", "2026Q2", None)
+    assert overstory.survey(pd.Series([*DAYS, pd.NaT]), by="year", rng=1).values == ("2026", None)
+    assert overstory.survey(pd.Series([pd.NaT, pd.NaT]), rng=1).values == (None, "(another value)")
+    with pytest.raises(ParameterError, match="by = 'week': a column of dates is expected, not of string"):
+        overstory.survey(ANSWERS, by="week")
+    with pytest.raises(ParameterError, match="dates are not counted by 'hour': choose one of day, week, month, year"):
+        overstory.survey(DAYS, by="hour")

@@ -1,7 +1,5 @@
 """What the collector's tests share."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections.abc import Iterator
@@ -50,12 +48,10 @@ def postgres_url(server_folder: Path) -> Iterator[str]:
 
 @pytest.fixture
 def metrics(tmp_path: Path) -> MetricRegistry:
-    """The sample metrics."""
     return registry(folder=tmp_path)
 
 
 @pytest.fixture
 def store(store_url: str, metrics: MetricRegistry) -> Iterator[Store]:
-    """A store of these metrics."""
     with open_store(store_url, metrics, create=True) as opened:
         yield opened

@@ -63,7 +63,6 @@ def test_open_writes_are_open_for_writes_alone(store) -> None:
 
 
 def test_the_last_day_of_use_is_kept_a_day_and_not_a_time_and_written_once_a_day(store) -> None:
-    """FINDINGS A16: an operator could not see which tokens are still in use."""
     day = 86_400
     token, other = store.add_token("write", "app"), store.add_token("write", "unused")
     tokens = TokenTable(store.tokens)

@@ -1,7 +1,5 @@
 """Backups: what an ended process leaves, one bit turned, and PostgreSQL's own tools."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
@@ -79,7 +77,6 @@ COMMAND = ["store", "backup", "reports.db", "monday.db"]
 
 
 def test_a_backup_that_is_terminated_leaves_nothing(folder: Path) -> None:
-    """C: a partial copy of the reports stayed, under a hidden name."""
     assert end(folder, BACKUP, COMMAND, signal.SIGTERM) == 143
     assert hidden(folder) == []
     assert not (folder / "monday.db").exists()

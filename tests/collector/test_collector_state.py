@@ -1,7 +1,5 @@
 """What a collector stores about itself: refusals outlive it, its heartbeat is there, and neither names a sender."""
 
-from __future__ import annotations
-
 import random
 import time
 from pathlib import Path

@@ -155,8 +155,6 @@ async def test_large_groups_are_split(monkeypatch) -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("where", ["commit", "gather"])
 async def test_whatever_ends_the_writer_nobody_waits_for_an_answer_that_never_comes(where, monkeypatch, caplog) -> None:
-    """ATTACK, "Not tested": posts would wait without end behind a writer that is gone."""
-
     class Fatal(BaseException):
         pass
 

@@ -1,7 +1,5 @@
 """The connection: small posts answered without a task are answered as by the application; and what is not HTTP."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading
@@ -139,20 +137,6 @@ def test_pipelined_and_cut_anywhere_answers_come_in_order(listening, names, cuts
 def listening():
     with served() as (_, address):
         yield address
-
-
-def test_a_connection_is_kept_and_closed_when_asked(listening) -> None:
-    with Wire(listening) as wire:
-        assert [wire.send(post(upload())).answer()[0] for _ in range(3)] == [200] * 3
-        status, headers, _ = wire.send(post(upload(), b"Connection: close")).answer()
-        assert (status, headers["connection"]) == (200, "close")
-        assert wire.ended()
-
-
-def test_older_http_is_answered_and_closed(listening) -> None:
-    with Wire(listening) as wire:
-        assert wire.send(post(upload()).replace(b"HTTP/1.1", b"HTTP/1.0")).answer()[0] == 200
-        assert wire.ended()
 
 
 def test_a_sender_that_waits_to_be_asked_for_its_body_is_asked(listening) -> None:
@@ -301,7 +285,7 @@ def test_heads_are_bounded() -> None:
     assert 0 < len(known) <= MOST
 
 
-# What a shortcut answers is answered alike without it, whatever bytes come in whatever pieces (ATTACK: held)
+# What a shortcut answers is answered alike without it, whatever bytes come in whatever pieces
 
 
 FUZZED = int(os.environ.get("FUZZ_REQUESTS", "1000000"))

@@ -1,7 +1,5 @@
 """What a sender can make a collector do on one connection: each attack is played on a socket, and ends in bounds."""
 
-from __future__ import annotations
-
 import json
 import logging
 import socket
@@ -17,7 +15,7 @@ import pytest
 from overstory.collector.ingest.validation import TemplateCache
 from overstory.collector.settings import MEBIBYTE, Limits
 from overstory.supervision.connection import BoundedConnection
-from support.collector_in_process import REGISTRY, batch_id, raising, upload
+from support.collector_in_process import REGISTRY, raising, upload
 from support.collector_processes import CollectorProcess
 from support.served import Wire, post, served
 
@@ -33,7 +31,7 @@ BEGUN = {
 def process(tmp_path: Path) -> Iterator[CollectorProcess]:
     """A collector of its own, whose memory can be measured; it takes nothing without a token."""
     (tmp_path / "metrics.toml").write_text(REGISTRY)
-    options = ("--compact-every", "0")
+    options = ("OVERSTORY_COMPACT_EVERY=0",)
     with CollectorProcess(tmp_path / "metrics.toml", str(tmp_path / "store.db"), options) as process:
         yield process
 
@@ -259,7 +257,6 @@ def test_a_sender_that_has_said_all_it_has_to_say_is_answered(said) -> None:
 
 @pytest.fixture
 def broken(monkeypatch):
-    """Judging a post fails: memory is short."""
 
     monkeypatch.setattr(TemplateCache, "recognise", raising(MemoryError()))
 
@@ -308,14 +305,3 @@ def test_a_head_that_says_too_little_or_too_much_is_refused(raw, status) -> None
         assert wire.send(raw).answer()[0] == status
         assert wire.ended()
         assert collector.store.kept == {}
-
-
-def test_the_socket_of_a_sender_that_vanishes_is_given_back() -> None:
-    with served() as (collector, address):
-        for raw in (post(b"", length=9 * MEBIBYTE), post(upload())[:-3], GET, GET + CHUNKED):
-            one = socket.create_connection(address)
-            one.sendall(raw)
-            one.close()
-        with Wire(address) as wire:
-            assert wire.send(post(upload(batch=batch_id()))).answer()[0] == 200
-        assert len(collector.store.kept) == 1

@@ -5,8 +5,6 @@ permanent response is the same. Then all periods of the store hold equal counts,
 one, or a permanent response drawn anew would each show.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import shutil
@@ -192,7 +190,7 @@ def test_a_restored_devices_day_is_counted_once_for_each_response(tmp_path, valu
     assert [answer["duplicate"] for answer in answers] == [body in bodies[:at] for at, body in enumerate(bodies)]
 
 
-# A client that is rolled out before its collector is ready for it loses nothing (finding A1)
+# A client that is rolled out before its collector is ready for it loses nothing
 
 
 BEFORE = MetricRegistry({name: SERVED[name] for name in ("bloom", "colour")}, "before")

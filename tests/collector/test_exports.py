@@ -1,7 +1,5 @@
 """Export: every report of a closed period once, wherever a process is killed, and nothing but reports."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable
@@ -15,7 +13,7 @@ from pyarrow import dataset
 from overstory.analysis.reports import SupportCounts
 from overstory.cli.main import main
 from overstory.collector.store import open_store, restore
-from overstory.collector.store.copies.export import Export, Selection
+from overstory.collector.store.copies.export import Export
 from overstory.engines.folders import Folder
 from overstory.engines.places import find_places, find_sets
 from overstory.files.labels import Manifest
@@ -219,7 +217,7 @@ def test_what_a_killed_export_left_of_deleted_reports_goes(filled: Any) -> None:
     gone = LATER + 90 * DAY
     with open_store(url, metrics) as store:
         store.retain(gone)
-        assert store.export_closed(metrics, Folder(str(folder)), Selection(), now=gone).removed >= len(left)
+        assert store.export_closed(metrics, Folder(str(folder)), now=gone).removed >= len(left)
     assert parts_there(folder) == listed
 
 
@@ -237,8 +235,9 @@ def test_reports_that_change_while_they_are_written_are_not_listed(
 
     monkeypatch.setattr(Export, "_read", meanwhile)
     with open_store(url, metrics) as store:
-        done = store.export_closed(metrics, Folder(str(folder)), Selection("bloom", PERIOD, PERIOD), now=LATER)
-    assert (done.manifests, len(done.waiting), parts_there(folder)) == ([], 1, set())
+        done = store.export_closed(metrics, Folder(str(folder)), "bloom", now=LATER)
+    assert ([one.period for one in done.manifests], len(done.waiting)) == ([PERIOD + 1], 1)
+    assert parts_there(folder) == {part.name for part in folder.rglob(f"period={PERIOD + 1}/**/part-*")}
     assert "its reports were deleted, or more came, while they were written" in done.waiting[0]
 
 
@@ -255,14 +254,6 @@ def test_a_damaged_part_is_found(exported: Any) -> None:
     part.unlink()
     with pytest.raises(FormatError, match="is listed, and missing"):
         find_places([str(folder)])
-
-
-def test_one_set_under_two_names_is_noticed(exported: Any, tmp_path: Path) -> None:
-    url, metrics, folder = exported
-    export_all(url, metrics, tmp_path / "second")
-    check_exported(url, metrics, tmp_path / "second")
-    with pytest.raises(FormatError, match="these reports are also those of"):
-        find_places([str(folder / "metric=bloom"), str(tmp_path / "second" / "metric=bloom")])
 
 
 @pytest.mark.parametrize("earlier", [True, False])
@@ -285,20 +276,10 @@ def test_copies_past_retention_are_named(exported: Any) -> None:
     assert export_all(url, metrics, folder).outside == []
     with open_store(url, metrics) as store:
         store.retain(gone)
-        done = store.export_closed(metrics, Folder(str(folder)), Selection(), now=gone)
+        done = store.export_closed(metrics, Folder(str(folder)), now=gone)
     bloom, *others = done.outside
     assert (bloom.metric, bloom.last, bloom.manifests, len(others)) == ("bloom", "2024-10-05", 2, 2)
     assert done.manifests == []
-
-
-def test_other_programs_read_the_files(exported: Any) -> None:
-    polars = pytest.importorskip("polars")
-    *_, folder = exported
-    parts = [one.address(part) for one in find_sets(str(folder / "metric=colour")) for part in one.manifest.parts]
-    by_group = polars.scan_parquet(parts, hive_partitioning=False).group_by("device_group").agg(
-        polars.col("num_reports").sum()
-    )  # fmt: skip
-    assert sorted(by_group.collect().rows()) == [("", 180), ("north", 180), ("south", 180)]
 
 
 def test_a_manifest_that_was_altered_is_refused(filled: Any) -> None:
@@ -335,5 +316,3 @@ def test_the_commands(filled: Any, tmp_path: Path, capsys: Any, monkeypatch: Any
     next(folder.rglob("manifest-*.json")).unlink()
     assert main(["export", str(folder), *options, "--verify"]) == 1
     assert "missing" in capsys.readouterr().out
-    assert main(["export", str(folder), *options, "--from", "2024-10-05"]) == 2
-    assert "--from has no effect without --metric" in capsys.readouterr().err

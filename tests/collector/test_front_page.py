@@ -1,6 +1,4 @@
-"""`GET /`: what is collected, for people; JSON for who asks for JSON (FINDINGS A16: it was `not-found`)."""
-
-from __future__ import annotations
+"""`GET /`: what is collected, for people; JSON for who asks for JSON."""
 
 import asyncio
 import base64

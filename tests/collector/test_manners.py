@@ -1,8 +1,5 @@
 """HTTP as others expect it: HEAD, schemes, redirects, headers, who may read /metrics, where a body is wrong."""
 
-from __future__ import annotations
-
-import httpx
 import pytest
 
 from overstory.collector.auth import Token, sha256
@@ -72,9 +69,3 @@ async def test_what_an_operator_watches_is_for_this_machine_or_a_monitor(client,
 
     assert watched == status
     assert (counted == 401) == (token != ADMIN), "a monitor reads no results"
-
-
-def test_a_mistake_in_json_is_told_with_its_place(listening) -> None:
-    address = f"http://{listening[0]}:{listening[1]}/v1/reports"
-    answer = httpx.post(address, content=b'{"uploads": [}', headers={"content-type": "application/json"})
-    assert (answer.status_code, "line 1 column 14" in answer.json()["where"]) == (400, True)

@@ -1,7 +1,5 @@
 """Ten seconds of misfortune, and everything goes on after it: posts, compaction, tokens, retention, readiness."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import io
@@ -141,7 +139,6 @@ def test_a_failing_commit_keeps_the_collector_from_being_ready_whatever_else_suc
 
 
 def test_a_full_disk_is_one_sentence_that_says_what_becomes_of_reports(caplog) -> None:
-    """FINDINGS D: "the store took nothing: StoreError: ..." 58 times."""
     store = Upset()
     store.before = raising(DiskFullError("sqlite:///x: the disk is full; nothing of this was stored"))
     at_level = caplog.at_level(logging.ERROR, "overstory.collector")
@@ -365,7 +362,7 @@ def test_the_reserve_is_given_back_while_memory_is_short_and_taken_again() -> No
 def test_without_memory_for_a_while_no_report_is_refused_and_everything_goes_on(tmp_path) -> None:
     store_file = str(tmp_path / "store.db")
     large = upload("bloom", 250_000 // 5, period=today())
-    at_once = "--compact-every", "0.5", "--compact-within", "0"
+    at_once = "OVERSTORY_COMPACT_EVERY=0.5", "OVERSTORY_COMPACT_WITHIN=0"
     with open_store(store_file, METRICS, create=True) as store, process(tmp_path, *at_once) as running:
         token = store.add_token("write", "app")
 

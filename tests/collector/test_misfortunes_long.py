@@ -3,8 +3,6 @@
 A full and a read-only disk are file systems of their own, which root alone may mount: these two cases exist only there.
 """
 
-from __future__ import annotations
-
 import subprocess
 import threading
 import time
@@ -132,7 +130,7 @@ def test_after_ten_seconds_without_its_database_everything_goes_on(tmp_path, ser
 
 
 def _lives_through(misfortune: Misfortune, registry: Path, folder: Path, url: str) -> None:
-    at_once = "--compact-every", "0.5", "--compact-within", "0"
+    at_once = "OVERSTORY_COMPACT_EVERY=0.5", "OVERSTORY_COMPACT_WITHIN=0"
     with open_store(url, METRICS, create=True) as store:
         token, other = store.add_token("write", "app"), store.add_token("write", "other")
         running = CollectorProcess(registry, url, at_once, unlucky(folder, "serve"))

@@ -1,7 +1,5 @@
 """Every acknowledged report is counted exactly once, whatever the network does and whoever is killed."""
 
-from __future__ import annotations
-
 import asyncio
 import datetime as dt
 import os
@@ -286,7 +284,7 @@ async def soak(collector: CollectorProcess, devices: Devices, seconds: float) ->
 @pytest.mark.slow
 def test_memory_stays_flat_under_good_and_bad_requests(tmp_path):
     url, path = f"sqlite:///{tmp_path / 'store.db'}", write_registry(tmp_path)
-    collector = CollectorProcess(path, url, options=("--open-writes", "--compact-every", "1"))
+    collector = CollectorProcess(path, url, options=("--open-writes", "OVERSTORY_COMPACT_EVERY=1"))
     collector.start()
     devices = Devices(load_registry(path), seed=42)
     memory = asyncio.run(soak(collector, devices, SECONDS))

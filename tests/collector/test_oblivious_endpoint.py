@@ -1,7 +1,5 @@
 """POST /v1/oblivious and its releases through ASGI, in this process: what is sealed, what is plain, what is counted."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import itertools
@@ -95,24 +93,16 @@ def test_an_inner_request_that_is_no_request_is_answered_inside():
     assert opened(sealed, answer.content)[1]["reason"] == "damaged"
 
 
-async def test_every_altered_byte_is_refused_in_plain():
+async def test_an_altered_message_is_refused_in_plain():
     body = seal(upload(), token="ovw_w").body
+    altered = [body[:place] + bytes([body[place] ^ 1]) + body[place + 1 :] for place in (0, 6, 7, 38, 99)]
     async with collecting() as (collector, client):
-        reasons = []
-        for place in range(len(body)):
-            altered = bytearray(body)
-            altered[place] ^= 1 << place % 8
-            answer = await client.post("/v1/oblivious", content=bytes(altered), headers={"content-type": REQUEST_TYPE})
-            assert answer.status_code == 400
-            assert answer.headers["content-type"] == "application/problem+json"
-            reasons.append(answer.json()["reason"])
-        for length in (0, 1, 7, 38, 54, 55, len(body) - 1):
-            cut = await client.post("/v1/oblivious", content=body[:length], headers={"content-type": REQUEST_TYPE})
-            assert (cut.status_code, cut.json()["reason"]) == (400, "undecryptable")
-    assert set(reasons[:7]) == {"ohttp-key"}
-    assert set(reasons[7:]) == {"undecryptable"}
+        for message in (*altered, b"", body[:55], body[:-1]):
+            answer = await client.post("/v1/oblivious", content=message, headers={"content-type": REQUEST_TYPE})
+            assert (answer.status_code, answer.headers["content-type"]) == (400, "application/problem+json")
+            assert answer.json()["reason"] == ("ohttp-key" if message in altered[:2] else "undecryptable")
     assert not collector.store.kept
-    assert collector.telemetry.unopened.total() == len(body) + 7
+    assert collector.telemetry.unopened.total() == 8
 
 
 def test_an_unknown_key_has_the_standards_problem_type():
@@ -127,7 +117,7 @@ def test_an_unknown_key_has_the_standards_problem_type():
 def test_without_keys_the_paths_are_not_found_with_a_reason(path):
     answer, _ = post(b"x", path=path, ring=None)
     assert answer.status_code == 404
-    assert "--oblivious-keys" in answer.json()["detail"]
+    assert "oblivious_keys" in answer.json()["detail"]
 
 
 def test_other_methods_and_media_types_and_sizes_are_refused():

@@ -1,7 +1,6 @@
 """The file of private keys, and `overstory keys`."""
 
-from __future__ import annotations
-
+import dataclasses
 import datetime as dt
 import json
 import os
@@ -13,6 +12,7 @@ import pytest
 
 from overstory.cli.main import main
 from overstory.collector.checkup import check_keys
+from overstory.collector.oblivious import keys as keys_module
 from overstory.collector.oblivious.keys import (
     UNDECRYPTABLE,
     UNKNOWN_KEY,
@@ -44,24 +44,26 @@ def test_a_new_file_is_for_its_owner_alone(tmp_path):
 
 def test_keys_are_added_and_removed_and_the_newest_comes_first_in_the_registry(tmp_path):
     path = tmp_path / "oblivious.keys"
-    add_key(path, 7)
+    add_key(path)
     add_key(path)
     keys = add_key(path)
-    assert [key.key_id for key in keys] == [7, 1, 2]
+    assert [key.key_id for key in keys] == [1, 2, 3]
     assert len({key.private for key in keys}) == 3
-    assert [key.key_id for key in read_keys(bytes.fromhex(public_line(keys)))] == [2, 1, 7]
-    assert [key.key_id for key in remove_key(path, 1)] == [7, 2]
+    assert [key.key_id for key in read_keys(bytes.fromhex(public_line(keys)))] == [3, 2, 1]
+    assert [key.key_id for key in remove_key(path, 2)] == [1, 3]
     assert read_private_keys(path) == (keys[0], keys[2])
     assert path.stat().st_mode & 0o777 == 0o600
+    assert [key.key_id for key in add_key(path)] == [1, 3, 2], "the next free number"
 
 
-@pytest.mark.parametrize("number", [7, 256, -1])
-def test_an_id_that_is_taken_or_none_is_refused_and_the_file_stays(tmp_path, number):
+def test_a_file_with_every_number_takes_no_more_and_stays(tmp_path, monkeypatch):
     path = tmp_path / "oblivious.keys"
-    add_key(path, 7)
+    (key,) = add_key(path)
+    every = tuple(dataclasses.replace(key, key_id=number) for number in range(256))
+    monkeypatch.setattr(keys_module, "read_private_keys", lambda _: every)
     before = path.read_bytes()
-    with pytest.raises(ParameterError):
-        add_key(path, number)
+    with pytest.raises(ParameterError, match="remove earlier ones"):
+        add_key(path)
     assert path.read_bytes() == before
 
 
@@ -116,23 +118,23 @@ def test_a_file_that_is_no_file_of_keys_is_refused_without_its_secret(tmp_path, 
 
 def test_the_command_prints_the_registrys_line(tmp_path, capsys):
     path = str(tmp_path / "oblivious.keys")
-    assert main(["keys", "new", path, "--id", "3"]) == 0
+    assert main(["keys", "--new", path]) == 0
     line = capsys.readouterr().out.splitlines()[-1]
-    assert main(["keys", "show", path, "--json"]) == 0
+    assert main(["keys", path, "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert line == f'keys = "{shown["keys"]}"'
-    assert [(key["id"], key["current"]) for key in shown["listed"]] == [(3, True)]
-    assert main(["keys", "new", path]) == 0
-    assert main(["keys", "remove", path, "--id", "3"]) == 0
+    assert [(key["id"], key["current"]) for key in shown["listed"]] == [(1, True)]
+    assert main(["keys", "--new", path]) == 0
+    assert main(["keys", "--remove", "1", path]) == 0
     (left,) = read_keys(bytes.fromhex(capsys.readouterr().out.splitlines()[-1].split('"')[1]))
-    assert left.key_id == 1
+    assert left.key_id == 2
     private = read_private_keys(tmp_path / "oblivious.keys")[0].private
-    assert main(["keys", "show", path]) == 0
+    assert main(["keys", path]) == 0
     assert private.hex() not in capsys.readouterr().out
 
 
 def test_a_missing_file_is_one_line(tmp_path, capsys):
-    assert main(["keys", "show", str(tmp_path / "missing")]) == 2
+    assert main(["keys", str(tmp_path / "missing")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 
@@ -192,9 +194,10 @@ def test_an_oblivious_metric_without_a_file_and_a_file_without_a_route(path):
     assert list(check_keys(parse_registry(direct), None)) == []
 
 
-def test_doctor_compares_the_registry_with_the_file(tmp_path, capsys):
+def test_doctor_compares_the_registry_with_the_file(tmp_path, capsys, monkeypatch):
     registry, keys = write_files(tmp_path)
-    arguments = ["doctor", "--registry", str(registry), "--oblivious-keys", str(keys)]
+    monkeypatch.setenv("OVERSTORY_OBLIVIOUS_KEYS", str(keys))
+    arguments = ["doctor", "--registry", str(registry)]
     assert main(arguments) == 0
     assert f"ok       oblivious keys: {keys} opens what is sealed" in capsys.readouterr().out
     remove_key(keys, 1)
@@ -208,7 +211,7 @@ def test_doctor_compares_the_registry_with_the_file(tmp_path, capsys):
 def test_a_serving_collector_reads_its_keys_again(tmp_path):
     """The earlier key opens until it is removed, and a file that cannot be used changes nothing."""
     registry, keys = write_files(tmp_path)
-    options = ("--open-writes", "--oblivious-keys", str(keys))
+    options = ("--open-writes", f"OVERSTORY_OBLIVIOUS_KEYS={keys}")
     collector = CollectorProcess(registry, str(tmp_path / "store.db"), options)
     collector.start()
     now = METRICS["hidden"].period.number(time.time())

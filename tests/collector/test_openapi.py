@@ -78,7 +78,6 @@ def running(tmp_path_factory):
 @pytest.mark.parametrize("examples", [8, pytest.param(500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("method", "path", "mode"), KINDS)
 def test_every_answer_is_one_that_is_described(running, method, path, mode, examples) -> None:
-    """Send so many requests of a kind to a page, and hold every answer against the description."""
     schema, headers = running
 
     @given(case=schema[path][method].as_strategy(generation_mode=mode))

@@ -310,7 +310,10 @@ def test_a_token_that_cannot_be_sent_is_not_shown(token):
     assert "cret" not in str(refused.value)
 
 
-@pytest.mark.parametrize("url", ["collector.example", "ftp://x", "http://", "file:///etc/passwd", "http://x/?a=b"])
+ADDRESSES = ["collector.example", "ftp://x", "http://", "file:///etc/passwd", "http://x/?a=b", "http://[", "", "://"]
+
+
+@pytest.mark.parametrize("url", ADDRESSES)
 def test_an_address_is_checked(url):
     with pytest.raises(RemoteError, match="no collector's address"):
         read_remote(url, "", COLOUR)

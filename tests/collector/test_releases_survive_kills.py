@@ -1,8 +1,6 @@
 """A collector that is killed while it takes releases: nothing acknowledged is lost, nothing counts twice, and no
 release is stated larger than it was. Real processes, real HTTP, a real store."""
 
-from __future__ import annotations
-
 import random
 import secrets
 import threading
@@ -32,7 +30,9 @@ class Rounds:
         self.url = str(folder / "store.db")
         with open_store(self.url, METRICS, create=True) as store:
             self.token, self.relay = store.add_token("write", "devices"), store.add_token("relay", "relay")
-        self.collector = CollectorProcess(registry, self.url, ("--oblivious-keys", str(keys), "--compact-every", "1"))
+        self.collector = CollectorProcess(
+            registry, self.url, (f"OVERSTORY_OBLIVIOUS_KEYS={keys}", "OVERSTORY_COMPACT_EVERY=1")
+        )
         self.period = METRIC.period.number(time.time())
         self.batches: dict[bytes, bytes] = {}  # of each batch: the release that brought it first
         self.unanswered = 0
@@ -77,7 +77,6 @@ class Rounds:
             self.batches.setdefault(batch, release)
 
     def balance(self) -> None:
-        """Compare the store with what was acknowledged."""
         with open_store(self.url, METRICS) as store:
             counts = store.counts(METRIC, self.period, self.period)[self.period]
             released = store.releases("hidden", self.period, self.period)[self.period]

@@ -46,8 +46,6 @@ def test_counts_are_written_as_the_library_writes_them(metrics, url):
         ("tree/counts?colour=red", "colour: this page has no such parameter"),
         ("tree/counts?candidates=x", "candidates: this page has no such parameter"),
         ("tree/counts?from=2026-11-21&from=2026-11-22", "from: give it once"),
-        ("tree/counts?format=xml", "format: "),
-        ("tree/counts?from=yesterday", "yesterday"),
     ],
 )
 def test_what_is_unknown_or_malformed_is_refused_with_a_reason(metrics, url, path, detail):

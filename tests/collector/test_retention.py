@@ -3,8 +3,6 @@
 Statistical tests fail by chance with probability `LEVEL` each at most.
 """
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

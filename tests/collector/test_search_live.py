@@ -28,28 +28,25 @@ NUMBERS = '{kind = "unknown-integers", bits = 16, known = ["80"]}'
 STRINGS = '{kind = "unknown-strings", max_bytes = 6}'
 
 
-def write_registry(path, metric="port", domain=NUMBERS, **parameters):
+def write_registry(path, metric="port", domain=NUMBERS, more=None, **parameters):
     shown = ", ".join(f"{key} = {value}" for key, value in parameters.items())
-    about = {"oracle": '"prefix-search"', "period": '"day"', "grace_days": "60", "expires": "2999-01-01"}
+    about = {"oracle": '"prefix-search"', "period": '"day"', "grace_days": "60", "expires": "2999-01-01"} | (more or {})
     path.write_text(registry_of({metric: about | {"domain": domain, "parameters": f"{{{shown}}}"}}))
     return load_registry(path)[metric]
 
 
 def upload_of(metric, number, value, period, seed=b"live"):
-    """The upload of device `number`; None where it is not asked."""
     secret = seed.ljust(8, b".") + number.to_bytes(8, "big")
     device = Randomizer(metric.mechanism, secret=secret, metric=metric.id, memo_size=0)
-    if not metric.mechanism.asks(device.cohort):
-        return None
     batch, report = device.report_in(period, device.permanent(metric.encode(value)))
     return encode_upload(Upload(batch, metric.id, period, encode_reports(metric.mechanism, [report])))
 
 
 def collected(folder, metric, values, seed=b"live"):
-    """Give a report for each of `values` to a collector's ingest and store; return how many devices were asked."""
+    """Give a report for each of `values` to a collector's ingest and store; return how many it took."""
     today, registry = metric.period.number(time.time()), load_registry(folder / "metrics.toml")
     made = (upload_of(metric, n, value, today - n % 3, seed) for n, value in enumerate(values))
-    uploads, taken = filter(None, made), 0
+    uploads, taken = iter(made), 0
     with open_store(str(folder / "reports.db"), registry, create=True) as store:
         while body := b"".join(islice(uploads, 500)):
             decision = Ingest(registry).decide(body, MEDIA_TYPE, time.time())
@@ -106,35 +103,10 @@ def test_what_is_read_of_a_store_is_what_the_search_finds_in_the_same_answers(li
     assert [row["count"] for row in shown["estimates"]] == pytest.approx(one.counts.tolist())
 
 
-def test_a_file_has_every_value_and_a_picture_the_search(live, tmp_path):
-    folder, _ = live
-    shown = command(folder, "decode", *STORE, "--metric", "port", "-o", tmp_path, "--plot", tmp_path / "p.svg")
-    assert "one question, once: epsilon 5.0000 in all" in shown
-    header, *rows = (tmp_path / "search.csv").read_text().splitlines()
-    assert header.startswith("string,estimate,")
-    assert header.endswith(",source")
-    assert rows[0].startswith("80,")
-    assert (tmp_path / "p.svg").read_text().startswith("<svg")
-    streamed = within("decode", *STORE, "--metric", "port", "-o", "-", cwd=folder)
-    assert streamed.stdout.splitlines() == [header, *rows]
-
-
-def test_detected_values_are_offered_as_candidates_and_earlier_ones_stay(live, tmp_path):
-    folder, _ = live
-    out = tmp_path / "ports.txt"
-    asked = ("decode", *STORE, "--metric", "port", "--candidates-out", out)
-    assert "candidates in " in command(folder, *asked)
-    assert out.read_text().split()[:3] == ["80", "443", "8080"]
-    out.write_text("22\n8080\n")
-    shown = command(folder, *asked)
-    assert out.read_text().split()[:4] == ["22", "8080", "80", "443"]
-    assert f"{len(out.read_text().split()) - 2} of them new" in shown
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("decode", *STORE, "--metric", "port", "--per-period"), "a device answers once"),
+        (("decode", *STORE, "--metric", "port", "--aggregate", "per-period"), "few devices answer in one period"),
         (("decode", *STORE, "--metric", "port", "--steps", "norm-sub"), "post-processing steps have no meaning"),
         (("decode", *STORE, "--metric", "port", "--reports-per-device", "2"), "reports per device have no meaning"),
         (("decode", *STORE, "--metric", "port", "--complete"), "a method or complete list"),
@@ -157,20 +129,23 @@ def test_counts_alone_which_a_collector_gives_are_not_enough(live):
         read(remote)
 
 
-def test_a_second_wave_asks_the_others_and_expects_what_the_first_found(tmp_path):
-    first = write_registry(tmp_path / "metrics.toml", epsilon=5.0, step=8, beam=16, wave=1, waves=2)
-    asked = collected(tmp_path, first, (PORTS[n % len(PORTS)] for n in range(2400)))
+def test_a_second_plan_expects_what_the_first_found(tmp_path):
+    """Of two plans in a panel: who is asked by each is the client's (`test_search_recording`)."""
+    panel = {"panel": '{cycle = "year"}', "period": '"week"'}
+    first = write_registry(tmp_path / "metrics.toml", more=panel, epsilon=5.0, step=8, beam=16)
+    asked = collected(tmp_path, first, (PORTS[n % len(PORTS)] for n in range(1200)), b"first")
     command(tmp_path, "decode", *STORE, "--metric", "port", "--candidates-out", "known.txt")
     known = json.dumps((tmp_path / "known.txt").read_text().split())
     later = NUMBERS.replace('["80"]', known)
-    second = write_registry(tmp_path / "metrics.toml", domain=later, epsilon=5.0, step=8, beam=16, wave=2, waves=2)
-    more = collected(tmp_path, second, (PORTS[n % len(PORTS)] for n in range(2400)))
-    assert asked + more == 2400, "each device is asked in one of the waves"
+    second = write_registry(tmp_path / "metrics.toml", domain=later, more=panel, epsilon=5.0, step=8, beam=16)
+    more = collected(tmp_path, second, (PORTS[n % len(PORTS)] for n in range(1200)), b"second")
     shown = json.loads(command(tmp_path, "decode", *STORE, "--metric", "port", "--json"))
-    assert (shown["wave"], shown["waves"], shown["reports"]) == (2, 2, more)
+    assert shown["reports"] == more
     assert {row["source"] for row in shown["estimates"] if row["value"] in {"443", "8080"}} == {"dictionary"}
     assert shown["other_parameters"][0]["reports"] == asked
     assert any("another plan" in note for note in shown["notes"])
+    text = command(tmp_path, "decode", *STORE, "--metric", "port")
+    assert "a device gives at most 1 answer in any year, and each reveals: epsilon 5.0000" in text
 
 
 @pytest.mark.slow

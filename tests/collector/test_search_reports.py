@@ -1,14 +1,18 @@
 """A collector and the reports of a search: what it takes, counts, keeps, and refuses."""
 
+from dataclasses import replace
+from itertools import pairwise
+
 import pytest
 
 from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.ingest.validation import ReportFormat
 from overstory.collector.store import open_store
 from overstory.protocol.kinds.base import Report
+from overstory.protocol.kinds.split import divided
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.reasons import Reason
-from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_upload
+from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_reports, encode_upload
 from support.collector_in_process import ABOUT, NOW, TODAY, batch_id, packed
 from support.registry_texts import registry_of
 
@@ -18,7 +22,7 @@ METRICS = parse_registry(
             "word": {
                 "domain": '{kind = "unknown-strings", max_bytes = 6, known = ["oak"]}',
                 "oracle": '"prefix-search"',
-                "parameters": "{epsilon = 4.0, wave = 2, waves = 3}",
+                "parameters": "{epsilon = 4.0}",
             }
         },
         version="2026-11-21",
@@ -32,22 +36,17 @@ INGEST = Ingest(METRICS)
 
 def edges():
     """Reports at the edges of every group's numbers and answers, each with why it is refused, or None."""
-    start = 0
-    for stop, limit in SEARCH.zones:
+    for start, stop in pairwise(SEARCH.bounds):
         for cohort in (start, stop - 1):
-            for payload in sorted({0, max(limit - 1, 0), limit, (1 << SEARCH.payload_bits) - 1}):
-                reason = Reason.COHORT if not limit else Reason.BITS if payload >= limit else None
-                yield Report(cohort, payload), reason
-        start = stop
+            for payload in (0, SEARCH.payload_limit - 1):
+                yield Report(cohort, payload), None
+    yield Report(SEARCH.num_cohorts, 0), Reason.COHORT
+    yield Report(SEARCH.num_cohorts - 1, SEARCH.payload_limit), Reason.BITS
 
 
 def decide(reports):
     body = encode_upload(Upload(batch_id(), "word", TODAY, packed(WORD, reports)))
     return INGEST.decide(body, MEDIA_TYPE, NOW)
-
-
-def test_nobody_of_another_wave_sends_anything():
-    assert {limit for _, limit in SEARCH.zones} == {0, 1 << SEARCH.payload_bits}
 
 
 @pytest.mark.parametrize(("report", "reason"), list(edges()))
@@ -67,18 +66,21 @@ def test_and_in_a_batch_of_any_size(times):
     assert result.accepted == sum(reason is None for _, reason in rows)
 
 
-def test_a_format_that_forgets_the_groups_is_caught():
-    """Broken on purpose: the widest question's limit for all, as of any other mechanism."""
-    broken = ReportFormat(SEARCH.digest, SEARCH.payload_bits, SEARCH.num_cohorts, SEARCH.payload_limit)
-    sound = ReportFormat.of(SEARCH)
+def test_a_format_that_forgets_the_tables_is_caught():
+    """Broken on purpose: the widest table's limit for all, as of any other mechanism."""
+    either = divided(oracle="grr", epsilon=1.0, sizes="3 2 2", tables="0 1, 2")
+    sound = ReportFormat.of(either)
+    rows = [(Report(place, cell), cell >= size) for place, size in ((0, 6), (1, 2)) for cell in range(6)]
 
-    def taken(report_format, report):
-        width = report_format.width
-        return report_format.refuse(report.cohort.to_bytes(4, "little"), report.bits.to_bytes(width, "little")) is None
+    def taken(report_format, copies):
+        reports = [report for report, _ in rows] * copies
+        columns = report_format.read(encode_reports(either, reports), len(reports))
+        return columns.num_reports // copies
 
-    wrong = [report for report, reason in edges() if reason is not None]
-    assert not any(taken(sound, report) for report in wrong)
-    assert any(taken(broken, report) for report in wrong)
+    assert sum(wrong for _, wrong in rows) == 4
+    for copies in (1, 20):  # few reports are read one by one
+        assert taken(sound, copies) == len(rows) - 4
+        assert taken(replace(sound, zones=()), copies) == len(rows)
 
 
 def sound_reports(count):

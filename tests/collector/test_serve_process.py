@@ -1,7 +1,5 @@
 """`overstory serve` as a process: it drains, refuses, reloads, says what an operator needs, and nothing of senders."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -30,7 +28,7 @@ from overstory.collector.store import open_store
 from overstory.collector.telemetry import Telemetry
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.upload import Upload, encode_reports, encode_upload
-from overstory.supervision.listening import ServingError
+from overstory.supervision.listening import Listening, ServingError
 from support.collector_in_process import ABOUT, METRICS, REGISTRY, batch_id, sound
 from support.collector_processes import CollectorProcess
 from support.listening_process import ListeningProcess
@@ -47,7 +45,6 @@ BOTH = parse_registry(REGISTRY + MORE)
 
 
 def upload(name: str = "bloom", batch: bytes | None = None) -> bytes:
-    """An upload of today."""
     metric = BOTH[name]
     reports = encode_reports(metric.mechanism, sound(metric, 1))
     return encode_upload(Upload(batch or batch_id(), name, metric.period.number(time.time()), reports))
@@ -65,7 +62,6 @@ def running(registry, *options, store=None):
 
 
 def get(address, path: str, **headers: str):
-    """Status, headers and body of a page."""
     answer = httpx.get("http://{}:{}".format(*address) + path, headers=headers, trust_env=False)
     return answer.status_code, answer.headers, answer.content
 
@@ -87,7 +83,7 @@ def test_a_signal_under_load_loses_nothing_that_was_acknowledged_and_it_is_not_r
         except (OSError, AssertionError):
             return  # it has ended
 
-    with running(registry, "--open-writes", "--grace", "1") as process:
+    with running(registry, "--open-writes", "OVERSTORY_GRACE=1") as process:
         address = process.address
         threads = [threading.Thread(target=load, args=(address,)) for _ in range(8)]
         for thread in threads:
@@ -118,7 +114,7 @@ def test_a_signal_under_load_loses_nothing_that_was_acknowledged_and_it_is_not_r
 
 
 def test_a_full_queue_refuses_and_what_it_holds_is_kept(registry) -> None:
-    with running(registry, "--open-writes", "--queue-reports", "4", "--compact-every", "0") as process:
+    with running(registry, "--open-writes", "OVERSTORY_QUEUE_REPORTS=4", "OVERSTORY_COMPACT_EVERY=0") as process:
         locked = sqlite3.connect(registry.parent / "store.db", isolation_level=None)
         locked.execute("BEGIN IMMEDIATE")  # the writer waits for it
         waiting = [Wire(process.address).send(post(upload())) for _ in range(4)]
@@ -165,9 +161,10 @@ def test_tokens_rotate_while_it_runs(registry) -> None:
 @contextmanager
 def spoken(registry, *options: str):
     """The process itself, its first line, and what it says on both streams once it has ended."""
-    command = [sys.executable, "-m", "overstory", "serve", "--registry", str(registry), "--port", "0", "--grace", "0"]
+    command = [sys.executable, "-m", "overstory", "serve", "--registry", str(registry), "--port", "0"]
     command += ["--store", str(registry.parent / "store.db"), *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    environ = os.environ | {"OVERSTORY_GRACE": "0"}
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         first, said = process.stdout.readline(), []
         try:
             yield first, said
@@ -201,6 +198,12 @@ def test_nothing_about_a_sender_is_logged_or_stored(registry) -> None:
     assert not [mark for mark in [*marks, b"trackable-page", b"127.0.0.1"] if mark in files]
 
 
+@pytest.mark.parametrize("host", ["\udcff", "9" * 5000, "a\u202eb", "x" * 64 + ".example"])
+def test_a_host_that_no_name_can_be_is_said(host) -> None:
+    with pytest.raises(ServingError, match="cannot listen on"):
+        Listening(host, 0).bind()
+
+
 def refused(registry, *options: str) -> str:
     """What the command says when it cannot serve."""
     done = overstory("serve", "--registry", registry, *options, cwd=registry.parent)
@@ -214,12 +217,12 @@ def test_it_says_why_it_cannot_serve(registry) -> None:
         port = str(taken.getsockname()[1])
         assert "in use" in refused(registry, "--store", "store.db", "--port", port)
     assert "no folder" in refused(registry, "--store", "nowhere/store.db")
-    assert "belong together" in refused(registry, "--store", "store.db", "--tls-key", "key.pem")
+    assert "belong together" in refused(registry, "--store", "store.db", "OVERSTORY_TLS_KEY=key.pem")
     assert "no such file" in refused(
-        registry, "--store", "store.db", "--tls-key", "key.pem", "--tls-certificate", "certificate.pem"
+        registry, "--store", "store.db", "OVERSTORY_TLS_KEY=key.pem", "OVERSTORY_TLS_CERTIFICATE=certificate.pem"
     )
     assert "certificate and key" in refused(
-        registry, "--store", "store.db", "--tls-key", str(registry), "--tls-certificate", str(registry)
+        registry, "--store", "store.db", f"OVERSTORY_TLS_KEY={registry}", f"OVERSTORY_TLS_CERTIFICATE={registry}"
     )
     assert "cannot listen on" in refused(registry, "--store", "store.db", "--host", "192.0.2.1")
     registry.write_text("registry = 1")
@@ -232,7 +235,7 @@ def test_a_public_address_without_tls_is_warned_of(registry) -> None:
     assert "there is no TLS" in said[1]
 
 
-# As an operator meets it: log lines, reload, one process on a file (FINDINGS A16)
+# As an operator meets it: log lines, reload, one process on a file
 
 
 class Serving(ListeningProcess):
@@ -258,7 +261,7 @@ class Serving(ListeningProcess):
 def serving(folder: Path, *options: str, **environ: str) -> Iterator[Serving]:
     if not (folder / "metrics.toml").exists():
         (folder / "metrics.toml").write_text(REGISTRY)
-    plain = "--registry", "metrics.toml", "--store", "store.db", "--port", "0", "--open-writes", "--grace", "0"
+    plain = "--registry", "metrics.toml", "--store", "store.db", "--port", "0", "--open-writes", "OVERSTORY_GRACE=0"
     running = Serving(folder, *(plain if not environ else ()), *options)
     clean = {name: value for name, value in os.environ.items() if not name.startswith("OVERSTORY")}
     running.start(running.log_file, env=clean | environ, cwd=folder)
@@ -277,7 +280,7 @@ def page(wire: Wire, path: str, accept: str = "*/*") -> tuple[int, dict[str, str
 
 
 def test_prometheus_has_a_port_of_its_own_without_a_token_and_with_nothing_else(tmp_path) -> None:
-    with serving(tmp_path, "--metrics-port", "0") as running:
+    with serving(tmp_path, "OVERSTORY_METRICS_PORT=0") as running:
         (port,) = re.findall(r"metrics for Prometheus on http://127\.0\.0\.1:(\d+)/metrics", running.log())
         with Wire(running.address) as wire:
             assert status(wire, "bloom") == 200
@@ -358,7 +361,7 @@ def test_a_store_that_lost_its_file_acknowledges_nothing_and_the_last_line_says_
 
 
 def test_a_reload_changes_the_registry_and_loses_no_request(tmp_path) -> None:
-    with serving(tmp_path, "--log-format", "json") as running:
+    with serving(tmp_path, "OVERSTORY_LOG_FORMAT=json") as running:
         seen: list[int] = []
         ended = threading.Event()
 
@@ -422,7 +425,7 @@ def test_a_reload_serves_a_new_certificate_and_keeps_the_old_one_for_a_broken_on
         return ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(running.address))
 
     first = certify("one")
-    with serving(tmp_path, "--tls-certificate", "certificate.pem", "--tls-key", "key.pem") as running:
+    with serving(tmp_path, "OVERSTORY_TLS_CERTIFICATE=certificate.pem", "OVERSTORY_TLS_KEY=key.pem") as running:
         assert served_certificate() == first
         trusted = ssl.create_default_context(cafile=str(tmp_path / "certificate.pem"))
         plain = socket.create_connection(running.address, timeout=10)

@@ -1,7 +1,5 @@
 """A collector of one shard: what it takes and refuses, by the batch id; and a store that never changes its shard."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -98,7 +96,6 @@ def claim(url, table: str, shard: int | None, now: float = NOW) -> None:
 
 
 def fill(url) -> None:
-    """Store one upload, of today."""
     ingest = Ingest(parse_registry(REGISTRY))
     with open_store(url, create=True) as store:
         store.add(ingest.decide(upload("colour"), MEDIA_TYPE, NOW).received)

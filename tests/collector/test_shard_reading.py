@@ -1,7 +1,5 @@
 """The stores of several shards are read as one: equal, bit for bit, to one store with all reports."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from contextlib import ExitStack, contextmanager
@@ -36,7 +34,6 @@ SHARDS = f"\n[shards]\ncount = {COUNT}\n"
 
 
 def batches(metric, rng) -> list[Received]:
-    """Uploads of a few reports each, of three days."""
     mechanism, made = metric.mechanism, []
     for number in range(60):
         size = int(rng.integers(1, 40))
@@ -164,7 +161,6 @@ def test_decode_and_the_console_take_several_stores(folder):
 
 
 def test_shards_are_exported_into_one_folder_by_a_command_each(folder, tmp_path, capsys, monkeypatch):
-    """And read from there as from their stores."""
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     registry = load_registry("metrics.toml")
@@ -181,7 +177,7 @@ def test_shards_are_exported_into_one_folder_by_a_command_each(folder, tmp_path,
         shown = []
         for source in (stores, ["exported"]):
             command = ["decode", *source, "--registry", "metrics.toml", "--metric", name, "--json", "--quiet"]
-            assert main([*command, "--per-period"]) == 0
+            assert main([*command, "--aggregate", "per-period"]) == 0
             shown.append(json.loads(capsys.readouterr().out))
         assert shown[0] == shown[1]
         assert shown[0]["reports"] > 0

@@ -1,7 +1,5 @@
 """What every store does, whichever database it is in."""
 
-from __future__ import annotations
-
 import random
 from contextlib import ExitStack
 from functools import reduce
@@ -333,8 +331,9 @@ def test_tokens_that_are_none(store: Store) -> None:
         store.add_token("root", "trees")  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="name of the application"):
         store.add_token("write", " ")
-    with pytest.raises(ParameterError, match="there is no token 12: overstory store tokens list shows the ids"):
-        store.revoke_token("12")
+    for name in ("12", "\udcff", "ü", ""):
+        with pytest.raises(ParameterError, match=f"there is no token {name}: overstory store tokens shows the ids"):
+            store.revoke_token(name)
 
 
 # A store against lists in memory: whatever is done to it, in whatever order, it says what they say

@@ -1,7 +1,5 @@
 """A process killed in the middle of adding and compacting loses nothing that it acknowledged, and doubles nothing."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """PostgreSQL's own files after a compaction: no folded report, no transaction that joins one to a batch id."""
 
-from __future__ import annotations
-
 import random
 import sqlite3
 import struct
@@ -344,7 +342,6 @@ def test_a_user_who_does_not_own_the_tables_hears_of_it(url: str) -> None:
 
 
 def heaps(url: str) -> dict[str, str]:
-    """Return the name of each table's file: another one once the table was rewritten."""
     tables = [*REST, *([IDS] if ask(url, f"SELECT to_regclass('{IDS}')")[0][0] else [])]
     return {table: next(iter(files(url, table))) for table in tables}
 

@@ -1,7 +1,5 @@
 """Batch ids lie in a table for each day: a batch that is sent again meets its own, and a table is dropped whole."""
 
-from __future__ import annotations
-
 import random
 import threading
 from collections.abc import Iterator

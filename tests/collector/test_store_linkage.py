@@ -1,7 +1,5 @@
 """Nothing in a store joins a batch id to a report: not a column, not a number, not an order, not the file."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a store says when it cannot be opened or used: one sentence, and what would be right."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import threading
@@ -220,13 +218,6 @@ def test_retention_gives_the_space_back(tmp_path: Path) -> None:
     assert path.stat().st_size < full / 4
 
 
-def test_a_server_that_is_not_there(tmp_path: Path) -> None:
-    told = refused(f"postgresql://reader:secret@/reports?host={tmp_path}")
-    assert told.startswith("postgresql://reader:***@/reports?host=")
-    assert "the database server cannot be reached" in told
-    assert "secret" not in told
-
-
 HOLDERS = (
     "postgresql://me:geheim@127.0.0.1:1/reports",
     "postgresql://127.0.0.1:1/reports?user=me&password=geheim",
@@ -237,9 +228,9 @@ HOLDERS = (
 
 @pytest.mark.parametrize("url", HOLDERS)
 def test_no_password_of_a_url_is_shown(url: str) -> None:
-    """C: only that before the @ was hidden; the same password given as a parameter of libpq was printed and logged."""
     told = refused(url)
     assert "127.0.0.1:1/reports" in told
+    assert "the database server cannot be reached" in told
     assert "***" in told
     assert "geheim" not in told
     for other in ("mysql", "sqlite"):  # no store is named so, and the error says what was given

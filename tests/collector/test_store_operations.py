@@ -1,7 +1,5 @@
 """Refusals, collectors' heartbeats and notes in a store: added, read, retained, backed up."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -44,7 +42,7 @@ def test_notes_are_on_a_metric_or_on_all(store: Store) -> None:
     assert store.notes("bloom") == [of_bloom, of_all]
     store.remove_note(of_bloom.id)
     assert store.notes("bloom") == [of_all]
-    with pytest.raises(ParameterError, match=f"there is no note {of_bloom.id}: overstory store notes list"):
+    with pytest.raises(ParameterError, match=f"there is no note {of_bloom.id}"):
         store.remove_note(of_bloom.id)
 
 

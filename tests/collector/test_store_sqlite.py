@@ -1,7 +1,5 @@
 """What is special to the embedded store: writers take turns, and its log is copied while they write."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 import threading
@@ -25,7 +23,6 @@ WRITERS = 4
 
 
 def busy_writers(path: Path) -> None:
-    """Let threads write as often as they can."""
     metric = registry(folder=path.parent)["bloom"]
     with open_store(str(path)) as store, ThreadPoolExecutor(WRITERS) as threads:
         for _ in threads.map(lambda seed: store.add([some(metric, PERIOD, 50, seed)]), range(200)):
@@ -110,7 +107,6 @@ def in_the_file_alone(folder: Path, table: str = "inbox") -> int:
 
 
 def waiting(lock: FairLock, number: int) -> None:
-    """Wait until so many threads wait."""
     end = time.monotonic() + 10
     while len(lock._waiting) < number:
         assert time.monotonic() < end

@@ -1,7 +1,5 @@
 """Sums of reports in a store: each report once, whenever it is folded, and no longer than the reports."""
 
-from __future__ import annotations
-
 import random
 import zlib
 from itertools import product

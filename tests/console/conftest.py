@@ -1,7 +1,5 @@
 """The console that the tests of its pages look at, and the browser that they look with."""
 
-from __future__ import annotations
-
 import pytest
 
 from overstory.console.data import ConsoleData
@@ -24,7 +22,6 @@ def console_data(tmp_path_factory):
 
 @pytest.fixture
 def store(tmp_path):
-    """A store without reports."""
     with open_test_store(tmp_path) as opened:
         yield opened
 

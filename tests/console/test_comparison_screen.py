@@ -1,7 +1,5 @@
 """The comparison of two ranges on a page: the numbers of the command line, the releases, and what is refused."""
 
-from __future__ import annotations
-
 import csv
 import datetime as dt
 import json

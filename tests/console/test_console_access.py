@@ -1,7 +1,5 @@
 """Who may open the console: links, sessions, roles, a trusted proxy, and requests that another site caused."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 
@@ -281,9 +279,9 @@ def test_a_file_of_roles_that_cannot_be_used_says_why(tmp_path, text, message) -
 @pytest.mark.parametrize(
     ("header", "source", "roles", "message"),
     [
-        (None, "loopback", None, "belong to --trust-header"),
-        ("X-User", None, "roles.toml", "needs --from"),
-        ("X-User", "loopback", None, "needs --from"),
+        (None, "loopback", None, "belong to trust_header"),
+        ("X-User", None, "roles.toml", "trust_header needs from"),
+        ("X-User", "loopback", None, "trust_header needs from"),
         ("X-User", "0.0.0.0", "roles.toml", "a header from elsewhere can be forged"),
         ("X-User", "unix:/", "roles.toml", "a header from elsewhere can be forged"),
     ],

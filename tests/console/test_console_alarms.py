@@ -15,8 +15,10 @@ from overstory.console.alarms import MetricHistory, check, find_alarms, read_his
 from overstory.console.data import ConsoleData
 from overstory.console.estimates.estimates import Estimates
 from overstory.console.estimates.worker import Worker
+from overstory.console.screens.overview import OverviewQuery, OverviewScreen
 from overstory.console.screens.series import ASK_AGAIN, SeriesQuery, SeriesScreen
 from overstory.console.view import ScreenError
+from overstory.presentation.document import Notice
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import load_registry
 from overstory.protocol.metrics.period import DAY, WEEK, Period
@@ -138,6 +140,21 @@ def test_a_change_that_stays_is_red_the_week_after(data):
     later = MetricHistory(history.metric, history.newest + 1, history.reports, estimates)
     severities = {alarm.severity for alarm in find_alarms(data, [later]) if alarm.kind == "step"}
     assert severities == {"red"}
+
+
+def test_a_change_is_said_at_once_and_is_provisional_until_its_period_is_final(data):
+    metrics = {name: replace(metric, grace_days=30) for name, metric in data.registry.metrics.items()}
+    [final] = [alarm for alarm in find_alarms(data) if alarm.kind == "step"]
+    data.registry = replace(data.registry, metrics=metrics)
+    [early] = [alarm for alarm in find_alarms(data) if alarm.kind == "step"]
+    assert (final.is_provisional, early.is_provisional) == (False, True)
+    assert replace(early, is_provisional=False) == final
+    blocks = OverviewScreen().view(data, OverviewQuery()).blocks
+    [notice] = [block for block in blocks if isinstance(block, Notice) and ": step" in block.text]
+    assert notice.text.startswith(f"Amber, provisional: step, Title of step, {early.period}. ")
+    assert notice.tone == "warn", "red looks otherwise"
+    data.clock = lambda: NOW + 31 * DAY  # late reports have come, and reports of later weeks have not
+    assert final in find_alarms(data)
 
 
 def empty_history(period, newest_start):
@@ -280,7 +297,7 @@ def test_the_page_of_a_metric_shows_its_alarms_and_asks_again_while_others_are_d
     year.decoder.patience = None
     late = SeriesScreen().view(year, query, **path)
     year.decoder.close()
-    assert notices(late)[0].startswith("Amber, step, 2026-11-18T10:30Z: ")
+    assert notices(late)[0].startswith("Amber: step, 2026-11-18T10:30Z. ")
     assert late.refresh == 0
 
 

@@ -1,7 +1,5 @@
 """Every screen in a real browser: nothing stopped by the policy, nothing from elsewhere, and everybody can read it."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Iterator

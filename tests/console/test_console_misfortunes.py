@@ -1,7 +1,5 @@
 """Ten seconds of each misfortune to a console that is read; then its pages and its estimates are there again."""
 
-from __future__ import annotations
-
 import subprocess
 import threading
 import time

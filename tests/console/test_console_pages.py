@@ -1,7 +1,5 @@
 """The application around the screens: five forms of a view, errors with their status, headers, and threads."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import threading

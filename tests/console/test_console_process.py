@@ -1,7 +1,5 @@
 """The console as a process: its command, its sockets, its end, and the collector that starts it."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re
@@ -23,6 +21,7 @@ from overstory.collector.store import StoreError, open_store
 from overstory.supervision.upkeep import Task
 from support.console_in_process import SAME_ORIGIN, client_of, console_on
 from support.console_store import write_registry
+from support.listening_process import assigned
 from support.misfortunes import until
 from support.processes import make_certificate
 from support.running import within
@@ -40,8 +39,8 @@ def folder(tmp_path):
 @contextmanager
 def running(folder: Path, *arguments: object, **environment: str):
     """Run a command of overstory, and give its process and the link that it prints."""
-    command = [sys.executable, "-m", "overstory", *map(str, arguments)]
-    variables = os.environ | {"PYTHONWARNINGS": "error", "PYTHONUNBUFFERED": "1"} | environment
+    command, variables = assigned([sys.executable, "-m", "overstory", *map(str, arguments)])
+    variables = os.environ | {"PYTHONWARNINGS": "error", "PYTHONUNBUFFERED": "1"} | environment | variables
     process = subprocess.Popen(
         command, cwd=folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -90,7 +89,16 @@ def test_it_prints_one_link_that_logs_in_once_and_ends_at_a_signal(folder, numbe
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)])
 def test_it_starts_and_ends_with_its_collector(folder, number, status) -> None:
-    arguments = ("serve", "--registry", "metrics.toml", "--store", "reports.db", "--port", 0, "--console-port", 0)
+    arguments = (
+        "serve",
+        "--registry",
+        "metrics.toml",
+        "--store",
+        "reports.db",
+        "--port",
+        0,
+        "OVERSTORY_CONSOLE_PORT=0",
+    )
     with running(folder, *arguments) as (process, link):
         assert httpx.get(f"{link[1]}/login").status_code == 200
         process.send_signal(number)
@@ -101,7 +109,11 @@ def test_it_starts_and_ends_with_its_collector(folder, number, status) -> None:
 def test_a_trusted_proxy_comes_by_its_socket(folder) -> None:
     path = folder / "console.sock"
     (folder / "roles.toml").write_text('[roles]\n"ada@example.org" = "viewer"\n')
-    more = ("--trust-header", "X-Forwarded-User", "--from", f"unix:{path}", "--roles", "roles.toml")
+    more = (
+        "OVERSTORY_CONSOLE_TRUST_HEADER=X-Forwarded-User",
+        f"OVERSTORY_CONSOLE_FROM=unix:{path}",
+        "OVERSTORY_CONSOLE_ROLES=roles.toml",
+    )
     named = {"x-forwarded-user": "ada@example.org"}
     with console(folder, *more) as (process, link):
         assert path.stat().st_mode & 0o777 == 0o660
@@ -118,7 +130,10 @@ def test_a_trusted_proxy_comes_by_its_socket(folder) -> None:
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
 def test_over_tls_there_is_one_cookie_and_it_is_secure(folder) -> None:
     certificate = make_certificate(folder)
-    with console(folder, "--tls-certificate", certificate, "--tls-key", "key.pem") as (_, link):
+    with console(folder, f"OVERSTORY_CONSOLE_TLS_CERTIFICATE={certificate}", "OVERSTORY_CONSOLE_TLS_KEY=key.pem") as (
+        _,
+        link,
+    ):
         context = ssl.create_default_context(cafile=certificate)
         context.check_hostname = False
         with httpx.Client(base_url=link[1], verify=context) as client:
@@ -141,8 +156,8 @@ def test_settings_come_from_the_environment_and_a_file(folder) -> None:
     [
         (("--host", "0.0.0.0"), "--host 0.0.0.0 can be reached from other machines, and there is no TLS"),
         (("--port", "70000"), "--port 70000: ports are 0 .. 65535"),
-        (("--tls-key", "key.pem"), "--tls-certificate and --tls-key belong together"),
-        (("--trust-header", "X-User"), "--trust-header needs --from"),
+        (("OVERSTORY_CONSOLE_TLS_KEY=key.pem",), "tls_certificate and tls_key belong together"),
+        (("OVERSTORY_CONSOLE_TRUST_HEADER=X-User",), "trust_header needs from"),
         (("--store", "no.db"), "no.db: there is no such store"),
         (("--registry", "no.toml"), "no.toml: no such file or directory"),
     ],

@@ -1,7 +1,5 @@
 """Groups in the console: a choice on the pages over time and of a period, and a table of all groups."""
 
-from __future__ import annotations
-
 import json
 import re
 from html import unescape

@@ -1,7 +1,5 @@
 """The page of an operator: reports against their median, refusals, collectors, the store; each from real rows."""
 
-from __future__ import annotations
-
 import sqlite3
 
 import pytest

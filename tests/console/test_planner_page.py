@@ -1,10 +1,9 @@
 """The planner: the same answer as the command, nearest needs that fill the form, mistakes as sentences."""
 
-from __future__ import annotations
-
 import html
 import json
 import re
+import shlex
 import time
 
 import pytest
@@ -18,6 +17,7 @@ NEEDS = {
     "sizes": {"epsilon": 2, "epsilon_permanent": 2, "reports": 10**5, "candidates": 50, "num_bits": 64, "share": 0.1},
     "domain": {"epsilon": 1, "reports": 10**5, "domain_size": 10, "share": 0.02, "alpha": 0.01},
     "two rounds": {"epsilon": 1, "epsilon_permanent": 2, "reports": 10**4, "domain_size": 100, "share": 0.01},
+    "year": {"yearly": 4, "metrics": 5, "reports": 10**6, "domain_size": 20, "share": 0.1},
 }
 
 
@@ -44,14 +44,23 @@ def test_the_numbers_are_those_of_the_command(client, capsys, needs) -> None:
     assert same_as_printed(client, capsys, needs, options)
 
 
-def test_the_command_on_the_page_has_the_same_answer(client, capsys) -> None:
-    answer = page(client, **NEEDS["two rounds"])
-    (command,) = re.findall(r"<code>(overstory plan .*?)</code>", answer.text)
-    assert same_as_printed(client, capsys, NEEDS["two rounds"], command.split()[2:])
+@pytest.mark.parametrize("needs", [NEEDS["two rounds"], NEEDS["year"], NEEDS["year"] | {"period": "30 minutes"}])
+def test_the_command_on_the_page_has_the_same_answer(client, capsys, needs) -> None:
+    answer = page(client, **needs)
+    (command,) = re.findall(r"<code>(overstory plan .*?)</code>", html.unescape(answer.text))
+    assert same_as_printed(client, capsys, needs, shlex.split(command)[2:])
+
+
+def test_a_year_is_planned_from_the_page_of_a_domain(client) -> None:
+    (address,) = re.findall(r'href="(/plan\?[^"]*)"[^>]*>Within a bound on any year', page(client).text)
+    answer = client.get(html.unescape(address))
+    assert answer.status_code == 200
+    assert "one panel, 1 answer a year" in answer.text
+    assert "only while a value never changes" in answer.text
+    assert page(client, yearly=4).status_code == 400, "how many values each metric has is needed"
 
 
 def offered(answer):
-    """Return the addresses of needs that can be met."""
     (links,) = re.findall(r'<nav [^>]*aria-label="Needs that can be met".*?</nav>', answer.text, re.DOTALL)
     return [html.unescape(address) for address in re.findall(r'href="(.*?)"', links)]
 

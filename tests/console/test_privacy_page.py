@@ -1,7 +1,5 @@
 """A metric's ledger: the numbers of the commands, unbounded losses in words, and a picture that holds them."""
 
-from __future__ import annotations
-
 import html
 import json
 import math

@@ -1,10 +1,9 @@
 """The public pages: open to everybody, complete, and without any number of a metric that is not published."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
+from html import escape
 
 import numpy as np
 import pytest
@@ -36,7 +35,6 @@ def client(console_data):
 
 
 def about(data, name):
-    """Return the view of a metric."""
     return AboutScreen().view(data, Query(), metric=name)
 
 
@@ -177,8 +175,9 @@ def test_numbers_have_the_digits_that_their_error_leaves(exact, expected) -> Non
     assert rounded(exact) == expected
 
 
-def test_a_page_says_why_who_how_often_until_when_and_how_to_stop(client) -> None:
+def test_a_page_says_what_why_who_how_often_until_when_and_how_to_stop(client, console_data) -> None:
     front = client.get("/").text
+    assert all(escape(metric.description) in front for metric in console_data.registry.values())
     for words in (
         "adds random noise",
         "How to stop it",

@@ -1,7 +1,5 @@
 """A period is published once: nothing that comes, is deleted or is asked for changes a public answer about it."""
 
-from __future__ import annotations
-
 import json
 import random
 import tempfile
@@ -173,12 +171,10 @@ def digits(number: float) -> int:
 
 
 def place(number: float) -> int:
-    """Return the exponent of the last digit of a number."""
     return int(Decimal(repr(number)).normalize().as_tuple().exponent) if number else 1_000
 
 
 def second(error: float) -> int:
-    """Return the exponent of the second digit of a standard error."""
     return Decimal(repr(error)).adjusted() - 1
 
 
@@ -293,7 +289,6 @@ KINDS_OF_EVENTS = {
 
 
 def events_of(rng: random.Random) -> list[tuple[str, int]]:
-    """Return what happens, in order."""
     whats = rng.choices(list(KINDS_OF_EVENTS), weights=[2, 2, 3, 2, 1, 1], k=60)
     return [(what, rng.choice(KINDS_OF_EVENTS[what])) for what in whats]
 

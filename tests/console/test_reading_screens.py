@@ -1,7 +1,5 @@
 """Pages of tables, sets, searches and numbers: right words, the numbers of the command line, files, and a browser."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

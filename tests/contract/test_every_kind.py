@@ -5,14 +5,15 @@ digests stay, a device answers once a period by one permanent response, counts a
 A new kind of domain, or a mechanism that is no frequency oracle, adds a line to `KINDS`.
 """
 
-from __future__ import annotations
-
 import copy
 import csv
 import hashlib
 import inspect
 import json
+import math
 import pickle
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,15 +21,20 @@ import numpy as np
 import pytest
 
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports
+from overstory.analysis.kinds.searches import answers_of
 from overstory.analysis.reports import ReportBatch
-from overstory.client import Client, Outcome, Randomizer
+from overstory.client import Client, Outcome, Randomizer, recorder
+from overstory.client.recorder import MetricRecorder
+from overstory.client.state.state import State
+from overstory.discovery import find
 from overstory.presentation.render_text import as_text
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.registry import BUILDERS, FAMILIES, REGISTRY, any_mechanism
 from overstory.protocol.metrics import Metric, load_registry, metric_from_json
 from overstory.protocol.metrics.metric_table import DOMAIN_KEYS
 from overstory.protocol.metrics.period import DAY
-from overstory.protocol.wire.upload import decode_batch
+from overstory.protocol.wire.upload import decode_batch, decode_uploads, encode_reports
 from overstory.queries.counts import PeriodCounts
 from overstory.queries.readings import read
 from support.registry_texts import registry_of
@@ -85,7 +91,7 @@ each_kind = pytest.mark.parametrize("kind", KINDS)
 
 def entry(kind: str, **more: str) -> dict[str, str]:
     """Return what a registry says of a metric of this kind, in TOML."""
-    domain, oracle, parameters, _ = KINDS[kind]
+    domain, oracle, parameters, _ = ASKED[kind]
     about = {"domain": domain, "oracle": f'"{oracle}"', "parameters": parameters}
     return about | {"expires": "2099-01-01", "period": '"day"'} | more
 
@@ -140,7 +146,7 @@ def test_digests_are_those_of_the_version_that_this_was_written_with(metrics: An
     assert hashlib.sha256(b"".join(every)).hexdigest()[:32] == DIGEST
 
 
-DIGEST = "0b7faa185b94bf36badf91bdf3debc94"
+DIGEST = "b03f6d6428f231afdf1bae7c67f29478"
 
 
 @each_kind
@@ -221,11 +227,13 @@ def test_a_mechanism_and_its_reports_travel(metrics: Any, kind: str) -> None:
     assert all(built.valid(report.bits) for report in decode_batch(batch.to_wire(built.digest)))
 
 
-def departures(metric: Metric, kind: str, group: str | None, shift: float = 0.0) -> list[float]:
+def departures(
+    metric: Metric, kind: str, group: str | None, shift: float = 0.0, of: tuple[ReportBatch, Any] | None = None
+) -> list[float]:
     """Return how many standard errors each estimate is from the truth."""
-    batch, held = sent(metric, kind, seed=3)
+    batch, held = of or sent(metric, kind, seed=3)
     (part,) = read(PeriodCounts(metric, 1, 1, {1: counted(metric, batch)}, group=group)).to_json()["readings"]
-    values = KINDS[kind][3]
+    values = ASKED[kind][3]
     if "tables" in part:
         tables, pairs = part["tables"], []
         for table in tables:
@@ -306,3 +314,143 @@ def test_no_reports_are_said_and_not_estimated(metrics: Any, kind: str) -> None:
     assert as_text(reading.blocks()).startswith(f"no reports of {metric.id} between")
     with pytest.raises(ParameterError, match="reading = 'weekly': choose one of total, per-period, cumulative"):
         read(nothing, "weekly")  # type: ignore[arg-type]
+
+
+# --- in a panel: devices that are asked seldom, with noise of their own each time ------------------------------------
+
+EPSILONS: Final = {"epsilon": 2.0, "epsilon_permanent": 2.0, "epsilon_report": 1.0, "window": 2}
+ROUNDS: Final = {"f": 0.3, "p": 0.1, "q": 0.9}
+LETTERS = '{kind = "categories", names = ["a", "b", "c"], other = "d"}'
+
+
+def oracle_entry(name: str, of: str) -> tuple[str, str, str, list[Any]]:
+    """Return what a registry says of shares by an oracle, with four values to hold."""
+    taken = inspect.signature(REGISTRY[name]).parameters
+    rounds = ROUNDS if "f" in taken and taken["f"].default is not None else {"f": 0.3}
+    given = ", ".join(f"{key} = {value}" for key, value in (EPSILONS | rounds).items() if key in taken)
+    if of == "symbols":
+        return LETTERS, name, f"{{{given}}}", [*"abcd"]
+    given = f"{FILTER.partition(', f')[0]}, {given}" if "num_bits" in taken else given
+    return KINDS["strings"][0], name, f"{{{given}}}", KINDS["strings"][3]
+
+
+ORACLES: Final = {
+    f"{name} of {of}": oracle_entry(name, of) for of in ("symbols", "strings") for name in FAMILIES[of].builders
+}
+ASKED: Final = KINDS | ORACLES
+MONTH: Final = 32  # days of a cycle
+each_asked = pytest.mark.parametrize("kind", ASKED)
+
+
+@pytest.fixture(scope="module")
+def panels(tmp_path_factory: Any) -> dict[str, Metric]:
+    """Every kind, and shares by every oracle, each with a panel of its own; with groups."""
+    folder: Path = tmp_path_factory.mktemp("panels")
+    (folder / "versions.txt").write_text("1.0\n2.0\n3\n4\n")
+    own = {"groups": GROUPS, "panel": '{cycle = "month"}'}
+    entries = {kind.replace(" ", "-"): entry(kind, **own) for kind in ASKED}
+    (folder / "panels.toml").write_text(registry_of(entries))
+    FOLDER.append(folder)
+    registry = load_registry(folder / "panels.toml")
+    return {kind: registry[kind.replace(" ", "-")] for kind in ASKED}
+
+
+@each_asked
+def test_a_panel_is_published_and_read_again(panels: Any, kind: str) -> None:
+    metric = panels[kind]
+    again = metric_from_json(json.loads(json.dumps(metric.to_json())))
+    assert again.to_json() == metric.to_json()
+    assert again.panel == metric.panel
+    assert again.counts_digest == replace(metric, panel=None).counts_digest, "counts stay when a panel comes"
+
+
+def test_a_device_is_asked_once_a_cycle_and_only_then_sends(panels: Any, tmp_path: Path) -> None:
+    """With the client itself, of all kinds at once, for two cycles: every upload is a report that the metric has."""
+    now = [20_778.5 * DAY]
+    settings: Any = {"state": tmp_path, "server": "http://127.0.0.1:9", "environ": {}, "clock": lambda: now[0]}
+    days: dict[str, list[int]] = {kind: [] for kind in ASKED}
+    with Client("kinds", registry=FOLDER[-1] / "panels.toml", policy=tmp_path / "none.json", **settings) as client:
+        client.consent("on")
+        for day in range(2 * MONTH):
+            for kind, metric in panels.items():
+                outcome = client.record(metric.id, ASKED[kind][3][day % 4])
+                assert outcome in {Outcome.RECORDED, Outcome.UNASKED}
+                days[kind] += [day] * (outcome is Outcome.RECORDED)
+            client.flush()
+            now[0] += DAY
+        with State(client.paths).snapshot() as rows:
+            bodies = {kind: [row.body for row in rows.outbox.rows(metric.id)] for kind, metric in panels.items()}
+            assert all(response.permanent is None for response in rows.responses())
+    for kind, metric in panels.items():
+        first, second = days[kind]
+        assert second == first + MONTH
+        assert len(bodies[kind]) == 2
+        for body in bodies[kind]:
+            (upload,) = decode_uploads(body, 1)
+            batch = decode_batch(upload.reports)
+            assert (batch.digest, upload.group) == (metric.mechanism.digest, "other")
+            assert all(metric.mechanism.valid(report.bits) for report in batch)
+    assert len({places[0] for places in days.values()}) > len(days) // 4, "each has a place of its own"
+
+
+def answers(metric: Metric, values: Sequence[Any], period: int, salt: bytes = b"") -> list[Report]:
+    """Return what devices with these values answer in a period in which they are asked, by the client's recorder."""
+    found = []
+    for number, value in enumerate(values):
+        key = hashlib.blake2b(salt + number.to_bytes(4, "big")).digest()[:32]
+        body = MetricRecorder(metric, key, "1.0", asks=lambda _: True).make(value, period).body
+        (upload,) = decode_uploads(body, 1)
+        found += [*decode_batch(upload.reports)]
+    return found
+
+
+def batch_of(metric: Metric, reports: Sequence[Report]) -> ReportBatch:
+    return ReportBatch.from_wire(decode_batch(encode_reports(metric.mechanism, reports)))
+
+
+@each_asked
+def test_answers_of_a_panel_decode_to_what_devices_hold(panels: Any, kind: str) -> None:
+    """Of about 150 estimates, chance takes one beyond five standard errors once in 10,000 runs; the keys are fixed."""
+    metric, held = panels[kind], held_by(DEVICES, seed=3)
+    batch = batch_of(metric, answers(metric, [ASKED[kind][3][which] for which in held], period=20_778))
+    if metric.reading == "search":
+        plan = metric.mechanism.plan
+        asked = [answers_of(metric.mechanism, batch, group) for group in range(len(plan.questions))]
+        often = {value.encode() if isinstance(value, str) else value for value in ASKED[kind][3][:2]}
+        assert often <= {*find(plan, asked).found()}
+    else:
+        assert max(map(abs, departures(metric, kind, "1.0", of=(batch, held)))) < 5
+
+
+def likeness(metric: Metric, value: Any) -> tuple[float, float]:
+    """Return how alike the answers of two cycles are: the correlation of their likelihoods, and equal cohorts.
+
+    Both are in standard deviations from what independent answers have.
+    """
+    built, encoded = metric.mechanism, metric.encode(value)
+    cycles = [answers(metric, [value] * ALIKE, period) for period in (20_778, 20_778 + MONTH)]
+    likely = [[math.log(built.likelihood(report, encoded)) for report in reports] for reports in cycles]
+    equal = sum(one.cohort == other.cohort for one, other in zip(*cycles, strict=True))
+    expected = ALIKE / built.num_cohorts
+    spread = math.sqrt(expected * (1 - 1 / built.num_cohorts)) or 1.0
+    return float(np.corrcoef(likely)[0, 1]) * math.sqrt(ALIKE), (equal - expected) / max(spread, 1.0)
+
+
+ALIKE: Final = 1_000
+"""Devices whose answers of two cycles are compared."""
+
+
+@each_asked
+def test_answers_of_two_cycles_have_noise_of_their_own(panels: Any, kind: str) -> None:
+    assert max(map(abs, likeness(panels[kind], ASKED[kind][3][0]))) < 5
+
+
+@pytest.mark.parametrize("kind", ["grr of symbols", "l-osue of symbols", "rappor of strings", "joint", "set by items"])
+def test_noise_that_is_drawn_once_for_two_cycles_is_noticed(
+    panels: Any, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Broken on purpose: the key that the metric would have without a panel."""
+    monkeypatch.setattr(recorder, "key_of_answer", lambda key, _: key)
+    noise, cohorts = likeness(panels[kind], ASKED[kind][3][0])
+    assert noise > 5
+    assert cohorts > 5 or panels[kind].mechanism.num_cohorts == 1

@@ -1,11 +1,8 @@
 """Every kind of metric is read from exported folders as from the store: the same JSON, text and files."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +21,7 @@ OF_GROUPS = "categories"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: Any) -> Path:
+def folder(tmp_path_factory) -> Path:
     """A store with two days of every kind, in groups where a metric has them, and what was exported of it."""
     place: Path = tmp_path_factory.mktemp("kinds")
     (place / "versions.txt").write_text("1.0\n2.0\n3\n4\n")
@@ -96,10 +93,10 @@ SPANS = ("--compare", DAYS[1], DAYS[0])
     [
         (OF_GROUPS, ("--by-group",)),
         (OF_GROUPS, ("--by-group", "--smooth", "--json")),
-        (OF_GROUPS, ("--group", "1.1", "--per-period", "--json")),
+        (OF_GROUPS, ("--group", "1.1", "--aggregate", "per-period", "--json")),
         (OF_GROUPS, ("--compare-groups", "1.0", "1.1")),
         (OF_GROUPS, SPANS),
-        ("integers", ("--cumulative", "--json", "--steps", "norm-sub")),
+        ("integers", ("--aggregate", "cumulative", "--json", "--steps", "norm-sub")),
         ("integers", ("--from", DAYS[1], "--alpha", "0.2")),
         ("integers", ("--to", DAYS[0], "--interval", "population")),
         ("integers", ("--from", "2024-12-01")),
@@ -120,7 +117,7 @@ def test_all_groups_are_counted_by_one_run_and_summed_by_another(
 ) -> None:
     runs, count = [], driver.count
 
-    def counting(*given: Any, **options: Any) -> Any:
+    def counting(*given, **options):
         runs.append(run := count(*given, **options))
         return run
 

@@ -1,7 +1,5 @@
 """A liar's votes: the change of an estimate by one appended report, of every oracle whose estimate is a closed form."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -15,8 +15,8 @@ from overstory.protocol.kinds.item_sets import ItemBits, PaddedSampling
 from overstory.protocol.kinds.registry import any_mechanism
 from overstory.protocol.kinds.symbols import grr
 from overstory.protocol.sampling import SeededEntropy
-from support.contract_enumeration import log_of, worst_ratio
 from support.exact_draws import exact_distribution
+from support.likelihoods import log_of, worst_ratio
 
 TIGHT = Decimal("1e-9")
 REACH = 5.5  # standard errors: 4e-8 for each of the some 400 comparisons here, 2e-5 for all

@@ -4,8 +4,6 @@ A new kind adds small instances to `KINDS`. The files of each law have what orac
 reports; those of a kind have what it alone does, and mechanisms that are broken on purpose, which these laws find.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from decimal import Decimal
@@ -91,7 +89,6 @@ KINDS: Final[dict[str, tuple[Kind, list[Any]]]] = {
     "levels": (RangeRandomizer(8, 1.0, 3), [*range(8)]),
     "questions": search(epsilon=1.0, step=2, beam=2),
     "questions with known values": search(epsilon=0.5, step=1, beam=4, known=["3", "7"]),
-    "the second of three waves": search(epsilon=2.0, wave=2, waves=3),
     "a wave": numbers("square-wave"),
     "a window": numbers("piecewise"),
     "an end": numbers("duchi"),

@@ -133,8 +133,3 @@ def test_what_cannot_be_counted_is_said():
         overstory.oracle("olh", epsilon=1.0).accumulate([], ["a"])
     with pytest.raises(ParameterError, match="linear-hash reports have 2 bits"):
         symbols.accumulate(ReportBatch.of(overstory.oracle("grr", domain_size=4, epsilon=1.0).mechanism, []))
-
-
-def test_counts_of_another_collection_are_refused():
-    with pytest.raises(ParameterError, match="different collections"):
-        SupportCounts.empty(1, 3) + SupportCounts.empty(1, 4)

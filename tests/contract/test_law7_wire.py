@@ -82,7 +82,6 @@ def test_every_value_of_every_byte(built):
 @settings(max_examples=200, deadline=None)
 @given(batches, st.data())
 def test_any_mutation_with_a_right_checksum(batch, data):
-    """A few bytes changed, taken out or put in, anywhere."""
     body = bytearray(encode_reports(*batch)[: -TRAILER.size])
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(body) - 1))

@@ -66,7 +66,6 @@ def test_histories_with_one_pattern_cost_an_epsilon_per_value(name):
 
 @pytest.mark.parametrize("name", ["duchi", "square-wave"])
 def test_another_pattern_is_seen_for_certain(name):
-    """The ledger's other line: a change is certain, for two different reports are of two values."""
     mechanism = built(name, resolution=2)
     laws = {place: law_of_number(mechanism, place) for place in range(mechanism.num_positions)}
     assert worst(history_law(laws, (0, 0)), history_law(laws, (0, 1))) == math.inf
@@ -82,7 +81,6 @@ def room(**more):
 
 @pytest.mark.parametrize(("rule", "sent"), [("nearest", [0, 1, 0, 1, 0]), ("first", [0, 1, 0, 0, 0])])
 def test_a_number_too_many_is_reported_as_the_rule_says(rule, sent):
-    """Two values are allowed; a third is reported as the nearest of these, or as the first."""
     metric = room(max_values=2, over_cap=f'"{rule}"')["room"]
     recorder = MetricRecorder(metric, bytes(32))
     tags = [recorder.make(value, period).tag for period, value in enumerate((10.0, 30.0, 12.0, 29.0, 20.0))]

@@ -1,7 +1,5 @@
 """The house's plan: no circle among modules, none among the packages of a floor, and no floor with too many rooms."""
 
-from __future__ import annotations
-
 import grimp
 import pytest
 

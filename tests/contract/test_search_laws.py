@@ -16,8 +16,7 @@ from overstory.privacy.payloads.registry import epsilon_between, terms_from_json
 from overstory.protocol.domains.unknown import ELSEWHERE
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.search import SearchMechanism, prefix_search
-from support.contract_enumeration import log_of
-from support.likelihoods import law_of, payloads_of
+from support.likelihoods import law_of, log_of, payloads_of
 
 INTEGERS = {"domain": "integers", "bits": 5}
 STRINGS = {"domain": "strings", "max_bytes": 3}
@@ -148,30 +147,16 @@ def test_an_answer_is_permanent_and_another_metric_or_plan_or_value_has_its_own(
 @every_search
 def test_a_devices_question_follows_from_its_secret_and_from_no_value(search):
     devices = [Randomizer(search, secret=secret, metric="m") for secret in SECRETS]
-    asked = [device for device in devices if search.asks(device.cohort)]
-    for device in asked[:50]:
+    for device in devices[:50]:
         reports = [device.report(code) for code in codes(search)]
         assert {report.cohort for report in reports} == {device.cohort}
         assert all(
             0 <= report.bits < search.parts[search.place_of(device.cohort)[0]].payload_limit for report in reports
         )
-    share = 1 / search.waves
-    assert abs(len(asked) - 3000 * share) <= SPREADS * math.sqrt(3000 * share * (1 - share))
     ends = [0, *(question.threshold for question in search.questions)]
-    for group, size in enumerate(np.bincount([search.group_of(device.cohort) for device in asked])):
+    for group, size in enumerate(np.bincount([search.group_of(device.cohort) for device in devices])):
         share = (ends[group + 1] - ends[group]) / 2**32
-        assert abs(size - len(asked) * share) <= SPREADS * math.sqrt(len(asked) * share * (1 - share))
-
-
-def test_a_device_is_asked_in_one_wave_whatever_the_plans():
-    waves = [prefix_search(values=INTEGERS, epsilon=1.0 + wave, wave=wave, waves=4) for wave in (1, 2, 3, 4)]
-    cohorts = [Randomizer(waves[0], secret=secret, metric="m").cohort for secret in SECRETS]
-    assert {sum(wave.asks(cohort) for wave in waves) for cohort in (*cohorts, 0, (1 << 31) - 1)} == {1}
-    unasked = next(cohort for cohort in cohorts if not waves[0].asks(cohort))
-    device = Randomizer(waves[0], secret=SECRETS[0], metric="m", cohort=unasked)
-    for ask in (lambda: device.permanent(3), device.nothing):
-        with pytest.raises(ParameterError, match="not asked in wave 1 of 4"):
-            ask()
+        assert abs(size - len(devices) * share) <= SPREADS * math.sqrt(len(devices) * share * (1 - share))
 
 
 # --- laws 6 to 8: counts, the wire, parameters --------------------------------------------------------------------
@@ -213,19 +198,19 @@ def test_simulated_devices_answer_by_the_devices_law(search):
 
 CHANGES = {
     "values": {"domain": "integers", "bits": 6}, "epsilon": 1.25, "known": ["1"], "known_share": 0.4, "step": 3,
-    "beam": 3, "wave": 2, "waves": 2, "hash_key": "another",
+    "beam": 3, "hash_key": "another",
 }  # fmt: skip
 
 
 def test_any_parameter_changes_the_digest_and_nothing_can_be_assigned():
-    base = {"values": INTEGERS, "epsilon": 1.0, "step": 2, "beam": 2, "known": ["4"], "waves": 3}
+    base = {"values": INTEGERS, "epsilon": 1.0, "step": 2, "beam": 2, "known": ["4"]}
     digests = {prefix_search(**base).digest} | {
         prefix_search(**base | {name: new}).digest for name, new in CHANGES.items()
     }
     assert len(digests) == 1 + len(CHANGES)
     search = prefix_search(**base)
     with pytest.raises(AttributeError):
-        search.wave = 2
+        search.epsilon = 2.0
     with pytest.raises(TypeError):
         search.parameters["epsilon"] = 9
 
@@ -233,8 +218,6 @@ def test_any_parameter_changes_the_digest_and_nothing_can_be_assigned():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"wave": 3, "waves": 2}, "wave"),
-        ({"waves": 0}, "waves"),
         ({"epsilon": 0}, "epsilon"),
         ({"known": ["40"]}, "outside the domain"),
         ({"known": ["4"], "known_share": 1.0}, "known_share"),

@@ -1,7 +1,5 @@
 """No signature shows the environment (finding A2): `help` and a notebook's tooltips print every default."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -6,7 +6,6 @@ Nothing of the library is imported here.
 import json
 import re
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +98,7 @@ def read_batch(raw: bytes) -> tuple[str, list[tuple[int, int]]]:
     return reader.read["digest of the parameters"].hex(), list(zip(cohorts, payloads, strict=True))
 
 
-def read_uploads(body: bytes) -> Iterator[dict[str, Any]]:
+def read_uploads(body: bytes):
     """The uploads of a body, one after the other."""
     need(bool(body))
     while body:
@@ -108,7 +107,7 @@ def read_uploads(body: bytes) -> Iterator[dict[str, Any]]:
         body = body[reader.at :]
 
 
-def files(pattern: str) -> list[Any]:
+def files(pattern: str):
     return [json.loads(path.read_text("utf-8")) for path in sorted(VECTORS.glob(pattern))]
 
 
@@ -117,7 +116,7 @@ PACKED = json.loads((VECTORS / "packed-batch.json").read_text("utf-8"))
 SENT = files("*uploads.json")
 
 
-def test_a_batch_of_every_mechanism_is_read_by_the_table() -> None:
+def test_a_batch_of_every_mechanism_is_read_by_the_table():
     wide = 0
     for answer in ANSWERS:
         digest, reports = read_batch(bytes.fromhex(answer["batch"]))
@@ -130,7 +129,7 @@ def test_a_batch_of_every_mechanism_is_read_by_the_table() -> None:
     assert (digest, [list(report) for report in reports]) == (PACKED["digest"], PACKED["reports"])
 
 
-def test_every_upload_is_read_by_the_table() -> None:
+def test_every_upload_is_read_by_the_table():
     for file in SENT:
         for known in file["uploads"]:
             (read,) = read_uploads(bytes.fromhex(known["bytes"]))
@@ -147,7 +146,7 @@ def test_every_upload_is_read_by_the_table() -> None:
 LAYOUT = {"short", "magic", "version", "length"}
 
 
-def test_what_is_no_batch_and_no_upload_does_not_fit_the_tables() -> None:
+def test_what_is_no_batch_and_no_upload_does_not_fit_the_tables():
     for bad in PACKED["refused"]:
         with pytest.raises(DamagedError):
             read_batch(bytes.fromhex(bad["batch"]))

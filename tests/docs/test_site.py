@@ -1,6 +1,7 @@
 """The documentation's site builds without a warning, fetches nothing from elsewhere, and leaves no page out."""
 
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -47,6 +48,25 @@ def test_every_page_is_in_the_site_and_fetches_nothing(site):
             assert FETCHED.findall(path.read_text("utf-8")) == [], path
     assert (site / "examples" / "metrics.toml").is_file()
     assert not (site / "drawings").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("dashboard", "how-to/watch.html"),
+        ("how many people do I need", "explanation/planning.html"),
+        ("delete my data", "how-to/person.html"),
+    ],
+)
+def test_a_newcomer_finds_the_page_by_their_own_words(site, words, page):
+    """The site's search shows first what has the words in its title: a page, or a section of one."""
+    sections = json.loads((site / "search" / "search_index.json").read_text("utf-8"))["docs"]
+    titled = [
+        part for part in sections if set(words.casefold().split()) <= set(re.findall(r"\w+", part["title"].casefold()))
+    ]
+    pages = {part["location"].partition("#")[0] for part in titled}
+    assert page in pages
+    assert pages <= {page, "index.html"}
 
 
 def test_what_is_fetched_is_noticed():

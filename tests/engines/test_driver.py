@@ -1,7 +1,5 @@
 """Whatever an engine does with its units, each is counted once, or there is an error."""
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import pickle

@@ -1,7 +1,5 @@
 """One contract for every engine: the counts of one process, whatever is killed; as much in flight as it has threads."""
 
-from __future__ import annotations
-
 import json
 import time
 import weakref
@@ -62,7 +60,6 @@ def spark_session_at(master: str) -> Iterator[Any]:
 def engine(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Made]:
-    """Make the engine that a test is for, with two workers."""
     if request.param == "local":
         yield partial(LocalEngine, 2)
     elif request.param == "dask":

@@ -1,7 +1,5 @@
 """Counts with a label, of any oracle: what decode makes of them is what the oracle estimates from the same reports."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A command that is killed while it counts goes on from what is counted; the file of that is no obstacle."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A search over files finds what it finds in the same answers in memory, by any engine and in any partition."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence
@@ -25,7 +23,6 @@ from support.searched_files import in_files, searched_files
 
 
 def answers_in_files(engine: Any, job: Job, units: Sequence[Unit]) -> Any:
-    """Return the answers to each question, counted by an engine in these units."""
     return search_answers(lambda asked: count(engine, asked, units).counts, job)
 
 

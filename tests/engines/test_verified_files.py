@@ -1,7 +1,5 @@
 """No damaged byte of a file is counted, and no unit is taken over that was not verified."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path

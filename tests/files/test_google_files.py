@@ -28,7 +28,7 @@ def filled(rows: list[list[str]]) -> np.ndarray:
 
 
 def test_a_map_row_has_fewer_positions_where_two_hashes_meet(tmp_path: Path) -> None:
-    """A15: as row 8 of Google's own sample, whose second cohort has one position, so that the row ends with a comma."""
+    """As row 8 of Google's own sample, whose second cohort has one position, so that the row ends with a comma."""
     text = '"V_1",1,5,13,24,26,36\n"V_2",12,14,20,30,31,\n"V_3",3,4,17,18,25\n"V_4",2,13,36,,,\n'
     (tmp_path / "map.csv").write_text(text)
     found = read_map(tmp_path / "map.csv", **SHAPE)
@@ -39,7 +39,6 @@ def test_a_map_row_has_fewer_positions_where_two_hashes_meet(tmp_path: Path) -> 
 
 
 def test_the_first_of_equal_candidates_counts_and_one_without_a_letter_is_empty(tmp_path: Path) -> None:
-    """A15: what Google's reader does; ours says so."""
     (tmp_path / "map.csv").write_text(
         "ash,1,2,13,14,25,26\n,3,4,15,16,27,28\nash,5,6,17,18,29,30\nelm,7,8,19,20,31,32\n"
     )
@@ -58,7 +57,7 @@ def test_a_map_in_order_is_read_without_a_note(tmp_path: Path) -> None:
 
 
 def test_counts_of_redundant_cohorts_are_added_up(tmp_path: Path) -> None:
-    """A15: row i belongs to cohort i modulo m, as in `AdjustCounts`: tapply(x, rep(1:m, nrow / m), sum)."""
+    """Row i belongs to cohort i modulo m, as in `AdjustCounts`: tapply(x, rep(1:m, nrow / m), sum)."""
     rows = np.random.default_rng(1).integers(0, 50, (6, BITS + 1))
     rows[:, 0] = 50
     (tmp_path / "counts.csv").write_text("".join(",".join(map(str, row)) + "\n" for row in rows.tolist()))
@@ -71,7 +70,7 @@ def test_counts_of_redundant_cohorts_are_added_up(tmp_path: Path) -> None:
 
 
 def test_reports_may_call_the_irr_rappor(tmp_path: Path) -> None:
-    """A15: the header of sum_bits_test.py's input, whose other columns hold no bits."""
+    """The header of sum_bits_test.py's input, whose other columns hold no bits."""
     (tmp_path / "r.csv").write_text(
         "user_id,cohort,bloom,prr,rappor\n5,1,dummy,dummy,000011110001\n5,1,dummy,dummy,1\n"
     )

@@ -17,13 +17,11 @@ from overstory.files.csv import Skipped
 from overstory.files.parquet import Label, read_label, read_parquet, write_parquet
 from overstory.files.rappor import RapporParameters
 from overstory.files.reports import (
-    ReportRow,
     read_packed,
     read_reports,
     read_reports_csv,
     sum_reports,
     write_packed,
-    write_reports_csv,
 )
 from overstory.protocol.errors import FormatError
 from support.samples import MECHANISM, PARAMETERS, ROWS, batch, reports_csv, rows_of
@@ -60,16 +58,6 @@ def test_the_fast_reader_is_really_used(csv_path: Any, monkeypatch: pytest.Monke
     monkeypatch.setattr(module, "SMALLEST", 1)
     monkeypatch.setattr(module, "records", lambda *_: pytest.fail("the exact reader was asked"))
     assert read(csv_path) == ROWS
-
-
-def test_most_significant_bit_first(tmp_path: Path) -> None:
-    row = ReportRow("ann", 1, 0b1, 0b10, 0b100000000000)
-    write_reports_csv(tmp_path / "r.csv", [row], 12)
-    assert (tmp_path / "r.csv").read_text().splitlines() == [
-        "client,cohort,bloom,prr,irr",
-        "ann,1,000000000001,000000000010,100000000000",
-    ]
-    assert read(tmp_path / "r.csv") == [(1, 1 << 11)]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Along a stream, by the machine's clock: what is over is reported, what is not over or not yet true is not."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

@@ -1,7 +1,5 @@
 """Ten seconds of each misfortune to a gateway that follows a meter; then every period has its report, and only one."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import threading

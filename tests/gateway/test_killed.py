@@ -1,7 +1,5 @@
 """A year of half hours, killed at random moments and started again: every period once, every response the same."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """Lines into readings: layouts, time zones, clocks that are set, and lines that are none."""
 
-from __future__ import annotations
-
 import math
 from datetime import UTC, datetime
 from io import BytesIO

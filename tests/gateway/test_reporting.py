@@ -1,7 +1,5 @@
 """The whole gateway on a state of its own: what leaves, what is spent, what a restart remembers, what stops it."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Every command's JSON, and the files that it writes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from stage import play_frozen, run, scene
@@ -67,7 +65,6 @@ def faulty_files(place: Path) -> str:
     return "".join(
         (
             run(place, f"encode {PARAMS} --values broken.csv --seed 1 -o broken-reports.csv --json"),
-            run(place, f"encode {PARAMS} --values broken.csv --seed 1 -o broken-reports.csv --skip-bad --json"),
             run(place, f"sum {PARAMS} absent.csv -o absent-counts.csv"),
             run(place, f"decode {PARAMS} --counts values.csv --map names.txt -o absent"),
             run(place, "compare --epsilon -1 --domain-size 10 --reports 10"),
@@ -106,16 +103,9 @@ def collect_by_choices(place: Path) -> str:
 @scene
 def discover(place: Path) -> str:
     """A search without a list of candidates, of texts and of numbers."""
-    return "".join(
-        (
-            run(
-                place,
-                "discover survey.csv --column state --epsilon 4 --bytes 4 --step 4 --beam 4 --seed 1 "
-                "-o discovered.csv --json",
-                "discovered.csv",
-            ),
-            run(place, "discover values.csv --column cohort --epsilon 3 --bits 4 --step 2 --seed 2 --json"),
-        )
+    numbers = "discover values.csv --column cohort --epsilon 3 --bits 4 --seed 2 -o discovered.csv --json"
+    return run(place, "discover survey.csv --column state --epsilon 4 --bytes 4 --seed 1") + run(
+        place, numbers, "discovered.csv"
     )
 
 
@@ -210,7 +200,7 @@ def metrics_init(place: Path) -> str:
 def reproduce(place: Path) -> str:
     """What there is to reproduce, and one result."""
     one = "reproduce rappor-75-of-100 --quick --quiet -o reproduced --json"
-    return run(place, "reproduce --list --json") + run(place, one)
+    return run(place, "reproduce --json") + run(place, one)
 
 
 @scene

@@ -1,7 +1,5 @@
 """A device, with a clock that is set and randomness that is a known stream: a person's commands, a gateway, a state."""
 
-from __future__ import annotations
-
 import sqlite3
 from pathlib import Path
 
@@ -9,7 +7,7 @@ from frozen import NOON
 from stage import play_frozen, scene
 
 DAY = 86_400
-STATE = "--app editor --state state"
+STATE = "--app ./state"
 ASKED = {"app": "editor", "registry": "metrics.toml", "state": "state"}
 ENERGY = "gateway --metric energy --registry metrics.toml --readings readings.csv --state meter"
 
@@ -54,7 +52,7 @@ def the_state_of_a_device(place: Path) -> str:
     """The tables of its database."""
     play_frozen(
         place,
-        "on --app other --state tables --registry metrics.toml --yes",
+        "on --app ./tables --registry metrics.toml --yes",
         ASKED | {"record": [["colour", "red"]], "state": "tables"},
     )
     return schema(place / "tables" / "state.db")

@@ -1,7 +1,5 @@
 """File formats byte by byte, and estimates through the package's own names."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Final
 

@@ -10,8 +10,6 @@ The stream has a counter of its own for each number of bytes that is asked for: 
 does not change what is drawn for a report.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime as dt
 import hashlib

@@ -1,7 +1,5 @@
 """A collector over HTTP, its clock set: every page, every reason to refuse; and what its store then holds."""
 
-from __future__ import annotations
-
 import functools
 import gzip
 import json
@@ -53,7 +51,6 @@ def trees(seed: int) -> list[tuple[int, int]]:
 
 
 def posted(*uploads: Any) -> bytes:
-    """The body of a request."""
     return json.dumps({"uploads": uploads}).encode()
 
 
@@ -62,21 +59,19 @@ def collected(place: Path) -> dict[str, str]:
     """Run a collector once; by scene, what it was asked and what it answered."""
     made = play_frozen(
         place,
-        "store create golden.db --registry metrics.toml --json",
-        "store tokens add golden.db --role write --application editor --json",
-        "store tokens add golden.db --role admin --application analysts --expires 2027-11-21 --json",
-        "store tokens list golden.db --json",
+        "store create golden.db --json",
+        "store tokens golden.db --add write --application editor --json",
+        "store tokens golden.db --add admin --application analysts --expires 2027-11-21 --json",
+        "store tokens golden.db --json",
     )
     write, admin = (json.loads(text.partition("exit 0\n")[2])["token"] for text in made[1:3])
     texts = {"tokens": "".join(made)}
-    with serving(place, *SERVED.split(), "--compact-every", "0", "--queue-reports", "700", "--grace", "2") as (
-        url,
-        process,
-    ):
+    settings = {"COMPACT_EVERY": "0", "QUEUE_REPORTS": "700", "GRACE": "2"}
+    with serving(place, *SERVED.split(), **settings) as (url, process):
         texts["posts"], digests = posts(Talk(url), f"Bearer {write}")
         texts["pages"] = pages(Talk(url), f"Bearer {admin}", f"Bearer {write}")
         with patch.dict(os.environ, OVERSTORY_ADMIN_TOKEN=admin):
-            texts["decode"] = run(place, f"decode --store {url} --metric colour --per-period --json")
+            texts["decode"] = run(place, f"decode --store {url} --metric colour --aggregate per-period --json")
         texts["decode"] += play_frozen(place, f"doctor --url {url} --registry metrics.toml --json")[0]
         texts["troubles"] = troubles(Talk(url), f"Bearer {write}", digests, place, process)
     return texts

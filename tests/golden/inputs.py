@@ -1,7 +1,5 @@
 """The files that scenes are played on: small, and made without any random library."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import math

@@ -5,8 +5,6 @@ significant digits and compared with a relative tolerance of 1e-9: another versi
 order, and no more than that is forgiven. Integers, texts and the order of keys are compared exactly.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -6,8 +6,6 @@ For each scene that changed it is printed what kinds of things differ (keys of J
 with `git diff tests/golden/recorded` before it is committed: that is where a change of behaviour shows.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from pathlib import Path

@@ -1,16 +1,9 @@
 """All scenes by name, and where what they gave is kept."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-import command_scenes  # noqa: F401 - each adds its scenes
-import device_scenes  # noqa: F401
-import format_scenes  # noqa: F401
-import http_scenes  # noqa: F401
-import store_scenes  # noqa: F401
 from inputs import write_inputs
 from normal import cleaned
 from stage import SCENES
@@ -24,7 +17,6 @@ PLACE: Final = "golden-place"
 
 
 def prepare(place: Path) -> None:
-    """Make the folder with the inputs."""
     place.mkdir(parents=True)
     write_inputs(place)
 
@@ -35,7 +27,6 @@ def play(name: str, place: Path) -> str:
 
 
 def recorded(name: str) -> Path:
-    """Where it is kept what a scene gave."""
     return RECORDED / f"{name}.txt"
 
 

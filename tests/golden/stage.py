@@ -1,7 +1,5 @@
 """What a scene is, and what scenes are played with: commands, and processes in which nothing is by chance."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import io
@@ -93,11 +91,17 @@ def _outcome(step: dict[str, Any], came: dict[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def serving(place: Path, *arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def serving(place: Path, *arguments: str, **settings: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Run a collector in a process in which nothing is by chance; give its address."""
     words = [sys.executable, str(FROZEN), "overstory", "serve", "--port", "0", *arguments]
+    variables = {f"OVERSTORY_{name}": value for name, value in settings.items()}
     with subprocess.Popen(
-        words, cwd=place, env=environment(place), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        words,
+        cwd=place,
+        env=environment(place) | variables,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stderr is not None
         try:

@@ -1,7 +1,5 @@
 """What the store of a collector holds: estimates from its file, its upkeep, its copies."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Final
 
@@ -20,8 +18,13 @@ def decode_of_a_store(place: Path) -> str:
     return "".join(
         (
             run(place, f"{decode} colour --json --all"),
-            run(place, f"{decode} colour --cumulative -o read --json", "read/estimates.csv", "read/estimates.json"),
-            run(place, f"{decode} colour --per-period --steps base-cut,norm-sub --to 2026-11-19 --json"),
+            run(
+                place,
+                f"{decode} colour --aggregate cumulative -o read --json",
+                "read/estimates.csv",
+                "read/estimates.json",
+            ),
+            run(place, f"{decode} colour --aggregate per-period --steps base-cut,norm-sub --to 2026-11-19 --json"),
             run(place, f"{decode} tree --method lasso --reports-per-device 2 --json"),
             run(place, f"{decode} tree --candidates names.txt --all --json"),
             run(place, f"{decode} tabs --json"),

@@ -4,7 +4,6 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -32,13 +31,13 @@ def test_a_bare_compiler_is_noticed(source: str) -> None:
     assert compilers_named(source) == {"njit"}
 
 
-def test_only_compiled_calls_numbas_compilers() -> None:
+def test_only_compiled_calls_numbas_compilers():
     modules = [path for path in sorted(FOLDER.rglob("*.py")) if compilers_named(path.read_text(encoding="utf-8"))]
     assert [path.relative_to(FOLDER).as_posix() for path in modules] == ["compiled.py"]
 
 
 @pytest.mark.parametrize("compiled_kernel", [descend, correlate])
-def test_the_stamp_is_part_of_a_kernels_cache_entry(compiled_kernel: Any) -> None:
+def test_the_stamp_is_part_of_a_kernels_cache_entry(compiled_kernel):
     # If Numba renames what `kernel` reaches into, code compiled from older sources would be used again: notice it here.
     assert compiled_kernel._cache._cache_file._source_stamp[1] == compiled.SOURCES
 

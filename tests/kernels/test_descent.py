@@ -1,14 +1,12 @@
 """Coordinate descent against its obvious twin."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from overstory.kernels.design_matrix import descend
 
 
-def slow_descent(x: Any, y: Any, penalty: Any, positive: Any, sweeps: Any) -> Any:
+def slow_descent(x, y, penalty, positive, sweeps):
     """Soft-threshold one coordinate at a time, every product written out."""
     b = np.zeros(x.shape[1])
     for _ in range(sweeps):
@@ -21,7 +19,7 @@ def slow_descent(x: Any, y: Any, penalty: Any, positive: Any, sweeps: Any) -> An
 
 
 @pytest.mark.parametrize("positive", [True, False])
-def test_equals_the_slow_twin(positive: Any) -> None:
+def test_equals_the_slow_twin(positive):
     rng = np.random.default_rng(1)
     rows = np.stack([rng.permutation(40)[:6] for _ in range(25)])
     rows[::3, -1] = -1  # a repeated hash: one entry less
@@ -38,12 +36,12 @@ def test_equals_the_slow_twin(positive: Any) -> None:
     assert (b == 0).any()
 
 
-def test_a_column_without_rows_stays_at_zero() -> None:
+def test_a_column_without_rows_stays_at_zero():
     b = np.zeros(1)
     descend(np.full((1, 3), -1), np.ones(4), b, 0.1, True, 1e-9, 10)
     assert b[0] == 0.0
 
 
-def test_it_stops_at_the_limit() -> None:
+def test_it_stops_at_the_limit():
     rows = np.array([[0, 1], [1, 2]])
     assert descend(rows, np.ones(3), np.zeros(2), 0.0, False, 0.0, 3) == 3

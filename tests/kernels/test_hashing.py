@@ -71,20 +71,16 @@ def test_offsets_outside_the_bytes_are_refused(offsets):
 
 
 @pytest.mark.parametrize(
-    ("shape", "message"),
+    ("positions", "shape", "message"),
     [
-        ((0, 1, 1), "num_bits"),
-        ((65537, 1, 1), "num_bits"),
-        ((8, 9, 1), "num_hashes"),
-        ((8, 0, 1), "num_hashes"),
-        ((8, 1, 0), "num_cohorts"),
+        (positions_v1, (0, 1, 1), "num_bits"),
+        (positions_v1, (65537, 1, 1), "num_bits"),
+        (positions_v1, (8, 9, 1), "num_hashes"),
+        (positions_v1, (8, 0, 1), "num_hashes"),
+        (positions_v1, (8, 1, 0), "num_cohorts"),
+        (positions_google, (128, 17, 1), r"num_hashes must be in 1 .. 16"),
     ],
 )
-def test_impossible_shapes_are_refused(shape, message):
+def test_impossible_shapes_are_refused(positions, shape, message):
     with pytest.raises(ValueError, match=message):
-        positions_v1(np.zeros(1, np.uint64), *shape)
-
-
-def test_more_than_sixteen_google_hashes_are_refused():
-    with pytest.raises(ValueError, match=r"num_hashes must be in 1 .. 16"):
-        positions_google(*arrow([b"x"]), 128, 17, 1)
+        positions(*(arrow([b"x"]) if positions is positions_google else [np.zeros(1, np.uint64)]), *shape)

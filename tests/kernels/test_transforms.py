@@ -20,9 +20,6 @@ def kernels(request, monkeypatch):
     return small_hashes
 
 
-# --- Hadamard response --------------------------------------------------------------------------------------------
-
-
 def hadamard_twin(rows, reported, domain_size):
     encoding = HadamardRow(domain_size)
     pairs = list(zip(rows.tolist(), reported.tolist(), strict=True))
@@ -70,9 +67,6 @@ def test_bad_reports_get_one_clear_error(kernels, rows, reported, domain_size, m
 def test_columns_of_two_lengths_are_refused():
     with pytest.raises(ValueError, match="rows"):
         encode_hadamard(np.array([1, 2]), np.array([1]))
-
-
-# --- linear hashing -----------------------------------------------------------------------------------------------
 
 
 def split_mix(word):

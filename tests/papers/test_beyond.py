@@ -41,9 +41,7 @@ def test_too_few_people_are_noticed(monkeypatch):
     context = Context(EXPERIMENTS[name])
     honest = people_needed._tried(context, 0, 200)
     monkeypatch.setattr(
-        people_needed,
-        "required_sample_size",
-        lambda *args, **more: detection.required_sample_size(*args, **more) // 2,
+        people_needed, "required_sample_size", lambda *args, **more: detection.required_sample_size(*args, **more) // 2
     )
     half = people_needed._tried(context, 0, 200)
     assert half.people < honest.people

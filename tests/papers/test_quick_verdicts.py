@@ -21,7 +21,7 @@ from papers.study import Context
 from support.contract_statistics import FALSE_ALARM
 
 PAGE = Path(__file__).parents[2] / "papers" / "results.md"
-AGAIN = "run `overstory reproduce --all --quick --fresh -o out/quick && cp out/quick/summary.md papers/results.md`"
+AGAIN = "run `overstory reproduce --all --quick -o out/quick && cp out/quick/summary.md papers/results.md`"
 MOST_NUMBERS = 300
 """Numbers on the page, at most: each is compared at its share of the suite's false-alarm rate (Bonferroni)."""
 ROUNDED = 5e-4

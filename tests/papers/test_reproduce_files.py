@@ -44,13 +44,12 @@ def test_a_finished_result_is_not_computed_again(made, tmp_path, monkeypatch):
     assert again == made
 
 
-@pytest.mark.parametrize("how", [{"quick": False}, {"quick": True, "fresh": True}])
-def test_another_mode_or_fresh_computes_again(made, tmp_path, how, monkeypatch):
+def test_another_mode_computes_again(made, tmp_path, monkeypatch):
     monkeypatch.setattr(type(SMALL), "run", lambda _, context: replace(made, quick=context.quick, key=context.key))
-    again, found = reproduce(SMALL, tmp_path, **how)
+    again, found = reproduce(SMALL, tmp_path, quick=False)
     assert not found
-    assert again.quick == how["quick"]
-    assert reproduce(SMALL, tmp_path, quick=how["quick"])[1]
+    assert not again.quick
+    assert reproduce(SMALL, tmp_path, quick=False)[1]
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"key": 1}', "null", '{"key": "x", "name": "y"}'])
@@ -60,13 +59,9 @@ def test_a_damaged_result_is_not_taken_for_a_finished_one(made, tmp_path, damage
 
 
 @pytest.mark.parametrize("end", ["png", "svg", "json"])
-def test_a_result_that_lacks_a_file_is_not_finished(made, tmp_path, end):
+def test_a_result_that_lacks_a_file_is_not_finished_and_is_computed(made, tmp_path, end):
     (tmp_path / f"{SMALL.name}.{end}").unlink()
     assert load(SMALL.name, tmp_path) is None
-
-
-def test_what_is_not_finished_is_computed(made, tmp_path):
-    (tmp_path / f"{SMALL.name}.json").unlink()
     again, found = reproduce(SMALL, tmp_path, quick=True)
     assert not found
     assert again == made
@@ -74,7 +69,8 @@ def test_what_is_not_finished_is_computed(made, tmp_path):
 
 def test_the_same_run_writes_the_same_bytes(made, tmp_path):
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    reproduce(SMALL, tmp_path, quick=True, fresh=True)
+    (tmp_path / f"{SMALL.name}.json").unlink()
+    reproduce(SMALL, tmp_path, quick=True)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 

@@ -1,17 +1,14 @@
 """Two columns in two ways at equal epsilon: what the benchmark prints, on a file made here and on a survey."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 BENCH = Path(__file__).parents[2] / "bench" / "two_columns.py"
 
 
-def _run(folder: Path, *words: str) -> Any:
+def _run(folder: Path, *words: str):
     return subprocess.run([sys.executable, str(BENCH), *words], cwd=folder, capture_output=True, text=True, check=False)
 
 

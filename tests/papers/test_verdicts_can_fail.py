@@ -34,11 +34,7 @@ pytestmark = pytest.mark.slow  # an experiment takes seconds
             epsilons,
             {"epsilon of one report, f = 0.5", "q*, f = 0.5", "epsilon of one report, f = 0.75"},
         ),
-        (
-            "rappor-figure-5",
-            figure_5,
-            {"smallest frequency found, paper's procedure"},
-        ),
+        ("rappor-figure-5", figure_5, {"smallest frequency found, paper's procedure"}),
         (
             "rappor-table-1",
             table_1,

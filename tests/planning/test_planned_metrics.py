@@ -6,7 +6,6 @@ For sets: the least error, both of its parts as simulated, and what is refused.
 import json
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +36,7 @@ WORD = '{kind = "unknown-strings", max_bytes = 8}'
 PLUGINS = '{kind = "set", of = {kind = "integers", min = 1, max = 40}, most = 6}'
 
 
-def planned(domain: str, needs: str) -> Any:
+def planned(domain: str, needs: str):
     """Return what was planned for a metric of this domain, and the registry's new text, which holds it."""
     text = registry_text("max_values = 5", metric="m", domain=domain, oracle="x", without="parameters")
     after, (plan,) = plan_registry(text.replace('oracle = "x"', f"needs = {{{needs}}}"), None)
@@ -71,17 +70,24 @@ def test_a_kind_without_a_planner_of_its_own_is_planned_by_its_variance(monkeypa
     assert "parameters = {epsilon = 1.0}" in text
 
 
-def test_a_search_is_written_in_place_of_the_needs() -> None:
-    search, _ = planned(WORD, "epsilon_report = 3.0, reports = 500000, waves = 4")
-    assert (search.mechanism.waves, search.mechanism.wave) == (4, 1)
+def test_a_search_is_written_in_place_of_the_needs():
+    search, _ = planned(WORD, "epsilon_report = 3.0, reports = 500000")
     assert 3.0 - 1e-6 < search.mechanism.epsilon_report <= 3.0
     assert search.detected_nine_in_ten == detectable_frequency(search.mechanism.plan, 500_000)
     assert 0 < search.detected_half < search.detected_nine_in_ten < 0.01
     assert "nine times in ten from" in search.metric_words()
-    assert search.metric_json()["parameters"] == {"epsilon": 3.0, "waves": 4}
+    assert search.metric_json()["parameters"] == {"epsilon": 3.0}
 
 
-def test_shorter_codes_see_more() -> None:
+def test_what_links_reports_is_of_the_metric_and_its_panel() -> None:
+    text = registry_text("needs = {epsilon_report = 3.0, reports = 500}", metric="m", domain=WORD, without="parameters")
+    text = text.replace('oracle = "grr"\n', "")
+    for own, bits in (("", 31), ('panel = {cycle = "year"}\n', math.log2(54))):  # its number; its week of the year
+        _, (plan,) = plan_registry(text + own, None)
+        assert plan.linkable.bits == pytest.approx(bits)
+
+
+def test_shorter_codes_see_more():
     plain, short = (
         planned(domain, "epsilon_report = 3.0, reports = 500000")[0].detected_nine_in_ten
         for domain in (WORD.replace("8", "20"), '{kind = "unknown-integers", bits = 64}')
@@ -89,7 +95,7 @@ def test_shorter_codes_see_more() -> None:
     assert short < 0.8 * plain
 
 
-def test_needs_of_a_set_become_an_oracle() -> None:
+def test_needs_of_a_set_become_an_oracle():
     sets, _ = planned(PLUGINS, "epsilon_report = 1.0, reports = 100000, typical = 2")
     assert sets.mechanism.parameters["length"] < 6
     assert "item-bits would have" in sets.metric_words()
@@ -106,7 +112,7 @@ def test_needs_of_a_set_become_an_oracle() -> None:
         (WORD, "reports = 1000", "needs lack epsilon_report"),
         (WORD, "epsilon_report = 1.0", "how many reports"),
         (WORD, "epsilon_report = 1.0, epsilon_permanent = 2.0, reports = 9", "epsilon_permanent: no such key"),
-        (WORD, "epsilon_report = 1.0, reports = 9, waves = 0", "waves"),
+        (WORD, "epsilon_report = 1.0, reports = 9, waves = 2", "waves: no such key"),
         (PLUGINS, "reports = 1000", "needs lack epsilon_report"),
         (PLUGINS, "epsilon_report = 1.0, reports = 1000, typical = 7", "typical = 7: give the mean size of a set"),
         (PLUGINS, "epsilon_report = 1.0, reports = 1000, typical = true", "True: give a number"),

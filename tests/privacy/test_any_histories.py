@@ -1,18 +1,24 @@
-"""Any two histories of n reports: the stated epsilon against all pairs of histories of a real device, enumerated."""
+"""Any two histories of n reports, and what the best attacker makes of them: against all histories of a real device."""
 
-from collections import defaultdict
+import json
+import math
+from collections import Counter, defaultdict
 from decimal import Decimal
+from fractions import Fraction
 from math import inf
 
 import pytest
 
-from overstory.privacy import Account, Ledger, epsilon_between, terms_of
+from overstory.privacy import Account, Ledger, attack, change_leak, epsilon_between, statement, terms_of
+from overstory.privacy.histories import pairs
+from overstory.privacy.histories.pairs import bit_losses
+from overstory.privacy.payloads.base import CANDIDATES, percent
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.registry import mechanism
+from overstory.protocol.kinds.registry import FAMILIES, mechanism
 from overstory.protocol.kinds.symbols import SymbolMechanism
 from overstory.protocol.sampling import symbol_sampler
-from support.referee_cases import SIZED, apart_cohort
+from support.referee_cases import SIZED, STRINGS, apart_cohort
 from support.referee_device import NOTHING, PRECISE, BitDevice, SymbolDevice, device
 from support.referee_laws import law
 
@@ -196,3 +202,190 @@ def test_what_is_no_number_of_reports():
             terms.epsilon_any(reports)
     with pytest.raises(ParameterError, match="at least 1"):
         terms.epsilon_any_is_exact(0)
+
+
+BASIC = mechanism("basic-rappor", domain_size=3, f=0.5, p=0.5, q=0.75)
+GOOGLES = {"num_bits": 3, "num_hashes": 2, "num_cohorts": 1, "hash_family": "google-rappor-python"}
+KINDS = [
+    *SIZED.items(),
+    ("loloha", {"domain_size": 4, "epsilon_permanent": 2.0, "epsilon_report": 1.0, "hash_range": 2}),
+    *STRINGS.items(),
+    ("rappor", GOOGLES),
+]
+HISTORIES = [
+    ([0], [1]),
+    ([0, 0], [1, 1]),
+    ([0, 0], [0, 1]),
+    ([0, 1], [2, 2]),
+    ([0, 1], [1, 2]),
+    ([0, 1, 0], [0, 1, 2]),
+    ([0, 1, 0], [1, 0, 1]),
+]
+
+
+@pytest.mark.parametrize(("first", "second"), HISTORIES, ids=str)
+@pytest.mark.parametrize(("name", "given"), KINDS, ids=str)
+def test_two_histories(name, given, first, second):
+    built = mechanism(name, **given)
+    if built.domain_size is None:
+        first, second = ([f"v{value}" for value in history] for history in (first, second))
+    stated = epsilon_between(built, first, second, cohort=apart_cohort(built))
+    assert holds(stated, device(built, apart_cohort(built)), first, second)
+
+
+def holds(stated, real, first, second):
+    """Never below what is true, and above it by less than 1e-9."""
+    histories = tuple(first), tuple(second)
+    exact = max(real.loss(*histories), real.loss(*reversed(histories)))
+    return stated == exact == inf or 0 <= Decimal(stated) - exact < Decimal("1e-9")
+
+
+def test_a_device_that_memoizes_values_instead_of_symbols_is_caught():
+    """Two values with one symbol: their change must show nothing, and it would."""
+
+    class Memoizing(SymbolDevice):
+        def response(self, value):
+            return value
+
+    built = mechanism("loloha", domain_size=4, epsilon_permanent=2.0, epsilon_report=1.0, hash_range=2)
+    cohort = apart_cohort(built)
+    symbols = [built.encode(value, cohort) for value in range(4)]
+    one, other = next((a, b) for a in range(4) for b in range(a) if symbols[a] == symbols[b])
+    histories = [one, one], [one, other]
+    assert epsilon_between(built, *histories, cohort=cohort) == 0
+    assert holds(0, device(built, cohort), *histories)
+    assert not holds(0, Memoizing(built, cohort), *histories)
+
+
+def test_the_leak_of_a_change_grows_with_every_report():
+    leaks = [change_leak(BASIC, n) for n in range(2, 9)]
+    assert leaks == sorted(leaks)
+    assert leaks[-1] > BASIC.epsilon_permanent
+
+
+def test_the_same_pattern_costs_each_value_once():
+    apart = epsilon_between(BASIC, [0, 0, 1, 1], [1, 1, 0, 0])
+    assert BASIC.epsilon_n(2) < apart <= 2 * BASIC.epsilon_n(2)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "says"),
+    [
+        ([], [], "not empty"),
+        ([0], [0, 1], "one length"),
+        ([0] * 3, [0, 1, 7], "outside the domain"),
+    ],
+)
+def test_what_cannot_be_compared(first, second, says):
+    with pytest.raises(ParameterError, match=says):
+        epsilon_between(BASIC, first, second)
+
+
+def test_what_would_take_too_long():
+    with pytest.raises(ParameterError, match="outcomes"):
+        bit_losses(BASIC.rounds, [(i, 1) for i in range(20)], [(i, 0) for i in range(20)])
+    for reports in (1, 1001):
+        with pytest.raises(ParameterError, match="from 2 to 1000"):
+            change_leak(BASIC, reports)
+
+
+def test_after_an_infinite_leak_no_other_change_is_looked_at(monkeypatch):
+    """C: `overstory privacy grr` worked out 549 changes, each of them infinite."""
+    looked = []
+    ratios = pairs.symbol_ratios
+    monkeypatch.setattr(pairs, "symbol_ratios", lambda *given: looked.append(given) or ratios(*given))
+    assert change_leak(mechanism("grr", domain_size=7, epsilon=1.25), 90) == inf
+    assert len(looked) == 1
+
+
+def rows(built, *, unchanged):
+    """P(report | value), of the response itself where any number of reports is seen, of each value there is."""
+    real = device(built, apart_cohort(built))
+    law = real.response_law if unchanged else real.report_law
+    return [Counter(law(value)) for value in values_of(built, 1)]
+
+
+def true_guess(found):
+    return sum(max(row[report] for row in found) for report in {r for row in found for r in row}) / len(found)
+
+
+def true_positives(found):
+    """The most powerful test at 1% between the two values that are easiest to tell apart, report by report."""
+    best = Fraction(0)
+    for one in found:
+        for other in found:
+            left, power = Fraction(1, 100), Fraction(0)
+            reports = [r for r in {*one, *other} if one[r]]
+            for report in sorted(reports, key=lambda r: Fraction(other[r], 1) / one[r]):
+                taken = min(left / other[report], 1) if other[report] else 1
+                power, left = power + taken * one[report], left - taken * other[report]
+            best = max(best, power) if one is not other else best
+    return best
+
+
+@pytest.mark.sampled(20)
+@pytest.mark.parametrize("unchanged", [False, True])
+def test_no_attacker_does_better_and_some_do_as_well(built, unchanged):
+    found = rows(built, unchanged=unchanged)
+    stated = attack(built, None if built.encoding.domain_size else len(found))
+    success = stated.unchanged if unchanged else stated.report
+    positives, guess = true_positives(found), true_guess(found)
+    assert Fraction(success.true_positives) >= positives
+    google = built.parameters.get("hash_family") == "google-rappor-python"  # whose filters need not be that different
+    assert success.true_positives - float(positives) < 1e-9 or google
+    assert Fraction(success.guess) >= guess
+    assert success.guess - float(guess) < 1e-9 or not stated.exact
+
+
+def test_a_device_with_less_noise_is_caught():
+    built, less = (mechanism("grr", domain_size=3, epsilon=epsilon) for epsilon in (1.0, 1.05))
+    found = rows(less, unchanged=False)
+    assert true_guess(found) > Fraction(attack(built).report.guess)
+    assert true_positives(found) > Fraction(attack(built).report.true_positives)
+
+
+@pytest.mark.sampled(12)
+def test_every_success_is_within_what_epsilon_allows(built):
+    stated = attack(built)
+    for success, epsilon in ((stated.report, built.epsilon_report), (stated.unchanged, built.epsilon_permanent)):
+        odds = math.exp(min(epsilon, 700))
+        assert stated.prior <= success.guess <= min(1, odds / (odds + stated.values - 1)) * (1 + 1e-9)
+        assert 0.01 <= success.true_positives <= min(0.01 * odds, 1 - 0.99 / odds) * (1 + 1e-9)
+
+
+def test_numbers_and_ranges_are_bounded():
+    for name, maker in {**FAMILIES["numbers"].builders, **FAMILIES["ordered"].builders}.items():
+        given = {"domain_size": 16, "epsilon": 1.0} if name == "ranges" else {"epsilon": 1.0, "resolution": 4}
+        stated = attack(maker(**given))
+        assert not stated.exact
+        assert 1 / stated.values < stated.report.guess < 1
+        assert 0.01 < stated.report.true_positives <= 0.0271829
+
+
+def test_it_is_in_the_statement():
+    said = statement(mechanism("grr", domain_size=4, epsilon=1.0))
+    read = json.loads(json.dumps(said.to_json()))["attack"]
+    assert read == said.attack.to_json()
+    assert (read["prior"], read["values"], read["exact"]) == (0.25, 4, True)
+    assert {"guess", "true_positives_at_1_percent", "unchanged"} <= set(read)
+    assert "right in 25.00% of cases without a report, in 47.54% with one" in said.plain_words()
+    assert "in at most" in statement(mechanism("rappor")).plain_words()
+    assert attack(mechanism("rappor")).values == CANDIDATES
+    fresh = attack(mechanism("wb", domain_size=4, epsilon=1.0, window=3))
+    assert fresh.unchanged.guess == fresh.unchanged.true_positives == 1
+
+
+def test_percent_is_rounded_up():
+    assert [percent(share) for share in (0.005, 0.00123401, 0.0)] == ["0.5%", "0.124%", "0%"]
+    assert [percent(share) for share in (0.25, 0.2500001, 1.0, 1 / 3, 0.1)] == [
+        "25.00%",
+        "25.01%",
+        "100.00%",
+        "33.34%",
+        "10.00%",
+    ]
+
+
+def test_what_cannot_be_attacked():
+    with pytest.raises(ParameterError, match="at least 2"):
+        attack(mechanism("rappor"), 1)

@@ -210,14 +210,7 @@ def test_a_ledger_shares_delta_among_what_is_fresh():
 def test_a_nearly_certain_report_costs_no_less_than_its_worst_outcome(p, reports):
     """Filters whose positions coincide: the two differ in more zeros than ones, and a report is nearly the filter."""
     built = mechanism(
-        "rappor",
-        num_bits=8,
-        num_hashes=5,
-        num_cohorts=1,
-        f=0.0,
-        p=p,
-        q=1 - p,
-        hash_family="google-rappor-python",
+        "rappor", num_bits=8, num_hashes=5, num_cohorts=1, f=0.0, p=p, q=1 - p, hash_family="google-rappor-python"
     )
     terms = terms_of(built)
     one, zero = (Fraction(threshold, 1 << 32) for threshold in terms.instantaneous)

@@ -173,8 +173,3 @@ def test_figures_7_and_8_by_going_through_all_reports_of_two_values(f, frequency
 def test_a_symbol_that_is_none_is_refused():
     with pytest.raises(ParameterError, match="symbol of 0"):
         posterior(mechanism("grr", domain_size=5, epsilon=1.0), [Report(0, 7)], {0: 1})
-
-
-def test_a_mechanism_of_an_unknown_kind_is_refused():
-    with pytest.raises(ParameterError, match="nothing is known"):
-        evidence_of(type("Other", (), {"name": "other"})(), [Report(0, 0)])

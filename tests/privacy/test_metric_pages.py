@@ -15,7 +15,7 @@ from overstory.planning.registry import plan_registry
 from overstory.presentation.formats import epsilon_text
 from overstory.privacy.attacks import linkability
 from overstory.privacy.ledger import Account, Ledger
-from overstory.privacy.payloads.registry import terms_of
+from overstory.privacy.payloads.registry import metric_terms, terms_of
 from overstory.privacy.registry.cost import metric_cost, total_costs, totals_so_far
 from overstory.privacy.registry.page import metric_page, metric_statement
 from overstory.privacy.registry.warnings import registry_notes, registry_warnings
@@ -100,7 +100,7 @@ def test_every_epsilon_of_the_page_is_from_the_one_function_and_the_unconditiona
     page = metric_page(metric)
     assert page.claims == metric_cost(metric).lines
     assert page.claims[0].about.startswith("whatever you hold and however it changes")
-    assert page.claims[0].epsilon == terms_of(metric.mechanism).epsilon_any(most_in_a_year(metric))
+    assert page.claims[0].epsilon == metric_terms(metric).epsilon_any(most_in_a_year(metric))
     assert page.claims[0].epsilon == yearly([metric]).epsilon
     table, numbered = claims_blocks(page.claims)
     rows = list(table.cells())
@@ -114,9 +114,10 @@ def test_every_epsilon_of_the_page_is_from_the_one_function_and_the_unconditiona
         assert f"[{notes[claim.assumption]}]" in marks
 
 
-@pytest.mark.parametrize("name", ["search-engine", "theme", "open-tabs", "misspelling", "meter-memo"])
+@pytest.mark.parametrize("name", ["search-engine", "meter-memo", "drop", "first", "no cap"])
 def test_a_lifetime_is_the_values_allowed_times_the_permanent_epsilon(name):
-    metric = EXAMPLES[name]
+    more = () if name == "no cap" else ("max_values = 2", f'over_cap = "{name}"')
+    metric = EXAMPLES[name] if name in EXAMPLES else parse_registry(text(*more, **TWO_ROUNDS))["colour"]
     values = terms_of(metric.mechanism).most_values
     most = min(n for n in (metric.max_responses, values and values + 1) if n is not None)
     assert metric_cost(metric).line("values").epsilon == pytest.approx(most * metric.mechanism.epsilon_permanent)
@@ -149,11 +150,51 @@ MANY_ROWS = {"domain": '{kind = "integers", min = 0, max = 1999}', "oracle": '"h
 
 
 def warnings(*more, today=TODAY, **instead):
-    written = text(*more, **TWO_ROUNDS | instead)
+    written = text(*more, REASON, **TWO_ROUNDS | instead)
     return [
         (fault.line, fault.field.rpartition(".")[2], fault.message)
         for fault in registry_warnings(parse_registry(written), written, today)
     ]
+
+
+REASON = 'yearly_reason = "It tells of nobody what all do not know."'
+PANEL = 'panel = {cycle = "year", answers = 1}'
+
+
+def year_warnings(*more, head="", **instead):
+    written = head + text(*more, **instead)
+    faults = registry_warnings(parse_registry(written), written, TODAY)
+    return [(fault.line, fault.message) for fault in faults if fault.field == "panel"]
+
+
+def test_a_year_that_reveals_much_is_warned_of_with_its_cure_unless_a_reason_is_stated():
+    ((line, message),) = year_warnings(**TWO_ROUNDS)
+    assert line == 2
+    assert message == (
+        "epsilon 55.4348, whatever you hold and however it changes, in any year, most of it by 54 reports of colour; "
+        'with panel = {cycle = "year", answers = 1}, and no max_values, epsilon 1.0000; or give yearly_reason, why a '
+        "metric needs more"
+    )
+    assert year_warnings(PANEL, **TWO_ROUNDS) == year_warnings(REASON, **TWO_ROUNDS) == []
+    for budget, expected in (("8.0", 0), ("8.1", 1)):
+        head = f'budget = {{epsilon = {budget}, per = "year"}}\n'
+        assert len(year_warnings(head=head, **TWO_ROUNDS)) == expected, "a budget bounds a year, too"
+
+
+def test_a_panel_of_too_large_an_epsilon_is_warned_of_at_its_line():
+    ((line, message),) = year_warnings(parameters="{epsilon = 9.0}", head=f"{PANEL}\n")
+    assert line == 1
+    assert "epsilon 9.0000, and an oracle with less: up to 8;" in message
+
+
+def test_a_reason_excuses_its_own_metric_alone():
+    other = EXAMPLE[EXAMPLE.index("[metrics") :].replace("colour", "other")
+    ((_, message),) = year_warnings(REASON, other, **TWO_ROUNDS)
+    assert "reports of other" in message
+
+
+def test_the_page_says_why_a_year_may_reveal_much():
+    assert facts(REASON)["Why a year may reveal much"] == "It tells of nobody what all do not know."
 
 
 WINDOW = {"domain": BINS.replace("OUTSIDE", "clamp"), "oracle": '"opt-wb"', "parameters": "{epsilon = 1.0, window = 9}"}
@@ -224,7 +265,7 @@ def test_an_attribute_is_added_up_where_several_metrics_share_it():
     """Of one metric alone its own lines say it, before there are reports and after."""
     grr = mechanism("grr", domain_size=4, epsilon=1.0)
     shared = {"one": "age", "two": "age", "three": "taste", "four": None}
-    metric = EXAMPLES["theme"]
+    metric = EXAMPLES["meter-memo"]
     metrics = [replace(metric, id=name, attribute=attribute) for name, attribute in shared.items()]
     accounts = [Account(name, "", terms_of(grr), ((0, 2),), attribute=about) for name, about in shared.items()]
     listed = replace(EXAMPLES, metrics={metric.id: metric for metric in metrics})
@@ -308,24 +349,3 @@ def test_lint_notes_the_rarest_group():
     notes = list(registry_notes(registry(RELEASES)))
     said = "m: reports name the device's release in clear, and no epsilon protects it; the rarest group, other, has"
     assert notes == [f"{said} 50,000 of 500,000 devices"]
-
-
-def linked(sizes, devices, reports, rng):
-    """Return the share of devices whose reports of several metrics somebody joins by the group alone."""
-    groups = rng.choice(len(sizes), size=devices, p=sizes)
-    return sum((groups == group).sum() == 1 for group in groups) / devices if reports > 1 else 0.0
-
-
-def test_what_lint_refuses_is_what_would_join_a_devices_reports():
-    """The attack: whoever sees all uploads of a period joins those of two metrics that name the same rare group."""
-    import numpy as np
-
-    rng, devices = np.random.default_rng(20261123), 20_000
-    rare = [0.5, *[0.5 / 10_000] * 10_000]  # half the devices in groups of one or two: build numbers, say
-    assert linked(rare, devices, 2, rng) > 0.1
-    assert linked([0.5, 0.4, 0.1], devices, 2, rng) == 0.0
-    shares = ", ".join(f'"b{number}" = {0.5 / 100}' for number in range(100))
-    from overstory.protocol.metrics import RegistryError
-
-    with pytest.raises(RegistryError, match=r"'b0' has 100 of 20,000 devices, fewer than the floor of 1,000"):
-        registry(f'{{by = "build", shares = {{{shares}}}, devices = 20000}}')

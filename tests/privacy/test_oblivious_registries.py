@@ -1,13 +1,9 @@
 """What a reviewer is told of a registry with a relay: what a change weakens, and what deserves a second look."""
 
-from __future__ import annotations
-
 import datetime as dt
-import json
 
 import pytest
 
-from overstory.cli.main import main
 from overstory.privacy.registry.changes import Change, compare_registries
 from overstory.privacy.registry.warnings import registry_notes, registry_warnings
 from overstory.protocol.metrics import MetricRegistry, parse_registry
@@ -27,15 +23,6 @@ def registry(relay: str = RELAY, keys: bytes = FIRST.keys, version: str = "1", *
 
 def changes(old: MetricRegistry, new: MetricRegistry) -> list[Change]:
     return [change for change in compare_registries(old, new) if change.what != "registry"]
-
-
-def test_a_diff_that_becomes_direct_fails_and_asks_for_a_new_id(tmp_path, capsys):
-    oblivious = registry()
-    (tmp_path / "old.toml").write_text(oblivious.text)
-    (tmp_path / "new.toml").write_text(oblivious.text.replace(OBLIVIOUS, "").replace('"1"', '"2"', 1))
-    assert main(["metrics", "diff", str(tmp_path / "old.toml"), str(tmp_path / "new.toml"), "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)["needs_new_id"] == ["colour"]
-    assert main(["metrics", "diff", str(tmp_path / "new.toml"), str(tmp_path / "old.toml")]) == 0
 
 
 def test_a_key_more_is_counted():

@@ -52,6 +52,14 @@ def test_nothing_changed():
     assert (only.metric, only.what, only.kind, only.detail) == ("", "registry", Harm.HARMLESS, "version 1 becomes 2")
 
 
+def test_a_panels_answers_have_no_noise_of_before():
+    """All is drawn afresh: a smaller epsilon weakens nothing, and nothing of before is answered again."""
+    own = {"panel": '{cycle = "year"}', "oracle": '"grr"', "parameters": "{epsilon = 2.0}", "max_values": None}
+    smaller, larger = (changes({"parameters": f"{{epsilon = {epsilon}}}"}, **own) for epsilon in (1.0, 3.0))
+    assert kinds(smaller) == {("parameters", Harm.BREAKS)}
+    assert weakened(larger) == {"one report", "several reports of one unchanged value", "a change of value"}
+
+
 ABC = '{kind = "categories", names = ["a", "b", "c"]}'
 INTEGERS = '{kind = "integers", min = 0, max = 2}'
 TWO_ROUNDS = {
@@ -72,6 +80,8 @@ STRINGS = SEEDS | {"domain": '{kind = "strings"}', "max_values": "2"}
 BUDGET = "[budget]\nepsilon = 20.0\nattributes = {looks = 5.0}\n"
 GROUPS = 'groups = {by = "release", shares = {"1" = 0.6, "2" = 0.3}, devices = 500000}'
 SHARDS = "[shards]\ncount = 2\n"
+STOP = {"top": 'opt_out = "Uninstall it."'}
+PUBLISHED = STOP | {"publish": '"estimates"'}
 RELAY = "[oblivious]\n" + "\n".join(f'{key} = "{value}"' for key, value in OBLIVIOUS.items()) + "\n"
 VALUES = {str: ("a", "b", "c", "z"), int: (0, 1, 9), float: (0, 1, 9), tuple: (("a", 0), ("b", 2), ("z", 9))}
 """By type; some of each are in no domain."""
@@ -165,6 +175,7 @@ OTHER_PROMISES = [  # the same of what is promised besides; no epsilon of the re
     ("a later end", {}, {"expires": "2099-01-02"}, False),
     ("an earlier end", {}, {"expires": "2098-01-02"}, False),
     ("the window of the page", {}, {"window": "7"}, False),
+    ("why a year may reveal much", {}, {"yearly_reason": '"t"'}, False),
     ("the title", {}, {"title": '"t"'}, False),
     ("the description", {}, {"description": '"t"'}, False),
     ("the owner", {}, {"owner": '"t"'}, False),
@@ -191,7 +202,12 @@ OTHER_PROMISES = [  # the same of what is promised besides; no epsilon of the re
     ),
     ("no budget any more", {"attribute": '"looks"', "end": BUDGET}, {"end": None}, True),
     ("a budget", {"attribute": '"looks"'}, {"end": BUDGET}, False),
-    ("published estimates", {"top": 'opt_out = "Uninstall it."'}, {"publish": '"estimates"'}, True),
+    ("published estimates", STOP, {"publish": '"estimates"'}, True),
+    ("no estimates any more", PUBLISHED, {"publish": None}, False),
+    ("estimates of fewer reports", PUBLISHED, {"publish_least": "20"}, True),
+    ("estimates of more reports", PUBLISHED | {"publish_least": "20"}, {"publish_least": "100"}, False),
+    ("late reports to what is published", PUBLISHED, {"grace_days": "40"}, True),
+    ("fewer late reports to what is published", PUBLISHED | {"grace_days": "40"}, {"grace_days": None}, False),
     ("groups", {}, {"groups": GROUPS}, True),
     ("more groups", {"groups": GROUPS}, {"groups": GROUPS.replace('"2" = 0.3', '"2" = 0.2, "3" = 0.1')}, False),
     ("groups by something else", {"groups": GROUPS}, {"groups": GROUPS.replace("release", "platform")}, True),
@@ -214,11 +230,15 @@ OTHER_PROMISES = [  # the same of what is promised besides; no epsilon of the re
         False,
     ),
     ("shards", {}, {"end": SHARDS}, False),
-    ("opt_out", {}, {"top": 'opt_out = "Uninstall it."'}, False),
+    ("opt_out", {}, STOP, False),
 ]
 
 SAID = {  # what is said of some of them: the key, and a part of the sentence
     "the description": ("description", "'D' becomes 't': devices ask about it again"),
+    "why a year may reveal much": ("yearly_reason", "None becomes 't'"),
+    "published estimates": ("publish", ": devices ask about it again"),
+    "estimates of fewer reports": ("publish_least", "with 20 reports or more, not with 100"),
+    "late reports to what is published": ("grace_days", "takes reports again"),
     "groups": (
         "groups",
         "no group becomes release (1, 2): devices ask about the metric again, and no noise protects a",
@@ -349,7 +369,6 @@ def test_what_breaks_stored_counts(new, breaks):
 
 
 def test_less_noise_never_comes_free_where_responses_are_memoized():
-    """Even a smaller epsilon: the old permanent responses are out, and new ones are drawn."""
     found = changes({"parameters": "{epsilon_permanent = 2.0, epsilon_report = 0.5}"})
     assert weakened(found) == {"parameters"}
     (said,) = [change.detail for change in found if change.kind == Harm.WEAKENS]

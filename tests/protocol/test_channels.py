@@ -197,11 +197,12 @@ FAMILIES = {
 
 @pytest.mark.parametrize("family", FAMILIES)
 @settings(max_examples=25, deadline=None)
-@given(st.floats(1e-6, 30))
-def test_the_least_noise_is_what_bisection_finds(family, epsilon):
+@given(st.floats(1e-6, 30), st.integers(-5, ONE))
+def test_the_least_noise_is_what_bisection_finds_wherever_one_looks_first(family, epsilon, near):
     promised, low, high = FAMILIES[family]
     assume(promised(high) <= epsilon)
-    assert least_noise(promised, epsilon, low, high) == bisected(promised, epsilon, low, high)
+    found = bisected(promised, epsilon, low, high)
+    assert least_noise(promised, epsilon, low, high) == least_noise(promised, epsilon, low, high, near=near) == found
 
 
 @pytest.mark.parametrize("family", ["symmetric", "optimized", "second round", "sets"])
@@ -211,15 +212,6 @@ def test_the_least_noise_takes_few_logarithms_to_a_hundred_digits(family, epsilo
     (promised, low, high), asked = FAMILIES[family], []
     least_noise(lambda t: asked.append(t) or promised(t), epsilon, low, high)
     assert len(asked) <= 18
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-@settings(max_examples=25, deadline=None)
-@given(st.floats(1e-6, 30), st.integers(-5, ONE))
-def test_where_one_looks_first_does_not_change_the_least_noise(family, epsilon, near):
-    promised, low, high = FAMILIES[family]
-    assume(promised(high) <= epsilon)
-    assert least_noise(promised, epsilon, low, high, near=near) == least_noise(promised, epsilon, low, high)
 
 
 @pytest.mark.parametrize("name", ["subset", "projective"])

@@ -1,7 +1,5 @@
 """Oblivious HTTP against the RFCs' own examples, against `cryptography`, and against every altered byte."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import random
@@ -224,18 +222,6 @@ def test_the_hpke_of_cryptography_opens_it_too():
         suite.decrypt(sealed.body[messages.HEADER_BYTES :], RECEIVER.private, messages.REQUEST_LABEL + bytes(7))
 
 
-def test_every_altered_byte_of_a_message_is_refused_by_the_receiver():
-    sealed = seal_request(REPORT.encode(512), usable_key(RECEIVER.keys)).body
-    opened = 0
-    for altered in alterations(sealed):
-        try:
-            RECEIVER.open(altered)
-            opened += 1
-        except (InvalidTag, AssertionError, KeyError, ValueError):
-            pass
-    assert opened == 0
-
-
 def test_every_altered_byte_of_an_answer_is_refused():
     sealed = seal_request(b"a report", usable_key(RECEIVER.keys))
     _, answer = RECEIVER.open(sealed.body)
@@ -252,11 +238,6 @@ def test_an_answer_to_another_message_is_refused():
         first.open(answer(b"taken"))
 
 
-def test_each_message_has_a_key_of_its_own():
-    sent = [seal_request(b"a report", usable_key(RECEIVER.keys)).body for _ in range(20)]
-    assert len({body[7:39] for body in sent}) == len({body[39:] for body in sent}) == 20
-
-
 def test_a_message_says_in_clear_for_which_key_it_is_and_nothing_else_that_two_messages_share():
     """A relay can tell devices of the new registry from others while keys are rotated: threat-model.md says so."""
     keys = [usable_key(Receiver(key_id=number).keys) for number in (1, 2)]
@@ -264,6 +245,8 @@ def test_a_message_says_in_clear_for_which_key_it_is_and_nothing_else_that_two_m
     assert {message[0] for message in sealed[0]} == {1}
     assert {message[0] for message in sealed[1]} == {2}
     assert len({message[1:7] for many in sealed for message in many}) == 1
+    assert len({message[7:39] for many in sealed for message in many}) == 40, "each has a key of its own"
+    assert len({message[39:] for many in sealed for message in many}) == 40
     columns = list(zip(*(message[7:] for many in sealed for message in many), strict=True))
     assert all(len(set(column)) > 1 for column in columns)
 

@@ -240,23 +240,15 @@ def judge_change(world: World, earlier: Sequence[Metric], new: Metric, lines: Se
     old = earlier[-1]
     claims = [claim for line in lines for claim in read(line)]
     for claim in claims:
-        if claim.about == "none answers again":
-            about = surfaces.compared(earlier) if claim.more.get("these") else earlier
-            again = [each for each in about if each.account != new.account and asks_some(each, new)]
-            if again:
-                yield Lie("asked again", claim.line, "devices of a registry before are asked by this one as well")
         if claim.about == "both together":
             total = math.inf if "bound" in claim.more["total"] else float(claim.more["total"])
-            true = truth((step(old), step(new)), world.values, "unchanged", ever=True)
+            accounts = {each.account: step(each) for each in (*earlier, new)}
+            true = truth(tuple(accounts.values()), world.values, "unchanged", ever=True)
             if total < true - NEAR:
                 yield Lie("change", claim.line, f"epsilon {true:.6f}")
     if any(claim.about in {"both together", "weakens"} for claim in claims):
         return
     yield from broken_promises(world, old, new, lines[-1] if lines else "nothing changed")
-
-
-def asks_some(old: Metric, new: Metric) -> bool:
-    return old.mechanism.once and new.mechanism.once and bool(model.cohorts_of([old.mechanism, new.mechanism]))
 
 
 def broken_promises(world: World, old: Metric, new: Metric, line: str) -> Iterator[Lie]:

@@ -130,12 +130,9 @@ def keeps_every_count(patch: Patch) -> None:
 
 
 def compares_two(patch: Patch) -> None:
-    """Say of two waves that nobody answers again, whatever was asked before: M1."""
+    """Add up what a plan costs and the last one before, whatever was asked before that: M1."""
     usual = surfaces.diff
-    patch.setattr(surfaces, "EARLIER", 1)
-    patch.setattr(
-        surfaces, "diff", lambda *about: [line.replace(" of these asked", " asked") for line in usual(*about)]
-    )
+    patch.setattr(surfaces, "diff", lambda world, earlier, new: usual(world, earlier[-1:], new))
 
 
 def leaves_groups_out(patch: Patch) -> None:
@@ -212,7 +209,7 @@ FINDINGS: Final[dict[str, Finding]] = {
     "H3": Finding(("known cohort",), ("flips",), averages_cohorts),
     "H4": Finding(("shuffled group",), ("grouped", "window"), shuffles_groups),
     "H6": Finding(("kept",), ("seeds", "words"), keeps_every_count, crowded=True),
-    "M1": Finding(("asked again",), ("search",), compares_two),
+    "M1": Finding(("change",), ("search",), compares_two),
     "M2": Finding(("accounts", "only one"), ("search",), sums_terms, is_once=True),
     "M3": Finding(("group",), ("window", "grouped"), leaves_groups_out),
     "M4": Finding(("crowd",), ("grr", "nearest"), counts_all_devices),

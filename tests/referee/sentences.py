@@ -260,7 +260,6 @@ JUDGED: Final[tuple[tuple[str, Callable[[re.Match[str]], Iterator[Claim]]], ...]
     (r"Estimated from (?P<reports>[\d,]+) reports of (?P<period>[\d-]+), one per device(?: \(.*\))?\. An estimate can be below zero, because the noise is subtracted\.", plainly("estimated")),
     (r"Kept for \| randomized reports: (?P<days>\d+) days; then only counts of (?P<fewest>\d+) or more reports together; a report that comes .* is (?:still|not) counted", plainly("kept")),
     # changes of a registry
-    (r"harmless \| (?:parameters|domain): other devices are asked: none that an earlier registry(?P<these> of these)? asked", plainly("none answers again")),
     (r"weakens-privacy \| .*: all reports of (?:one value|it) cost (?P<total>[\d.]+|without bound) together, where [\d.]+ was promised(?:; .*)?", plainly("both together")),
     (r"weakens-privacy \| .*", plainly("weakens")),
     (r"no promise is weakened, no stored count is broken", plainly("nothing weakened")),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from unittest import mock
 
 from overstory.client import Client
@@ -29,7 +29,6 @@ from referee.worlds import METRIC, registry_file
 from support.running import within
 
 WIDE = 1 << 20
-T = TypeVar("T")
 
 
 def lines(text: str) -> list[str]:
@@ -61,17 +60,8 @@ def show(world: str, name: str, reports: int | None) -> list[str]:
     return command("metrics", "show", file(world, name), METRIC, *some)
 
 
-EARLIER: int | None = None
-"""How many registries before the new one `metrics diff` is given; None: all that the device has had."""
-
-
 def diff(world: str, earlier: Sequence[str], new: str) -> list[str]:
-    return command("metrics", "diff", *(file(world, name) for name in compared(earlier)), file(world, new))
-
-
-def compared(earlier: Sequence[T]) -> list[T]:
-    """Return those of the earlier registries that `metrics diff` is given, the oldest first."""
-    return [*earlier] if EARLIER is None else [*earlier][-EARLIER:]
+    return command("metrics", "diff", *(file(world, name) for name in earlier), file(world, new))
 
 
 def privacy(world: str, name: str, *options: object) -> list[str]:

@@ -43,11 +43,8 @@ class World:
         return (AGREED, *self.variants)
 
 
-def search(wave: int, known: str = "", epsilon: float = 2.0) -> dict[str, str]:
-    return {
-        "domain": UNKNOWN.format(known=known),
-        "parameters": f"{{epsilon = {epsilon}, wave = {wave}, waves = 2}}",
-    }
+def search(known: str = "", epsilon: float = 2.0) -> dict[str, str]:
+    return {"domain": UNKNOWN.format(known=known), "parameters": f"{{epsilon = {epsilon}}}"}
 
 
 def bloom(cohorts: int, f: float = 0.5) -> dict[str, str]:
@@ -155,12 +152,8 @@ WORLDS: dict[str, World] = {
     ),
     "search": World(
         (5, 200, "no number"),
-        {"oracle": '"prefix-search"'} | search(1),
-        {
-            "second-wave": search(2),
-            "first-wave-known": search(1, ", known = [5]"),
-            "second-wave-known": search(2, ", known = [5]"),
-        },
+        {"oracle": '"prefix-search"'} | search(),
+        {"five-known": search(", known = [5]"), "two-known": search(", known = [5, 200]")},
     ),
     "published": World(
         ("red", "green", "blue"),

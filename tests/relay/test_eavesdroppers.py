@@ -1,7 +1,5 @@
 """An eavesdropper at each side of a relay: what they record, and that records of a broken relay are noticed."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest
@@ -19,7 +17,7 @@ SECRETS = {"token": b"ovw_the-write-token", "metric": b"secret-theme"}
 
 def observed(folder, *, shuffle=True, fault=None):
     """Send a message of each device through a relay; return what was recorded at both sides, and the relay's log."""
-    options = shuffling(folder, least=DEVICES, every="0.2s") if shuffle else ["--per-hour", "1000"]
+    options = shuffling(folder, least=DEVICES, every="0.2s") if shuffle else ["OVERSTORY_RELAY_PER_HOUR=1000"]
     more = {} if fault is None else {"program": (sys.executable, broken_relay.__file__, fault)}
     with receiving() as side, listening_in(address_of(side.url)) as behind:
         url = "http://{}:{}".format(*behind.address)

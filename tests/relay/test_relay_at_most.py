@@ -1,7 +1,5 @@
 """How long a shuffling relay keeps what it has accepted, for every setting and whenever it comes."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from itertools import pairwise
 
@@ -22,11 +20,10 @@ def staged(folder, every, at_most):
 
 
 def take(relay, number=1):
-    """Let messages come, and return how many of them were accepted."""
     return relay.deliver(*(message(n) for n in range(number))).count(202)
 
 
-# In shares of --at-most: among others those around which the rules change.
+# In shares of `at_most`: among others those around which the rules change.
 pauses = st.floats(0, 1.2) | st.sampled_from([0.49, 0.4999, 0.5, 0.51, 0.99, 0.9972, 1.0, 1.01, 1.49, 7.77])
 steps = st.lists(st.tuples(st.sampled_from(["take", "look", "look", "start again"]), pauses), min_size=1, max_size=25)
 
@@ -65,7 +62,7 @@ def test_nothing_is_dropped_released_or_kept_against_the_rules(tmp_path_factory,
 
 
 def test_the_disk_has_no_time_of_the_first_message_after_a_silence(tmp_path):
-    """The time moves on by halves of --at-most: from anywhere within one, the same bytes."""
+    """The time moves on by halves of `at_most`: from anywhere within one, the same bytes."""
     starts = []
     for number, arrival in enumerate((1.5, 1.6, 1.75, 1.99, 2.0)):
         relay = staged(tmp_path / str(number), 24 * HOUR, 36 * HOUR)

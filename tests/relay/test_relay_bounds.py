@@ -1,7 +1,5 @@
 """What one address may send, and what slow and many connections can do to a relay: nothing to the others."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import http.client
@@ -159,8 +157,8 @@ class ShufflingRelay(StagedRelay):
     """A shuffling relay with the settings of a command line, and all that it decides before a message is stored."""
 
     def __init__(self, folder, *options):
-        line = ["relay", "--gateway", "http://c", "--shuffle", "--spool", str(folder / "spool"), "--capacity", "5000"]
-        self.settings = settings_of([*line, "--token-file", "token", *options], folder)
+        line = ["relay", "--gateway", "http://c", "--spool", str(folder / "spool"), "OVERSTORY_RELAY_CAPACITY=5000"]
+        self.settings = settings_of([*line, *options], folder)
         asked = self.settings.shuffling
         super().__init__(folder, asked.rules, asked.capacity, now=1.8e9)
 
@@ -170,7 +168,6 @@ class ShufflingRelay(StagedRelay):
         self.service = RelayService(self.shuffler.deliver, limit, Troubles())
 
     def post(self, address, *messages):
-        """Let an address post messages at one moment; return the statuses."""
 
         async def posting():
             answers = []
@@ -198,7 +195,7 @@ def of_address(relay, number):
 
 
 def test_by_default_one_address_has_a_twentieth_of_a_release_whenever_it_sends(tmp_path, caplog):
-    """`--least 1000 --every 24h`: the limit of each hour alone let one address send 1,200 of a release."""
+    """`least` 1000, `every` 24h: the limit of each hour alone let one address send 1,200 of a release."""
     caplog.set_level("INFO")
     with shuffling_relay(tmp_path) as relay:
         for _ in range(24 * 60):
@@ -217,7 +214,7 @@ def test_by_default_one_address_has_a_twentieth_of_a_release_whenever_it_sends(t
 
 @pytest.mark.parametrize("restarts", [1, 3])
 def test_a_restart_lets_no_address_have_a_larger_share(tmp_path, restarts):
-    with shuffling_relay(tmp_path, "--least", "100") as relay:
+    with shuffling_relay(tmp_path, "OVERSTORY_RELAY_LEAST=100") as relay:
         for run in range(restarts + 1):
             if run:
                 relay.restart()
@@ -235,7 +232,7 @@ def test_a_restart_lets_no_address_have_a_larger_share(tmp_path, restarts):
 
 
 def test_a_restart_holds_nothing_back_where_no_address_sends_much(tmp_path):
-    with shuffling_relay(tmp_path, "--least", "100") as relay:
+    with shuffling_relay(tmp_path, "OVERSTORY_RELAY_LEAST=100") as relay:
         for number in range(100):
             assert relay.post(f"198.51.100.{number}", message(number)) == [202]
             if number % 25 == 10:
@@ -246,14 +243,14 @@ def test_a_restart_holds_nothing_back_where_no_address_sends_much(tmp_path):
 
 
 def test_of_a_small_release_one_address_has_one_message(tmp_path):
-    with shuffling_relay(tmp_path, "--least", "10") as relay:
+    with shuffling_relay(tmp_path, "OVERSTORY_RELAY_LEAST=10") as relay:
         assert relay.post("192.0.2.1", message(1), message(2)) == [202, 429]
         assert Rules(least=10).of_one == 1
 
 
 def test_copies_of_one_message_count_once(tmp_path):
     one = message(1)
-    with shuffling_relay(tmp_path, "--least", "20", "--per-release", "20") as relay:
+    with shuffling_relay(tmp_path, "OVERSTORY_RELAY_LEAST=20", "OVERSTORY_RELAY_PER_RELEASE=20") as relay:
         assert relay.post("192.0.2.1", *[one] * 30) == [202] * 30, "a device that got no answer sends it again"
         assert relay.post("192.0.2.2", one) == [202]
         relay.restart()
@@ -267,7 +264,7 @@ def test_copies_of_one_message_count_once(tmp_path):
 
 
 def test_what_counts_an_address_is_not_on_the_disk_and_ends_with_the_release(tmp_path):
-    with shuffling_relay(tmp_path, "--least", "2", "--per-release", "1") as relay:
+    with shuffling_relay(tmp_path, "OVERSTORY_RELAY_LEAST=2", "OVERSTORY_RELAY_PER_RELEASE=1") as relay:
         relay.post("192.0.2.1", message(1))
         name, key = relay.service.limit.name("192.0.2.1"), relay.spool._key
         relay.post("192.0.2.2", message(2))
@@ -281,7 +278,7 @@ def test_what_counts_an_address_is_not_on_the_disk_and_ends_with_the_release(tmp
 
 
 def test_too_many_messages_get_429_and_a_time():
-    with receiving() as side, relaying(side.url, "--per-hour", "2") as relay:
+    with receiving() as side, relaying(side.url, "OVERSTORY_RELAY_PER_HOUR=2") as relay:
         statuses = [post(relay.address, message(n), **{"X-Forwarded-For": f"192.0.2.{n}"})[0] for n in range(3)]
         assert statuses == [200, 200, 429], "what a sender says of its address is not listened to"
         status, headers, _ = post(relay.address, message(9))
@@ -292,7 +289,10 @@ def test_too_many_messages_get_429_and_a_time():
 
 
 def test_behind_a_proxy_the_address_that_the_proxy_names_counts():
-    with receiving() as side, relaying(side.url, "--per-hour", "1", "--trust-forwarded") as relay:
+    with (
+        receiving() as side,
+        relaying(side.url, "OVERSTORY_RELAY_PER_HOUR=1", "OVERSTORY_RELAY_TRUST_FORWARDED=1") as relay,
+    ):
         forwarded = ("192.0.2.1", "192.0.2.2", "192.0.2.9, 192.0.2.1", "192.0.2.1, 192.0.2.3")
         statuses = [post(relay.address, message(1), **{"X-Forwarded-For": header})[0] for header in forwarded]
         assert statuses == [200, 200, 429, 200]
@@ -301,7 +301,11 @@ def test_behind_a_proxy_the_address_that_the_proxy_names_counts():
 
 
 def test_idle_connections_of_one_address_keep_no_other_out():
-    with receiving() as side, relaying(side.url, "--per-hour", "1000") as relay, contextlib.ExitStack() as idle:
+    with (
+        receiving() as side,
+        relaying(side.url, "OVERSTORY_RELAY_PER_HOUR=1000") as relay,
+        contextlib.ExitStack() as idle,
+    ):
         for _ in range(3 * MOST_OF_ONE):
             idle.enter_context(contextlib.closing(socket.create_connection(relay.address, 10)))
         time.sleep(0.3)
@@ -330,7 +334,10 @@ def test_a_request_that_comes_byte_by_byte_ends_in_time_and_holds_nobody_up():
 
 
 def test_more_connections_than_there_is_room_for_wait_and_are_answered():
-    with receiving() as side, relaying(side.url, "--per-hour", "100000", "--trust-forwarded") as relay:
+    with (
+        receiving() as side,
+        relaying(side.url, "OVERSTORY_RELAY_PER_HOUR=100000", "OVERSTORY_RELAY_TRUST_FORWARDED=1") as relay,
+    ):
         with contextlib.ExitStack() as idle:
             for _ in range(600):  # more than the relay holds open at once
                 idle.enter_context(contextlib.closing(socket.create_connection(relay.address, 10)))
@@ -343,7 +350,7 @@ def test_more_connections_than_there_is_room_for_wait_and_are_answered():
 def test_over_tls(tmp_path):
     certificate = make_certificate(tmp_path)
     with receiving() as side:
-        options = ("--tls-certificate", str(certificate), "--tls-key", str(tmp_path / "key.pem"))
+        options = (f"OVERSTORY_RELAY_TLS_CERTIFICATE={certificate}", f"OVERSTORY_RELAY_TLS_KEY={tmp_path / 'key.pem'}")
         with relaying(side.url, *options) as relay:
             trusted = ssl.create_default_context(cafile=str(certificate))
             connection = http.client.HTTPSConnection("localhost", relay.address[1], context=trusted, timeout=10)

@@ -1,10 +1,8 @@
-"""Devices, `overstory relay --shuffle`, `overstory serve`, all real, with an eavesdropper at every hop.
+"""Devices, `overstory relay --spool`, `overstory serve`, all real, with an eavesdropper at every hop.
 
 The records, the relay's files and the collector's are searched for what must not be in them, and the counts are those
 of what the devices sent.
 """
-
-from __future__ import annotations
 
 import sqlite3
 from collections import Counter

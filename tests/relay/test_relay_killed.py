@@ -1,7 +1,5 @@
 """Relays that are killed at random, with a collector that fails at random: nothing is lost, nothing counted twice."""
 
-from __future__ import annotations
-
 import random
 import time
 

@@ -8,8 +8,6 @@ OVERSTORY_KILLS=200 kills as often as it says:
     OVERSTORY_KILLS=200 python -m pytest -m slow tests/relay/test_relay_killed_with_collector.py
 """
 
-from __future__ import annotations
-
 import os
 import random
 import sqlite3
@@ -71,19 +69,16 @@ class KilledDevices:
         self._takes = time.monotonic() - began
 
     def kill(self):
-        """Kill the one that runs."""
         if self._running.poll() is None:
             self._running.kill()
             self.killed += 1
         self.wait()
 
     def wait(self):
-        """Wait for the one that runs."""
         if self._running.wait(60) != 0:
             self._unfinished.append(self.sent.total() - 1)
 
     def finish(self):
-        """Let all of them finish that were killed."""
         for number in self._unfinished:
             until = time.monotonic() + 120  # the outbox may be leased to one that was killed
             while self._start(number).wait(60) != 0:
@@ -101,7 +96,6 @@ class Senders:
         self.sent, self.again, self.over = Counter(), 0, threading.Event()
 
     def upload(self):
-        """Return the upload of a new device, and count its value."""
         with self._lock:
             value, seed = self._draws.randrange(len(NAMES)), self._draws.random()
             self.sent[NAMES[value]] += 1
@@ -110,7 +104,6 @@ class Senders:
         return encode_upload(Upload(os.urandom(16), METRIC, self._metric.period.number(time.time()), packed))
 
     def deliver(self):
-        """Send one upload until it is answered."""
         body = self.upload()
         while True:
             request = Request("http://collector.example/v1/reports", body, MEDIA_TYPE, self._token, timeout=10)
@@ -131,7 +124,7 @@ def test_every_report_is_counted_once_however_both_are_killed(tmp_path, shuffle)
     relayed.mkdir()
     with collecting(tmp_path / "collector") as site, listening_in(site.collector.address) as behind:
         with listening_in(("127.0.0.1", 1)) as before:
-            options = shuffling(relayed, least=LEAST, every="0.2s") if shuffle else ["--per-hour", "1000000"]
+            options = shuffling(relayed, least=LEAST, every="0.2s") if shuffle else ["OVERSTORY_RELAY_PER_HOUR=1000000"]
             (relayed / "relay-token").write_text(site.tokens["relay"])
             relay = RelayProcess("http://{}:{}".format(*behind.address), options)
             senders = Senders(site, "http://{}:{}/".format(*before.address), seed=4)

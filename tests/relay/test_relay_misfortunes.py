@@ -1,7 +1,5 @@
 """Ten seconds of each misfortune to a shuffling relay under load; then everything that it acknowledged is released."""
 
-from __future__ import annotations
-
 import http.client
 import threading
 import time

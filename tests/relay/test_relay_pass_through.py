@@ -3,8 +3,6 @@
 So is nginx, with the configuration of examples/deploy: somebody else's program, and no less is promised of it.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import socket
@@ -31,7 +29,7 @@ def side():
 @pytest.fixture(scope="module")
 def relay(side, tmp_path_factory):
     log = tmp_path_factory.mktemp("relay") / "log"
-    with relaying(side.url, "--per-hour", "100000", log=log) as relay:
+    with relaying(side.url, "OVERSTORY_RELAY_PER_HOUR=100000", log=log) as relay:
         relay.log, relay.host = log, side.url.removeprefix("http://")
         yield relay
 

@@ -1,11 +1,10 @@
 """A shuffling relay as a process: when it releases, in which order, how often, and what it does with every answer."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
 import logging
+import re
 import time
 from collections import Counter
 
@@ -330,8 +329,7 @@ def test_slots_of_a_write_that_failed_are_free_again(tmp_path):
 def test_a_relay_is_ready_while_it_can_store_messages(tmp_path):
     with receiving() as side:
         options = shuffling(tmp_path, least=5)
-        options[options.index("--capacity") + 1] = "5"
-        with relaying(side.url, *options, "--every", "1h") as relay:
+        with relaying(side.url, *options, "OVERSTORY_RELAY_CAPACITY=5", "OVERSTORY_RELAY_EVERY=1h") as relay:
             status, facts = page(relay.address, "/readyz")
             assert (status, facts["ready"]) == (200, True)
             assert set(facts["seconds_since_success"]) == {"release", "touch", "log"}
@@ -444,27 +442,32 @@ def test_a_second_relay_on_a_spool_ends_with_one_sentence(tmp_path):
     [
         ("--gateway collector", "--gateway: 'collector': give an address such as https://collector.example"),
         ("--gateway http://c/v1/oblivious", "give the collector's address without a path"),
-        ("--gateway http://c --shuffle", "--spool, --token-file missing: --shuffle and --spool and --token-file"),
-        ("--gateway http://c --spool s", "--shuffle, --token-file missing: --shuffle and --spool and --token-file"),
-        ("--gateway http://c --tls-key k", "--tls-certificate and --tls-key belong together"),
+        ("--port 0", "--gateway must be given, or OVERSTORY_RELAY_GATEWAY, or gateway in the --config file"),
+        ("--gateway http://c --spool s", "--spool and token_file belong together: a relay that shuffles needs both"),
+        ("--gateway http://c token_file=t", "--spool and token_file belong together: a relay that shuffles needs both"),
+        ("--gateway http://c tls_key=k", "tls_certificate and tls_key belong together"),
         ("--gateway http://c --port 70000", "ports are 0 .. 65535"),
-        ("--gateway http://c --per-hour 0", "--per-hour 0: give 1 to 1,048,576"),
-        ("--gateway http://c --per-release 0", "--per-release 0: give 1 to 1,048,576"),
-        ("--gateway http://c --shuffle --spool s --token-file t --least 1", "give 2 <= --least <= --capacity"),
-        ("--gateway http://c --shuffle --spool s --token-file t --every soon", "a number with s, m, h or d"),
-        ("--gateway http://c --shuffle --spool s --token-file t --every 40d", "shorter than --every 40d"),
-        ("--gateway http://c --shuffle --spool s --token-file t --every 0s --at-most 1s", "1s: give at least 2s"),
-        ("--gateway http://c --shuffle --spool s --token-file t", "other users can read this token: chmod 600 t"),
-        ("--gateway http://c --shuffle --spool s --token-file none", "none: no such file or directory"),
-        ("--gateway http://c --shuffle --spool s --token-file empty", "empty: it is empty"),
-        ("--gateway http://c --tls-certificate t --tls-key t", "t: no certificate and key that belong together"),
+        ("--gateway http://c per_hour=0", "OVERSTORY_RELAY_PER_HOUR=0: give 1 to 1,048,576"),
+        ("--gateway http://c per_release=0", "OVERSTORY_RELAY_PER_RELEASE=0: give 1 to 1,048,576"),
+        ("--gateway http://c per_hours=9", "there is no such setting; did you mean OVERSTORY_RELAY_PER_HOUR?"),
+        ("--gateway http://c --spool s token_file=t least=1", "give 2 <= least <= capacity"),
+        ("--gateway http://c --spool s token_file=t every=soon", "a number with s, m, h or d"),
+        ("--gateway http://c --spool s token_file=t every=40d", "shorter than every = 40d"),
+        ("--gateway http://c --spool s token_file=t every=0s at_most=1s", "1s: give at least 2s"),
+        ("--gateway http://c --spool s token_file=t", "other users can read this token: chmod 600 t"),
+        ("--gateway http://c --spool s token_file=none", "none: no such file or directory"),
+        ("--gateway http://c --spool s token_file=empty", "empty: it is empty"),
+        ("--gateway http://c tls_certificate=t tls_key=t", "t: no certificate and key that belong together"),
+        ("--config relay.toml", "relay.toml: most_bytes: give 1 to 16,777,216"),
     ],
 )
 def test_a_mistake_in_the_options_is_one_sentence(tmp_path, options, sentence):
     (tmp_path / "t").write_text(TOKEN)
     (tmp_path / "t").chmod(0o644)
     (tmp_path / "empty").write_text("")
-    ran = within("relay", *options.split(), cwd=tmp_path)
+    (tmp_path / "relay.toml").write_text("gateway = 'http://c'\nmost_bytes = 0\n")
+    words = (re.sub(r"^\w+=", lambda key: f"OVERSTORY_RELAY_{key[0].upper()}", word) for word in options.split())
+    ran = within("relay", *words, cwd=tmp_path)
     assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
     assert sentence in ran.stderr
 
@@ -473,7 +476,7 @@ def test_a_mistake_in_the_options_is_one_sentence(tmp_path, options, sentence):
 def test_memory_stays_flat_while_a_hundred_thousand_messages_are_read_and_released(tmp_path):
     """Measured: 30 MB at the peak, of which an idle relay takes 27."""
     options = shuffling(tmp_path, least=100_000)
-    options[options.index("--capacity") + 1] = "110000"
+    options.append("OVERSTORY_RELAY_CAPACITY=110000")
     spool = Spool(tmp_path / "spool", 110_000)
     for start in range(0, 100_000, 1000):
         put(spool, [message(start + n) for n in range(1000)])

@@ -1,7 +1,5 @@
 """The spool: what is acknowledged is there, what is half-written is not, and nothing says when or in which order."""
 
-from __future__ import annotations
-
 import json
 import random
 import struct

@@ -1,7 +1,5 @@
 """Without memory: threads of a daemon begin with it, and a relay that stopped to accept begins anew."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import threading
@@ -49,7 +47,7 @@ def test_an_event_loop_works_in_threads_that_have_begun(monkeypatch):
     assert sorted(asyncio.run(main())) == list(range(6))
 
 
-def heads_of_a_relay(requests, after=0.0, troubles=None):
+def heads_of_a_relay(requests, loses_its_listener=False, troubles=None):
     """Return what a relay with room for three connections answers to requests, one after the other."""
     service = RelayService(None, HourlyLimit(10), troubles or Troubles())
 
@@ -58,20 +56,15 @@ def heads_of_a_relay(requests, after=0.0, troubles=None):
         listener = listening.bind(backlog=process.BACKLOG)
         relay = process.RelayServer(service, listening, lambda: None, connections=3)
         serving = asyncio.create_task(relay.serve([listener]))
-        await asyncio.sleep(after)
+        if loses_its_listener:
+            await asyncio.sleep(0.2)
+            assert asyncio.get_running_loop().remove_reader(listener)
         heads = [await asyncio.wait_for(ask(*listener.getsockname()), 30) for _ in range(requests)]
         relay.should_exit = True
         await serving
         return heads
 
     return asyncio.run(main())
-
-
-def answered(monkeypatch, accept, after):
-    """Return the answers to five requests of a relay that begins anew soon."""
-    monkeypatch.setattr(process, "IDLE_TICKS", 1)
-    monkeypatch.setattr(process.RelayServer, "_accept", accept)
-    return heads_of_a_relay(5, after)
 
 
 async def ask(host, port):
@@ -85,20 +78,22 @@ async def ask(host, port):
         writer.close()
 
 
-def test_accepting_begins_anew_where_it_ended(monkeypatch):
-    accept, faults = process.RelayServer._accept, iter([MemoryError(), MemoryError()])
+def test_a_connection_that_cannot_be_accepted_waits(monkeypatch):
+    accept, faults, troubles = socket.socket.accept, iter([MemoryError(), OSError("none left")]), Troubles()
 
-    async def ends_twice(self, listener):
+    def fails_twice(self):
         if (fault := next(faults, None)) is not None:
             raise fault
-        await accept(self, listener)
+        return accept(self)
 
-    assert answered(monkeypatch, ends_twice, 0.0) == [b"HTTP/1.1 200 OK\r\n"] * 5
+    monkeypatch.setattr(socket.socket, "accept", fails_twice)
+    assert heads_of_a_relay(5, troubles=troubles) == [b"HTTP/1.1 200 OK\r\n"] * 5
+    assert any("a connection could not be accepted" in line for line in troubles.lines())
 
 
-def test_a_relay_that_nobody_asks_for_long_has_room(monkeypatch):
-    """It begins anew again and again."""
-    assert answered(monkeypatch, process.RelayServer._accept, 0.5) == [b"HTTP/1.1 200 OK\r\n"] * 5
+def test_a_listener_that_the_event_loop_lost_is_looked_at_again(monkeypatch):
+    monkeypatch.setattr(process, "LOOK", 5)
+    assert heads_of_a_relay(5, loses_its_listener=True) == [b"HTTP/1.1 200 OK\r\n"] * 5
 
 
 def test_a_request_that_finds_no_memory_is_counted_and_has_no_line_of_its_own(monkeypatch, caplog):

@@ -126,7 +126,7 @@ def test_the_commands_say_so_and_take_the_answer(tmp_path, machines, capsys):
     registry = tmp_path / "metrics.toml"
     registry.write_text(REGISTRY)
     machines.be("b" * 32)
-    words = ["--state", str(folder), "--registry", str(registry)]
+    words = ["--app", str(folder), "--registry", str(registry)]
     assert main(["status", *words], environ={}) == 0
     assert "begun on another machine" in capsys.readouterr().out
     assert main(["on", *words], environ={}) == 2
@@ -206,7 +206,6 @@ def test_the_ids_of_other_platforms(monkeypatch):
 
 @pytest.mark.parametrize("server", ["http://collect.example.org", "http://10.0.0.1:8080"])
 def test_reports_in_the_clear_are_warned_about_once_and_in_the_status(tmp_path, caplog, server):
-    """F12: a server without TLS was taken without a word."""
     with caplog.at_level(logging.WARNING, logger="overstory.client"):
         client = Client("t", registry=parse_registry(REGISTRY), state=tmp_path / "s", server=server, environ={})
         client.record("m", 1)

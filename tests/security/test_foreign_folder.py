@@ -188,7 +188,6 @@ def with_a_link_to_a_secret(folder):
 @pytest.mark.skipif(getattr(os, "geteuid", lambda: 1)() != 0, reason="giving a file away takes the administrator")
 @pytest.mark.parametrize("case", [not_mine, open_to_all, behind_a_link, with_a_planted_secret, with_a_link_to_a_secret])
 def test_the_folder_that_the_environment_names_is_refused_in_each_of_five_cases(begun, case, capsys):
-    """T20: a client and the person's commands used each of them without a word; who planted the secret read reports."""
     case(begun)
     before = {path: path.read_bytes() for path in begun.iterdir()}
     environ = {"OVERSTORY_STATE": str(begun)}

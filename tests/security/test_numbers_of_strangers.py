@@ -1,7 +1,5 @@
 """Digits that a stranger writes are read by one bounded function: `int` raises past 4,300 of them."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

@@ -90,7 +90,6 @@ def together(found):
     ("devices", "most"), [(150, 0.15), pytest.param(DEVICES, 0.06, marks=pytest.mark.slow)], ids=["few", "many"]
 )
 def test_the_time_asked_for_cannot_be_read_from_when_reports_come_back(state, devices, most):
-    """F11: 12 of 12 devices came back, with all their metrics, in the very minute that they were given."""
     found = guesses(state, devices)
     for slot, backs in found:
         assert all(slot <= back <= 2 * slot + 3 for back in backs)  # what was asked is obeyed

@@ -35,7 +35,6 @@ def cohorts(metric, secret):
 
 
 def chi_square(pairs):
-    """Pearson's statistic of independence of two numbers below COHORTS."""
     table = [[0] * COHORTS for _ in range(COHORTS)]
     for first, second in pairs:
         table[first][second] += 1

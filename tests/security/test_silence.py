@@ -79,7 +79,6 @@ def rules():
 
 @pytest.mark.parametrize(("oracle", "over_cap"), list(rules()))
 def test_the_presence_of_a_report_says_nothing_of_the_value(tmp_path, oracle, over_cap):
-    """F4: a device that changed, or held what the metric does not take, fell silent."""
     registry = registry_of(oracle, over_cap)
     uploads = {
         name: seen_by_the_network(tmp_path / str(number), registry, held(oracle, values))[0]

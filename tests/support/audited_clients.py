@@ -3,8 +3,6 @@
 All noise is a hash of what it depends on, so that a fault of memory is a wrong list of what it depends on.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,12 +1,9 @@
 """Relays that are broken on purpose: `python broken_relay.py FAULT --gateway ...`."""
 
-from __future__ import annotations
-
 import sys
-from typing import Any
 
 
-def forward_addresses() -> None:
+def forward_addresses():
     """Add the sender's address to what goes on, as any proxy would."""
     from overstory.client.upload.http import Request
     from overstory.relay.service import RelayService
@@ -14,7 +11,7 @@ def forward_addresses() -> None:
     senders: list[str] = []
     answer, headers = RelayService.answer, Request.headers
 
-    async def remember(self: RelayService, peer: str, *request: Any) -> Any:
+    async def remember(self: RelayService, peer: str, *request):
         senders.append(peer)
         return await answer(self, peer, *request)
 
@@ -22,7 +19,7 @@ def forward_addresses() -> None:
     Request.headers = lambda self: headers(self) | {"X-Forwarded-For": senders[-1]}  # type: ignore[method-assign]
 
 
-def keep_the_order() -> None:
+def keep_the_order():
     """Store and send messages in the order of their arrival."""
     from overstory.relay import shuffling
     from overstory.relay.slots import SlotFile

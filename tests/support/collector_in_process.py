@@ -1,7 +1,5 @@
 """A registry, reports and uploads for the collector's tests."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import random
@@ -58,7 +56,6 @@ _numbers = itertools.count(1)
 
 
 def batch_id() -> bytes:
-    """An id that was not given out before."""
     return next(_numbers).to_bytes(8, "big") + b"batch id"
 
 
@@ -90,7 +87,6 @@ def packed(metric: Metric, rows: Sequence[Report]) -> bytes:
 def upload(
     name: str = "bloom", count: int = 1, *, period: int = TODAY, batch: bytes | None = None, raw: bytes | None = None
 ) -> bytes:
-    """One upload in binary."""
     metric = METRICS[name]
     reports = encode_reports(metric.mechanism, sound(metric, count)) if raw is None else raw
     return encode_upload(Upload(batch or batch_id(), name, period, reports))
@@ -104,7 +100,6 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def raising(error: BaseException) -> Callable[..., Any]:
-    """Return a function that fails, whatever it is given."""
 
     def fail(*_: object, **__: object) -> None:
         raise error

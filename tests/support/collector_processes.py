@@ -1,7 +1,5 @@
 """Real collectors: `overstory serve` in processes of their own, to be killed."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -31,6 +29,5 @@ class CollectorProcess(ListeningProcess):
     said: list[str] = field(default_factory=list, init=False)
 
     def command(self) -> list[str]:
-        """Return what to run."""
         files = ["--registry", str(self.registry), "--store", self.store]
         return [*self.program, *files, "--port", "0", *self.options]

@@ -1,7 +1,6 @@
 """Stores of a week of days, whose devices are other people every day, for comparisons of ranges."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ def write_registry(folder: Path, epsilon: float, oracle: str = "grr") -> MetricR
     return load_registry(path)
 
 
-def fill(store: Any, metric: Any, days: dict[int, tuple[float, ...]], devices: int, seed: int) -> None:
+def fill(store, metric, days: dict[int, tuple[float, ...]], devices: int, seed: int) -> None:
     """Add one report of each of other devices on each day, from a population with the day's shares."""
     oracle, batches = FrequencyOracle(metric.mechanism), []
     for number, (day, shares) in enumerate(days.items()):

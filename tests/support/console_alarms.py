@@ -1,7 +1,5 @@
 """Stores of 27 weeks with something to be alarmed by, and without."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Collection
 from pathlib import Path

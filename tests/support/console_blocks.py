@@ -1,7 +1,5 @@
 """The commands that a page of documentation shows, and what it says they print."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

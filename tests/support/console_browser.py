@@ -68,7 +68,6 @@ class ServedConsole:
     """The pages that were seen with their estimates, which are then in the cache."""
 
     def link(self, viewer: Viewer = "admin") -> str:
-        """Return a one-time link."""
         return f"{self.address}/login#{self.console.gate.sessions.make_link(viewer)}"
 
 
@@ -104,7 +103,6 @@ def chromium() -> str:
 
 @contextmanager
 def launched() -> Iterator[Any]:
-    """Give a running Chromium."""
     path = chromium()
     from playwright.sync_api import sync_playwright
 
@@ -145,7 +143,6 @@ class Reader:
         self.problems += [f"policy: {text}" for text in self.page.evaluate("window.__violations || []")]
 
     def log_in(self, viewer: Viewer = "admin") -> Reader:
-        """Open a one-time link, as a person does."""
         self.page.goto(self.served.link(viewer))
         self.page.wait_for_url(lambda address: urlsplit(address).path != "/login")
         return self

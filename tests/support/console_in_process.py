@@ -1,7 +1,5 @@
 """A console in this process: its application without a socket, on a store of its own."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable
 from pathlib import Path
@@ -106,7 +104,6 @@ class Client:
 
 
 def client_of(console: Any, client: tuple[str, int] = ("127.0.0.1", 50_000)) -> Client:
-    """Return a client at this address."""
     return Client(console, client)
 
 

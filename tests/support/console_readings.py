@@ -1,7 +1,5 @@
 """A store with a metric of each kind of reading, from devices of their own, for the pages of the console."""
 
-from __future__ import annotations
-
 import datetime as dt
 from pathlib import Path
 from typing import Any, Final
@@ -90,7 +88,7 @@ def value_of(name: str, rng: np.random.Generator) -> Any:
 
 
 def add_devices(store: Store, metric: Metric, seed: int = 20261121) -> None:
-    """Let every device report on each day, as it does: with its permanent response."""
+    """Let every device report on each day, as it does: with its permanent response; of a panel, on one day."""
     rng = np.random.default_rng(seed)
     newest = metric.period.number(NOW) - 1
     reports: dict[int, list[Any]] = {}
@@ -98,19 +96,20 @@ def add_devices(store: Store, metric: Metric, seed: int = 20261121) -> None:
         device = Randomizer(metric.mechanism, secret=number.to_bytes(16, "big"), metric=metric.id, memo_size=0)
         permanent = device.permanent(metric.encode(value_of(metric.id, rng)))
         for period in range(newest - DAYS + 1, newest + 1):
-            if metric.reading == "search" and period != newest - number % DAYS:
-                continue  # a device answers a search once
+            once = metric.reading == "search" or metric.panel is not None
+            if once and period != newest - number % DAYS:
+                continue
             reports.setdefault(period, []).append(device.report_in(period, permanent)[1])
     for period, sent in reports.items():
         add_batch(store, metric, period, ReportBatch.of(metric.mechanism, sent))
 
 
-def make_reading_store(folder: Path) -> tuple[MetricRegistry, Store]:
-    """Return the registry and the open store, with the reports of all metrics."""
+def make_reading_store(folder: Path, panel: str = "") -> tuple[MetricRegistry, Store]:
+    """Return the registry, with what it says of a panel, and the open store, with the reports of all metrics."""
     file = folder / "metrics.toml"
     folder.joinpath("sites.txt").write_text("a.example\nb.example\nc.<b>.example\n")
     text = registry_of(METRICS, expires="2030-01-01", publish='"estimates"', grace_days="1")
-    file.write_text(f'opt_out = "Open the settings and switch it off."\n{text}')
+    file.write_text(f'opt_out = "Open the settings and switch it off."\n{panel}{text}')
     registry = load_registry(file)
     store = open_store(str(folder / "readings.db"), create=True)
     store.remember(registry)

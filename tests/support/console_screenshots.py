@@ -3,8 +3,6 @@
 Prints, for each page, its size, the time until something was painted, and what axe and the policy have against it.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tempfile
@@ -20,7 +18,6 @@ FIRST_PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startT
 
 
 def main(folder: Path) -> None:
-    """Write the pictures into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as store_folder:
         registry, store = make_store(Path(store_folder))

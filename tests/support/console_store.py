@@ -1,7 +1,5 @@
 """A store with reports of simulated devices for the console: five metrics that differ in all that a page shows."""
 
-from __future__ import annotations
-
 import datetime as dt
 from pathlib import Path
 from typing import Any, Final
@@ -65,7 +63,6 @@ TEXT: Final = f'opt_out = "{OPT_OUT}"\n' + registry_of(
 
 
 def write_registry(folder: Path, text: str = TEXT) -> Path:
-    """Write the registry and its list of candidates."""
     (folder / "pages.txt").write_text("".join(f"{word}\n" for word in (*WORDS[:-2], HOSTILE)), "utf-8")
     file = folder / "metrics.toml"
     file.write_text(text, "utf-8")
@@ -124,7 +121,6 @@ def add_operations(store: Store, registry: MetricRegistry) -> None:
 
 
 def make_store(folder: Path) -> tuple[MetricRegistry, Store]:
-    """Return the registry and the open store, with the reports counted."""
     registry = load_registry(write_registry(folder))
     store = open_store(str(folder / "reports.db"), create=True)
     store.remember(registry)

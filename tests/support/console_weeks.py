@@ -1,7 +1,5 @@
 """Weeks of a metric of strings and of one of categories, drawn at the level of counts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

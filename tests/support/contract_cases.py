@@ -3,8 +3,6 @@
 A new mechanism adds its name to both tables; `test_law8_parameters` fails until it does.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

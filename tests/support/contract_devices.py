@@ -1,10 +1,7 @@
 """Samples of reports: from devices one by one, from strangers, and from the bulk simulation."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +27,7 @@ def as_rows(bits: Iterable[int], size: int) -> Bits:
     return np.unpackbits(octets, axis=1, count=size, bitorder="little").astype(bool)
 
 
-def sample_of(mechanism: Mechanism, values: Sequence[Any], reports: Sequence[Sequence[Report]]) -> Sample:
+def sample_of(mechanism: Mechanism, values, reports: Sequence[Sequence[Report]]) -> Sample:
     """The sample in which device i holds values[i] and sent reports[0][i], reports[1][i] ..."""
     view, known = view_of(mechanism), {}
     cohorts = [report.cohort for report in reports[0]]
@@ -48,7 +45,7 @@ class InPeriods(Randomizer):
 
     period = 0
 
-    def report(self, value: Any) -> Report:
+    def report(self, value) -> Report:
         self.period += 1
         return self.report_in(self.period, self.permanent(value))[1]
 
@@ -56,11 +53,11 @@ class InPeriods(Randomizer):
 class EveryPeriodTheSame(InPeriods):
     """Broken: the period is left out of what the second round follows from."""
 
-    def report(self, value: Any) -> Report:
+    def report(self, value) -> Report:
         return self.report_in(0, self.permanent(value))[1]
 
 
-def held_values(mechanism: Mechanism, number: int) -> list[Any]:
+def held_values(mechanism: Mechanism, number: int):
     """Values for that many devices, so spread that every bit is 1 for some."""
     values = some_values(mechanism, 64)
     return [values[i % len(values)] for i in range(number)]

@@ -4,8 +4,6 @@ A correct suite fails by chance at most once in a million runs: it makes at most
 (asserted), each at FALSE_ALARM / MOST_COMPARISONS (Bonferroni), so nothing need be independent of anything.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

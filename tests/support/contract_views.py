@@ -4,8 +4,6 @@ Bits are themselves. A symbol is its one-hot row: each indicator passes through 
 not independent. An output of a set system is the row of the values whose sets hold it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction

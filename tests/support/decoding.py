@@ -1,11 +1,8 @@
 """Estimates for the consoles of the tests, from one process that decodes for all of them."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from functools import cache
-from typing import Any
 
 from overstory.console.estimates.estimates import PATIENCE, Estimates
 from overstory.console.estimates.worker import Worker
@@ -14,19 +11,19 @@ from overstory.console.estimates.worker import Worker
 class SharedWorker(Worker):
     """A process that several consoles use in turn, and that ends with the tests: it loads its libraries once."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self._turn = threading.Lock()
 
-    def estimate(self, task: Any) -> tuple[Any, int]:
+    def estimate(self, task):
         with self._turn:
             return super().estimate(task)
 
-    def close(self) -> None:
+    def close(self):
         """Leave the process to the other consoles."""
 
 
-def dead(pipe: Any, _seconds: float) -> None:
+def dead(pipe, _seconds: float) -> None:
     """Take a task, and end without an answer: what a worker's process may run."""
     pipe.recv()
     sys.exit(9)

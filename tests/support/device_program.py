@@ -6,8 +6,6 @@ It records the same value in every period, by a clock of its own that starts ane
 before must not be reported again. It exits with 0 when everything it recorded has reached the collector.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

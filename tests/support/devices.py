@@ -1,7 +1,5 @@
 """Devices to test with: a registry, a clock that is set by hand, clients that share a folder."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 

@@ -111,8 +111,6 @@ class NoTemplates:
 
 
 class Side:
-    """One collector."""
-
     def __init__(self, *, shortcuts: bool) -> None:
         self.store = FakeStore()
         collector = Collector(METRICS, self.store, open_writes=True, clock=lambda: NOW)
@@ -126,7 +124,6 @@ class Side:
             self.kind = type("General", (General, self.kind), {})
 
     async def answer(self, pieces: list[bytes]) -> Answered:
-        """Send one connection's bytes."""
         state = ServerState()
         loop = asyncio.get_running_loop()
         protocol = self.kind(config=self._config, server_state=state, app_state={}, _loop=loop)

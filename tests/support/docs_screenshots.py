@@ -3,8 +3,6 @@
 `make docs-screenshots` writes them to docs/images.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from io import BytesIO
@@ -41,7 +39,6 @@ COLOURS: Final = 256
 
 
 def make_store(folder: Path) -> tuple[MetricRegistry, Store]:
-    """Return the registry and the open store of the pictures."""
     text = TEXT
     for word, instead in WORDS:
         assert word in text
@@ -57,7 +54,6 @@ def make_store(folder: Path) -> tuple[MetricRegistry, Store]:
 
 
 def main(folder: Path) -> None:
-    """Write the pictures into `folder`."""
     with tempfile.TemporaryDirectory() as store_folder:
         registry, store = make_store(Path(store_folder))
         data = ConsoleData(registry, store, lambda: NOW)

@@ -1,7 +1,5 @@
 """Who listens on the network: connections that are recorded as they pass, and what must not be in the records."""
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 import socket
@@ -33,13 +31,11 @@ class Recorded:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers of the request."""
         lines = bytes(self.sent).partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")[1:]
         return {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
     @property
     def body(self) -> bytes:
-        """The body of the request."""
         return bytes(self.sent).partition(b"\r\n\r\n")[2]
 
 

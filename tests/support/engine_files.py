@@ -1,7 +1,5 @@
 """Files of reports in each layout, and their counts by the slow way."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import reduce
 from operator import add
@@ -62,11 +60,9 @@ class Collection:
         write_packed(folder / "c.ovsb", packed)
 
     def units(self, largest: int = 1) -> list[Unit]:
-        """Cut the files."""
         return units_of(read_contents(find_places([str(self.folder)])), largest)
 
     def job(self, **options: Any) -> Job:
-        """Return the job of counting them."""
         return Job.of(self.mechanism, **options)
 
     @property

@@ -7,7 +7,8 @@ ends of the interval, where the outcome must be the same: another threshold woul
 from collections import defaultdict
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
+
+from support import likelihoods
 
 ONE = 1 << 32
 
@@ -69,23 +70,18 @@ def exact_distribution(draw, thresholds):
 def worst_ratio(distributions):
     """The largest P(outcome | one) / P(outcome | other); infinite when an outcome gives an input away."""
     outcomes = {outcome for chances in distributions for outcome in chances}
-    worst = Fraction(1)
-    for outcome in outcomes:
-        column = [chances.get(outcome, Fraction(0)) for chances in distributions]
-        if min(column) == 0:
-            return float("inf")
-        worst = max(worst, max(column) / min(column))
-    return worst
+    worst = likelihoods.worst_ratio([chances.get(outcome, 0) for outcome in outcomes] for chances in distributions)
+    return float("inf") if worst is None else worst
 
 
-def law_of_number(randomizer: Any, position: int) -> dict[int, Fraction]:
+def law_of_number(randomizer, position: int) -> dict[int, Fraction]:
     """P(payload | position) by the channel's formulas; `test_numeric_privacy` enumerates that draws follow them."""
     channel = randomizer.channel
     law = {payload: channel.probability(payload, position) for payload in range(channel.num_cells)}
     return {payload: chance for payload, chance in law.items() if channel.valid(payload) and chance}
 
 
-def law_of_no_number(randomizer: Any) -> dict[int, Fraction]:
+def law_of_no_number(randomizer) -> dict[int, Fraction]:
     """P(payload | nothing to report): the mixture of all positions'."""
     mixed: dict[int, Fraction] = defaultdict(Fraction)
     for position in range(randomizer.num_positions):

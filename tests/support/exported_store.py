@@ -1,7 +1,5 @@
 """Stores with closed periods to export, and a process that is killed on its way through an export."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
@@ -11,14 +9,13 @@ from collections.abc import Callable
 from functools import reduce
 from operator import add as plus
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from overstory.analysis.reports import SupportCounts
 from overstory.collector.store import Store, open_store
 from overstory.collector.store.copies import export
-from overstory.collector.store.copies.export import Exported, Selection
+from overstory.collector.store.copies.export import Exported
 from overstory.collector.store.databases.sqlite import SqliteDatabase
 from overstory.engines.folders import Folder
 from overstory.engines.places import find_places, find_sets
@@ -40,7 +37,6 @@ def registry() -> MetricRegistry:
 
 
 def registry_toml() -> str:
-    """Return the registry as TOML."""
     metrics = sample_metrics()
     metrics["size"]["oracle"] = '"hadamard"'
     about = {**ABOUT, "retention_days": "90", "grace_days": "30", "period": '"day"'}
@@ -66,13 +62,11 @@ def add(store: Store, metric: Metric, period: int, size: int, rng: random.Random
 
 
 def export_all(url: str, metrics: MetricRegistry, folder: Path | str, now: float = LATER) -> Exported:
-    """Export what is closed."""
     with open_store(url, metrics) as store:
-        return store.export_closed(metrics, Folder(str(folder)), Selection(), now=now)
+        return store.export_closed(metrics, Folder(str(folder)), now=now)
 
 
-def counts_of(url: str, metrics: MetricRegistry) -> dict[str, Any]:
-    """Return all counts of a store."""
+def counts_of(url: str, metrics: MetricRegistry):
     with open_store(url, metrics) as store:
         return {metric.id: store.counts(metric, 0, 1 << 20) for metric in metrics.values()}
 
@@ -85,7 +79,6 @@ def sum_folder(metric: Metric, *inputs: Path | str) -> SupportCounts:
 
 
 def listed_parts(folder: Path) -> set[str]:
-    """Return the names of all parts that manifests list."""
     return {part.file for one in find_sets(str(folder)) for part in one.manifest.parts}
 
 
@@ -94,7 +87,7 @@ def parts_there(folder: Path) -> set[str]:
     return {path.name for path in folder.rglob("*") if path.is_file() and ".json" not in path.name}
 
 
-def small_parts(set_to: Callable[[Any, str, Any], object]) -> None:
+def small_parts(set_to):
     """Make chunks, parts and row groups so small that a few hundred reports are several of each."""
     from overstory.collector.store import counts
     from overstory.files import parquet as blocks
@@ -119,11 +112,11 @@ class Killer:
         Undoes what is installed, where the process does not end: a step then raises `Ended`. None: it is killed.
     """
 
-    def __init__(self, at: int, patch: Any = None) -> None:
+    def __init__(self, at: int, patch=None) -> None:
         self.left, self._patch = at, patch
         self.steps = 0
 
-    def step(self) -> None:
+    def step(self):
         self.steps += 1
         self.left -= 1
         if self.left < 0:
@@ -131,8 +124,8 @@ class Killer:
                 raise Ended
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def _around(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def stepped(*args: Any, **kwargs: Any) -> Any:
+    def _around(self, function):
+        def stepped(*args, **kwargs):
             self.step()
             result = function(*args, **kwargs)
             self.step()
@@ -140,15 +133,15 @@ class Killer:
 
         return stepped
 
-    def _between(self, read: Callable[..., Any]) -> Callable[..., Any]:
-        def stepped(*args: Any) -> Any:
+    def _between(self, read):
+        def stepped(*args):
             for batch in read(*args):
                 self.step()
                 yield batch
 
         return stepped
 
-    def install(self) -> None:
+    def install(self):
         """Step around whatever leaves a trace."""
         set_to = setattr if self._patch is None else self._patch.setattr
         for owner, names in (

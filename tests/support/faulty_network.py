@@ -3,8 +3,6 @@
 It speaks just enough HTTP to know where a request ends; what it forwards it forwards byte for byte.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import random

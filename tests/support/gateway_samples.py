@@ -1,9 +1,6 @@
 """Registries, readings and what was handed over, for the gateway's tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 from overstory.client.randomizer import randomizer_of
 from overstory.client.state.files import StatePaths
@@ -40,7 +37,6 @@ METRICS = {
 
 
 def registry_text() -> str:
-    """The registry of all of them."""
     about = {"domain": BINS, "period": '"30 minutes"', "window": "10", "retention_days": "365"}
     return registry_of(METRICS, **about, expires="2040-01-01")
 
@@ -49,7 +45,6 @@ REGISTRY: MetricRegistry = parse_registry(registry_text())
 
 
 def metric(name: str = "energy") -> Metric:
-    """One of them."""
     return REGISTRY[name]
 
 
@@ -58,7 +53,7 @@ def at(period: int, seconds: float = 0.0) -> float:
     return START + period * HALF_HOUR + seconds
 
 
-def reading(period: int, value: Any, seconds: float = 0.0) -> Reading:
+def reading(period: int, value, seconds: float = 0.0) -> Reading:
     """A reading in a period, counted from the first."""
     return Reading(1, at(period, seconds), value)
 
@@ -77,7 +72,7 @@ def year(periods: int) -> bytes:
     return ("time,value\n" + "\n".join(lines) + "\n").encode()
 
 
-def run(folder: Path, text: bytes, name: str = "energy", **choices: Any) -> dict[str, Any]:
+def run(folder: Path, text: bytes, name: str = "energy", **choices):
     """Replay a file into `folder`/out; return the summary, and the lines' under "lines"."""
     layout, lines = choices.pop("layout", Layout()), Lines("file", choices.pop("strict", False))
     sink = FileSink(folder / "out")
@@ -101,22 +96,20 @@ def uploads(folder: Path) -> list[Upload]:
 class Discard:
     """A sink that takes nothing."""
 
-    def deliver(self, rows: Any, now: float, failures: int, allowed: Any) -> Any:
+    def deliver(self, rows, now: float, failures: int, allowed):
         return {}
 
 
-def device_of(folder: Path, name: str) -> Any:
+def device_of(folder: Path, name: str):
     """What randomizes the readings of a metric, from the state in a folder."""
     return randomizer_of(metric(name), State(StatePaths(folder / "state")).begin().key(name))
 
 
 def bits(upload: Upload) -> int:
-    """The one report of an upload."""
     (report,) = decode_batch(upload.reports)
     return report.bits
 
 
-def items(text: str, name: str = "energy", **layout: Any) -> list[Reading | BadLine]:
-    """The lines of a text, read."""
+def items(text: str, name: str = "energy", **layout) -> list[Reading | BadLine]:
     raw = text.encode().splitlines(keepends=True)
     return list(read_lines(raw, Layout(**layout), metric(name), "file"))

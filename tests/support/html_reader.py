@@ -1,9 +1,6 @@
 """The elements and the texts of a page; who reads one finds an element that is not closed, or not open."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
-from typing import Any
 
 EMPTY = frozenset({"br", "hr", "img", "input", "link", "meta", "path", "use"})
 """Elements that need not be closed."""
@@ -21,12 +18,12 @@ class HtmlReader(HTMLParser):
         self.close()
         assert not self.open, f"left open: {self.open}"
 
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
+    def handle_starttag(self, tag: str, attrs) -> None:
         self.elements.append((tag, dict(attrs)))
         if tag not in EMPTY:
             self.open.append(tag)
 
-    def handle_startendtag(self, tag: str, attrs: Any) -> None:
+    def handle_startendtag(self, tag: str, attrs) -> None:
         self.elements.append((tag, dict(attrs)))
 
     def handle_endtag(self, tag: str) -> None:

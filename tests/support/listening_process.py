@@ -1,15 +1,21 @@
 """A real server: a command in a process of its own, which announces where it listens, to be stopped or killed."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, Final, Self
 
 ANNOUNCED: Final = re.compile(r"listening on https?://(\S+):(\d+)")
+
+
+def assigned(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Return the words of a command, and its variables: what is among them as ``OVERSTORY_NAME=VALUE``."""
+    variables = [word for word in words if word.startswith("OVERSTORY_")]
+    pairs = (word.partition("=") for word in variables)
+    return [word for word in words if word not in variables], {name: value for name, _, value in pairs}
 
 
 class ListeningProcess:
@@ -20,14 +26,15 @@ class ListeningProcess:
     _process: subprocess.Popen[str] | None = None
 
     def command(self) -> list[str]:
-        """Return what to run."""
         raise NotImplementedError
 
     def start(self, log: Path | None = None, **more: Any) -> tuple[str, int]:
         """Start it, and return where it listens once it does; `log` is added to by its standard error."""
         errors: IO[bytes] | int = subprocess.STDOUT if log is None else log.open("ab")
+        command, variables = assigned(self.command())
+        more["env"] = more.get("env", os.environ) | variables
         self._process = subprocess.Popen(
-            self.command(), stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True, **more
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True, **more
         )
         if not isinstance(errors, int):
             errors.close()
@@ -42,13 +49,11 @@ class ListeningProcess:
 
     @property
     def pid(self) -> int:
-        """Its process number, while it runs."""
         assert self._process is not None
         return self._process.pid
 
     @property
     def url(self) -> str:
-        """Where it listens."""
         assert self.address is not None
         return "http://{}:{}".format(*self.address)
 

@@ -1,7 +1,5 @@
 """Nothing lost, nothing doubled: devices, a faulty network, collectors that are killed; then the books are balanced."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random
@@ -88,7 +86,6 @@ class Books:
 
 
 def write_registry(folder: Path) -> Path:
-    """Write the metrics and their candidates."""
     (folder / "engines.txt").write_text("alpha\nbeta\ngamma\ndelta\n")
     path = folder / "metrics.toml"
     path.write_text(METRICS)

@@ -3,8 +3,6 @@
 Vectors are for ever: a change in one is a change of what devices have answered. Add new ones; never rewrite.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -21,9 +19,7 @@ INPUTS: dict[str, list[tuple[dict[str, Any], Any]]] = {}
 """Parameters and values of a mechanism that has no file yet, by its name; the files hold those that were written."""
 
 
-def answer(
-    name: str, parameters: dict[str, Any], value: Any, secret: str, metric: str, seed: int, *, device: bool = False
-) -> dict[str, Any]:
+def answer(name: str, parameters, value, secret: str, metric: str, seed: int, *, device: bool = False):
     """All that follows from a vector's inputs: on a device of a metric, or in Google's family as in Google's client."""
     built = mechanism(name, **parameters) if device else as_googles_client(mechanism(name, **parameters))
     one = Randomizer(built, secret=bytes.fromhex(secret), metric=metric, entropy=SeededEntropy(seed))
@@ -38,9 +34,7 @@ def answer(
     }
 
 
-def number_answer(
-    name: str, parameters: dict[str, Any], value: Any, secret: str, metric: str, seed: int
-) -> dict[str, Any]:
+def number_answer(name: str, parameters, value, secret: str, metric: str, seed: int):
     """What follows from the inputs of what takes numbers: three fresh reports, one permanent one at each level."""
     built = any_mechanism(name, **parameters)
     entropy = SeededEntropy(seed)

@@ -4,8 +4,6 @@ A full and a read-only disk are file systems of their own, which root alone may 
 that do not start are of a process that runs `unlucky_program.py`.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import signal
@@ -33,7 +31,6 @@ def may_mount() -> bool:
 
 
 def until(condition: Callable[[], object], seconds: float = 90.0) -> None:
-    """Wait for a condition."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -86,7 +83,6 @@ def failing_disk(pid: int, folder: Path) -> AbstractContextManager[None]:
 
 @contextmanager
 def stopped(pid: int, folder: Path) -> Iterator[None]:
-    """The process stands still."""
     os.kill(pid, signal.SIGSTOP)
     yield
     os.kill(pid, signal.SIGCONT)
@@ -94,7 +90,6 @@ def stopped(pid: int, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def full_disk(pid: int, folder: Path) -> Iterator[None]:
-    """The disk of the folder has no room."""
     with suppress(OSError), (folder / "filler").open("wb") as filler:
         while True:
             filler.write(bytes(1 << 16))
@@ -135,7 +130,6 @@ def older(folder: Path) -> AbstractContextManager[None]:
 
 
 def no_threads(pid: int, folder: Path) -> AbstractContextManager[None]:
-    """No thread can be started."""
     return _told(folder, "no-threads", "")
 
 

@@ -1,7 +1,5 @@
 """nginx of this machine, with a configuration of the examples."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

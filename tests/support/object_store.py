@@ -1,7 +1,5 @@
 """An object store on loopback."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 Nothing of `overstory.protocol.oblivious` is used here: what a device sends is opened by other code than made it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import json

@@ -1,7 +1,5 @@
 """The links of a page of documentation, and whether what they name is there."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,13 +1,9 @@
 """Populations of devices that a search is tried on."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 
 
-def zipf(num_devices: int, num_values: int, seed: int, *, bits: int = 64, exponent: float = 1.1) -> Any:
+def zipf(num_devices: int, num_values: int, seed: int, *, bits: int = 64, exponent: float = 1.1):
     """Devices whose values follow Zipf's law over random integers."""
     rng = np.random.default_rng(seed)
     weights = np.arange(1, num_values + 1) ** -exponent

@@ -1,7 +1,5 @@
 """Running a piece of a test in another process."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -58,7 +56,6 @@ def in_threads(number, work):
 
 
 def output_of(process):
-    """Wait for a process and return what it printed."""
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     return out

@@ -1,9 +1,5 @@
 """Collections drawn at the level of counts, which is exact for one report per permanent response."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 
 from overstory.analysis.decoding.candidates import CandidateMap
@@ -13,9 +9,7 @@ P_STAR, Q_STAR = 0.75, 0.25
 FALSE_ALARM = 1e-6  # of every statistical test here
 
 
-def random_map(
-    rng: Any, candidates: Any, *, cohorts: Any = 8, bits: Any = 32, hashes: Any = 2, distinct: Any = True
-) -> Any:
+def random_map(rng, candidates, *, cohorts=8, bits=32, hashes=2, distinct=True):
     """A map of an ideal hash family."""
     if distinct:
         positions = rng.random((cohorts, candidates, bits)).argsort(axis=2)[:, :, :hashes]
@@ -24,7 +18,7 @@ def random_map(
     return CandidateMap([f"v{i}" for i in range(candidates)], positions, bits)
 
 
-def report(rng: Any, shelf: Any, held: Any, p_star: Any = P_STAR, q_star: Any = Q_STAR) -> Any:
+def report(rng, shelf, held, p_star=P_STAR, q_star=Q_STAR):
     """Counts of people who hold ``held[s]`` times candidate s, each assigned to a cohort at random."""
     parts = np.stack([rng.multinomial(n, np.full(shelf.num_cohorts, 1 / shelf.num_cohorts)) for n in held])
     totals = parts.sum(axis=0)
@@ -34,7 +28,7 @@ def report(rng: Any, shelf: Any, held: Any, p_star: Any = P_STAR, q_star: Any = 
     return SupportCounts(totals, ones)
 
 
-def two_sided(hits: Any, trials: Any, rate: Any) -> Any:
+def two_sided(hits, trials, rate):
     """Binomial p-value of ``hits`` in ``trials`` under ``rate``."""
     from scipy.stats import binomtest
 

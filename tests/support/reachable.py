@@ -1,13 +1,10 @@
 """Everything that an object holds, to search for what should not be held."""
 
-from __future__ import annotations
-
 import gc
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Any
 
 
-def reachable_objects(root: Any) -> list[Any]:
+def reachable_objects(root):
     """Return all that an object holds, closures, frames and tracebacks too; classes, modules and globals apart."""
     seen, ahead = {}, [root]
     while ahead:

@@ -1,7 +1,5 @@
 """Every oracle of the registry on small domains, and the values and cohorts that a referee looks at."""
 
-from __future__ import annotations
-
 from itertools import count
 from typing import Any
 
@@ -51,7 +49,7 @@ def values_of(one: Mechanism, most: int) -> list[Any]:
         if bits in found and twin is None:
             twin = value
         found.setdefault(bits, value)
-        if number >= 60:
+        if number >= 300:
             break
     far = max(((a, b) for a in found for b in found), key=lambda pair: (pair[0] ^ pair[1]).bit_count())
     return [found[far[0]], found[far[1]], twin, *(v for bits, v in found.items() if bits not in far)][:most]

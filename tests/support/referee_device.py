@@ -4,8 +4,6 @@ The laws of its two rounds come from `referee_laws`; the rest is enumeration. A 
 each report. Reports of one value, or of values that share a permanent response, see one draw of it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from decimal import Context, Decimal

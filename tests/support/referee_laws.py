@@ -5,8 +5,6 @@ compares them with a threshold, which is searched for; where it asks for few, al
 over (rejection), that it really does so is checked, and the rest is scaled up.
 """
 
-from __future__ import annotations
-
 import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Registries to read, and to spoil; and registries that say only what matters to a test."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -48,14 +46,12 @@ def registry_text(
 
 
 def faults(text: str, folder: Path | None = None) -> tuple[Fault, ...]:
-    """Return the faults of a registry that is refused."""
     with pytest.raises(RegistryError) as caught:
         parse_registry(text, folder)
     return tuple(caught.value.faults)
 
 
 def the_fault(text: str, folder: Path | None = None) -> Fault:
-    """Return the only fault of a registry."""
     (only,) = faults(text, folder)
     return only
 
@@ -101,6 +97,5 @@ def registry_of(metrics: Mapping[str, Mapping[str, str]], *, version: str = "1",
 
 
 def metric_table(metric: str, **keys: str) -> str:
-    """Return the table of one metric."""
     lines = "".join(f"{key} = {value}\n" for key, value in (PLAIN | keys).items())
     return f"[metrics.{metric}]\n{lines}"

@@ -4,8 +4,6 @@ Every value is reported as it is (epsilon 30), so that counts can be compared ex
 about once in 10^13.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -50,16 +48,13 @@ class Site:
 
     @property
     def store(self) -> Path:
-        """The file of the store."""
         return self.folder / "reports.db"
 
     def page(self, path: str) -> dict[str, Any]:
-        """Return a page of results."""
         assert self.collector.address is not None
         return page(self.collector.address, path, Authorization=f"Bearer {self.tokens['admin']}")[1]
 
     def counts(self) -> Counter[str]:
-        """Return how often each value has been counted."""
         counted: Counter[str] = Counter()
         for period in self.page(f"/v1/metrics/{METRIC}/counts")["periods"]:
             counted.update(dict(zip(NAMES, period["ones"][0], strict=True)))
@@ -83,12 +78,12 @@ class Site:
 def collecting(folder: Path) -> Iterator[Site]:
     """Run a collector with keys and tokens of its own."""
     folder.mkdir()
-    keys = json.loads(within("keys", "new", "oblivious.keys", "--json", cwd=folder).stdout)["keys"]
+    keys = json.loads(within("keys", "--new", "oblivious.keys", "--json", cwd=folder).stdout)["keys"]
     within("store", "create", "reports.db", cwd=folder)
     tokens = {role: _token(folder, role) for role in ("write", "relay", "admin")}
     text = registry_of({METRIC: SECRET_THEME}, version="2026-11-23") + ROUTE.format(keys=keys)
     (folder / "metrics.toml").write_text(text.replace("RELAY", "https://relay.example.net/"))
-    options = ("--oblivious-keys", str(folder / "oblivious.keys"), "--compact-every", "0.2")
+    options = (f"OVERSTORY_OBLIVIOUS_KEYS={folder / 'oblivious.keys'}", "OVERSTORY_COMPACT_EVERY=0.2")
     collector = CollectorProcess(folder / "metrics.toml", f"sqlite:///{folder / 'reports.db'}", options)
     collector.start()
     try:
@@ -98,6 +93,6 @@ def collecting(folder: Path) -> Iterator[Site]:
 
 
 def _token(folder: Path, role: str) -> str:
-    ran = within("store", "tokens", "add", "reports.db", "--role", role, "--application", "t", "--json", cwd=folder)
+    ran = within("store", "tokens", "reports.db", "--add", role, "--application", "t", "--json", cwd=folder)
     token: str = json.loads(ran.stdout)["token"]
     return token

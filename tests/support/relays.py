@@ -1,7 +1,5 @@
 """Real relays, their senders, and a collector's side that counts what comes."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import http.client
@@ -16,6 +14,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
+from unittest.mock import patch
 
 from overstory.cli.service import relay
 from overstory.cli.service.commands import RELAY
@@ -25,7 +24,7 @@ from overstory.relay.process import Settings
 from overstory.relay.shuffling import Shuffler
 from overstory.relay.spool import Rules, Spool, Taken
 from overstory.supervision.clock import TRIAL, ClockWatch
-from support.listening_process import ListeningProcess
+from support.listening_process import ListeningProcess, assigned
 from support.oblivious_receiver import Heard, Reply, hop
 
 TOKEN = "ovr_a-token-of-a-relay"
@@ -41,7 +40,6 @@ class RelayProcess(ListeningProcess):
     said: list[str] = field(default_factory=list, init=False)
 
     def command(self) -> list[str]:
-        """Return what to run."""
         return [*self.program, "--gateway", self.gateway, "--port", "0", *self.options]
 
 
@@ -49,12 +47,15 @@ def settings_of(command: Sequence[str], folder: Path) -> Settings:
     """Return what a relay reads from its command line; its token is a file of this folder, and it has no TLS."""
     parser = argparse.ArgumentParser()
     RELAY.add_to(parser.add_subparsers(dest="command"))
-    args = parser.parse_args(command)
+    words, variables = assigned(command)
+    args = parser.parse_args(words)
     assert args.command == "relay"
-    args.token_file, args.tls_certificate, args.tls_key = folder / "token", None, None
-    args.token_file.write_text(TOKEN)
-    args.token_file.chmod(0o600)
-    return relay.read_settings(args)
+    token = folder / "token"
+    token.write_text(TOKEN)
+    token.chmod(0o600)
+    own = {"TOKEN_FILE": str(token), "TLS_CERTIFICATE": "", "TLS_KEY": ""}
+    with patch.dict(os.environ, variables | {f"OVERSTORY_RELAY_{name}": value for name, value in own.items()}):
+        return relay.read_settings(args)
 
 
 def shuffling(folder: Path, *more: str, least: int = 10, every: str = "1s") -> list[str]:
@@ -62,9 +63,9 @@ def shuffling(folder: Path, *more: str, least: int = 10, every: str = "1s") -> l
     token = folder / "relay-token"
     token.write_text(TOKEN)
     token.chmod(0o600)
-    spool = ["--spool", str(folder / "spool"), "--token-file", str(token), "--capacity", "2000"]
-    limits = ["--per-hour", "1000000", "--per-release", "1000000"]
-    return ["--shuffle", *spool, "--least", str(least), "--every", every, *limits, *more]
+    spool = ["--spool", str(folder / "spool"), f"OVERSTORY_RELAY_TOKEN_FILE={token}", "OVERSTORY_RELAY_CAPACITY=2000"]
+    limits = ["OVERSTORY_RELAY_PER_HOUR=1000000", "OVERSTORY_RELAY_PER_RELEASE=1000000"]
+    return [*spool, f"OVERSTORY_RELAY_LEAST={least}", f"OVERSTORY_RELAY_EVERY={every}", *limits, *more]
 
 
 class StagedRelay:
@@ -85,7 +86,6 @@ class StagedRelay:
         self.shuffler = Shuffler(self.spool, "http://collector", TOKEN, self._send, self.troubles.append)
 
     def restart(self) -> None:
-        """Let another relay go on with the folder."""
         self.spool.close()
         self.open()
 
@@ -194,7 +194,6 @@ class Senders:
 
 
 def raw_post(body: bytes) -> bytes:
-    """Return the bytes of a request that posts a message."""
     head = f"POST / HTTP/1.1\r\nHost: r\r\nContent-Type: {REQUEST_TYPE}\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
@@ -208,7 +207,6 @@ def page(address: tuple[str, int], path: str, **headers: str) -> tuple[int, dict
 
 
 def health(address: tuple[str, int], **headers: str) -> dict[str, Any]:
-    """Return what /healthz has."""
     return page(address, "/healthz", **headers)[1]
 
 
@@ -257,7 +255,6 @@ class ReceivingSide:
 
 
 def take_all(release: Release) -> dict[str, Any]:
-    """Answer that everything was taken."""
     return {"taken": len(release.messages), "refused": {}, "again": []}
 
 

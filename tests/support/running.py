@@ -1,7 +1,5 @@
 """Run the installed command as a person would: a process of its own."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os
@@ -11,16 +9,19 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 from overstory.cli.main import main
+from support.listening_process import assigned
 
 
 def overstory(*arguments: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run ``overstory`` with these arguments."""
+    """Run ``overstory`` with these arguments; of the form ``OVERSTORY_NAME=VALUE`` they are variables."""
+    words, variables = assigned([str(argument) for argument in arguments])
     return subprocess.run(
-        [sys.executable, "-m", "overstory", *map(str, arguments)],
+        [sys.executable, "-m", "overstory", *words],
         cwd=cwd,
-        env=os.environ | environment,
+        env=os.environ | variables | environment,
         capture_output=True,
         text=True,
         check=False,
@@ -32,8 +33,13 @@ def within(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run ``overstory`` in this process: for the many cases where only what it does and says is asked."""
     written = io.BytesIO()  # below the text: a file that is written to standard output goes there as bytes
     out, err = io.TextIOWrapper(written, "utf-8", write_through=True), io.StringIO()
-    texts = [str(argument) for argument in arguments]
-    with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    texts, variables = assigned([str(argument) for argument in arguments])
+    with (
+        patch.dict(os.environ, variables),
+        contextlib.chdir(cwd),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
         status = main(texts)
     return subprocess.CompletedProcess(texts, status, written.getvalue().decode("utf-8"), err.getvalue())
 
@@ -66,7 +72,6 @@ def simple_command(line: str) -> list[str]:
 
 
 def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run some Python in a fresh interpreter."""
     return subprocess.run(
         [sys.executable, "-c", code],
         env=os.environ | environment,

@@ -1,9 +1,6 @@
 """Small sound files of every format, and ways to write reports, for the tests beside this."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
@@ -16,14 +13,14 @@ MECHANISM = PARAMETERS.mechanism()
 ROWS = [(0, 0b101), (2, 0b111111111111), (1, 0), (0, 1 << 11)]
 
 
-def batch(rows: Any = ROWS, num_bits: int = 12, num_cohorts: int = 3) -> ReportBatch:
+def batch(rows=ROWS, num_bits: int = 12, num_cohorts: int = 3) -> ReportBatch:
     words = -(-num_bits // 64)
     raw = b"".join(bits.to_bytes(8 * words, "little") for _, bits in rows)
     bits = np.frombuffer(raw, np.uint64).reshape(-1, words)
     return ReportBatch(np.array([cohort for cohort, _ in rows], np.uint16), bits, num_bits, num_cohorts)
 
 
-def rows_of(batches: Any) -> list[tuple[int, int]]:
+def rows_of(batches) -> list[tuple[int, int]]:
     found = []
     for one in batches:
         for cohort, words in zip(one.cohorts.tolist(), one.bits, strict=True):
@@ -31,7 +28,7 @@ def rows_of(batches: Any) -> list[tuple[int, int]]:
     return found
 
 
-def reports_csv(rows: Any = ROWS, num_bits: int = 12) -> str:
+def reports_csv(rows=ROWS, num_bits: int = 12) -> str:
     lines = ["client,cohort,bloom,prr,irr"]
     lines += [f"c{i},{cohort},,,{bits:0{num_bits}b}" for i, (cohort, bits) in enumerate(rows)]
     return "\n".join(lines) + "\n"

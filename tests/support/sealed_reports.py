@@ -1,17 +1,14 @@
 """A registry of an oblivious metric and a direct one, a file of private keys for it, and devices' sealed requests."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 from overstory.collector.oblivious.keys import PrivateKey, public_line
 from overstory.collector.oblivious.opening import CIPHERS, KeyRing
 from overstory.protocol.metrics import parse_registry
-from overstory.protocol.oblivious.formats import Request, Response, read_response
+from overstory.protocol.oblivious.formats import Request, read_response
 from overstory.protocol.oblivious.messages import (
     REQUEST_LABEL,
     SealedRequest,
@@ -61,7 +58,6 @@ def write_files(folder: Path) -> tuple[Path, Path]:
 
 
 def upload(name: str = "hidden", count: int = 1, *, period: int = TODAY, batch: bytes | None = None) -> bytes:
-    """One upload of a metric."""
     metric = METRICS[name]
     packed = encode_reports(metric.mechanism, sound(metric, count))
     return encode_upload(Upload(batch or batch_id(), name, period, packed))
@@ -76,7 +72,6 @@ def seal(
     path: str = "/v1/reports",
     fields: Iterable[tuple[str, str]] = (("content-type", MEDIA_TYPE),),
 ) -> SealedRequest:
-    """Seal a request as a device does."""
     headers = (*fields, *([] if token is None else [("authorization", f"Bearer {token}")]))
     request = Request(method, "https", "collector.example", path, headers, body)
     return seal_request(request.encode(512), key.public)
@@ -94,7 +89,7 @@ def sealed_quickly(body: bytes, *, token: str | None = None) -> bytes:
     return header + enc + context.seal(Request("POST", "https", "c.example", "/v1/reports", fields, body).encode(512))
 
 
-def opened(sealed: SealedRequest, body: bytes) -> tuple[Response, Any]:
+def opened(sealed: SealedRequest, body: bytes):
     """Open a response as a device does; return it, and its JSON."""
     response = read_response(sealed.open(body))
     return response, json.loads(response.body)

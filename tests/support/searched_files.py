@@ -1,7 +1,5 @@
 """A metric of unknown values, files of its answers, and the command that searches them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -122,7 +122,6 @@ class Wire:
 
 
 def post(body: bytes, *more: bytes, length: int | None = None) -> bytes:
-    """A request that posts reports."""
     from overstory.protocol.wire.upload import MEDIA_TYPE
 
     kind = b"Content-Type: " + MEDIA_TYPE.encode()

@@ -1,7 +1,5 @@
 """Spark's own programs on loopback: a master with two workers, or a server of Spark Connect; none outlives its test."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random
@@ -22,7 +20,6 @@ PATIENCE = 300
 
 
 def home() -> Path:
-    """Return where pip put Spark."""
     import pyspark
 
     return Path(pyspark.__file__).parent
@@ -51,7 +48,6 @@ class Daemons:
         self._sessions.append(process.pid)
 
     def revive(self) -> None:
-        """Start again what was killed."""
         for command, process in list(self._running):
             if process.poll() is not None:
                 self._running.remove((command, process))

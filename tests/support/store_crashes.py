@@ -5,15 +5,11 @@ The process is `python -m support.store_crashes URL FIRST LAST STEP`.
 
 # ruff: noqa: T201 - the worker's parent reads what it prints
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys
 import time
-from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import select, text
 
@@ -38,7 +34,6 @@ def sent(metric: Metric, number: int) -> list[Report]:
 
 
 def batch(metric: Metric, number: int) -> Received:
-    """Return the batch of that number."""
     return received(metric, PERIOD + number % PERIODS, sent(metric, number), batch=number.to_bytes(16, "big"))
 
 
@@ -75,7 +70,6 @@ def start(url: str, first: int, last: int, step: int) -> subprocess.Popen[str]:
 
 
 def go(worker: subprocess.Popen[str]) -> None:
-    """Let it work."""
     assert worker.stdin is not None
     worker.stdin.write("\n")
     worker.stdin.flush()
@@ -166,7 +160,7 @@ def _by_period(metric: Metric, numbers: set[int]) -> dict[int, list[Report]]:
     }
 
 
-def until_it_waits(store: Store, work: Future[Any], waiting: int = 1) -> None:
+def until_it_waits(store: Store, work, waiting: int = 1) -> None:
     """Return once so many wait for a lock of this database."""
     end = time.monotonic() + 20
     while not work.done() and time.monotonic() < end:

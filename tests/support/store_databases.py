@@ -1,7 +1,5 @@
 """Fresh databases for the store's tests: a SQLite file, or a database of a real PostgreSQL."""
 
-from __future__ import annotations
-
 import tempfile
 import uuid
 import warnings
@@ -10,14 +8,13 @@ from contextlib import contextmanager
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 KINDS = ("sqlite", "postgresql")
 
 
 @cache
-def server(folder: Path) -> Any:
+def server(folder: Path):
     """Start the server of this folder, or join it: processes that name the same folder share one server.
 
     As root it runs as a user of its own, `pgserver`: PostgreSQL refuses to be root. Its files lie beside the folder and
@@ -42,7 +39,7 @@ def server(folder: Path) -> Any:
     return started
 
 
-def _fresh_database(running: Any) -> str:
+def _fresh_database(running) -> str:
     """Make an empty database and return its URL."""
     import psycopg
 
@@ -52,7 +49,7 @@ def _fresh_database(running: Any) -> str:
     return str(running.get_uri(database=name))
 
 
-def _drop_database(running: Any, url: str) -> None:
+def _drop_database(running, url: str) -> None:
     """Drop a database, whoever is still connected to it."""
     import psycopg
 

@@ -1,7 +1,5 @@
 """Metrics and batches for the store's tests, and the plain model that a store must agree with."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random
@@ -9,7 +7,6 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import httpx
 import numpy as np
@@ -49,9 +46,7 @@ def sample_metrics() -> dict[str, dict[str, str]]:
     }
 
 
-def registry(
-    retention: int = 90, candidates: Sequence[str] = ("ash", "elm", "oak"), folder: Any = None
-) -> MetricRegistry:
+def registry(retention: int = 90, candidates: Sequence[str] = ("ash", "elm", "oak"), folder=None) -> MetricRegistry:
     """Return a registry of every way of counting: bits by cohort, symbols, under shared and own seeds."""
     metrics = sample_metrics()
     if folder is not None:
@@ -100,7 +95,6 @@ def ids_in_file(sql: sqlite3.Connection) -> list[bytes]:
 
 
 def some(metric: Metric, period: int, count: int, seed: int) -> Received:
-    """Return a batch of `count` reports."""
     return received(metric, period, reports(metric, count, random.Random(seed)))
 
 
@@ -110,7 +104,6 @@ def counted(metric: Metric, sent: Sequence[Report]) -> SupportCounts:
 
 
 def summed(metric: Metric, sent: Sequence[Report]) -> ReportSums:
-    """Sum reports in one go."""
     watch = Watch.of(metric.mechanism)
     assert watch is not None
     return watch.sum(ReportBatch.of(metric.mechanism, sent))
@@ -164,7 +157,6 @@ class Model:
         return waiting if before is None else before + waiting
 
     def counts(self, metric: Metric) -> dict[int, SupportCounts]:
-        """Return the counts by period."""
         keys = {key for key, sent in self.reports.items() if sent} | self.compacted.keys()
         return {period: self._counts(metric, period) for name, period in sorted(keys) if name == metric.id}
 

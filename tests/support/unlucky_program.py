@@ -1,13 +1,10 @@
 """overstory with clocks and with threads that files decide on: `python unlucky_program.py FOLDER relay ...`."""
 
-from __future__ import annotations
-
 import _thread
 import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 LUCK = Path(sys.argv[1])
 now, even, start = time.time, time.clock_gettime, _thread.start_new_thread
@@ -31,7 +28,7 @@ def aged(clock: int) -> float:
     return even(clock) + told("age")
 
 
-def start_if_allowed(*args: Any) -> Any:
+def start_if_allowed(*args):
     """Start a thread, unless there is a file `no-threads`."""
     if (LUCK / "no-threads").exists():
         raise RuntimeError("can't start new thread")

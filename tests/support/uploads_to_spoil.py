@@ -1,7 +1,5 @@
 """Bodies of requests, and ways of damaging them; the long tests go further with the same."""
 
-from __future__ import annotations
-
 import random
 
 from overstory.protocol.errors import WireError

@@ -256,12 +256,9 @@ def measured_errors(
     *,
     rounds: int = 1,
     advance: Callable[[int], object] = lambda _: None,
-    only: int | None = None,
 ) -> Iterator[Measured]:
-    """Yield `measured_error` of every choice, or of the one in place `only`; each has randomness of its own."""
+    """Yield `measured_error` of every choice; each has randomness of its own."""
     for number, choice in enumerate(ranking):
-        if only not in {None, number}:
-            continue
         rng = np.random.default_rng([seed, number])
         yield measured_error(choice, symbols, domain_size, rng, rounds=rounds, advance=advance)
 

@@ -264,7 +264,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_count("--reports", self.reports, FEWEST_REPORTS, MOST_REPORTS)
-        check_count("--repeats", self.repeats, 2, MOST_REPEATS)
+        check_count("repeats", self.repeats, 2, MOST_REPEATS)
         if not 0 < self.alpha <= 0.5:
             raise ParameterError(f"--alpha {self.alpha:g}: give a chance above 0, at most 0.5")
 

@@ -105,7 +105,7 @@ class Program:
         end, reports = time.monotonic() + self.timeout, path.with_suffix(".reports")
         while process.poll() is None:
             if time.monotonic() > end:
-                problem = f"has not ended after {self.timeout:g} seconds: give a larger --timeout, or fewer --reports"
+                problem = f"has not ended after {self.timeout:g} seconds: give fewer --reports"
                 raise ParameterError(self._failure(asked, problem, path))
             if reports.stat().st_size > most:
                 problem = f"wrote more than {most:,} bytes for {len(asked):,} lines: expected a report for each"

@@ -26,7 +26,6 @@ def _whole(least: int) -> tuple[Callable[[int], bool], str]:
 
 
 AT_LEAST_ONE: Final = _whole(1)
-ABOVE_0: Final = (lambda number: number > 0, "give a number above 0")
 SHORT: Final = {"--output": "-o"}
 SHARED: Final[dict[str, Option]] = {}
 """The options that several commands share; a command adds what differs."""
@@ -36,7 +35,7 @@ class Option:
     """An option or an argument of a command, as data; a shared one needs only what differs from its usual settings.
 
     `fits` is what a value must be, and the words for it. One with a scope is a setting: also a variable, and a key of
-    a file (`settings`).
+    a file (`settings`), or these alone (`keys`).
     """
 
     def __init__(
@@ -60,6 +59,7 @@ class Option:
         self.default, self.kind = self.settings.get("default"), self.settings.get("type", str)
         self.choices: tuple[str, ...] = self.settings.get("choices", ())
         self.scope: str | None = None
+        self.on_command_line = True
         text = self.settings.get("help", "")
         if isinstance(self.default, (str, int, float)) and self.default and "default" not in (text or ""):
             shown = f"{self.default:g}" if isinstance(self.default, float) else self.default
@@ -85,6 +85,11 @@ class Option:
         """Whether it is a list of texts: several options, a list or one text in a file, `;` between a variable's."""
         return self.settings.get("action") == "append"
 
+    def check_value(self, value: Any, where: str) -> None:
+        """Raise ParameterError where a value does not fit."""
+        if self.fits is not None and not self.fits[0](value):
+            raise ParameterError(f"{where}: {self.fits[1]}")
+
     @property
     def variable(self) -> str:
         """The environment variable of a setting."""
@@ -102,38 +107,17 @@ class Option:
 SHARED.update(
     (option.name, option)
     for option in (
-        Option(
-            "--adjustment",
-            "the intervals of detected (or changed) values: fcr, wider, so that the level holds for those too; "
-            "conditional, given the detection, with a corrected estimate; none, plain",
-            choices=("fcr", "conditional", "none"),
-            default="fcr",
-        ),
         Option("--alpha", "the bound, a fraction", type=float, default=0.05),
         Option("--column", "the column with the values", "C"),
-        Option(
-            "--correction",
-            "what --alpha bounds: fdr, the share of false detections; bonferroni, the chance of any",
-            choices=("fdr", "bonferroni"),
-            default="fdr",
-        ),
         Option("--epsilon", "privacy loss of one report (epsilon; smaller is more private)", "E", float),
         Option("--epsilon-permanent", "privacy loss of all reports of one value together", "Y", float),
         Option("--from", "the first period, such as 2026-11-21 or 2026-W47", "PERIOD", dest="first"),
         Option("--group", "only the devices of this group, of a metric with groups", "NAME"),
-        Option("--interval", choices=("reports", "population")),
         Option("--output", None, "FILE"),
         Option("--param", "a parameter of the oracle; may be repeated", "NAME=VALUE", action="append", default=[]),
         Option("--params", "RAPPOR's parameters: header k,h,m,p,q,f (and hash_family, hash_key) and one row", "FILE"),
-        Option(
-            "--plot",
-            "draw a picture into this file, an .svg",
-            "FILE",
-            fits=(lambda name: name.endswith(".svg"), "pictures are SVG: give a name that ends in .svg"),
-        ),
         Option("--registry", "the metric registry", "FILE"),
         Option("--seed", "the same seed gives the same output", "N", int, fits=_whole(0)),
-        Option("--skip-bad", action="store_true"),
         Option(
             "--spreadsheet",
             "write an apostrophe before texts in CSV files that a spreadsheet would run as formulas (=, +, -, @)",
@@ -285,8 +269,17 @@ class Command:
         prints_json: bool = True,
     ) -> None:
         self.name, self._example, self._summary, self._more = name, example, summary, more
-        self.options, self.actions, self.rules = tuple(_each(options)), tuple(actions), rules
-        self._groups, self._runs, self._prints_json = options, runs, prints_json
+        each = tuple(_each(options))
+        self.options, self.actions, self.rules = (
+            tuple(one for one in each if one.on_command_line),
+            tuple(actions),
+            rules,
+        )
+        self._groups = tuple(one for one in options if isinstance(one, Group) or one.on_command_line)
+        if keys := [one for one in each if not one.on_command_line]:
+            lines = (f"  {one.key:16} {one.settings['help']}" for one in keys)
+            self._more = "\n".join((more, "", "Settings without an option:", *lines))
+        self._runs, self._prints_json = runs, prints_json
 
     def add_to(self, commands: Any, summary: str = "") -> None:
         """Add it, with its actions, and the options that every command has."""
@@ -315,9 +308,8 @@ class Command:
         chosen = [option for option in self.options if option.is_given(args)]
         for option in chosen:
             value = getattr(args, option.key)
-            if option.fits is not None and not option.fits[0](value):
-                shown = f"{value:g}" if isinstance(value, float) else value
-                raise ParameterError(f"{option.shown} {shown}: {option.fits[1]}")
+            shown = f"{value:g}" if isinstance(value, float) else value
+            option.check_value(value, f"{option.shown} {shown}")
         given = [option.shown for option in chosen]
         for rule in self.rules:
             rule.check(given, args)
@@ -338,17 +330,24 @@ def settings(scope: str, *options: Option) -> tuple[Option, ...]:
     return options
 
 
+def keys(*options: Option) -> tuple[Option, ...]:
+    """Return settings that few need: the command line does not have them."""
+    for option in options:
+        option.on_command_line = False
+    return options
+
+
 def flag(name: str, text: str) -> Option:
     """Return an option without a value."""
     return Option(name, text, action="store_true")
 
 
-PAIR: Final = (
-    Option("--pair", "the two variables of every report: columns of its files", "NAME", nargs=2),
-    Option("--boolean", "the one of them that is one bit: true or false", "NAME"),
+PAIR: Final = Option(
+    "--pair",
+    "the two variables of every report: columns of its files; NAME:bit is one bit, true or false",
+    "NAME",
+    nargs=2,
 )
-
-
 ENGINE: Final = Option(
     "--engine",
     "what counts Parquet and packed batches: local[:THREADS], dask[:SCHEDULER] or spark[:MASTER] (default: local)",
@@ -411,8 +410,10 @@ def print_outcome(args: argparse.Namespace, outcome: dict[str, Any], *shown: str
 
 CSV: Final = Option(
     "--csv",
-    "how the CSV file is written; may be repeated: delimiter=C (one character, or tab), missing=TEXT, strip (remove "
-    "spaces around fields), encoding=NAME, no-header (the columns are 1, 2, ...)",
+    "how the file is written; may be repeated: delimiter=C (one character, or tab), missing=TEXT, encoding=NAME, "
+    "no-header (the columns are 1, 2, ...), tidy (texts that differ in blanks or case are one), decimal=C (comma or "
+    "point), dates=dmy or mdy (day or month first), dates=day, week, month or year (what dates are counted by), words "
+    "(count texts as they are)",
     "KEY[=VALUE]",
     action="append",
     default=[],
@@ -421,22 +422,25 @@ CSV: Final = Option(
 
 def form_of(words: Sequence[str]) -> ColumnForm:
     """Return the format that these values of ``--csv`` give."""
+    from overstory.analysis.tables.columns import PERIODS
     from overstory.files.columns import Form
 
     given: dict[str, list[str]] = {}
     for word in words:
         key, equals, value = word.partition("=")
-        if bool(equals) != (key in {"delimiter", "missing", "encoding"}) or key not in _CSV_KEYS:
+        if bool(equals) != _CSV_KEYS.get(key, "").endswith("=...") or key not in _CSV_KEYS:
             raise ParameterError(f"--csv {word}: give {', '.join(_CSV_KEYS.values())}")
         given.setdefault(key, []).append(value)
-    delimiter, encoding = (given.get(key, [None])[-1] for key in ("delimiter", "encoding"))
-    tab = "\t" if delimiter in {"tab", r"\t"} else delimiter
-    return Form(tab, tuple(given.get("missing", ())), "strip" in given, encoding, "no-header" not in given)
+    delimiter, encoding, decimal = (given.get(key, [None])[-1] for key in ("delimiter", "encoding", "decimal"))
+    tab, missing = "\t" if delimiter in {"tab", r"\t"} else delimiter, tuple(given.get("missing", ()))
+    dates = {"by" if value in PERIODS else "dates": value for value in given.get("dates", ())}
+    flags = "tidy" in given, encoding, "no-header" not in given
+    return Form(tab, missing, *flags, decimal, dates.get("dates"), dates.get("by"), "words" in given)
 
 
 _CSV_KEYS: Final = {
-    **{key: f"{key}=..." for key in ("delimiter", "missing", "encoding")},
-    **{key: key for key in ("strip", "no-header")},
+    **{key: f"{key}=..." for key in ("delimiter", "missing", "encoding", "decimal", "dates")},
+    **{key: key for key in ("tidy", "no-header", "words")},
 }
 
 

@@ -8,35 +8,22 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from overstory.cli.arguments import AT_LEAST_ONE, Command, Option, flag
+from overstory.cli.arguments import Command, Option, flag
 from overstory.protocol.errors import ParameterError
 
 COMMANDS: Final = {
     "reproduce": Command(
         "reproduce",
-        "overstory reproduce --list\n"
-        "  overstory reproduce rappor-75-of-100 -o results\n"
-        "  overstory reproduce --all --quick",
-        Option("names", "what to reproduce (--list prints the names)", "NAME", nargs="*"),
+        "overstory reproduce\n  overstory reproduce rappor-75-of-100 -o results\n  overstory reproduce --all --quick",
+        Option("names", "what to reproduce; without a name, all are listed", "NAME", nargs="*"),
         flag("--all", "reproduce everything"),
-        flag("--list", "list everything, and exit"),
         flag("--quick", "use smaller sizes and fewer replicates: seconds each"),
-        flag("--fresh", "compute finished results again"),
-        Option("--value", "the value whose report is drawn (rappor-figure-1)", "TEXT"),
-        Option("--params", "RAPPOR's parameters for --value: header k,h,m,p,q,f and one row"),
         Option("--readings", "real meter readings, instead of synthetic ones (protecting-...)", "FILE"),
-        Option(
-            "--workers",
-            "processes, each of one result; the results are the same (default: 1)",
-            "N",
-            int,
-            fits=AT_LEAST_ONE,
-        ),
         Option("--output", "folder", "DIR", default="out/reproduce"),
         more="""\
 Writes every result into the folder: NAME.json with the published numbers, ours, their intervals and the verdicts; the
 pictures as PNG and SVG; and index.html and summary.md with all results in the folder. A verdict is always computed.
-Finished results are not computed again, unless --fresh is given. The papers are in a checkout of the source only.""",
+A finished result in the folder is not computed again. The papers are in a checkout of the source only.""",
         runs="checkout",
     )
 }

@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 
 from overstory.client.person.command_line import SUMMARIES as OF_A_PERSON
 from overstory.presentation.streams import PIPE_CLOSED, close_quietly, printable, write_anything
-from overstory.protocol.errors import OverstoryError, suggestion
+from overstory.protocol.errors import OverstoryError, install_hint, suggestion
 
 SUMMARIES: Final = {
     "demo": "run a private collection of real figures, and show what is learned",
@@ -29,7 +29,6 @@ SUMMARIES: Final = {
     "simulate": "let simulated devices report to a collector",
     "gateway": "report a meter's readings once per period",
     "encode": "randomize a file of true values into reports",
-    "convert": "put reports into Parquet in blocks, which are counted fastest",
     "sum": "count reports",
     "map": "hash candidates into a candidate map",
     "decode": "estimate how often each candidate was reported",
@@ -69,7 +68,6 @@ Collect   metrics            write, check, show, compare and plan the metric reg
 Read      decode, console    estimate what was reported, in files or in a store; show a store in a browser
           discover           find frequent values without a list of candidates
           encode, map, sum   RAPPOR's files: randomize values, hash candidates, count reports
-          convert            put reports into Parquet in blocks, which are counted fastest
 
 Check     privacy, audit     state what a metric or an oracle reveals; test a client against its parameters
           reproduce          recompute the papers' figures and tables
@@ -86,7 +84,7 @@ ALIASES: Final = {("plan", "--epsilon-report"): "--epsilon", ("sum", "--reports"
 MODULES: Final = {
     **dict.fromkeys(("audit", "collect", "compare", "decode", "demo", "discover", "plan"), "analysis.commands"),
     **dict.fromkeys(OF_A_PERSON, "person"),
-    **dict.fromkeys(("convert", "encode", "map", "sum"), "rappor.commands"),
+    **dict.fromkeys(("encode", "map", "sum"), "rappor.commands"),
     **dict.fromkeys(("metrics", "privacy"), "registry.commands"),
     **dict.fromkeys(
         ("console", "doctor", "export", "gateway", "keys", "relay", "serve", "simulate", "store"), "service.commands"
@@ -243,7 +241,7 @@ def explain(error: Exception) -> tuple[int, str]:
     if isinstance(error, OverstoryError):
         return BAD_INPUT, str(error)
     if isinstance(error, ImportError) and (needed := (error.name or "").partition(".")[0]) in EXTRAS:
-        return BAD_INPUT, f'this command needs {error.name}: pip install "overstory[{EXTRAS[needed]}]"'
+        return BAD_INPUT, f"this command needs {error.name}: {install_hint(EXTRAS[needed])}"
     if isinstance(error, OSError):
         reason = error.strerror or str(error)
         shown = reason[:1].lower() + reason[1:]

@@ -137,7 +137,13 @@ def reading_bar(label: str, paths: Sequence[str], *, quiet: bool = False) -> Ite
         yield shown.advance if shown.is_shown else None
 
 
-def tell_skipped(skipped: Skipped | None, what: str) -> None:
+def tell_notes(command: str, notes: Iterable[str]) -> None:
+    """Say on the error stream what a file's texts were taken for."""
+    for note in notes:
+        print(f"overstory {command}: note: {note}", file=sys.stderr)
+
+
+def tell_skipped(skipped: Skipped | None) -> None:
     """Print on the error stream how much was skipped, and why, for the first few."""
     if skipped is None or not skipped.count:
         return
@@ -145,4 +151,4 @@ def tell_skipped(skipped: Skipped | None, what: str) -> None:
         print(f"overstory: skipped: {error}", file=sys.stderr)
     left = skipped.count - len(skipped.examples)
     more = f", of which {left:,} not shown" if left else ""
-    print(f"overstory: skipped {skipped.count:,} bad {what}{more}", file=sys.stderr)
+    print(f"overstory: skipped {skipped.count:,} bad records{more}", file=sys.stderr)

@@ -99,10 +99,10 @@ class Outcome(StrEnum):
     RECORDED
         The report is in memory; it is durable after the next flush.
     ALREADY
-        This period has its report, from here or from another process; or the metric takes one answer of a device,
-        and has it.
+        This period has its report, from here or from another process; or the metric takes a number of answers
+        from a device, and has them.
     UNASKED
-        The metric asks some devices now and others later, and this device is one of the others.
+        The metric has a panel, which asks some devices now and others later, and this device is one of the others.
     CAPPED
         One distinct value too many, and the metric's rule is to drop it: a report of nothing is in memory.
     SPENT

@@ -102,7 +102,6 @@ class MetricRecorder:
         self._every_bit = (1 << mechanism.payload_bits) - 1
         self._fresh = metric.fresh
         self._once = metric.once
-        self._asked = mechanism.asks(self._randomizer.cohort)
         self._responses: dict[bytes, bytes] = {}  # of this account, in order of first report
         self._elsewhere = 0  # permanent responses of other accounts that the metric had before
         self._reported: set[int] = set()
@@ -134,7 +133,7 @@ class MetricRecorder:
 
         Where a device answers once, an answer that was sent is the last one; one that the person kept here is not.
         """
-        if not self._asked or not (self._asks is None or self._asks(period)):
+        if self._asks is not None and not self._asks(period):
             return Outcome.UNASKED
         if period in self._reported or (self._once and (False in self._answered or (local and True in self._answered))):
             return Outcome.ALREADY

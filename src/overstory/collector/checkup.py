@@ -27,7 +27,7 @@ from overstory.collector.store.databases.connection import MissingStoreError
 from overstory.collector.store.metrics import StoredMetric
 from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.registry.changes import Harm, compare_registries
-from overstory.protocol.errors import OverstoryError, ParameterError
+from overstory.protocol.errors import OverstoryError, ParameterError, install_hint
 from overstory.protocol.metrics import Metric, MetricRegistry
 from overstory.protocol.oblivious.messages import KeyConfiguration, fingerprint, read_keys
 from overstory.protocol.wire import is_loopback
@@ -64,7 +64,7 @@ def guarded(check: str, work: Callable[[], Findings]) -> Findings:
     except (OverstoryError, OSError, HTTPException) as error:
         yield Finding(check, "error", SparseLog.sentence(error))
     except ImportError as error:
-        yield Finding(check, "error", f"{error.name} is not installed", 'pip install "overstory[server]"')
+        yield Finding(check, "error", f"{error.name} is not installed", install_hint("server"))
 
 
 def check_files() -> Findings:
@@ -167,7 +167,7 @@ def _check_tokens(tokens: list[Token], now: float) -> Findings:
         ("admin", "nobody can read counts"),
     ):
         if not any(token.role == role for token in usable):
-            do = f"overstory store tokens add STORE --role {role} --application NAME"
+            do = f"overstory store tokens STORE --add {role} --application NAME"
             yield Finding("tokens", "warning", f"no {role} token is valid: {what}", do)
     for token in usable:
         if token.expires is not None and token.expires - now <= SOON * DAY:
@@ -302,12 +302,12 @@ def check_keys(registry: MetricRegistry, path: Path | None) -> Findings:
     if path is None:
         if through_relay:
             waiting = f"reports of {', '.join(through_relay)} come sealed, and there are no private keys to open them"
-            yield Finding(CHECK, "warning", waiting, "give --oblivious-keys FILE, a file of `overstory keys`")
+            yield Finding(CHECK, "warning", waiting, "set oblivious_keys to a file of `overstory keys`")
         return
     keys = read_private_keys(path)
     if registry.oblivious is None:
         unused = f"{path}: the registry has no table [oblivious]: no device seals reports for these keys"
-        yield Finding(CHECK, "warning", unused, "put the line that `overstory keys show` prints into it")
+        yield Finding(CHECK, "warning", unused, "put the line that `overstory keys FILE` prints into it")
         return
     listed = read_keys(registry.oblivious.keys)
     missing = list(_missing(path, keys, listed))
@@ -324,7 +324,7 @@ def _missing(path: Path, keys: Sequence[PrivateKey], listed: Sequence[KeyConfigu
         if own.get(key.key_id) != key.public:
             which = "another key of this id" if key.key_id in own else "no key of this id"
             sealed = f"the registry lists key {key.key_id} ({fingerprint(key.public)}), and {path} has {which}"
-            yield Finding(CHECK, "error", sealed, "restore the key, or list those that `overstory keys show` prints")
+            yield Finding(CHECK, "error", sealed, "restore the key, or list those that `overstory keys FILE` prints")
 
 
 def _changing(path: Path, keys: Sequence[PrivateKey], listed: Sequence[KeyConfiguration]) -> Findings:
@@ -332,7 +332,7 @@ def _changing(path: Path, keys: Sequence[PrivateKey], listed: Sequence[KeyConfig
     newest, ids = keys[-1].key_id, [key.key_id for key in listed]
     if newest not in ids:
         unlisted = f"key {newest}, the newest of {path}, is not in the registry: no device uses it"
-        yield Finding(CHECK, "warning", unlisted, "put the line that `overstory keys show` prints into the registry")
+        yield Finding(CHECK, "warning", unlisted, "put the line that `overstory keys FILE` prints into the registry")
     elif ids[0] != newest:
         yield Finding(
             CHECK, "warning", f"the registry lists key {ids[0]} first: devices use it", f"list key {newest} first"
@@ -345,7 +345,7 @@ def _changing(path: Path, keys: Sequence[PrivateKey], listed: Sequence[KeyConfig
 
 
 ADVICE: Final = (
-    "people agreed to more privacy than that: give each of these metrics a new id, or collect with --allow-weaker"
+    "people agreed to more privacy than that: give each of these metrics a new id, or collect with allow_weaker = true"
 )
 
 
@@ -389,8 +389,8 @@ def _weakened(metric: Metric, stored: Sequence[tuple[StoredMetric, int]]) -> str
 
 def _epsilons(old: Metric, new: Metric) -> str | None:
     """Return by which epsilon the new metric promises less; None when it does so in another way."""
-    for name, of in (("epsilon_permanent", ""), ("epsilon_report", " for each")):
-        before, after = (getattr(metric.mechanism, name) for metric in (old, new))
+    of_old, of_new = ((metric.epsilon_permanent, metric.mechanism.epsilon_report) for metric in (old, new))
+    for before, after, of in zip(of_old, of_new, ("", " for each"), strict=True):
         if after > before:
             return f"epsilon {epsilon_text(before)}{of}, this registry has {epsilon_text(after)}"
     return None

@@ -167,15 +167,15 @@ class TrustedProxy:
 
 
 def parse_proxy(header: str | None, source: str | None, roles: str | Path | None) -> TrustedProxy | None:
-    """Return what ``--trust-header``, ``--from`` and ``--roles`` mean together; None when none of them is given."""
+    """Return what the settings `trust_header`, `from` and `roles` mean together; None without any of them."""
     if header is None:
         if source is not None or roles is not None:
-            raise ParameterError("--from and --roles belong to --trust-header: name the header, or leave them out")
+            raise ParameterError("from and roles belong to trust_header: name the header, or leave them out")
         return None
     if source is None or roles is None:
-        raise ParameterError("--trust-header needs --from (unix:/PATH or loopback) and --roles FILE")
+        raise ParameterError("trust_header needs from (unix:/PATH or loopback) and roles, a file")
     if source != "loopback" and not (source.startswith("unix:/") and len(source) > len("unix:/")):
-        raise ParameterError(f"--from {source}: give unix:/PATH or loopback; a header from elsewhere can be forged")
+        raise ParameterError(f"from = {source}: give unix:/PATH or loopback; a header from elsewhere can be forged")
     return TrustedProxy(
         header.lower(), read_roles(roles), source.removeprefix("unix:") if source != "loopback" else None
     )

@@ -2,14 +2,17 @@
 
 A period is compared with those at the same time of the week, in the weeks before: of a metric of weeks these are the
 periods before, and a metric of half-hours is not alarmed by every night.
+
+Looked at are the newest period that is over and the newest one that is final. What the first one raises is provisional:
+late reports may still change it.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,13 +39,16 @@ from overstory.queries.counts import PeriodCounts
 from overstory.queries.estimates import check_periods
 
 if TYPE_CHECKING:
+    from overstory.analysis.alarms.alarm import Severity
     from overstory.analysis.alarms.crafted import Check
     from overstory.analysis.estimate import Estimate
     from overstory.console.data import ConsoleData
+    from overstory.presentation.document import Tone
     from overstory.protocol.metrics import Metric
 
 RECENT: Final = 3
 """Of so many newest periods two must have changed for an alarm to be red."""
+TONES: Final[Mapping[Severity, Tone]] = {"red": "bad", "amber": "warn", "note": "faint"}
 ANY_PERIOD: Final = (0, 2**31 - 1)
 """The first and the last number that a store takes."""
 ENOUGH_OF_13: Final = 10
@@ -54,11 +60,12 @@ class MetricHistory:
     """A metric's periods that alarms look at."""
 
     metric: Metric
-    newest: int  # the number of its newest final period, whether or not it has reports
+    newest: int  # the number of the newest period to look at, whether or not it has reports
     reports: Mapping[int, int]  # by period, of all parameters
     estimates: Mapping[int, Estimate] = field(repr=False)  # by period, of some up to `newest`
     problem: str = ""  # why there are no estimates; empty where there are, or nothing is to be estimated
-    checks: tuple[Check, ...] = field(default=(), repr=False)  # of the newest final period, for crafted reports
+    checks: Mapping[int, Sequence[Check]] = field(default_factory=dict, repr=False)  # by period, for crafted reports
+    final: int | None = None  # the number of the newest final period; None: `newest` is
 
     @property
     def lag(self) -> int:
@@ -66,15 +73,20 @@ class MetricHistory:
 
     @property
     def drift_end(self) -> int:
-        """The newest final period in which a drift was looked for: in one week of 13."""
+        """The newest period in which a drift was looked for: in one week of 13."""
         week = self.metric.period.start(self.newest) // WEEK
         return self.newest - self.lag * ((week + 1) % DRIFT_PERIODS)
 
     @cached_property
     def shown(self) -> int | None:
-        """The newest final period with reports; while there is none, the newest one with reports."""
-        final = [period for period in self.reports if period <= self.newest]
-        return max(final or self.reports, default=None)
+        """The newest period that is over and has reports; while there is none, the newest one with reports."""
+        over = [period for period in self.reports if period <= self.newest]
+        return max(over or self.reports, default=None)
+
+    @property
+    def of_final(self) -> MetricHistory:
+        """The history as it was looked at when its newest final period was the newest one."""
+        return self if self.final is None else replace(self, newest=self.final, final=None)
 
     @property
     def newest_estimate(self) -> Estimate | None:
@@ -105,14 +117,17 @@ class MetricHistory:
         after, before = ([self.estimates[one] for one in half if one in self.estimates] for half in halves)
         if min(len(after), len(before)) < ENOUGH_OF_13:
             return None
-        return Comparison(self.metric.id, self.label(self.drift_end), after, before)
+        panel = self.metric.panel
+        apart = panel is not None and panel.most_reports(self.metric.period, periods) == 1
+        return Comparison(self.metric.id, self.label(self.drift_end), after, before, apart)
 
 
 def read_history(data: ConsoleData, metric: Metric) -> MetricHistory:
     """Read what alarms need to know of a metric; ScreenError 202 while its periods are being decoded."""
     reports = data.reports(metric, *ANY_PERIOD)
-    history = MetricHistory(metric, metric.newest_final(data.clock()), reports, {})
-    compared = set() if metric.expired(data.clock()) else history.wanted()
+    now = data.clock()
+    history = MetricHistory(metric, metric.newest_over(now), reports, {}, final=metric.newest_final(now))
+    compared = set() if metric.expired(now) else history.wanted() | history.of_final.wanted()
     wanted = sorted(reports.keys() & {*compared, history.shown})
     if not wanted or not metric.labels or metric.reading != "shares":
         return history
@@ -122,15 +137,13 @@ def read_history(data: ConsoleData, metric: Metric) -> MetricHistory:
     except ScreenError as error:
         if error.status == 202:
             raise
-        return MetricHistory(metric, history.newest, reports, {}, str(error))
-    estimates = {part.last: part.estimate for part in series.parts}
-    checks: tuple[Check, ...] = ()
-    newest = history.newest
-    if newest in counts:
-        sums = data.store.sums(metric, newest, newest)
-        counted = PeriodCounts(metric, newest, newest, {newest: counts[newest]}, sums=sums)
-        checks = check_periods(counted, estimates, metric.labels)
-    return MetricHistory(metric, newest, reports, estimates, checks=checks)
+        return replace(history, problem=str(error))
+    estimates, checks = {part.last: part.estimate for part in series.parts}, {}
+    for period in {history.newest, history.of_final.newest} & counts.keys():
+        sums = data.store.sums(metric, period, period)
+        counted = PeriodCounts(metric, period, period, {period: counts[period]}, sums=sums)
+        checks[period] = check_periods(counted, estimates, metric.labels)
+    return replace(history, estimates=estimates, checks=checks)
 
 
 def read_histories(data: ConsoleData) -> list[MetricHistory]:
@@ -142,10 +155,25 @@ def find_alarms(data: ConsoleData, histories: Sequence[MetricHistory] | None = N
     """Return a store's alarms, the worst first; an ended metric has none. ScreenError 202 while periods are decoded."""
     every = read_histories(data) if histories is None else histories
     read = [history for history in every if not history.metric.expired(data.clock())]
-    alarms = [*_changed(read), *_of_metrics(read), *_refused(data, read)]
+    final = [history.of_final for history in read]
+    alarms = [*_changed(final), *_of_metrics(final), *_refused(data, final)]
+    alarms += _provisional(read, {(alarm.kind, alarm.metric, alarm.period) for alarm in alarms})
     today = dt.datetime.fromtimestamp(data.clock(), dt.UTC).date()
     alarms += filter(None, (expiry(history.metric.id, history.metric.expires, today) for history in read))
     return sorted(alarms, key=lambda alarm: SEVERITIES.index(alarm.severity))
+
+
+def _provisional(
+    histories: Sequence[MetricHistory], raised: Collection[tuple[str, str | None, str]]
+) -> Iterator[Alarm]:
+    """Yield what the newest periods that are over raise, beyond what final ones have raised."""
+    final = {history.metric.id: (history.metric.period, history.of_final.newest) for history in histories}
+    if all(history.final in {None, history.newest} for history in histories):
+        return
+    for alarm in (*_changed(histories), *_of_metrics(histories)):
+        if (alarm.kind, alarm.metric, alarm.period) not in raised and alarm.metric is not None:
+            period, newest = final[alarm.metric]
+            yield replace(alarm, is_provisional=period.parse_label(alarm.period) > newest)
 
 
 def _changed(histories: Iterable[MetricHistory]) -> Iterator[Alarm]:
@@ -176,7 +204,7 @@ def _of_metrics(histories: Iterable[MetricHistory]) -> Iterator[Alarm]:
         alarm = volume(history.metric.id, label, history.reports.get(history.newest, 0), earlier)
         if alarm is not None:
             yield alarm
-        yield from crafted(history.metric.id, label, history.checks)
+        yield from crafted(history.metric.id, label, history.checks.get(history.newest, ()))
         newest = history.estimates.get(history.newest)
         if isinstance(newest, Decoded):
             before = (history.estimates.get(one) for one in history.before(history.newest))

@@ -202,7 +202,7 @@ def login_blocks(then: str) -> tuple[Block, ...]:
     return (
         Paragraph(
             "Open the link that `overstory console` printed, or paste it here. A token of the role viewer, analyst or "
-            "admin works as well: `overstory store tokens add`."
+            "admin works as well: `overstory store tokens --add`."
         ),
         Form("Log in", fields, "Log in", "/login", "post"),
     )

@@ -36,8 +36,8 @@ def check_exposure(listening: Listening, access: Access) -> None:
     """Raise `ParameterError` where sessions would cross a network unencrypted."""
     if listening.exposed and not access.behind_proxy:
         raise ParameterError(
-            f"--host {listening.host} can be reached from other machines, and there is no TLS: give --tls-certificate "
-            "and --tls-key, or --behind-proxy if a proxy in front speaks TLS"
+            f"--host {listening.host} can be reached from other machines, and there is no TLS: set tls_certificate "
+            "and tls_key, or behind_proxy = true if a proxy in front speaks TLS"
         )
 
 

@@ -171,16 +171,15 @@ class Discovered(Estimate):
         rows = self.rows(everything=everything)
         yield _table(rows) if rows else Paragraph("nothing was detected")
 
-    def sentences(self, answers: str, of: str, asked: str, *more: str) -> Iterator[str]:
+    def sentences(self, answers: str, of: str, cost: str, *more: str) -> Iterator[str]:
         """Return the discovery as a whole in sentences.
 
-        `answers` says how many came, `of` what they are called, `asked` what each device answered; `more` is said of
-        privacy.
+        `answers` says how many came, `of` what they are called, `cost` what epsilon is of; `more` is said of privacy.
         """
         values, bound = plural(len(self.found()), "value"), bound_text(self.correction, self.alpha)
         yield f"{values} detected in {answers}, out of {self.tried:,} that were tried ({bound})"
         yield f"intervals: {interval_words(self.interval_kind, self.adjustment)}"
-        yield f"privacy: {asked}, once: epsilon {epsilon_text(self.epsilon)} in all"
+        yield f"privacy: {cost}: epsilon {epsilon_text(self.epsilon)}"
         yield from more
         if self.threshold is not None:
             yield f"a value had to reach {self.threshold:.3%} of the {of} at the last level"

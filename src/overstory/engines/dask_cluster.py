@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from overstory.engines.driver import AHEAD, ANSWER_SECONDS, EngineError, check_answers
 from overstory.engines.reducer import numbered_counts, results_of
 from overstory.kernels.threads import cores
-from overstory.protocol.errors import OverstoryError, ParameterError
+from overstory.protocol.errors import OverstoryError, ParameterError, install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,7 +44,7 @@ class DaskEngine:
 
     def __init__(self, scheduler: str | None = None, workers: int | None = None) -> None:
         if find_spec("distributed") is None:
-            raise ParameterError("--engine dask needs Dask: pip install 'overstory[dask]'")
+            raise ParameterError(f"--engine dask needs Dask: {install_hint('dask')}")
         self.scheduler, self.workers = scheduler, workers
         self._place = _host_and_port(scheduler)
 

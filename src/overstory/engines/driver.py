@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from overstory.engines.reducer import decode_counts, encode_counts, numbered_counts, results_of
-from overstory.engines.units import BLOCKS, PACKED, ROWS
 from overstory.files.io import replacing
 from overstory.kernels.threads import cores
 from overstory.protocol.errors import FormatError, OverstoryError
@@ -29,21 +28,6 @@ if TYPE_CHECKING:
     from overstory.analysis.reports import SupportCounts
     from overstory.engines.places import Place
     from overstory.engines.units import Job, Unit
-
-
-READING: Final = {BLOCKS: 2.4e-10, ROWS: 4.8e-10, PACKED: 7e-10}
-"""Core-seconds for a byte of each layout, to read, check and hand it to a kernel."""
-FACTORS: Final = {"local": 1.0, "dask": 1.25, "spark": 2.9}
-"""An engine's core-seconds over those of threads of this process, with units of 160 MB."""
-STARTS: Final = {"local": 1.0, "dask": 3.0, "spark": 10.0}
-"""Seconds until an engine on this machine counts."""
-
-
-def core_seconds(engine: str, job: Job, units: Sequence[Unit]) -> float:
-    """Return about how many core-seconds counting these units takes."""
-    reading = sum(READING[unit.layout] * unit.num_bytes for unit in units)
-    counting = sum(job.counting_seconds(unit.num_reports) for unit in units)
-    return (reading + counting) * FACTORS.get(engine, 1.0)
 
 
 AHEAD: Final = 4

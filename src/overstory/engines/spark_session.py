@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from overstory.engines.driver import EngineError, check_answers
 from overstory.engines.reducer import count_unit, results_of
 from overstory.kernels.threads import cores
-from overstory.protocol.errors import OverstoryError, ParameterError
+from overstory.protocol.errors import OverstoryError, ParameterError, install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -59,7 +59,7 @@ class SparkEngine:
         try:
             import pyspark  # noqa: F401 - whether it is there
         except ImportError as error:
-            raise ParameterError("--engine spark needs Spark: pip install 'overstory[spark]', and Java 17") from error
+            raise ParameterError(f"--engine spark needs Spark, and Java 17: {install_hint('spark')}") from error
         self.session, self.master = session, master
         self.workers = cores(workers) if workers is not None or (master is None and session is None) else None
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from overstory.analysis.kinds.base import count_reports, server_half
+from overstory.analysis.kinds.base import count_reports
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.engines.folders import shown_address
 from overstory.engines.places import Place, open_place
@@ -102,11 +102,6 @@ class Job:
         """Return the counts of no reports."""
         return self.count(ReportBatch.from_wire(decode_batch(encode_reports(self.mechanism(), []))))
 
-    def counting_seconds(self, num_reports: int) -> float:
-        """Return about how many seconds one core counts that many reports, once they are read."""
-        work = server_half(self.mechanism()).work
-        return num_reports * (work.report + work.cell * self.mechanism().payload_bits)
-
 
 @lru_cache(maxsize=8)
 def _built(packed: bytes) -> Kind:
@@ -154,7 +149,7 @@ def _contents(place: Place) -> Contents:
         raise FormatError("compressed by gz: unpack it, for a unit starts in the middle of a file", source=place.shown)
     raise FormatError(
         "neither Parquet nor packed batches (.ovsb): reports.csv is counted with --params, or made into Parquet by "
-        "`overstory convert`",
+        "`overstory sum -o NAME.parquet`",
         source=place.shown,
     )
 

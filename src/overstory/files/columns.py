@@ -11,12 +11,14 @@ import codecs
 import csv
 import io
 import json
+import math
 import re
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -33,22 +35,35 @@ HEAD: Final = 1 << 20
 """Bytes that a header fits into."""
 SHOWN: Final = 20
 """Columns that an error names."""
+WHOLE: Final = r"[-+\u2212]?([1-9][0-9]{0,2}([%s'’ \xa0\u202f])[0-9]{3}(\2[0-9]{3})*|0|[1-9][0-9]*)"
+GROUPED: Final = {
+    mark: re.compile(WHOLE % other + rf"([{mark}][0-9]+)?([eE][-+]?[0-9]{{1,3}})?")
+    for mark, other in ((".", ","), (",", "."))
+}
+"""How numbers are written with a decimal point or a decimal comma, their thousands apart; no postcodes, as 00501 is."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """How a CSV file is written, as far as the user says."""
+    """How a file of columns is written, as far as the user says."""
 
     delimiter: str | None = None  # between fields; None: sniffed from the first line
     missing: tuple[str, ...] = ()  # texts that mean no value, as the empty field does
-    # Whether blanks around a field are dropped; they are, too, where one follows each delimiter of the first line.
-    strip: bool = False
+    tidy: bool = False  # whether texts that differ in blanks, case or an accent's form alone are one value
     encoding: str | None = None  # as Python calls it; None: UTF-8, or UTF-16 where the file begins with its mark
     header: bool = True  # whether the first line names the columns; else they are called 1, 2, and so on
+    decimal: str | None = None  # before a number's fraction, a comma or a point; None: as the column's texts have it
+    dates: str | None = None  # the order of a date's parts, dmy or mdy; None: as the column's texts have it
+    by: str | None = None  # what dates are counted by: day, week, month or year; None: by how many there are
+    words: bool = False  # whether texts are counted as they are, numbers and dates, too
 
     def __post_init__(self) -> None:
         if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
             raise ParameterError(f"--csv delimiter={printable(self.delimiter)!r}: give one character, or tab")
+        if self.decimal not in {None, *GROUPED}:
+            raise ParameterError(f"--csv decimal={printable(str(self.decimal))}: give a comma or a point")
+        if self.dates not in {None, "dmy", "mdy"}:
+            raise ParameterError(f"--csv dates={printable(str(self.dates))}: give dmy, mdy, day, week, month or year")
         try:
             encoding = codecs.lookup(self.encoding or "utf-8")
         except LookupError as error:
@@ -80,10 +95,15 @@ def layout_of(path: str, form: Form, wanted: Sequence[str] = ()) -> Layout:
     if not text.strip():
         raise FormatError("the file is empty: expected a header that names the columns", source=path)
     delimiters = (form.delimiter,) if form.delimiter else DELIMITERS
-    firsts = {delimiter: _first_record(text, delimiter) for delimiter in delimiters}
-    likeliest = max(delimiters, key=lambda mark: (_has(firsts[mark], wanted) and form.header, len(firsts[mark])))
-    first = firsts[likeliest]
-    strip = form.strip or (len(first) > 1 and all(field.startswith(" ") for field in first[1:]))
+    firsts = {delimiter: _first_records(text, delimiter) for delimiter in delimiters}
+
+    def likelihood(mark: str) -> tuple[bool, int, bool]:
+        first, second = firsts[mark]
+        return _has(first, wanted) and form.header, len(first), len(first) == len(second)
+
+    likeliest = max(delimiters, key=likelihood)
+    first = firsts[likeliest][0]
+    strip = form.tidy or (len(first) > 1 and all(field.startswith(" ") for field in first[1:]))
     raw = tuple(first) if form.header else tuple(str(number) for number in range(1, len(first) + 1))
     names = tuple(name.strip() for name in raw) if strip else raw
     return Layout(names, raw, likeliest, strip, encoding, form.header)
@@ -107,12 +127,13 @@ def not_text(path: str, line: int, encoding: str, byte: bytes) -> FormatError:
     return FormatError(f"this is not {encoding.upper()} text ({shown}): {other}", source=path, line=line)
 
 
-def _first_record(text: str, delimiter: str) -> list[str]:
+def _first_records(text: str, delimiter: str) -> tuple[list[str], list[str]]:
     lines: Iterator[str] = (line for line in io.StringIO(text, newline="") if line.strip("\r\n"))
     try:
-        return next(csv.reader(lines, delimiter=delimiter), [])
+        reader = csv.reader(lines, delimiter=delimiter)
+        return next(reader, []), next(reader, [])
     except csv.Error:
-        return text.partition("\n")[0].split(delimiter)
+        return text.partition("\n")[0].split(delimiter), []
 
 
 def _has(names: Sequence[str], wanted: Sequence[str]) -> bool:
@@ -147,36 +168,25 @@ def _listed(names: Sequence[str]) -> str:
     return shown + ("; if that is no header, give --csv no-header" if odd and not numbered else "")
 
 
-def fault(path: str, layout: Layout, column: str | None, no_numbers: frozenset[str]) -> FormatError | None:
-    """Return the first thing that is wrong in the file, by a slow and exact reader; None when it sees nothing.
-
-    The column, if there is one, must hold numbers; else only the file's form is looked at.
-    """
-    index = None if column is None else layout.names.index(column)
+def fault(path: str, layout: Layout) -> FormatError | None:
+    """Return the first fault of the file's form, by a slow and exact reader; None when it sees none."""
     try:
         with reading(path) as stream, io.TextIOWrapper(stream, layout.encoding, newline="") as text:
-            return _fault(path, layout, text, index, no_numbers)
+            return _fault(path, layout, text)
     except UnicodeDecodeError:
         return _first_byte(path, layout.encoding)
     except (EOFError, zlib.error):
         return None
 
 
-def _fault(
-    path: str, layout: Layout, text: io.TextIOWrapper, index: int | None, no_numbers: frozenset[str]
-) -> FormatError | None:
+def _fault(path: str, layout: Layout, text: io.TextIOWrapper) -> FormatError | None:
     reader, line = csv.reader(text, delimiter=layout.delimiter, strict=True), 1
     try:
-        for number, fields in enumerate(reader):
+        for fields in reader:
             if fields and len(fields) != len(layout.names):
                 expected = "as in the header" if layout.header else "as in the first line"
                 problem = f"expected {len(layout.names)} fields, {expected}, found {len(fields)}"
                 return FormatError(problem, source=path, line=line)
-            if index is not None and fields and not (number == 0 and layout.header):
-                text_of_field = fields[index].strip()
-                if text_of_field not in no_numbers and not is_number(text_of_field):
-                    problem = f"the column is to hold numbers, found {text_of_field[:40]!r}"
-                    return FormatError(problem, source=path, line=line, field=layout.names[index])
             line = reader.line_num + 1
     except csv.Error as error:
         reason = str(error)
@@ -187,7 +197,9 @@ def _fault(
 
 
 def line_of(path: str, form: Form, column: str, value: str) -> int | None:
-    """Return the first line of a CSV file at which a record begins whose column holds the value."""
+    """Return the first line of a CSV file at which a record begins whose column holds the value; None of others."""
+    if is_parquet(path) or is_json(path):
+        return None
     layout = layout_of(path, form, [column])
     index, line = layout.names.index(column), 1
     with reading(path) as stream, io.TextIOWrapper(stream, layout.encoding, newline="") as text:
@@ -208,6 +220,20 @@ def is_number(text: str) -> bool:
     return "_" not in text
 
 
+def as_number(text: str, decimal: str | None) -> str | None:
+    """Return a number of this decimal mark as Python writes it; None for what is none. No mark: as Python reads it.
+
+    >>> as_number("-1.234,5", ","), as_number("1,234", "."), as_number("1,23", "."), as_number("1e3", None)
+    ('-1234.5', '1234', None, '1e3')
+    """
+    if decimal is None:
+        return text if is_number(text) else None
+    if not GROUPED[decimal].fullmatch(text):
+        return None
+    text = text.replace("\u2212", "-")  # the minus of typesetters
+    return "".join("." if c == decimal else c for c in text if c.isalnum() or c in {"-", "+", decimal})
+
+
 def _first_byte(path: str, encoding: str) -> FormatError | None:
     """Return the error that names the first line that is not in the encoding."""
     with reading(path) as stream:
@@ -218,9 +244,6 @@ def _first_byte(path: str, encoding: str) -> FormatError | None:
                 return not_text(path, line, encoding, raw[error.start : error.start + 1])
     return None
 
-
-NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?")
-"""How numbers are written, for sure; there are other ways."""
 
 Fields = list[str | None]
 
@@ -256,15 +279,6 @@ def _columns(text: str, layout: Layout, columns: Sequence[str]) -> list[Fields] 
     if layout.strip:
         return [[field and field.strip() for field in fields] for fields in read]
     return read
-
-
-def numbers_of(fields: Fields, no_numbers: Collection[str]) -> NDArray[np.float64] | None:
-    """Return the fields as numbers, NaN where one is missing; None where Arrow must say whether it is a number."""
-    bare = ["" if field is None else field.strip() for field in fields]
-    there = [field for field in bare if field not in no_numbers]
-    if not all(map(NUMBER.fullmatch, there)):
-        return None
-    return np.array(["nan" if field in no_numbers else field for field in bare], np.str_).astype(np.float64)
 
 
 TEXT_ROWS: Final = 1 << 16
@@ -343,8 +357,8 @@ I32 = NDArray[np.int32]
 class FewTexts:
     """Some rows of a column of text, as a list with None where a row has no text."""
 
-    def __init__(self, texts: list[str | None]) -> None:
-        self._texts = texts
+    def __init__(self, texts: list[str | None], missing: Collection[str] = ()) -> None:
+        self._texts = [None if text in missing else text for text in texts] if missing else texts
 
     def __len__(self) -> int:
         return len(self._texts)
@@ -367,24 +381,46 @@ class FewTexts:
 class ArrowTexts:
     """The same of an Arrow array, with nulls where a row has no text."""
 
-    def __init__(self, array: Any) -> None:
-        self._array = array
+    def __init__(self, array: Any, absent: Collection[str] = ()) -> None:
+        import pyarrow as pa
+
+        self._array, self._absent = array, absent
+        self._is_numeric = pa.types.is_integer(array.type) or pa.types.is_floating(array.type)
+        if not self._is_numeric:
+            self._array = self._texts
 
     def __len__(self) -> int:
         return len(self._array)
 
+    @cached_property
+    def _texts(self) -> Any:
+        return _text(self._array, self._absent)
+
+    def numbers(self, no_numbers: Collection[str]) -> NDArray[np.float64] | None:
+        """Return each row's number, NaN where it has none; None where Arrow reads them not."""
+        import pyarrow as pa
+        from pyarrow import compute
+
+        numbers = self._array
+        try:
+            if not self._is_numeric:
+                numbers = _text(compute.utf8_trim_whitespace(numbers), no_numbers)
+            return np.asarray(numbers.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+        except pa.ArrowInvalid:
+            return None
+
     @property
     def missing(self) -> int:
         """Rows without a text."""
-        return int(self._array.null_count)
+        return int(self._texts.null_count)
 
     def counted(self) -> dict[str, int]:
         """Return how many rows have each text."""
-        return {entry["values"]: entry["counts"] for entry in self._array.drop_null().value_counts().to_pylist()}
+        return {entry["values"]: entry["counts"] for entry in self._texts.drop_null().value_counts().to_pylist()}
 
     def numbered(self, number_of: dict[str, int]) -> I32:
         """Return each row's number; see `FewTexts.numbered`."""
-        encoded = self._array.dictionary_encode()
+        encoded = self._texts.dictionary_encode()
         numbers = [number_of.setdefault(text, len(number_of)) for text in encoded.dictionary.to_pylist()]
         rows: I32 = encoded.indices.fill_null(len(numbers)).to_numpy(zero_copy_only=False)
         return np.array([*numbers, -1], np.int32)[rows]
@@ -423,47 +459,50 @@ def blocks(
     empty, unquoted fields of CSV, and what `form` says. With `numbers` the first column is an ndarray of float64, NaN
     where there is none, as for `NO_NUMBERS`. A block has at least `block` bytes of CSV.
     """
-    if is_json(path):
-        yield from _json(path, columns, form, advance, numbers=numbers)
-        return
+    read = _json(path, columns, form, advance) if is_json(path) else _tables(path, columns, form, advance, block)
+    for first, *others in read:
+        yield (_numbers(first, path, columns[0], form) if numbers else first, *others)
+
+
+def _tables(
+    path: str, columns: Sequence[str], form: Form, advance: Advance | None, block: int
+) -> Iterator[tuple[Any, ...]]:
     layout = None if is_parquet(path) else layout_of(path, form, columns)
     check_columns(path, columns_of(path) if layout is None else layout.names, columns)
-    no_numbers = NO_NUMBERS.union(form.missing)
     is_small = Path(path).stat().st_size <= min(SMALLEST, block)
     if layout is not None and is_small and (small := read_plain(path, layout, columns)) is not None:
-        few = _few(small, form, numbers=numbers)
-        if few is not None:
-            if advance is not None:
-                advance(Path(path).stat().st_size)
-            yield few
-            return
-    read = _parquet(path, columns, advance) if layout is None else _csv(path, layout, columns, advance, block)
-    for first, *rest in read:
+        if advance is not None:
+            advance(Path(path).stat().st_size)
+        yield tuple(FewTexts(fields, form.missing) for fields in small)
+        return
+    for read in _parquet(path, columns, advance) if layout is None else _csv(path, layout, columns, advance, block):
         with _explained(path):
-            others = [ArrowTexts(_text(values, form.missing)) for values in rest]
-            column = _numbers(first, no_numbers) if numbers else ArrowTexts(_text(first, form.missing))
-        if column is None:
-            problem = None if layout is None else fault(path, layout, columns[0], no_numbers)
-            raise problem or FormatError("the column is to hold numbers", source=path, field=columns[0])
-        yield (column, *others)
+            yield tuple(ArrowTexts(values, form.missing) for values in read)
 
 
-def _json(
-    path: str, columns: Sequence[str], form: Form, advance: Advance | None, *, numbers: bool
-) -> Iterator[tuple[Any, ...]]:
+def _json(path: str, columns: Sequence[str], form: Form, advance: Advance | None) -> Iterator[tuple[Any, ...]]:
     check_columns(path, keys_of(path), columns)
     for texts in texts_of(path, columns, advance):
-        few = _few(texts, form, numbers=numbers)
-        if few is None:
-            raise FormatError("the column is to hold numbers", source=path, field=columns[0])
-        yield few
+        yield tuple(FewTexts(fields, form.missing) for fields in texts)
 
 
-def _few(read: list[Fields], form: Form, *, numbers: bool) -> tuple[Any, ...] | None:
-    """Return a block of what was read; None where the first column is to hold numbers, and may not."""
-    texts = [FewTexts([None if field in form.missing else field for field in fields]) for fields in read]
-    first = numbers_of(read[0], NO_NUMBERS.union(form.missing)) if numbers else texts[0]
-    return None if first is None else (first, *texts[1:])
+def _numbers(texts: FewTexts | ArrowTexts, path: str, column: str, form: Form) -> NDArray[np.float64]:
+    no_numbers = NO_NUMBERS.union(form.missing)
+    # Quickly, where Arrow can: else each text once.
+    quick = texts.numbers(no_numbers) if form.decimal is None and isinstance(texts, ArrowTexts) else None
+    if quick is not None:
+        return quick
+    known: dict[str, int] = {}
+    rows, numbers = texts.numbered(known), []
+    for text in known:
+        bare = text.strip()
+        plain = "nan" if bare in no_numbers else as_number(bare, form.decimal)
+        if plain is None:
+            problem = f"the column is to hold numbers, found {bare[:40]!r}"
+            problem += "; --csv decimal=, reads a decimal comma" * (form.decimal is None and "," in bare)
+            raise FormatError(problem, source=path, line=line_of(path, form, column, text), field=column)
+        numbers.append(float(plain))
+    return np.array([*numbers, math.nan])[rows]
 
 
 def _csv(
@@ -495,8 +534,8 @@ def _csv(
                 fields = (batch.column(name) for name in raw)
                 yield tuple(compute.utf8_trim_whitespace(values) if layout.strip else values for values in fields)
         except pa.ArrowException as error:
-            raise fault(path, layout, None, NO_NUMBERS) or _unsound(path, error) from error
-    if quotes.odd and (problem := fault(path, layout, None, NO_NUMBERS)):
+            raise fault(path, layout) or _unsound(path, error) from error
+    if quotes.odd and (problem := fault(path, layout)):
         raise problem
 
 
@@ -541,20 +580,6 @@ def _text(values: Any, missing: Collection[str]) -> Any:
         return text
     absent = compute.is_in(text, value_set=pa.array(list(missing), pa.string()))
     return compute.if_else(absent, pa.scalar(None, pa.string()), text)
-
-
-def _numbers(values: Any, no_numbers: Collection[str]) -> Any:
-    """Return a column as an ndarray of float64; None where a text is neither a number nor a mark for none."""
-    import pyarrow as pa
-    from pyarrow import compute
-
-    if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
-        return values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    try:
-        texts = _text(compute.utf8_trim_whitespace(values.cast(pa.string())), no_numbers)
-        return texts.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    except pa.ArrowInvalid:
-        return None
 
 
 @contextmanager

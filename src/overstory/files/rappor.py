@@ -499,14 +499,19 @@ class PairForm:
         return ReportBatch(np.array([row[0] for row in rows], np.uint16), matrix, self.num_bits, self.num_cohorts)
 
 
-def pair_form(parameters: RapporParameters, names: Sequence[str], boolean: str | None) -> PairForm:
-    """Return the form of reports of two variables, of which `boolean` may be one, with these parameters."""
-    if names[0] == names[1]:
-        raise ParameterError(f"--pair {names[0]} {names[1]}: name two variables")
-    if boolean is not None and boolean not in names:
-        raise ParameterError(f"--boolean {boolean}: it is none of the variables {names[0]} and {names[1]}")
-    widths = [1 if name == boolean else parameters.k for name in names]
-    return PairForm((names[0], names[1]), (widths[0], widths[1]), parameters.m)
+BIT: Final = ":bit"
+"""After the name of a variable of one bit."""
+
+
+def pair_form(parameters: RapporParameters, given: Sequence[str]) -> PairForm:
+    """Return the form of reports of two variables; the name of one that is a single bit ends in `BIT`."""
+    first, second = (name.removesuffix(BIT) for name in given)
+    if first == second:
+        raise ParameterError(f"--pair {' '.join(given)}: name two variables")
+    widths = [1 if name.endswith(BIT) else parameters.k for name in given]
+    if widths == [1, 1]:
+        raise ParameterError(f"--pair {' '.join(given)}: one of the two may be a bit")
+    return PairForm((first, second), (widths[0], widths[1]), parameters.m)
 
 
 def read_pairs(

@@ -163,7 +163,7 @@ def _for_sets(metric: str, domain: Any, needs: Needs, reports: int) -> Plan:  # 
 def _for_a_search(metric: str, domain: AnyDomain, needs: Needs, reports: int) -> Plan:
     """The one search that there is: what follows from the needs is what survives every level and the last test."""
     _need(needs, "epsilon_report")
-    given = {"epsilon": needs["epsilon_report"]} | ({"waves": needs["waves"]} if "waves" in needs else {})
+    given = {"epsilon": needs["epsilon_report"]}
     (built,) = _built("codes", domain.completes(metric) | given)
     plan = built.plan
     answers = round(reports * plan.shares[-1])
@@ -196,7 +196,7 @@ PLANNERS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str, Any, Needs, i
     "symbols": (SYMBOLS, _for_symbols),
     "sets": (("epsilon_report", "reports", "typical"), _for_sets),
     "numbers": (("epsilon_report", "reports", "estimate", "resolution"), _for_numbers),
-    "codes": (("epsilon_report", "reports", "waves"), _for_a_search),
+    "codes": (("epsilon_report", "reports"), _for_a_search),
 }
 """What may be needed of a metric, and what plans it, by the first family of its domain."""
 OTHERS: Final = (("epsilon_report", "reports"), _of_any_kind)

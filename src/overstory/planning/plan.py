@@ -16,7 +16,7 @@ from overstory.presentation.document import Column, Table
 from overstory.presentation.formats import epsilon_text, plural, seconds_text, thousands
 from overstory.presentation.formats import share as percentage
 from overstory.privacy import PrivacyStatement, statement
-from overstory.privacy.attacks import Linkability, linkability
+from overstory.privacy.attacks import Linkability, linkability, metric_linkability
 from overstory.privacy.payloads.shared import bits_text
 from overstory.privacy.shuffle.central import DELTA, CentralPrivacy, shuffled
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from overstory.analysis.comparison import Choice, Measured
     from overstory.planning.nearest import Nearest
     from overstory.protocol.kinds.bits import BitMechanism
+    from overstory.protocol.metrics import Metric
 
 
 WRITTEN: Final = ("num_bits", "num_hashes", "num_cohorts", "f", "p", "q")
@@ -56,8 +57,8 @@ class Plan:
     ranking, choice, asked, people_needed
         Of a known domain: the oracles that meet the needs, the most accurate first, and the one to take; the share
         that was asked for, and how many devices detect it nine times in ten.
-    metric, group
-        Of a metric: its id, and the rarest group that its reports name, with its share of all devices.
+    metric, of
+        Of a metric: its id, and the metric as it was planned, with its groups and its panel.
     """
 
     mechanism: Any
@@ -75,7 +76,7 @@ class Plan:
     asked: float | None = None
     people_needed: int | None = None
     metric: str = ""
-    group: tuple[str, float] | None = None
+    of: Metric | None = None
 
     def toml(self) -> str:
         """Return the oracle and its parameters as a registry has them."""
@@ -142,7 +143,7 @@ class Plan:
     @property
     def linkable(self) -> Linkability:
         """What the reports of a device have in common."""
-        return linkability(self.mechanism, self.group)
+        return linkability(self.mechanism) if self.of is None else metric_linkability(self.of)
 
     def metric_words(self) -> str:
         """Say in one line what was planned for the metric."""

@@ -15,7 +15,7 @@ from overstory.protocol.metrics.toml_positions import Path as KeyPath
 from overstory.protocol.metrics.toml_positions import TomlPosition
 
 ESTIMATES: Final = ("mean", "distribution")
-WHOLE: Final = ("reports", "candidates", "window", "resolution", "waves")
+WHOLE: Final = ("reports", "candidates", "window", "resolution")
 """What is counted; `thrifty` is true or false, and all other needs are numbers."""
 
 
@@ -33,8 +33,7 @@ def plan_registry(text: str, folder: Folder | None, *, source: str | None = None
     for name in reversed(plans):
         text = _replaced(text, root.positions["metrics", name, "needs"], plans[name])
     metrics = parse_registry(text, folder, source=source)
-    grouped = ((metrics[name].groups, plan) for name, plan in plans.items())
-    return text, [plan if groups is None else replace(plan, group=groups.with_share()) for groups, plan in grouped]
+    return text, [replace(plan, of=metrics[name]) for name, plan in plans.items()]
 
 
 def _other_faults(text: str, folder: Folder | None, source: str | None) -> list[Any]:

@@ -1,34 +1,42 @@
 """Ways to keep within a yearly bound, at equal bound: how sure one period's share is.
 
-With D devices, M metrics, N periods in a cycle of a year, and epsilon E for everything in any year:
+With D devices, M metrics, and epsilon E for everything in any year:
 
-- one panel of the application: D / (N M) devices answer a question in a period, each with the whole epsilon E;
-- several answers: k times as many, each with E / k;
-- a panel for each metric: D / N devices, with E / M;
+- one panel of the application: of the D / M devices of a metric a period asks the share that `Panel.share_asked` says.
+  Where a device gives k answers in any 365 days, each has E / k;
+- a panel for each metric: of all D, with E / M;
 - every device in every period: all D, with E / (N M), as any 365 days touch N periods;
-- one answer in several years: D / (P M) devices in each of the P periods, with E; after that nobody is left.
+- one answer of a device, ever: D / (P M) devices in each of P periods, with E; after that nobody is left.
 
 A share f among n answers has the variance of the noise, and f (1 - f) / n of who was asked: its interval is for all
-devices like these. Memoized answers (RAPPOR's two rounds and their kin) are no row: of two reports of one device that
-are linked, they tell whether its value changed, and what bounds that for any history rises with every report.
+devices like these.
+
+Memoized answers (RAPPOR's two rounds and their kin) are listed for comparison, with E for one unchanged value: of two
+reports of one device that are linked, they tell whether its value changed, and what bounds that for any history rises
+with every report.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Final
 
 from overstory.analysis.variance import frequency_variance
-from overstory.presentation.formats import finite
+from overstory.planning.plan import oracle_toml
+from overstory.presentation.document import Block, Column, Table
+from overstory.presentation.formats import epsilon_text, finite, percent, plural, thousands
+from overstory.presentation.formats import share as percentage
+from overstory.presentation.result import Result
+from overstory.privacy.payloads.registry import terms_of
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism, check_count, check_epsilon
 from overstory.protocol.kinds.registry import oracles_for
 from overstory.protocol.metrics.panel import Panel
 from overstory.protocol.metrics.period import Period
 
-ANSWERS: Final = (2, 4)
+PANELS: Final = (Panel("year"), Panel("year", 2), Panel("year", 4), Panel("quarter"), Panel("month"))
 SHARE: Final = 0.1
 YEARS: Final = 5
 
@@ -42,48 +50,101 @@ class Way:
     epsilon: float  # of one report
     reports: float  # of one metric in one period, on average
     error: float  # the standard error of a share, as a fraction
+    epsilon_any: float  # of any year, whatever a device holds and however it changes
+    panel: Panel | None = None  # the one that all metrics share, if that is the way
+
+    def toml(self) -> str:
+        """Return the oracle and its parameters as a registry has them."""
+        given = self.oracle.parameters.items()
+        written = {name: value for name, value in given if name != "domain_size" and value not in (None, "")}
+        return oracle_toml(self.oracle.name, written)
 
     def to_json(self) -> dict[str, Any]:
         own = {"way": self.name, "oracle": self.oracle.name, "epsilon": self.epsilon, "reports": self.reports}
-        return own | {"standard_error": finite(self.error)}
+        return own | {"standard_error": finite(self.error), "epsilon_any": finite(self.epsilon_any)}
 
 
-def ways_of_a_year(
-    devices: int,
-    domain_size: int,
-    epsilon: float,
-    *,
-    metrics: int = 1,
-    period: str = "week",
-    share: float = SHARE,
-    answers: Sequence[int] = ANSWERS,
-) -> list[Way]:
-    """Return the ways to ask `metrics` questions of `domain_size` values within `epsilon` a year, for any history.
+@dataclass(frozen=True)
+class YearPlan(Result):
+    """What can be learned of one period within a bound on any year."""
 
-    Raises
-    ------
-    ParameterError
-        When a number is out of range.
-    """
-    check_count("devices", devices, 1, 1 << 53)
-    check_count("metrics", metrics, 1, 1 << 20)
-    check_epsilon("epsilon", epsilon)
-    if not 0 < share < 1:
-        raise ParameterError(f"share = {share!r}: give a fraction between 0 and 1")
-    cycle = Panel("year").periods(Period.parse(period))
+    name: ClassVar[str] = "year"
+    every: ClassVar[str] = "way"
 
-    def way(name: str, each: float, reports: float) -> Way:
-        best = min(oracles_for(domain_size, each), key=lambda oracle: frequency_variance(oracle, 1, share))
-        variance = frequency_variance(best, reports, share) + share * (1 - share) / reports
-        return Way(name, best, each, reports, math.sqrt(variance))
+    devices: int
+    domain_size: int  # the values of each metric
+    epsilon: float  # of everything in any year
+    metrics: int = 1
+    period: str = "week"
+    share: float = SHARE
 
-    def ways() -> Iterator[Way]:
-        yield way("one panel, 1 answer a year", epsilon, devices / (cycle * metrics))
-        for number in answers:
-            yield way(f"one panel, {number} answers a year", epsilon / number, number * devices / (cycle * metrics))
-        if metrics > 1:
-            yield way("a panel for each metric", epsilon / metrics, devices / cycle)
-        yield way("every device in every period", epsilon / (cycle * metrics), devices)
-        yield way(f"1 answer in {YEARS} years", epsilon, devices / (YEARS * cycle * metrics))
+    def __post_init__(self) -> None:
+        check_count("devices", self.devices, 1, 1 << 53)
+        check_count("metrics", self.metrics, 1, 1 << 20)
+        check_epsilon("epsilon", self.epsilon)
+        if not 0 < self.share < 1:
+            raise ParameterError(f"share = {self.share!r}: give a fraction between 0 and 1")
 
-    return [*ways()]
+    def ways(self) -> Iterator[Way]:
+        """Yield the ways, each with its oracle of least error; the memoized one, which keeps to no bound, is last."""
+        of_one = self.devices / self.metrics
+        period = Period.parse(self.period)
+        cycle = PANELS[0].periods(period)
+        for panel in PANELS:
+            reports = of_one * float(panel.share_asked(period))
+            name = f"one panel, {plural(panel.answers, 'answer')} a {panel.cycle}"
+            yield self._way(name, self.epsilon / panel.most_in_a_year, reports, panel=panel)
+        if self.metrics > 1:
+            yield self._way("a panel for each metric", self.epsilon / self.metrics, self.devices / cycle)
+        each = self.epsilon / (cycle * self.metrics)
+        yield self._way("every device in every period", each, self.devices)
+        yield self._way(f"one answer ever, over {YEARS} years", self.epsilon, of_one / (YEARS * cycle))
+        permanent = self.epsilon / self.metrics
+        yield self._way("every device, noise kept for each value", permanent / 2, self.devices, permanent=permanent)
+
+    def _way(
+        self, name: str, epsilon: float, reports: float, *, permanent: float | None = None, panel: Panel | None = None
+    ) -> Way:
+        oracles = oracles_for(self.domain_size, epsilon, permanent)
+        best = min(oracles, key=lambda oracle: frequency_variance(oracle, 1, self.share))
+        variance = frequency_variance(best, reports, self.share) + self.share * (1 - self.share) / reports
+        bound = self.epsilon
+        if permanent is not None:
+            periods = PANELS[0].periods(Period.parse(self.period))
+            bound = self.metrics * terms_of(best).epsilon_any(periods)
+        return Way(name, best, epsilon, reports, math.sqrt(variance), bound, panel)
+
+    def best_panel(self) -> Way:
+        """Return the panel of the application with the least error."""
+        return min((way for way in self.ways() if way.panel is not None), key=lambda way: way.error)
+
+    def as_table(self) -> Table:
+        columns = (
+            Column("way", is_left=True),
+            Column("oracle", is_left=True),
+            Column("epsilon", text=epsilon_text),
+            Column("reports", text=thousands),
+            Column("standard_error", "standard error", percent),
+            Column("epsilon_any", "any year", epsilon_text),
+        )
+        title = f"One {self.period}'s share of {percentage(self.share)}, from {self.devices:,} devices"
+        return Table(title, columns, [way.to_json() for way in self.ways()])
+
+    def to_json(self, *, everything: bool = True) -> dict[str, Any]:  # noqa: ARG002 - there is nothing to leave out
+        return asdict(self) | {"ways": [way.to_json() for way in self.ways()]}
+
+    def shown(self, *, everything: bool) -> Iterable[Block]:  # noqa: ARG002
+        yield self.as_table()
+
+    def sentences(self) -> Iterator[str]:
+        best = self.best_panel()
+        panel = best.panel
+        assert panel is not None
+        yield "The registry of the panel with the least error:"
+        yield f'panel = {{cycle = "{panel.cycle}", answers = {panel.answers}}}'
+        yield f'budget = {{epsilon = {self.epsilon!r}, per = "year"}}'
+        yield from best.toml().split("\n")
+
+    def all_notes(self) -> Iterator[str]:
+        yield "epsilon is of one report, and any year of all reports, whatever a device holds and however it changes"
+        yield "the last way keeps to its bound only while a value never changes"

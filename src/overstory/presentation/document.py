@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from overstory.presentation.svg import Picture
 
 Row = Mapping[str, Any]
-Tone = Literal["", "good", "bad", "faint"]
+Tone = Literal["", "good", "warn", "bad", "faint"]
 
 
 @dataclass(frozen=True)

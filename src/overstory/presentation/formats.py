@@ -29,9 +29,11 @@ def p_value(probability: float) -> str:
     return f"{probability:.1e}" if probability else "<1e-300"
 
 
-def detection(detected: bool) -> str:  # noqa: FBT001 - it is the format of a column
-    """Return whether a value was detected."""
-    return "detected" if detected else "not detected"
+def detection(detected: bool, low: float | None = None) -> str:  # noqa: FBT001 - it is the format of a column
+    """Return whether a value was detected; with the lower end of its interval, also whether how often is unsure."""
+    if not detected:
+        return "not detected"
+    return "detected, how often is unsure" if low is not None and low <= 0 else "detected"
 
 
 def if_detected(number: Format) -> Format:

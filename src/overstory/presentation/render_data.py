@@ -8,10 +8,13 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from overstory.presentation.document import Column, Table
 from overstory.presentation.formats import TRUTH, data_text, finite
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """What a cell that a spreadsheet takes for a formula starts with; the last four are full-width forms."""
@@ -35,18 +38,24 @@ def as_csv(table: Table) -> Iterator[str]:
     return csv_lines(table.columns, ([row[key] for key in keys] for row in table.rows))
 
 
-def as_parquet(table: Table) -> bytes:
-    """Return a Parquet file; a column is of texts where only some are, such as names and numbers of quantiles."""
+def as_arrow(table: Table) -> pa.Table:
+    """Return an Arrow table; a column is of texts where only some are, such as names and numbers of quantiles."""
     import pyarrow as pa
-    from pyarrow import parquet
 
     rows, columns = as_json(table), {}
     for key in _keys(table.columns):
         values = [row[key] for row in rows]
         is_mixed = any(isinstance(value, str) for value in values)
         columns[key] = [None if value is None else data_text(value) for value in values] if is_mixed else values
+    return pa.table(columns)
+
+
+def as_parquet(table: Table) -> bytes:
+    """Return a Parquet file of `as_arrow`."""
+    from pyarrow import parquet
+
     file = io.BytesIO()
-    parquet.write_table(pa.table(columns), file)
+    parquet.write_table(as_arrow(table), file)
     return file.getvalue()
 
 
@@ -92,7 +101,7 @@ def for_spreadsheet(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _keys(columns: Iterable[Column]) -> list[str]:
-    return [key for column in columns for key in column.data_keys]
+    return list(dict.fromkeys(key for column in columns for key in column.data_keys))
 
 
 def quoted(text: str) -> str:

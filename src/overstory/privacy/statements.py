@@ -16,7 +16,7 @@ from overstory.presentation.formats import CERTAIN, MOST, epsilon_text, factor, 
 from overstory.privacy.approximate import DELTA, epsilon_at
 from overstory.privacy.attacks import Linkability, linkability
 from overstory.privacy.caveats import cautions
-from overstory.privacy.payloads.base import Attack
+from overstory.privacy.payloads.base import Attack, Success
 from overstory.privacy.payloads.registry import attack, metric_terms, terms_of
 from overstory.privacy.terms import Terms
 from overstory.protocol.channels import Influence
@@ -366,7 +366,7 @@ def statement(
     delta
         The chance for which `epsilon_at_delta` is stated; ignored where responses are memoized.
     terms
-        What is certain of a device's reports, where a metric's panel decides on that; unless given, the mechanism's.
+        Those of a metric, whose panel may draw afresh what the mechanism memoizes; the mechanism's unless given.
 
     Raises
     ------
@@ -385,7 +385,11 @@ def statement(
     >>> round(said.epsilon_any[2], 2), said.terms.epsilon_any_is_exact(2)
     (9.68, True)
     """
-    terms = terms or terms_of(mechanism)
+    by_itself = terms_of(mechanism)
+    terms = by_itself if terms is None else terms
+    achieved = attack(mechanism)
+    if terms != by_itself:  # enough answers with noise of their own give an unchanged value away
+        achieved = replace(achieved, unchanged=Success(1.0, 1.0))
     epsilons, changes = ((1,), ()) if terms.once else (tuple(reports), tuple(change_reports))
     # Any two histories: of as many reports as are asked for, of a window's and of ten windows'.
     window: int | None = mechanism.parameters.get("window")
@@ -397,10 +401,10 @@ def statement(
         parameters=MappingProxyType(dict(mechanism.parameters)),
         epsilon_report=mechanism.epsilon_report,
         epsilon_n=MappingProxyType({n: terms.epsilon_n(n) for n in epsilons}),
-        epsilon_permanent=terms.epsilon_permanent,
+        epsilon_permanent=mechanism.epsilon_permanent if terms == by_itself else terms.epsilon_permanent,
         change_leak=MappingProxyType({n: terms.change_leak(n) for n in changes}),
         terms=terms,
-        attack=attack(mechanism),
+        attack=achieved,
         epsilon_any=MappingProxyType(together),
         delta=delta,
         epsilon_at_delta=MappingProxyType(approximate),

@@ -69,3 +69,17 @@ def suggestion(word: object, names: Iterable[str]) -> str:
 
     near = difflib.get_close_matches(word, list(names), n=1) if isinstance(word, str) else None
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def install_hint(extra: str) -> str:
+    """Return the command that installs an extra, from where this package was installed; no index has it."""
+    import json
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        origin = json.loads(distribution("overstory").read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:
+        origin = {}
+    if not origin:
+        return f'pip install ".[{extra}]" in the folder of the source'
+    return f'pip install "overstory[{extra}] @ {"git+" if "vcs_info" in origin else ""}{origin["url"]}"'

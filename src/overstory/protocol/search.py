@@ -4,28 +4,25 @@ A plan is public and the same on every device and on the server; everything abou
 the device's secret. A question is answered through one oracle, the linear hash: its words have 64 bits, each report is
 under a seed of its own, so a test is exact for any candidate, and all extensions of a prefix are counted at once.
 
-Each device answers one question, once.
+An answer is to one question.
 
 The public part of a report is one number that follows from the device's secret and the metric, uniform below 2^31. It
-decides everything but the answer: the wave in which the device is asked, its question in that wave's plan, and the seed
-of its hash. Waves are ranges of that number, and so are the questions of a wave:
+decides everything but the answer: the question, for questions are ranges of that number, and the seed of its hash.
+Users are divided over the questions, and epsilon never is.
 
-    |  wave 1                   |  wave 2                   |  ...      the number, from 0 to 2^31 - 1
-    |  dictionary | 22 | 36 ... |  dictionary | 22 | 36 ... |
+*Several plans.* A later plan knows what an earlier one found. In a panel (`overstory.protocol.metrics.panel`) other
+devices are asked in each period, by the plan of that time, and none twice in a cycle.
 
-So a device that was asked in one wave is never asked in another, whatever the plans of the waves are, as long as their
-number stays. Users are divided over the questions, and epsilon never is.
-
-*Once.* A device sends one answer by a plan: in the first period in which it has a value or nothing to report, and never
-again, whether the value changes or not. Two histories of any length differ in that answer alone, so they cost one
-epsilon, and the time of the answer depends on no value.
+*Once.* Without a panel, a device sends one answer by a plan: in the first period in which it has a value or nothing to
+report, and never again, whether the value changes or not. Two histories of any length differ in that answer alone, so
+they cost one epsilon, and the time of the answer depends on no value. Another plan asks it again, and both cost.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -317,30 +314,26 @@ def _steps(width: int, lengths: Sequence[int], beam: int) -> list[int]:
     return steps
 
 
-MOST_WAVES: Final = 1 << 10
 LONGEST_KEY: Final = 48
 """Bytes of a hash's key, to which every question adds its own name."""
 
 
 @dataclass(frozen=True)
 class SearchMechanism(Split):
-    """The device's half of a search: its one question, and its one answer.
+    """The device's half of a search: one question, and the answer to it.
 
     ParameterError where a question has a larger epsilon.
 
     >>> search = prefix_search(values={"domain": "integers", "bits": 64}, epsilon=4.0)
     >>> [question.name for question in search.questions], search.epsilon_permanent <= 4.0
     (['22 bits', '36 bits', '50 bits', '64 bits'], True)
-    >>> half = prefix_search(values={"domain": "integers", "bits": 64}, epsilon=4.0, wave=2, waves=2)
-    >>> half.asks(7), half.asks(2**31 - 1), search.asks(7)
-    (False, True, True)
+    >>> search.group_of(7), search.group_of(2**31 - 1)
+    (0, 3)
     """
 
     parameters: Mapping[str, Any] = field(hash=False)
     plan: Plan
     epsilon: float  # declared; a question's exact epsilon may lie below, by what rounding takes
-    wave: int = 1  # of the equal parts of all devices, the one that is asked
-    waves: int = 1
 
     name = "prefix-search"
     payload: ClassVar[str] = "search"
@@ -354,8 +347,6 @@ class SearchMechanism(Split):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
-        check_count("waves", self.waves, 1, MOST_WAVES)
-        check_count("wave", self.wave, 1, self.waves)
         if self.plan.epsilon > self.epsilon:
             raise ParameterError(f"{self.name}: the plan's epsilon, {self.plan.epsilon}, is above {self.epsilon}")
 
@@ -365,36 +356,17 @@ class SearchMechanism(Split):
 
     @cached_property
     def bounds(self) -> tuple[int, ...]:
-        """The first number of the wave, and for each group the number after its last."""
-        thresholds = (0, *(question.threshold for question in self.questions))
-        before, all_waves = (self.wave - 1) * ONE, ONE * self.waves
-        return tuple(-(-(before + threshold) * SEEDS // all_waves) for threshold in thresholds)
-
-    @property
-    def zones(self) -> tuple[tuple[int, int], ...]:
-        """The groups' numbers and payloads; nobody of another wave sends any."""
-        limits = (0, *(question.mechanism.payload_limit for question in self.questions), 0)
-        stops, starts = (*self.bounds, SEEDS), (0, *self.bounds)
-        return tuple((stop, limit) for start, stop, limit in zip(starts, stops, limits, strict=True) if stop > start)
+        """Zero, and for each group the number after its last."""
+        return (0, *(-(-question.threshold * SEEDS // ONE) for question in self.questions))
 
     @property
     def counted_by_value(self) -> bool:
         """Never: reports are kept, and a search reads them; what is counted is how many answer each question."""
         return False
 
-    @property
-    def num_asked(self) -> int:
-        return self.bounds[-1] - self.bounds[0]
-
-    def asks(self, cohort: int) -> bool:
-        """Whether a device of that number is asked in this wave."""
-        return self.bounds[0] <= cohort < self.bounds[-1]
-
     def group_of(self, cohort: int) -> int:
-        """Return the group of a device that is asked; ParameterError where it is not."""
+        """Return the group of a device by its number."""
         check_cohort(cohort, self.num_cohorts)
-        if not self.asks(cohort):
-            raise ParameterError(f"the device of number {cohort} is not asked in wave {self.wave} of {self.waves}")
         return bisect_right(self.bounds, cohort) - 1
 
     def question_text(self, cohort: int) -> str:
@@ -426,18 +398,11 @@ class SearchMechanism(Split):
     def noise_name(self, metric: str, place: int) -> str:
         return f"{metric}/{self.digest.hex()}/{self.questions[place].name}"
 
-    def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
-        """Return the function from a code to the device's answer; of a device that is not asked, one that raises."""
-        check_cohort(cohort, self.num_cohorts)
-        if not self.asks(cohort):
-            return lambda value: self.group_of(cohort)  # noqa: ARG005 - it raises, whatever the value
-        return super().responder(secret, metric, cohort)
-
     def payload_words(self, payload: int, labels: Sequence[str] = ()) -> str:  # noqa: ARG002 - it names no value
         return f"answer {payload} to this device's one question"
 
     def epsilon_n(self, reports: int) -> float:
-        """The declared epsilon: the device answers one question, once."""
+        """The declared epsilon: of one permanent answer, however often it is sent."""
         check_count("reports", reports, 1, ONE)
         return self.epsilon
 
@@ -446,23 +411,20 @@ class SearchMechanism(Split):
         return self.epsilon
 
     def canonical(self) -> dict[str, Any]:
-        plan = {"plan": self.plan.digest.hex(), "epsilon": self.epsilon}
-        return {"name": self.name, **plan, "wave": self.wave, "waves": self.waves, "once": True}
+        return {"name": self.name, "plan": self.plan.digest.hex(), "epsilon": self.epsilon}
 
 
 def prefix_search(
     *,
     values: Mapping[str, Any] | CodedDomain,  # codes, by their parameters
-    epsilon: float,  # of all that one device reveals
+    epsilon: float,  # of one answer
     known: Iterable[str] = (),
     known_share: float = DICTIONARY_SHARE,  # of the devices, asked about the `known` values
     step: int = LONG_STEP,  # the bits that a level adds
     beam: int = BEAM,  # the prefixes that a level lets through
-    wave: int = 1,  # of the equal parts of the devices, the one that is asked
-    waves: int = 1,
     hash_key: str = "",  # the metric's id
 ) -> SearchMechanism:
-    """Search for frequent values that nobody listed: prefix extension, one question a device (`discover`).
+    """Search for frequent values that nobody listed: prefix extension, one question an answer (`discover`).
 
     Wang, Li, Jha, "Locally differentially private heavy hitter identification", IEEE TDSC 2021 (PEM).
     """
@@ -479,4 +441,4 @@ def prefix_search(
         beam=beam,
         key=hash_key if len(hash_key.encode()) <= LONGEST_KEY else digest({"key": hash_key}).hex(),
     )
-    return SearchMechanism(parameters, plan, float(epsilon), wave, waves)
+    return SearchMechanism(parameters, plan, float(epsilon))

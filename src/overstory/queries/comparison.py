@@ -33,6 +33,13 @@ SHARED_NOISE: Final = (
     "short; a declared overlap takes that into account"
 )
 
+FRESH: Final = (
+    "devices may have answered in both ranges, each time with noise of its own: as far as they keep their values, the "
+    "intervals are too long; only where devices avoid the value that they had are they too short"
+)
+
+NO_OVERLAP: Final = "an overlap is of devices whose reports share noise: in a panel, every answer has noise of its own"
+
 MOVED: Final = (
     "in one period, a device is in one group; one that moves from one to the other shares noise with itself, and the "
     "intervals are then too long, never too short"
@@ -130,6 +137,7 @@ def _span_json(counted: PeriodCounts) -> dict[str, Any]:
         "to": counted.label(counted.last),
         "reports": counted.num_reports,
         "periods_with_reports": len(counted.periods),
+        **counted.devices_json(counted.periods),
     }
 
 
@@ -215,7 +223,7 @@ def compare_ranges(
     chosen = options or EstimateOptions()
     if chosen.steps:
         raise ParameterError("differences are of unbiased shares: post-processing steps have no effect on them")
-    check_comparable(a, b)
+    check_comparable(a, b, overlap=overlap)
     chosen = replace(chosen, interval_kind=chosen.interval_kind or "population")
     return compare_series(*(read_estimates(counted, "total", chosen) for counted in (a, b)), overlap=overlap)
 
@@ -237,8 +245,8 @@ def check_comparable(a: PeriodCounts, b: PeriodCounts, *, overlap: float = 0.0, 
     if not _two_groups(a, b):
         spans = [(counted.periods[0], counted.periods[-1]) for counted in (a, b)]
         check_apart(a.metric, *spans)
-    if overlap:
-        raise ParameterError(refusal)
+    if overlap and (refusal or a.metric.panel is not None):
+        raise ParameterError(refusal if a.metric.panel is None else NO_OVERLAP)
 
 
 def _two_groups(a: PeriodCounts, b: PeriodCounts) -> bool:
@@ -255,8 +263,14 @@ def compared(
     columns: tuple[Column, ...] = (),
 ) -> Comparison:
     """Return a comparison with its notes, each once, and that on devices which are in both ranges."""
-    shared = () if overlap else (MOVED if _two_groups(a, b) else SHARED_NOISE,)
-    return Comparison(a, b, both, tuple(dict.fromkeys((*notes, *shared))), columns)
+    return Comparison(a, b, both, tuple(dict.fromkeys((*notes, *(() if overlap else devices_of_both(a, b))))), columns)
+
+
+def devices_of_both(a: PeriodCounts, b: PeriodCounts) -> tuple[str, ...]:
+    """Return what devices that are in both ranges do to the errors; nothing where none is."""
+    if a.metric.panel is not None:
+        return () if a.most_reports([*{*a.periods, *b.periods}]) <= 1 else (FRESH,)
+    return (MOVED if _two_groups(a, b) else SHARED_NOISE,)
 
 
 def compare_series(a: EstimateSeries, b: EstimateSeries, *, overlap: float = 0.0) -> Comparison:

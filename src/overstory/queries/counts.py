@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from overstory.analysis.alarms.sums import ReportSums
 from overstory.analysis.kinds.base import server_half
 from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.analysis.selection import normal_reach
 from overstory.presentation.render_data import csv_line
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
@@ -71,6 +73,33 @@ class OtherParameters:
     reports: int
 
 
+@dataclass(frozen=True)
+class ActiveDevices:
+    """How many devices were active in a period, so that they could be asked: the mean over some periods."""
+
+    estimate: int
+    low: int  # as `high`: of the 95% interval
+    high: int
+    share_asked: float
+
+    @classmethod
+    def of(cls, reports: int, asked: Sequence[float]) -> ActiveDevices:
+        """Return it from the reports of some periods and the share of the devices that is asked in each.
+
+        Of D devices each is asked with probability p, so reports have mean D sum p and variance D sum p (1 - p) = x v,
+        with x the mean. Wilson's interval has all x with |reports - x| <= z sqrt(x v).
+
+        >>> ActiveDevices.of(3_704, [1 / 54])
+        ActiveDevices(estimate=200016, low=193732, high=206504, share_asked=0.018518518518518517)
+        """
+        total, z = sum(asked), normal_reach(0.95)
+        spread = sum(share * (1 - share) for share in asked) / total
+        centre = reports + z * z * spread / 2
+        reach = z * math.sqrt(spread * (reports + z * z * spread / 4))
+        low, high = math.floor((centre - reach) / total), math.ceil((centre + reach) / total)
+        return cls(round(reports / total), low, high, total / len(asked))
+
+
 @dataclass(frozen=True, eq=False)
 class PeriodCounts:
     """Support counts of a metric, by period.
@@ -121,6 +150,36 @@ class PeriodCounts:
     def periods(self) -> list[int]:
         """The periods with reports, ascending."""
         return sorted(period for period, counts in self.counts.items() if counts.num_reports)
+
+    def most_reports(self, periods: Sequence[int]) -> int:
+        """Return how many reports of one device there are in some periods, at most."""
+        panel = self.metric.panel
+        return len(periods) if panel is None else panel.most_reports(self.metric.period, periods)
+
+    def devices(self, periods: Sequence[int]) -> ActiveDevices | None:
+        """Return how many devices a panel's reports come from; None without a panel or periods."""
+        panel, length = self.metric.panel, self.metric.period
+        if panel is None or not periods:
+            return None
+        came = sum(self.counts[period].num_reports + self.taken_out.get(period, 0) for period in periods)
+        parts = (panel.part_of_questions(length.start(period)) for period in periods)
+        return ActiveDevices.of(came, [float(panel.share_asked(length, part)) for part in parts])
+
+    def devices_json(self, periods: Sequence[int]) -> dict[str, Any]:
+        """Return the same as JSON values, under ``devices``; nothing where there is none."""
+        active = self.devices(periods)
+        return {} if active is None else {"devices": asdict(active)}
+
+    def panel_sentences(self) -> list[str]:
+        """Return how few devices are asked, and how many there are; none without a panel."""
+        active, each = self.devices(self.periods), self.metric.period
+        if active is None:
+            return []
+        among = f"{1 / active.share_asked:,.1f}".removesuffix(".0")
+        of = "" if self.group is None else f" of {self.group}"
+        were = f"if all reports are in, about {active.estimate:,}{of} were active in a {each}"
+        ends = f"95% interval {active.low:,} to {active.high:,}"
+        return [f"panel: each {each} 1 of {among} devices is asked; {were} ({ends})"]
 
     def label(self, period: int | None) -> str | None:
         """Return the label of a period; None for None."""

@@ -29,6 +29,7 @@ from overstory.queries.readings import (
     PeriodEstimate,
     RangeReading,
     estimate_parts,
+    most_repeats,
     range_notes,
 )
 
@@ -135,7 +136,7 @@ def read_estimates(
     """
     chosen, metric = options or EstimateOptions(), counted.metric
     names = _names(metric, chosen)
-    chosen = replace(chosen, interval_kind=chosen.kind_of_intervals(kind))
+    chosen = replace(chosen, interval_kind=chosen.kind_of_intervals(metric, kind))
     compute = estimator or estimate_counts
     parts = estimate_parts(
         counted, kind, chosen, lambda _, counts, per_device: compute(metric, counts, per_device, chosen, names)
@@ -199,21 +200,19 @@ def _names(metric: Metric, options: EstimateOptions) -> Sequence[str]:
 
 
 def _notes(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> Iterator[str]:
-    shared = clustering(counted.metric.oracle)
-    several = len(counted.periods) > 1
-    shares_noise = shared.own or shared.other
-    counts_people = options.kind_of_intervals(kind) == "population"
-    if several and kind == "per-period":
-        if shares_noise:
-            yield "a device keeps its permanent responses: errors of different periods are not independent"
-    elif several and not shares_noise and not counts_people:
+    shared, metric = clustering(counted.metric.oracle), counted.metric
+    most = most_repeats(counted, kind, options)
+    shares_noise = metric.panel is None and (shared.own or shared.other)
+    if len(counted.periods) > 1 and kind == "per-period" and shares_noise:
+        yield "a device keeps its permanent responses: errors of different periods are not independent"
+    if most > 1 and not shares_noise and options.kind_of_intervals(metric, kind) == "reports":
         pass
-    elif several and options.reports_per_device is None:
+    elif most > 1 and options.reports_per_device is None:
         yield (
-            f"standard errors assume {len(counted.periods)} reports per device, the worst case; use "
-            "--reports-per-device if you know better"
+            f"standard errors assume {most} reports per device, the worst case; use --reports-per-device if you know "
+            "better"
         )
-    elif several and kind == "cumulative":
+    elif most > 1 and kind == "cumulative":
         yield (
             f"each part assumes {options.reports_per_device:g} reports per device, or one per period if that is less: "
             "devices may have sent more in an early part, and its standard errors are then too small"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from overstory.analysis.numeric.quantities import NumberDifference, Quantity, estimate_numbers, subtract
+from overstory.analysis.selection import INTERVAL_KINDS
 from overstory.presentation.charts.drawing import F64
 from overstory.presentation.charts.numbers import estimates_over_time, histogram
 from overstory.presentation.document import Block, Column, Lines, Table
@@ -20,6 +21,7 @@ from overstory.queries.readings import (
     PeriodEstimate,
     RangeReading,
     estimate_parts,
+    most_repeats,
     range_notes,
 )
 
@@ -66,7 +68,7 @@ class NumberSeries(RangeReading):
             yield Table("", (*first, *COLUMNS), rows)
 
     def interval_text(self) -> str:
-        return "95% intervals for all devices like these: randomization, and which devices reported"
+        return f"95%, {INTERVAL_KINDS['population']}"
 
     def pictures(self) -> list[Picture]:
         return list(self.over_time(1)) if self.metric.reading == "mean" else super().pictures()
@@ -79,7 +81,9 @@ class NumberSeries(RangeReading):
             yield histogram(self.picture_name(part), caption, names, values=values, low=low, high=high)
 
     def over_time(self, fewest: int = 2) -> Iterator[Picture]:
-        each = f"each {self.metric.period}"
+        each = f"each {self.metric.period}" + (
+            "" if self.options.pool == 1 else f" and the {self.options.pool - 1} before it"
+        )
         when = {"total": "all reports", "per-period": each, "cumulative": f"all reports up to {each}"}[self.kind]
         for kind, of, what in (("mean", "", "mean"), ("quantile", "0.5", "median")):
             pairs = [
@@ -159,12 +163,13 @@ def _symbols(domain: AnyDomain, text: str) -> tuple[int, int]:
 
 
 def _notes(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> Iterator[str]:
-    if len(counted.periods) > 1 and kind != "per-period" and options.reports_per_device is None:
+    most = most_repeats(counted, kind, options)
+    if most > 1 and options.reports_per_device is None:
         yield (
-            f"standard errors assume {len(counted.periods)} reports per device, all of one value, the worst case; use "
+            f"standard errors assume {most} reports per device, all of one value, the worst case; use "
             "--reports-per-device if you know better"
         )
-    elif len(counted.periods) > 1 and kind == "per-period":
+    if len(counted.periods) > 1 and kind == "per-period" and not counted.metric.fresh:
         yield "a device sends the same report of a value in every period: errors of different periods are alike"
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from importlib import import_module
+from operator import add
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
 
 from overstory.analysis.selection import Adjustment, Correction, IntervalKind, interval_words
 from overstory.presentation.document import Column, Table
-from overstory.presentation.formats import epsilons_text, plural
+from overstory.presentation.formats import epsilon_text, epsilons_text, finite, plural
 from overstory.presentation.render_data import csv_lines
 from overstory.presentation.result import Result
 from overstory.protocol.channels import check_reports_per_device
@@ -23,7 +25,9 @@ from overstory.protocol.errors import ParameterError
 if TYPE_CHECKING:
     from overstory.analysis.reports import SupportCounts
     from overstory.presentation.svg import Picture
+    from overstory.protocol.kinds.base import Kind
     from overstory.protocol.metrics import Metric
+    from overstory.protocol.metrics.panel import Panel
     from overstory.queries.counts import PeriodCounts
 
 Aggregation = Literal["total", "per-period", "cumulative"]
@@ -53,9 +57,11 @@ class EstimateOptions:
         For Bloom filters: see `decode`.
     steps
         The names of post-processing steps, in order; see `overstory.postprocess`.
+    pool
+        Of estimates by period: how many periods up to each are one estimate.
     interval_kind
         What intervals describe (see `Estimate`). None: the population for estimates by period and cumulative ones,
-        which are compared; these reports for a total.
+        which are compared, and for a panel, whose reports are a sample of the devices; else these reports for a total.
     adjustment
         What the intervals of detected values are corrected for; see `Estimate.interval`.
     ranges
@@ -71,14 +77,16 @@ class EstimateOptions:
     method: str = "gls"
     complete: bool = False
     steps: tuple[str, ...] = ()
+    pool: int = 1
     interval_kind: IntervalKind | None = None
     adjustment: Adjustment = "fcr"
     ranges: tuple[str, ...] = ()
     progress: Callable[[str, float], object] | None = field(default=None, compare=False, repr=False)
 
-    def kind_of_intervals(self, reading: Aggregation) -> IntervalKind:
-        """Return the chosen kind, or the default for this aggregation."""
-        default: IntervalKind = "reports" if reading == "total" else "population"
+    def kind_of_intervals(self, metric: Metric | None, reading: Aggregation) -> IntervalKind:
+        """Return the chosen kind, or the default for this metric, if it is known, and this aggregation."""
+        sampled = metric is not None and metric.panel is not None
+        default: IntervalKind = "reports" if reading == "total" and not sampled else "population"
         return default if self.interval_kind is None else self.interval_kind
 
     def refuse(self, problems: Mapping[str, str]) -> None:
@@ -144,7 +152,7 @@ class RangeReading(Reading):
     @property
     def interval_kind(self) -> IntervalKind:
         """What the intervals of all parts describe."""
-        return self.options.kind_of_intervals(self.kind)
+        return self.options.kind_of_intervals(self.metric, self.kind)
 
     def ends(self, part: PeriodEstimate) -> dict[str, Any]:
         """Return the labels of a part's first and last period."""
@@ -158,7 +166,7 @@ class RangeReading(Reading):
     def summary(self) -> dict[str, Any]:
         """Return the facts that all parts have in common, as JSON values."""
         counted, built = self.counted, self.metric.mechanism
-        ever = built.epsilon_permanent
+        ever = self.metric.epsilon_permanent
         return {
             "metric": self.metric.id,
             "title": self.metric.title,
@@ -170,6 +178,7 @@ class RangeReading(Reading):
             "reading": self.kind,
             "reports": counted.num_reports,
             "periods_with_reports": len(counted.periods),
+            **counted.devices_json(counted.periods),
             "interval": self.interval_kind,
             **self.own_facts(),
             "epsilon_report": built.epsilon_report,
@@ -185,6 +194,7 @@ class RangeReading(Reading):
             {
                 **self.ends(part),
                 "reports_per_device": part.reports_per_device,
+                **self.counted.devices_json([p for p in self.counted.periods if part.first <= p <= part.last]),
                 **self.part_json(part, everything=everything),
             }
             for part in self.parts
@@ -220,12 +230,14 @@ class RangeReading(Reading):
         of = self.metric.id + ("" if counted.group is None else f" in the group {counted.group}")
         if not counted.periods:
             return [f"no reports of {of}{between}"]
-        epsilons = {name: getattr(built, name) for name in ("epsilon_report", "epsilon_permanent")}
         read = f"{plural(counted.num_reports, 'report')} of {of} in {plural(len(counted.periods), 'period')}{between}"
+        pool = self.options.pool if self.kind == "per-period" else 1
+        over = HOW[self.kind] if pool == 1 else f"each period together with the {pool - 1} before it"
         return [
-            f"{read}; {self.how} {HOW[self.kind]}{self.detected_by()}",
+            f"{read}; {self.how} {over}{self.detected_by()}",
             f"intervals: {self.interval_text()}",
-            f"privacy: {built.name}, {epsilons_text(epsilons)}",
+            *counted.panel_sentences(),
+            f"privacy: {built.name}, {privacy_words(built, self.metric.panel)}",
             *counted.central_sentences(),
         ]
 
@@ -284,6 +296,15 @@ class RangeReading(Reading):
         raise NotImplementedError
 
 
+def privacy_words(mechanism: Kind, panel: Panel | None) -> str:
+    """Return what one report costs a device, and how far its reports add up: by value or, of a panel, in any year."""
+    if panel is not None:
+        one = epsilon_text(mechanism.epsilon_report)
+        return f"epsilon {one} for one report; in any year a device sends at most {panel.most_in_a_year}"
+    both = ("epsilon_report", "epsilon_permanent")
+    return epsilons_text({name: finite(getattr(mechanism, name)) for name in both})
+
+
 def estimate_parts(
     counted: PeriodCounts,
     kind: Aggregation,
@@ -293,33 +314,57 @@ def estimate_parts(
     """Return what `estimate` makes of each part's last period, counts and reports per device; None leaves it out."""
     if kind not in AGGREGATIONS:
         raise ParameterError(f"reading = {kind!r}: choose one of {', '.join(AGGREGATIONS)}")
-    _check_repeats(counted, kind, options.reports_per_device)
-    parts, so_far = [], None
-    for number, period in enumerate(counted.periods, start=1):
-        own = counted.counts[period]
-        so_far = own if so_far is None or kind == "per-period" else so_far + own
-        if kind == "total" and number < len(counted.periods):
-            continue
-        each = number if options.reports_per_device is None else min(options.reports_per_device, number)
-        per_device = 1.0 if kind == "per-period" else float(each)
-        first = period if kind == "per-period" else counted.periods[0]
-        learned = estimate(period, so_far, per_device)
+    if options.pool < 1:
+        raise ParameterError(f"pool = {options.pool}: each estimate is of a period or more: give 1, or how many")
+    _check_repeats(counted, kind, options)
+    parts: list[PeriodEstimate] = []
+    so_far: SupportCounts | None = None
+    for periods in _stretches(counted.periods, kind, options.pool):
+        if so_far is not None and kind == "cumulative":
+            so_far = so_far + counted.counts[periods[-1]]
+        else:
+            so_far = reduce(add, (counted.counts[period] for period in periods))
+        most = counted.most_reports(periods)
+        each = float(most if options.reports_per_device is None else min(options.reports_per_device, most))
+        learned = estimate(periods[-1], so_far, each)
         if learned is not None:
-            parts.append(PeriodEstimate(first, period, per_device, learned))
+            parts.append(PeriodEstimate(periods[0], periods[-1], each, learned))
     return tuple(parts)
 
 
-def _check_repeats(counted: PeriodCounts, kind: Aggregation, given: float | None) -> None:
+def _stretches(periods: Sequence[int], kind: Aggregation, pool: int) -> Iterator[Sequence[int]]:
+    """Yield the periods of each estimate, whose counts are added up.
+
+    So a period weighs as much as it has reports, in inverse proportion to its variance: as long as a share is the same,
+    variances differ by nothing else. Weights from variances that were estimated would go with the noise.
+    """
+    for number, period in enumerate(periods, start=1):
+        if kind == "per-period":
+            yield [one for one in periods[max(number - pool, 0) : number] if one > period - pool]
+        elif kind == "cumulative" or number == len(periods):
+            yield periods[:number]
+
+
+def _check_repeats(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> None:
+    given = options.reports_per_device
     if given is None:
         return
     check_reports_per_device(given)
-    if kind == "per-period" and given != 1:
+    if kind == "per-period" and options.pool == 1 and given != 1:
         raise ParameterError("in one period a device reports once: reports per device are for longer ranges")
-    if given > max(1, len(counted.periods)):
+    if given > max(1, most := counted.most_reports(counted.periods)):
+        panel = "reports once in each" if counted.metric.panel is None else f"of the panel sends at most {most} in them"
         raise ParameterError(
             f"{given:g} reports per device, but there are reports in {len(counted.periods)} periods, and a device "
-            "reports once in each"
+            f"{panel}"
         )
+
+
+def most_repeats(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> int:
+    """Return how many reports of one device an estimate is taken to have where the options do not say."""
+    return max(
+        (counted.most_reports(periods) for periods in _stretches(counted.periods, kind, options.pool)), default=1
+    )
 
 
 def range_notes(counted: PeriodCounts, own: Iterable[str]) -> tuple[str, ...]:

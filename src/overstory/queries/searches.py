@@ -21,7 +21,7 @@ from overstory.discovery.result import Discovered
 from overstory.presentation.document import Block, Column, Table
 from overstory.presentation.formats import plural
 from overstory.protocol.errors import ParameterError
-from overstory.queries.comparison import Comparison, check_comparable, less
+from overstory.queries.comparison import Comparison, check_comparable, devices_of_both, less
 from overstory.queries.counts import PeriodCounts
 from overstory.queries.readings import Aggregation, EstimateOptions, Reading
 
@@ -63,9 +63,8 @@ class SearchReading(Reading):
             "period": str(self.metric.period),
             "from": self.counted.label(self.counted.first),
             "to": self.counted.label(self.counted.last),
-            "wave": search.wave,
-            "waves": search.waves,
             "counted": self.counted.num_reports,
+            **self.counted.devices_json(self.counted.periods),
             **self.discovered.to_json(everything=everything),
             **self.counted.central_json(),
             "notes": list(self.notes),
@@ -83,13 +82,16 @@ class SearchReading(Reading):
         return self.notes
 
     def sentences(self) -> Iterator[str]:
-        counted, search = self.counted, self._search
+        counted, panel = self.counted, self.metric.panel
+        cost = "each device answers one question, once, and reveals in all"
+        if panel is not None:
+            cost = f"a device gives at most {plural(panel.answers, 'answer')} in any {panel.cycle}, and each reveals"
         between = f" {_span(counted)}" if counted.periods else ""
-        asked = f" of wave {search.wave} of {search.waves}" if search.waves > 1 else ""
         return self.discovered.sentences(
             f"{plural(self.stored, 'answer')} of {self.metric.id}{between}",
             "answers",
-            f"each device{asked} answers one question",
+            cost,
+            *counted.panel_sentences(),
             *counted.central_sentences(),
         )
 
@@ -116,7 +118,7 @@ def read_search(
             answers,
             alpha=chosen.alpha,
             correction=chosen.correction,
-            interval_kind=chosen.interval_kind or "reports",
+            interval_kind=chosen.kind_of_intervals(metric, kind),
             progress=_part(progress, 0.3, 1.0),
         )
         stored = sum(map(len, answers))
@@ -139,7 +141,7 @@ def _answers(search: SearchMechanism, counted: PeriodCounts, progress: Progress 
 def check_search(name: str, kind: Aggregation, options: EstimateOptions) -> None:
     """Refuse what has no meaning for a search, rather than leave it without effect."""
     if kind != "total":
-        raise ParameterError(f"{name}: a device answers once, so a search reads the answers of all periods together")
+        raise ParameterError(f"{name}: few devices answer in one period, so a search reads those of all together")
     how = "a method or complete list"
     wrong = {"candidates": "other candidates", "reports_per_device": "reports per device"}
     wrong |= {"steps": "post-processing steps", "method": how, "complete": how}
@@ -176,7 +178,7 @@ def compare_searches(
         a,
         b,
         overlap=overlap,
-        refusal="a device answers a search once, so none is in both ranges: an overlap has no meaning",
+        refusal="no two answers to a search share noise: an overlap has no meaning",
     )
     chosen = options or EstimateOptions()
     kind: IntervalKind = chosen.interval_kind or "population"
@@ -197,11 +199,12 @@ def compare_searches(
         alone = [as_line(value) or repr(value) for value in each.discovered.found() if value not in other]
         if alone:
             notes.append(f"detected in {name}, and not estimated by the other search: {', '.join(alone)}")
+    notes += devices_of_both(a, b) if a.metric.panel is not None else ()
     return Comparison(a, b, both, tuple(dict.fromkeys(notes)))
 
 
 def merged_candidates(before: Sequence[str], discovered: Discovered) -> list[str]:
-    """Return candidates, then newly detected values: whether a later wave detects an earlier one again is chance."""
+    """Return candidates, then newly detected values: whether a later plan detects an earlier one again is chance."""
     texts = map(as_line, discovered.found())
     return list(dict.fromkeys([*before, *(text for text in texts if text)]))
 

@@ -141,7 +141,7 @@ def cell_tables(
     estimate = oracle.estimate(counts, domain.labels, reports_per_device=per_device, interval_kind=kind)
     labels = [part.labels for part in domain.of]
     return [
-        pair_table(metric.oracle, estimate, domain.names, labels, of=of, interval_kind=kind, other=domain.other)
+        pair_table(metric.oracle, estimate, domain.names, labels, of=of, interval_kind=kind)
         for of in combinations(range(len(labels)), 2)
     ]
 
@@ -157,7 +157,7 @@ def tables_of_divided(
             f"{metric.id}: a table is answered by a part of the devices: ask for --interval population"
         )
     labels = [part.labels for part in domain.of]
-    return divided_tables(mechanism, counts, domain.names, labels, reports_per_device=per_device, other=domain.other)
+    return divided_tables(mechanism, counts, domain.names, labels, reports_per_device=per_device)
 
 
 def tables_of_linked(
@@ -166,11 +166,7 @@ def tables_of_linked(
     """Return the table of two variables whose reports are linked; of strings, the candidates are looked for."""
     domain: Any = metric.domain
     mechanism: Any = metric.mechanism
-    choices: dict[str, Any] = {
-        "reports_per_device": per_device,
-        "interval_kind": options.interval_kind,
-        "other": domain.other,
-    }
+    choices: dict[str, Any] = {"reports_per_device": per_device, "interval_kind": options.interval_kind}
     if domain.size is not None:
         labels: Any = [part.labels for part in domain.of]
         return [linked_cells(mechanism, counts, domain.names, labels, **choices)]

@@ -40,8 +40,8 @@ GOODBYE_SECONDS: Final = 1.0
 """For TLS to begin and to end."""
 
 BACKLOG: Final = 1024
-IDLE_TICKS: Final = 20
-"""Without a connection, after which accepting begins anew."""
+LOOK: Final = 20
+"""Ticks after which connections are looked for anew: without memory, the event loop may have lost its listener."""
 
 
 class RelayConnection(BoundedConnection):
@@ -92,12 +92,10 @@ class RelayServer(SupervisedServer):
         config = server_config(service, listening, made, lifespan="off", loop="asyncio", date_header=False)
         super().__init__(config, LOG, announce, faults=service.troubles)
         self._service, self._of_one = service, of_one
-        self._open: Counter[bytes] = Counter()  # connections of each sender; `_room` bounds all together
-        self._room = asyncio.Semaphore(connections)
+        self._open: Counter[bytes] = Counter()  # connections of each sender
+        self._most, self._num_open = connections, 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._listener: socket.socket | None = None
-        self._accepting: asyncio.Task[None] | None = None
-        self._num_accepted = self._num_seen = 0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         assert sockets is not None
@@ -107,7 +105,7 @@ class RelayServer(SupervisedServer):
         await super().startup([])
 
     async def on_tick(self, counter: int) -> bool:
-        if counter % IDLE_TICKS == 0 and not self._service.closing:
+        if counter % LOOK == 0:
             self._accept_again()
         return await super().on_tick(counter)
 
@@ -118,41 +116,33 @@ class RelayServer(SupervisedServer):
 
     def _accept_no_more(self) -> None:
         assert self._listener is not None
-        if self._accepting is not None:
-            self._accepting.cancel()
         asyncio.get_running_loop().remove_reader(self._listener)
 
     def _accept_again(self) -> None:
-        """Begin anew where nothing was accepted for a while: without memory the task may end, or never be woken."""
-        if self._accepting is not None and self._num_accepted != self._num_seen:
-            self._num_seen = self._num_accepted
-            return
-        self._accept_no_more()
+        """Look for connections while there is room for them; the others wait in the system's queue."""
         assert self._listener is not None
-        self._accepting = asyncio.get_running_loop().create_task(self._accept(self._listener))
+        if self._num_open < self._most and not self._service.closing:
+            asyncio.get_running_loop().add_reader(self._listener, self._accept)
 
-    async def _accept(self, listener: socket.socket) -> None:
-        """Accept a connection when there is room for it; the others wait in the system's queue."""
-        loop = asyncio.get_running_loop()
-        while True:
-            await self._room.acquire()
-            connected = None
-            try:
-                connected, address = await loop.sock_accept(listener)
-                self._num_accepted += 1
-                task = loop.create_task(self._hold(connected, str(address[0]) if address else ""))
-            except asyncio.CancelledError:
-                self._room.release()
-                raise
-            except Exception as error:  # noqa: BLE001 - the next one may be accepted
-                self._room.release()
-                if connected is not None:
-                    connected.close()
-                self._service.troubles.error("a connection could not be accepted", error)
-                await asyncio.sleep(0.2)
-            else:
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+    def _accept(self) -> None:
+        loop, connected = asyncio.get_running_loop(), None
+        assert self._listener is not None
+        try:
+            connected, address = self._listener.accept()
+            task = loop.create_task(self._hold(connected, str(address[0]) if address else ""))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            self._num_open += 1
+        except BlockingIOError:
+            return
+        except Exception as error:  # noqa: BLE001 - the next one may be accepted
+            if connected is not None:
+                connected.close()
+            self._service.troubles.error("a connection could not be accepted", error)
+            self._accept_no_more()
+            loop.call_later(0.2, self._accept_again)
+        if self._num_open >= self._most:
+            self._accept_no_more()
 
     async def _hold(self, connected: socket.socket, peer: str) -> None:
         name = self._service.limit.name(peer)
@@ -170,7 +160,8 @@ class RelayServer(SupervisedServer):
             self._open[name] -= entered
             if not self._open[name]:
                 del self._open[name]
-            self._room.release()
+            self._num_open -= 1
+            self._accept_again()
 
     async def _talk(self, connected: socket.socket) -> None:
         tls = self.config.ssl

@@ -87,7 +87,7 @@ class Shuffler:
             self._trouble(f"the spool cannot be written: {error.strerror or error}")
             return problem(503, "the relay cannot store messages at the moment", BUSY_SECONDS)
         if taken is Taken.FULL:
-            self._trouble("the spool is full: raise --capacity, or look why nothing is released")
+            self._trouble("the spool is full: raise capacity, or look why nothing is released")
             return problem(503, "the relay is full", BUSY_SECONDS)
         if taken is Taken.ENOUGH:
             seconds = math.ceil(min(HOUR, self._rules.every))

@@ -17,7 +17,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, islice, product, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -457,11 +457,10 @@ class Holders:
 
 def read_texts(path: str, column: str, form: Form | None = None) -> Counter[str]:
     """Return how often each text occurs in a column of a CSV or Parquet file; what is missing is left out."""
-    from overstory.files.columns import ANY_FORM, blocks
+    from overstory.files.columns import ANY_FORM
+    from overstory.files.recognition import recognize
+    from overstory.trial.population import count_texts
 
-    counts: Counter[str] = Counter()
-    for (texts,) in blocks(path, [column], form=form or ANY_FORM):
-        counts.update(texts.counted())
-    if not counts:
-        raise ParameterError(f"{path}: the column {column!r} holds no value")
-    return counts
+    form = form or ANY_FORM
+    counts, _ = count_texts(path, column, form=form)
+    return Counter(recognize(column, counts, replace(form, words=True)).added(counts))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Final, TextIO, cast
 
@@ -14,18 +14,20 @@ from numpy.typing import NDArray
 from overstory.analysis.kinds.base import Rng
 from overstory.analysis.kinds.item_sets import ItemEstimate
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.tables.output import label_text, write_csv
-from overstory.files.columns import blocks
+from overstory.analysis.tables.output import label_text, not_detected, share_interval, write_csv
+from overstory.files.columns import ANY_FORM
 from overstory.files.io import Advance
+from overstory.files.recognition import recognize
 from overstory.planning.kinds import other_mechanism, rank_item_mechanisms
-from overstory.presentation.document import Block, Column, Lines, Table
-from overstory.presentation.formats import epsilon_text, interval, percent
+from overstory.presentation.document import Block, Column, Table
+from overstory.presentation.formats import detection, epsilon_text, percent
+from overstory.presentation.svg import Picture
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import Mechanism
+from overstory.protocol.kinds.base import Kind, Mechanism
 from overstory.protocol.kinds.item_sets import Items
 from overstory.protocol.kinds.registry import FAMILIES
-from overstory.trial.population import READ_OFF, empty
-from overstory.trial.run import Memory, Trial, TrialBudget, seed_of, send
+from overstory.trial.population import READ_OFF, count_texts
+from overstory.trial.run import Memory, Trial, TrialBudget, seed_of, send, truth_picture
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
@@ -45,6 +47,7 @@ class SetPeople:
     sets: tuple[Items, ...]  # the distinct ones
     counts: I64  # how many rows hold each set, shape (len(sets),)
     missing: int = 0  # rows without a value; they send nothing
+    notes: tuple[str, ...] = ()  # what a reader must know of how they were read
 
     def __len__(self) -> int:
         return int(self.counts.sum())
@@ -71,14 +74,15 @@ def count_sets(path: str, column: str, separator: str, **how: Any) -> SetPeople:
     """Count the rows of every set of a column's texts, in one pass; spaces around an item are not part of it."""
     if not separator:
         raise ParameterError("--separator: give the text between two items, such as ';'")
-    rows: Counter[str] = Counter()
-    missing = 0
-    for (texts,) in blocks(path, [column], **how):
-        missing += texts.missing
-        rows.update(texts.counted())
-    if not rows:
-        raise empty(path, column, missing)
-    return arranged(((_split(text, separator), count) for text, count in rows.items()), missing)
+    rows, missing = count_texts(path, column, **how)
+    held = [(_split(text, separator), count) for text, count in rows.items()]
+    items: Counter[str] = Counter()
+    for names, count in held:
+        items.update(dict.fromkeys(names, count))
+    found = recognize(column, items, replace(how.get("form", ANY_FORM), words=True))
+    name_of = dict(zip(items, found.labels, strict=True))
+    people = arranged((([name_of[item] for item in names], count) for names, count in held), missing)
+    return replace(people, notes=found.notes)
 
 
 def _split(text: str, separator: str) -> list[str]:
@@ -98,7 +102,7 @@ def arranged(rows: Iterable[tuple[Iterable[str], int]], missing: int) -> SetPeop
     return SetPeople(tuple(names), tuple(counts), np.array(list(counts.values()), np.int64), missing)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SetTrial(Trial):
     """What a collection of sets learned, next to the truth.
 
@@ -116,7 +120,7 @@ class SetTrial(Trial):
         Whether the sizes of the rows' sets chose how many items of one set count.
     """
 
-    every: ClassVar[str] = "Every item"
+    lead: ClassVar[str] = "Each row reported its set once; none of these numbers shows one row."
 
     people: SetPeople
     oracle: FrequencyOracle
@@ -164,12 +168,32 @@ class SetTrial(Trial):
             "epsilon_report": mechanism.epsilon_report,
             "true_mean_size": self.true_size,
             "inside": self.inside,
-            "notes": list(self._notes()),
+            "notes": list(self.notes),
             "estimates": list(self.rows()),
         }
 
+    @property
+    def kind(self) -> Kind:
+        return self.oracle.mechanism
+
+    def _headline(self) -> str:
+        rows, items = len(self.people), len(self.people.items)
+        detected = int(np.count_nonzero(self.estimate.detected()))
+        return f"{rows:,} rows, {items:,} items, {detected:,} detected, {self.oracle.name}"
+
+    @property
+    def title(self) -> str:
+        """Of the page."""
+        detected, items = int(np.count_nonzero(self.estimate.detected())), len(self.people.items)
+        return f"{detected:,} of {items:,} items learned from {len(self.people):,} rows"
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know before trusting the numbers."""
+        return tuple(self._notes())
+
     def _notes(self) -> Iterator[str]:
-        yield READ_OFF
+        yield from (READ_OFF, *self.people.notes)
         if self.is_fitted:
             yield SIZES_READ
         most, reports = self.estimate.mean_size.most, len(self.people)
@@ -197,26 +221,25 @@ class SetTrial(Trial):
             f"Intervals: {self.inside:,} of the {len(self.people.items):,} items' 95% intervals hold the truth",
             f"Privacy: {mechanism.name}{how}, epsilon {epsilon} for the set; another set is another value",
             *([f"Instead: {self.instead}"] if self.instead else []),
-            *(f"note: {note}" for note in self._notes()),
         ]
 
-    def blocks(self) -> Iterator[Block]:
-        """Return what the terminal shows."""
+    def tables(self, *, everything: bool) -> Iterator[Block]:
+        """Yield the items, the most frequent first."""
         rows = list(self.rows())
+        shown = rows if everything else rows[:SHOWN]
         columns = (
             Column("value", "item", is_left=True),
             Column("frequency", "share", percent),
-            Column("low", "95% interval", interval(percent), ("low_share", "high_share")),
+            share_interval(),
             Column("true_share", "truth", percent),
-            Column("detected", "", lambda detected: "detected" if detected else "", is_left=True),
+            Column("detected", "", detection, ("detected", "low"), is_left=True),
         )
-        reports = len(self.people)
-        shown = [
-            {**row, "low_share": row["low"] / reports, "high_share": row["high"] / reports} for row in rows[:SHOWN]
-        ]
         left = len(rows) - len(shown)
-        yield Table(f"{left:,} rarer items are in the file" if left else "", columns, shown)
-        yield Lines(*self.sentences())
+        yield Table(f"{left:,} rarer items are in the file" if left else "", columns, shown, not_detected(shown))
+
+    def plot(self) -> Picture:
+        """Return a picture of the most frequent items, with 95% intervals and the truth."""
+        return truth_picture("items", list(self.rows()), "true_share")
 
 
 def collect_sets(

@@ -18,11 +18,14 @@ from overstory.analysis.numeric.means import MeanOracle
 from overstory.analysis.numeric.quantities import NumberEstimate, Quantity, estimate_numbers
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.tables.columns import read_numbers
-from overstory.files.columns import blocks
+from overstory.files.columns import ANY_FORM, blocks
 from overstory.files.io import Advance
+from overstory.files.recognition import number_form
 from overstory.planning.kinds import best_for_numbers
-from overstory.presentation.document import Block, Column, Lines, Table
+from overstory.presentation.charts.numbers import estimates_over_time, histogram
+from overstory.presentation.document import Block, Column, Table
 from overstory.presentation.formats import epsilon_text
+from overstory.presentation.svg import Picture
 from overstory.protocol.domains import Bins
 from overstory.protocol.domains.numbers import Interval
 from overstory.protocol.errors import ParameterError
@@ -44,7 +47,7 @@ ROUNDS: Final = 20
 """Collections that `measure_means` simulates."""
 CHOSEN: Final = (
     f"the range was chosen by your own numbers ({TAILS[0]:.0%} to {TAILS[1]:.0%} quantile); a real collection must fix "
-    "it beforehand: --min and --max"
+    "it beforehand: --range"
 )
 
 
@@ -55,18 +58,19 @@ class Numbers:
     values: F64  # finite, shape (n,)
     missing: int = 0  # rows without a number; they send nothing
     name: str = "the column"
+    notes: tuple[str, ...] = ()  # what a reader must know of how they were read
 
     def __len__(self) -> int:
         return self.values.size
 
     @classmethod
-    def of(cls, every: F64, name: str = "the column") -> Numbers:
+    def of(cls, every: F64, name: str = "the column", notes: tuple[str, ...] = ()) -> Numbers:
         """Return the finite ones of a column."""
         finite = every[np.isfinite(every)]
-        return cls(finite, every.size - finite.size, name)
+        return cls(finite, every.size - finite.size, name, notes)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NumberTrial(Trial):
     """A simulated collection of numbers, next to the truth that no collector would see.
 
@@ -89,7 +93,7 @@ class NumberTrial(Trial):
     columns: ClassVar[Sequence[Column]] = tuple(
         map(Column, ("kind", "of", "truth", "value", "standard_error", "low", "high"))
     )
-    every: ClassVar[str] = "Every estimate"
+    lead: ClassVar[str] = "Each row reported its number once; none of these numbers shows one row."
 
     name: str
     mechanism: Kind
@@ -97,6 +101,19 @@ class NumberTrial(Trial):
     truth: tuple[float, ...]
     missing: int = 0
     notes: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> Kind:
+        return self.mechanism
+
+    def _headline(self) -> str:
+        learned = f"{self.estimate.reading} of {self.name}"
+        return f"{self.estimate.num_reports:,} reports, {learned}, {self.mechanism.name}, {self.sentences()[1]}"
+
+    @property
+    def title(self) -> str:
+        """Of the page."""
+        return f"{self.name[:1].upper()}{self.name[1:]}, learned from {self.estimate.num_reports:,} rows"
 
     @property
     def held(self) -> int:
@@ -120,11 +137,11 @@ class NumberTrial(Trial):
             "missing": self.missing,
             "intervals_that_hold_the_truth": self.held,
             "estimates": list(self.rows()),
-            "notes": [*self.notes, *self.estimate.notes],
+            "notes": list(self.notes),
         }
 
-    def blocks(self) -> Iterator[Block]:
-        """Return a table of estimates next to the truth, and what to read it by."""
+    def tables(self, *, everything: bool) -> Iterator[Block]:  # noqa: ARG002 - a few rows
+        """Yield the estimates."""
         rows = []
         for row in self.rows():
             form = ".2%" if row["kind"] == "share" else ".4g"
@@ -133,21 +150,41 @@ class NumberTrial(Trial):
             what = f"{row['kind']} {row['of']}".strip()
             rows.append({"what": what, **shown, "holds": "" if row["holds"] else "missed"})
         yield Table("", SHOWN, rows)
-        yield Lines(
-            f"{self.estimate.num_reports:,} numbers of {self.name}, each reported once by {self.mechanism.name}; "
-            f"epsilon {epsilon_text(self.mechanism.epsilon_report)} for all reports of one number",
+
+    def sentences(self) -> list[str]:
+        """Return what was collected, and how near it came to the truth."""
+        cost = f"epsilon {epsilon_text(self.mechanism.epsilon_report)} for all reports of one number"
+        numbers = f"{self.estimate.num_reports:,} numbers of {self.name}"
+        return [
+            f"{numbers}, each reported once by {self.mechanism.name}; {cost}",
             f"{self.held} of {len(self.truth)} intervals of 95% hold the truth",
             *([f"{self.missing:,} rows without a number send nothing"] if self.missing else []),
-            *(f"note: {note}" for note in (*self.notes, *self.estimate.notes)),
-        )
+        ]
+
+    def plot(self) -> Picture:
+        """Return a picture of the shares of ranges, or of the mean, with 95% intervals and the truth."""
+        drawn = [
+            (row, true) for row, true in zip(self.estimate.quantities, self.truth, strict=True) if row.kind == "share"
+        ]
+        about = "with 95% intervals; the strokes across are the truth."
+        if not drawn:
+            drawn = [*zip(self.estimate.quantities, self.truth, strict=True)][:1]
+            names, ends = [self.estimate.reading], _ends(drawn)
+            return estimates_over_time("mean", f"The {self.estimate.reading} of {self.name}, {about}", names, **ends)
+        names = [row.of if row.start is None else f"{row.start:g}" for row, _ in drawn]
+        return histogram("shares", f"Share of the rows in each range of {self.name}, {about}", names, **_ends(drawn))
+
+
+def _ends(drawn: Sequence[tuple[Quantity, float]]) -> dict[str, F64]:
+    ends = {name: np.array([float(getattr(row, name)) for row, _ in drawn]) for name in ("value", "low", "high")}
+    return {"values": ends.pop("value"), **ends, "truth": np.array([true for _, true in drawn])}
 
 
 SHOWN: Final = (
     Column("what", "", is_left=True),
-    *(
-        Column(name, title, str)
-        for name, title in (("truth", "truth"), ("value", "estimate"), ("low", "95% from"), ("high", "to"))
-    ),
+    Column("value", "estimate"),
+    Column("low", "95% interval", "{} to {}".format, ("low", "high")),
+    Column("truth"),
     Column("holds", "", is_left=True),
 )
 
@@ -159,8 +196,9 @@ def holds(row: Quantity, true: float) -> bool:
 
 def read_column_of_numbers(path: str, column: str, **how: Any) -> Numbers:
     """Return a file's numbers; see `blocks` for how it is read."""
+    how["form"], notes = number_form(path, column, how.get("form", ANY_FORM))
     read = [values for (values,) in blocks(path, [column], numbers=True, **how)]
-    numbers = Numbers.of(np.concatenate(read) if read else np.empty(0), column)
+    numbers = Numbers.of(np.concatenate(read) if read else np.empty(0), column, notes)
     if not len(numbers):
         raise empty(path, column, numbers.missing)
     return numbers
@@ -215,12 +253,12 @@ def collect_numbers(
 
     counts = Memory().carry(built, batches())
     outside = int(((numbers < domain.minimum) | (numbers > domain.maximum)).sum())
-    notes = [CHOSEN] if minimum is None or maximum is None else []
+    notes = [*held.notes, *([CHOSEN] if minimum is None or maximum is None else [])]
     if outside:
         notes.append(f"{outside:,} numbers lie outside the range and count as the nearest end")
     estimate = estimate_numbers(built, shown, counts)
     truth = tuple(_truth(row, np.clip(numbers, domain.minimum, domain.maximum), domain) for row in estimate.quantities)
-    return NumberTrial(held.name, built, estimate, truth, held.missing, tuple(notes))
+    return NumberTrial(held.name, built, estimate, truth, held.missing, (*notes, *estimate.notes))
 
 
 def _draw_ranges(built: Kind, shown: Bins, numbers: F64, rng: np.random.Generator) -> ReportBatch:

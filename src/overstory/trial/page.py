@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from overstory.analysis.tables.output import estimate_picture, not_detected, share_interval
+from overstory.analysis.tables.output import not_detected, share_interval
 from overstory.client import Randomizer
 from overstory.planning.detection import smallest_share
 from overstory.presentation import svg
@@ -29,7 +29,6 @@ from overstory.presentation.document import (
 )
 from overstory.presentation.formats import epsilon_text, if_detected, p_value, percent, thousands
 from overstory.presentation.svg import Picture
-from overstory.privacy.statements import statement
 from overstory.protocol.kinds.base import Mechanism
 from overstory.protocol.kinds.bits import BitMechanism
 from overstory.protocol.kinds.registry import mechanism
@@ -39,20 +38,8 @@ if TYPE_CHECKING:
     from overstory.trial.values import Advice, Summary
 
 
-MOST_BARS: Final = 40
 MOST_REPORTS: Final = 30
 REPORTS: Final = 3
-
-
-def shares(summary: Summary) -> Picture:
-    """Draw truth against estimate with its 95% interval, a row per value."""
-    rows = summary.rows()
-    shown = rows if summary.is_numeric else rows[:MOST_BARS]
-    left = len(rows) - len(shown)
-    more = f" The {MOST_BARS} most frequent; {left:,} more are in the table." if left else ""
-    caption = f"What was true (upright strokes), and what was learned, with 95% intervals of these reports.{more}"
-    truth = np.array([row["true_frequency"] for row in shown])
-    return estimate_picture("shares", caption, shown, truth=truth, of="share of the rows with a value")
 
 
 def people_for_shares(summary: Summary, advice: Advice) -> Picture:
@@ -136,7 +123,7 @@ def page_blocks(summary: Summary, command: str) -> Iterator[Block]:
     mechanism = summary.result.mechanism
     yield from _facts(summary)
     yield Heading(2, "What was true, and what was learned")
-    yield Figure(shares(summary))
+    yield Figure(summary.plot())
     if summary.is_numeric:
         columns = (
             Column("share", "below it lies", "{:.0%}".format),
@@ -151,8 +138,8 @@ def page_blocks(summary: Summary, command: str) -> Iterator[Block]:
         first = int(np.argmax(population.counts)) if population.devices is None else int(population.devices.symbols[0])
         yield Figure(life_picture(filters, live(filters, population.labels[first], summary.result.seed)))
     yield Heading(2, "What it cost in privacy")
-    yield Paragraph(statement(mechanism).plain_words())
-    if mechanism.epsilon_permanent > mechanism.epsilon_report:
+    yield Paragraph(summary.privacy)
+    if not summary.subject.privacy and mechanism.epsilon_permanent > mechanism.epsilon_report:
         numbers = range(1, MOST_REPORTS + 1)
         loss = Loss("an unchanged value", [mechanism.epsilon_n(n) for n in numbers])
         yield Figure(loss_over_reports("spent", "Exact epsilon of n reports of one value.", numbers, [loss]))
@@ -163,17 +150,16 @@ def page_blocks(summary: Summary, command: str) -> Iterator[Block]:
     yield truth_table(summary.subject.value, rows[:MOST_ROWS])
     if len(rows) > MOST_ROWS:
         yield Paragraph(f"{len(rows) - MOST_ROWS:,} more are in the file of results.")
-    yield Heading(2, "How to get this page again")
-    yield Preformatted(command)
-    yield Lines(*(line for line in summary.sentences() if not line.startswith("Privacy")))
+    if command:
+        yield Heading(2, "How to get this page again")
+        yield Preformatted(command)
+    yield Lines(*(line for line in summary.sentences() if not line.startswith("Privacy")), *summary.note_lines())
 
 
 def _facts(summary: Summary) -> Iterator[Block]:
-    result, subject, values = summary.result, summary.subject, len(summary.result.population.labels)
-    detected = sum(row["detected"] for row in summary.rows())
-    devices = f"{result.population.num_devices:,} devices"
-    yield Heading(1, f"{subject.title}: {detected:,} of {values:,} {subject.value}s learned from {devices}")
-    yield Paragraph(subject.lead, is_lead=True)
+    result, values = summary.result, len(summary.result.population.labels)
+    yield Heading(1, summary.title)
+    yield Paragraph(summary.subject.lead, is_lead=True)
     limit = "" if result.limit is None else f"{100 * result.limit:.2g} points"
     pairs = (
         ("oracle", result.mechanism.name),
@@ -206,8 +192,8 @@ BAR: Final = 10
 """Characters of the longest bar."""
 
 
-def terminal_blocks(summary: Summary) -> Iterator[Block]:
-    """Return what the terminal shows: the most frequent values, what they mean, and what would be learned."""
+def terminal_table(summary: Summary) -> Iterator[Block]:
+    """Yield the most frequent values, next to the truth."""
     rows = summary.rows()
     shown = rows if summary.is_numeric else rows[:SHOWN]
     most = max((row["frequency"] for row in rows), default=0.0) or 1.0
@@ -227,11 +213,6 @@ def terminal_blocks(summary: Summary) -> Iterator[Block]:
     yield Table("", columns, shown, not_detected(shown))
     if len(rows) > len(shown):
         yield Paragraph(f"... and {len(rows) - len(shown):,} more")
-    yield Lines(*summary.sentences(), summary.subject.lead)
-    if summary.advice is not None:
-        yield Heading(3, "What would you learn?")
-        yield Paragraph(summary.advice.words(summary.result.population))
-        yield summary.advice.table()
 
 
 def epsilon_pairs(mechanism: Mechanism) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,7 @@ Where each row is a device of its own, a histogram is all that a trial needs. Wh
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from overstory.files.columns import ANY_FORM, NO_NUMBERS, Form, blocks, is_number
 from overstory.files.io import Advance
 from overstory.files.rappor import read_candidates
+from overstory.files.recognition import Recognized, folded, number_form, read_as_numbers, recognize, recognize_all
 from overstory.protocol.domains import Bins
 from overstory.protocol.errors import ParameterError
 
@@ -36,8 +38,8 @@ F64 = NDArray[np.float64]
 class TooManyValuesError(ParameterError):
     """A column of more distinct values than are counted."""
 
-    def __init__(self, message: str, seen: Sequence[str]) -> None:
-        self.seen = tuple(seen)
+    def __init__(self, message: str, seen: Sequence[str], decimal: str | None) -> None:
+        self.seen, self.decimal = tuple(seen), decimal
         super().__init__(message)
 
 
@@ -51,6 +53,8 @@ class Population:
     devices: Devices | None = None  # whose rows they are, where several rows belong to one device
     edges: tuple[float, ...] = ()  # the bins' edges, where the labels are bins of numbers
     notes: tuple[str, ...] = ()  # what a reader must know of how they were read
+    decimal: str | None = None  # the mark before the fraction of a column of numbers, where it is not as usual
+    in_order: bool = False  # whether the labels have an order of their own, as dates do
 
     def __len__(self) -> int:
         return int(self.counts.sum())
@@ -71,32 +75,54 @@ def count_values(
     """Count the rows of every distinct value, as text; the values not among `candidates` as one, ``(not listed)``."""
     listed = None if candidates is None else dict.fromkeys([*candidates, NOT_LISTED], 0)
     rows_of, missing = dict(listed or {}), 0
+    form = how.get("form", ANY_FORM)
+    names = {folded(text) if form.tidy else text: text for text in listed or ()}
     for (values,) in blocks(path, [column], **how):
         missing += values.missing
         for text, count in values.counted().items():
-            name = text if listed is None or text in listed else NOT_LISTED
+            name = text if listed is None else names.get(folded(text) if form.tidy else text, NOT_LISTED)
             rows_of[name] = rows_of.get(name, 0) + count
         if listed is None and len(rows_of) > most:
-            raise too_many(path, column, most, rows_of)
+            seen = recognize(column, rows_of, replace(form, by="day"))  # of times of the day, days are left
+            rows_of = seen.added(rows_of) if seen.are_dates else rows_of
+            if len(rows_of) > most:
+                raise too_many(path, column, most, seen.labels, seen.decimal)
     if not sum(rows_of.values()):
         raise empty(path, column, missing)
+    (found,) = [Recognized(tuple(rows_of))] if listed else recognize_all({column: rows_of}, form)
+    rows_of = found.added(rows_of)
     # A list of candidates keeps its order; values that were read off are sorted, so the rows' order does not show.
     labels = tuple(rows_of) if candidates is not None else tuple(sorted(rows_of))
     counts = np.array([rows_of[label] for label in labels], dtype=np.int64)
     if len(labels) == 1:
         labels, counts = (*labels, ANOTHER), np.append(counts, 0)
     note = READ_OFF if candidates is None else f"values that are not on your list count as one: {NOT_LISTED}"
-    return Population(labels, counts, missing, notes=(note,))
+    return Population(
+        labels, counts, missing, notes=(note, *found.notes), decimal=found.decimal, in_order=found.are_dates
+    )
 
 
-def too_many(path: str, column: str, most: int, seen: Any) -> TooManyValuesError:
+def count_texts(path: str, column: str, **how: Any) -> tuple[Counter[str], int]:
+    """Return the rows of each text of a column, and of those without one; ParameterError where no row has any."""
+    counts: Counter[str] = Counter()
+    missing = 0
+    for (texts,) in blocks(path, [column], **how):
+        missing += texts.missing
+        counts.update(texts.counted())
+    if not counts:
+        raise empty(path, column, missing)
+    return counts, missing
+
+
+def too_many(path: str, column: str, most: int, seen: Sequence[str], decimal: str | None = None) -> TooManyValuesError:
     """Return the error that says what to do about a column of too many values."""
     return TooManyValuesError(
         f"{path}: the column {column!r} has more than {most:,} distinct values. For numbers give --bins MIN MAX COUNT; "
         "for text give --candidates FILE with those that you would look for (all others then count as one), or look "
         "for them by hashing: `overstory encode` with a column of values, `map` and `decode` with the candidates, or "
-        "`overstory discover` without any; a higher --most-values costs time and memory",
+        "`overstory discover` without any",
         seen,
+        decimal,
     )
 
 
@@ -166,14 +192,17 @@ def count_devices(path: str, column: str, device_column: str, *, most: int = MOS
         held.append(numbers[there])
         device_of.append(_numbered(rows, list(named), owners))
         if len(values) > most:
-            raise too_many(path, column, most, values)
+            raise too_many(path, column, most, tuple(values))
         if len(owners) > MOST_DEVICES:
             raise ParameterError(
                 f"{path}: more than {MOST_DEVICES:,} devices in {device_column!r}: give a part of them"
             )
     if not owners:
         raise empty(path, column, missing)
-    return _people(np.concatenate(held), np.concatenate(device_of), values, missing, path)
+    symbols = np.concatenate(held)
+    rows = dict(zip(values, np.bincount(symbols, minlength=len(values)).tolist(), strict=True))
+    (found,) = recognize_all({column: rows}, how.get("form", ANY_FORM))
+    return _people(symbols, np.concatenate(device_of), found, missing, path)
 
 
 def _numbered(rows: I32, names: list[str], owners: dict[str, int]) -> I32:
@@ -185,18 +214,18 @@ def _numbered(rows: I32, names: list[str], owners: dict[str, int]) -> I32:
     return numbers[rows]
 
 
-def _people(held: I32, device_of: I32, values: dict[str, int], missing: int, path: str) -> Population:
+def _people(held: I32, device_of: I32, found: Recognized, missing: int, path: str) -> Population:
     most = int(np.bincount(device_of).max())
     if most > MOST_REPORTS:
         raise ParameterError(f"{path}: one device has {most:,} rows, of which {MOST_REPORTS:,} are simulated at most")
-    labels = tuple(sorted(values))
-    rank = np.empty(len(values), np.int32)
-    rank[[values[label] for label in labels]] = np.arange(len(labels))
-    symbols = rank[held]
+    labels = tuple(sorted(set(found.labels)))
+    rank = {label: place for place, label in enumerate(labels)}
+    symbols = np.array([rank[label] for label in found.labels], np.int32)[held]
     if len(labels) == 1:
         labels = (*labels, ANOTHER)
     counts = np.bincount(symbols, minlength=len(labels)).astype(np.int64)
-    return Population(labels, counts, missing, arranged(device_of, symbols), notes=(READ_OFF,))
+    notes = READ_OFF, *found.notes
+    return Population(labels, counts, missing, arranged(device_of, symbols), notes=notes, in_order=found.are_dates)
 
 
 SAMPLE: Final = 100_000
@@ -300,7 +329,7 @@ class Column:
         if sum(option is not None for option in (self.bins, self.candidates, self.device)) > 1:
             raise ParameterError("give one of --bins, --candidates and --device-column")
         if self.most < 2:
-            raise ParameterError(f"--most-values {self.most}: give a whole number from 2")
+            raise ParameterError(f"most = {self.most}: give a whole number from 2")
         if self.people is not None and self.device is not None:
             raise ParameterError("--people draws rows one by one: give it or --device-column, not both")
         if self.people is not None and not 1 <= self.people <= MOST_PEOPLE:
@@ -324,7 +353,8 @@ def _counted(column: Column, rng: np.random.Generator, advance: Advance | None) 
     if column.device is not None:
         return count_devices(path, name, column.device, most=column.most, **how)
     if column.bins is not None:
-        return count_bins(path, name, Bins(*column.bins), **how)
+        how["form"], notes = number_form(path, name, column.form)
+        return _noted(count_bins(path, name, Bins(*column.bins), **how), notes)
     if column.candidates is not None:
         return count_values(path, name, candidates=read_candidates(column.candidates), **how)
     try:
@@ -332,13 +362,20 @@ def _counted(column: Column, rng: np.random.Generator, advance: Advance | None) 
     except TooManyValuesError as error:
         if not _numeric(error.seen):
             raise
+        decimal = error.decimal
     else:
+        decimal = population.decimal
         if not _numeric(population.labels):
             return _suspected(population)
         if len(_numeric(population.labels)) <= MANY_NUMBERS:
             return _without_marks(population)
-    bins = chosen_bins(path, name, rng, form=column.form)
-    return count_bins(path, name, bins, chosen=True, form=column.form)
+    form = replace(column.form, decimal=decimal)
+    bins = chosen_bins(path, name, rng, form=form)
+    return _noted(count_bins(path, name, bins, chosen=True, form=form), read_as_numbers(name, decimal))
+
+
+def _noted(population: Population, notes: Sequence[str]) -> Population:
+    return replace(population, notes=(*population.notes, *notes))
 
 
 def _numeric(labels: Sequence[str]) -> list[str]:
@@ -374,7 +411,7 @@ def _suspected(population: Population) -> Population:
         notes.append(
             f"{answers} join several choices: each was counted as a value of its own; --separator ';' counts choices"
         )
-    return replace(population, notes=(*population.notes, *notes))
+    return _noted(population, notes)
 
 
 def all_numbers(values: Sequence[str]) -> bool:

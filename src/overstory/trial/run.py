@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, reduce
 from operator import add
 from pathlib import Path
-from typing import Any, ClassVar, Final, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TextIO
 
 import numpy as np
 
@@ -18,17 +19,24 @@ from overstory.analysis.kinds.base import Rng, SimulatedDevices, count_reports, 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.steps import Processed, postprocess
 from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.analysis.tables.output import estimate_picture
 from overstory.files.io import writing_text
 from overstory.planning.detection import count_error
 from overstory.planning.needs import plan_from_needs
-from overstory.presentation.document import Block, Column
-from overstory.presentation.render_data import csv_lines
+from overstory.presentation.document import Block, Column, Figure, Heading, Lines, Paragraph, Preformatted, Table
+from overstory.presentation.render_data import as_arrow, csv_lines
 from overstory.presentation.render_html import as_page
+from overstory.presentation.shown import Shown
+from overstory.presentation.svg import Picture
+from overstory.privacy.statements import statement
 from overstory.protocol.channels import check_reports_per_device
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind, Mechanism, whole_number
 from overstory.protocol.kinds.registry import REGISTRY, build_from
 from overstory.trial.population import Devices, Population
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 CHUNK: Final = 1 << 17
 """Devices at a time."""
@@ -42,32 +50,78 @@ def seed_of(rng: Rng) -> int:
     return seed if isinstance(seed, int) else int(drawn.integers(1 << 63))
 
 
-class Trial:
+class Trial(Shown):
     """What a simulated collection learned, next to the truth that no collector would see."""
 
     columns: ClassVar[Sequence[Column]] = ()  # of a file of `rows`
-    every: ClassVar[str] = ""  # what the file has, where there is no page
+    lead: ClassVar[str]  # what the page begins with
 
     @property
+    @abstractmethod
     def title(self) -> str:
         """Of the page."""
-        return ""
 
+    @property
+    @abstractmethod
+    def kind(self) -> Kind:
+        """What each row randomized with."""
+
+    @abstractmethod
     def rows(self) -> Iterable[Mapping[str, Any]]:
         """Return a dictionary per estimate, with the truth."""
-        raise NotImplementedError
 
+    @abstractmethod
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON values."""
-        raise NotImplementedError
+
+    @property
+    @abstractmethod
+    def notes(self) -> Sequence[str]:
+        """What a reader must know before trusting the numbers."""
+
+    @property
+    def privacy(self) -> str:
+        """What the reports of a device reveal, in plain words."""
+        return statement(self.kind).plain_words()
+
+    @abstractmethod
+    def tables(self, *, everything: bool) -> Iterator[Block]:
+        """Yield what was learned next to the truth: as many rows as a terminal shows, or everything."""
+
+    @abstractmethod
+    def sentences(self) -> Iterable[str]:
+        """Return who took part, what was learned, and what it cost; without the notes."""
 
     def blocks(self) -> Iterator[Block]:
-        """Return what the terminal shows."""
-        raise NotImplementedError
+        """Yield what the terminal shows."""
+        yield from self.tables(everything=False)
+        yield Lines(*self.sentences(), *self.note_lines())
 
-    def page(self, command: str) -> Iterator[Block]:
-        """Return what the page shows, and the command that made it; of a trial that has one."""
-        raise NotImplementedError
+    def note_lines(self) -> Iterator[str]:
+        """Yield the notes as a terminal and a page write them."""
+        return (f"note: {note}" for note in self.notes)
+
+    def _screen(self) -> Iterator[Block]:
+        return self.blocks()
+
+    def page_blocks(self, command: str = "") -> Iterator[Block]:
+        """Yield what the page shows, and the command that made it."""
+        yield Heading(1, self.title)
+        yield Paragraph(self.lead, is_lead=True)
+        yield Figure(self.plot())
+        yield Heading(2, "What was learned")
+        yield from self.tables(everything=True)
+        yield Heading(2, "What was true, and what it cost")
+        yield Lines(*self.sentences(), *self.note_lines())
+        yield Paragraph(self.privacy)
+        if command:
+            yield Heading(2, "How to get this page again")
+            yield Preformatted(command)
+
+    def to_arrow(self) -> pa.Table:
+        """Return an Arrow table, a row for each estimate, with the truth."""
+        rows = list(self.rows())
+        return as_arrow(Table("", tuple(map(Column, rows[0])), rows))
 
     def write_csv(self, text: TextIO) -> None:
         """Write every estimate with the truth."""
@@ -76,8 +130,21 @@ class Trial:
     def write_page(self, path: Path, command: str) -> Path:
         """Write the page, and return its path."""
         with writing_text(path) as text:
-            text.write(as_page(self.page(command), title=f"Overstory: {self.title}"))
+            text.write(as_page(self.page_blocks(command), title=f"Overstory: {self.title}"))
         return path
+
+
+MOST_BARS: Final = 40
+
+
+def truth_picture(name: str, rows: Sequence[Mapping[str, Any]], true: str, *, most: int = MOST_BARS) -> Picture:
+    """Draw estimates of shares with their 95% intervals, and the truth, which `true` names, beside each."""
+    shown = rows[:most]
+    left = len(rows) - len(shown)
+    more = f" The {most} most frequent; {left:,} more are in the table." if left else ""
+    caption = f"What was true (upright strokes), and what was learned, with 95% intervals of these reports.{more}"
+    truth = np.array([row[true] for row in shown])
+    return estimate_picture(name, caption, shown, truth=truth, of="share of the rows with a value")
 
 
 @dataclass(frozen=True)

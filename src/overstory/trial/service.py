@@ -32,6 +32,7 @@ from overstory.files.rappor import (
 )
 from overstory.files.reports import write_packed
 from overstory.planning import plan_from_parameters
+from overstory.privacy.registry.page import metric_page
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.kinds.base import Kind
 from overstory.protocol.metrics import Metric, MetricRegistry, load_registry
@@ -120,6 +121,9 @@ METRIC: Final = "home-state"
 FILE: Final = """\
 # What the demonstration collects. `overstory metrics show` says it in plain words.
 registry = "{today}"
+
+# Once a year a device answers, on a day of its own. The respondents of the demonstration are the devices of one day.
+panel = {{cycle = "year", answers = 1}}
 
 [metrics.{metric}]
 title = "State of confirmed cases"
@@ -265,4 +269,5 @@ def demonstrate(
         "detectable_frequency": plan.detectable_frequency,
         "folder": str(folder),
     }
-    return Summary(Subject("Confirmed cases by state", "state", who, FOREST, SENT, facts), result)
+    privacy = metric_page(load_registry(paths.registry)[METRIC]).plain_words()
+    return Summary(Subject("Confirmed cases by state", "state", who, FOREST, SENT, facts, privacy), result)

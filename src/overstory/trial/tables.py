@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.association.effect import Compared, compare_rows
 from overstory.analysis.association.independence import MOST_CELLS
 from overstory.analysis.association.summary import ROW, TableSummary
 from overstory.analysis.association.table import pair_table
 from overstory.analysis.kinds.base import Rng
 from overstory.analysis.tables.columns import read_column
 from overstory.analysis.tables.output import label_text
-from overstory.files.columns import NO_NUMBERS, blocks
+from overstory.files.columns import ANY_FORM, NO_NUMBERS, blocks
 from overstory.files.io import Advance
-from overstory.presentation.document import Block, Column, Figure, Heading, Lines, Paragraph, Preformatted, Table
+from overstory.files.recognition import recognize_all
+from overstory.presentation.document import Block, Column, Heading, Table
 from overstory.presentation.formats import epsilon_text, finite, percent
-from overstory.privacy.statements import statement
+from overstory.presentation.svg import Picture
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.base import Kind
 from overstory.trial.population import MANY_NUMBERS, READ_OFF, Population, all_numbers, empty, round_bins, symbols
 from overstory.trial.run import Trial, TrialBudget, TrialResult, collect, seed_of
 
@@ -72,7 +73,10 @@ def count_pairs(path: str, columns: Sequence[str], **how: Any) -> Pairs:
     table = np.zeros((len(numbers[0]), len(numbers[1])), np.int64)
     for place, count in rows_of.items():
         table[place] = count
-    return arranged(tuple(columns), [list(known) for known in numbers], table, missing)
+    rows = [dict(zip(known, table.sum(axis=1 - axis).tolist(), strict=True)) for axis, known in enumerate(numbers)]
+    found = recognize_all(dict(zip(columns, rows, strict=True)), how.get("form", ANY_FORM))
+    held = arranged(tuple(columns), [list(each.labels) for each in found], table, missing)
+    return replace(held, notes=(*held.notes, *(note for each in found for note in each.notes)))
 
 
 def arranged(names: Sequence[str], values: Sequence[list[str]], counts: I64, missing: int) -> Pairs:
@@ -99,11 +103,11 @@ def _places(name: str, texts: list[str]) -> tuple[tuple[str, ...], I64, str]:
         bins = round_bins(float(figures.min()), float(figures.max()), FEW_BINS)
         note = f"{name}: {len(texts):,} different numbers were counted in {bins.count} bins"
         return bins.labels, symbols(bins, figures), note
-    if len(texts) > MOST_VALUES:
-        raise ParameterError(f"{name} has {len(texts):,} distinct values, more than {MOST_VALUES:,}")
-    if len(texts) < 2:
+    ordered = sorted(set(texts), key=float if all_numbers(bare) and len(bare) == len(texts) else None)
+    if len(ordered) > MOST_VALUES:
+        raise ParameterError(f"{name} has {len(ordered):,} distinct values, more than {MOST_VALUES:,}")
+    if len(ordered) < 2:
         raise ParameterError(f"{name} has one value alone, {texts[0]!r}: nothing can depend on it")
-    ordered = sorted(texts, key=float if all_numbers(bare) and len(bare) == len(texts) else None)
     rank = {text: place for place, text in enumerate(ordered)}
     return tuple(ordered), np.array([rank[text] for text in texts], np.int64), ""
 
@@ -120,7 +124,7 @@ SHOWN: Final = 12
 """Comparisons that the terminal shows."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TableTrial(Trial):
     """What a collection of two columns learned, next to the truth.
 
@@ -139,13 +143,25 @@ class TableTrial(Trial):
         *map(Column, ROW[2:]),
     )
 
+    lead: ClassVar[str] = "Each device reported its pair of values once; none of these numbers shows one device."
+
     pairs: Pairs
     result: TrialResult
     summary: TableSummary
 
     @property
+    def kind(self) -> Kind:
+        return self.result.mechanism
+
+    def _headline(self) -> str:
+        detected = sum(row["detected"] for row in self.summary.rows())
+        pairs = f"{self.truth.size:,} pairs of values, {detected:,} detected"
+        return f"{len(self.pairs):,} rows, {' and '.join(self.pairs.names)}, {pairs}, {self.result.mechanism.name}"
+
+    @property
     def title(self) -> str:
-        return " and ".join(self.pairs.names)
+        """Of the page."""
+        return f"{' and '.join(self.pairs.names)}, learned from {len(self.pairs):,} devices"
 
     @property
     def truth(self) -> NDArray[np.float64]:
@@ -169,18 +185,6 @@ class TableTrial(Trial):
         product = np.outer(cells.sum(axis=1), cells.sum(axis=0))
         return float(np.sqrt(((cells - product) ** 2 / product).sum() / (min(cells.shape) - 1)))
 
-    def compared(self) -> list[Compared]:
-        """Return the differences of each row's shares from the largest row's, of the rows that are large enough."""
-        given, largest = self.summary.conditional, int(np.argmax(self.pairs.counts.sum(axis=1)))
-        if not given.estimable[largest]:
-            return []
-        first, second = self.pairs.labels
-        rows = [place for place in np.flatnonzero(given.estimable).tolist() if place != largest]
-        columns = second[1:] if len(second) == 2 else second
-        return [
-            compare_rows(self.summary.table, column, first[row], first[largest]) for row in rows for column in columns
-        ]
-
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON values."""
         mechanism = self.result.mechanism
@@ -193,8 +197,13 @@ class TableTrial(Trial):
             "true_cramers_v": self.true_v,
             **{name: value for name, value in self.summary.to_json().items() if name not in {"variables", "cells"}},
             "cells": list(self.rows()),
-            "notes": list(self._notes()),
+            "notes": list(self.notes),
         }
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know before trusting the numbers."""
+        return tuple(self._notes())
 
     def _notes(self) -> Iterator[str]:
         yield from self.pairs.notes
@@ -213,45 +222,23 @@ class TableTrial(Trial):
             f"Truth: Cramer's V of these rows is {self.true_v:.2f}{same}",
             f"Intervals: {inside:,} of the {self.truth.size:,} pairs' 95% intervals hold the truth",
             f"Privacy: {cost} for the pair; a change of either value is another pair",
-            *(f"note: {note}" for note in self._notes()),
         ]
 
-    def blocks(self, *, is_conditional: bool = False) -> Iterator[Block]:
-        """Return what the terminal shows; with `is_conditional` the rows' differences in place of all shares."""
-        first, second = self.pairs.names
-        shown = list(self.summary.blocks())
-        if not is_conditional:
-            yield from shown
-        else:
-            yield shown[0]
-            yield from self._differences(first, second)
-            yield shown[-1]
-        yield Lines(*self.sentences())
-
-    def page(self, command: str) -> Iterator[Block]:
-        """Return what the page shows: the picture, the tables, the rows compared, and how to get it again."""
-        from overstory.analysis.association.picture import table_picture
-
-        first, second = self.pairs.names
-        yield Heading(1, f"{first} and {second}, learned from {len(self.pairs):,} devices")
-        yield Paragraph(
-            "Each device reported its pair of values once; none of these numbers shows one device.", is_lead=True
-        )
-        yield Figure(table_picture("table", self.summary))
-        yield Heading(2, "What was learned")
-        yield from self.summary.blocks(everything=True)
-        compared = list(self._differences(first, second))
-        if compared:
+    def tables(self, *, everything: bool) -> Iterator[Block]:
+        """Yield the summary, and with everything how the rows differ."""
+        yield from self.summary.blocks(everything=everything)
+        if everything and (compared := list(self._differences(*self.pairs.names))):
             yield Heading(2, "How the rows differ")
             yield from compared
-        yield Heading(2, "What was true, and what it cost")
-        yield Lines(*self.sentences())
-        yield Paragraph(statement(self.result.mechanism).plain_words())
-        yield Heading(2, "How to get this page again")
-        yield Preformatted(command)
+
+    def plot(self) -> Picture:
+        """Return the table as a picture."""
+        from overstory.analysis.association.picture import table_picture
+
+        return table_picture("table", self.summary)
 
     def _differences(self, first: str, second: str) -> Iterator[Block]:
-        compared = self.compared()
+        compared = self.summary.compared
         if not compared:
             return
         rows = [
@@ -269,10 +256,10 @@ class TableTrial(Trial):
             Column("row", first, is_left=True),
             Column("column", second, is_left=True),
             Column("difference", "difference", _points),
-            Column("low", "95% interval", lambda low, high: f"{_points(low)} to {_points(high)}", ("low", "high")),
+            Column("low", "interval", lambda low, high: f"{_points(low)} to {_points(high)}", ("low", "high")),
             Column("apart", "", lambda apart: "differs" if apart else "", is_left=True),
         )
-        caption = f"{second} in each {first}, less that in {first} = {compared[0].against}"
+        caption = f"{second} in each {first}, less that in {first} = {compared[0].against}; all intervals hold at 95%"
         yield Table(caption, columns, rows[:SHOWN])
 
 
@@ -281,7 +268,11 @@ def _points(difference: float | None) -> str:
 
 
 def collect_pairs(
-    pairs: Pairs, budget: TrialBudget, oracle: str, seed: int, advance: Advance = lambda _: None
+    pairs: Pairs,
+    budget: TrialBudget,
+    oracle: str,
+    seed: int,
+    advance: Advance = lambda _: None,
 ) -> TableTrial:
     """Let every row report its pair by one oracle, and learn the table."""
     result = collect(pairs.population, budget, oracle, seed, advance)

@@ -16,8 +16,8 @@ from overstory.analysis.estimate import converted
 from overstory.analysis.kinds.base import Rng
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.steps import Processed, postprocess
-from overstory.analysis.tables.columns import Label, coded, labels_from, read_column, read_numbers
-from overstory.analysis.tables.output import label_text, write_csv
+from overstory.analysis.tables.columns import PERIODS, Label, coded, labels_from, read_column, read_numbers
+from overstory.analysis.tables.output import label_text, unlike, write_csv
 from overstory.planning.detection import (
     NINE_IN_TEN,
     critical_value,
@@ -25,15 +25,16 @@ from overstory.planning.detection import (
     smallest_share,
     variance_per_person,
 )
-from overstory.presentation.document import Block, Table
+from overstory.presentation.document import Block, Heading, Lines, Paragraph, Table
 from overstory.presentation.formats import epsilon_text, finite
+from overstory.presentation.svg import Picture
 from overstory.privacy.statements import statement
 from overstory.protocol.domains import Bins
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import Mechanism
+from overstory.protocol.kinds.base import Kind, Mechanism
 from overstory.protocol.kinds.registry import mechanism
 from overstory.trial.population import ANOTHER, I64, MANY_NUMBERS, MOST_VALUES, Column, Population, round_bins, symbols
-from overstory.trial.run import Trial, TrialBudget, TrialResult, collect, seed_of
+from overstory.trial.run import MOST_BARS, Trial, TrialBudget, TrialResult, collect, seed_of, truth_picture
 
 SHARES: Final = (0.1, 0.01, 0.001)
 ALPHA: Final = 0.05
@@ -180,6 +181,7 @@ class Subject:
     lead: str  # what a reader must know first
     sent: str = ""  # how reports travelled, where they left the process
     facts: Mapping[str, Any] = field(default_factory=dict)  # of its own, as JSON values
+    privacy: str = ""  # what it costs a device; empty: what the reports of its mechanism do
 
 
 def subject_of(column: Column, result: TrialResult) -> Subject:
@@ -209,13 +211,29 @@ def quantile(edges: tuple[float, ...], counts: NDArray[np.float64], share: float
     return float(np.interp(share * below[-1], below, edges))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Summary(Trial):
     """Everything there is to say about one trial."""
 
     subject: Subject
     result: TrialResult  # what was collected
     advice: Advice | None = None  # what would be learned at its budget
+
+    @property
+    def kind(self) -> Kind:
+        return self.result.mechanism
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know before trusting the numbers."""
+        epsilon = self.result.mechanism.epsilon_report
+        # Past this epsilon the best guess between two values is wrong less than once in 22,000 times.
+        weak = [f"at epsilon {epsilon_text(epsilon)} a report hides next to nothing"] if epsilon > WEAK else []
+        return (*self.result.population.notes, *weak, *self.result.estimate.notes)
+
+    def _headline(self) -> str:
+        learned = f"{sum(row['detected'] for row in self._rows):,} of {len(self._rows):,} {self.subject.value}s"
+        return f"{learned} learned from {self.result.population.num_devices:,} devices"
 
     @property
     def is_numeric(self) -> bool:
@@ -234,21 +252,36 @@ class Summary(Trial):
             {"value": row["value"], "truth": count, "true_frequency": count / len(population), **row}
             for row, count in zip(rows, population.counts.tolist(), strict=True)
         ]
-        return full if self.is_numeric else sorted(full, key=lambda row: -row["truth"])
+        return full if self.is_numeric or population.in_order else sorted(full, key=lambda row: -row["truth"])
 
     def write_csv(self, text: TextIO) -> None:
         write_csv(self.result.shown, text, {"truth": self.result.population.counts.tolist()})
 
-    def blocks(self) -> Iterator[Block]:
-        from overstory.trial.page import terminal_blocks
+    def tables(self, *, everything: bool) -> Iterator[Block]:
+        from overstory.trial.page import terminal_table, truth_table
 
-        return terminal_blocks(self)
+        yield from [truth_table(self.subject.value, self.rows())] if everything else terminal_table(self)
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield what the terminal shows: what was learned, and what would be."""
+        yield from super().blocks()
+        yield Lines(self.subject.lead)
+        if self.advice is not None:
+            yield Heading(3, "What would you learn?")
+            yield Paragraph(self.advice.words(self.result.population))
+            yield self.advice.table()
+
+    def plot(self) -> Picture:
+        """Return truth and estimates with their 95% intervals, a row per value."""
+        rows = self.rows()
+        return truth_picture("shares", rows, "true_frequency", most=len(rows) if self.is_numeric else MOST_BARS)
 
     @property
     def title(self) -> str:
-        return self.subject.title
+        """Of the page."""
+        return f"{self.subject.title}: {self._headline()}"
 
-    def page(self, command: str) -> Iterator[Block]:
+    def page_blocks(self, command: str = "") -> Iterator[Block]:
         from overstory.trial.page import page_blocks
 
         return page_blocks(self, command)
@@ -268,6 +301,11 @@ class Summary(Trial):
             for share in QUANTILES
         ]
 
+    @property
+    def privacy(self) -> str:
+        """What the reports of a device reveal, in plain words."""
+        return self.subject.privacy or super().privacy
+
     def to_json(self) -> dict[str, Any]:
         result, population = self.result, self.result.population
         stated, learned = statement(result.mechanism).to_json(), result.estimate.summary()
@@ -279,11 +317,11 @@ class Summary(Trial):
             "oracle": result.mechanism.name,
             "parameters": stated["parameters"],
             **{key: stated[key] for key in ("epsilon_report", "epsilon_permanent", "epsilon_n", "change_leak")},
-            "privacy": statement(result.mechanism).plain_words(),
+            "privacy": self.privacy,
             "seed": result.seed,
             **{key: finite(value) for key, value in learned.items()},
             "steps": result.shown.steps,
-            "notes": [*population.notes, *result.estimate.notes],
+            "notes": list(self.notes),
             "rmse": result.rmse,
             "limit": result.limit,
             "inside_95": result.inside,
@@ -303,10 +341,6 @@ class Summary(Trial):
             error += f" ({result.rmse / result.limit:.2f} times what theory allows the best unbiased decoder to expect)"
         intervals = f"{result.inside:,} of {len(population.labels):,} intervals of these reports hold the truth"
         epsilon, stated = epsilon_text(result.mechanism.epsilon_report), statement(result.mechanism).to_json()
-        # Past this epsilon the best guess between two values is wrong less than once in 22,000 times.
-        weak = (
-            [f"at epsilon {epsilon} a report hides next to nothing"] if result.mechanism.epsilon_report > WEAK else []
-        )
         used = ", ".join(f"{key} {value}" for key, value in stated["parameters"].items() if value != "")
         return [
             f"Who: {self.subject.who}.",
@@ -314,8 +348,7 @@ class Summary(Trial):
             *([f"Sent: {self.subject.sent}."] if self.subject.sent else []),
             f"Learned: {learned} {result.estimate.alpha:.0%}; {error}; {intervals}.",
             *([] if self.advice is None else [f"Thresholds: {_thresholds(self.advice.at_used)}."]),
-            f"Privacy: {statement(result.mechanism).plain_words()}",
-            *(f"Note: {note}." for note in (*population.notes, *weak, *result.estimate.notes)),
+            f"Privacy: {self.privacy}",
         ]
 
 
@@ -372,6 +405,7 @@ def survey(
     *,
     labels: Any = None,
     bins: Bins | tuple[float, float, int] | None = None,
+    by: str | None = None,
     missing: Missing = "value",
     oracle: str = "auto",
     rng: Rng = None,
@@ -381,8 +415,8 @@ def survey(
     Parameters
     ----------
     column
-        A Series of pandas or Polars, an Arrow array, a NumPy array, or a list: of text, categories, booleans or whole
-        numbers; of any numbers with `bins`.
+        A Series of pandas or Polars, an Arrow array, a NumPy array, or a list: of text, categories, booleans, dates or
+        whole numbers; of any numbers with `bins`.
     epsilon
         What a row's report may reveal, in nats; smaller is more private.
     labels
@@ -390,6 +424,8 @@ def survey(
         or the values that occur, are the list, and a note says so.
     bins
         Minimum, maximum and number of equal bins, for numbers; what lies outside counts in the nearest.
+    by : {"day", "week", "month", "year"}
+        What dates are counted by; unless given, the shortest that leaves at most about 60 of them, which a note names.
     missing : {"value", "drop"}
         Whether a value is missing is private too: such a row reports None, a label like any other, which costs nothing.
         With "drop" it sends no report, so that everyone sees who has no value; a note counts them.
@@ -420,7 +456,7 @@ def survey(
         raise ParameterError(f"missing = {missing!r}: choose one of {', '.join(get_args(Missing))}")
     if bins is not None and labels is not None:
         raise ParameterError("give bins or labels, not both")
-    listed, codes, notes = _binned(column, bins) if bins is not None else _named(column, labels, missing)
+    listed, codes, notes = _binned(column, bins) if bins is not None else _named(column, labels, missing, by)
     listed, codes, absent = _with_missing(listed, codes, missing)
     if len(listed) == 1:
         listed = (*listed, ANOTHER)
@@ -435,14 +471,14 @@ def survey(
     return converted(Survey, result.shown, values=listed, notes=said, steps=result.shown.steps, oracle=oracle_of)
 
 
-def _named(column: Any, labels: Any, missing: Missing) -> tuple[tuple[Label, ...], I64, list[str]]:
+def _named(column: Any, labels: Any, missing: Missing, by: str | None) -> tuple[tuple[Label, ...], I64, list[str]]:
     """Return the labels, each row's label (-1: missing), and what a reader must know of both."""
     if labels is not None:
         listed = labels_from(labels)
         place = None if None not in listed else listed.index(None)
         codes = coded(column, listed, missing=-1 if missing == "drop" else place)
         return listed, np.where(codes == place, -1, codes) if place is not None else codes, []
-    read = read_column(column)
+    read = read_column(column, by)
     values = read.labels[:-1] if None in read.labels else read.labels
     codes = np.where(read.codes == len(values), -1, read.codes) if None in read.labels else read.codes
     if len(values) > MOST_VALUES:
@@ -451,6 +487,7 @@ def _named(column: Any, labels: Any, missing: Missing) -> tuple[tuple[Label, ...
             "to ask about, bins=(minimum, maximum, count) for numbers, or find frequent ones by `overstory discover`"
         )
     notes = [] if all(isinstance(value, bool) for value in values) and values else [READ_OFF]
+    notes += [f"dates were counted by {read.by}; by= gives another of {', '.join(PERIODS)}"] if read.by else []
     numbers = [label for label in values if isinstance(label, int) and not isinstance(label, bool)]
     if len(numbers) > MANY_NUMBERS:
         best = round_bins(float(numbers[0]), float(numbers[-1]), 20)
@@ -493,9 +530,7 @@ def _surveyed(labels: tuple[Label, ...], codes: I64) -> Population:
     if not codes.size:
         raise ParameterError("the column holds nothing to survey: no row has a value")
     texts = [label_text(label) for label in labels if label is not None]
-    absent = label_text(None)
-    while absent in texts:  # a text that reads like it is another value
-        absent = f"({absent})"
+    absent = unlike(label_text(None), texts)
     named = iter(texts)
     texts = [absent if label is None else next(named) for label in labels]
     return Population(tuple(texts), np.bincount(codes, minlength=len(labels)).astype(np.int64))

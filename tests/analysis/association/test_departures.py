@@ -5,7 +5,8 @@ import pytest
 from scipy.stats import binom
 
 import overstory
-from overstory.analysis.association.picture import departures, table_cells, table_picture
+from overstory.analysis.association.effect import departures
+from overstory.analysis.association.picture import table_cells, table_picture
 from overstory.analysis.association.summary import TableSummary
 from overstory.analysis.association.table import pair_table
 from overstory.presentation.render_html import as_svg
@@ -62,3 +63,33 @@ def test_a_cell_that_differs_is_found_and_drawn_on_pages_and_in_files():
     picture = table_picture("t", summary)
     assert "c2 in r0:" in picture.alt
     assert f">{100 * cells.shares[0, 2]:.1f}%" in as_svg(picture)
+
+
+def headline(shares, seed):
+    return TableSummary(table(shares, seed)).sentences()[0]
+
+
+def test_the_headline_names_what_the_rows_and_the_picture_show():
+    """M1: "no sign that they depend on each other" stood above rows that differ, and a coloured cell.
+
+    A weak departure in one cell of twelve: the test of all cells sees it less often than that of the cell alone.
+    """
+    departing = INDEPENDENT + 0.004 * np.outer([0, 1, 0, -1], [1, -1, 0])
+    named = 0
+    for seed in range(40):
+        summary = TableSummary(table(departing, seed))
+        first = summary.sentences()[0]
+        apart = [f"{each.row} with {each.column}" for each in summary.compared if each.apart]
+        sure = [f"r{row} with c{column}" for row, column in np.argwhere(table_cells(summary).sure)]
+        assert first.startswith("row and column depend") == summary.tested.rejected
+        assert ("but by themselves" in first) == (not summary.tested.rejected and bool(apart or sure))
+        named += "but by themselves" in first
+    assert named >= 2
+
+
+def test_independent_variables_rarely_have_a_headline_of_exceptions():
+    """5% for the test of all cells, at most 5% each for cells and for rows."""
+    said = sum(
+        ": " not in headline(INDEPENDENT, seed) or "no sign" not in headline(INDEPENDENT, seed) for seed in range(100)
+    )
+    assert binom.sf(said - 1, 100, 0.15) > FALSE_ALARM

@@ -4,8 +4,6 @@ A statistical check fails wrongly at most once in a million, from fixed seeds; s
 are not drawn again until it passes.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -16,12 +14,7 @@ from scipy.stats import binom
 
 from overstory.analysis.association.independence import independence
 from overstory.analysis.association.linked import FiniteVariable, linked_cells
-from overstory.analysis.association.linked_filters import (
-    DENSE,
-    likeliest_table,
-    linked_filters,
-    table_of_likelihoods,
-)
+from overstory.analysis.association.linked_filters import DENSE, likeliest_table, linked_filters, table_of_likelihoods
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports, support_of
 from overstory.analysis.kinds.linked import words_of_part
 from overstory.analysis.reports import SupportCounts, unpack_bits
@@ -261,14 +254,13 @@ def test_strings_outside_the_lists_are_a_row_and_a_column() -> None:
     tables = [
         linked_filters(built, string_counts(built, shares, 100_000, seed), ("x", "y"), listed) for seed in range(30)
     ]
-    assert tables[0].other == (8, 4)
-    assert [each[-1] for each in tables[0].labels] == ["other", "other"]
+    assert [each[-1] for each in tables[0].labels] == ["not listed", "not listed"]
     cells = np.array([table.shares for table in tables])
     error = np.sqrt(np.mean([table.covariance.variances() for table in tables], axis=0) / len(tables))
     assert (np.abs(cells.mean(axis=0) - truth) < 5 * error).all()
     assert np.allclose(cells.sum(axis=(1, 2)), 1.0)
     alone = linked_filters(built, string_counts(built, shares, 100_000, 0), ("x", "y"), listed, complete=True)
-    assert alone.other == (None, None)
+    assert alone.labels == tuple(map(tuple, listed))
 
 
 def test_conjugate_gradients_solve_what_the_matrix_solves(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -205,6 +205,7 @@ def test_a_key_that_changes_no_report_is_of_the_registrys_digest_and_some_of_the
     assert old.digest != new.digest
     assert (plain.digest != changed.digest) == is_of_the_metric
     assert (plain.mechanism.digest, plain.counts_digest) == (changed.mechanism.digest, changed.counts_digest)
+    assert parse_registry(EXAMPLE).digest.hex() == "8ab9f5ff470d327cbc7d8ee73d3e7406"
     assert metric_from_json(changed.to_json()) == changed
 
 

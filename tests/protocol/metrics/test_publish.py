@@ -1,15 +1,11 @@
 """The keys `publish` and `opt_out`: read, checked, compared, shown; no digest of stored data depends on them."""
 
-from __future__ import annotations
-
 import datetime as dt
-from dataclasses import replace
 
 import pytest
 
 from overstory.collector.http.pages import public_html, public_registry
 from overstory.presentation.document import KeyValues
-from overstory.privacy.registry.changes import Harm, compare_registries
 from overstory.privacy.registry.page import metric_page
 from overstory.privacy.registry.warnings import registry_warnings
 from overstory.protocol.metrics import MetricRegistry, RegistryError, parse_registry
@@ -17,7 +13,6 @@ from overstory.protocol.metrics.registry import EXAMPLE
 
 STOP = "Settings, Privacy, <b>Send statistics</b>"
 PUBLISHED = EXAMPLE.replace("[metrics.colour]", f'opt_out = "{STOP}"\n[metrics.colour]') + 'publish = "estimates"\n'
-FIRST_DIGEST = "8ab9f5ff470d327cbc7d8ee73d3e7406"
 
 
 def test_nothing_is_published_unless_the_registry_says_so() -> None:
@@ -50,38 +45,6 @@ def test_a_wrong_key_is_a_fault_with_what_would_be_right(text: str, fault: str) 
     with pytest.raises(RegistryError) as raised:
         parse_registry(text)
     assert fault in str(raised.value)
-
-
-def test_the_registrys_digest_covers_them_and_a_file_without_them_keeps_its_own() -> None:
-    plain, published = parse_registry(EXAMPLE), parse_registry(PUBLISHED)
-    other = parse_registry(PUBLISHED.replace("Settings", "Preferences"))
-    assert len({plain.digest, published.digest, other.digest}) == 3
-    assert not {"publish", "opt_out"} & {*plain.to_json(), *plain.to_json()["metrics"][0]}
-    assert plain.digest.hex() == FIRST_DIGEST
-
-
-def test_who_agreed_to_nothing_is_asked_before_estimates_are_published() -> None:
-    plain = parse_registry(EXAMPLE)
-    published = replace(parse_registry(PUBLISHED), version="2")
-    for old, new, kind in ((plain, published, Harm.WEAKENS), (published, plain, Harm.HARMLESS)):
-        changes = {change.what: change for change in compare_registries(old, new)}
-        assert set(changes) == {"registry", "opt_out", "publish"}
-        assert {change.kind for name, change in changes.items() if name != "publish"} == {Harm.HARMLESS}
-        assert changes["publish"].kind is kind
-        assert changes["publish"].detail.endswith(": devices ask about it again") == (kind is Harm.WEAKENS)
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "says"),
-    [("publish_least", 20, "with 20 reports or more, not with 100"), ("grace_days", 40, "takes reports again")],
-)
-def test_a_change_that_breaks_the_promise_about_publishing_weakens(key: str, value: int, says: str) -> None:
-    old = parse_registry(PUBLISHED)
-    new = replace(old, version="2", metrics={"colour": replace(old["colour"], **{key: value})})
-    for before, after, kind in ((old, new, Harm.WEAKENS), (new, old, Harm.HARMLESS)):
-        (change,) = (change for change in compare_registries(before, after) if change.what == key)
-        assert change.kind == kind
-        assert (says in change.detail) == (kind == Harm.WEAKENS)
 
 
 def test_lint_warns_of_few_reports() -> None:

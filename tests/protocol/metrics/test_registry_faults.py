@@ -86,6 +86,7 @@ def test_what_is_wrong_is_said_at_its_line(instead, line, field, says):
 ADDED = [
     ("attribute = 3", "attribute", "give up to 64 of a-z"),
     ('attribute = "Mood of the day"', "attribute", "give up to 64 of a-z"),
+    ("yearly_reason = 3", "yearly_reason", "give"),
     ("panel = 3", "panel", "is no table: give"),
     ("window = 0", "window", "from 1 to"),
     ("window = 2.5", "window", "from 1 to"),
@@ -118,10 +119,6 @@ def test_needs_have_to_be_planned_first():
     assert "overstory metrics plan FILE" in fault.message
 
 
-def test_parameters_without_an_oracle():
-    assert "missing: give one of" in the_fault(registry_text(without="oracle")).message
-
-
 @pytest.mark.parametrize(
     ("oracle", "domain", "parameters", "field", "says"),
     [
@@ -137,13 +134,7 @@ def test_parameters_without_an_oracle():
         ("rappor", STRINGS, "{f = 1.0}", "parameters.f", "f = 1"),
         ("rappor", STRINGS, "{num_bits = 1}", "parameters.num_bits", "num_bits (k) = 1"),
         ("opt-wb", BINS, "{epsilon = 1}", "parameters", "needs the parameter window"),
-        (
-            "l-osue",
-            BINS,
-            "{epsilon_permanent = 1, epsilon_report = 2}",
-            "parameters.epsilon_report",
-            "must be below",
-        ),
+        ("l-osue", BINS, "{epsilon_permanent = 1, epsilon_report = 2}", "parameters.epsilon_report", "must be below"),
         ("random-matrix", BINS, '{advantage = "much"}', "parameters", "not supported"),
         ("rappor", '{kind = "strings", candidates = 7}', "{}", "domain.candidates", "give the name of a file"),
     ],
@@ -205,6 +196,7 @@ def test_the_message_holds_every_fault():
         ('registry = "1', 1, "no TOML"),
         (f"registry = 1{'0' * 5000}\n", 2, "no TOML"),
         (f"registry = {'[' * 3000}\n", 2, "nested too deeply"),
+        (registry_text(without="oracle"), 3, "missing: give one of"),
     ],
 )
 def test_what_is_no_registry_at_all(text, line, says):

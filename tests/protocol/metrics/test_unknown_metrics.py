@@ -81,7 +81,7 @@ def write(folder, domain, trees):
             "olh takes symbols or strings, not values that nobody listed",
         ),
         ('{kind = "categories", names = ["a", "b"]}', {}, "prefix-search takes values that nobody listed, not symbols"),
-        ('{kind = "unknown-strings"}', {"parameters": "{epsilon = 2.0, wave = 2}"}, "wave"),
+        ('{kind = "unknown-strings"}', {"parameters": "{epsilon = 2.0, waves = 2}"}, "waves"),
         ('{kind = "unknown-strings"}', {"parameters": "{epsilon = 2.0, values = 3}"}, "the domain says"),
         ('{kind = "unknown-strings"}', {"instead": {"retention_days": "retention_days = 0"}}, "keep them for a day"),
         ('{kind = "unknown-strings", order = 1}', {}, "order and width are of a model"),

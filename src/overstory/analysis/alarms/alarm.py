@@ -62,6 +62,11 @@ class Alarm:
     text: str  # a sentence or two
     values: tuple[str, ...] = ()  # the metric's values that it is about
     numbers: Mapping[str, Any] = field(default_factory=dict)  # what it was decided by, as JSON values
+    is_provisional: bool = False  # of a period that still takes late reports
+
+    @property
+    def severity_words(self) -> str:
+        return f"{self.severity.capitalize()}{', provisional' if self.is_provisional else ''}"
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -69,6 +74,7 @@ class Alarm:
             "severity": self.severity,
             "metric": self.metric,
             "period": self.period,
+            "provisional": self.is_provisional,
             "values": list(self.values),
             "text": self.text,
             "numbers": {name: finite(number) for name, number in self.numbers.items()},
@@ -190,6 +196,7 @@ class Comparison:
     period: str  # the label of the newest one
     after: Sequence[Estimate]  # one estimate or, for a drift, 13
     before: Sequence[Estimate]  # the 8 or 13 before
+    apart: bool = False  # whether no device is in two of them: the panels of one cycle
 
     def __post_init__(self) -> None:
         lists = {tuple(map(str, estimate.values)) for estimate in (*self.after, *self.before)}
@@ -275,7 +282,7 @@ def _difference(comparison: Comparison) -> tuple[F64, F64, F64]:
     """Return the shares before and after, and the standard error of their difference."""
     (after, independent, one), (before, others, another) = map(_pool, (comparison.after, comparison.before))
     variance = independent + others
-    if len(comparison.after) > 1:
+    if len(comparison.after) > 1 and not comparison.apart:
         # Pooled periods share devices: their errors do not average out as independent ones do.
         variance = np.maximum(variance, DRIFT_VARIANCE * (one + another) / 2.0)
     return before, after, np.sqrt(variance)

@@ -14,6 +14,9 @@ of squares is taken for :math:`g` times a noncentral chi-square of :math:`\nu` d
 \sum_{uv} w_u w_v C_{uv}^2` (exact for 2 x 2, given the weights). Both ends of the interval are noncentralities at which
 it would be as extreme with probability (1 - level) / 2. The upper end is never below that of a sum of squares as large
 as its noise.
+
+:math:`\Delta` of one cell has the derivative :math:`e_{ij} - b_j 1_{i \cdot} - a_i 1_{\cdot j}`; its error is taken as
+if the variables were independent. Of all cells those differ surely that a false discovery rate admits.
 """
 
 from __future__ import annotations
@@ -26,8 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from overstory.analysis import selection
-from overstory.analysis.association.independence import independence
-from overstory.protocol.errors import ParameterError
+from overstory.analysis.association.independence import MOST_CELLS, independence
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -88,6 +90,34 @@ def sure(table: TableEstimate) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     return rows & reports, columns & reports
 
 
+@dataclass(frozen=True, eq=False)
+class Departures:
+    """How far each cell is from the product of its row's and its column's share: shapes (k_x, k_y)."""
+
+    differences: F64  # P - a b'
+    standard_errors: F64  # of the differences, where the variables are independent
+    sure: NDArray[np.bool_]  # which differ from 0, at a false discovery rate over all cells
+
+
+def departures(table: TableEstimate, alpha: float = 0.05) -> Departures:
+    """Return the departures of all cells; of more than 2,500 cells none is sure, and their errors are not known."""
+    cells = table.shares
+    rows, columns = cells.sum(axis=1), cells.sum(axis=0)
+    product = np.outer(rows, columns)
+    difference = cells - product
+    if not table.num_reports or cells.size > MOST_CELLS:
+        return Departures(difference, np.full(cells.shape, np.inf), np.zeros(cells.shape, bool))
+    weights = np.einsum("ia,jb->ijab", np.eye(len(rows)), np.eye(len(columns)))
+    weights = weights - np.einsum("ia,j->ija", np.eye(len(rows)), columns)[..., None]
+    weights = weights - np.einsum("i,jb->ijb", rows, np.eye(len(columns)))[..., None, :]
+    flat = weights.reshape(-1, *cells.shape)
+    variances = (flat * table.covariance.at(product).apply(flat)).sum(axis=(1, 2)).reshape(cells.shape)
+    errors = np.sqrt(np.maximum(variances, 0.0))
+    p_values = np.minimum(2.0 * selection.upper_p_values(np.abs(difference), errors), 1.0)
+    sure = selection.adjusted_p_values(p_values.ravel(), "fdr").reshape(cells.shape) <= alpha
+    return Departures(difference, errors, sure)
+
+
 @dataclass(frozen=True)
 class Compared:
     """The share of `column` in the row `row`, less that in the row `against`."""
@@ -105,29 +135,20 @@ class Compared:
         return not self.low <= 0.0 <= self.high
 
 
-def compare_rows(table: TableEstimate, column: str, row: str, against: str) -> Compared:
-    """Compare the shares of one column's value in two rows, with a 95% interval."""
-    shares = conditional(table)
-    place, first, second = _place(table, 1, column), _place(table, 0, row), _place(table, 0, against)
-    if first == second:
-        raise ParameterError(f"{row!r} is compared with itself: give two values of {table.names[0]}")
-    for chosen, name in ((first, row), (second, against)):
-        if not shares.estimable[chosen]:
-            raise ParameterError(
-                f"too few reports have {table.names[0]} = {name}: its share is below {SURE:g} standard errors"
-            )
-    weights = np.stack([shares.weights(chosen)[place] for chosen in (first, second)])
-    spread = np.einsum("aij,bij->ab", weights, table.covariance.apply(weights))
-    one, other = (float(shares.shares[chosen, place]) for chosen in (first, second))
-    error = math.sqrt(max(float(spread[0, 0] + spread[1, 1] - 2 * spread[0, 1]), 0.0))
-    difference, reach = one - other, selection.normal_reach(0.95) * error
-    return Compared(column, row, against, difference, difference - reach, difference + reach)
-
-
-def _place(table: TableEstimate, axis: int, label: str) -> int:
-    if label not in table.labels[axis]:
-        raise ParameterError(f"{label!r} is none of the {len(table.labels[axis])} values of {table.names[axis]}")
-    return table.labels[axis].index(label)
+def compare_rows(table: TableEstimate, against: int, level: float = 0.95) -> list[Compared]:
+    """Compare the shares in each row that is large enough with those in one of them; of two columns, the second's."""
+    given, (rows, columns) = conditional(table), table.labels
+    found, base, shown = [], given.weights(against), range(1 if len(columns) == 2 else 0, len(columns))
+    for row in np.flatnonzero(given.estimable).tolist():
+        if row != against:
+            weights = given.weights(row) - base
+            errors = np.sqrt(np.maximum((weights * table.covariance.apply(weights)).sum(axis=(-2, -1)), 0.0))
+            for column in shown:
+                difference = float(given.shares[row, column] - given.shares[against, column])
+                reach = selection.normal_reach(level) * float(errors[column])
+                ends = difference - reach, difference + reach
+                found.append(Compared(columns[column], rows[row], rows[against], difference, *ends))
+    return found
 
 
 @dataclass(frozen=True)

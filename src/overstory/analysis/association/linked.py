@@ -175,7 +175,6 @@ def linked_cells(
     *,
     reports_per_device: float = 1.0,  # reports of one device, its values unchanged
     interval_kind: IntervalKind = "population",
-    other: Sequence[int | None] = (None, None),  # which value of each variable stands for all that are not listed
 ) -> TableEstimate:
     """Return the table of two variables with finite domains that were reported together, each by its own oracle."""
     if mechanism.domain_size is None:
@@ -207,7 +206,6 @@ def linked_cells(
         num_reports=counts.num_reports,
         design="linked",
         interval_kind=interval_kind,
-        other=(other[0], other[1]),
         own_shares=_marginals(covariance),
         notes=() if counts.num_reports else (NO_REPORTS,),
     )

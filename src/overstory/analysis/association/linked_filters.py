@@ -41,6 +41,7 @@ from overstory.analysis.decoding import CandidateMap
 from overstory.analysis.decoding.model import SingularDesignError, inverse
 from overstory.analysis.kinds.base import support_of
 from overstory.analysis.kinds.linked import PairCounts, pair_counts
+from overstory.analysis.tables.output import NOT_LISTED, unlike
 from overstory.protocol.channels import check_reports_per_device
 from overstory.protocol.errors import ParameterError
 
@@ -173,10 +174,6 @@ class TooFewReportsError(ParameterError):
     """There are too few reports for an estimate."""
 
 
-OTHER: Final = "other"
-"""What strings outside a list are called."""
-
-
 @dataclass(frozen=True, eq=False)
 class FilterCovariance:
     """The covariances of the cells: those of Delta, and of the product of the marginals."""
@@ -231,15 +228,14 @@ def linked_filters(
     names: Sequence[str],
     labels: Sequence[Sequence[str]],
     *,
-    complete: bool = False,  # every string is in its list: then no value is called "other"
+    complete: bool = False,  # every string is in its list: then no value is called "not listed"
     reports_per_device: float = 1.0,
     interval_kind: IntervalKind = "population",
-    other: Sequence[int | None] = (None, None),
 ) -> TableEstimate:
-    """Return the table of two variables, one a Bloom filter or both; strings outside a list are added to `other`."""
+    """Return the table of two variables, one a Bloom filter or both; strings outside a list are one more value."""
     per_device = check_reports_per_device(reports_per_device)
     apart = pair_counts(mechanism, counts)
-    shown, maps, others = listed_values(mechanism, labels, other, complete=complete)
+    shown, maps = listed_values(mechanism, labels, complete=complete)
     variables = [
         finite_variable(part, supported, apart.totals, per_device)
         if candidates is None
@@ -251,7 +247,6 @@ def linked_filters(
         apart,
         (names[0], names[1]),
         shown,
-        other=others,
         reports_per_device=per_device,
         interval_kind=interval_kind,
     )
@@ -263,7 +258,6 @@ def table_of_variables(
     names: tuple[str, str],
     labels: tuple[tuple[str, ...], tuple[str, ...]],
     *,
-    other: tuple[int | None, int | None] = (None, None),
     reports_per_device: float = 1.0,
     interval_kind: IntervalKind = "population",
 ) -> TableEstimate:
@@ -286,19 +280,17 @@ def table_of_variables(
         num_reports=int(apart.totals.sum()),
         design="linked",
         interval_kind=interval_kind,
-        other=other,
         own_shares=(_marginal(first, own), _marginal(second, own)),
         notes=tuple(dict.fromkeys((*first.notes, *second.notes))),
     )
 
 
 def listed_values(
-    mechanism: JointMechanism, labels: Sequence[Sequence[str]], other: Sequence[int | None], *, complete: bool
-) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], list[CandidateMap | None], tuple[int | None, int | None]]:
-    """Return of both variables the values to show, the bits of candidates by its own hashes, and who is all others."""
+    mechanism: JointMechanism, labels: Sequence[Sequence[str]], *, complete: bool
+) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], list[CandidateMap | None]]:
+    """Return of both variables the values to show, and the bits of candidates by its own hashes."""
     shown: list[tuple[str, ...]] = []
     maps: list[CandidateMap | None] = []
-    others = list(other)
     for place, part in enumerate(mechanism.components):
         named = tuple(labels[place])
         maps.append(None)
@@ -307,14 +299,9 @@ def listed_values(
                 raise ParameterError("a Bloom filter can only be asked for given strings: name candidates")
             maps[place] = CandidateMap(named, support_of(part).table(named), part.payload_bits)
             if not complete:
-                others[place], named = len(named), (*named, outside_name(named))
+                named = (*named, unlike(NOT_LISTED, named))
         shown.append(named)
-    return (shown[0], shown[1]), maps, (others[0], others[1])
-
-
-def outside_name(candidates: Sequence[str]) -> str:
-    """Return what strings outside a list are called: "other", unless that is a candidate."""
-    return OTHER if OTHER not in candidates else f"{OTHER} (not listed)"
+    return (shown[0], shown[1]), maps
 
 
 def _marginal(variable: DecodedVariable, people: float) -> Marginal:
@@ -433,7 +420,6 @@ def table_of_likelihoods(
     names: tuple[str, str],
     labels: tuple[tuple[str, ...], tuple[str, ...]],
     *,
-    other: tuple[int | None, int | None] = (None, None),
     interval_kind: IntervalKind = "population",
 ) -> TableEstimate:
     """Return the likeliest table of reports with these likelihoods, of shapes (n, k_x) and (n, k_y)."""
@@ -456,7 +442,6 @@ def table_of_likelihoods(
         num_reports=reports,
         design="linked",
         interval_kind=interval_kind,
-        other=other,
         notes=tuple(notes),
     )
 

@@ -27,7 +27,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from overstory.analysis.association.effect import SURE, Conditional, CramersV, conditional, cramers_v
+from overstory.analysis.association.effect import (
+    SURE,
+    Compared,
+    Conditional,
+    CramersV,
+    Departures,
+    compare_rows,
+    conditional,
+    cramers_v,
+    departures,
+)
 from overstory.analysis.association.independence import MOST_CELLS, Independence, independence
 from overstory.analysis.postprocess.steps import project_simplex
 from overstory.analysis.selection import (
@@ -192,6 +202,29 @@ class TableSummary:
     def conditional(self) -> Conditional:
         return conditional(self.table)
 
+    @cached_property
+    def departures(self) -> Departures:
+        return departures(self.table, self.alpha)
+
+    @cached_property
+    def compared(self) -> list[Compared]:
+        """The differences of each row's shares from the largest row's, with intervals that all hold together."""
+        largest, estimable = int(np.argmax(self.table.shares.sum(axis=1))), self.conditional.estimable
+        if not estimable[largest]:
+            return []
+        columns = len(self.table.labels[1])
+        number = (int(np.count_nonzero(estimable)) - 1) * (1 if columns == 2 else columns)
+        return compare_rows(self.table, largest, 1 - self.alpha / max(number, 1))  # Bonferroni's
+
+    @property
+    def exceptions(self) -> list[str]:
+        """The cells, and else the rows, that surely differ, by their values."""
+        sure = np.argwhere(self.departures.sure)
+        (rows, columns), cells = self.table.labels, [(int(row), int(column)) for row, column in sure]
+        found = [(rows[row], columns[column]) for row, column in cells]
+        found = found or [(each.row, each.column) for each in self.compared if each.apart]
+        return [f"{row} with {column}" for row, column in found]
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield a dictionary per cell, row by row, with the entries of `ROW`; None where nothing is estimable."""
         arrays = (
@@ -246,6 +279,12 @@ class TableSummary:
         how = f"chi-square {tested.statistic:,.1f} with {freedom}, p {p}"
         if tested.rejected:
             lines.append(f"{first} and {second} depend on each other: {how}")
+        elif several := self.exceptions:
+            named = ", ".join(several[:WIDEST]) + (", ..." if len(several) > WIDEST else "")
+            lines.append(
+                f"no sign that {first} and {second} depend on each other as a whole ({how}), but by themselves {named} "
+                f"differ, which happens by chance in at most {2 * self.alpha:.0%} of tables without dependence"
+            )
         else:
             lines.append(f"no sign that {first} and {second} depend on each other: {how}")
         seen = f"a Cramer's V of {tested.detectable:.2f} is detected 8 times in 10 with as many reports"

@@ -70,7 +70,6 @@ class TableEstimate:
     num_reports: int
     design: Design  # one report of the pair, or a report of each variable, linked
     interval_kind: IntervalKind = "population"  # for the devices that reported, or for all devices like these
-    other: tuple[int | None, int | None] = (None, None)  # which value of each variable stands for all not listed
     own_shares: tuple[Marginal, Marginal] | None = None  # where more is known of them than the cells' sums
     notes: tuple[str, ...] = ()  # what a reader must know before trusting the numbers
 
@@ -125,7 +124,6 @@ def pair_table(
     *,
     of: tuple[int, int] = (0, 1),  # which two of them; cells that differ in the others add up
     interval_kind: IntervalKind = "population",
-    other: Sequence[int | None] = (),  # which value of each variable stands for all that are not listed
 ) -> TableEstimate:
     """Return the table of two variables that were reported as one value."""
     sizes = [len(values) for values in labels]
@@ -139,7 +137,6 @@ def pair_table(
     rest = wide[1] // sizes[of[1]]
     if rest > 1:
         covariance, cells = SummedCovariance(covariance, rest), cells.reshape(wide[0], -1, rest).sum(axis=-1)
-    others = list(other) or [None] * len(sizes)
     first, second = of
     return TableEstimate(
         names=(names[first], names[second]),
@@ -149,7 +146,6 @@ def pair_table(
         num_reports=estimate.num_reports,
         design="pair",
         interval_kind=interval_kind,
-        other=(others[first], others[second]),
         notes=estimate.notes,
     )
 
@@ -174,13 +170,11 @@ def divided_tables(
     labels: Sequence[Sequence[str]],
     *,
     reports_per_device: float = 1.0,
-    other: Sequence[int | None] = (),
 ) -> list[TableEstimate]:
     """Return the table of each two variables that were asked together, with the marginals of all tables."""
     half = DividedSupport(mechanism)
     tables: list[tuple[int, TableEstimate]] = []
     single: list[tuple[str, Marginal]] = []
-    others = list(other) or [None] * len(names)
     for number, variables in enumerate(mechanism.tables):
         own = [list(labels[variable]) for variable in variables]
         cells = [", ".join(cell) for cell in product(*own)]
@@ -192,9 +186,8 @@ def divided_tables(
             errors = estimate.errors("population") / max(estimate.num_reports, 1)
             single.append((names[variables[0]], Marginal(estimate.raw_frequencies, errors)))
         for of in combinations(range(len(variables)), 2):
-            chosen = [others[variable] for variable in variables]
             called = [names[variable] for variable in variables]
-            tables.append((number, pair_table(oracle.mechanism, estimate, called, own, of=of, other=chosen)))
+            tables.append((number, pair_table(oracle.mechanism, estimate, called, own, of=of)))
     return _with_marginals(tables, single)
 
 

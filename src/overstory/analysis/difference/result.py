@@ -40,19 +40,24 @@ from overstory.analysis import selection
 from overstory.analysis.estimate import freeze_columns
 from overstory.analysis.kinds.base import SupportErrors
 from overstory.analysis.selection import chi2_tail
+from overstory.analysis.tables.output import MOST_DRAWN, SHOWN
 from overstory.presentation.document import Column, Lines, Table
 from overstory.presentation.formats import UNKNOWN, finite, interval, p_value, percent
+from overstory.presentation.render_data import as_arrow
 from overstory.presentation.render_text import UNFOLDED, as_text
+from overstory.presentation.shown import Shown
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from overstory.analysis.estimate import Estimate
     from overstory.analysis.selection import F64, Adjustment, IntervalKind
     from overstory.presentation.document import Block
+    from overstory.presentation.svg import Picture
 
 
 OverallTest = Literal["covariance", "simes"]
@@ -61,8 +66,8 @@ MOST_NAMED: Final = 5
 """Changed values that one sentence names."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Difference:
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Difference(Shown):
     """Shares of one collection less those of another.
 
     Attributes
@@ -272,6 +277,34 @@ class Difference:
             "notes": list(self.notes),
             "differences": [row for row in self.rows(level) if everything or row["changed"]],
         }
+
+    def _headline(self) -> str:
+        changed = int(np.count_nonzero(self.changed()))
+        first, second = self.num_reports
+        return f"{first:,} reports less {second:,}, {len(self):,} values, {changed:,} changed"
+
+    def _screen(self) -> list[Block]:
+        return self.blocks(limit=SHOWN)
+
+    def plot(
+        self, limit: int = MOST_DRAWN, *, name: str = "difference", of: str = "The first less the second"
+    ) -> Picture:
+        """Return a picture of the surest differences with their 95% intervals; `of` begins its caption."""
+        from overstory.presentation.charts.numbers import differences
+
+        drawn = self.rows()[:limit]
+        columns = {
+            key: np.array([np.nan if row[key] is None else row[key] for row in drawn])
+            for key in ("difference", "low", "high")
+        }
+        names, changed = [row["value"] for row in drawn], np.array([row["changed"] for row in drawn])
+        caption = f"{of}, with 95% intervals; the surest on top."
+        return differences(name, caption, names, changed=changed, **columns)
+
+    def to_arrow(self) -> pa.Table:
+        """Return an Arrow table, a row for each value, the surest difference first; what is not known is null."""
+        rows = self.rows()
+        return as_arrow(Table("", tuple(map(Column, rows[0])), rows))
 
     def table(self, level: float = 0.95) -> str:
         """Return a plain-text table, the surest difference first; differences in percentage points."""

@@ -32,9 +32,8 @@ class SearchSupport(SplitSupport):
     def part_of(self, cohorts: Cohorts) -> NDArray[np.int64]:
         mechanism = self.mechanism
         groups: NDArray[np.int64] = np.searchsorted(mechanism.bounds, cohorts.astype(np.int64), side="right") - 1
-        if groups.size and not 0 <= int(groups.min()) <= int(groups.max()) < len(mechanism.questions):
-            wave = f"wave {mechanism.wave} of {mechanism.waves}"
-            raise ParameterError(f"a report of a device that is not asked in {wave}")
+        if groups.size and int(groups.max()) >= len(mechanism.questions):
+            raise ParameterError(f"a report's number is not below {mechanism.num_cohorts}")
         return groups
 
     def part_key(self, key: bytes, place: int) -> bytes:  # noqa: ARG002 - a seed of its own tells the questions apart
@@ -60,13 +59,6 @@ class SearchSupport(SplitSupport):
         codes = np.empty(len(values), object)
         codes[:] = list(values)
         return codes
-
-    def assign_cohorts(self, key: bytes, num_devices: int) -> Cohorts:
-        """Return the number of each device: uniform among those that are asked."""
-        first, *_, stop = self.mechanism.bounds
-        drawn: Cohorts = super().assign_cohorts(key, num_devices).astype(np.uint32)
-        numbers = first + drawn.astype(np.uint64) * (stop - first) // self.mechanism.num_cohorts
-        return np.asarray(numbers, np.uint32)
 
 
 IN_MEMORY: Final = 1 << 20

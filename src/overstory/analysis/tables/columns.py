@@ -19,7 +19,9 @@ from overstory.protocol.errors import ParameterError
 Label = str | int | bool | None
 """A value as a column holds it; None is a missing one."""
 
-KINDS: Final = "text, categories, booleans or whole numbers"
+KINDS: Final = "text, categories, booleans, dates or whole numbers"
+PERIODS: Final = {"day": 31, "week": 7 * 60, "month": 31 * 60, "year": math.inf}
+"""What dates are counted by, and the most days from the first to the last for which that is chosen."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +30,7 @@ class Column:
 
     labels: tuple[Label, ...]
     codes: NDArray[np.int64]  # shape (n,): each row's value, as an index into `labels`
+    by: str = ""  # what its dates are counted by: day, week, month or year; empty for what is no date
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -38,8 +41,11 @@ class Column:
         return int(self.counts[-1]) if None in self.labels else 0
 
 
-def read_column(values: Any) -> Column:
-    """Return labels (of categories and booleans all) and codes of an Arrow or NumPy array, a Series or a list."""
+def read_column(values: Any, by: str | None = None) -> Column:
+    """Return labels (of categories and booleans all) and codes of an Arrow or NumPy array, a Series or a list.
+
+    Dates are counted by the day, week, month or year, unless `by` says which by how far they lie apart.
+    """
     import pyarrow as pa
     from pyarrow import compute
 
@@ -48,7 +54,10 @@ def read_column(values: Any) -> Column:
     if pa.types.is_dictionary(array.type):
         declared, ordered = _categories(array.dictionary), array.type.ordered
         array = declared.take(array.indices)
-    array = _plain(array)
+    is_dated = pa.types.is_timestamp(array.type) or pa.types.is_date(array.type)
+    if by is not None and not is_dated:
+        raise ParameterError(f"by = {by!r}: a column of dates is expected, not of {array.type}")
+    array, unit = _dated(array, by) if is_dated else (_plain(array), "")
     distinct = compute.unique(array.drop_null())
     seen = distinct.to_pylist()
     distinct_labels = dict.fromkeys([*(declared.drop_null().to_pylist() if declared is not None else ()), *seen])
@@ -59,7 +68,37 @@ def read_column(values: Any) -> Column:
     indices = compute.index_in(array, value_set=distinct)
     places = np.array([*(place[label] for label in seen), len(labels)], np.int64)
     codes = places[indices.fill_null(len(seen)).to_numpy(zero_copy_only=False)]
-    return Column((*labels, None) if array.null_count else tuple(labels), codes)
+    return Column((*labels, None) if array.null_count else tuple(labels), codes, unit)
+
+
+def _dated(array: Any, by: str | None) -> tuple[Any, str]:
+    """Return each row's date by its day, week, month or year, and which of these; the clock is that of the column."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if getattr(array.type, "tz", None) is not None:
+        array = compute.local_timestamp(array)
+    encoded = array.cast(pa.date32(), safe=False).dictionary_encode()
+    if not len(encoded.dictionary):
+        return pa.array([None] * len(array), pa.large_string()), by or "day"
+    unit, labels = period_labels(encoded.dictionary.to_numpy(zero_copy_only=False).astype("datetime64[D]"), by)
+    return pa.array(labels, pa.large_string()).take(encoded.indices), unit
+
+
+def period_labels(days: NDArray[np.datetime64], by: str | None = None) -> tuple[str, list[str]]:
+    """Return what days are counted by, unless given the shortest that leaves few, and each day's label by that.
+
+    >>> period_labels(np.array(["2026-11-09", "2027-01-03"], "datetime64[D]"))
+    ('week', ['2026-W46', '2026-W53'])
+    """
+    if by not in {None, *PERIODS}:
+        raise ParameterError(f"dates are not counted by {by!r}: choose one of {', '.join(PERIODS)}")
+    span = int((days.max() - days.min()).astype(np.int64)) + 1
+    unit = by or next(unit for unit, most in PERIODS.items() if span <= most)
+    if unit == "week":
+        weeks = (day.isocalendar() for day in days.astype(object))
+        return unit, [f"{week.year}-W{week.week:02}" for week in weeks]
+    return unit, days.astype(f"datetime64[{unit[0].upper()}]").astype(str).tolist()
 
 
 def read_numbers(values: Any) -> NDArray[np.float64]:
@@ -132,6 +171,11 @@ def _arrow(values: Any) -> Any:
     categories = getattr(getattr(values, "cat", None), "categories", None)
     if categories is not None and type(categories).__name__ in {"IntervalIndex", "DatetimeIndex", "PeriodIndex"}:
         values = values.cat.rename_categories(categories.astype(str))
+    kind = getattr(values, "dtype", None)
+    if str(kind).startswith("period["):  # of pandas: each is called as it prints
+        values = [None if value != value else str(value) for value in values]  # noqa: PLR0124 - NaT
+    elif isinstance(values, np.ndarray) and getattr(kind, "kind", "") == "M":  # Arrow reads no months, years and hours
+        values = values.astype("datetime64[D]")
     if isinstance(values, pa.Array | pa.ChunkedArray):
         read = values
     elif hasattr(values, "__arrow_c_stream__") and not hasattr(values, "iloc"):  # pandas has its own NaN to null

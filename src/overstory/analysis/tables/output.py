@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections import namedtuple
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,23 +14,24 @@ import numpy as np
 
 from overstory.analysis.selection import INTERVAL_KINDS, interval_words, z_values
 from overstory.analysis.tables.columns import lookup_key
-from overstory.presentation.document import Column, Lines, Paragraph, Table
+from overstory.presentation.document import Column, Lines, Table
 from overstory.presentation.formats import detection, interval, p_value, percent, thousands
 from overstory.presentation.render_data import csv_lines
 from overstory.presentation.render_text import UNFOLDED, as_text
+from overstory.presentation.shown import Shown
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from typing import TextIO
 
     import pandas as pd
-    import polars as pl
     import pyarrow as pa
     from numpy.typing import NDArray
 
     from overstory.analysis.estimate import Estimate
     from overstory.analysis.selection import Adjustment, IntervalKind
+    from overstory.presentation.document import Block
     from overstory.presentation.svg import Picture
 
 
@@ -60,7 +60,7 @@ def estimate_table(
         share_interval(level),
         *((Column("corrected_frequency", "corrected", percent),) if rows and "corrected_frequency" in rows[0] else ()),
         Column("p_value", "p", p_value),
-        Column("detected", "", detection, is_left=True),
+        Column("detected", "", detection, ("detected", "low"), is_left=True),
     )
     return Table("", (*first, *columns, *last), rows, not_detected(rows))
 
@@ -98,6 +98,19 @@ CORRECTED: Final = (
 
 MISSING: Final = "(missing)"
 """How a missing value is written."""
+
+
+NOT_LISTED: Final = "not listed"
+"""What strings outside the list of candidates are called together."""
+
+
+def unlike(name: str, others: Collection[str]) -> str:
+    """Return a name for several values that is none of theirs: in parentheses where one of them has it.
+
+    >>> unlike("not listed", ["oak", "not listed"])
+    '(not listed)'
+    """
+    return unlike(f"({name})", others) if name in others else name
 
 
 def label_text(label: Any) -> str:
@@ -227,10 +240,6 @@ SHOWN: Final = 20
 """Values that a notebook shows, the most frequent."""
 
 
-STYLE: Final = ".overstory .text { text-align: left; } .overstory .faint { opacity: .7; }"
-"""What a notebook's own style lacks."""
-
-
 class Row(NamedTuple):
     """One value of an estimate; an unknown number is None.
 
@@ -273,11 +282,11 @@ class UnknownValueError(ParameterError, KeyError):
         return str(self.args[0])
 
 
-class Frame:
+class Frame(Shown):
     """What makes an estimate a table: rows, the most frequent first, and each of them by its value.
 
-    ``estimate["First"]`` is a `Row`; ``for row in estimate`` goes through all of them; ``pandas.DataFrame(estimate)``,
-    ``polars.DataFrame(estimate)`` and ``pyarrow.table(estimate)`` work.
+    ``estimate["First"]`` is a `Row`; ``for row in estimate`` goes through all of them, and so does
+    ``pandas.DataFrame(estimate)``.
     """
 
     def rows(
@@ -291,18 +300,20 @@ class Frame:
         return [dict(zip(keys, row, strict=True)) for row in zip(_labels(self, places), *numbers, strict=True)]
 
     def table(self: Any, limit: int | None = None, level: float = 0.95) -> str:
-        """Return a plain-text table, most frequent first."""
-        text: str = self._text(limit, level)
-        return text
+        """Return a plain-text table, most frequent first, and what its intervals are for."""
+        shown, about = Frame._rows_and_words(self, limit, level)
+        return as_text([estimate_table(shown, level=level), Lines(*about)], UNFOLDED).rstrip("\n")
 
-    def _text(self: Any, limit: int | None, level: float, notes: Sequence[str] = ()) -> str:
-        """Return the rows, aligned under a header, then what the intervals are for, and notes."""
+    def _rows_and_words(self: Any, limit: int | None, level: float = 0.95) -> tuple[list[dict[str, Any]], list[str]]:
         shown = Frame.rows(self, limit, level)
         left = len(self.values) - len(shown)
         more = [f"... and {left:,} more"] if left > 0 else []
-        words = interval_words(self.interval_kind, self.adjustment)
-        about = [*more, f"intervals: {words}", *(f"note: {note}" for note in notes)]
-        return as_text([estimate_table(shown, level=level), Lines(*about)], UNFOLDED).rstrip("\n")
+        return shown, [*more, f"intervals: {interval_words(self.interval_kind, self.adjustment)}"]
+
+    def _screen(self: Any) -> Iterator[Block]:
+        shown, about = Frame._rows_and_words(self, SHOWN)
+        yield estimate_table(shown)
+        yield Lines(*about, *(f"note: {note}" for note in self.notes))
 
     def to_json(self: Any, limit: int | None = None, level: float = 0.95, *, everything: bool = True) -> dict[str, Any]:
         """Return `summary` and, under ``estimates``, `rows`: all, or of what was detected."""
@@ -375,39 +386,12 @@ class Frame:
         frame.insert(0, "value", pd.array(labels) if labels else pd.array([], dtype="str"))
         return frame
 
-    def to_polars(self) -> pl.DataFrame:
-        """Return a Polars DataFrame, a row for each value, most frequent first."""
-        import polars as pl
-
-        return pl.DataFrame(self.to_arrow())
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Export `to_arrow` by the Arrow PyCapsule interface: Polars, DuckDB and others take an estimate as a table."""
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
-
-    def __str__(self: Any) -> str:
-        text: str = self._text(SHOWN, 0.95, self.notes)
-        return text
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._headline()})"
+    def __str__(self) -> str:
+        return Shown.table(self)
 
     def _headline(self: Any) -> str:
         detected = int(np.count_nonzero(self.detected()))
         return f"{self.num_reports:,} reports, {len(self.values):,} values, {detected:,} detected"
-
-    def _repr_html_(self: Any) -> str:
-        """Return what a notebook shows: a headline, the picture, the table and the notes; a value is only ever text."""
-        from overstory.presentation.render_html import as_html, as_svg
-
-        shown = Frame.rows(self, SHOWN)
-        left = len(self.values) - len(shown)
-        notes = [*([f"{left:,} more values are not shown"] if left else []), *self.notes]
-        drawing = b64encode(as_svg(Frame.plot(self, SHOWN)).encode()).decode()  # an image: nothing of a value can run
-        picture = f'<img alt="the table\'s shares with their intervals" src="data:image/svg+xml;base64,{drawing}">'
-        headline = Paragraph(f"{type(self).__name__}: {self._headline()}")
-        drawn = as_html([estimate_table(shown), *([Lines(*notes)] if notes else [])])
-        return f'<div class="overstory"><style>{STYLE}</style>{as_html([headline])}{picture}{drawn}</div>'
 
 
 def _row_class(estimate: Any) -> Any:

@@ -22,7 +22,7 @@ FAULTY: Final = 1
 
 
 def run(args: argparse.Namespace) -> int:
-    settings = Settings(args.reports, args.repeats, args.alpha, restart=args.restart, own_cohorts=args.own_cohorts)
+    settings = Settings(args.reports, alpha=args.alpha, restart=args.restart, own_cohorts=args.own_cohorts)
     client = _client(args)
     declared = _declared(args)
     with progress("asking", settings.lines(takes_metric=client.takes_metric), quiet=args.quiet) as shown:
@@ -34,11 +34,7 @@ def run(args: argparse.Namespace) -> int:
 def _client(args: argparse.Namespace) -> Program | OwnClient:
     if args.client == bool(args.program):
         raise ParameterError("give either the client's command, after --, or --client for the library's own")
-    return (
-        OwnClient()
-        if args.client
-        else Program(args.program, args.timeout, (args.metric or "first", args.second_metric))
-    )
+    return OwnClient() if args.client else Program(args.program, metrics=(args.metric or "first", "second"))
 
 
 def _declared(args: argparse.Namespace) -> Declared:

@@ -44,11 +44,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     folder = Path(args.output)
     _write_together(args, trial, folder)
-    page = None if trial.every else folder / "collect.html"
-    closing = f"Page: {page}" if page else f"{trial.every}: {folder / 'learned.csv'}"
-    shown = trial.blocks(is_conditional=True) if args.conditional else trial.blocks()  # type: ignore[call-arg]
-    values = trial.to_json() | ({"page": str(page)} if page else {})
-    print_answer(args, values, chain(shown, [Paragraph(closing)]))
+    page = folder / "collect.html"
+    print_answer(args, trial.to_json() | {"page": str(page)}, chain(trial.blocks(), [Paragraph(f"Page: {page}")]))
     return 0
 
 
@@ -62,8 +59,6 @@ def _check(args: argparse.Namespace) -> None:
     for name in ONE_COLUMN if several else ():
         if getattr(args, name) is not None:
             raise ParameterError(f"--{name.replace('_', '-')} is for one column: give one --column")
-    if args.conditional and not several:
-        raise ParameterError("--conditional compares the values of a first column: give two, --column A --column B")
 
 
 def _trial(args: argparse.Namespace, path: str, budget: TrialBudget) -> Trial:
@@ -92,7 +87,7 @@ def _ways(args: argparse.Namespace, path: str, budget: TrialBudget) -> tuple[Cal
         from overstory.trial.numbers import collect_numbers, read_column_of_numbers  # which loads SciPy
 
         chosen = {"learned": args.numeric, "epsilon": budget.epsilon, "oracle": args.oracle}
-        chosen |= {"minimum": args.min, "maximum": args.max}
+        chosen |= dict(zip(("minimum", "maximum"), args.range or (None, None), strict=True))
         rng = np.random.default_rng([args.seed, 3])
         return partial(read_column_of_numbers, path, args.column, form=form), partial(
             collect_numbers, rng=rng, **chosen
@@ -109,8 +104,8 @@ def _column(args: argparse.Namespace, path: str) -> Column:
         if not count.is_integer():
             raise ParameterError(f"--bins: {count:g} is no number of bins")
         bins = low, high, int(count)
-    asked = (path, args.column, bins, args.candidates, args.device_column, args.most_values, args.people)
-    return Column(*asked, form=form_of(args.csv))
+    asked = (path, args.column, bins, args.candidates, args.device_column)
+    return Column(*asked, people=args.people, form=form_of(args.csv))
 
 
 def _collect_values(
@@ -133,19 +128,16 @@ def _budget(args: argparse.Namespace) -> TrialBudget:
 def _command(args: argparse.Namespace) -> str:
     """Return the command that makes the page again."""
     command = ["overstory", "collect", args.file, *chain.from_iterable(("--column", name) for name in args.columns)]
-    for name in ("epsilon", "epsilon_permanent", "device_column", "candidates", "people"):
+    names = ("separator", "most", "numeric", "epsilon", "epsilon_permanent", "device_column", "candidates", "people")
+    for name in names:
         if getattr(args, name) is not None:
             command += ["--" + name.replace("_", "-"), str(getattr(args, name))]
     command += ["--oracle", args.oracle]
-    if args.bins is not None:
-        command += ["--bins", *(repr(number).removesuffix(".0") for number in args.bins)]
-    command += [
-        *(["--conditional"] if args.conditional else []),
-        *chain.from_iterable(("--csv", word) for word in args.csv),
-    ]
+    for name in ("bins", "range"):
+        if (numbers := getattr(args, name)) is not None:
+            command += [f"--{name}", *(repr(number).removesuffix(".0") for number in numbers)]
+    command += chain.from_iterable(("--csv", word) for word in args.csv)
     command += ["--reports-per-device", str(args.reports_per_device)]
-    if len(args.columns) == 1:
-        command += ["--most-values", str(args.most_values)]
     return shlex.join([*command, "--seed", str(args.seed)])
 
 
@@ -155,15 +147,14 @@ def _write_learned(args: argparse.Namespace, trial: Trial, path: str) -> None:
 
 
 def _write_together(args: argparse.Namespace, trial: Trial, folder: Path) -> None:
-    """Write every estimate, the JSON and the page, if there is one, all or none. Say what they replace."""
+    """Write every estimate, the JSON and the page, all or none. Say what they replace."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as name:
         part = Path(name)
         _write_learned(args, trial, str(part / "learned.csv"))
         with writing_text(part / "collect.json") as text:
             text.write(json.dumps(trial.to_json(), indent=2, allow_nan=False) + "\n")
-        if not trial.every:
-            trial.write_page(part / "collect.html", _command(args))
+        trial.write_page(part / "collect.html", _command(args))
         if (folder / "learned.csv").exists():
             print(f"overstory collect: replaced the result in {folder}; -o DIR keeps both", file=sys.stderr)
         for file in sorted(part.iterdir()):

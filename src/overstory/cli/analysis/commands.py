@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from overstory.cli.arguments import (
-    ABOVE_0,
     AT_LEAST_ONE,
     CSV,
     ENGINE,
@@ -21,11 +20,6 @@ from overstory.cli.arguments import (
     Together,
     flag,
 )
-
-_INTERVALS: Final = (
-    "intervals for these reports (noise alone), or for all devices like these (sampling of people too) (default: {})"
-)
-
 
 AUDIT: Final = Command(
     "audit",
@@ -45,8 +39,6 @@ AUDIT: Final = Command(
         "how it is audited",
         flag("--client", "audit the library's own randomizer, in this process"),
         Option("--reports", "fresh devices (default: 100,000)", "N", int, 100_000),
-        Option("--repeats", "reports of a device, of each of two values", "T", int, 16),
-        Option("--second-metric", "with the same parameters", "ID", default="second"),
         Option(
             "--alpha",
             "chance that a right client fails a check, and, apart from that, that its bound is too high",
@@ -55,14 +47,13 @@ AUDIT: Final = Command(
         ),
         flag("--restart", "COMMAND remembers its clients: run it again, and compare"),
         flag("--own-cohorts", "clients choose their cohorts: the column is empty"),
-        Option("--timeout", "seconds of one run", "S", float, 600.0, fits=ABOVE_0),
     ),
     Option("program", "the client, after --", "COMMAND", nargs="*"),
     more="""\
 COMMAND reads lines of client,cohort,value on its standard input and writes a report for each: a header with client,
 cohort and irr, then one line a report. Bits are text, most significant first; symbols are numbers. It runs several
 times: for fresh devices, three times at once, and for devices that report two values repeatedly. Where {metric} stands
-in COMMAND, the metric's id replaces it, and the devices are asked once more as --second-metric. --client audits the
+in COMMAND, the metric's id replaces it, and the devices are asked once more as the metric `second`. --client audits the
 library's own randomizer instead.
 
 Exit status: 0 no fault was found, 1 the client violates or deviates from what it declares, 2 the input or COMMAND
@@ -81,7 +72,8 @@ PLAN: Final = Command(
     "overstory plan --params params.csv --reports 1000000 --candidates 200 --share 0.01\n"
     "  overstory plan --epsilon 1.0743 --epsilon-permanent 4.3945 --reports 1000000 --candidates 200 -o params.csv\n"
     "  overstory plan --domain-size 100 --epsilon 1 --reports 1000000\n"
-    "  overstory plan --domain-size 100 --most 8 --typical 3 --epsilon 1 --reports 1000000",
+    "  overstory plan --domain-size 100 --most 8 --typical 3 --epsilon 1 --reports 1000000\n"
+    "  overstory plan --domain-size 20 --yearly 4 --metrics 5 --reports 1000000",
     Group("for given parameters", Option("--params")),
     Group(
         "for given needs",
@@ -99,6 +91,14 @@ PLAN: Final = Command(
         Option("--most", "sets of items: as many of one set count", "M", int),
         Option("--typical", "sets of items: how many a device has, on average", "S", float),
     ),
+    Group(
+        "for a bound on any year",
+        Option(
+            "--yearly", "epsilon of everything in any year, whatever a device holds; with --domain-size", "E", float
+        ),
+        Option("--metrics", "metrics of the application, each with --domain-size values", "M", int, 1),
+        Option("--period", "of which period a result is", "PERIOD", default="week"),
+    ),
     Option("--reports", "number of devices; each reports once", "N", int, required=True),
     Option("--candidates", "number of strings to look for", "M", int),
     Option("--share", "also plan for a string with this share of the reports, such as 0.01", "S", float),
@@ -106,13 +106,15 @@ PLAN: Final = Command(
     more="""\
 Give either --params, or both --epsilon and --epsilon-permanent. With epsilons, it searches the parameters with the
 smallest standard error for rare strings; -o writes them. The plan's epsilons never exceed those that you give. For
-values of a known domain give --domain-size and --epsilon: it recommends an oracle (`overstory compare` shows all).""",
+values of a known domain give --domain-size and --epsilon: it recommends an oracle (`overstory compare` shows all).
+With --domain-size and --yearly it compares the ways to keep within that epsilon in any year, such as panels.""",
     runs="analysis.plan",
     rules=(
         Forms(
             Form(
                 "for sets of items", ("--most", "--typical"), ("--domain-size", "--epsilon", "--most"), ("--typical",)
             ),
+            Form("for a bound on any year", ("--yearly",), ("--domain-size",), ("--metrics", "--period", "--share")),
             Form("for a known domain", ("--domain-size",), ("--epsilon",), ("--epsilon-permanent", "--share")),
             Form("for given parameters", ("--params",), ("--candidates",), ("--candidates", "--share")),
             Form(
@@ -130,7 +132,7 @@ values of a known domain give --domain-size and --epsilon: it recommends an orac
                     "--share",
                 ),
             ),
-            why="plan for --params, for --epsilon and --epsilon-permanent, or for --domain-size and --epsilon",
+            why="plan for --params, for --epsilon and --epsilon-permanent, or for --domain-size and an epsilon",
         ),
     ),
 )
@@ -140,13 +142,12 @@ COLLECT: Final = Command(
     "overstory collect survey.csv --column state --epsilon 2\n"
     "  overstory collect survey.csv --column state --column party --epsilon 2\n"
     '  overstory collect survey.csv --column languages --separator ";" --epsilon 2\n'
-    "  overstory collect homes.parquet --column kwh --numeric distribution --min 0 --max 5\n"
+    "  overstory collect homes.parquet --column kwh --numeric distribution --range 0 5\n"
     "  overstory collect homes.parquet --column kwh --bins 0 5 50 --epsilon 1 --epsilon-permanent 3 -o homes",
     Option("file", "CSV (gz too), JSON lines or Parquet; - for standard input", "FILE"),
     Option(
         "--column", "the column to collect; give two to see what they say of each other", required=True, action="append"
     ),
-    flag("--conditional", "of two columns: how the shares of the second differ between the values of the first"),
     Option("--separator", "count the items of a row that has several, such as ';'", "S"),
     Option(
         "--most",
@@ -161,8 +162,13 @@ COLLECT: Final = Command(
         const="mean",
         choices=("mean", "distribution", "ranges"),
     ),
-    Option("--min", "with --numeric: the least number (default: chosen)", "A", float),
-    Option("--max", "with --numeric: the greatest number (default: chosen)", "B", float),
+    Option(
+        "--range",
+        "with --numeric: the least and the greatest number; others count as the nearer (default: chosen)",
+        ("A", "B"),
+        float,
+        nargs=2,
+    ),
     CSV,
     Option("--oracle", "what the devices randomize with (default auto: the best)", "NAME", default="auto"),
     Option("--epsilon", "privacy loss of one report (default 1)"),
@@ -177,7 +183,6 @@ COLLECT: Final = Command(
         metavar=("MIN", "MAX", "COUNT"),
     ),
     Option("--candidates", "values to look for, one per line; all others count as one value", "FILE"),
-    Option("--most-values", "most distinct values (default 10,000)", "M", int, 10_000),
     Option("--people", "draw N people from the rows, instead of one person per row", "N", int),
     Option("--seed", metavar="S", default=0),
     Option(
@@ -204,7 +209,7 @@ Of a column with several answers in a row, --separator counts each of them, and 
     rules=(
         OneOf(("--separator", "--numeric", "--bins"), "each reads the column in its own way"),
         Needs(("--most",), ("--separator",), "it is how many items of a row count"),
-        Needs(("--min", "--max"), ("--numeric",), "the ends of its range"),
+        Needs(("--range",), ("--numeric",)),
         Needs(("--epsilon-permanent",), ("--epsilon",), "it says what one report may reveal"),
         Idle(
             ("--candidates", "--device-column", "--people"),
@@ -218,7 +223,7 @@ Of a column with several answers in a row, --separator counts each of them, and 
 COMPARE: Final = Command(
     "compare",
     "overstory compare --domain-size 100 --epsilon 1 --reports 1000000\n"
-    "  overstory compare survey.csv --column state --epsilon 2 --plot oracles.svg\n"
+    "  overstory compare survey.csv --column state --epsilon 2\n"
     "  overstory compare homes.csv --column kwh --numeric 0 2 --epsilon 1",
     Option(
         "file", "true values to simulate: CSV (also .gz), JSON lines or Parquet; -: standard input", "FILE", nargs="?"
@@ -236,13 +241,6 @@ COMPARE: Final = Command(
         int,
         fits=AT_LEAST_ONE,
     ),
-    Option(
-        "--workers",
-        "processes that simulate the oracles' collections; the result is the same (default: 1)",
-        "N",
-        int,
-        fits=AT_LEAST_ONE,
-    ),
     Option("--seed", "seed of the simulation (default: 0)", "S", int, 0),
     Option(
         "--numeric",
@@ -251,7 +249,6 @@ COMPARE: Final = Command(
         nargs=2,
         metavar=("MIN", "MAX"),
     ),
-    Option("--plot"),
     more="""\
 Ranks the registered oracles by their exact average error over the domain, which no population changes. With
 --epsilon-permanent: the oracles that memoize and send fresh reports; without: those that send one report. Among the
@@ -263,16 +260,14 @@ overlap.""",
     runs="analysis.compare",
     rules=(
         Together(("FILE", "--column")),
-        Idle(("--workers",), ("--numeric",), "only collections of oracles are divided"),
-        Needs(("--workers",), ("--measure", "FILE"), "only collections of oracles are divided"),
-        Idle(("--domain-size", "--epsilon-permanent", "--plot"), ("--numeric",)),
+        Idle(("--domain-size", "--epsilon-permanent"), ("--numeric",)),
     ),
 )
 
 _OF_A_METRIC: Final = ("--registry", "--metric", "--candidates", "--steps")
 _OF_PERIODS: Final = (
-    *("--from", "--to", "--group", "--by-group", "--smooth", "--per-period", "--cumulative", "--compare"),
-    *("--compare-groups", "--overlap", "--delta", "--honest", "--range", "--candidates-out"),
+    *("--from", "--to", "--group", "--by-group", "--smooth", "--aggregate", "--pool", "--compare"),
+    *("--compare-groups", "--overlap", "--range", "--candidates-out"),
 )
 
 
@@ -280,7 +275,7 @@ DECODE: Final = Command(
     "decode",
     "overstory decode --params params.csv --counts counts.csv --map map.csv -o results\n"
     "  overstory decode monday.parquet --candidates names.txt\n"
-    "  overstory decode exported/metric=colour --registry metrics.toml --per-period\n"
+    "  overstory decode exported/metric=colour --registry metrics.toml --aggregate per-period\n"
     "  overstory decode --store reports.db --registry metrics.toml --metric colour --from 2026-11-01",
     Option("inputs", "files of reports, folders, globs or addresses", "INPUT", nargs="*", default=[]),
     Group(
@@ -290,7 +285,7 @@ DECODE: Final = Command(
         Option(
             "--map", "candidate map, from `overstory map`; with --pair of each variable of strings", "FILE", nargs="+"
         ),
-        *PAIR,
+        PAIR,
     ),
     Group(
         "from a store, a collector, or exported folders",
@@ -308,8 +303,13 @@ DECODE: Final = Command(
         Option("--group"),
         flag("--by-group", "estimate each group separately"),
         flag("--smooth", "with --by-group: also shares that are smoothed over the groups"),
-        flag("--per-period", "estimate each period separately"),
-        flag("--cumulative", "estimate each period together with all earlier ones"),
+        Option(
+            "--aggregate",
+            "one estimate of the range (total), of each period, or of each period together with all earlier ones",
+            choices=("total", "per-period", "cumulative"),
+            default="total",
+        ),
+        Option("--pool", "estimate each period together with the N - 1 before it", "N", int, 1, fits=AT_LEAST_ONE),
         Option(
             "--compare",
             "two ranges of periods, such as 2026-W45..2026-W47 2026-W41..2026-W44: the shares of the first less those "
@@ -325,8 +325,6 @@ DECODE: Final = Command(
             "SHARE",
             float,
         ),
-        Option("--delta", "of reports through a relay: the claim's delta (default: 1e-9)", "D", float),
-        Option("--honest", "of reports through a relay: the honest share (default: 1)", "SHARE", float),
         Option("--candidates", "strings to look for, instead of the registry's list", "FILE"),
         Option(
             "--candidates-out",
@@ -343,7 +341,12 @@ DECODE: Final = Command(
         choices=("gls", "lasso", "likelihood"),
         default="gls",
     ),
-    Option("--correction"),
+    Option(
+        "--correction",
+        "what --alpha bounds: fdr, the share of false detections; bonferroni, the chance of any",
+        choices=("fdr", "bonferroni"),
+        default="fdr",
+    ),
     Option("--alpha"),
     flag("--complete", "there are no other values: the candidates' counts add up to all reports"),
     Option(
@@ -353,11 +356,27 @@ DECODE: Final = Command(
         "R",
         float,
     ),
-    Option("--interval", _INTERVALS.format("reports; population with --per-period, --cumulative or --compare")),
-    Option("--adjustment"),
+    Option(
+        "--interval",
+        "intervals for these reports (noise alone), or for all devices like these (sampling of people too) (default: "
+        "reports; population where periods are compared, and of a metric with a panel)",
+        choices=("reports", "population"),
+    ),
+    Option(
+        "--adjustment",
+        "the intervals of detected (or changed) values: fcr, wider, so that the level holds for those too; "
+        "conditional, given the detection, with a corrected estimate; none, plain",
+        choices=("fcr", "conditional", "none"),
+        default="fcr",
+    ),
     flag("--all", "also show what was not detected, or did not change (CSV files always have it)"),
     Option("--output", "folder for the results, required for files; -: only the CSV, to standard output", "DIR"),
-    Option("--plot"),
+    Option(
+        "--plot",
+        "draw a picture into this file, an .svg",
+        "FILE",
+        fits=(lambda name: name.endswith(".svg"), "pictures are SVG: give a name that ends in .svg"),
+    ),
     Option("--spreadsheet"),
     more="""\
 From files: writes results.csv (every candidate, most frequent first) and metrics.json into DIR, and prints the
@@ -369,22 +388,22 @@ which an engine counts first. The label says what made the reports; --candidates
 With --pair, from counts of `overstory sum --pair`: the table of two variables that were reported together.
 
 From a store, or from a collector by its address: estimates a metric of the registry over a range of periods: in total,
-per period, or cumulative (over all reports so far); or compares two ranges. A device reports once a period and its
-reports share permanent responses. Standard errors assume that every device reported in every period, unless
---reports-per-device is given. From folders of `overstory export`, with --registry: the same, by counts of an
-engine. A metric of unknown values is searched; `overstory discover` tries that on a column.
+per period, with the periods before, or cumulative (over all reports so far); or compares two ranges. A device reports
+once a period and its reports share permanent responses. Standard errors assume that every device reported in every
+period (of a panel: as often as it asks one device), unless --reports-per-device is given. From folders of `overstory
+export`, with --registry: the same, by counts of an engine. A metric of unknown values is searched; `overstory discover`
+tries that on a column.
 
 Counting that was killed goes on from DIR.unfinished.""",
     runs="analysis.decode",
     rules=(
-        Needs(("--boolean",), ("--pair",), "it names the two variables"),
         Forms(
             Form(
                 "on exported folders",
                 takes=("INPUT", *_OF_A_METRIC, *_OF_PERIODS, "--engine"),
                 when="analysis.decode:is_of_folders",
             ),
-            Form("with --pair", ("--pair",), ("--params", "--map"), ("INPUT", "--counts", "--boolean")),
+            Form("with --pair", ("--pair",), ("--params", "--map"), ("INPUT", "--counts")),
             Form(
                 "on files of reports",
                 ("INPUT",),
@@ -403,14 +422,14 @@ Counting that was killed goes on from DIR.unfinished.""",
             ),
             why="`overstory decode --help` shows the forms",
         ),
-        OneOf(("--per-period", "--cumulative", "--compare", "--compare-groups")),
+        OneOf(("--aggregate", "--pool", "--compare", "--compare-groups")),
         OneOf(("--group", "--by-group", "--compare-groups")),
         OneOf(("--by-group", "--compare")),
         Needs(("--overlap",), ("--compare",), "it is how many devices two ranges share"),
         Needs(("--smooth",), ("--by-group",), "it moves the shares of groups to their mean"),
         Idle(("--from", "--to"), ("--compare",), "it has two ranges"),
         Idle(
-            ("--plot", "--steps", "--delta", "--honest", "--candidates-out"),
+            ("--plot", "--steps", "--candidates-out"),
             ("--compare", "--compare-groups"),
             "these are differences",
         ),
@@ -434,16 +453,9 @@ DISCOVER: Final = Command(
     Option("--model", "values are texts like the lines of FILE, a public list", "FILE"),
     Option("--alphabet", "values are texts of these characters alone", "CHARACTERS"),
     Option("--known", "expected values, one per line", "FILE"),
-    Option("--step", "bits that each level adds", "S", int, 14),
-    Option("--beam", "prefixes per level", "N", int, 192),
-    Option("--correction"),
-    Option("--alpha"),
-    Option("--interval", _INTERVALS.format("reports")),
-    Option("--adjustment"),
     Option("--seed"),
     Option("--output", "write every value of the last level into this file, as CSV"),
     Option("--spreadsheet"),
-    Option("--plot", "draw the detected values with their intervals into this file, an .svg"),
     more="""\
 Each row of the column is one person's value. A simulated device per row answers one question about its value, with the
 full epsilon, and the search sees only the answers. So this is what a real collection would find. --known names expected

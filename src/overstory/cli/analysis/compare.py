@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from math import floor, log10
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from overstory.analysis.comparison import measured_errors, rank, recommend, rounds_to_order, trade, zipf
 from overstory.cli.arguments import form_of, print_answer, seekable
-from overstory.cli.output import draw, progress
-from overstory.cli.workers import each_cell
+from overstory.cli.output import progress, tell_notes
 from overstory.files.columns import blocks
+from overstory.files.recognition import recognize_all
 from overstory.planning.kinds import mean_errors
 from overstory.planning.plan import ranking_table
-from overstory.presentation.charts.drawing import WIDE, Scale
 from overstory.presentation.document import Column, Lines, Paragraph, Table
-from overstory.presentation.svg import BLUE, VERMILION, Picture
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import check_count
 from overstory.protocol.kinds.registry import FAMILIES, any_mechanism
@@ -29,7 +26,6 @@ if TYPE_CHECKING:
 
     from overstory.analysis.comparison import Choice, Measured
     from overstory.presentation.document import Block
-    from overstory.presentation.svg import Picture
     from overstory.protocol.numeric.randomizer import NumericRandomizer
 
 
@@ -41,10 +37,8 @@ def run(args: argparse.Namespace) -> int:
     ranking = rank(args.domain_size, args.epsilon, args.reports, epsilon_permanent=args.epsilon_permanent)
     if symbols is None and args.measure:
         symbols = zipf(args.reports, args.domain_size, np.random.default_rng([args.seed, 1 << 20]))
-    measured = _measured(args, ranking, symbols, args.workers or 1)
+    measured = _measured(args, ranking, symbols)
     best = recommend(ranking)
-    if args.plot:
-        draw(args.plot, [ranking_picture(ranking, measured)])
     shown = ranking_blocks(ranking, measured, best, trade(ranking, best))
     print_answer(args, as_json(args, ranking, measured, best), shown)
     return 0
@@ -78,32 +72,24 @@ def _read_symbols(args: argparse.Namespace, path: str) -> tuple[NDArray[np.integ
     if not number_of:
         raise ParameterError(f"{path}: the column {args.column!r} holds no values")
     symbols: NDArray[np.integer[Any]] = np.concatenate([some[some >= 0] for some in numbers])
+    rows = dict(zip(number_of, np.bincount(symbols).tolist(), strict=True))
+    (found,) = recognize_all({args.column: rows}, form_of(args.csv))
+    tell_notes("compare", found.notes)
+    place = {label: number for number, label in enumerate(dict.fromkeys(found.labels))}
+    symbols = np.array([place[label] for label in found.labels])[symbols]
     if args.reports is not None:
         symbols = np.random.default_rng([args.seed, 1 << 21]).choice(symbols, size=args.reports)
-    return symbols, len(number_of)
+    return symbols, len(place)
 
 
 def _measured(
-    args: argparse.Namespace, ranking: tuple[Choice, ...], symbols: NDArray[np.integer[Any]] | None, workers: int
+    args: argparse.Namespace, ranking: tuple[Choice, ...], symbols: NDArray[np.integer[Any]] | None
 ) -> list[Measured] | None:
     if symbols is None:
         return None
-
-    asked = ranking, symbols, args.domain_size, args.seed
     with progress("collections are simulated", len(ranking) * args.measure, quiet=args.quiet) as bar:
-        if workers > 1:
-            cells = [
-                (ranking, symbols, args.domain_size, args.seed, args.measure, place) for place in range(len(ranking))
-            ]
-            return each_cell(_measured_alone, cells, workers, lambda: bar.advance(args.measure))
+        asked = ranking, symbols, args.domain_size, args.seed
         return list(measured_errors(*asked, rounds=args.measure, advance=bar.advance))
-
-
-def _measured_alone(cell: tuple[tuple[Choice, ...], NDArray[np.integer[Any]], int, int, int, int]) -> Measured:
-    """Simulate the collections of one oracle, as `measured_errors` does."""
-    ranking, symbols, domain_size, seed, rounds, place = cell
-    (measured,) = measured_errors(ranking, symbols, domain_size, seed, rounds=rounds, only=place)
-    return measured
 
 
 def as_json(
@@ -168,40 +154,6 @@ def _absurd(ranking: tuple[Choice, ...]) -> Iterator[str]:
             )
 
 
-def ranking_picture(ranking: tuple[Choice, ...], measured: list[Measured] | None) -> Picture:
-    """Draw a row for each oracle, the best on top: a ring for the exact error, a dot with its error for the measured.
-
-    Dots have no base, so that the axis may be logarithmic and begin anywhere.
-    """
-    exact, names = [choice.standard_error for choice in ranking], [choice.name for choice in ranking]
-    spread = ((trial.error, trial.standard_error or 0.0) for trial in measured or ())
-    trials = [(error - half, error, error + half) for error, half in spread]
-    ticks = _ticks([*exact, *(end for trial in trials for end in trial if end > 0)])
-    left, bottom = 20 + max(map(WIDE.text_width, names)), 30.0 + 20 * len(names)
-    x = Scale(ticks[0], ticks[-1], left, WIDE.width - 16, logarithmic=True)
-    chart = WIDE.chart(bottom + 3.6 * WIDE.font, x, Scale(len(names) - 0.5, -0.5, bottom, 30))
-    chart.axes("standard error of a frequency", rows=names, columns=[(tick, f"{tick:g}") for tick in ticks])
-    for row, error in enumerate(exact):
-        chart.dot(error, row, BLUE, hollow=True)
-    for row, (low, error, high) in enumerate(trials):
-        chart.line([(max(low, ticks[0]), row), (high, row)], VERMILION)
-        chart.dot(error, row, VERMILION)
-    words = [f"measured, {measured[0].rounds:,} runs, +/- standard error"] if measured else []
-    chart.legend([("hollow", "exact", BLUE), *(("dot", text, VERMILION) for text in words)])
-    caption = "Standard error of a frequency by each oracle, the most accurate on top."
-    alt = " ".join(f"{name}: {error:.3g}." for name, error in zip(names, exact, strict=True))
-    return Picture("oracles", caption, alt, chart.svg())
-
-
-def _ticks(numbers: list[float]) -> list[float]:
-    """Return 1, 2 and 5 times powers of ten, from below the numbers, all above 0, to above them."""
-    powers = range(floor(log10(min(numbers))) - 1, floor(log10(max(numbers))) + 2)
-    every = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
-    first = max(place for place, tick in enumerate(every) if tick < min(numbers))
-    last = min(place for place, tick in enumerate(every) if tick > max(numbers))
-    return every[first : last + 1]
-
-
 EITHER = "--numeric needs --reports N, at least 1, or FILE and --column C"
 
 
@@ -227,9 +179,10 @@ def _checked_numbers(args: argparse.Namespace) -> NDArray[np.float64] | None:
     from overstory.trial.numbers import read_column_of_numbers  # which loads SciPy
 
     with seekable(args.file) as path:
-        numbers = read_column_of_numbers(path, args.column, form=form_of(args.csv)).values
-    args.reports = numbers.size
-    return numbers
+        held = read_column_of_numbers(path, args.column, form=form_of(args.csv))
+    tell_notes("compare", held.notes)
+    args.reports = len(held)
+    return held.values
 
 
 def _numeric_rows(args: argparse.Namespace, numbers: NDArray[np.float64] | None) -> Iterator[dict[str, Any]]:

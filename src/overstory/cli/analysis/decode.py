@@ -22,7 +22,7 @@ from overstory.presentation.document import Lines, Paragraph
 from overstory.presentation.formats import epsilons_text, plural
 from overstory.presentation.render_text import print_document
 from overstory.protocol.errors import ParameterError
-from overstory.queries.readings import EstimateOptions
+from overstory.queries.readings import Aggregation, EstimateOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,8 +54,8 @@ def is_of_labelled_counts(args: argparse.Namespace) -> bool:
 
 
 AS_SAID: Final = (
-    *("params", "counts", "boolean", "registry", "metric", "engine", "group", "by_group", "smooth", "per_period"),
-    *("cumulative", "overlap", "delta", "honest", "candidates", "plot", "candidates_out"),
+    *("params", "counts", "registry", "metric", "engine", "group", "by_group", "smooth", "aggregate"),
+    *("overlap", "candidates", "plot", "candidates_out"),
 )
 """Options that are taken into the request as they are."""
 
@@ -69,7 +69,6 @@ class DecodeRequest:
     counts: str | None
     maps: tuple[str, ...]
     pair: tuple[str, str] | None
-    boolean: str | None
     store: tuple[str, ...]
     registry: str | None
     metric: str | None
@@ -78,13 +77,10 @@ class DecodeRequest:
     group: str | None
     by_group: bool
     smooth: bool
-    per_period: bool
-    cumulative: bool
+    aggregate: Aggregation
     compare: tuple[str, str] | None
     compare_groups: tuple[str, str] | None
     overlap: float | None
-    delta: float | None
-    honest: float | None
     candidates: str | None
     options: EstimateOptions  # without the candidates, which are still in their file
     plot: str | None
@@ -157,6 +153,7 @@ def _request(args: argparse.Namespace) -> DecodeRequest:
             interval_kind=args.interval,
             adjustment=args.adjustment,
             ranges=tuple(args.range or ()),
+            pool=args.pool,
         ),
         printing=Printing.of(args),
     )

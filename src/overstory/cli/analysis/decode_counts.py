@@ -13,13 +13,13 @@ from overstory.cli.rappor.engine_runs import (
     count_units,
     counting_jobs,
     find_units,
-    metric_labels,
+    named_metric,
     run_facts,
     run_sentences,
     stated_mechanism,
 )
 from overstory.presentation.document import Paragraph, Table
-from overstory.presentation.formats import epsilons_text, plural
+from overstory.presentation.formats import plural
 from overstory.presentation.result import Result
 from overstory.protocol.errors import FormatError, ParameterError
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from overstory.files.labels import LabelledCounts
     from overstory.presentation.document import Block
     from overstory.protocol.kinds.base import Kind, Mechanism
+    from overstory.protocol.metrics.panel import Panel
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +46,7 @@ class CountedEstimate(Result):
     checks: tuple[Check, ...] = ()
     counted: tuple[str, ...] = ()
     about: dict[str, Any] | None = None
+    panel: Panel | None = None
 
     def as_table(self) -> Table:
         from overstory.analysis.tables.output import file_columns, records
@@ -64,7 +66,7 @@ class CountedEstimate(Result):
             "oracle": built.name,
             "digest": built.digest.hex(),
             "epsilon_report": finite(built.epsilon_report),
-            "epsilon_permanent": finite(built.epsilon_permanent),
+            "epsilon_permanent": finite(built.epsilon_permanent) if self.panel is None else None,
             "reports_per_device": estimate.reports_per_device,
         }
         checks = [check.to_json() for check in self.checks]
@@ -79,14 +81,13 @@ class CountedEstimate(Result):
 
     def sentences(self) -> Iterator[str]:
         from overstory.analysis.selection import bound_text, interval_words
-        from overstory.presentation.formats import finite
+        from overstory.queries.readings import privacy_words
 
         built, estimate = self.mechanism, self.estimate
         bound = bound_text(estimate.correction, estimate.alpha)
-        epsilons = {name: finite(getattr(built, name)) for name in ("epsilon_report", "epsilon_permanent")}
         yield f"{plural(estimate.num_reports, 'report')} of {built.name}; {bound}"
         yield f"intervals: {interval_words(estimate.interval_kind, estimate.adjustment)}"
-        yield f"privacy: {built.name}, {epsilons_text(epsilons)}"
+        yield f"privacy: {built.name}, {privacy_words(built, self.panel)}"
         yield from self.counted
 
     def all_notes(self) -> Iterable[str]:
@@ -98,6 +99,9 @@ def run(request: DecodeRequest) -> int:
     sources = {"--params": request.params, "--registry": request.registry, "--metric": request.metric}
     for rule in OF_SOURCES:
         rule.check([name for name, value in sources.items() if value], argparse.Namespace())
+    metric = named_metric(request.registry, request.metric)
+    kind = request.options.kind_of_intervals(metric, "total")
+    request = replace(request, options=replace(request.options, interval_kind=kind))
     if request.inputs:
         files = find_units(request.counting)
         if files.mechanism.reading == "search":
@@ -108,6 +112,7 @@ def run(request: DecodeRequest) -> int:
         answer = _of_reports(request, files)
     else:
         answer = _of_counts(request)
+    answer = replace(answer, panel=None if metric is None else metric.panel)
     if request.plot:
         draw(request.plot, [answer.estimate.plot()])
     show_answer(request.printing, answer)
@@ -176,7 +181,8 @@ def _names(
     request: DecodeRequest, mechanism: Mechanism, values: Sequence[Any] | None, *, is_counted: bool
 ) -> list[str] | None:
     """Return the names of what was counted, or the strings to look for; None: the numbers of the domain."""
-    labels = metric_labels(request.registry, request.metric)
+    metric = named_metric(request.registry, request.metric)
+    labels = None if metric is None else metric.labels
     if values is not None:  # counted already, by these
         if is_counted and request.candidates:
             raise ParameterError("--candidates has no effect: the values were chosen when the reports were counted")
@@ -217,7 +223,7 @@ def _search(request: DecodeRequest, files: CountedFiles) -> int:
             search_answers(lambda asked: count(asked, read).counts, files.job),
             alpha=options.alpha,
             correction=options.correction,
-            interval_kind=options.interval_kind or "reports",
+            interval_kind=options.kind_of_intervals(None, "total"),
             progress=(lambda what, done: bar.reach(done, what)) if bar.is_shown else None,
         )
     found = replace(found, adjustment=options.adjustment, epsilon=search.epsilon)

@@ -10,15 +10,15 @@ import numpy as np
 from overstory.analysis.association.linked import boolean_variable, filter_variable
 from overstory.analysis.association.linked_filters import (
     filter_likelihoods,
-    outside_name,
     table_of_likelihoods,
     table_of_variables,
 )
 from overstory.analysis.association.summary import ROW, TableSummary
 from overstory.analysis.kinds.linked import apart
 from overstory.analysis.reports import unpack_bits
+from overstory.analysis.tables.output import NOT_LISTED, unlike
 from overstory.cli.output import reading_bar, show_answer
-from overstory.files.rappor import pair_form, read_map, read_pair_counts, read_pairs, read_params
+from overstory.files.rappor import BIT, pair_form, read_map, read_pair_counts, read_pairs, read_params
 from overstory.presentation.document import Column, Table
 from overstory.presentation.formats import epsilons_text, finite
 from overstory.presentation.result import Result
@@ -72,7 +72,7 @@ def run(request: DecodeRequest) -> int:
     assert request.pair is not None
     parameters = read_params(request.params)
     mechanism = parameters.mechanism()
-    form = pair_form(parameters, list(request.pair), request.boolean)
+    form = pair_form(parameters, request.pair)
     maps = _maps(request, parameters, form)
     learn = _likeliest if request.options.method == "likelihood" else _from_counts
     table = learn(request, source, form, mechanism, maps)
@@ -91,8 +91,9 @@ def _check(request: DecodeRequest) -> str:
         raise ParameterError(f"{wrong} has no effect with --pair and --method {request.options.method}: give {right}")
     if not source or len(request.inputs) > 1:
         raise ParameterError(f"--pair needs {'one file of reports, INPUT,' if whole else '--counts'}")
-    if len(request.maps) != (1 if request.boolean else 2):
-        problem = "one map: the other variable is one bit" if request.boolean else "the map of each variable, in order"
+    has_bit = any(name.endswith(BIT) for name in request.pair or ())
+    if len(request.maps) != (1 if has_bit else 2):
+        problem = "one map: the other variable is one bit" if has_bit else "the map of each variable, in order"
         raise ParameterError(f"--map: give {problem}")
     if request.options.method == "lasso" or request.plot:
         raise ParameterError(f"{'--plot' if request.plot else '--method lasso'} does not apply to --pair")
@@ -102,18 +103,16 @@ def _check(request: DecodeRequest) -> str:
 def _maps(request: DecodeRequest, parameters: RapporParameters, form: PairForm) -> list[CandidateMap | None]:
     paths = iter(request.maps)
     shape: dict[str, Any] = {"num_bits": parameters.k, "num_hashes": parameters.h, "num_cohorts": parameters.m}
-    return [None if name == request.boolean else read_map(next(paths), **shape) for name in form.names]
+    return [None if width == 1 else read_map(next(paths), **shape) for width in form.widths]
 
 
-def _labels(request: DecodeRequest, maps: list[CandidateMap | None]) -> tuple[list[tuple[str, ...]], list[int | None]]:
-    """Return each variable's values, and which of them stands for strings outside the list."""
+def _labels(request: DecodeRequest, maps: list[CandidateMap | None]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return each variable's values, and what strings outside the list are called."""
     named = [BOOLEAN if each is None else tuple(map(str, each.candidates)) for each in maps]
-    open_lists = [each is not None and not request.options.complete for each in maps]
-    labels = [
-        (*values, outside_name(values)) if is_open else values
-        for values, is_open in zip(named, open_lists, strict=True)
-    ]
-    return labels, [len(values) - 1 if is_open else None for values, is_open in zip(labels, open_lists, strict=True)]
+    for place, each in enumerate(maps):
+        if each is not None and not request.options.complete:
+            named[place] = (*named[place], unlike(NOT_LISTED, named[place]))
+    return named[0], named[1]
 
 
 def _from_counts(
@@ -127,13 +126,11 @@ def _from_counts(
         else filter_variable(mechanism, given, supported, counts.totals, each, complete=request.options.complete)
         for given, supported in zip(maps, (counts.first, counts.second), strict=True)
     ]
-    labels, others = _labels(request, maps)
     return table_of_variables(
         (variables[0], variables[1]),
         counts,
         form.names,
-        (labels[0], labels[1]),
-        other=(others[0], others[1]),
+        _labels(request, maps),
         reports_per_device=each,
         interval_kind=request.options.interval_kind or "population",
     )
@@ -160,12 +157,10 @@ def _likeliest(
             likely.append(np.where(part > 0, (p, q), (1 - p, 1 - q)))
         else:
             likely.append(filter_likelihoods(part, cohorts, given, (p, q), complete=request.options.complete))
-    labels, others = _labels(request, maps)
     return table_of_likelihoods(
         (likely[0], likely[1]),
         form.names,
-        (labels[0], labels[1]),
-        other=(others[0], others[1]),
+        _labels(request, maps),
         interval_kind=request.options.interval_kind or "population",
     )
 

@@ -38,7 +38,7 @@ def run(request: DecodeRequest) -> int:
     if request.compare or request.compare_groups:
         show_answer(request.printing, _compared(request, metric))
         return 0
-    kind: Aggregation = "per-period" if request.per_period else "cumulative" if request.cumulative else "total"
+    kind: Aggregation = "per-period" if request.options.pool > 1 else request.aggregate
     reading: Any = _reading(request, metric, kind)
     if request.plot:
         draw(request.plot, reading.pictures())
@@ -120,7 +120,7 @@ def open_source(request: DecodeRequest, metric: Metric) -> Iterator[RangeReader]
     with _open(request, metric) as read_numbers:
 
         def read_range(labels: tuple[str | None, str | None], group: str | None = None) -> PeriodCounts:
-            return _assuming(request, read_numbers(*parse_range(metric, *labels), group))
+            return read_numbers(*parse_range(metric, *labels), group)
 
         yield read_range
 
@@ -165,18 +165,3 @@ def _find(request: DecodeRequest) -> list[ExportedSet]:
     sets = [one for source in request.inputs for one in find_sets(source)]
     check_once(sets)
     return sets
-
-
-def _assuming(request: DecodeRequest, counted: PeriodCounts) -> PeriodCounts:
-    """Return counts whose claim about shuffled reports is made with the delta and the honest share of the options."""
-    given = {"delta": request.delta, "honest": request.honest}
-    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    if not chosen:
-        return counted
-    if counted.released is None:
-        raise ParameterError(
-            f"--delta and --honest are for reports that come through a relay: {counted.metric.id} is reported directly"
-        )
-    counted = replace(counted, released=replace(counted.released, **chosen))
-    counted.central_json()  # numbers that do not fit are refused before anything is estimated
-    return counted

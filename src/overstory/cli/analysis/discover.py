@@ -10,11 +10,12 @@ import numpy as np
 
 from overstory.cli.analysis.found import FoundValues
 from overstory.cli.arguments import check_pipes, form_of, print_answer, seekable
-from overstory.cli.output import draw, progress, reading_bar
+from overstory.cli.output import progress, reading_bar, tell_notes
 from overstory.discovery import AlphabetStrings, CodedIntegers, CodedStrings, ModelStrings, discover, find, simulate
-from overstory.files.columns import blocks, is_json, is_parquet, line_of
+from overstory.files.columns import blocks, line_of
 from overstory.files.io import writing_csv
 from overstory.files.rappor import read_candidates
+from overstory.files.recognition import recognize_all
 from overstory.presentation.streams import printable
 from overstory.protocol.domains.codes import MAX_BYTES
 from overstory.protocol.domains.models import ORDER, WIDTH
@@ -64,16 +65,21 @@ def read_column(
     known: dict[str, int] = {}
     read = [texts.numbered(known) for (texts,) in blocks(path, [column], form=form, advance=advance)]
     numbers = np.concatenate(read) if read else np.zeros(0, np.int32)
+    # What is looked for is the texts themselves, whatever they are of, unless she says what dates and numbers are.
+    asked = form if form.by or form.dates or form.decimal else replace(form, words=True)
+    rows = np.bincount(numbers[numbers >= 0], minlength=len(known)).tolist()
+    (found,) = recognize_all({column: dict(zip(known, rows, strict=True))}, asked)
+    tell_notes("discover", found.notes)
     texts = list(known)
     values: list[Any] = []
-    for text in texts:
+    for text, label in zip(texts, found.labels, strict=True):
         try:
-            values.append(domain.parse(text) if text else None)
+            values.append(domain.parse(label) if label else None)
         except ParameterError as error:
             if isinstance(error, NoCodeError) and has_elsewhere:
-                values.append(text)
+                values.append(label)
                 continue
-            line = None if is_parquet(path) or is_json(path) else line_of(path, form, column, text)
+            line = line_of(path, form, column, text)
             said = _needed(texts, size, domain) or str(error)
             raise FormatError(said, source=path, line=line, field=column) from error
     held = [values[number] for number in numbers.tolist() if number >= 0 and values[number] is not None]
@@ -106,8 +112,6 @@ def run(args: argparse.Namespace) -> int:
     if args.output:
         with writing_csv(args.output, spreadsheet=args.spreadsheet) as text:
             text.writelines(answer.csv_lines())
-    if args.plot:
-        draw(args.plot, [answer.found.plot()] if answer.found.num_reports else [])
     if args.output != "-":
         print_answer(args, answer.to_json(), answer.blocks())
     return 0
@@ -118,7 +122,7 @@ def _discover(args: argparse.Namespace) -> FoundValues:
     domain, form = domain_of(args.bits, args.bytes, args.alphabet, args.model), form_of(args.csv)
     known = _known(args.known, domain) if args.known else ()
     key = args.column[:12]  # a hash key has at most 64 bytes, and every level adds to it
-    plan = discover(epsilon=args.epsilon, domain=domain, known=known, step=args.step, beam=args.beam, key=key)
+    plan = discover(epsilon=args.epsilon, domain=domain, known=known, key=key)
     with seekable(args.file) as path, reading_bar("reading the column", [path], quiet=args.quiet) as advance:
         has_elsewhere = args.alphabet is not None or args.model is not None
         values = read_column(path, args.column, domain, form, args.bytes, advance, has_elsewhere=has_elsewhere)
@@ -126,9 +130,7 @@ def _discover(args: argparse.Namespace) -> FoundValues:
         first = (lambda what, done: bar.reach(done, what)) if bar.is_shown else None
         second = (lambda what, done: bar.reach(1 + done, what)) if bar.is_shown else None
         reports = simulate(plan, values, np.random.default_rng(args.seed), progress=first)
-        how = {"alpha": args.alpha, "correction": args.correction, "interval_kind": args.interval or "reports"}
-        found = find(plan, reports, **how, progress=second)
-        return FoundValues(plan, replace(found, adjustment=args.adjustment))
+        return FoundValues(plan, replace(find(plan, reports, progress=second), adjustment="fcr"))
 
 
 def _known(path: str, domain: CodedDomain) -> list[Any]:

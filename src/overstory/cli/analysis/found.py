@@ -48,8 +48,8 @@ class FoundValues(Result):
         return self.found.shown(everything=everything)
 
     def sentences(self) -> Iterator[str]:
-        asked = f"each device answered one of {plural(len(self.plan.questions), 'question')}"
-        yield from self.found.sentences(plural(self.found.num_reports, "report"), "reports", asked)
+        cost = f"each device answered one of {plural(len(self.plan.questions), 'question')}, once, and revealed in all"
+        yield from self.found.sentences(plural(self.found.num_reports, "report"), "reports", cost)
         yield from self.found.notes
 
 

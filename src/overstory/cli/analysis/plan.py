@@ -54,6 +54,15 @@ def _choose_for_sets(args: argparse.Namespace) -> int:
     return 0
 
 
+def _choose_for_a_year(args: argparse.Namespace) -> int:
+    """Compare the ways to keep within a bound on any year."""
+    from overstory.planning.yearly import SHARE, YearPlan
+
+    plan = YearPlan(args.reports, args.domain_size, args.yearly, args.metrics, args.period, args.share or SHARE)
+    print_answer(args, plan.to_json(), plan.blocks())
+    return 0
+
+
 def _from_params(args: argparse.Namespace) -> RapporPlan:
     from overstory.files.rappor import read_params
     from overstory.planning import plan_from_parameters
@@ -87,5 +96,9 @@ def _write(path: str, plan: RapporPlan) -> None:
     write_params(path, RapporParameters(k, h, m, given["p"], given["q"], given["f"]))
 
 
-CHOICES = {"for sets of items": _choose_for_sets, "for a known domain": _choose}
+CHOICES = {
+    "for a bound on any year": _choose_for_a_year,
+    "for sets of items": _choose_for_sets,
+    "for a known domain": _choose,
+}
 """What recommends an oracle, by the form of the command."""

@@ -12,15 +12,10 @@ _HASHING: Final = Option(
     "overstory-v1 or google-rappor-python, unless the parameters say so (default: overstory-v1)",
     "NAME",
 )
-_SKIPPED: Final = "lines (in packed files: batches)"
 
 
 def _output(meaning: str) -> Option:
     return Option("--output", f"{meaning} (-: standard output)", "FILE", required=True)
-
-
-def _skipping(what: str) -> Option:
-    return Option("--skip-bad", f"count malformed {what} and go on, instead of stopping at the first")
 
 
 ENCODE: Final = Command(
@@ -31,7 +26,6 @@ ENCODE: Final = Command(
     _HASHING,
     Option("--seed", "the same seed gives the same output. For experiments; a seed protects nobody", type=str),
     _output("file for the reports"),
-    _skipping("lines"),
     more="""\
 Every client is a device with its own secret, drawn from the operating system for this run: a client that has a value
 twice has one permanent response to it. The output's name decides its format: .csv, .csv.gz, .ovsb (packed batches, also
@@ -56,15 +50,18 @@ family (and key) that the devices used.""",
 SUM: Final = Command(
     "sum",
     "overstory sum --params params.csv monday.csv.gz tuesday.ovsb -o counts.csv\n"
-    "  overstory sum --engine dask s3://reports/metric=theme -o counts.csv",
+    "  overstory sum --engine dask s3://reports/metric=theme -o counts.csv\n"
+    "  overstory sum --params params.csv reports.csv.gz reports.ovsb -o reports.parquet",
     Option("reports", "files of reports, folders, globs or addresses", "INPUT", nargs="+"),
     SOURCES,
-    *PAIR,
-    _output("file for the counts: a row per cohort, its reports and then each bit's count"),
-    _skipping(_SKIPPED),
+    PAIR,
+    _output(
+        "file for the counts: a row per cohort, its reports and then each bit's count; NAME.json: with their label; "
+        "NAME.parquet: no counts, but the reports in blocks, which are counted fastest"
+    ),
+    flag("--skip-bad", "count malformed lines (in packed files: batches) and go on, instead of stopping at the first"),
     Option("--candidates", "values to count, one per line; needed where an oracle has no domain", "FILE"),
     ENGINE,
-    flag("--dry-run", "print what would be read and how long it may take"),
     more="""\
 Reads reports.csv (also gz), packed batches (.ovsb) and Parquet, recognized by their first bytes, in a stream: memory
 does not grow with the files. Of a CSV it uses only the columns cohort and irr.
@@ -73,36 +70,18 @@ Parquet and packed batches of any oracle are also counted in units by several pr
 files, folders, globs or addresses in an object store (s3://..., gs://...). A run
 that was killed goes on from OUTPUT.unfinished.
 
+A row of a Parquet file that it writes is a block of reports of one cohort, which is counted at a third of the time of a
+row for each report. Its label says what mechanism made the reports, so that nothing else need be given to count them.
+
 With --pair it counts pairs of bits of two variables, from the files of Google's association tools: a header with cohort
 and the two variables, or, as their simulation writes it, no header, the cohort counted from 1 and the bits
 reversed.""",
     runs="rappor.file_tools:count",
     rules=(
         *OF_SOURCES,
-        Needs(("--boolean",), ("--pair",), "it names the two variables"),
         Needs(("--pair",), ("--params",), "its files have no labels"),
-        Idle(("--registry", "--candidates", "--engine", "--dry-run"), ("--pair",), "one process reads its files"),
+        Idle(("--registry", "--candidates", "--engine"), ("--pair",), "one process reads its files"),
     ),
 )
 
-CONVERT: Final = Command(
-    "convert",
-    "overstory convert monday.parquet tuesday.parquet -o week.parquet\n"
-    "  overstory convert --params params.csv reports.csv.gz reports.ovsb -o reports.parquet",
-    Option("inputs", "reports.csv (also gz), packed batches or Parquet", "FILE", nargs="+"),
-    SOURCES,
-    Option("--period", "with --registry: the reports' period, for its column", "LABEL"),
-    _output("the Parquet file"),
-    _skipping(_SKIPPED),
-    more="""\
-A row of the output is a block of reports of one cohort, which `overstory sum` counts at a third of the time of a row
-for each report. Its label says what mechanism made the reports, so that nothing else need be given to count them.
-Reports are read in a stream; the order within a cohort stays.""",
-    runs="rappor.file_tools:convert",
-    rules=(
-        *OF_SOURCES,
-        Needs(("--period",), ("--registry",), "its metric says how long a period is"),
-    ),
-)
-
-COMMANDS: Final = {command.name: command for command in (ENCODE, MAP, SUM, CONVERT)}
+COMMANDS: Final = {command.name: command for command in (ENCODE, MAP, SUM)}

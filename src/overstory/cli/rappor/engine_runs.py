@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from overstory.engines.units import Job, Unit
     from overstory.files.labels import Label
     from overstory.protocol.kinds.base import Kind
+    from overstory.protocol.metrics import Metric
     from overstory.queries.sources.exported import Files
 
 
@@ -209,7 +210,7 @@ class CountedFiles:
     units: list[Unit]
 
 
-def run_engine(args: argparse.Namespace, counting: Counting, *, dry_run: bool) -> int:
+def run_engine(args: argparse.Namespace, counting: Counting) -> int:
     """Count by an engine."""
     from overstory.files.labels import LabelledCounts, is_labelled, write_labelled
     from overstory.files.rappor import write_counts
@@ -220,8 +221,6 @@ def run_engine(args: argparse.Namespace, counting: Counting, *, dry_run: bool) -
             f"--candidates has no effect: {files.mechanism.name} is counted by bit or seed; give them to "
             "`overstory decode`"
         )
-    if dry_run:
-        return print_expected(args, files)
     output = str(counting.output)
     with count_units(counting, files) as run:
         if is_labelled(output):
@@ -284,35 +283,6 @@ def engine_of(text: str | None) -> Engine:
     return LocalEngine(workers)
 
 
-def print_expected(args: argparse.Namespace, files: CountedFiles) -> int:
-    """Print what would be read, and how long it may take."""
-    from overstory.engines.driver import STARTS, core_seconds, sizes_of
-    from overstory.presentation.formats import in_bytes
-
-    engine, units = files.engine.name, files.units
-    seconds = core_seconds(engine, files.job, units)
-    reports, size = sizes_of(units)
-    outcome = {
-        "engine": engine,
-        "files": len(files.places),
-        "units": len(units),
-        "reports": reports,
-        "bytes": size,
-        "core_seconds": seconds,
-        "start_seconds": STARTS[engine],
-    }
-    print_outcome(
-        args,
-        outcome,
-        Lines(
-            f"{reports:,} reports of {files.mechanism.name} in {plural(len(files.places), 'file')}, {in_bytes(size)}: "
-            f"{plural(len(units), 'unit')}",
-            f"about {seconds:.2g} core-seconds by {engine}, and {STARTS[engine]:g} s to start; nothing was counted",
-        ),
-    )
-    return 0
-
-
 def run_facts(files: CountedFiles, run: Run) -> dict[str, Any]:
     """Return how the counting went, as JSON values."""
     return {
@@ -365,19 +335,20 @@ def asked_values(counting: Counting, mechanism: Any) -> list[int] | None:
     return _symbols(counting, read_candidates(counting.candidates), mechanism.domain_size)
 
 
-def metric_labels(registry: str | None, metric: str | None) -> tuple[str, ...] | None:
-    """Return the labels of the metric, where one is named."""
+def named_metric(registry: str | None, metric: str | None) -> Metric | None:
+    """Return the metric, where one is named."""
     if not registry or not metric:
         return None
     from overstory.protocol.metrics import load_registry
 
-    return load_registry(registry)[metric].labels or None
+    return load_registry(registry)[metric]
 
 
 def _symbols(counting: Counting, given: list[str], size: int) -> list[int]:
     """Return the symbols of candidates of a domain: the places of a metric's labels, or the numbers that they are."""
-    labels = metric_labels(counting.registry, counting.metric)
-    places = {label: place for place, label in enumerate(labels)} if labels and len(labels) == size else {}
+    metric = named_metric(counting.registry, counting.metric)
+    labels = () if metric is None else metric.labels
+    places = {label: place for place, label in enumerate(labels)} if len(labels) == size else {}
     symbols = []
     for text in given:
         number = places.get(text, size if (spelled := parse_digits(text)) is None else spelled)

@@ -1,4 +1,4 @@
-"""The commands of RAPPOR's files: randomize values by simulated devices, hash candidates, count and convert reports."""
+"""The commands of RAPPOR's files: randomize values by simulated devices, hash candidates, count reports."""
 
 from __future__ import annotations
 
@@ -113,13 +113,10 @@ def encode(args: argparse.Namespace) -> int:
     parameters = read_params(args.params)
     mechanism = parameters.mechanism(args.hash_family)
     fleet = Fleet(mechanism, args.seed)
-    skipped = Skipped() if args.skip_bad else None
     with reading_bar("encoding", [args.values], quiet=args.quiet) as advance:
-        holdings = read_values(args.values, parameters.m, skipped=skipped, advance=advance)
-        _write(args.output, fleet, holdings)
-    tell_skipped(skipped, "lines")
+        _write(args.output, fleet, read_values(args.values, parameters.m, advance=advance))
     spent = privacy(mechanism)
-    outcome = {"reports": fleet.sent, "skipped": skipped.count if skipped else 0, "output": args.output, **spent}
+    outcome = {"reports": fleet.sent, "output": args.output, **spent}
     print_outcome(args, outcome, f"{fleet.sent:,} reports in {shown(args.output)}; {epsilons_text(spent)}")
     return 0
 
@@ -158,6 +155,8 @@ def count(args: argparse.Namespace) -> int:
     check_pipes(args, "params", "reports")
     if args.pair:
         return _sum_pairs(args)
+    if args.output.endswith(".parquet"):
+        return _write_blocks(args)
     counting = Counting(
         engine=args.engine,
         params=args.params,
@@ -170,8 +169,8 @@ def count(args: argparse.Namespace) -> int:
         files={"-o": args.output},
         inputs=tuple(args.reports),
     )
-    if args.dry_run or wants_engine(counting):
-        return run_engine(args, counting, dry_run=args.dry_run)
+    if wants_engine(counting):
+        return run_engine(args, counting)
     parameters = read_params(args.params)
     skipped = Skipped() if args.skip_bad else None
     with reading_bar("summing", args.reports, quiet=args.quiet) as advance:
@@ -185,7 +184,7 @@ def count(args: argparse.Namespace) -> int:
 
 def _sum_pairs(args: argparse.Namespace) -> int:
     """Count pairs of bits."""
-    form = pair_form(read_params(args.params), args.pair, args.boolean)
+    form = pair_form(read_params(args.params), args.pair)
     skipped = Skipped() if args.skip_bad else None
     with reading_bar("summing", args.reports, quiet=args.quiet) as advance:
         batches = (batch for path in args.reports for batch in read_pairs(path, form, skipped=skipped, advance=advance))
@@ -199,7 +198,7 @@ def _sum_pairs(args: argparse.Namespace) -> int:
 def _print_sum(
     args: argparse.Namespace, counts: SupportCounts, skipped: Skipped | None, about: dict[str, Any], what: str
 ) -> int:
-    tell_skipped(skipped, "records")
+    tell_skipped(skipped)
     examples = [str(error) for error in skipped.examples] if skipped else []
     outcome = about | {"skipped": skipped.count if skipped else 0, "skipped_examples": examples}
     outcome |= {"cohorts": counts.totals.tolist(), "output": args.output}
@@ -207,26 +206,22 @@ def _print_sum(
     return 0
 
 
-def convert(args: argparse.Namespace) -> int:
-    if args.output == "-":
-        raise ParameterError("-o -: Parquet cannot be written to standard output; name a file")
+def _write_blocks(args: argparse.Namespace) -> int:
+    """Put reports of any form into Parquet in blocks."""
     from overstory.files.parquet import write_blocks
 
+    if idle := [name for name in ("engine", "candidates") if getattr(args, name)]:
+        raise ParameterError(f"--{idle[0]} has no effect with -o {args.output}: reports are written, and not counted")
     mechanism, skipped = _mechanism(args), Skipped() if args.skip_bad else None
-    period = None
-    if args.period:
-        from overstory.protocol.metrics import load_registry
-
-        period = load_registry(args.registry)[args.metric].period.parse_label(args.period)
-    with reading_bar("converting", args.inputs, quiet=args.quiet) as advance:
+    with reading_bar("writing blocks", args.reports, quiet=args.quiet) as advance:
         shape = (mechanism.payload_bits, mechanism.num_cohorts) if args.params else None
         batches = (
             batch
-            for path in args.inputs
+            for path in args.reports
             for batch in read_batches(path, partial(_check, mechanism, path), shape, skipped=skipped, advance=advance)
         )
-        number = write_blocks(args.output, batches, Label.of(mechanism), metric=args.metric, period=period)
-    tell_skipped(skipped, "records")
+        number = write_blocks(args.output, batches, Label.of(mechanism), metric=args.metric)
+    tell_skipped(skipped)
     outcome = {"reports": number, "skipped": skipped.count if skipped else 0, "output": args.output}
     print_outcome(args, outcome, f"{number:,} reports of {mechanism.name} in {shown(args.output)}")
     return 0
@@ -237,7 +232,7 @@ def _mechanism(args: argparse.Namespace) -> Kind:
     from overstory.files.parquet import read_label
 
     counting = Counting(params=args.params, registry=args.registry, metric=args.metric)
-    for path in args.inputs:
+    for path in args.reports:
         start = start_of(path)
         if start == "parquet":
             label = read_label(path)
@@ -252,7 +247,7 @@ def _mechanism(args: argparse.Namespace) -> Kind:
 def _check(mechanism: Kind, path: str, num_bits: int, num_cohorts: int, digest: bytes) -> None:  # noqa: ARG001 - the digest says it all
     if digest != mechanism.digest:
         raise FormatError(
-            f"these reports are of other parameters than those of {mechanism.name} stated or read first: convert them "
-            "into a file of their own",
+            f"these reports are of other parameters than those of {mechanism.name} stated or read first: put "
+            "them into a file of their own",
             source=path,
         )

@@ -45,10 +45,16 @@ QUESTIONS: Final = (
     Question("--min", "the smallest number", "X", note="; of a number"),
     Question("--max", "the largest number", "X", note="; of a number"),
     Question("--ranges", "how many ranges it is counted in", "N", "10", "; of a number"),
-    Question("--period", "how often a device reports (hour, day, week)", "PERIOD", "week"),
     Question(
-        "--epsilon", "epsilon of one report", "E", "1", " (privacy loss; smaller is more private)", is_option=True
+        "--epsilon",
+        "how much may be learned about one person in a year",
+        "E",
+        "4",
+        " (epsilon, of all metrics together; smaller is more private)",
+        is_option=True,
     ),
+    Question("--devices", "how many devices have the program", "N", "100000", is_option=True),
+    Question("--period", "the period that a result is of (hour, day, week)", "PERIOD", "week"),
     Question("--expires", "the day on which the collection ends", "DATE", note=" (default: in a year)"),
     Question("--retention-days", "for how many days single reports are kept", "DAYS", "90"),
     Question("--publish", "what everybody may read of the results: nothing or estimates", "WHAT", "nothing"),
@@ -88,7 +94,6 @@ docs/reference/metrics.md.""",
             ),
             Option("--group-by", "what devices are grouped by, in clear, such as release", "NAME"),
             Option("--groups", "the groups, each with its public share of all devices", "A=SHARE,..."),
-            Option("--devices", "how many devices are expected to report; with groups", "N"),
             flag("--yes", "ask nothing; use the defaults"),
             summary="write a first registry, with a comment on every key",
             more="""\
@@ -99,7 +104,7 @@ an answer takes its default. FILE is written after every answer is valid, and ne
                 f"  {question.key:15} {question.settings['help']}" for question in QUESTIONS if not question.is_option
             ),
             prints_json=False,
-            rules=(Together(("--group-by", "--groups", "--devices")),),
+            rules=(Together(("--group-by", "--groups")),),
             runs="registry.metrics_init",
         ),
         Command(
@@ -150,7 +155,7 @@ PRIVACY: Final = Command(
     "privacy",
     "overstory privacy search-engine --registry metrics.toml\n"
     "  overstory privacy loloha --param epsilon_permanent=2 --param epsilon_report=1\n"
-    "  overstory privacy --params params.csv --reports 20 --values 3 --plot epsilons.svg",
+    "  overstory privacy --params params.csv --reports 20 --values 3",
     Option("oracle", "a metric's id, or an oracle: rappor, loloha, square-wave, ...", "METRIC|ORACLE", nargs="?"),
     Option("--registry", f"the metric's registry (default: {REGISTRY_FILE}, if it exists)"),
     Option("--param"),
@@ -165,8 +170,7 @@ PRIVACY: Final = Command(
     ),
     Option("--shuffled", "also state what reports reveal that arrive shuffled among N others'", "N", int),
     Option("--honest", "with --shuffled: the honest share", "SHARE", float, 1.0),
-    Option("--periods", "with --shuffled: reports of one value (default: any number)", "T", int),
-    Option("--plot", "draw epsilon against the number of reports into this file, an .svg"),
+    Option("--periods", "with --shuffled: reports of one value (default: any number; of a panel, a year's)", "T", int),
     more="""\
 Give a metric of a registry (--registry FILE, or ./metrics.toml if it exists), an oracle with its parameters, or
 --params for RAPPOR. A name that is both a metric and an oracle means the oracle, unless --registry is given.

@@ -15,10 +15,13 @@ from typing import Final, TypeVar
 from overstory.cli.registry.commands import KINDS, QUESTIONS
 from overstory.cli.registry.lint import lint
 from overstory.files.io import replacing
-from overstory.presentation.formats import factor
+from overstory.planning.needs import plan_from_needs, sufficient_permanent
+from overstory.planning.yearly import SHARE, Way, YearPlan
+from overstory.presentation.formats import factor, percent
+from overstory.presentation.formats import share as percentage
 from overstory.presentation.streams import printable
+from overstory.privacy.registry.yearly import HIGH
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.metric_table import GRACE_DAYS
 from overstory.protocol.metrics.period import Period
@@ -136,17 +139,16 @@ def whole(low: int, high: int) -> Callable[[str], int]:
     return read
 
 
-EPSILONS: Final = (0.5, 1.0, 2.0, 4.0)
-LARGEST_EPSILON: Final = 20.0
+EPSILONS: Final = (1.0, 2.0, 4.0, HIGH)
+CANDIDATES: Final = 1000
+"""Words that somebody may look for: what the parameters of a metric of words are chosen for."""
 
 
 def run(args: argparse.Namespace) -> int:
     path = Path(args.file)
     if path.exists():
         raise ParameterError(f"{args.file} exists: give another FILE, or remove it")
-    groups = group_lines(args)
-    text, name, value = _registry(Asking(args), dt.datetime.now(dt.UTC).date())
-    text += "".join(f"{line}\n" for line in groups)
+    text, name, value = _registry(Asking(args), dt.datetime.now(dt.UTC).date(), args)
     parse_registry(text, source="the answers")
     with replacing(str(path)) as partial:
         Path(partial).write_bytes(text.encode())
@@ -168,7 +170,7 @@ def _next_steps(file: str, name: str, value: str, candidates: str) -> list[str]:
     ]
 
 
-def _registry(asking: Asking, today: dt.date) -> tuple[str, str, str]:
+def _registry(asking: Asking, today: dt.date, args: argparse.Namespace) -> tuple[str, str, str]:
     """Return the registry's text, the metric's id, and a value that a program may record."""
     asking.explain(
         "A registry lists what is collected. This makes one with a single metric. Enter takes [the default]."
@@ -181,20 +183,19 @@ def _registry(asking: Asking, today: dt.date) -> tuple[str, str, str]:
     purpose = asking.ask("purpose", reader(str, _is_link, "{!r} is not a link: start with https://"))
     asking.explain("Which values does it have?", *(f"  {kind:8}{words}" for kind, words in KINDS.items()))
     kind = asking.ask("kind", one_of(KINDS))
-    domain, size, values, example = _DOMAINS[kind](asking)
-    asking.explain(
-        "How private is one report? A smaller epsilon is more private, and needs more people.",
-        *(f"  {epsilon:<4g}{_guess(epsilon)}" for epsilon in EPSILONS),
-    )
-    private = f"{{}}: give a number from 0.01 to {LARGEST_EPSILON:g}; above that, nothing is private"
-    epsilon = asking.ask("epsilon", reader(a_decimal, lambda number: 0.01 <= number <= LARGEST_EPSILON, private))
+    domain, size, example = _DOMAINS[kind](asking)
+    epsilon = _epsilon_of_a_year(asking)
+    devices = asking.ask("devices", whole(1, 1 << 40))
+    groups = group_lines(args, devices)
     period = asking.ask("period", _period)
+    best = YearPlan(devices, size or CANDIDATES, epsilon, period=period).best_panel()
     expires = asking.ask("expires", _later(today), str(_in_a_year(today)))
     retention = asking.ask("retention_days", whole(0, 36_500))
     publish = asking.ask("publish", one_of(("nothing", "estimates")))
     opt_out = asking.ask("opt_out", a_text) if publish == "estimates" else None
     lines = [
         *_head(today, opt_out),
+        *_bound(best, epsilon),
         "# The id, by which a program records and an analyst decodes. Never use an id again for something else.",
         f"[metrics.{name if '.' not in name else _toml(name)}]",
         "# Shown to the person who is asked: a name, and what is collected.",
@@ -204,10 +205,7 @@ def _registry(asking: Asking, today: dt.date) -> tuple[str, str, str]:
         f"owner = {_toml(owner)}",
         f"purpose = {_toml(purpose)}",
         *domain,
-        *_oracle(size, epsilon),
-        "# A device reports at most once in each period (UTC).",
-        f'period = "{period}"',
-        *values,
+        *_oracle(name, size, devices, best, period),
         "# For how many days the collector keeps single randomized reports; then only counts of 10 or more together.",
         f"retention_days = {retention}",
         "# For how many days after its period a report is still accepted, as some devices are switched off.",
@@ -216,8 +214,19 @@ def _registry(asking: Asking, today: dt.date) -> tuple[str, str, str]:
         f"expires = {expires.isoformat()}",
         "# What everybody may read of the results: nothing, or estimates with their uncertainty.",
         f'publish = "{publish}"',
+        *groups,
     ]
     return "\n".join(lines) + "\n", name, example
+
+
+def _epsilon_of_a_year(asking: Asking) -> float:
+    asking.explain(
+        "How much may be learned about one person in a year, by all metrics of this file together?",
+        "A smaller epsilon is more private, and needs more devices.",
+        *(f"  {epsilon:<4g}{_guess(epsilon)}" for epsilon in EPSILONS),
+    )
+    private = f"{{}}: give a number from 0.01 to {HIGH:g}; above that, hardly anything is private"
+    return asking.ask("epsilon", reader(a_decimal, lambda number: 0.01 <= number <= HIGH, private))
 
 
 def _head(today: dt.date, opt_out: str | None) -> list[str]:
@@ -235,8 +244,8 @@ def _head(today: dt.date, opt_out: str | None) -> list[str]:
     ]
 
 
-Domain = tuple[list[str], int | None, list[str], str]
-"""Lines on the values, how many there are (None: unknown), lines on the cap, and an example in Python."""
+Domain = tuple[list[str], int | None, str]
+"""Lines on the values, how many there are (None: unknown), and an example in Python."""
 
 
 def _choice(asking: Asking) -> Domain:
@@ -247,12 +256,12 @@ def _choice(asking: Asking) -> Domain:
         "# The values. Every other value counts as `other`.",
         f'domain = {{kind = "categories", names = [{", ".join(map(_toml, listed))}], other = {_toml(other)}}}',
     ]
-    return lines, len(listed) + 1, _cap(2, "first"), _toml(listed[0])
+    return lines, len(listed) + 1, _toml(listed[0])
 
 
 def _yes_no(_: Asking) -> Domain:
     lines = ['# The values: a program records "yes" or "no".', 'domain = {kind = "categories", names = ["no", "yes"]}']
-    return lines, 2, [], '"yes"'
+    return lines, 2, '"yes"'
 
 
 def _number(asking: Asking) -> Domain:
@@ -269,7 +278,7 @@ def _number(asking: Asking) -> Domain:
         f'{meaning} outside = "clamp" counts a number beyond them as min or max.',
         f'domain = {{{bounds}, outside = "clamp"}}',
     ]
-    return lines, size, _cap(3, "nearest") if size > 3 else [], f"{low:g}"
+    return lines, size, f"{low:g}"
 
 
 def _words(_: Asking) -> Domain:
@@ -277,7 +286,7 @@ def _words(_: Asking) -> Domain:
         '# Any text. To look for words of a list later, name the file that lists them: candidates = "words.txt".',
         'domain = {kind = "strings"}',
     ]
-    return lines, None, _cap(4, "first"), '"a word"'
+    return lines, None, '"a word"'
 
 
 _DOMAINS: Final[dict[str, Callable[[Asking], Domain]]] = {
@@ -292,58 +301,44 @@ def _free(wanted: str, taken: list[str]) -> str:
     return next(name for name in (wanted, *(f"{wanted} ({n})" for n in range(1, len(taken) + 1))) if name not in taken)
 
 
-def _cap(most: int, over_cap: str) -> list[str]:
-    reported = {"first": "the first response again", "nearest": "the response of the nearest value that was reported"}
+def _bound(best: Way, epsilon: float) -> list[str]:
+    """Return the lines that bound what any year reveals; the panel is the one with the least error."""
+    assert best.panel is not None
+    answers, cycle = best.panel.answers, best.panel.cycle
+    question = "one question" if answers == 1 else f"{answers} questions"
     return [
-        "# How many different values one device ever reports: each has a privacy loss of its own, and they add up.",
-        f"# Every later value is reported as {reported[over_cap]}.",
-        f"max_values = {most}",
-        f'over_cap = "{over_cap}"',
-    ]
-
-
-def _oracle(size: int | None, epsilon: float) -> list[str]:
-    permanent = 2 * epsilon
-    lines = [
-        "# How a value is randomized: a response drawn once and kept on the device (epsilon_permanent bounds what all",
-        "# reports of one value reveal), and drawn from again for each report (epsilon_report bounds a single one).",
+        f"# In each {cycle} a device answers {question} about one of the metrics below, in a period of its own.",
+        "# So each period asks other devices, and a further metric takes its share of them.",
+        f'panel = {{cycle = "{cycle}", answers = {answers}}}',
+        "# What any 365 days reveal of a person, whatever she holds and however it changes: at most this epsilon.",
         f"# {_guess(epsilon)}.",
-        "# `overstory metrics plan` derives other parameters from needs that you state.",
+        f'budget = {{epsilon = {epsilon!r}, per = "year"}}',
+        "",
     ]
+
+
+def _oracle(name: str, size: int | None, devices: int, best: Way, period: str) -> list[str]:
+    """Return the lines on how an answer is randomized: with the least error at its epsilon."""
+    error, lines = best.error, ["# How an answer is randomized: with the least error at its epsilon.", best.toml()]
     if size is None:
-        f, p = _rappor(epsilon, permanent)
-        given = f"num_bits = 128, num_hashes = 1, num_cohorts = 16, f = {f!r}, p = {p!r}, q = {round(1 - p, 6)!r}"
-        lines[0] = "# How a text is randomized (RAPPOR): it sets one of 128 bits. Each bit gets noise once, permanently"
-        lines[1] = (
-            f"# (epsilon {permanent:g} for all reports of one text) and again for each report (epsilon {epsilon:g})."
-        )
-        return [*lines, 'oracle = "rappor"', f"parameters = {{{given}}}"]
-    # Direct randomized response has the smaller error while d < 3 e^epsilon + 2 (Wang et al. 2017), roughly here too.
-    oracle = "l-grr" if size < 3 * math.exp(epsilon) + 2 else "l-osue"
+        permanent = max(best.epsilon, sufficient_permanent(best.epsilon))
+        plan = plan_from_needs(best.epsilon, permanent, max(1, round(best.reports)), CANDIDATES, hash_key=name)
+        error = math.hypot(plan.error_at(SHARE), math.sqrt(SHARE * (1 - SHARE) / plan.num_reports))
+        lines = [
+            "# How an answer is randomized (RAPPOR): a text sets one of the bits, and every bit gets noise; with the",
+            f"# least error at its epsilon, where {CANDIDATES:,} texts are looked for.",
+            plan.toml(),
+        ]
     return [
         *lines,
-        f'oracle = "{oracle}"',
-        f"parameters = {{epsilon_permanent = {permanent!r}, epsilon_report = {epsilon!r}}}",
+        f"# A result is of one {period} (UTC). Of {devices:,} devices about {best.reports:,.0f} answer in each:",
+        f"# a share of {percentage(SHARE)} has a standard error of {percent(error)}. A second metric takes half.",
+        f'period = "{period}"',
     ]
-
-
-def _rappor(epsilon: float, permanent: float) -> tuple[float, float]:
-    """Return f, and p = 1 - q, with which RAPPOR of one hash function stays within both epsilons.
-
-    A bit's permanent response is wrong with chance f/2 = 1 / (1 + e^(permanent/2)); p is the least, to six digits,
-    with which one report has no more than `epsilon`.
-    """
-    f = math.ceil(2e6 / (1 + math.exp(permanent / 2))) / 1e6
-    low, high = 0, 499_999  # millionths: at the one epsilon may be too large, at the other it is next to nothing
-    while high - low > 1:
-        p = (low + high) // 2 / 1e6
-        built = mechanism("rappor", num_bits=128, num_hashes=1, num_cohorts=16, f=f, p=p, q=round(1 - p, 6))
-        low, high = (low, round(p * 1e6)) if built.epsilon_report <= epsilon else (round(p * 1e6), high)
-    return f, high / 1e6
 
 
 def _guess(epsilon: float) -> str:
-    return f"One report can change anyone's guess between two values by a factor of at most {factor(epsilon)}"
+    return f"It can change anyone's guess between two answers by a factor of at most {factor(epsilon)}"
 
 
 def _is_link(text: str) -> bool:
@@ -372,19 +367,14 @@ def _toml(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def group_lines(args: argparse.Namespace) -> list[str]:
+def group_lines(args: argparse.Namespace, devices: int) -> list[str]:
     """Return the lines on groups, or none where no option asks for them.
 
-    >>> print(group_lines(argparse.Namespace(group_by="release", groups="1.0=0.6,1.1=0.3", devices="500000"))[-1])
+    >>> print(group_lines(argparse.Namespace(group_by="release", groups="1.0=0.6,1.1=0.3"), 500_000)[-1])
     groups = {by = "release", shares = {"1.0" = 0.6, "1.1" = 0.3}, devices = 500000}
     """
-    given = args.group_by, args.groups, args.devices
-    if None in given:
+    if args.group_by is None:
         return []
-    try:
-        devices = whole(1, 1 << 40)(args.devices)
-    except ParameterError as error:
-        raise ParameterError(f"--devices: {error}") from None
     shares = ", ".join(f"{json.dumps(name)} = {share!r}" for name, share in _shares(args.groups).items())
     return [
         "# The group of the device, which each report names in clear: no epsilon protects it. With the public share of",

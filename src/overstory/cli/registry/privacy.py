@@ -19,7 +19,7 @@ from overstory.presentation.streams import printable
 from overstory.privacy import Claim, PrivacyStatement, statement
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.histories.pairs import check_reports
-from overstory.privacy.registry.page import how_often, metric_statement
+from overstory.privacy.registry.page import metric_statement
 from overstory.privacy.registry.yearly import yearly
 from overstory.privacy.statements import claims_blocks
 from overstory.privacy.terms import Terms
@@ -76,8 +76,8 @@ def _warn_of_namesake(name: str) -> None:
 def headline(metric: Metric) -> str:
     """Return the metric in a line, above what its oracle reveals."""
     capped = "" if metric.max_values is None else f", of at most {metric.max_values} values"
-    often = f"one report every {metric.period}" if metric.panel is None else how_often(metric)
-    return f"{metric.id}: {printable(metric.title)}, {often}{capped}, until {metric.expires}"
+    often = f"one report every {metric.period}{capped}" if metric.panel is None else str(metric.panel)
+    return f"{metric.id}: {printable(metric.title)}, {often}, until {metric.expires}"
 
 
 SHOWN: Final = (1, 2, 3, 5, 10)
@@ -101,11 +101,6 @@ def run(args: argparse.Namespace) -> int:
         args.values = metric.max_values if args.values is None else args.values
     values = None if args.values is None else stated.values_claim(args.values, reports=args.reports)
     shuffled = None if args.shuffled is None else _shuffled(mechanism, args, metric)
-    if args.plot:
-        from overstory.cli.output import draw
-        from overstory.presentation.charts.curves import loss_of_a_device
-
-        draw(args.plot, [loss_of_a_device(stated.mechanism, stated.terms.epsilon_n, stated.terms.epsilon_any)])
     named = {} if metric is None else {"metric": metric.id, "headline": yearly([metric]).to_json()}
     of_values = {} if values is None else {"values": args.values, "epsilon_values": finite(values.epsilon)}
     others = {} if shuffled is None else {"central": shuffled.to_json()}
@@ -119,7 +114,11 @@ def _shuffled(mechanism: Kind, args: argparse.Namespace, metric: Metric | None) 
     if metric is not None and metric.groups is not None:
         raise ParameterError(f"{metric.id}: {central.GROUPED}")
     delta = central.DELTA if args.delta is None else args.delta
-    return central.shuffled(mechanism, args.shuffled, delta, periods=args.periods, honest=args.honest)
+    panel = None if metric is None else metric.panel
+    periods = panel.most_in_a_year if panel is not None and args.periods is None else args.periods
+    return central.shuffled(
+        mechanism, args.shuffled, delta, periods=periods, honest=args.honest, afresh=panel is not None
+    )
 
 
 def _mechanism(args: argparse.Namespace) -> Kind:

@@ -7,14 +7,30 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from overstory.cli.arguments import CSV, Command, Group, Needs, OneOf, Option, Together, flag, settings
+from overstory.cli.arguments import (
+    AT_LEAST_ONE,
+    CSV,
+    Command,
+    Group,
+    Needs,
+    OneOf,
+    Option,
+    Together,
+    flag,
+    keys,
+    settings,
+)
 
 CONSOLE: Final = "CONSOLE_"
-"""What the console's own variables have after the prefix; it shares the registry and the store with `serve`."""
+RELAY_: Final = "RELAY_"
+"""What the console's and the relay's own variables have after the prefix; the console shares the registry and the store
+with `serve`."""
 
 REGISTRY: Final = Option("--registry", required=True)
 CONFIG: Final = Option("--config", "TOML file with these settings", "FILE")
 STORES: Final = "the store: a file, sqlite:///FILE, or postgresql://..."
+_A_PORT: Final = (lambda number: 0 <= number < 1 << 16, "ports are 0 .. 65535")
+_NOT_NEGATIVE: Final = (lambda number: number >= 0, "give a number that is not negative")
 
 
 def _up_to(most: int) -> tuple[Callable[[int], bool], str]:
@@ -24,14 +40,11 @@ def _up_to(most: int) -> tuple[Callable[[int], bool], str]:
 def _listening(port: int) -> tuple[Option, ...]:
     return (
         Option("--host", "address to listen on", "H", default="127.0.0.1"),
-        Option("--port", "port; 0: any free port", "P", int, port),
-    )
-
-
-def _tls() -> tuple[Option, ...]:
-    return (
-        Option("--tls-certificate", "serve HTTPS: certificate chain, PEM", "FILE", Path),
-        Option("--tls-key", "private key of the certificate, PEM", "FILE", Path),
+        Option("--port", "port; 0: any free port", "P", int, port, fits=_A_PORT),
+        *keys(
+            Option("--tls-certificate", "serve HTTPS: certificate chain, a PEM file", type=Path),
+            Option("--tls-key", "private key of the certificate, a PEM file", type=Path),
+        ),
     )
 
 
@@ -42,33 +55,43 @@ SERVE_SETTINGS: Final = settings(
     Option("--shard", "the shard of the registry whose uploads are taken: 0, 1, ...", "I", int),
     *_listening(8000),
     Option("--open-writes", "take reports without a token (default: no)", type=bool, default=False),
-    Option(
-        "--allow-weaker",
-        "collect although the registry promises less privacy than the stored reports were promised",
-        type=bool,
-        default=False,
+    *keys(
+        Option(
+            "--oblivious-keys",
+            "file of private keys, from `overstory keys`: take reports of oblivious metrics, sealed, through a relay",
+            type=Path,
+        ),
+        Option(
+            "--allow-weaker",
+            "true: collect although the registry promises less privacy than stored reports were promised",
+            type=bool,
+            default=False,
+        ),
+        Option("--compact-every", "seconds between compactions; 0: never", "S", float, 10.0, fits=_NOT_NEGATIVE),
+        Option(
+            "--compact-within",
+            "seconds that a few reports may wait before a large chunk is written again for them",
+            "S",
+            float,
+            300.0,
+            fits=_NOT_NEGATIVE,
+        ),
+        Option("--queue-reports", "reports that may wait for their commit", "N", int, 1_000_000, fits=AT_LEAST_ONE),
+        Option("--grace", "seconds of refusing reports before it stops listening", "S", float, 1.0, fits=_NOT_NEGATIVE),
+        Option(
+            "--metrics-port",
+            "answer Prometheus on this port, without a token; 0: any free port",
+            type=int,
+            fits=_A_PORT,
+        ),
+        Option("--metrics-host", "address of metrics_port", default="127.0.0.1"),
+        Option(
+            "--console-port", "run a console on this port of 127.0.0.1, too; 0: any free port", type=int, fits=_A_PORT
+        ),
+        Option(
+            "--log-format", "form of the log on standard error: text or json", choices=("text", "json"), default="text"
+        ),
     ),
-    *_tls(),
-    Option(
-        "--oblivious-keys",
-        "private keys of `overstory keys`: take reports of oblivious metrics, which come sealed through a relay",
-        "FILE",
-        Path,
-    ),
-    Option("--compact-every", "seconds between compactions; 0: never", "S", float, 10.0),
-    Option(
-        "--compact-within",
-        "seconds that a few reports may wait before a large chunk is written again for them; 0: none",
-        "S",
-        float,
-        300.0,
-    ),
-    Option("--queue-reports", "reports that may wait for their commit", "N", int, 1_000_000),
-    Option("--grace", "seconds of refusing reports before it stops listening", "S", float, 1.0),
-    Option("--metrics-port", "answer Prometheus on this port, without a token; 0: any free port", "P", int),
-    Option("--metrics-host", "address of --metrics-port", "H", default="127.0.0.1"),
-    Option("--console-port", "run a console on this port of 127.0.0.1, too; 0: any free port", "P", int),
-    Option("--log-format", "form of the log on standard error", choices=("text", "json"), default="text"),
 )
 
 SERVE: Final = Command(
@@ -80,11 +103,12 @@ SERVE: Final = Command(
     more="""\
 The collector takes reports over HTTP, acknowledges them after they are committed, and returns counts. It creates the
 store if it does not exist. Devices need a write token unless --open-writes is given; counts need an admin token
-(`overstory store tokens add`). No address, user agent or time of a request is stored or logged.
+(`overstory store tokens --add`). No address, user agent or time of a request is stored or logged.
 
-Every option can be set by an environment variable (OVERSTORY_STORE for --store) or by the TOML file that --config or
-OVERSTORY_CONFIG names (store = "reports.db"). The command line overrides the environment, which overrides the file. Put
-a store's URL with a password in the environment or the file: everybody on a machine can see command lines.
+Every setting is an environment variable (OVERSTORY_STORE for --store) and a key of the TOML file that --config or
+OVERSTORY_CONFIG names (store = "reports.db"); the command line has those that most need. It overrides the environment,
+which overrides the file. Put a store's URL with a password in the environment or the file: everybody on a machine can
+see command lines.
 
 With --check and the same settings it asks a running collector whether it takes reports, and returns 0 or 1.
 
@@ -103,19 +127,17 @@ CONSOLE_SETTINGS: Final = (
     ),
     *settings(
         CONSOLE,
-        Option("--previous", "the registry's version before, to show the public what changed", "FILE"),
         *_listening(8001),
-        *_tls(),
-        Option("--behind-proxy", "a proxy in front speaks TLS (default: no)", type=bool, default=False),
-        Option("--names", "further host names that browsers use, separated by commas", "NAME,...", default=""),
-        Option("--trust-header", "header in which a proxy passes on a person's name", "NAME"),
-        Option(
-            "--from",
-            "connections that may carry it: unix:/PATH, a socket that is made, or loopback",
-            "WHERE",
-            dest="from",
+        *keys(
+            Option("--previous", "the registry's file before, to show the public what changed"),
+            Option("--behind-proxy", "true: a proxy in front speaks TLS", type=bool, default=False),
+            Option("--names", "further host names that browsers use, separated by commas", default=""),
+            Option("--trust-header", "header in which a proxy passes on a person's name"),
+            Option(
+                "--from", "connections that may carry it: unix:/PATH, a socket that is made, or loopback", dest="from"
+            ),
+            Option("--roles", "TOML file of the roles of people", type=Path),
         ),
-        Option("--roles", "TOML file of the roles of people", "FILE", Path),
     ),
 )
 
@@ -133,71 +155,77 @@ alarms, the health of the collectors, and a public page without a login. It runs
 store as the collectors, and changes no report and no count.
 
 It prints a link that logs in one browser once, within ten minutes. Others log in with a token of the store
-(`overstory store tokens add --role viewer`, or analyst); a session ends with its token. Behind a proxy that knows who
-somebody is, --trust-header names the header with the person's name, --from says which connections may carry it, and
---roles maps names to roles. On an address that other machines can reach, the console starts with TLS or with
---behind-proxy only.
+(`overstory store tokens --add viewer`, or analyst); a session ends with its token. Behind a proxy that knows who
+somebody is, `trust_header` names the header with the person's name, `from` says which connections may carry it, and
+`roles` maps names to roles. On an address that other machines can reach, the console starts with TLS or with
+`behind_proxy` only.
 
 --check starts no server: it prints the alarms of the store as JSON, and exits with 1 if any of them is red or amber,
 for cron and CI. Notes do not count. Run it once in each period; docs/explanation/alarms.md says what each alarm means.
 
-Every option but --open and --check can be set by an environment variable (OVERSTORY_STORE and OVERSTORY_REGISTRY,
-shared with `overstory serve`; OVERSTORY_CONSOLE_PORT for --port, and so on) or by the TOML file that --config or
-OVERSTORY_CONSOLE_CONFIG names. SIGTERM and SIGINT end it.""",
+Every setting is an environment variable (OVERSTORY_STORE and OVERSTORY_REGISTRY, shared with `overstory serve`;
+OVERSTORY_CONSOLE_PORT for --port, and so on) and a key of the TOML file that --config or OVERSTORY_CONSOLE_CONFIG
+names. SIGTERM and SIGINT end it.""",
     runs="service.console",
     prints_json=False,
+)
+
+RELAY_SETTINGS: Final = settings(
+    RELAY_,
+    Option("--gateway", "address of the collector", "URL"),
+    *_listening(8100),
+    Option("--spool", "shuffle: gather messages in this folder, and release many together", "DIR", Path),
+    *keys(
+        Option("--token-file", "with spool: file with the collector's token of the role relay", type=Path),
+        Option("--per-hour", "messages of one address in any hour", "N", int, 50, fits=_up_to(1 << 20)),
+        Option(
+            "--trust-forwarded",
+            "true: a proxy in front names the sender in X-Forwarded-For, whose last address counts",
+            type=bool,
+            default=False,
+        ),
+        Option("--most-bytes", "bytes of one message", "N", int, 1 << 16, fits=_up_to(1 << 24)),
+        Option("--least", "messages of the smallest release", "N", int, 1000),
+        Option(
+            "--per-release",
+            "messages of one address that are taken for one release (default: a twentieth of least, at least 1)",
+            "N",
+            int,
+            fits=_up_to(1 << 20),
+        ),
+        Option("--every", "time between two releases, such as 90m, 24h or 7d", default="24h"),
+        Option(
+            "--at-most",
+            "drop what waits if least is not reached within this; not shorter than every; the first message after a "
+            "silence has at least half of it",
+            default="30d",
+        ),
+        Option("--capacity", "messages that may wait, of 1 KiB each on disk, from the beginning", "N", int, 100_000),
+    ),
 )
 
 RELAY: Final = Command(
     "relay",
     "overstory relay --gateway https://collector.example.org --port 8100",
-    Option("--gateway", "address of the collector", "URL", required=True),
-    *_listening(8100),
-    *_tls(),
-    Group(
-        "bounds",
-        Option("--per-hour", "messages of one address in any hour", "N", int, 50, fits=_up_to(1 << 20)),
-        flag("--trust-forwarded", "a proxy in front names the sender in X-Forwarded-For: its last address counts"),
-        Option("--most-bytes", "bytes of one message", "N", int, 1 << 16, fits=_up_to(1 << 24)),
-    ),
-    Group(
-        "shuffling",
-        flag("--shuffle", "gather messages, and release many together"),
-        Option("--spool", "folder for messages that wait", "DIR", Path),
-        Option("--token-file", "the collector's token of the role relay", "FILE", Path),
-        Option("--least", "messages of the smallest release", "N", int, 1000),
-        Option(
-            "--per-release",
-            "messages of one address that are taken for one release (default: a twentieth of --least, at least 1)",
-            "N",
-            int,
-            fits=_up_to(1 << 20),
-        ),
-        Option("--every", "time between two releases, such as 90m, 24h or 7d", "TIME", default="24h"),
-        Option(
-            "--at-most",
-            "drop what waits if --least is not reached within this; not shorter than --every; the first "
-            "message after a silence has at least half of it",
-            "TIME",
-            default="30d",
-        ),
-        Option("--capacity", "messages that may wait, of 1 KiB each on disk, from the beginning", "N", int, 100_000),
-    ),
+    CONFIG,
+    *RELAY_SETTINGS,
     more="""\
 Somebody else than the operator of the collector runs the relay: it sees addresses and cannot read messages; the
 collector reads messages and sees no addresses. Each message (message/ohttp-req, RFC 9458) is passed on at once, its
 body alone; of the response, the body, the media type and the class of the status come back. No address, header or
 time of a message is written anywhere.
 
-With --shuffle the relay gathers messages on disk, answers 202 once a message is there, and releases all of them
-together, in a random order, when --least have come and --every has passed since the last release. If fewer than --least
-have come within --at-most, they are dropped and counted. Copies of a message count once. One address has at most
---per-release / --least of a release, and k addresses k times as much; also after a restart.
+With --spool the relay gathers messages on disk, answers 202 once a message is there, and releases all of them
+together, in a random order, when `least` have come and `every` has passed since the last release. If fewer than `least`
+have come within `at_most`, they are dropped and counted. Copies of a message count once. One address has at most
+per_release / least of a release, and k addresses k times as much; also after a restart.
+
+Every setting is an environment variable (OVERSTORY_RELAY_GATEWAY for --gateway) and a key of the TOML file that
+--config or OVERSTORY_RELAY_CONFIG names.
 
 SIGTERM and SIGINT end the relay after the messages that have begun. GET /healthz has counts, for this machine
 alone.""",
     runs="service.relay",
-    rules=(Together(("--shuffle", "--spool", "--token-file")),),
     prints_json=False,
 )
 
@@ -288,7 +316,6 @@ DOCTOR: Final = Command(
     "overstory doctor --registry metrics.toml --store reports.db --url https://collector.example.org",
     Option("--registry", "registry of the collected metrics"),
     Option("--store", "a file, sqlite:///FILE, or postgresql://...", "URL"),
-    Option("--oblivious-keys", "private keys of `overstory keys`", "FILE", Path),
     Option("--url", "address of a running collector", "URL"),
     Option("--config", "TOML file with the settings of `overstory serve`", "FILE"),
     more="""\
@@ -306,8 +333,6 @@ EXPORT: Final = Command(
     Option("--store", "where the reports are: a file, or postgresql://...", "URL", required=True),
     REGISTRY,
     Option("--metric", "only this metric (default: all of the registry)", "ID"),
-    Option("--from", "with --metric: the first period"),
-    Option("--to", "with --metric: the last period"),
     flag("--verify", "write nothing: compare the destination with what the store has of closed periods"),
     more="""\
 Writes the reports of closed periods, those that take no reports any more, as Parquet in blocks into folders
@@ -317,157 +342,107 @@ and Spark; `overstory decode DESTINATION --registry FILE` reads it as a store. O
 the same destination, by a command for each: they are then read together. Retention deletes reports in the store, never
 the exported files: that is yours to do.""",
     runs="service.exports",
-    rules=(Needs(("--from", "--to"), ("--metric",), "it says how long a period is"),),
 )
-
-_KEYS_FILE: Final = Option("file", "the file of private keys", "FILE", Path)
-
-
-def _key(name: str, summary: str, *options: Option, more: str = "") -> Command:
-    return Command(
-        name, f"overstory keys {name} oblivious.keys{more}", _KEYS_FILE, *options, summary=summary, runs="service.keys"
-    )
-
 
 KEYS: Final = Command(
     "keys",
-    "overstory keys new oblivious.keys",
+    "overstory keys --new oblivious.keys\n  overstory keys oblivious.keys\n  overstory keys --remove 1 oblivious.keys",
+    Option("file", "the file of private keys", "FILE", Path),
+    flag("--new", "draw a key first, with the next free number; the file is made where it is missing"),
+    Option("--remove", "first remove the earlier key of this number, 0 to 255", "N", int),
     more="""\
-A device seals the reports of an oblivious metric for a public key of the registry; only `overstory serve
---oblivious-keys FILE` opens them. `new` and `show` print the line `keys` of the registry's table [oblivious]. All
-devices must have the same keys: a key that one device alone gets would single it out. So they come with the registry,
-and no address serves them.
+Prints the line `keys` of the registry's table [oblivious]: the public keys. A device seals the reports of an oblivious
+metric for one of them; only the collector opens them, whose setting `oblivious_keys` names the file. All devices must
+have the same keys: a key that one device alone gets would single it out. So they come with the registry, and no address
+serves them.
 
 To rotate: add a new key, send the collector SIGHUP, put the new line into the registry and release it; remove the old
 key when no message comes for it any more.""",
-    actions=(
-        _key(
-            "new",
-            "draw a key and add it to a file, which is made where it is missing",
-            Option("--id", "its number, 0 to 255 (default: the next free one)", "N", int),
-        ),
-        _key("show", "print the public keys, as the registry lists them"),
-        _key(
-            "remove",
-            "remove an earlier key from a file",
-            Option("--id", "its number", "N", int, required=True),
-            more=" --id 1",
-        ),
-    ),
+    runs="service.keys",
+    rules=(OneOf(("--new", "--remove")),),
 )
 
-_REMEMBERED: Final = Option("--registry", "the metric registry (default: the one that the store remembers)")
 _BACKUP: Final = "overstory store backup postgresql://overstory@db/reports monday.db"
 _RESTORE: Final = "overstory store restore monday.db postgresql://overstory@db/reports"
-_ADD_TOKEN: Final = "overstory store tokens add reports.db --role write --application my-app --expires 2027-11-21"  # noqa: S105 - no token
-_ADD_NOTE: Final = 'overstory store notes add reports.db --kind release --day 2026-11-21 "Version 3.1 is out"'
+_ADD_NOTE: Final = 'overstory store note reports.db --kind release --day 2026-11-21 "Version 3.1 is out"'
 
 
-def _of_store(name: str, summary: str, example: str, runs: str, *options: Option) -> Command:
-    """Return what is done with a store, its tokens or its notes."""
+def _of_store(name: str, summary: str, example: str, runs: str, *options: Option, more: str = "") -> Command:
+    """Return what is done with a store."""
     return Command(
         name,
         example,
         Option("url", "the store", "URL"),
         *options,
         summary=summary,
+        more=more,
         runs=f"service.store:{runs}",
     )
 
 
 TOKENS: Final = Command(
     "tokens",
-    _ADD_TOKEN,
-    summary="make, list and revoke tokens for writing and reading",
+    "overstory store tokens reports.db\n"
+    "  overstory store tokens reports.db --add write --application my-app --expires 2027-11-21\n"
+    "  overstory store tokens reports.db --revoke 5f3a9c01",
+    Option("url", "the store", "URL"),
+    Option(
+        "--add",
+        "make a token and show it once; write: send reports; viewer: read the console; analyst: also decode and write "
+        "notes there; admin: all of that, and read counts over HTTP; relay: pass on what a shuffling relay releases; "
+        "monitor: read /metrics",
+        choices=("write", "viewer", "analyst", "admin", "relay", "monitor"),
+    ),
+    Option("--application", "with --add: name of the application that uses it", "NAME"),
+    Option("--expires", "with --add: first day, in UTC, on which it is refused (default: never)", "DATE"),
+    Option("--revoke", "revoke the token with this id", "ID"),
+    summary="list tokens for writing and reading, make one, or revoke one",
     more="""\
 A write token is part of a program that sends reports: everybody who has the program has the token, which only keeps
 strangers out. An admin token lets its holder read counts. In the console (`overstory console`) a viewer
 reads every page, and an analyst also decodes with candidates and writes notes. A relay token is for the operator of a
-shuffling relay (`overstory relay --shuffle`): it reads nothing. A monitor token is for Prometheus: it reads /metrics
+shuffling relay (`overstory relay --spool`): it reads nothing. A monitor token is for Prometheus: it reads /metrics
 alone. To rotate a token, add a new one, release it, then revoke the old one. The store has only the SHA-256 of a token:
 it is shown once, when it is made.""",
-    actions=(
-        _of_store(
-            "add",
-            "make a token and show it once",
-            _ADD_TOKEN,
-            "add_token",
-            Option(
-                "--role",
-                "write: send reports; viewer: read the console; analyst: also decode and write notes there; admin: all "
-                "of that, and read counts over HTTP; relay: pass on what a shuffling relay releases; monitor: read "
-                "/metrics",
-                required=True,
-                choices=("write", "viewer", "analyst", "admin", "relay", "monitor"),
-            ),
-            Option("--application", "name of the application that uses it", "NAME", required=True),
-            Option("--expires", "first day, in UTC, on which it is refused (default: never)", "DATE"),
-        ),
-        _of_store("list", "list all tokens", "overstory store tokens list reports.db --json", "list_tokens"),
-        _of_store(
-            "revoke",
-            "revoke a token",
-            "overstory store tokens revoke reports.db 5f3a9c01",
-            "revoke_token",
-            Option("id", "the token's id, as `list` shows it", "ID"),
-        ),
+    runs="service.store:tokens",
+    rules=(
+        OneOf(("--add", "--revoke")),
+        Together(("--add", "--application")),
+        Needs(("--expires",), ("--add",)),
     ),
 )
 
-NOTES: Final = Command(
-    "notes",
+NOTE: Final = _of_store(
+    "note",
+    "add a note about a day: a release, an incident",
     _ADD_NOTE,
-    summary="add, list and remove notes about a day",
+    "add_note",
+    Option("text", "one line of at most 500 characters", "TEXT"),
+    Option("--metric", "the metric that it is about (default: all metrics)", "ID"),
+    Option("--day", "the day that it is about, in UTC (default: today)", "DATE"),
+    Option("--kind", "release (a marker on the console's charts), incident or note", "KIND", default="note"),
     more="""\
-Notes of kind release are drawn as markers on the console's charts. A note is about one metric, or about all. Everybody
-who may read the store's counts can read its notes, and they stay when reports are deleted: write no names into them.
-Who wrote a note, and when, is not stored.""",
-    actions=(
-        _of_store(
-            "add",
-            "add a note",
-            _ADD_NOTE,
-            "add_note",
-            Option("text", "one line of at most 500 characters", "TEXT"),
-            Option("--metric", "the metric that it is about (default: all metrics)", "ID"),
-            Option("--day", "the day that it is about, in UTC (default: today)", "DATE"),
-            Option("--kind", "release, incident or note", "KIND", default="note"),
-        ),
-        _of_store(
-            "list",
-            "list notes, oldest day first",
-            "overstory store notes list reports.db",
-            "list_notes",
-            Option("--metric", "only notes about this metric, and those about all metrics", "ID"),
-        ),
-        _of_store(
-            "remove",
-            "remove a note",
-            "overstory store notes remove reports.db 5f3a9c01",
-            "remove_note",
-            Option("id", "the note's id, as `list` shows it", "ID"),
-        ),
-    ),
+The console's page Health lists notes, and removes them. Everybody who may read the store's counts can read its notes,
+and they stay when reports are deleted: write no names into them. Who wrote a note, and when, is not stored.""",
 )
 
 STORE: Final = Command(
     "store",
     "overstory store create reports.db\n"
     "  overstory store summary reports.db\n"
-    "  overstory store tokens add reports.db --role write --application my-app\n"
+    "  overstory store tokens reports.db --add write --application my-app\n"
     "  overstory store backup reports.db monday.db",
     more="""\
 URL names the store: a file (reports.db, sqlite:///reports.db), or postgresql://USER:PASSWORD@HOST/DATABASE.
 A collector (`overstory serve`) compacts and retains by itself. docs/how-to/stores.md describes what is stored.""",
     actions=(
-        _of_store("create", "create a store", "overstory store create reports.db", "create", _REMEMBERED),
+        _of_store("create", "create a store", "overstory store create reports.db", "create"),
         _of_store("summary", "show what a store contains", "overstory store summary reports.db --json", "summarize"),
         _of_store(
             "compact",
             "count and shuffle the reports in the inbox, and delete those past retention, as a collector does",
             "overstory store compact reports.db",
             "compact",
-            _REMEMBERED,
         ),
         _of_store(
             "backup",
@@ -485,7 +460,7 @@ A collector (`overstory serve`) compacts and retains by itself. docs/how-to/stor
             runs="service.store:fill",
         ),
         TOKENS,
-        NOTES,
+        NOTE,
     ),
 )
 

@@ -28,7 +28,7 @@ NICE: Final = 5
 def check_settings(args: argparse.Namespace) -> None:
     """Fill in the settings of the environment and the file, and check that they fit together."""
     fill_in(args, CONSOLE_SETTINGS, os.environ, CONSOLE)
-    check_common(args, "port")
+    check_common(args, CONSOLE_SETTINGS[:2])
 
 
 def run(args: argparse.Namespace) -> int:

@@ -47,7 +47,7 @@ def _findings(args: argparse.Namespace) -> Iterator[Finding]:
     yield from check_files()
     yield from guarded("counting", check_kernels)
     settings = argparse.Namespace(**{setting.key: None for setting in SERVE_SETTINGS}, config=args.config)
-    settings.registry, settings.store, settings.oblivious_keys = args.registry, args.store, args.oblivious_keys
+    settings.registry, settings.store = args.registry, args.store
     try:
         fill_in(settings, SERVE_SETTINGS, os.environ)
     except (OverstoryError, OSError) as error:

@@ -10,32 +10,24 @@ from typing import Any
 from overstory.cli.arguments import print_answer, print_outcome
 from overstory.cli.output import progress
 from overstory.collector.store import open_store
-from overstory.collector.store.copies.export import Exported, Selection, retained_too_briefly
+from overstory.collector.store.copies.export import Exported, retained_too_briefly
 from overstory.engines.folders import Folder
 from overstory.files.labels import Manifest
 from overstory.presentation.document import Lines
 from overstory.presentation.formats import in_bytes, plural
 from overstory.protocol.metrics import MetricRegistry, load_registry
-from overstory.queries.counts import parse_range
 
 
 def run(args: argparse.Namespace) -> int:
     registry = load_registry(args.registry)
-    selected, folder = _selected(args, registry), Folder(args.destination)
+    metric, folder = None if args.metric is None else registry[args.metric].id, Folder(args.destination)
     with open_store(args.store, registry) as store:
         if args.verify:
             return _print_verified(args, *store.verify_export(registry, folder, now=time.time()), folder.identity)
         with progress("exporting", None, quiet=args.quiet, in_bytes=True) as bar:
-            done = store.export_closed(registry, folder, selected, now=time.time(), advance=bar.advance)
+            done = store.export_closed(registry, folder, metric, now=time.time(), advance=bar.advance)
     _print_exported(args, folder.identity, registry, done)
     return 0
-
-
-def _selected(args: argparse.Namespace, registry: MetricRegistry) -> Selection:
-    if args.metric is None:
-        return Selection()
-    metric = registry[args.metric]
-    return Selection(metric.id, *parse_range(metric, args.first, args.last))
 
 
 def _print_verified(args: argparse.Namespace, sets: int, wrong: list[str], destination: str) -> int:

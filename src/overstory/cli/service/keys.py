@@ -11,10 +11,10 @@ from overstory.protocol.oblivious.messages import fingerprint
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.action == "show":
-        keys = read_private_keys(args.file)
+    if args.new:
+        keys = add_key(args.file)
     else:
-        keys = (add_key if args.action == "new" else remove_key)(args.file, args.id)
+        keys = read_private_keys(args.file) if args.remove is None else remove_key(args.file, args.remove)
     listed = [
         {
             "id": key.key_id,

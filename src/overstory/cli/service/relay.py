@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from overstory.cli.service.settings import check_listening
+from overstory.cli.service.commands import RELAY_, RELAY_SETTINGS
+from overstory.cli.service.settings import check_common, fill_in
 from overstory.client.upload.http import PATH, endpoint
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.wire.reasons import check_token
@@ -34,8 +35,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def read_settings(args: argparse.Namespace) -> Settings:
-    """Return the settings of the command line, or raise ParameterError."""
-    check_listening(args, "port")
+    """Return the settings of the command line, the environment and the file, or raise ParameterError."""
+    fill_in(args, RELAY_SETTINGS, os.environ, RELAY_)
+    check_common(args, RELAY_SETTINGS[:1])
     gateway, shuffling = _gateway(args.gateway), _shuffling(args)
 
     listening = Listening(args.host, args.port, args.tls_certificate, args.tls_key)
@@ -54,15 +56,17 @@ def _gateway(url: str) -> str:
 
 
 def _shuffling(args: argparse.Namespace) -> Shuffling | None:
-    if not args.shuffle:
+    if (args.spool is None) != (args.token_file is None):
+        raise ParameterError("--spool and token_file belong together: a relay that shuffles needs both")
+    if args.spool is None:
         return None
     if args.least < 2 or not args.least <= args.capacity < 1 << 31:
-        raise ParameterError(f"--least {args.least}, --capacity {args.capacity}: give 2 <= --least <= --capacity")
-    every, at_most = duration("--every", args.every), duration("--at-most", args.at_most)
+        raise ParameterError(f"least = {args.least}, capacity = {args.capacity}: give 2 <= least <= capacity")
+    every, at_most = duration("every", args.every), duration("at_most", args.at_most)
     if at_most < LEAST_AT_MOST:
-        raise ParameterError(f"--at-most {args.at_most}: give at least {LEAST_AT_MOST:g}s")
+        raise ParameterError(f"at_most = {args.at_most}: give at least {LEAST_AT_MOST:g}s")
     if at_most < every:
-        raise ParameterError(f"--at-most {args.at_most}: it is shorter than --every {args.every}")
+        raise ParameterError(f"at_most = {args.at_most}: it is shorter than every = {args.every}")
 
     rules = Rules(args.least, every, at_most, args.per_release)
     return Shuffling(args.spool, _token(args.token_file), rules, args.capacity)
@@ -80,10 +84,10 @@ def _token(path: Path) -> str:
 def duration(name: str, text: str) -> float:
     """Return seconds, from a number with s, m, h or d.
 
-    >>> duration("--every", "24h"), duration("--every", "90m"), duration("--at-most", "30d")
+    >>> duration("every", "24h"), duration("every", "90m"), duration("at_most", "30d")
     (86400.0, 5400.0, 2592000.0)
     """
     matched = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([smhd])", text)
     if matched is None:
-        raise ParameterError(f"{name} {text}: give a number with s, m, h or d, such as 24h")
+        raise ParameterError(f"{name} = {text}: give a number with s, m, h or d, such as 24h")
     return float(matched[1]) * UNITS[matched[2]]

@@ -19,10 +19,7 @@ from overstory.protocol.errors import ParameterError
 def check_settings(args: argparse.Namespace) -> None:
     """Fill in the settings of the environment and the file, and check that they fit together."""
     fill_in(args, SERVE_SETTINGS, os.environ)
-    check_common(args, "port", "metrics-port", "console-port")
-    if args.queue_reports < 1 or not min(args.compact_every, args.compact_within, args.grace) >= 0:
-        names = "--queue-reports, --compact-every, --compact-within and --grace"
-        raise ParameterError(f"{names}: give numbers that are not negative")
+    check_common(args, SERVE_SETTINGS[:2])
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,20 +1,20 @@
 """The settings of a service: from the command line, else the environment, else a file, else the defaults.
 
-``overstory serve`` and ``overstory console`` share the registry and the store; what else both have, such as a port, has
-a variable of its own for each.
+``overstory serve`` and ``overstory console`` share the registry and the store; what else several have, such as a port,
+has a variable of its own for each.
 """
 
 from __future__ import annotations
 
 import argparse
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
 from overstory.cli.arguments import PREFIX, Option
-from overstory.cli.service.commands import CONSOLE
+from overstory.cli.service.commands import CONSOLE, RELAY_
 from overstory.protocol.errors import FormatError, ParameterError
 
 OTHERS: Final = {"STATE", "TOKEN", "WRITE_TOKEN", "ADMIN_TOKEN", "TRACEBACK", "SERVICE_HOST", "SERVICE_PORT"}
@@ -59,6 +59,7 @@ def from_toml(setting: Option, value: Any, source: str) -> Any:
 def _chosen(setting: Option, value: Any, where: str) -> Any:
     if setting.choices and value not in setting.choices:
         raise ParameterError(f"{where}: give {' or '.join(setting.choices)}")
+    setting.check_value(value, where)
     return value
 
 
@@ -74,7 +75,7 @@ def fill_in(
     table = {} if not path else _read(path, settings)
     _check_variables(settings, environ, scope)
     for setting in settings:
-        if getattr(args, setting.key) is not None:
+        if getattr(args, setting.key, None) is not None:
             continue
         text = environ.get(setting.variable)
         if text and not text.startswith("tcp://"):  # as Kubernetes sets OVERSTORY_PORT
@@ -84,22 +85,14 @@ def fill_in(
         setattr(args, setting.key, value)
 
 
-def check_common(args: argparse.Namespace, *ports: str) -> None:
-    """Refuse a service without registry or store, half of a certificate, and what is no port."""
-    for name in ("registry", "store"):
-        if not getattr(args, name):
-            raise ParameterError(f"--{name} must be given, or {PREFIX}{name.upper()}, or {name} in the --config file")
-    check_listening(args, *ports)
-
-
-def check_listening(args: argparse.Namespace, *ports: str) -> None:
-    """Refuse half of a certificate, and what is no port."""
+def check_common(args: argparse.Namespace, needed: Iterable[Option]) -> None:
+    """Refuse a service without what it needs, and half of a certificate."""
+    for setting in needed:
+        if not getattr(args, setting.key):
+            name = f"--{setting.key} must be given, or {setting.variable}, or {setting.key}"
+            raise ParameterError(f"{name} in the --config file")
     if (args.tls_certificate is None) != (args.tls_key is None):
-        raise ParameterError("--tls-certificate and --tls-key belong together: give both or neither")
-    for name in ports:
-        port = getattr(args, name.replace("-", "_"))
-        if port is not None and not 0 <= port < 1 << 16:
-            raise ParameterError(f"--{name} {port}: ports are 0 .. 65535")
+        raise ParameterError("tls_certificate and tls_key belong together: give both or neither")
 
 
 def _read(path: str, settings: tuple[Option, ...]) -> dict[str, Any]:
@@ -126,7 +119,8 @@ def _check_variables(settings: tuple[Option, ...], environ: Mapping[str, str], s
     names = {setting.variable.removeprefix(PREFIX) for setting in settings} | {f"{scope}CONFIG"}
     for variable in environ:
         name = variable.removeprefix(PREFIX)
-        if variable == name or name in names | OTHERS or name.startswith(CONSOLE) != scope.startswith(CONSOLE):
+        own = next((each for each in (CONSOLE, RELAY_) if name.startswith(each)), "")
+        if variable == name or name in names or name.removeprefix(own) in OTHERS or own != scope:
             continue
         near = get_close_matches(name, names, n=1, cutoff=0.75)
         if near:

@@ -5,33 +5,18 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import time
+from collections.abc import Iterable
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from overstory.cli.arguments import print_answer, print_outcome
 from overstory.collector.auth import sha256
 from overstory.collector.settings import DAY
-from overstory.collector.store import Store, Token, open_store, restore
+from overstory.collector.store import Token, open_store, restore
 from overstory.collector.store.databases.connection import connect, create_tables
 from overstory.collector.store.schema import SCHEMA
 from overstory.presentation.document import Column, Lines, Table
 from overstory.presentation.formats import plural, thousands
 from overstory.protocol.errors import ParameterError
-
-if TYPE_CHECKING:
-    from overstory.protocol.metrics import MetricRegistry
-
-
-def _opened(args: argparse.Namespace) -> Store:
-    return open_store(args.url, _registry_of(args))
-
-
-def _registry_of(args: argparse.Namespace) -> MetricRegistry | None:
-    if not getattr(args, "registry", None):
-        return None
-    from overstory.protocol.metrics import load_registry  # an empty store is looked at without metrics
-
-    return load_registry(args.registry)
 
 
 def create(args: argparse.Namespace) -> int:
@@ -40,7 +25,7 @@ def create(args: argparse.Namespace) -> int:
         made = database.write(lambda connection: create_tables(database, connection))
     finally:
         database.close()
-    with _opened(args) as store:  # which refuses a store of another schema
+    with open_store(args.url) as store:  # which refuses a store of another schema
         what = "created" if made else "exists already"
         outcome = {"url": store.url, "schema": SCHEMA, "made": made}
         print_outcome(args, outcome, f"{store.url}: {what}, schema {SCHEMA}")
@@ -48,7 +33,7 @@ def create(args: argparse.Namespace) -> int:
 
 
 def summarize(args: argparse.Namespace) -> int:
-    with _opened(args) as store:
+    with open_store(args.url) as store:
         summary = store.summary()
     about = [f"{summary.url}: schema {summary.schema}, {summary.size:,} bytes, {summary.batch_ids:,} batch ids"]
     if summary.refused:
@@ -75,7 +60,7 @@ def summarize(args: argparse.Namespace) -> int:
 
 
 def compact(args: argparse.Namespace) -> int:
-    with _opened(args) as store:
+    with open_store(args.url) as store:
         done, kept = store.compact(time.time()), store.retain(time.time())
     lines = [f"{done.reports:,} reports counted and shuffled, {done.forgotten:,} expired batch ids deleted"]
     lines += [f"{kept.reports:,} reports past retention deleted, and counts of fewer than 10 together"]
@@ -86,7 +71,7 @@ def compact(args: argparse.Namespace) -> int:
 
 
 def back_up(args: argparse.Namespace) -> int:
-    with _opened(args) as store:
+    with open_store(args.url) as store:
         reports = store.backup(args.file)
     print_outcome(args, {"file": args.file, "reports": reports}, f"{args.file}: {reports:,} reports, verified")
     return 0
@@ -94,17 +79,28 @@ def back_up(args: argparse.Namespace) -> int:
 
 def fill(args: argparse.Namespace) -> int:
     reports = restore(args.file, args.url)
-    with _opened(args) as store:
+    with open_store(args.url) as store:
         print_outcome(
             args, {"url": store.url, "reports": reports}, f"{store.url}: {reports:,} reports restored, verified"
         )
     return 0
 
 
-def add_token(args: argparse.Namespace) -> int:
+def tokens(args: argparse.Namespace) -> int:
+    if args.add is not None:
+        return _add_token(args)
+    with open_store(args.url) as store:
+        if args.revoke is None:
+            return _list_tokens(args, store.tokens())
+        store.revoke_token(args.revoke)
+    print_outcome(args, {"revoked": args.revoke}, f"token {args.revoke} is revoked")
+    return 0
+
+
+def _add_token(args: argparse.Namespace) -> int:
     expires = None if args.expires is None else _midnight(args.expires)
-    with _opened(args) as store:
-        token = store.add_token(args.role, args.application, expires)
+    with open_store(args.url) as store:
+        token = store.add_token(args.add, args.application, expires)
         made = store.find_token(sha256(token))
     assert made is not None
     print_answer(args, {"id": made.id, "token": token}, [Lines(token)])
@@ -123,9 +119,8 @@ def _midnight(date: str) -> int:
     return int(dt.datetime.combine(day, dt.time(), dt.UTC).timestamp())
 
 
-def list_tokens(args: argparse.Namespace) -> int:
-    with _opened(args) as store:
-        tokens = [_token_json(token) for token in store.tokens()]
+def _list_tokens(args: argparse.Namespace, stored: Iterable[Token]) -> int:
+    tokens = [_token_json(token) for token in stored]
     columns = (
         *(Column(name, is_left=True) for name in ("id", "role", "application", "created")),
         Column("state", "expiry", _life, ("state", "expires", "revoked"), is_left=True),
@@ -158,17 +153,10 @@ def _life(state: str, expires: str | None, revoked: str | None) -> str:
     return f"{'expired' if state == 'expired' else 'expires'} {expires}" if expires else "no expiry"
 
 
-def revoke_token(args: argparse.Namespace) -> int:
-    with _opened(args) as store:
-        store.revoke_token(args.id)
-    print_outcome(args, {"revoked": args.id}, f"token {args.id} is revoked")
-    return 0
-
-
 def add_note(args: argparse.Namespace) -> int:
     today = dt.datetime.now(dt.UTC).date().toordinal() - dt.date(1970, 1, 1).toordinal()
     day = today if args.day is None else _parsed_day(args.day)
-    with _opened(args) as store:
+    with open_store(args.url) as store:
         note = store.add_note(args.text, day, args.kind, args.metric)
     print_answer(args, note.to_json(), [Lines(note.id)])
     return 0
@@ -181,22 +169,3 @@ def _parsed_day(date: str) -> int:
         return Period.parse("day").parse_label(date)
     except ParameterError:
         raise ParameterError(f"--day {date}: give a date such as 2026-11-21") from None
-
-
-def list_notes(args: argparse.Namespace) -> int:
-    with _opened(args) as store:
-        notes = [note.to_json() for note in store.notes(args.metric)]
-    columns = (
-        *(Column(name, is_left=True) for name in ("id", "day", "kind")),
-        Column("metric", text=lambda metric: metric or "all metrics", is_left=True),
-        Column("text", is_left=True),
-    )
-    print_answer(args, {"notes": notes}, [Table("", columns, notes) if notes else Lines("there are no notes")])
-    return 0
-
-
-def remove_note(args: argparse.Namespace) -> int:
-    with _opened(args) as store:
-        store.remove_note(args.id)
-    print_outcome(args, {"removed": args.id}, f"note {args.id} is removed")
-    return 0

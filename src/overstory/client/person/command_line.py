@@ -36,10 +36,14 @@ def add_commands(subparsers: Any, prog: str = "overstory", *, app: str | None = 
             epilog=f"example:\n  {EXAMPLES[name].format(prog)}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        parser.add_argument("--app", metavar="NAME", default=app, help="the application, if there are several")
-        parser.add_argument("--state", metavar="DIR", help="the folder of its state (default: the usual one)")
+        parser.add_argument(
+            "--app",
+            metavar="NAME",
+            default=app,
+            help="the application, if there are several; ./FOLDER: the one whose state is there",
+        )
         parser.set_defaults(own_app=app)
-        if not embedded:
+        if not embedded and name not in {"off", "forget"}:
             parser.add_argument(
                 "--registry", metavar="FILE", help="its registry (default: the one that it stored here)"
             )
@@ -56,6 +60,7 @@ def _add_own(parser: argparse.ArgumentParser, name: str, *, alone: bool) -> None
         parser.add_argument(
             "--moved", action="store_true", help="this machine replaces the machine on which the state was created"
         )
+    if name == "on":
         parser.add_argument("--server", metavar="URL", help="the address of the collector")
     if name == "forget":
         parser.add_argument("--yes", action="store_true", help="do not ask")

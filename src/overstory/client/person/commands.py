@@ -55,7 +55,7 @@ def run(
     where = os.environ if environ is None else environ
     given = _given_registry(args, registry)
     of_all = getattr(args, "all", False)
-    for name in ("app", "state", "registry") if of_all else ():
+    for name in ("app", "registry") if of_all else ():
         if getattr(args, name, None) is not None:
             raise ParameterError(f"--all is every application: leave --{name} out")
     chosen = None if of_all else _chosen(args, where, begins=given is not None)
@@ -67,7 +67,7 @@ def run(
         show_all(contexts, args)
         return 0
     context = _command_context(*chosen, given, where)
-    if args.app is None and args.state is None and not args.json:
+    if args.app is None and not args.json:
         say(f"application: {context.name or context.paths.folder}")
     {"status": show_status, "view": show_view, "forget": forget}.get(args.command, choose)(context, args)
     return 0
@@ -121,11 +121,11 @@ def _chosen(
 ) -> tuple[str | None, StatePaths] | None:
     """Return the application that is meant, and its state; None where a table of all is."""
     may_begin = begins and args.command not in {"off", "forget", "status"}
-    if args.state is not None:
-        paths = StatePaths(Path(args.state))
+    if args.app is not None and {"/", os.sep}.intersection(args.app):
+        paths = StatePaths(Path(args.app))
         if not (begins or args.command == "forget" or is_state(paths)):
             raise ParameterError(f"{paths.folder}: there is no state here{_how_to_begin(args)}")
-        return args.app or read_application(paths).name, paths
+        return args.own_app or read_application(paths).name, paths
     if args.app is not None:
         paths = StatePaths(state_folder(args.app, environ))
         name = read_application(paths).name if environ.get("OVERSTORY_STATE") else None
@@ -142,7 +142,8 @@ def _chosen(
     if not states:
         folder = environ.get("OVERSTORY_STATE") or states_folder(environ)
         raise ParameterError(
-            f"no application has a state here, in {folder}; where a program keeps its own elsewhere, give --state DIR"
+            f"no application has a state here, in {folder}; where a program keeps its own elsewhere, give "
+            "--app ./FOLDER"
         )
     raise ParameterError(f"Which application? Use --app NAME (here: {', '.join(states)}).")
 
@@ -171,7 +172,7 @@ def _command_context(
 def _given_registry(args: argparse.Namespace, embedded: MetricRegistry | None) -> MetricRegistry | None:
     from overstory.protocol.metrics import RegistryError, load_registry
 
-    if embedded is not None or args.registry is None:
+    if embedded is not None or getattr(args, "registry", None) is None:
         return embedded
     registry = load_registry(args.registry, read_candidates=False)
     if args.command == "view":
@@ -222,11 +223,11 @@ def _check_before_asking(choice: str, context: CommandContext, args: argparse.Na
     """Raise for a choice that could not be asked for or stored, before the person reads the question."""
     if not context.registry:
         raise ParameterError(f"what is asked for? {context.no_registry or 'the registry lists no metric'}")
-    if args.server is not None:
-        from overstory.client.upload.http import endpoint
-
-        endpoint(args.server)  # says so where it is no address
     if choice == "on":
+        if args.server is not None:
+            from overstory.client.upload.http import endpoint
+
+            endpoint(args.server)  # says so where it is no address
         from overstory.client.state.state import State
 
         if args.json and not args.yes:

@@ -41,6 +41,8 @@ def annotate(body: bytes, metric: Metric | None) -> tuple[Part, ...]:
     made_by = "the parameters that it was made by"
     of = made_by if metric is None else f"this metric's parameters ({metric.mechanism.name})"
     encodes = "how this device encodes values; drawn from its secret, the same for ever"
+    if metric is not None and metric.panel is not None:
+        encodes = "how this answer encodes values; drawn from the device's secret, another in every answer"
     says = "" if metric is None else f": {payload_words(metric.mechanism, report.bits, metric.labels)}"
     lengths = "the lengths of two names" if upload.group else "the length of the metric's name"
     with_id = "from this device's secret; a second copy of this report is known by it and not counted"
@@ -123,13 +125,18 @@ class Inference:
 
 
 def infer(metric: Metric, reports: Sequence[Report]) -> Inference | str:
-    """Return what linked reports of one unchanged value tell of a metric's labels, or why that is not computed."""
+    """Return what linked reports of one unchanged value tell of a metric's labels, or why that is not computed.
+
+    The answers of a panel are independent, given the value: each one changes what the ones before it left.
+    """
     values = _values(metric)
     if isinstance(values, str):
         return values
     prior = 1 / len(values)
+    posteriors = dict.fromkeys(values, prior)
     try:
-        posteriors = posterior(metric.mechanism, reports, dict.fromkeys(values, prior))
+        for together in [[report] for report in reports] if metric.panel is not None else [reports]:
+            posteriors = posterior(metric.mechanism, together, posteriors)
     except ParameterError as error:
         return f"nothing consistent: {error}"
     best = sorted(posteriors.items(), key=lambda pair: -pair[1])
@@ -174,9 +181,10 @@ def explain(state: State, metric: Metric, value: Any) -> Explanation:
     encoded = metric.encode(value)
     key = _key(state, metric)
     mechanism = metric.mechanism
-    device = randomizer_of(metric, key or new_secret())
+    # Each answer of a panel has a key of its own: one that no device gives is shown.
+    device = randomizer_of(metric, new_secret() if key is None or metric.panel is not None else key)
     permanent = device.permanent(encoded)
-    fresh = mechanism.fresh
+    fresh = metric.fresh
     nothing = None, None, ""
     known, newest, cap = nothing if fresh or key is None else _before(state, metric, key, device.cohort, encoded)
     report = newest or device.report(encoded)

@@ -10,6 +10,7 @@ from overstory.presentation import render_html
 from overstory.presentation.document import Block, Heading, Link, Paragraph
 from overstory.presentation.render_html import as_page
 from overstory.privacy import statement
+from overstory.privacy.payloads.registry import metric_terms
 from overstory.privacy.registry.page import metric_page
 from overstory.privacy.registry.yearly import yearly
 from overstory.protocol.metrics import Metric, MetricRegistry
@@ -18,7 +19,7 @@ from overstory.protocol.metrics import Metric, MetricRegistry
 def public_metric(metric: Metric) -> dict[str, Any]:
     """Return a metric as the registry lists it, with every epsilon and its meaning in plain words."""
     reports = sorted({1, metric.window or 1})
-    privacy = statement(metric.mechanism, reports=reports).to_json()
+    privacy = statement(metric.mechanism, reports=reports, terms=metric_terms(metric)).to_json()
     names = ("epsilon_report", "epsilon_n", "epsilon_permanent", "change_leak", "plain_words")
     return metric.to_json() | {"privacy": {name: privacy[name] for name in names}}
 

@@ -98,7 +98,7 @@ class ReportFormat:
         number, below = int.from_bytes(cohort, "little"), self.below
         if self.zones and number < self.num_cohorts:
             below = self.zones[bisect_right(self.zones, (number, self.below))][1]
-        if number >= self.num_cohorts or not below:
+        if number >= self.num_cohorts:
             return Reason.COHORT
         payload = int.from_bytes(bits, "little")
         if payload >= below or (self.weight is not None and payload.bit_count() != self.weight):
@@ -113,7 +113,6 @@ class ReportFormat:
             wrong |= np.bitwise_count(rows).sum(axis=1, dtype=np.int64) != self.weight
         for (start, _), (stop, below) in pairwise(((0, 0), *self.zones)):
             inside = (numbers >= start) & (numbers < stop)
-            stray |= inside & (not below)
             wrong |= inside & _not_below(rows, below)
         bad = stray | wrong
         if not bad.any():

@@ -48,7 +48,7 @@ MOST_FAULTED: Final = 10_000
 """Messages that the collector failed on and remembers, by their hashes."""
 
 NO_KEYS: Final = (
-    "This collector opens no messages of Oblivious HTTP: it was started without --oblivious-keys. Reports come to "
+    "This collector opens no messages of Oblivious HTTP: it was started without oblivious_keys. Reports come to "
     f"{PATH}."
 )
 

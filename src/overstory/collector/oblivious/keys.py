@@ -23,7 +23,7 @@ from overstory.protocol.oblivious.messages import KeyConfiguration
 
 HEADER: Final = """\
 # Private keys of Oblivious HTTP: who has them can read what came through a relay. The newest key is the last.
-# `overstory keys show FILE` prints the public ones.
+# `overstory keys FILE` prints the public ones.
 """
 MOST_BYTES: Final = 1 << 20
 
@@ -71,7 +71,7 @@ def read_private_keys(path: Path) -> tuple[PrivateKey, ...]:
         raise FormatError("a file of keys has [[keys]] and nothing else", source=str(path))
     keys = tuple(_read_key(path, entry) for entry in entries)
     if not keys:
-        raise ParameterError(f"{path}: it has no key: overstory keys new {path} adds one")
+        raise ParameterError(f"{path}: it has no key: overstory keys --new {path} adds one")
     ids = [key.key_id for key in keys]
     if len(set(ids)) < len(ids):
         raise FormatError("two keys have one id: a request names its key by the id", source=str(path))
@@ -95,16 +95,13 @@ def _read_key(path: Path, entry: Any) -> PrivateKey:
     return PrivateKey(key_id, created, raw)
 
 
-def add_key(path: Path, key_id: int | None = None) -> tuple[PrivateKey, ...]:
+def add_key(path: Path) -> tuple[PrivateKey, ...]:
     """Draw a new key and add it to a file, which is made where it is missing; return all keys."""
     keys = read_private_keys(path) if path.exists() else ()
-    taken = {key.key_id for key in keys}
-    if key_id is None:
-        key_id = next((number for number in (*range(1, 256), 0) if number not in taken), 0)
-    if key_id in taken:
-        raise ParameterError(f"{path}: it has a key {key_id} already: leave --id out, or give another")
-    if not 0 <= key_id < 256:
-        raise ParameterError(f"--id {key_id}: give a number from 0 to 255")
+    free = {*range(256)} - {key.key_id for key in keys}
+    if not free:
+        raise ParameterError(f"{path}: it has 256 keys, as many as there are numbers: remove earlier ones")
+    key_id = min(free - {0}, default=0)
     keys = (*keys, PrivateKey(key_id, dt.datetime.now(dt.UTC).date(), secrets.token_bytes(KEY_BYTES)))
     _write(path, keys)
     return keys

@@ -74,7 +74,7 @@ from overstory.protocol.errors import ParameterError
 if TYPE_CHECKING:
     from overstory.analysis.alarms.sums import ReportSums
     from overstory.analysis.reports import ReportBatch, SupportCounts
-    from overstory.collector.store.copies.export import Exported, Selection
+    from overstory.collector.store.copies.export import Exported
     from overstory.engines.folders import Folder
     from overstory.protocol.metrics import Metric, MetricRegistry
 
@@ -193,7 +193,7 @@ class Store:
         self,
         registry: MetricRegistry,
         folder: Folder,
-        selected: Selection,
+        metric: str | None = None,
         *,
         now: float,
         advance: Callable[[int], object] | None = None,
@@ -202,7 +202,7 @@ class Store:
         from overstory.collector.store.copies.export import Export
 
         self.compact(now, forgetting=False)
-        return Export(self._database, registry, folder, advance).run(selected, now)
+        return Export(self._database, registry, folder, advance).run(now, metric)
 
     def verify_export(self, registry: MetricRegistry, folder: Folder, *, now: float) -> tuple[int, list[str]]:
         """Compare a folder with what should be exported to it: how many manifests, and what is wrong."""
@@ -260,7 +260,7 @@ class Store:
             When no note has this id.
         """
         if not self._database.write(lambda connection: delete_note(self._database, connection, note_id)):
-            raise ParameterError(f"there is no note {note_id}: overstory store notes list shows the ids")
+            raise ParameterError(f"there is no note {note_id}")
 
     def serve_alone(self) -> None:
         """Lock an embedded database against other serving processes, until this process ends.
@@ -318,7 +318,7 @@ class Store:
         if token_id.isascii() and self._database.write(lambda connection: connection.execute(revoke).rowcount):
             return
         if all(token.id != token_id for token in self.tokens()):
-            raise ParameterError(f"there is no token {token_id}: overstory store tokens list shows the ids")
+            raise ParameterError(f"there is no token {token_id}: overstory store tokens shows the ids")
 
     @property
     def url(self) -> str:

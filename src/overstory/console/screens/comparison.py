@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 from pydantic import Field as Parameter
 
 from overstory.analysis.difference.result import difference_columns, unchanged
@@ -23,7 +22,6 @@ from overstory.console.screens.page import (
     reading_words,
 )
 from overstory.console.view import Query, Screen, View
-from overstory.presentation.charts.numbers import differences
 from overstory.presentation.document import Block, Field, Heading, KeyValues, Lines, Link, Notice, Paragraph, Table
 from overstory.presentation.formats import p_value
 from overstory.protocol.errors import ParameterError
@@ -86,7 +84,7 @@ class ComparisonScreen(Screen):
         if is_shares(metric) and not metric.labels:
             return page.without("The registry has no list of candidates for this metric: there are no shares.", 200)
         try:
-            check_comparable(*(data.counts(metric, *span) for span in page.spans))
+            check_comparable(*(data.counts(metric, *span) for span in page.spans), overlap=query.overlap)
         except ParameterError as error:
             return page.without(f"{str(error)[:1].upper()}{str(error)[1:]}.", 400)
         return (SharesCompared if is_shares(metric) else Compared)(*about).view()
@@ -131,7 +129,8 @@ class ComparisonPage(Page):
         yield Field("interval", "Intervals", query.interval, "choice", kinds)
         yield adjustment_field(query.adjustment, "changed")
         yield number_field("alpha", "False discovery rate", query.alpha, 0.001, 0.5, 0.001)
-        yield number_field("overlap", KEPT, query.overlap, 0, 1, 0.01, "0 is always safe")
+        if self.metric.panel is None:
+            yield number_field("overlap", KEPT, query.overlap, 0, 1, 0.01, "0 is always safe")
         each, hint = query.reports_per_device, "empty: one in each period"
         yield number_field("reports_per_device", "Reports of one device in a range", each, 1, None, 0.1, hint)
 
@@ -234,18 +233,8 @@ class SharesCompared(Compared):
         yield f"Reports in b, {b}", f"{self.compared.b.num_reports:,}"
 
     def pictures(self) -> Iterator[Picture]:
-        drawn, (a, b) = self.rows[:MOST_DRAWN], self._ranges()
-        columns = {
-            key: np.array([np.nan if row[key] is None else row[key] for row in drawn])
-            for key in ("difference", "low", "high")
-        }
-        yield differences(
-            f"{self.metric.id}-compare",
-            f"Shares in {a} less those in {b}, with 95% intervals; the surest on top.",
-            [row["value"] for row in drawn],
-            changed=np.array([row["changed"] for row in drawn]),
-            **columns,
-        )
+        a, b = self._ranges()
+        yield self.both.plot(name=f"{self.metric.id}-compare", of=f"Shares in {a} less those in {b}")
 
     def tables(self) -> Iterator[Block]:
         shown, (a, b) = self.rows[:MOST_DRAWN], self._ranges()
@@ -266,7 +255,8 @@ class SharesCompared(Compared):
                 ("The test of all values", TESTS[both.overall_test]),
             )
         )
-        yield Paragraph(OVERLAP)
+        if self.metric.panel is None:
+            yield Paragraph(OVERLAP)
         yield Lines(*(f"{note[:1].upper()}{note[1:]}." for note in compared.notes if note != SHARED_NOISE))
 
     def facts(self) -> Mapping[str, Any]:

@@ -107,7 +107,7 @@ class HealthScreen(Screen):
     def act(self, data: ConsoleData, fields: Mapping[str, str], **path: str) -> str:  # noqa: ARG002
         store = data.store
         if not isinstance(store, Store):
-            raise ScreenError(400, "this console only reads its store: use overstory store notes")
+            raise ScreenError(400, "this console only reads its store: it cannot change notes")
         if "note" in fields:
             store.remove_note(fields["note"])
         else:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from overstory.analysis.decoding.decoder import Decoded
-from overstory.console.alarms import MetricHistory, find_alarms, read_histories
+from overstory.console.alarms import TONES, MetricHistory, find_alarms, read_histories
 from overstory.console.screens.page import is_shares, not_listed, reading_words, state_words
 from overstory.console.view import Query, Screen, View
 from overstory.presentation.charts.numbers import sparkline
@@ -27,13 +27,12 @@ from overstory.presentation.document import (
     Preformatted,
     Row,
     Table,
-    Tone,
 )
 from overstory.presentation.formats import finite, percent, thousands
 from overstory.protocol.metrics.period import DAY
 
 if TYPE_CHECKING:
-    from overstory.analysis.alarms.alarm import Alarm, Severity
+    from overstory.analysis.alarms.alarm import Alarm
     from overstory.console.data import ConsoleData
     from overstory.presentation.svg import Picture
 
@@ -42,8 +41,6 @@ DRAWN: Final = 26
 MOST_ALARMS: Final = 20
 NOTES_BEFORE: Final = 7
 """Days before a period whose notes may explain its alarm."""
-
-TONES: Final[Mapping[Severity, Tone]] = {"red": "bad", "amber": "bad", "note": "faint"}
 
 Order = Literal["title", "reports", "detected", "alarms", "expires"]
 ORDERS: Final[Mapping[Order, str]] = {
@@ -96,8 +93,9 @@ class _Overview:
         yield self.table
         yield Heading(2, "What these numbers rest on")
         yield Lines(
-            "Estimates are of the newest period that takes no more reports, in percent of its reports, one per device; "
-            "while there is none, of the newest one with reports. Intervals are 95%, of all devices like these.",
+            "Estimates are of the newest period that is over, in percent of its reports, one per device; while there "
+            "is none, of the newest one with reports. Until a period is final, late reports may change them, and its "
+            "alarms are provisional. Intervals are 95%, of all devices like these.",
             f"The small lines show the reports of up to {DRAWN} periods, the newest of which may still be running.",
             "“Not listed” are the reports whose string is in no list of candidates; only lists have this.",
             "An alarm is something to look at, no verdict. Steps and drifts are tests at a false discovery rate of 1% "
@@ -108,7 +106,7 @@ class _Overview:
     def _notices(self) -> Iterator[Block]:
         for alarm in self.alarms[:MOST_ALARMS]:
             metric = "" if alarm.metric is None else f", {self.data.registry[alarm.metric].title}"
-            text = f"{alarm.severity.capitalize()}: {alarm.kind}{metric}, {alarm.period}. {alarm.text}"
+            text = f"{alarm.severity_words}: {alarm.kind}{metric}, {alarm.period}. {alarm.text}"
             yield Notice(" ".join([text, *self._notes(alarm)]), TONES[alarm.severity])
         if len(self.alarms) > MOST_ALARMS:
             yield Paragraph(f"{len(self.alarms) - MOST_ALARMS} more alarms are in the JSON of this page.")
@@ -129,7 +127,7 @@ class _Overview:
         metric = next(iter(self.data.registry), "METRIC")
         yield Notice("There are no reports yet. These lines send the first ones, of simulated devices:", "")
         yield Preformatted(
-            f"overstory store tokens add {self.data.store.url} --role write --application my-app > write-token\n"
+            f"overstory store tokens {self.data.store.url} --add write --application my-app > write-token\n"
             f"overstory serve --registry metrics.toml --store {self.data.store.url} --port 8000 &\n"
             'OVERSTORY_WRITE_TOKEN="$(cat write-token)" \\\n'
             "    overstory simulate --registry metrics.toml --devices 500 --url http://127.0.0.1:8000"

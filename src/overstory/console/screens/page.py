@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from overstory.analysis.selection import ADJUSTMENTS, INTERVAL_KINDS, Adjustment, interval_words, people_variance
+from overstory.analysis.selection import ADJUSTMENTS, Adjustment, interval_words, people_variance
 from overstory.console.view import ScreenError, View
 from overstory.planning.detection import required_sample_size, smallest_share
 from overstory.presentation.document import (
@@ -64,7 +64,7 @@ DETECTING: Final = frozenset({"items", "search"})
 """Readings of which some values are detected."""
 
 WHOLE_RANGE: Final = frozenset({"search"})
-"""Readings of all periods together: a device answers once."""
+"""Readings of all periods together: few devices answer in one."""
 
 
 def is_shares(metric: Metric) -> bool:
@@ -77,7 +77,7 @@ def reading_words(metric: Metric) -> str:
     return WORDS.get(metric.reading, metric.reading)
 
 
-OPTIONS: Final = ("alpha", "correction", "adjustment", "reports_per_device")
+OPTIONS: Final = ("alpha", "correction", "adjustment", "reports_per_device", "pool")
 
 
 class Page:
@@ -176,19 +176,24 @@ class Page:
 
     def rests_on(self) -> Iterable[Block]:
         reports, periods = self.counted.num_reports, self.counted.periods
-        detects = is_shares(self.metric) or self.metric.reading in DETECTING
-        intervals = interval_words("population", self.query.adjustment) if detects else INTERVAL_KINDS["population"]
         each = "one per device" if len(periods) < 2 else f"of {len(periods):,} periods, at most one per device in each"
         yield KeyValues(
             (
                 ("Percent of what", f"of {reports:,} reports, {each}"),
                 ("Last period with reports", self.when(periods[-1]) if periods else "none"),
-                ("Intervals", intervals),
+                *self.intervals(),
             )
         )
-        sentences = tuple(self.sentences())
+        sentences = (*map(sentence, self.panel()), *self.sentences())
         if sentences:
             yield Lines(*sentences)
+
+    def intervals(self) -> Iterable[tuple[str, str]]:
+        words = interval_words("population", self.query.adjustment)
+        return (("Intervals", words),) if self.counted.periods else ()
+
+    def panel(self) -> Iterable[str]:
+        return self.counted.panel_sentences()
 
     def sentences(self) -> Iterable[str]:
         groups = self.metric.groups
@@ -238,6 +243,12 @@ class ReadingPage(Page):
     @property
     def reading(self) -> Reading:
         raise NotImplementedError
+
+    def intervals(self) -> Iterable[tuple[str, str]]:
+        return ()  # its blocks say so, and what the panel is
+
+    def panel(self) -> Iterable[str]:
+        return ()
 
     def pictures(self) -> Iterable[Picture]:
         return () if self.metric.reading == "mean" else self.reading.pictures()  # a mean by itself is a number
@@ -293,6 +304,12 @@ def epsilons(metric: Metric) -> tuple[tuple[str, str], ...]:
         ("Epsilon, one report", epsilon_text(terms.epsilon_any(1))),
         ("Epsilon, one value", epsilon_text(terms.epsilon_permanent)),
     )
+
+
+def most_in(metric: Metric, seconds: int) -> int:
+    """Return how many reports of a device there are in some seconds of a year, at most."""
+    reports = max(1, seconds // metric.period.seconds)
+    return reports if metric.panel is None else min(reports, metric.panel.most_in_a_year)
 
 
 @lru_cache(maxsize=4096)

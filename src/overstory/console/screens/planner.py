@@ -12,6 +12,7 @@ from pydantic import Field as Parameter
 from overstory.console.view import Query, Screen, View
 from overstory.planning import Nearest, Plan, plan_from_needs
 from overstory.planning.kinds import plan_for_domain
+from overstory.planning.yearly import YearPlan
 from overstory.presentation.charts.curves import Scatter, scatter_of_estimates
 from overstory.presentation.document import (
     Block,
@@ -39,11 +40,13 @@ if TYPE_CHECKING:
 
 STRINGS: Final = "Strings, from a list of candidates"
 DOMAIN: Final = "Values of a known domain"
+YEAR: Final = "Within a bound on any year"
 EXAMPLE_DOMAIN: Final = 10
+EXAMPLE_YEAR: Final = 4.0
 
 
 class PlannerQuery(Query):
-    """The needs, under the names of `overstory plan`; with a domain's size, of a known domain."""
+    """The needs, under the names of `overstory plan`; with a domain's size, of a known domain, and also of a year."""
 
     epsilon: float = 1.0
     epsilon_permanent: float | None = None
@@ -52,6 +55,9 @@ class PlannerQuery(Query):
     share: float = Parameter(0.01, gt=0, le=1)
     alpha: float = Parameter(0.05, gt=0, lt=1)
     domain_size: int | None = None
+    yearly: float | None = None
+    metrics: int = Parameter(1, ge=1, le=1 << 20)
+    period: str = "week"
     num_bits: int | None = None
     num_hashes: int | None = None
     num_cohorts: int | None = None
@@ -67,6 +73,10 @@ class PlannerQuery(Query):
         return self.candidates or 200
 
     def command(self) -> str:
+        if self.yearly is not None:
+            names = ("domain_size", "yearly", "metrics", "reports", "share")
+            words = [f"--{name.replace('_', '-')} {_number(getattr(self, name))}" for name in names]
+            return " ".join(["overstory plan", *words, f"--period '{self.period}'"])
         asked = {"epsilon": self.epsilon, "epsilon_permanent": self.ceiling, "reports": self.reports}
         kind = {"candidates": self.looked_for} if self.domain_size is None else {"domain_size": self.domain_size}
         sizes = {name: getattr(self, name) for name in ("num_bits", "num_hashes", "num_cohorts")}
@@ -89,6 +99,8 @@ class PlannerScreen(Screen):
 
     def view(self, data: ConsoleData, query: PlannerQuery, **path: str) -> View:  # noqa: ARG002 - it needs no data
         try:
+            if query.yearly is not None:
+                return _of_a_year(query, query.yearly)
             plan = _plan(query)
         except ParameterError as error:
             blocks = [*_head(query), Notice(f"{error}."), *_repairs(query)]
@@ -111,6 +123,15 @@ class PlannerScreen(Screen):
             Lines(*plan.sentences()),
         ]
         return View("Plan a collection", tuple(blocks), table, picture, plan.to_json())
+
+
+def _of_a_year(query: PlannerQuery, epsilon: float) -> View:
+    """Compare the ways to keep within a bound on any year."""
+    if query.domain_size is None:
+        raise ParameterError("give domain_size, how many values each metric has")
+    plan = YearPlan(query.reports, query.domain_size, epsilon, query.metrics, query.period, query.share)
+    blocks = [*_head(query), *plan.blocks(), Preformatted(query.command())]
+    return View("Plan a collection", tuple(blocks), plan.as_table(), facts=plan.to_json())
 
 
 @lru_cache(maxsize=64)
@@ -141,12 +162,14 @@ def _head(query: PlannerQuery) -> Iterator[Block]:
         "share": query.share,
         "alpha": query.alpha,
     }
-    is_domain = query.domain_size is not None
+    size = query.domain_size or EXAMPLE_DOMAIN
     places = (
         (STRINGS, PlannerQuery(**shared).address("/plan")),
-        (DOMAIN, PlannerQuery(domain_size=query.domain_size or EXAMPLE_DOMAIN, **shared).address("/plan")),
+        (DOMAIN, PlannerQuery(domain_size=size, **shared).address("/plan")),
+        (YEAR, PlannerQuery(domain_size=size, yearly=EXAMPLE_YEAR, **shared).address("/plan")),
     )
-    yield Links("What is collected", places, DOMAIN if is_domain else STRINGS)
+    chosen = YEAR if query.yearly is not None else STRINGS if query.domain_size is None else DOMAIN
+    yield Links("What is collected", places, chosen)
     yield Form("Needs", tuple(_fields(query)), "Plan", "/plan", is_live=True)
 
 
@@ -159,6 +182,14 @@ def _fields(query: PlannerQuery) -> Iterator[Field]:
     is_domain = query.domain_size is not None
     if is_domain:
         yield _slider("domain_size", "Values in the domain", query.domain_size, 2, 10_000, "All that there are.")
+        if query.yearly is not None:
+            hint = "Of everything, whatever a device holds and however it changes."
+            yield _slider("yearly", "Epsilon of any year", query.yearly, 0.05, 10, hint)
+            yield _slider("metrics", "Metrics", query.metrics, 1, 100, "Of the application, each with so many values.")
+            yield _slider("reports", "Devices", query.reports, 100, 1_000_000_000, "That have the program.")
+            yield _slider("share", "A share", query.share, 0.00001, 0.99, "Whose standard error is compared.")
+            yield Field("period", "Period", query.period, hint="That a result is of.")
+            return
     else:
         yield _slider("candidates", "Strings to look for", query.looked_for, 1, 1_000_000, "The candidates.")
     yield _slider("epsilon", "Epsilon of one report", query.epsilon, 0.05, 10, "Smaller is more private.")

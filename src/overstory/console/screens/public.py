@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 import numpy as np
 
 from overstory.analysis.selection import interval_words
 from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, interval_caption
-from overstory.console.screens.page import Page, ReadingPage, is_shares
+from overstory.console.screens.page import Page, ReadingPage, is_shares, sentence
 from overstory.console.view import Query, Screen, View
 from overstory.presentation.document import (
     Block,
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 
 ERRORS: Final = ("standard_error", "frequency_standard_error")
 TESTS: Final = frozenset({"z", "p_value", "q_value"})
-GIVEN: Final = frozenset({"alpha", "level", "reports_per_device", "start", "stop"})
+GIVEN: Final = frozenset({"alpha", "level", "reports_per_device", "start", "stop", "share_asked"})
 """Numbers that are no results; those named after an epsilon are none either."""
 
 
@@ -165,7 +166,8 @@ class PublicScreen(Screen):
 def _columns() -> tuple[Column, ...]:
     return (
         Column("title", "Metric", is_left=True, link=lambda row: f"/about/{row['metric']}"),
-        Column("purpose", "Why", is_left=True, link=lambda row: str(row["purpose"])),
+        Column("description", "What", is_left=True),
+        Column("purpose", "Why", _host, is_left=True, link=lambda row: str(row["purpose"])),
         Column("owner", "Responsible", is_left=True),
         Column("how_often", "How often", is_left=True),
         Column("one_report", "What one report reveals", is_left=True),
@@ -175,11 +177,17 @@ def _columns() -> tuple[Column, ...]:
     )
 
 
+def _host(address: str) -> str:
+    """Return where a link leads, in a word."""
+    return urlsplit(address).hostname or address
+
+
 def _row(data: ConsoleData, metric: Metric) -> dict[str, Any]:
     epsilon = metric.mechanism.epsilon_report
     return {
         "metric": metric.id,
         "title": metric.title,
+        "description": metric.description,
         "purpose": metric.purpose,
         "owner": metric.owner,
         "how_often": how_often(metric),
@@ -317,6 +325,7 @@ class SharesPublished(ReadingPublished):
         series, rows = self.reading, self._rows
         yield Lines(
             f"Intervals: {interval_words(series.interval_kind, series.options.adjustment)}",
+            *map(sentence, self.counted.panel_sentences()),
             *series.parts[0].estimate.notes,
             *series.notes,
         )
@@ -324,7 +333,8 @@ class SharesPublished(ReadingPublished):
         yield Heading(3, f"Detected: {len(detected):,} of {len(rows):,}", "detected")
         if detected:
             table = estimate_table(detected[:MOST_ROWS])
-            yield replace(table, caption="Detected answers", columns=table.columns[:-1])
+            unsure = any(row["low"] is not None and row["low"] <= 0 for row in detected[:MOST_ROWS])
+            yield replace(table, caption="Detected answers", columns=table.columns if unsure else table.columns[:-1])
         missing = [row["value"] for row in rows if not row["detected"]]
         yield Heading(3, f"Asked and not detected: {len(missing):,}", "not-detected")
         yield Paragraph(

@@ -15,8 +15,15 @@ from overstory.analysis.decoding.decoder import NEEDED_SHARE, Decoded
 from overstory.analysis.difference.combination import total
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.selection import Adjustment, normal_reach
-from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, interval_caption
-from overstory.console.alarms import find_alarms
+from overstory.analysis.tables.output import (
+    MOST_DRAWN,
+    NOT_LISTED,
+    estimate_picture,
+    estimate_table,
+    interval_caption,
+    unlike,
+)
+from overstory.console.alarms import TONES, find_alarms
 from overstory.console.screens.page import (
     DETECTING,
     OF_NUMBERS,
@@ -115,13 +122,11 @@ class Columns:
 
     def estimates(self, data: ConsoleData, reading: Aggregation, options: EstimateOptions) -> EstimateSeries:
         """Return an estimate for each column with reports, as `overstory decode` gives it for the same periods."""
-        chosen = replace(options, interval_kind=options.kind_of_intervals(reading))
+        chosen = replace(options, interval_kind=options.kind_of_intervals(self.counted.metric, reading))
         if self.every == 1 or reading == "total":
             return data.estimates(self.counted, reading, chosen)
         stretches: list[PeriodCounts] = []
-        taken: dict[int, SupportCounts] = {}
-        for group in self._groups():
-            taken = {**taken, **group} if reading == "cumulative" else group
+        for taken in self._groups(self.number if reading == "cumulative" else chosen.pool):
             of_stretch = {period: n for period, n in self.counted.taken_out.items() if period in taken}
             stretches.append(
                 PeriodCounts(
@@ -133,16 +138,18 @@ class Columns:
         else:
             series = []
             for some in stretches:  # a device reports once in each period
-                each = min(chosen.reports_per_device, len(some.periods))
+                each = min(chosen.reports_per_device, some.most_reports(some.periods))
                 series.append(data.estimates(some, "total", replace(chosen, reports_per_device=each)))
         parts = tuple(part for stretch in series for part in stretch.parts)
         return EstimateSeries(self.counted, reading, chosen, parts, series[-1].notes if series else ())
 
-    def _groups(self) -> Sequence[dict[int, SupportCounts]]:
-        groups: dict[int, dict[int, SupportCounts]] = {}
+    def _groups(self, pool: int) -> Sequence[dict[int, SupportCounts]]:
+        """Return the counts of each column with reports, with those of the columns before it that are pooled."""
+        own: dict[int, dict[int, SupportCounts]] = {}
         for period in self.counted.periods:
-            groups.setdefault(period // self.every, {})[period] = self.counted.counts[period]
-        return list(groups.values())
+            own.setdefault(period // self.every, {})[period] = self.counted.counts[period]
+        pooled = {last: [own[column] for column in range(last - pool + 1, last + 1) if column in own] for last in own}
+        return [{period: counts for one in columns for period, counts in one.items()} for columns in pooled.values()]
 
     def column(self, part: PeriodEstimate) -> int:
         return part.last // self.every - self.first
@@ -160,8 +167,6 @@ def reports_picture(metric: Metric, columns: Columns) -> Picture:
 
 
 TOP: Final = 5
-OTHER: Final = "other"
-NOT_LISTED: Final = "not listed"
 
 
 Four = tuple[float, float, float, bool]
@@ -200,6 +205,7 @@ MOST_PERIODS: Final = 60
 OF_SHARES: Final = ("values", "every", "level")
 """What an address may ask of shares alone."""
 
+POOLED: Final = "Of each period by itself: estimated with those before it."
 WORST_CASE: Final = "In a column; empty: the worst case."
 READINGS: Final = (
     ("per-period", "each period by itself"),
@@ -218,6 +224,7 @@ class SeriesQuery(Query):
     level: float = Parameter(0.95, ge=0.5, lt=1)
     adjustment: Adjustment = "fcr"
     reading: Aggregation = "per-period"
+    pool: int = Parameter(1, ge=1, le=1000)
     reports_per_device: float | None = Parameter(None, ge=1)
     values: tuple[str, ...] = ()
 
@@ -279,6 +286,7 @@ class OverTime(Page):
             yield adjustment_field(query.adjustment)
         if not whole:
             yield Field("reading", "Estimates of", query.reading, "choice", READINGS)
+            yield number_field("pool", "Columns pooled", query.pool, 1, 1000, 1, POOLED)
         if shares:
             names = "\n".join(query.names())
             yield Field("values", "Values, one a line", names, "lines", hint="Empty: the five most frequent.")
@@ -351,12 +359,13 @@ class SharesOverTime(OverTime):
         lines, notes = self._value_lines(chosen, listed), []
         others = [name for name in listed if name not in set(chosen)]
         if others and not names and self.newest.estimate.adds_up:
-            name = others[0] if len(others) == 1 else OTHER
+            name = others[0] if len(others) == 1 else unlike(f"{len(others):,} more values", listed)
             lines.append(self._line(name, lambda estimate: _together(estimate, others, level)))
-            notes = [f"“{OTHER}” adds up {len(others):,} values; its interval is that of the sum."] * (len(others) > 1)
+            notes = [f"“{name}” adds up their shares; its interval is that of the sum."] * (len(others) > 1)
         if all(isinstance(part.estimate, Decoded) for part in parts):
-            lines.append(self._line(NOT_LISTED, lambda estimate: _not_listed(estimate, level)))
-            notes.append(f"“{NOT_LISTED}” is the share of reports of strings that are not among the candidates.")
+            name = unlike(NOT_LISTED, listed)
+            lines.append(self._line(name, lambda estimate: _not_listed(estimate, level)))
+            notes.append(f"“{name}” is the share of reports of strings that are not among the candidates.")
         return lines, notes
 
     def _value_lines(self, names: Sequence[str], listed: Sequence[str]) -> list[Line]:
@@ -412,6 +421,8 @@ class SharesOverTime(OverTime):
         estimate = self.newest.estimate
         reports, values = estimate.num_reports, len(estimate.values)
         yield "Reports in the newest", f"{reports:,}"
+        if (active := self.counted.devices(self.counted.periods[-1:])) is not None:
+            yield f"Devices in the newest period ({active.low:,} to {active.high:,})", f"{active.estimate:,}"
         yield "Detected", f"{int(estimate.detected().sum()):,} of {values:,}"
         yield "Smallest share, nine times in ten", share_that_shows(self.metric.mechanism, reports, values)
         yield from epsilons(self.metric)
@@ -421,8 +432,8 @@ class SharesOverTime(OverTime):
             words = "Alarms are not there yet: earlier periods are being decoded. This page asks again by itself."
             yield Notice(words, "faint")
         for alarm in self.alarms or ():
-            words = f"{alarm.severity.capitalize()}, {alarm.kind}, {alarm.period}: {alarm.text}"
-            yield Notice(words, "faint" if alarm.severity == "note" else "bad")
+            words = f"{alarm.severity_words}: {alarm.kind}, {alarm.period}. {alarm.text}"
+            yield Notice(words, TONES[alarm.severity])
         estimate = self.newest.estimate
         if self.uncertain is not None:
             needed = people_for(self.metric.mechanism, 0.1, len(estimate.values))
@@ -462,6 +473,8 @@ class SharesOverTime(OverTime):
 
     def sentences(self) -> Iterator[str]:
         yield from self.shown[1]
+        if self.query.pool > 1 and self.query.reading == "per-period":
+            yield f"Each share is of a column and the {self.query.pool - 1:,} before it, as one estimate."
         if self.columns.every > 1:
             yield f"Counts of {self.columns.every:,} periods are added up for each column; none is left out."
         if self.metric.oracle.encoding.decoded:
@@ -484,7 +497,8 @@ class ReadingOverTime(ReadingPage, OverTime):
         self.every = every
         self.whole = metric.reading in WHOLE_RANGE or query.reading == "total"
         newest = every.periods[-1]
-        super().__init__(data, metric, query, every if self.whole else data.counts(metric, newest, newest, query.group))
+        first = max(newest - query.pool + 1, every.periods[0])
+        super().__init__(data, metric, query, every if self.whole else data.counts(metric, first, newest, query.group))
 
     @cached_property
     def reading(self) -> Reading:

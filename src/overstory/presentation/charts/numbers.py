@@ -80,15 +80,18 @@ def sparkline(name: str, caption: str, numbers: F64) -> Picture:
 HEIGHT: Final = 240
 
 
-def histogram(name: str, caption: str, names: Sequence[str], *, values: F64, low: F64, high: F64) -> Picture:
+def histogram(
+    name: str, caption: str, names: Sequence[str], *, values: F64, low: F64, high: F64, truth: F64 | None = None
+) -> Picture:
     """Draw a bar for each group of values, and its interval; a share below 0 has only an interval."""
     largest = int(np.argmax(values))
     alt = f"{len(names)} bar(s); the largest is {names[largest]} with {percent(float(values[largest]))}."
-    return on_both_sheets(name, caption, alt, lambda sheet: _histogram(sheet, names, values, low, high))
+    return on_both_sheets(name, caption, alt, lambda sheet: _histogram(sheet, names, values, low, high, truth))
 
 
-def _histogram(sheet: Sheet, names: Sequence[str], shares: F64, low: F64, high: F64) -> str:
-    least, most = min(float(low.min()), 0.0), max(float(high.max()), 0.01)
+def _histogram(sheet: Sheet, names: Sequence[str], shares: F64, low: F64, high: F64, truth: F64 | None) -> str:
+    true = low[:0] if truth is None else truth
+    least, most = min(float(low.min()), 0.0), max(float(high.max()), 0.01, *true.tolist())
     chart = _empty(sheet, len(names), 1.05 * least, 1.05 * most, percent_tick(-0.0025))
     chart.axes("share of devices", columns=named_columns(chart, sheet, names), number=percent_tick)
     base, half = chart.y.at(0), (chart.x.at(1) - chart.x.at(0)) * 0.45
@@ -97,25 +100,31 @@ def _histogram(sheet: Sheet, names: Sequence[str], shares: F64, low: F64, high: 
         outline = f"M{middle - half:.1f} {base:.1f}V{top:.1f}h{2 * half:.1f}V{base:.1f}z"
         chart.add(f'<path fill="{BLUE}" fill-opacity="0.35" d="{outline}"/>')
         _interval(chart, place, float(low[place]), float(high[place]))
+    _truth(chart, true)
     chart.add(f'<path d="M{chart.x.start:.1f} {base:.1f}H{chart.x.stop:.1f}" stroke="{INK}" stroke-width="0.8"/>')
     return chart.svg()
 
 
-def estimates_over_time(name: str, caption: str, labels: Sequence[str], *, values: F64, low: F64, high: F64) -> Picture:
+def estimates_over_time(
+    name: str, caption: str, labels: Sequence[str], *, values: F64, low: F64, high: F64, truth: F64 | None = None
+) -> Picture:
     """Draw a number for each period, such as a mean, with its interval; the axis need not begin at zero."""
     newest = f"; the newest is {values[-1]:.4g} ({low[-1]:.4g} to {high[-1]:.4g})" if len(labels) else ""
     alt = f"{len(labels)} estimate(s), {labels[0]} to {labels[-1]}{newest}." if len(labels) else "No estimates."
-    return on_both_sheets(name, caption, alt, lambda sheet: _dots(sheet, labels, values, low, high))
+    return on_both_sheets(name, caption, alt, lambda sheet: _dots(sheet, labels, values, low, high, truth))
 
 
-def _dots(sheet: Sheet, labels: Sequence[str], values: F64, low: F64, high: F64) -> str:
-    least, most = float(low.min()), float(high.max())
+def _dots(sheet: Sheet, labels: Sequence[str], values: F64, low: F64, high: F64, truth: F64 | None) -> str:
+    true = low[:0] if truth is None else truth
+    ends = np.concatenate([low, high, true])
+    least, most = float(ends.min()), float(ends.max())
     margin = 0.05 * (most - least) or max(abs(most), 1.0) * 0.05
     chart = _empty(sheet, len(labels), least - margin, most + margin, f"{most:,.4g}")
     chart.axes("", columns=named_columns(chart, sheet, labels), number=plain_number)
     for place in range(len(labels)):
         _interval(chart, place, float(low[place]), float(high[place]))
         chart.dot(place, float(values[place]), BLUE)
+    _truth(chart, true)
     return chart.svg()
 
 
@@ -129,6 +138,14 @@ def _interval(chart: Chart, place: int, low: float, high: float) -> None:
     x, bottom, top = chart.x.at(place), chart.y.at(low), chart.y.at(high)
     ends = "".join(f"M{x - 3:.1f} {y:.1f}h6" for y in (bottom, top))
     chart.add(f'<path d="M{x:.1f} {bottom:.1f}V{top:.1f}{ends}" stroke="{BLUE}" fill="none" stroke-width="1.2"/>')
+
+
+def _truth(chart: Chart, truth: F64) -> None:
+    """Draw a stroke across each place at the truth."""
+    half = (chart.x.at(1) - chart.x.at(0)) * 0.2
+    for place, true in enumerate(truth.tolist()):
+        x, y = chart.x.at(place), chart.y.at(true)
+        chart.add(f'<path d="M{x - half:.1f} {y:.1f}H{x + half:.1f}" stroke="{VERMILION}" stroke-width="2"/>')
 
 
 ROW: Final = 20

@@ -179,7 +179,7 @@ class PayloadTerms(Terms):
     @classmethod
     def always(cls, mechanism: Any) -> Constant:
         """Return what is the same in every report of every value: the cohort, which is uniform."""
-        cohorts = mechanism.num_asked
+        cohorts = mechanism.num_cohorts
         return Constant.uniform(cohorts) if cohorts > 1 else Constant()
 
     @classmethod

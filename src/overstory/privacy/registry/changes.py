@@ -28,7 +28,6 @@ from overstory.privacy.payloads.registry import metric_terms
 from overstory.privacy.registry.cost import lifetime_epsilon, most_responses
 from overstory.privacy.registry.yearly import yearly
 from overstory.privacy.terms import add_up
-from overstory.protocol.kinds.base import Kind
 from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
 from overstory.protocol.metrics.groups import Groups
 
@@ -192,6 +191,9 @@ def _of_a_metric(old: Metric, new: Metric, budget: PersonBudget | None) -> Itera
     if old.window != new.window and "window" not in new.mechanism.parameters:
         detail = f"privacy is stated for {new.window or 'no'} reports, not for {old.window or 'none'}"
         yield Change(new.id, "window", Harm.HARMLESS, detail)
+    if old.yearly_reason != new.yearly_reason:
+        detail = f"{old.yearly_reason!r} becomes {new.yearly_reason!r}"
+        yield Change(new.id, "yearly_reason", Harm.HARMLESS, detail)
 
 
 def _of_the_panel(old: Metric, new: Metric) -> Iterator[Change]:
@@ -199,7 +201,9 @@ def _of_the_panel(old: Metric, new: Metric) -> Iterator[Change]:
     before, after = (yearly([metric]).epsilon for metric in (old, new))
     shown = ["none" if metric.panel is None else str(metric.panel) for metric in (old, new)]
     detail = f"{shown[0]} becomes {shown[1]}: what any year tells, epsilon {_epsilon(before)} becomes {_epsilon(after)}"
-    yield Change(new.id, "panel", Harm.WEAKENS if after > before else Harm.HARMLESS, detail)
+    again = old.once is not new.once
+    detail += "; a device that has answered once for all answers again" if again else ""
+    yield Change(new.id, "panel", Harm.WEAKENS if after > before or again else Harm.HARMLESS, detail)
 
 
 def _of_the_words(old: Metric, new: Metric, budget: PersonBudget | None) -> Iterator[Change]:
@@ -251,22 +255,13 @@ def _of_the_account(name: str, earlier: Sequence[MetricRegistry], new: Metric) -
     last = others[-1]
     since = "" if last is earlier[-1] else f"since version {last.version}: "
     what = "domain" if last[name].mechanism.digest == new.mechanism.digest else "parameters"
-    accounts = {registry[name].account: registry[name].mechanism for registry in reversed(others)}
-    groups = [group for group in _answered_again([*accounts.values()], new.mechanism) if group]
-    if not groups and not since:
-        yield Change(
-            new.id, what, Harm.HARMLESS, "other devices are asked: none that an earlier registry of these asked"
-        )
-    # Fresh noise has no past: what it costs is said of the mechanism.
-    memoized = [[one.epsilon_permanent for one in each if not one.fresh] for each in groups if not new.mechanism.fresh]
-    costs = [
-        (add_up((1, each) for each in (new.mechanism.epsilon_permanent, *group)), group[0])
-        for group in memoized
-        if group
-    ]
-    if not costs:
+    # Fresh noise has no past: what it costs is said of the mechanism, or of the panel.
+    accounts = {registry[name].account: registry[name] for registry in reversed(others)}
+    memoized = [] if new.fresh else [metric for metric in accounts.values() if not metric.fresh]
+    if not memoized:
         return
-    total, promised = max(costs)
+    promised = memoized[0].mechanism.epsilon_permanent
+    total = add_up((1, metric.mechanism.epsilon_permanent) for metric in (new, *memoized))
     detail = f"{since}devices that have reported draw new permanent responses, and those of before were sent already: "
     if math.isfinite(promised):
         detail += f"all reports of one value cost {_epsilon(total)} together, where {_epsilon(promised)} was promised"
@@ -277,18 +272,6 @@ def _of_the_account(name: str, earlier: Sequence[MetricRegistry], new: Metric) -
             "; responses under an earlier registry with the same parameters and domain are the same: they cost once"
         )
     yield Change(new.id, what, Harm.WEAKENS, detail)
-
-
-def _answered_again(earlier: Sequence[Kind], new: Kind) -> Iterator[list[Kind]]:
-    """Yield which earlier parameters asked each range of devices: waves go by a number that is the same under all."""
-    stops = {stop for mechanism in (*earlier, new) if mechanism.once for stop, _ in mechanism.zones}
-    for number in sorted({0, *stops}):
-        if _asks(new, number):
-            yield [mechanism for mechanism in earlier if _asks(mechanism, number)]
-
-
-def _asks(mechanism: Kind, number: int) -> bool:
-    return not mechanism.once or mechanism.asks(number)
 
 
 def _worse(

@@ -10,7 +10,6 @@ from overstory.presentation.document import Block, Heading, KeyValues, Lines, Pa
 from overstory.presentation.formats import parameter_words, plural
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.attacks import metric_linkability
-from overstory.privacy.payloads.base import Success
 from overstory.privacy.payloads.registry import metric_terms
 from overstory.privacy.registry.cost import MetricCost, TotalCost, metric_cost
 from overstory.privacy.statements import Claim, PrivacyStatement, claims_blocks, statement
@@ -30,12 +29,10 @@ def metric_statement(metric: Metric, *, reports: Iterable[int] = (), delta: floa
     asked, window = set(reports), metric.window or 1
     changes = {2, *asked, window if window <= MOST_CHANGES else 2} - {1}
     numbers = sorted({*SHOWN, *asked, window})
-    terms = metric_terms(metric)
-    stated = statement(metric.mechanism, reports=numbers, change_reports=sorted(changes), delta=delta, terms=terms)
-    attacked = stated.attack
-    if metric.panel is not None:  # further answers have further noise, until nothing is left to guess
-        attacked = replace(attacked, unchanged=Success(1.0, 1.0))
-    return replace(stated, linkable=metric_linkability(metric), attack=attacked)
+    stated = statement(
+        metric.mechanism, reports=numbers, change_reports=sorted(changes), delta=delta, terms=metric_terms(metric)
+    )
+    return replace(stated, linkable=metric_linkability(metric))
 
 
 @dataclass(frozen=True)
@@ -108,6 +105,8 @@ def _facts(metric: Metric, route: ObliviousRoute | None, group: str | None) -> I
         )
         yield "What is sent in clear", group_words
     yield "How often", how_often(metric)
+    if metric.yearly_reason is not None:
+        yield "Why a year may reveal much", metric.yearly_reason
     yield "How many values", how_many_values(metric)
     yield "Ends on", f"{metric.expires}: nothing is collected from then on, unless a reviewed change renews it"
     late = f"a report that comes up to {metric.grace_days} days late is still counted"
@@ -145,12 +144,12 @@ def how_often(metric: Metric) -> str:
     if panel is not None:
         times = "once" if panel.answers == 1 else f"{panel.answers} times"
         which = "" if panel.own else " for all metrics that share the panel, each device one of them"
-        asked = f"in each {metric.period} one device in {panel.periods(metric.period)} is asked, whatever its value"
+        among = 1 / panel.share_asked(metric.period)
+        number = str(among) if among.denominator == 1 else f"about {float(among):.1f}"
+        asked = f"in each {metric.period} one device in {number} is asked, whatever its value"
         return f"at most {times} in any {panel.cycle}{which}; {asked}"
     if metric.once:
-        asked = metric.mechanism.parameters.get("waves", 1)
-        some = f"; one device in {asked} is asked, the others stay for later plans" if asked > 1 else ""
-        return f"one report per device, and no other by these parameters, whether its value changes or not{some}"
+        return "one report per device, and no other by these parameters, whether its value changes or not"
     return f"at most one report per device per {metric.period}"
 
 

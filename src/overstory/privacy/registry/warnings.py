@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.attacks import metric_linkability
 from overstory.privacy.payloads.registry import metric_terms
 from overstory.privacy.registry.cost import budget_words, lifetime_epsilon, together
+from overstory.privacy.registry.yearly import HIGH, parts_of_a_year, yearly
+from overstory.privacy.statements import ALWAYS
 from overstory.privacy.terms import add_up
 from overstory.protocol.errors import WireError
 from overstory.protocol.metrics import Fault, Metric, MetricRegistry
 from overstory.protocol.metrics.groups import FLOOR, OTHER
 from overstory.protocol.metrics.metric import FEWEST_TOGETHER
 from overstory.protocol.metrics.metric_table import PUBLISH_LEAST
+from overstory.protocol.metrics.panel import Panel
 from overstory.protocol.metrics.toml_positions import positions
 
 if TYPE_CHECKING:
@@ -48,6 +52,7 @@ def registry_warnings(registry: MetricRegistry, text: str, today: dt.date, *, se
     found: list[tuple[tuple[str, ...], str, str]] = [
         *((("oblivious",), key, message) for key, message in _relay(registry, server)),
         *((("shards", "from"), day, message) for day, message in _shards(registry, today)),
+        *(((), "panel", message) for message in _year(registry)),
     ]
     for name, metric in registry.items():
         warned = (
@@ -61,7 +66,7 @@ def registry_warnings(registry: MetricRegistry, text: str, today: dt.date, *, se
         found += [(("metrics", name), key, message) for key, message in warned]
     faults = []
     for table, key, message in found:
-        line = next(where[path].line for path in ((*table, key), table, table[:1]) if path in where)
+        line = next(where[path].line for path in ((*table, key), table, table[:1], ("registry",)) if path in where)
         faults.append(Fault(line, ".".join(filter(None, (*table, key))), message))
     return sorted(faults)
 
@@ -114,6 +119,21 @@ def _shards(registry: MetricRegistry, today: dt.date) -> Iterator[tuple[str, str
                 f"{count} shards in {plural(left, 'day')}: a device with an older registry posts to a wrong shard"
             )
             yield day, f"{sentence}, and its reports wait until it has this one; choose a later day"
+
+
+def _year(registry: MetricRegistry) -> Iterator[str]:
+    """Warn where a year reveals much of a person, whatever she holds, and the file does not say why."""
+    metrics = [metric for metric in registry.values() if metric.yearly_reason is None]
+    claim = yearly(metrics, registry.budget)
+    if not claim.epsilon > HIGH:
+        return
+    cured = yearly([replace(metric, panel=Panel(), max_values=None) for metric in metrics], registry.budget).epsilon
+    cure = f'with panel = {{cycle = "year", answers = 1}}, and no max_values, epsilon {epsilon_text(cured)}'
+    if cured > HIGH:
+        cure += f", and an oracle with less: up to {HIGH:g}"
+    most = max(parts_of_a_year(metrics), key=lambda part: part.epsilon)
+    year = f"{claim.amount}, {ALWAYS}, in any year, most of it by {most.words}"
+    yield f"{year}; {cure}; or give yearly_reason, why a metric needs more"
 
 
 def _expiry(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
@@ -170,6 +190,7 @@ def _groups(metric: Metric) -> Iterator[tuple[str, str]]:
         yield "groups", message
     cohorts = metric.mechanism.num_cohorts
     rarest = min((groups.expected(name) for name in groups.names if not groups.hidden(name)), default=0.0)
+    rarest *= 1.0 if metric.panel is None else float(metric.panel.share_asked(metric.period))
     # With twice as many on average, hardly any cohort or seed has fewer.
     if not metric.mechanism.counted_by_value and rarest < 2 * FEWEST_TOGETHER * cohorts:
         message = (
@@ -246,5 +267,9 @@ def registry_notes(registry: MetricRegistry) -> Iterator[str]:
 
 
 def _together(names: list[str], registry: MetricRegistry, what: str) -> str:
-    total = add_up((1, registry[name].mechanism.epsilon_report) for name in names)
-    return f"{', '.join(names)} {what} one report of each costs epsilon {epsilon_text(total)} together"
+    epsilons = {name: registry[name].mechanism.epsilon_report for name in names}
+    shared = [name for name in names if (panel := registry[name].panel) is not None and not panel.own]
+    most = [max([epsilons.pop(name) for name in shared])] if shared else []
+    total = add_up((1, epsilon) for epsilon in (*epsilons.values(), *most))
+    only = f", but of {', '.join(shared)}, which share a panel, only of one," if len(shared) > 1 else ""
+    return f"{', '.join(names)} {what} one report of each{only} costs epsilon {epsilon_text(total)} together"

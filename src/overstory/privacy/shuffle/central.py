@@ -14,6 +14,7 @@ from overstory.presentation.document import Block, Lines
 from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.payloads.base import terms_class
 from overstory.privacy.payloads.blankets import MOST_PERIODS, Blanket, clones
+from overstory.privacy.terms import add_up
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind
 
@@ -98,6 +99,7 @@ def shuffled(
     *,
     periods: int | None = 1,
     honest: float = 1.0,
+    afresh: bool = False,
 ) -> CentralPrivacy:
     """Return what a person's reports reveal that arrive shuffled among those of others: a certified upper bound.
 
@@ -118,6 +120,8 @@ def shuffled(
         Reports of the person, one in each period, of one value; None for any number.
     honest
         The share of the reports that come from devices which do as declared, above 0: only these hide anybody.
+    afresh
+        Whether each report has cohort and noise of its own, as in a panel, also where the mechanism memoizes.
 
     Raises
     ------
@@ -139,12 +143,19 @@ def shuffled(
     """
     number = _honest(reports, honest)
     _check(number, delta, periods)
-    epsilon = _epsilon(mechanism, number, delta, periods)
+    # Answers with noise of their own are independent: the epsilons and the deltas add up.
+    times, each = (math.inf if periods is None else periods, 1) if afresh else (1, periods)
+    chance = delta if math.isinf(times) else delta / times
+
+    def together(one: float) -> float:
+        return math.inf if math.isinf(times) else add_up([(int(times), one)])
+
+    epsilon = together(_epsilon(mechanism, number, chance, each))
     rests_on = tuple(_sentences(mechanism, reports, number, periods))
     if mechanism.num_cohorts == 1:
         return CentralPrivacy(epsilon, delta, number, periods, None, rests_on)
-    fewest = _fewest(number, mechanism.num_cohorts, delta / 2)
-    known = _epsilon(mechanism, fewest, delta / 2, periods, in_cohort=True)
+    fewest = _fewest(number, mechanism.num_cohorts, chance / 2)
+    known = together(_epsilon(mechanism, fewest, chance / 2, each, in_cohort=True))
     return CentralPrivacy(epsilon, delta, number, periods, known, (*rests_on, _of_cohorts(fewest, known)))
 
 
@@ -290,8 +301,6 @@ class ReleasedPeriods:
 
     smallest: Mapping[int, int] = field(default_factory=dict)  # messages, by period; 0: some reports came another way
     grouped: bool = False  # whether reports name a group
-    delta: float | None = None  # the chance to exceed epsilon; None: 1e-9, or less where there are very many reports
-    honest: float = 1.0  # the share of messages that come from honest devices
 
     @classmethod
     def of(cls, periods: Iterable[int], released: Mapping[int, Released], *, grouped: bool) -> Self:
@@ -311,12 +320,9 @@ class ReleasedPeriods:
             where = f"In {without} of {plural(len(sizes), 'period')}, reports did not all come in a recorded release. "
             return CentralClaim(None, where + ONE_BY_ONE)
         number = min(sizes)
-        honest = math.floor(number * self.honest) if 0 < self.honest <= 1 else number
-        if honest < 2:
-            some = "" if honest == number else f", {honest} of them honest"
-            return CentralClaim(None, f"The smallest release had {plural(number, 'message')}{some}: it hides nobody.")
-        delta = min(DELTA, 1 / (10 * number)) if self.delta is None else self.delta
-        privacy = shuffled(mechanism, number, delta, honest=self.honest)
+        if number < 2:
+            return CentralClaim(None, f"The smallest release had {plural(number, 'message')}: it hides nobody.")
+        privacy = shuffled(mechanism, number, min(DELTA, 1 / (10 * number)))
         several, more = ("", "") if len(sizes) == 1 else (f" of {len(sizes)} periods", SEVERAL)
         return CentralClaim(
             privacy, f"the smallest release{several} had {number:,} messages, as the collector recorded{more}"

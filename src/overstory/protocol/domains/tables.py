@@ -44,14 +44,6 @@ class Variables(AnyDomain):
         return tuple(domain.size for domain in self.of)
 
     @property
-    def other(self) -> tuple[int | None, ...]:
-        """Which symbol of each variable stands for all values that are not listed; None of strings."""
-        return tuple(
-            domain.size - 1 if domain.size is not None and getattr(domain, "other", None) is not None else None
-            for domain in self.of
-        )
-
-    @property
     def refuses(self) -> bool:
         return any(domain.refuses for domain in self.of)
 

@@ -340,12 +340,8 @@ class Kind(ABC):
 
     @property
     def zones(self) -> tuple[tuple[int, int], ...]:
-        """Ranges of cohorts: the number after each range's last cohort, and its payloads' limit; 0: none reports."""
+        """Ranges of cohorts: the number after each range's last cohort, and its payloads' limit."""
         return ((self.num_cohorts, self.payload_limit),)
-
-    def asks(self, cohort: int) -> bool:  # noqa: ARG002 - most ask every device
-        """Whether a device of this cohort reports at all."""
-        return True
 
     def question_text(self, cohort: int) -> str:  # noqa: ARG002 - most ask all devices the same
         """Return what a device of this cohort is asked, in words; empty where all are asked the same."""
@@ -368,11 +364,6 @@ class Kind(ABC):
     @abstractmethod
     def num_cohorts(self) -> int:
         """How many values the public part of a report can take."""
-
-    @property
-    def num_asked(self) -> int:
-        """How many of the cohorts report."""
-        return self.num_cohorts
 
     @property
     def counted_by_value(self) -> bool:

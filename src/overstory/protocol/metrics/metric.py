@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -82,6 +83,8 @@ class Metric:
         How its reports travel. Those of an "oblivious" metric never go to the collector directly.
     panel
         How seldom a device is asked; None where every device reports in every period.
+    yearly_reason
+        Why a year of its reports may reveal more than is usual; None where the registry states no reason.
     """
 
     id: str
@@ -106,6 +109,7 @@ class Metric:
     transport: ReportTransport = "direct"
     candidate_lists: tuple[tuple[str, ...] | None, ...] = ()
     panel: Panel | None = None
+    yearly_reason: str | None = None
 
     @property
     def oracle(self) -> Mechanism:
@@ -175,7 +179,14 @@ class Metric:
 
     def newest_final(self, now: float) -> int:
         """Return the newest period that is final at a unix time; of an ended metric, its last one."""
-        return min(self.period.last_ended(now - SLACK, self.grace_days), self.period.number(self.expires_at - 1))
+        return self._newest(now, self.grace_days)
+
+    def newest_over(self, now: float) -> int:
+        """Return the newest period that ended before the hour in which reports wait; of an ended metric, its last."""
+        return self._newest(now, 0)
+
+    def _newest(self, now: float, days: int) -> int:
+        return min(self.period.last_ended(now - SLACK, days), self.period.number(self.expires_at - 1))
 
     def canonical(self) -> dict[str, Any]:
         """Return all that a report's meaning or privacy depends on, as JSON values."""
@@ -210,6 +221,11 @@ class Metric:
         return self.panel is not None or self.mechanism.fresh
 
     @property
+    def epsilon_permanent(self) -> float:
+        """Epsilon of any number of reports of one value; without bound in a panel, whose answers share no noise."""
+        return self.mechanism.epsilon_permanent if self.panel is None else math.inf
+
+    @property
     def once(self) -> bool:
         """Whether a device sends one report by these parameters, and then no other."""
         return self.panel is None and self.mechanism.once
@@ -241,6 +257,7 @@ class Metric:
             "digest": self.digest.hex(),
             # Only what a registry says.
             **({} if self.attribute is None else {"attribute": self.attribute}),
+            **({} if self.yearly_reason is None else {"yearly_reason": self.yearly_reason}),
             **({} if self.publish == "nothing" else {"publish": self.publish, "publish_least": self.publish_least}),
             **({} if self.groups is None else {"groups": self.groups.to_json()}),
             **({} if self.panel is None else {"panel": self.panel.to_json()}),

@@ -35,6 +35,7 @@ KEYS: Final = (
     "owner",
     "purpose",
     "attribute",
+    "yearly_reason",
     "domain",
     "oracle",
     "parameters",
@@ -105,6 +106,7 @@ def build_metric(
         "owner": fields.text("owner", "who answers for it"),
         "purpose": fields.link("purpose", "a link to why it is collected"),
         "attribute": fields.identifier("attribute"),
+        "yearly_reason": _yearly_reason(fields),
     }
     domain, candidates, lists = read_domain(fields, folder, read_candidates=read_candidates)
     built = _mechanism(fields, name, domain)
@@ -297,6 +299,12 @@ def _panel_from_json(entry: Any) -> Panel | None:
     from overstory.protocol.metrics.panel import Panel
 
     return Panel.from_json(entry)
+
+
+def _yearly_reason(fields: Fields) -> str | None:
+    if "yearly_reason" not in fields.table:
+        return None
+    return fields.text("yearly_reason", "why a year of its reports may reveal more than is usual")
 
 
 def _period(fields: Fields) -> Period | None:

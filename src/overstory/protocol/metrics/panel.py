@@ -20,8 +20,9 @@ answers of several cycles are independent, given what the device holds.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
@@ -60,6 +61,8 @@ class Panel:
     answers: int = 1  # how many it gives in each
     own: bool = False  # whether it is of one metric alone; else all metrics of the application share it
     share: int = 1  # a metric's tickets in the panel that it shares
+    # of every metric that shares it: when nothing is collected any more, in unix time, and its tickets
+    sharing: tuple[tuple[int, int], ...] = field(default=(), compare=False)
 
     @property
     def seconds(self) -> int:
@@ -79,9 +82,19 @@ class Panel:
         """How many answers a device gives within any 365 days, at most: a client counts them, whatever the places."""
         return self.answers * -(-CYCLES["year"] // self.seconds)
 
-    def share_asked(self, period: Period) -> Fraction:
-        """Return the share of the devices of a question that are asked in one period: exact."""
-        return 1 - (1 - Fraction(1, self.periods(period))) ** self.answers
+    def most_reports(self, period: Period, numbers: Iterable[int]) -> int:
+        """Return how many reports one device sends in these periods, at most: one for each answer and cycle."""
+        at_a_place = Counter(number % self.periods(period) for number in numbers)
+        return sum(reports for _, reports in at_a_place.most_common(self.answers))
+
+    def part_of_questions(self, unix_time: float) -> Fraction:
+        """Return the chance that an answer is for this metric, of those that share the panel and have not ended."""
+        tickets = sum(tickets for ends, tickets in self.sharing if unix_time < ends)
+        return Fraction(self.share, max(tickets, self.share))
+
+    def share_asked(self, period: Period, part: Fraction | int = 1) -> Fraction:
+        """Return the share of the devices that are asked in one period, for a part of the questions: exact."""
+        return 1 - (1 - Fraction(part) / self.periods(period)) ** self.answers
 
     def __str__(self) -> str:
         answers = "1 answer" if self.answers == 1 else f"{self.answers} answers"
@@ -93,7 +106,8 @@ class Panel:
         return {"cycle": self.cycle, "answers": self.answers, "own": self.own}
 
     def to_json(self) -> dict[str, Any]:
-        return self.canonical() | {"share": self.share}
+        sharing = {"sharing": [list(pair) for pair in self.sharing]} if self.sharing else {}
+        return self.canonical() | {"share": self.share} | sharing
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Panel:
@@ -104,7 +118,8 @@ class Panel:
         KeyError, TypeError, ValueError
             When it is something else.
         """
-        panel = cls(str(read["cycle"]), int(read["answers"]), bool(read["own"]), int(read["share"]))
+        sharing = tuple((int(ends), int(tickets)) for ends, tickets in read.get("sharing", ()))
+        panel = cls(str(read["cycle"]), int(read["answers"]), bool(read["own"]), int(read["share"]), sharing)
         if panel.cycle not in CYCLES or not (1 <= panel.answers <= MOST_ANSWERS and 1 <= panel.share <= MOST_TICKETS):
             raise ValueError("not what a panel says")
         return panel
@@ -187,6 +202,15 @@ def read_own(fields: Fields, shared: Panel | None) -> Panel | None:
     if shared is None:
         fields.fault("panel.share", f"the application has no panel to have a share of: give panel, {SHARED}")
     return None if shared is None or share is None else Panel(shared.cycle, shared.answers, share=share)
+
+
+def with_sharing(metrics: Mapping[str, Metric]) -> dict[str, Metric]:
+    """Return the metrics, those that share a panel with what says how many of its devices are theirs."""
+    panels = {name: metric.panel for name, metric in metrics.items() if metric.panel is not None}
+    shared = {name: panel for name, panel in panels.items() if not panel.own}
+    sharing = tuple((metrics[name].expires_at, panel.share) for name, panel in shared.items())
+    told = {name: replace(metrics[name], panel=replace(panel, sharing=sharing)) for name, panel in shared.items()}
+    return {**metrics, **told}
 
 
 def _read(fields: Fields, wanted: str, *, own: bool) -> Panel | None:

@@ -300,6 +300,10 @@ def _metrics(root: Fields, folder: Folder | None, panel: Panel | None, *, read_c
         from overstory.protocol.metrics.groups import check_one_variable
 
         check_one_variable(tables, {name: metric.groups for name, metric in metrics.items()})
+    if panel is not None:
+        from overstory.protocol.metrics.panel import with_sharing
+
+        return with_sharing(metrics)
     return metrics
 
 

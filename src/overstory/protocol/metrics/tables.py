@@ -197,7 +197,7 @@ def _read_route(root: Fields, metrics: Mapping[str, Metric]) -> ObliviousRoute |
     if relay is not None:
         _check_relay(table, relay)
     operator = table.text("operator", "who runs the relay, for people: another one than the collector's operator")
-    text = table.text("keys", "the line that `overstory keys show` prints: the collector's public keys, in hexadecimal")
+    text = table.text("keys", "the line that `overstory keys FILE` prints: the collector's public keys, in hexadecimal")
     keys = b"" if text is None else _keys(table, text)
     return ObliviousRoute(relay or "", operator or "", keys) if table.is_sound else None
 
@@ -221,7 +221,7 @@ def _keys(table: Fields, text: str) -> bytes:
             return raw
     except (ValueError, WireError):
         pass
-    table.fault("keys", f"{text!r:.60} is no list of keys: give what `overstory keys show` prints, in hexadecimal")
+    table.fault("keys", f"{text!r:.60} is no list of keys: give what `overstory keys FILE` prints, in hexadecimal")
     return b""
 
 

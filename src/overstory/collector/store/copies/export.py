@@ -71,22 +71,6 @@ class OutsideRetention:
 
 
 @dataclass(frozen=True)
-class Selection:
-    """Which metric and periods are exported; None leaves that open."""
-
-    metric: str | None = None
-    first: int | None = None
-    last: int | None = None
-
-    def has(self, key: Key) -> bool:
-        return (
-            (self.metric is None or key.metric == self.metric)
-            and (self.first is None or key.period >= self.first)
-            and (self.last is None or key.period <= self.last)
-        )
-
-
-@dataclass(frozen=True)
 class Chunk:
     """A row of `chunks`, without its reports."""
 
@@ -118,14 +102,14 @@ class Export:
         self._entries: StoredMetrics = {}
         self._done = Exported()
 
-    def run(self, selected: Selection, now: float) -> Exported:
-        """Export what is closed, selected and not at the destination yet."""
+    def run(self, now: float, metric: str | None = None) -> Exported:
+        """Export what is closed, of one metric or of all, and not at the destination yet."""
         with self._database.snapshot() as connection:
             self._entries = read_stored_metrics(connection)
             keys = sorted({*keys_of(connection, CHUNKS), *keys_of(connection, INBOX)})
         there = set(self._folder.names(recursive=True))
         self._remove_orphans(there, keys)
-        for key in filter(selected.has, keys):
+        for key in (key for key in keys if metric in {None, key.metric}):
             if self._is_ready(key, now):
                 if self._manifest_name(key) in there:
                     self._done.earlier += 1

@@ -23,6 +23,7 @@ from overstory.collector.store.schema import (
     STORE_ID,
     read_fact,
 )
+from overstory.protocol.errors import install_hint
 
 
 class MissingStoreError(StoreError):
@@ -50,7 +51,7 @@ def _postgres(url: URL) -> PostgresDatabase:
     try:
         return PostgresDatabase(url)
     except ModuleNotFoundError as error:
-        raise StoreError('PostgreSQL needs psycopg: pip install "overstory[postgres]"') from error
+        raise StoreError(f"PostgreSQL needs psycopg: {install_hint('postgres')}") from error
 
 
 def read_schema(connection: Connection, url: str) -> str | None:

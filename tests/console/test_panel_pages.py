@@ -1,0 +1,117 @@
+"""What pages and commands say of a panel: what intervals are of, who is asked, how many devices there are."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from overstory.console.alarms import MetricHistory
+from overstory.console.data import ConsoleData
+from overstory.protocol.metrics import load_registry, parse_registry
+from support.console_in_process import analyst_of
+from support.console_readings import BEFORE, DAY, METRICS, NOW, READINGS, make_reading_store
+from support.decoding import shared_estimates
+from support.devices import Clock
+from support.estimates import estimate_of
+from support.exported_store import export_all
+from support.registry_texts import plain_registry
+from support.running import within
+
+PANEL = 'panel = {cycle = "year", answers = 1}\n'
+ASKED = f"each day 1 of {366 * len(METRICS):,} devices is asked"
+each_metric = pytest.mark.parametrize("metric", METRICS)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("panels")
+
+
+@pytest.fixture(scope="module")
+def client(folder):
+    registry, store = make_reading_store(folder, PANEL)
+    with store:
+        decoder = shared_estimates(120)
+        yield analyst_of(ConsoleData(registry, store, Clock(NOW), decoder))
+        decoder.close()
+
+
+def words_of(page):
+    assert page.status_code == 200, page.text
+    return re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", re.sub("<svg.*?</svg>|<figcaption.*?>", " ", page.text)))
+
+
+@each_metric
+@pytest.mark.parametrize("path", ["/m/{}", "/m/{}/" + DAY, "/about/{}"])
+def test_a_page_says_once_who_is_asked_and_what_an_interval_is_of(client, metric, path):
+    text = words_of(client.get(path.format(metric)))
+    assert text.count(ASKED) == 1
+    assert re.search(r"about [\d,]+ were active in a day \(95% interval [\d,]+ to [\d,]+\)", text)
+    assert text.count("of all devices like these (noise") == 1
+
+
+@each_metric
+def test_decode_says_the_same_and_its_json_has_it(client, folder, metric):
+    command = ("decode", "--store", "readings.db", "--registry", "metrics.toml", "--metric", metric)
+    text, told = within(*command, cwd=folder).stdout, json.loads(within(*command, "--json", cwd=folder).stdout)
+    assert (text.count(ASKED), text.count("all devices like these")) == (1, 1)
+    assert told["interval"] == "population"
+    page = client.get(f"/m/{metric}.json").json()
+    assert page["devices"] == told["devices"]
+    assert told["devices"]["low"] < 600 / 3 * 366 * len(METRICS) < told["devices"]["high"]
+
+
+@each_metric
+def test_a_series_pools_days_as_decode_does(client, folder, metric):
+    if READINGS[metric] == "search":
+        return
+    command = ("decode", "--store", "readings.db", "--registry", "metrics.toml", "--metric", metric, "--pool", "2")
+    written = within(*command, "-o", "-", cwd=folder).stdout
+    assert client.get(f"/m/{metric}.csv?pool=2").text.replace("'", "") == written.replace("'", "")
+
+
+def test_columns_of_several_periods_are_pooled_too(client):
+    two, three = (client.get(f"/m/colour.json?every=2&pool={pool}").json()["rows"] for pool in (1, 2))
+    assert {row["from"] for row in two} != {row["from"] for row in three}
+    assert "Each share is of a column and the 1 before it" in words_of(client.get("/m/colour?every=2&pool=2"))
+
+
+def test_two_days_of_a_panel_have_no_device_in_common(client):
+    address = f"/m/colour/compare?a={DAY}&b={BEFORE}"
+    text = words_of(client.get(address))
+    assert "A device that reports in both ranges" not in text
+    assert "Share of the devices in both" not in text
+    refused = client.get(f"{address}&overlap=0.5")
+    assert refused.status_code == 400
+    assert "in a panel, every answer has noise of its own" in refused.text
+
+
+def test_a_series_says_how_many_devices_there_are_and_what_a_year_costs(client):
+    text = words_of(client.get("/m/colour"))
+    assert re.search(r"Devices in the newest period \([\d,]+ to [\d,]+\) 585,600", text)
+    assert "Epsilon, one report 3.0000 Epsilon, one value no bound Epsilon, a year 3.0000" in text
+
+
+@pytest.mark.parametrize(
+    ("panel", "apart"), [('panel = {cycle = "year"}\n', True), ('panel = {cycle = "quarter"}\n', False), ("", False)]
+)
+def test_a_drift_is_of_other_devices_where_its_26_weeks_are_of_one_cycle(panel, apart):
+    metric = parse_registry(panel + plain_registry("tree", period='"week"'))["tree"]
+    estimates = {week: estimate_of([600, 400]) for week in range(2_950, 3_026)}
+    history = MetricHistory(metric, 3_025, dict.fromkeys(estimates, 1), estimates)
+    assert history.drift_comparison().apart is apart
+
+
+def test_folders_files_and_counts_of_a_panel_are_read_alike(folder, client):
+    assert client.get("/m/colour").status_code == 200
+    address = str(folder / "exported")
+    export_all(str(folder / "readings.db"), load_registry(folder / "metrics.toml"), address, now=NOW + 30 * 86_400)
+    file = next((folder / "exported" / "metric=colour").rglob("*.parquet"))
+    assert within("sum", "exported/metric=colour", "-o", "colour.json", cwd=folder).returncode == 0
+    of_panel = ("--registry", "metrics.toml", "--metric", "colour", "-o", "read")
+    for source in (["exported/metric=colour"], [str(file)], ["--counts", "colour.json"]):
+        text = within("decode", *source, *of_panel, cwd=folder).stdout
+        assert text.count("intervals: of all devices like these") == 1
+        assert "privacy: grr, epsilon 3.0000 for one report; in any year a device sends at most 1" in text
