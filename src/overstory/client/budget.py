@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from overstory.privacy.ledger import Account, Ledger, charged
 from overstory.privacy.payloads.registry import metric_terms
-from overstory.privacy.registry.yearly import yearly
+from overstory.privacy.registry.yearly import headline
 from overstory.protocol.metrics.period import YEAR
 from overstory.protocol.metrics.tables import PersonBudget
 
@@ -61,8 +61,8 @@ class Allowance:
     def __init__(self, registry: MetricRegistry, rows: Rows, now: float, pending: Iterable[Metric] = ()) -> None:
         self.now = now
         self._budget = None if registry.budget is None else _Charges(registry.budget, registry, rows, now)
-        headline = _headline(registry)
-        self._year = None if headline is None else _Charges(headline, registry, rows, now)
+        most = _most_in_a_year(registry)
+        self._year = None if most is None else _Charges(most, registry, rows, now)
         self._answers: Counter[str] = Counter()  # of the cycle that ends now, by `_asked_for`
         apart = {name for name, metric in registry.items() if metric.panel is None or metric.panel.own}
         for key, panel in {_asked_for(metric): metric.panel for metric in registry.values()}.items():
@@ -72,15 +72,13 @@ class Allowance:
             self.take(metric)
 
     def answered(self, metric: Metric) -> bool:
-        """Whether the device has given all its answers of a cycle, or one more would cost more than any year may."""
+        """Whether the device has given all its answers of a cycle."""
         panel = metric.panel
-        if panel is not None and self._answers[_asked_for(metric)] >= panel.answers:
-            return True
-        return self._year is not None and not self._year.allow(metric)
+        return panel is not None and self._answers[_asked_for(metric)] >= panel.answers
 
     def allows(self, metric: Metric) -> bool:
-        """Whether the budget, if there is one, allows one more report."""
-        return self._budget is None or self._budget.allow(metric)
+        """Whether the budget, and what any year may cost, allow one more report."""
+        return all(charges is None or charges.allow(metric) for charges in (self._budget, self._year))
 
     def take(self, metric: Metric) -> None:
         self._answers[_asked_for(metric)] += 1
@@ -123,11 +121,11 @@ ROUNDED: Final = 1e-12
 """The relative error of a sum of epsilons that are each rounded up."""
 
 
-def _headline(registry: MetricRegistry) -> PersonBudget | None:
+def _most_in_a_year(registry: MetricRegistry) -> PersonBudget | None:
     """Return what any year's reports may cost by the headline, where metrics have panels and there is a bound."""
     if all(metric.panel is None for metric in registry.values()):
         return None
-    epsilon = yearly(registry.values(), registry.budget).epsilon
+    epsilon = headline(registry).epsilon
     return None if math.isinf(epsilon) else PersonBudget(epsilon * (1 + ROUNDED), per="year")
 
 

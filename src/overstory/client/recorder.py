@@ -89,12 +89,9 @@ class MetricRecorder:
         key: bytes,
         group: str = "",
         asks: Callable[[int], bool] | None = None,
-        *,
-        years: bool = False,
     ) -> None:
         mechanism = metric.mechanism
         self.metric, self._group, self._key = metric, group, key
-        self._years = years  # whether a budget counts the reports of a year
         self._asks = asks  # whether the device is asked in a period, by number; None: in all
         self._randomizer = randomizer_of(metric, key)
         self._tagger = Tagger(metric, key, self._randomizer.cohort)
@@ -244,7 +241,7 @@ class MetricRecorder:
             answered = set().union(*map(_answers, mine))
             if False in answered or (local and True in answered):
                 return False
-        if not rows.claim(metric, report.period, kept=local, years=self._years):
+        if not rows.claim(metric, report.period, kept=local):
             return False
         rows.keep(metric)
         most = metric.max_values if report.permanent else None

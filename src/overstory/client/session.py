@@ -61,7 +61,6 @@ class Session:
     ) -> None:
         self.state, self._clock, self._spread, self._groups = state, clock, spread, groups
         self._registry, self._metrics = registry, registry.metrics
-        self._years = registry.budget is not None and registry.budget.per == "year"
         # Whether the reports so far decide on further ones.
         self._counts = registry.budget is not None or any(metric.panel for metric in registry.values())
         self.last_error: StateError | None = None  # None once an opening or a flush has succeeded after it
@@ -125,7 +124,7 @@ class Session:
             refused = recorder.refusal(period, local=local)
             if refused is not None:
                 return refused
-            allowance = None if local else self._allowance_now()
+            allowance = None if local else self._allowance_at(now)
             if allowance is not None and allowance.answered(metric):
                 return Outcome.ALREADY
             if allowance is not None and not allowance.allows(metric):
@@ -167,7 +166,7 @@ class Session:
             return None
         groups = metric.groups
         group = "" if groups is None else groups.of(self._groups.get(groups.by))
-        recorder = MetricRecorder(metric, key, group, self._asks(metric, secret), years=self._years)
+        recorder = MetricRecorder(metric, key, group, self._asks(metric, secret))
         recorder.learn(past)
         self._recorders[metric.id] = recorder
         return recorder
@@ -184,12 +183,14 @@ class Session:
             self._places = Places(key, self._metrics)
         return partial(self._places.asks, metric)
 
-    def _allowance_now(self) -> Allowance | None:
-        """Return what budget and panels allow after the reports stored and in memory; None where there are neither."""
+    def _allowance_at(self, now: float) -> Allowance | None:
+        """Return what budget and panels allow after the reports stored and in memory; None where there are neither.
+
+        `now` is the time of the report: a year or a cycle ends with its period, whatever another clock says.
+        """
         if not self._counts:
             return None
-        now = self._clock()
-        if self._allowance is None or now - self._allowance.now >= DAY:  # what was reported a year ago counts no more
+        if self._allowance is None or not 0 <= now - self._allowance.now < DAY:  # a year later a report counts no more
             with self.state.snapshot() as rows:
                 pending = [self._metrics[report.metric] for report in self._pending if not report.local]
                 self._allowance = self._allowance_in(rows, now, pending)
@@ -232,7 +233,8 @@ class Session:
             allowed = sources.now()
             names = {report.metric for report in reports}
             rows.read(names)
-            allowance, gone = self._allowance_in(rows, self._clock()), rows.erased()
+            starts = (self._metrics[report.metric].period.start(report.period) for report in reports)
+            allowance, gone = self._allowance_in(rows, min(starts, default=self._clock())), rows.erased()
             results = Counter(self._write(rows, report, allowed, allowance, gone) for report in reports)
             results += Counter(spent=len(silent))
             for result, number in (*results.items(), ("made-room", rows.outbox.trim())):

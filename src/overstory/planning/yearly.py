@@ -3,9 +3,9 @@
 With D devices, M metrics, and epsilon E for everything in any year:
 
 - one panel of the application: of the D / M devices of a metric a period asks the share that `Panel.share_asked` says.
-  Where a device gives k answers in any 365 days, each has E / k;
+  Where a device gives k answers in any 366 days, each has E / k;
 - a panel for each metric: of all D, with E / M;
-- every device in every period: all D, with E / (N M), as any 365 days touch N periods;
+- every device in every period: all D, with E / (N M), as any 366 days touch N periods;
 - one answer of a device, ever: D / (P M) devices in each of P periods, with E; after that nobody is left.
 
 A share f among n answers has the variance of the noise, and f (1 - f) / n of who was asked: its interval is for all

@@ -181,7 +181,7 @@ class Fleet:
         self._roots = roots or (lambda: secrets.token_bytes(32))
         self._server, self._url, self._groups = server, endpoint(server), groups
         self._now, self._asked = 0.0, 0.0
-        self.most_in_a_year = 0  # the most reports that one device made within any 365 days
+        self.most_in_a_year = 0  # the most reports that one device made within any 366 days
         listed = {name: Agreement.to(metric) for name, metric in registry.items()}
         self._consent = Consent(Choice.ON, "", registry.version, listed, "simulated", None, registry.budget)
         self._effective = EffectiveChoice(Choice.ON, "simulated people agree", self._consent)
@@ -355,7 +355,7 @@ def _given_up(state: MemoryState, answers: Mapping[bytes, Response]) -> Iterator
 
 
 def _most_in_a_year(times: Sequence[float]) -> int:
-    """Return how many of some times, in order, lie within 365 days, at most."""
+    """Return how many of some times, in order, lie within 366 days, at most."""
     return max((bisect_left(times, time + YEAR) - number for number, time in enumerate(times)), default=0)
 
 

@@ -20,7 +20,7 @@ from overstory.privacy.histories.pairs import check_reports
 from overstory.privacy.registry.changes import Change, Harm, compare_registries
 from overstory.privacy.registry.cost import budget_words, total_costs
 from overstory.privacy.registry.page import metric_page, together_blocks
-from overstory.privacy.registry.yearly import yearly
+from overstory.privacy.registry.yearly import headline
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import MetricRegistry, load_registry, registry_folder, registry_text
 
@@ -39,13 +39,13 @@ def show(args: argparse.Namespace) -> int:
         budget = None if registry.budget is None else registry.budget.to_json()
         about: dict[str, Any] = {"registry": registry.version, "digest": registry.digest.hex(), "budget": budget}
         about |= {} if registry.oblivious is None else {"oblivious": registry.oblivious.to_json()}
-        about |= {"headline": yearly(registry.values(), registry.budget).to_json()} if len(pages) > 1 else {}
+        about |= {"headline": headline(registry).to_json()} if len(pages) > 1 else {}
         about |= {"budget_words": list(words), "totals": [total.to_json() for total in totals]}
         print(json.dumps(about | {"metrics": [page.to_json() for page in pages]}, indent=2, allow_nan=False))
     else:
         blocks = [block for page in pages for block in page.blocks()] + [*together_blocks(totals, words)]
         if len(pages) > 1:
-            blocks = [Paragraph(yearly(registry.values(), registry.budget).sentence), *blocks]
+            blocks = [Paragraph(headline(registry).sentence), *blocks]
         if args.markdown:
             print(as_markdown([*_introduction(registry), *blocks]), end="")
         else:

@@ -173,7 +173,7 @@ def _blocks(
         mean = sum(outcome.made for outcome in fleet.outcomes.values()) / args.devices / args.years
         most = plural(fleet.most_in_a_year, "report")
         said += [
-            f"one device: {mean:.2f} reports a year, at most {most} in any 365 days",
+            f"one device: {mean:.2f} reports a year, at most {most} in any 366 days",
             yearly(metrics, registry.budget).sentence,
         ]
     if said or not args.quiet:

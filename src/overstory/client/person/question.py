@@ -26,7 +26,7 @@ from overstory.privacy.registry.cost import (
     totals_so_far,
 )
 from overstory.privacy.registry.page import metric_facts, relay_words
-from overstory.privacy.registry.yearly import yearly
+from overstory.privacy.registry.yearly import headline, yearly
 from overstory.privacy.statements import Claim
 from overstory.protocol.metrics import Metric, MetricRegistry
 
@@ -110,7 +110,7 @@ def _end(metric: Metric, today: date) -> Claim | None:
 def question(asked: Asked) -> Iterator[Block]:
     """Return the question as blocks: any year, each metric, all of them together, the budget, where reports go."""
     if asked.registry:
-        yield Paragraph(yearly(asked.registry.values(), asked.registry.budget).sentence)
+        yield Paragraph(headline(asked.registry).sentence)
     for name, metric in asked.registry.items():
         yield Heading(3, f"{metric.title} ({name})")
         yield Paragraph(metric.description)

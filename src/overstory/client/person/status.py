@@ -22,7 +22,7 @@ from overstory.client.upload.retry import DAY, RELAY, problem_words
 from overstory.presentation.formats import duration, plural
 from overstory.presentation.render_text import unbroken
 from overstory.privacy.registry.cost import MetricCost, TotalCost, metric_cost, totals_so_far
-from overstory.privacy.registry.yearly import yearly
+from overstory.privacy.registry.yearly import headline
 
 if TYPE_CHECKING:
     from overstory.privacy.statements import Claim
@@ -322,7 +322,7 @@ def read_status(
         clock=None if consent is None else _before_consent(consent.date, now),
         server=None if consent is None else consent.server,
         relay=relay_status(registry),
-        headline=yearly(registry.values(), registry.budget) if registry else None,
+        headline=headline(registry) if registry else None,
     )
     if not state.exists:
         return status

@@ -271,10 +271,10 @@ class Rows:
             self.read([metric])
         return self._periods[metric]
 
-    def claim(self, metric: Metric, period: int, *, kept: bool, years: bool = False) -> bool:
-        """Take a period of a metric for one report; return False when it has had one.
+    def claim(self, metric: Metric, period: int, *, kept: bool) -> bool:
+        """Take a period of a metric for one report; return False when it has had one. `kept` for the person alone.
 
-        `kept` for the person alone; with `years`, no period of the year before is forgotten.
+        No period of the year before is forgotten: the next registry may count what a year's reports tell.
         """
         self._number_by(metric)
         first, periods = self._get(f"first {metric.id}") or 0, self._periods_of(metric.id)
@@ -285,7 +285,7 @@ class Rows:
         self._connection.execute("INSERT INTO reported VALUES (?, ?, ?, ?, ?)", row)
         periods.add(period)
         if len(periods) > PERIODS_KEPT:
-            oldest = min(sorted(periods)[-PERIODS_KEPT - 1], year - 1 if years else period)
+            oldest = min(sorted(periods)[-PERIODS_KEPT - 1], year - 1)
             self._connection.execute(
                 "DELETE FROM reported WHERE metric = ? AND length = ? AND period <= ?", (metric.id, length, oldest)
             )

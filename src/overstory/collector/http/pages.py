@@ -12,7 +12,7 @@ from overstory.presentation.render_html import as_page
 from overstory.privacy import statement
 from overstory.privacy.payloads.registry import metric_terms
 from overstory.privacy.registry.page import metric_page
-from overstory.privacy.registry.yearly import yearly
+from overstory.privacy.registry.yearly import headline
 from overstory.protocol.metrics import Metric, MetricRegistry
 
 
@@ -77,7 +77,7 @@ def _blocks(registry: MetricRegistry) -> Iterator[Block]:
     if registry.opt_out is not None:
         yield Paragraph(f"How to stop it: {registry.opt_out}")
     if registry:
-        yield Paragraph(yearly(registry.values(), registry.budget).sentence)
+        yield Paragraph(headline(registry).sentence)
     yield Paragraph(f"{count} collected, according to registry {registry.version}. The same for programs:")
     yield Link("the public registry as JSON", "/v1/metrics")
     for name in sorted(registry):

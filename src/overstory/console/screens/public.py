@@ -35,7 +35,7 @@ from overstory.presentation.document import (
 from overstory.presentation.formats import epsilon_text, factor
 from overstory.privacy.registry.changes import Harm, compare_registries
 from overstory.privacy.registry.page import MetricPage, how_often, metric_page
-from overstory.privacy.registry.yearly import yearly
+from overstory.privacy.registry.yearly import headline
 from overstory.privacy.statements import claims_blocks
 from overstory.protocol.metrics.metric import SLACK
 from overstory.queries.counts import PeriodCounts
@@ -150,7 +150,7 @@ class PublicScreen(Screen):
         blocks = (
             Heading(1, "What is collected here"),
             Paragraph(MEANING, is_lead=True),
-            *([Paragraph(yearly(registry.values(), registry.budget).sentence)] if registry else []),
+            *([Paragraph(headline(registry).sentence)] if registry else []),
             *_how_to_stop(registry),
             table if registry else Notice("Nothing is collected.", "faint"),
             Paragraph("An epsilon bounds what reports reveal; a smaller one is more private."),

@@ -1,7 +1,7 @@
 """What all reports of any year reveal together, whatever the person holds and however it changes: the headline.
 
-A year is any 365 days, not one of the calendar. Epsilons of one person add up, over metrics and over answers; those of
-metrics that share a panel do not, for a device answers one of them.
+A year is any 366 days in a row, of the periods that reports are about. Epsilons of one person add up, over metrics and
+over answers; those of metrics that share a panel do not, for a device answers one of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from overstory.presentation.formats import plural
 from overstory.privacy.payloads.registry import metric_terms
 from overstory.privacy.statements import ALWAYS, NOT_BOUNDED, Claim, why_unbounded
 from overstory.privacy.terms import add_up
-from overstory.protocol.metrics import Metric, PersonBudget
+from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
 from overstory.protocol.metrics.period import YEAR
 
 HIGH: Final = 8.0
@@ -23,6 +23,7 @@ HIGH: Final = 8.0
 ANY_TWO: Final = "Between any two histories of what the person holds."
 KEPT: Final = "A device adds up what a year's reports cost, and stops there, whatever happens to the registry."
 ADDS_UP: Final = "Every further year adds at most as much."
+WHEN: Final = "A year is counted by the periods that reports are of; one may arrive later, by the days of its grace."
 
 
 class Part(NamedTuple):
@@ -40,7 +41,8 @@ def parts_of_a_year(metrics: Iterable[Metric]) -> Iterator[Part]:
     if shared:
         most = max(metric.panel.most_in_a_year for metric in shared if metric.panel is not None)
         epsilon = add_up([(most, max(metric_terms(metric).epsilon_any(1) for metric in shared))])
-        of = "" if len(shared) == 1 else f" to one of {len(shared)} questions"
+        each = "" if most == 1 else ", each"
+        of = "" if len(shared) == 1 else f"{each} to one of {len(shared)} questions"
         yield Part(epsilon, plural(most, "answer") + of, shared)
     for metric in listed:
         if metric not in shared:
@@ -51,16 +53,22 @@ def parts_of_a_year(metrics: Iterable[Metric]) -> Iterator[Part]:
 
 
 def most_in_a_year(metric: Metric) -> int:
-    """Return how many reports of a metric a device makes within any 365 days, at most: all that these days touch."""
+    """Return how many reports of a metric a device makes within any 366 days, at most: all that these days touch."""
     if metric.panel is not None:
         return metric.panel.most_in_a_year
     return 1 if metric.once else -(-YEAR // metric.period.seconds) + 1
 
 
-def yearly(metrics: Iterable[Metric], budget: PersonBudget | None = None) -> Claim:
-    """Return the headline of all metrics of an application: by how much any two histories of a year are told apart.
+def headline(registry: MetricRegistry) -> Claim:
+    """Return what any year's reports of an application tell: the first number on every page for a person."""
+    return yearly(registry.values(), registry.budget, is_counted=True)
 
-    It is the first number on every page for a person.
+
+def yearly(metrics: Iterable[Metric], budget: PersonBudget | None = None, *, is_counted: bool = False) -> Claim:
+    """Return by how much any two histories of a year of these metrics are told apart.
+
+    `is_counted` says that they are all metrics of an application: a device with a panel adds up what these cost. Noise
+    that is kept for values tells more together with an earlier year's reports, so that the claim is of a first year.
     """
     parts = [*parts_of_a_year(metrics)]
     epsilon = add_up((1, part.epsilon) for part in parts)
@@ -69,12 +77,9 @@ def yearly(metrics: Iterable[Metric], budget: PersonBudget | None = None) -> Cla
     reason = why_unbounded(unbounded) if unbounded else NOT_BOUNDED
     if budget is not None and budget.against == "any-history" and budget.epsilon < epsilon:
         epsilon, words = budget.epsilon, f"{words}, until the budget is used up"
-    return Claim(f"{ALWAYS}, in any year: {words}", epsilon, _rests(parts, budget), kind="any", reason=reason)
-
-
-def _rests(parts: Iterable[Part], budget: PersonBudget | None) -> str:
-    metrics = [metric for part in parts for metric in part.metrics]
-    counted = any(metric.panel is not None for metric in metrics) or (budget is not None and budget.per == "year")
-    # Noise that is memoized from year to year tells more of two years than twice that of one.
-    afresh = all(metric.fresh or metric.once for metric in metrics)
-    return " ".join((ANY_TWO, *((KEPT,) if counted else ()), *((ADDS_UP,) if afresh else ())))
+    afresh = all(metric.is_afresh for part in parts for metric in part.metrics)
+    per_year = budget is not None and budget.per == "year"
+    is_kept = is_counted and (per_year or any(metric.panel for part in parts for metric in part.metrics))
+    rests = (ANY_TWO, *((KEPT,) if is_kept else ()), *((ADDS_UP, WHEN) if afresh else ()))
+    when = "in any year" if afresh else "in the first year"
+    return Claim(f"{ALWAYS}, {when}: {words}", epsilon, " ".join(rests), kind="any", reason=reason)

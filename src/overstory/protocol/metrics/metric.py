@@ -226,6 +226,11 @@ class Metric:
         return self.mechanism.epsilon_permanent if self.panel is None else math.inf
 
     @property
+    def is_afresh(self) -> bool:
+        """Whether no two reports share noise, so that those of one year tell the same whatever came before."""
+        return self.fresh or self.once
+
+    @property
     def once(self) -> bool:
         """Whether a device sends one report by these parameters, and then no other."""
         return self.panel is None and self.mechanism.once

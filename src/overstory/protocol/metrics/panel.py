@@ -11,7 +11,8 @@ Each of a device's answers, numbered from 0, has a question and a place of its o
 - the question is the metric with the smallest of the hashes of (answer, metric, ticket), where a metric has as many
   tickets as its share says. So a metric that comes takes its share of the devices from all others, and one that goes
   leaves its devices to all others; no other device moves;
-- the place is a hash of (answer, metric), modulo the number of periods in a cycle.
+- the place is a hash of the answer, and of the metric where the panel is its own, modulo the number of periods in a
+  cycle: whichever question the device is asked, it is at the same place, if the periods are as long.
 
 Two answers of one device that fall on one metric and period are one. The noise of every answer is drawn afresh, so the
 answers of several cycles are independent, given what the device holds.
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics.toml_fields import Fields
 
 CYCLES: Final[Mapping[str, int]] = {"month": 31 * DAY, "quarter": 92 * DAY, "year": YEAR}
-"""Seconds in which a device gives its answers, by name; what is promised of a year is promised of any 365 days."""
+"""Seconds in which a device gives its answers, by name; what is promised of a year is promised of any 366 days."""
 
 MOST_ANSWERS: Final = 366
 MOST_TICKETS: Final = 100
@@ -79,7 +80,7 @@ class Panel:
 
     @property
     def most_in_a_year(self) -> int:
-        """How many answers a device gives within any 365 days, at most: a client counts them, whatever the places."""
+        """How many answers a device gives within any 366 days, at most: a client counts them, whatever the places."""
         return self.answers * -(-CYCLES["year"] // self.seconds)
 
     def most_reports(self, period: Period, numbers: Iterable[int]) -> int:
@@ -164,7 +165,8 @@ class Places:
         places = self._places.get(metric.id)
         if places is None:
             length = panel.periods(metric.period)
-            places = tuple(self._number("place", answer, metric.id) % length for answer in range(panel.answers))
+            own = (metric.id,) if panel.own else ()  # a device whose question ends keeps its place for the next one
+            places = tuple(self._number("place", answer, *own) % length for answer in range(panel.answers))
             self._places[metric.id] = places
         return places
 

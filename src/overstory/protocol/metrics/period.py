@@ -14,7 +14,7 @@ MINUTE: Final = 60
 HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 WEEK: Final = 7 * DAY
-YEAR: Final = 365 * DAY  # any 365 days: not a year of the calendar
+YEAR: Final = 366 * DAY  # any 366 days in a row, and so every year of the calendar
 MONDAY: Final = 3 * DAY  # the week of 1 January 1970, a Thursday, began three days before it
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

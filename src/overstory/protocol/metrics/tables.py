@@ -73,7 +73,7 @@ class PersonBudget:
     attributes
         Smaller budgets of the metrics that share an attribute, by attribute.
     per
-        Of which reports: of all that there ever are, or of those within any 365 days.
+        Of which reports: of all that there ever are, or of those within any 366 days.
     """
 
     epsilon: float
@@ -135,6 +135,10 @@ def _read_budget(root: Fields, metrics: Mapping[str, Metric]) -> PersonBudget | 
     if not table.is_sound or epsilon is None:
         return None
     budget = PersonBudget(epsilon, cast("Against", against), attributes, cast("Stretch", per))
+    kept = [name for name, metric in metrics.items() if not metric.is_afresh]
+    if per == "year" and kept:
+        problem = "keep noise for values, so that a year's reports tell more together with those of the years before"
+        table.fault("per", f"{', '.join(kept)} {problem}: give them a panel or fresh noise, or leave `per` out")
     for name, metric in metrics.items():
         cost = metric.mechanism.epsilon_report
         for attribute, most in budget.limits_of(metric):
