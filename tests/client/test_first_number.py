@@ -16,7 +16,8 @@ from support.running import within
 
 TREE = {"parameters": "{epsilon = 4.0}", "period": '"week"'}
 THREE = {"tree": TREE, "leaf": TREE, "root": TREE}
-WITHOUT = THREE | {"root": TREE | {"panel": '"none"'}}
+FRESH = {"oracle": '"opt-wb"', "parameters": "{epsilon = 4.0, window = 1}", "panel": '"none"'}
+WITHOUT = THREE | {"root": TREE | FRESH}
 YEARLY = 'panel = {cycle = "year"}\n'
 ROUNDS = {"oracle": '"l-grr"', "parameters": "{epsilon_permanent = 2.0, epsilon_report = 1.0}", "period": '"week"'}
 REGISTRIES = {
@@ -28,9 +29,9 @@ REGISTRIES = {
 }
 EPSILON = re.compile(r"(?i)epsilon ([\d.]+)|no bound")
 COMMANDS = {
-    "on": "on --state new --yes",
-    "status": "status --state state",
-    "view": "view --state state",
+    "on": "on --app ./new --yes",
+    "status": "status --app ./state",
+    "view": "view --app ./state",
     "show": "metrics show metrics.toml",
     "markdown": "metrics show metrics.toml --markdown",
 }
@@ -68,7 +69,8 @@ def test_the_first_epsilon_is_a_year_s(case, page):
     ran = within(*arguments, *([] if "metrics" in arguments else ["--registry", "metrics.toml"]), cwd=folder)
     shown = " ".join(ran.stdout.split())
     assert first_epsilon(shown) == expected(registry)
-    assert "whatever you hold and however it changes, in any year: " in shown
+    year = "any year" if all(metric.is_afresh for metric in registry.values()) else "the first year"
+    assert f"whatever you hold and however it changes, in {year}: " in shown
     assert words in shown
 
 

@@ -14,7 +14,7 @@ from overstory.client.recorder import MetricRecorder
 from overstory.client.state.rows import RowState
 from overstory.client.state.state import State
 from overstory.protocol.kinds.base import Report
-from overstory.protocol.metrics import parse_registry
+from overstory.protocol.metrics import PersonBudget, parse_registry
 from support.devices import DAY, ENTRY, HEAD, NOON, OBLIVIOUS, Clock, device, rows_of
 from support.devices import registry as plain_registry
 from support.oblivious_receiver import Receiver
@@ -208,7 +208,7 @@ def test_a_yearly_budget_ends_reports_and_allows_them_again_a_year_later(tmp_pat
 
 
 def test_a_yearly_budget_is_a_larger_one_than_one_for_ever():
-    ever, year = (registry(f'budget = {{epsilon = 2.5, per = "{per}"}}\n', one="").budget for per in ("ever", "year"))
+    ever, year = PersonBudget(2.5), PersonBudget(2.5, per="year")
     assert year.allows_more_than(ever)
     assert not ever.allows_more_than(year)
     assert type(year).from_json(year.to_json()) == year

@@ -379,13 +379,13 @@ def test_periods_that_are_remembered_no_longer_are_refused(tmp_path, monkeypatch
     for _ in range(5):
         client.record("colour", "red")
         client.flush()
-        clock.tomorrow()
-    clock.tomorrow(-4)
+        clock.tomorrow(200)  # no period of the last year is forgotten
+    clock.tomorrow(-1_000)
     assert client.record("colour", "red") is Outcome.PAST
     assert device(tmp_path, clock=clock).record("colour", "red") is Outcome.PAST
     with State(client.paths).transaction() as rows:
         assert not rows.claim(REGISTRY["colour"], int(clock.now // DAY), kept=False)
-    clock.tomorrow(1)
+    clock.tomorrow(400)
     assert client.record("colour", "red") is Outcome.ALREADY
 
 

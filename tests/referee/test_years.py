@@ -106,6 +106,7 @@ def answers_twice(patch: Patch) -> None:
 def counts_no_answers(patch: Patch) -> None:
     """Rely on the places alone, which are near where a metric ends."""
     patch.setattr(Allowance, "answered", lambda *_: False)
+    counts_answers_alone(patch)
 
 
 def forgets_metrics_that_went(patch: Patch) -> None:
@@ -122,7 +123,7 @@ def forgets_metrics_that_went(patch: Patch) -> None:
 
 def counts_answers_alone(patch: Patch) -> None:
     """Count the answers of a cycle, and not what a year's reports cost: another panel's were dearer, or more."""
-    patch.setattr(budget, "_headline", lambda _: None)
+    patch.setattr(budget, "_most_in_a_year", lambda _: None)
 
 
 def keeps_the_noise(patch: Patch) -> None:

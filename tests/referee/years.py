@@ -78,7 +78,7 @@ REGISTRIES: Final[dict[str, tuple[str, dict[str, dict[str, str]]]]] = {
     "no panel": ("", {"tree": FRESH, "leaf": FRESH}),
     "budget": ('budget = {epsilon = 1.25, per = "year"}', {"tree": FRESH, "leaf": FRESH}),
     "both": (f'{YEARLY}\nbudget = {{epsilon = 2.0, per = "year"}}', {"tree": {"panel": '"none"'} | FRESH, "leaf": {}}),
-    "linked": ('budget = {epsilon = 3.0, per = "year"}', {"tree": TWO_ROUNDS}),
+    "linked": ("budget = {epsilon = 3.0}", {"tree": TWO_ROUNDS}),
 }
 """What is said of all metrics, and every metric's own keys, by name."""
 

@@ -124,7 +124,7 @@ class Session:
             refused = recorder.refusal(period, local=local)
             if refused is not None:
                 return refused
-            allowance = None if local else self._allowance_at(now)
+            allowance = None if local else self._allowance_at(metric.period.start(period))
             if allowance is not None and allowance.answered(metric):
                 return Outcome.ALREADY
             if allowance is not None and not allowance.allows(metric):
@@ -186,7 +186,7 @@ class Session:
     def _allowance_at(self, now: float) -> Allowance | None:
         """Return what budget and panels allow after the reports stored and in memory; None where there are neither.
 
-        `now` is the time of the report: a year or a cycle ends with its period, whatever another clock says.
+        `now` is when the report's period begins: it ends a year or a cycle, whatever another clock says.
         """
         if not self._counts:
             return None

@@ -90,7 +90,7 @@ class ActiveDevices:
         with x the mean. Wilson's interval has all x with |reports - x| <= z sqrt(x v).
 
         >>> ActiveDevices.of(3_704, [1 / 54])
-        ActiveDevices(estimate=200016, low=193732, high=206504, share_asked=0.018518518518518517)
+        ActiveDevices(estimate=200016, low=193735, high=206501, share_asked=0.018518518518518517)
         """
         total, z = sum(asked), normal_reach(0.95)
         spread = sum(share * (1 - share) for share in asked) / total

@@ -137,8 +137,9 @@ def _read_budget(root: Fields, metrics: Mapping[str, Metric]) -> PersonBudget | 
     budget = PersonBudget(epsilon, cast("Against", against), attributes, cast("Stretch", per))
     kept = [name for name, metric in metrics.items() if not metric.is_afresh]
     if per == "year" and kept:
-        problem = "keep noise for values, so that a year's reports tell more together with those of the years before"
-        table.fault("per", f"{', '.join(kept)} {problem}: give them a panel or fresh noise, or leave `per` out")
+        whose = f"noise is kept for the values of {', '.join(kept)}"
+        problem = "what a year's reports tell depends on those of the years before: give a panel, or leave `per` out"
+        table.fault("per", f"{whose}, and {problem}")
     for name, metric in metrics.items():
         cost = metric.mechanism.epsilon_report
         for attribute, most in budget.limits_of(metric):
