@@ -109,7 +109,6 @@ def test_numbers_that_arrow_knows_and_python_does_not():
         ([1, True], "all of one kind"),
         (["\ud800"], "cannot be read"),
         ([b"a"], "a column of binary has no labels"),
-        (pd.to_datetime(pd.Series(["2020-01-01"])), r"astype\(str\)"),
         (pl.Series([[1]]), "has no labels"),
         ("abc", "'abc' is one value"),
         (np.int64(3), "is one value"),

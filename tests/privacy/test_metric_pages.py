@@ -171,13 +171,13 @@ def test_a_year_that_reveals_much_is_warned_of_with_its_cure_unless_a_reason_is_
     ((line, message),) = year_warnings(**TWO_ROUNDS)
     assert line == 2
     assert message == (
-        "epsilon 55.4348, whatever you hold and however it changes, in any year, most of it by 54 reports of colour; "
+        "epsilon 55.4348, whatever you hold and however it changes, in the first year, most of it by 54 reports of colour; "
         'with panel = {cycle = "year", answers = 1}, and no max_values, epsilon 1.0000; or give yearly_reason, why a '
         "metric needs more"
     )
     assert year_warnings(PANEL, **TWO_ROUNDS) == year_warnings(REASON, **TWO_ROUNDS) == []
     for budget, expected in (("8.0", 0), ("8.1", 1)):
-        head = f'budget = {{epsilon = {budget}, per = "year"}}\n'
+        head = f"budget = {{epsilon = {budget}}}\n"
         assert len(year_warnings(head=head, **TWO_ROUNDS)) == expected, "a budget bounds a year, too"
 
 
