@@ -114,7 +114,9 @@ class Claims:
 
     def in_years(self, reports: int, years: int = 1, word: str = "report") -> Claim:
         """Say by how much any two histories of as many years can be told apart, with so many reports in each."""
-        stretch = "any year" if years == 1 else f"any {years} years"
+        # Kept noise tells more together with the reports of earlier years.
+        one = "any year" if self.terms.fresh or self.terms.once else "the first year"
+        stretch = one if years == 1 else f"any {years} years"
         claim = self._of_any(f"{ALWAYS}, in {stretch}: {plural(reports * years, word)}", reports * years)
         return claim if years == 1 else replace(claim, kind="years")
 

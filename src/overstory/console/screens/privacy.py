@@ -95,8 +95,9 @@ class PrivacyScreen(Screen):
 
 def _figures(metric: Metric, stated: PrivacyStatement) -> Iterator[tuple[str, str]]:
     a_week = metric_cost(metric, _reports_in(metric, WEEK)).headline.epsilon
-    yield "Any year, whatever the values", _both(metric_cost(metric).headline.epsilon)
-    yield "A week, whatever the values", _both(a_week)
+    which = "Any" if metric.is_afresh else "The first"
+    yield f"{which} year, whatever the values", _both(metric_cost(metric).headline.epsilon)
+    yield f"{which} week, whatever the values", _both(a_week)
     yield "One report", _both(stated.epsilon_report)
     yield "One value, however many reports", _both(stated.epsilon_permanent)
 
