@@ -52,10 +52,10 @@ SERVE_SETTINGS: Final = settings(
     "",
     Option("--registry"),
     Option("--store", STORES, "URL"),
-    Option("--shard", "the shard of the registry whose uploads are taken: 0, 1, ...", "I", int),
     *_listening(8000),
     Option("--open-writes", "take reports without a token (default: no)", type=bool, default=False),
     *keys(
+        Option("--shard", "the shard of the registry whose uploads are taken: 0, 1, ...", type=int),
         Option(
             "--oblivious-keys",
             "file of private keys, from `overstory keys`: take reports of oblivious metrics, sealed, through a relay",
