@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -25,6 +24,9 @@ CONSOLE: Final = "CONSOLE_"
 RELAY_: Final = "RELAY_"
 """What the console's and the relay's own variables have after the prefix; the console shares the registry and the store
 with `serve`."""
+
+ENDS_WITH_INPUT: Final = "OVERSTORY_CONSOLE_ENDS_WITH_INPUT"
+"""The variable, not for people, of a console that a collector starts: it ends with its input, so with the collector."""
 
 REGISTRY: Final = Option("--registry", required=True)
 CONFIG: Final = Option("--config", "TOML file with these settings", "FILE")
@@ -148,7 +150,6 @@ CONSOLE_COMMAND: Final = Command(
     *CONSOLE_SETTINGS,
     flag("--open", "open it in a browser, logged in"),
     flag("--check", "print the alarms as JSON; exit with 1 if there are any"),
-    flag("--ends-with-input", argparse.SUPPRESS),
     more="""\
 The console shows a store in a browser: what is collected, estimates with their intervals over time, comparisons,
 alarms, the health of the collectors, and a public page without a login. It runs in a process of its own, on the same
