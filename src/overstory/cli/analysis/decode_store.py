@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from overstory.cli.analysis.found import offer_candidates
-from overstory.cli.arguments import token_of_environment
+from overstory.cli.arguments import is_address, token_of_environment
 from overstory.cli.output import draw, progress, show_answer
 from overstory.protocol.errors import ParameterError
 
@@ -106,7 +106,7 @@ def read_metric(request: DecodeRequest) -> Metric:
 
 def _address(request: DecodeRequest) -> str | None:
     """Return the collector's address, where the store is one."""
-    addresses = [url for url in request.store if url.startswith(("http://", "https://"))]
+    addresses = [url for url in request.store if is_address(url)]
     if addresses and len(request.store) > 1:
         raise ParameterError(f"--store {addresses[0]}: a collector is read alone: give one --store")
     return addresses[0] if addresses else None

@@ -276,16 +276,18 @@ SIMULATE: Final = Command(
     "simulate",
     "overstory simulate --registry metrics.toml --devices 10000 --store trial.db --truth truth.csv\n"
     "  overstory simulate --registry metrics.toml --devices 10000 --years 2 --store trial.db\n"
-    "  overstory simulate --registry metrics.toml --devices 500 --periods 4 --url http://127.0.0.1:8000",
+    "  overstory simulate --registry metrics.toml --devices 500 --periods 4 --store http://127.0.0.1:8000",
     REGISTRY,
     Option("--devices", "number of devices", "N", int, required=True),
     Option("--periods", "number of periods in which devices may report", "T", int, 1),
-    Option("--years", "instead: the periods of so many years, into a --store", "Y", int),
+    Option("--years", "instead: the periods of so many years, into a store", "Y", int),
     Option("--metric", "only this metric; may be repeated (default: all)", "ID", action="append"),
-    Group(
-        "where reports go",
-        Option("--url", "address of a running collector; OVERSTORY_WRITE_TOKEN has its write token", "URL"),
-        Option("--store", "a store, into which a collector with the devices' clock writes", "STORE"),
+    Option(
+        "--store",
+        "where reports go: a store, into which a collector with the devices' clock writes, or a running collector's "
+        "address, http://..., whose write token OVERSTORY_WRITE_TOKEN has",
+        "URL",
+        required=True,
     ),
     Group(
         "what devices hold (unless given: the n-th value is 1/n as frequent as the first)",
@@ -301,13 +303,11 @@ SIMULATE: Final = Command(
     more="""\
 Each device has its own secret, state and outbox, and randomizes like a real one. Only three things differ: its clock is
 simulated, its state is in memory, and it sends without a delay. Reports are for the last T periods, the current one
-included. Give the --url of a collector, or a --store. With --years, what one device sent in a year is printed, and what
+included. With --years, what one device sent in a year is printed, and what
 any year tells of her who has it; a device that its panel does not ask in a period costs next to nothing.""",
     runs="service.simulate",
     rules=(
-        OneOf(("--url", "--store"), "a running collector, or a store to start one on", must=True),
         OneOf(("--periods", "--years")),
-        Needs(("--years",), ("--store",), "a running collector takes no reports of years past"),
         Together(("--data", "--column")),
     ),
 )
