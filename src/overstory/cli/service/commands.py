@@ -237,8 +237,7 @@ GATEWAY: Final = Command(
     REGISTRY,
     Group(
         "readings",
-        Option("--readings", "file of readings; -: standard input", "FILE", required=True),
-        Option("--format", "default: from the file's name, else csv", choices=("csv", "jsonl")),
+        Option("--readings", "CSV or JSON lines, a file; -: standard input", "FILE", required=True),
         Option("--time-column", "column of times: a name, or a number from 1", "NAME", default="time"),
         Option("--value-column", "column of values: a name, or a number from 1", "NAME", default="value"),
         Option("--timezone", "time zone of times without an offset", "ZONE", default="UTC"),
@@ -265,7 +264,8 @@ GATEWAY: Final = Command(
         Option("--spread", "longest random delay before sending", "SECONDS", float),
     ),
     more="""\
-Readings are lines with a time and a value. Each period of the metric is reported once, after its end: the state folder
+Readings are lines with a time and a value: CSV in a .csv, JSON in a .jsonl or .ndjson; else JSON if the first line that
+is not blank begins with {. Each period of the metric is reported once, after its end: the state folder
 remembers this through restarts and crashes. One state folder is one device. For a file, the times in it are the clock,
 so that a year takes seconds; a stream (-) is followed in real time.""",
     runs="service.gateway",
