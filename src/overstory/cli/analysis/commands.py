@@ -267,7 +267,7 @@ overlap.""",
 _OF_A_METRIC: Final = ("--registry", "--metric", "--candidates", "--steps")
 _OF_PERIODS: Final = (
     *("--from", "--to", "--group", "--by-group", "--smooth", "--aggregate", "--pool", "--compare"),
-    *("--compare-groups", "--overlap", "--range", "--candidates-out"),
+    *("--overlap", "--range", "--candidates-out"),
 )
 
 
@@ -312,12 +312,11 @@ DECODE: Final = Command(
         Option("--pool", "estimate each period together with the N - 1 before it", "N", int, 1, fits=AT_LEAST_ONE),
         Option(
             "--compare",
-            "two ranges of periods, such as 2026-W45..2026-W47 2026-W41..2026-W44: the shares of the first less those "
-            "of the second",
+            "two ranges of periods, such as 2026-W45..2026-W47 2026-W41..2026-W44, or two groups: the shares of the "
+            "first less those of the second",
             "A..B",
             nargs=2,
         ),
-        Option("--compare-groups", "two groups: the shares of the first less those of the second", "NAME", nargs=2),
         Option(
             "--overlap",
             "with --compare: share of the smaller range's devices that reported in both and kept their values, 0 to 1 "
@@ -388,11 +387,11 @@ which an engine counts first. The label says what made the reports; --candidates
 With --pair, from counts of `overstory sum --pair`: the table of two variables that were reported together.
 
 From a store, or from a collector by its address: estimates a metric of the registry over a range of periods: in total,
-per period, with the periods before, or cumulative (over all reports so far); or compares two ranges. A device reports
-once a period and its reports share permanent responses. Standard errors assume that every device reported in every
-period (of a panel: as often as it asks one device), unless --reports-per-device is given. From folders of `overstory
-export`, with --registry: the same, by counts of an engine. A metric of unknown values is searched; `overstory discover`
-tries that on a column.
+per period, with the periods before, or cumulative (over all reports so far); or compares two ranges or groups. A device
+reports once a period and its reports share permanent responses. Standard errors assume that every device reported in
+every period (of a panel: as often as it asks one device), unless --reports-per-device is given. From folders of
+`overstory export`, with --registry: the same, by counts of an engine. A metric of unknown values is searched;
+`overstory discover` tries that on a column.
 
 Counting that was killed goes on from DIR.unfinished.""",
     runs="analysis.decode",
@@ -422,17 +421,12 @@ Counting that was killed goes on from DIR.unfinished.""",
             ),
             why="`overstory decode --help` shows the forms",
         ),
-        OneOf(("--aggregate", "--pool", "--compare", "--compare-groups")),
-        OneOf(("--group", "--by-group", "--compare-groups")),
+        OneOf(("--aggregate", "--pool", "--compare")),
+        OneOf(("--group", "--by-group")),
         OneOf(("--by-group", "--compare")),
         Needs(("--overlap",), ("--compare",), "it is how many devices two ranges share"),
         Needs(("--smooth",), ("--by-group",), "it moves the shares of groups to their mean"),
-        Idle(("--from", "--to"), ("--compare",), "it has two ranges"),
-        Idle(
-            ("--plot", "--steps", "--candidates-out"),
-            ("--compare", "--compare-groups"),
-            "these are differences",
-        ),
+        Idle(("--plot", "--steps", "--candidates-out"), ("--compare",), "these are differences"),
     ),
 )
 
