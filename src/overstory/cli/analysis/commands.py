@@ -24,7 +24,7 @@ from overstory.cli.arguments import (
 AUDIT: Final = Command(
     "audit",
     "overstory audit --params params.csv -- overstory encode --params params.csv --values - -o -\n"
-    "  overstory audit --oracle oue --param domain_size=8 --param epsilon=1 --client\n"
+    "  overstory audit --oracle oue --param domain_size=8 --param epsilon=1\n"
     "  overstory audit --registry metrics.toml --metric colour --own-cohorts --restart -- ./client --audit",
     Group(
         "what is declared (one of)",
@@ -37,7 +37,6 @@ AUDIT: Final = Command(
     ),
     Group(
         "how it is audited",
-        flag("--client", "audit the library's own randomizer, in this process"),
         Option("--reports", "fresh devices (default: 100,000)", "N", int, 100_000),
         Option(
             "--alpha",
@@ -48,13 +47,14 @@ AUDIT: Final = Command(
         flag("--restart", "COMMAND remembers its clients: run it again, and compare"),
         flag("--own-cohorts", "clients choose their cohorts: the column is empty"),
     ),
-    Option("program", "the client, after --", "COMMAND", nargs="*"),
+    Option(
+        "program", "the client, after -- (default: the library's own randomizer, in this process)", "COMMAND", nargs="*"
+    ),
     more="""\
 COMMAND reads lines of client,cohort,value on its standard input and writes a report for each: a header with client,
 cohort and irr, then one line a report. Bits are text, most significant first; symbols are numbers. It runs several
 times: for fresh devices, three times at once, and for devices that report two values repeatedly. Where {metric} stands
-in COMMAND, the metric's id replaces it, and the devices are asked once more as the metric `second`. --client audits the
-library's own randomizer instead.
+in COMMAND, the metric's id replaces it, and the devices are asked once more as the metric `second`.
 
 Exit status: 0 no fault was found, 1 the client violates or deviates from what it declares, 2 the input or COMMAND
 failed. A right client is accused with probability at most 2 alpha: alpha for all checks together, and alpha for the
