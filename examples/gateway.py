@@ -32,7 +32,7 @@ def main() -> int:
     args = arguments()
     where = ["--server", args.server] if args.server else ["--output", args.output]
     gateway = [sys.executable, "-m", "overstory", "gateway", "--metric", "meter-window", "--registry", str(REGISTRY)]
-    options = ["--readings", "-", "--format", "jsonl", "--clock", "readings", "--value-column", "kwh"]
+    options = ["--readings", "-", "--clock", "readings", "--value-column", "kwh"]
     ran = subprocess.run(
         [*gateway, *options, "--state", args.state, "--agree", "on", *where],
         input="\n".join(readings()),

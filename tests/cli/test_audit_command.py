@@ -75,9 +75,9 @@ def test_a_command_after_two_dashes(capsys: Any) -> None:
 
 
 def test_our_own_client_by_oracle_and_by_metric(capsys: Any) -> None:
-    status, printed = outcome(capsys, "--oracle", "oue", "--param", "domain_size=5", "--param", "epsilon=1", "--client")
-    assert (status, printed["mechanism"]) == (0, "oue")
-    status, printed = outcome(capsys, "--registry", "metrics.toml", "--metric", "colour", "--client", "--restart")
+    status, printed = outcome(capsys, "--oracle", "oue", "--param", "domain_size=5", "--param", "epsilon=1")
+    assert (status, printed["own_client"], printed["mechanism"]) == (0, True, "oue")
+    status, printed = outcome(capsys, "--registry", "metrics.toml", "--metric", "colour", "--restart")
     assert (status, printed["mechanism"], printed["pair"], printed["notes"]) == (0, "grr", ["red", "green"], [])
     assert "memory of the symbol after a restart" in [test["name"] for test in printed["tests"]]
 

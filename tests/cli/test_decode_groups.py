@@ -118,14 +118,14 @@ def test_smoothed_shares_stand_next_to_the_raw_ones_and_their_intervals(folder: 
 
 
 def test_the_difference_of_two_groups_has_an_interval(folder: Path) -> None:
-    ran = decode(folder, "--compare-groups", "1.1", "1.0", "--json", "--all")
+    ran = decode(folder, "--compare", "1.1", "1.0", "--json", "--all")
     compared = json.loads(ran.stdout)
     assert (compared["a"]["group"], compared["b"]["group"]) == ("1.1", "1.0")
     by_value = {row["value"]: row for row in compared["differences"]}
     for value, truth in (("red", -0.4), ("green", 0.0), ("blue", 0.4)):
         assert by_value[value]["low"] < truth < by_value[value]["high"]
     assert [by_value[value]["changed"] for value in ("red", "green", "blue")] == [True, False, True]
-    assert "a: group 1.1, 8,000 reports from" in decode(folder, "--compare-groups", "1.1", "1.0").stdout
+    assert "a: group 1.1, 8,000 reports from" in decode(folder, "--compare", "1.1", "1.0").stdout
 
 
 @pytest.mark.parametrize(
@@ -138,9 +138,16 @@ def test_the_difference_of_two_groups_has_an_interval(folder: Path) -> None:
             ["--by-group", "--smooth", "--aggregate", "per-period"],
             "smoothing is of shares, over a range of periods in total",
         ),
-        (["--compare-groups", "1.0", "1.0"], "give two different groups"),
-        (["--compare-groups", "1.0", "2"], "there is no group '2'"),
-        (["--compare-groups", "1.0", "1.1", "--steps", "norm-sub"], "--steps has no effect with --compare-groups"),
+        (["--compare", "1.0", "1.0"], "give two different groups"),
+        (["--compare", "1.3", "1.4"], "'1.3' is no day: give one such as"),
+        (["--compare", "1.0", "2"], "there is no group '2'"),
+        (["--compare", "1.0", "1.1", "--steps", "norm-sub"], "--steps has no effect with --compare"),
+        (
+            ["--compare", "1.0", "1.1", "--group", "1.0"],
+            "--group has no effect with --compare 1.0 1.1: these are groups",
+        ),
+        (["--compare", "1.0", "1.1", "--overlap", "1"], "--overlap has no effect with --compare 1.0 1.1: these are"),
+        (["--compare", "1.0", "2026-W45"], "there is no group '2026-W45'"),
     ],
 )
 def test_what_cannot_be_asked_is_one_sentence(folder: Path, options: list[str], says: str) -> None:
@@ -149,11 +156,25 @@ def test_what_cannot_be_asked_is_one_sentence(folder: Path, options: list[str], 
     assert says in ran.stderr
 
 
-@pytest.mark.parametrize("options", [["--by-group"], ["--group", "1.0"], ["--compare-groups", "1.0", "1.1"]])
+@pytest.mark.parametrize("options", [["--by-group"], ["--group", "1.0"]])
 def test_a_metric_without_groups_has_none_to_read(folder: Path, options: list[str]) -> None:
     ran = decode(folder, *options, metric="plain")
     assert ran.returncode == 2
     assert "plain has no groups: its reports name none" in ran.stderr
+
+
+def test_names_that_are_periods_too_are_groups_only_where_both_are(tmp_path: Path) -> None:
+    listed = '{by = "build", shares = {"2026-09-04" = 0.5, "2026-09-03" = 0.5}, devices = 100000}'
+    text = registry_of({"colour": {"groups": listed}}, domain=COLOURS, expires="2040-01-01")
+    (tmp_path / "metrics.toml").write_text(text)
+    metric = load_registry(tmp_path / "metrics.toml")["colour"]
+    with open_store(str(tmp_path / "reports.db"), create=True) as store:
+        sent = [reports(metric, HELD["1.0"], 2000, seed, f"2026-09-0{seed}") for seed in (3, 4)]
+        store.add([*sent, sent[0]._replace(period=DAY + 1, batch=b"again")])
+    groups = json.loads(decode(tmp_path, "--compare", "2026-09-04", "2026-09-03", "--json").stdout)
+    assert (groups["a"]["group"], groups["a"]["reports"]) == ("2026-09-04", 2000)
+    periods = json.loads(decode(tmp_path, "--compare", "2026-09-04", "2026-09-05", "--json").stdout)
+    assert ("group" in periods["a"], periods["a"]["reports"], periods["b"]["reports"]) == (False, 4000, 2000)
 
 
 def test_a_group_below_the_floor_is_hidden_by_expected_devices_and_not_by_reports(folder: Path, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_every_option_is_a_variable_and_a_key(tmp_path) -> None:
     ("text", "said"),
     [
         ("compact_evry = 1", "compact_evry: there is no such setting; did you mean compact_every?"),
-        ("zebra = 1", "the settings are registry, store, shard, host"),
+        ("zebra = 1", "the settings are registry, store, host"),
         ('port = "80"', "field port: give a whole number, not '80'"),
         ("port = true", "field port: give a whole number, not True"),
         ("open_writes = 1", "give true or false, not 1"),

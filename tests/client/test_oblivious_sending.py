@@ -309,7 +309,7 @@ def test_the_gateway_program_posts_to_the_relay_alone_and_writes_no_file(tmp_pat
 def test_the_program_that_simulates_devices_refuses_such_a_metric_before_anything_is_posted(tmp_path):
     with hop(lambda _: (500, {}, b"")) as (collector, directly), hop(lambda _: (202, {}, b"")) as (relay, relayed):
         (tmp_path / "metrics.toml").write_text(METERED.text.replace(RELAY, relay))
-        simulate = ("simulate", "--registry", "metrics.toml", "--devices", 2, "--url", collector)
+        simulate = ("simulate", "--registry", "metrics.toml", "--devices", 2, "--store", collector)
         done = within(*simulate, cwd=tmp_path)
     assert done.returncode == 2
     assert "mode: reports go through a relay" in done.stderr

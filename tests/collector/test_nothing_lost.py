@@ -114,7 +114,7 @@ def collectors_of(path: Path, folder: Path, count: int) -> list[CollectorProcess
         CollectorProcess(
             path,
             f"sqlite:///{folder / f'shard{shard}.db'}",
-            ("--open-writes", *(("--shard", str(shard)) if sharded else ())),
+            ("--open-writes", *((f"OVERSTORY_SHARD={shard}",) if sharded else ())),
         )
         for shard in range(count)
     ]

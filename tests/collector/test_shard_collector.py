@@ -107,9 +107,9 @@ def test_a_store_stays_of_its_shard(tmp_path):
     claim(url, "count = 4", 2)
     with open_store(url) as store:
         assert str(store.served_shard()) == "shard 2 of 4"
-    with pytest.raises(StoreError, match=r"it is shard 2 of 4, and holds the batch ids of that shard: serve it as"):
+    with pytest.raises(StoreError, match=r"it is shard 2 of 4, and holds the batch ids of that shard: serve it with"):
         claim(url, "count = 4", 3)
-    with pytest.raises(StoreError, match=r"it is shard 2 of 4: give --shard, and keep the registry's table"):
+    with pytest.raises(StoreError, match=r"it is shard 2 of 4: set shard, and keep the registry's table"):
         claim(url, "", None)
     backup = str(tmp_path / "backup.db")
     with open_store(url) as store:
@@ -121,9 +121,9 @@ def test_a_store_stays_of_its_shard(tmp_path):
 def test_shard_and_registry_belong_together(tmp_path):
     url = str(tmp_path / "store.db")
     for table, shard, words in (
-        ("count = 4", None, "the registry has 4 shards: give --shard, 0 .. 3"),
-        ("count = 4", 4, "--shard 4: the registry's shards are 0 .. 3"),
-        ("", 0, "--shard 0: the registry has no table"),
+        ("count = 4", None, "the registry has 4 shards: set shard, 0 .. 3"),
+        ("count = 4", 4, "shard = 4: the registry's shards are 0 .. 3"),
+        ("", 0, "shard = 0: the registry has no table"),
     ):
         with pytest.raises(ParameterError, match=words):
             claim(url, table, shard)
@@ -134,7 +134,7 @@ def test_a_store_of_before_goes_on_as_the_first_shard_from_a_day_to_come(tmp_pat
     url = str(tmp_path / "store.db")
     fill(url)
     later = "count = 1\nfrom = {2027-03-01 = 4}"
-    with pytest.raises(StoreError, match="it was served without shards: serve it as --shard 0"):
+    with pytest.raises(StoreError, match="it was served without shards: serve it with shard = 0"):
         claim(url, later, 1)
     for table in ("count = 4", "count = 1\nfrom = {2026-11-22 = 4}"):  # devices' clocks may be a day ahead
         with pytest.raises(StoreError, match=r"from 2026-1\d-\d\d on were divided by 1, and the registry says 4"):
@@ -157,11 +157,14 @@ def test_the_command_line_says_what_is_missing(tmp_path):
     (tmp_path / "metrics.toml").write_text(REGISTRY + "\n[shards]\ncount = 4\n")
     files = "--registry", "metrics.toml", "--store", "store.db"
     done = within("serve", *files, "--port", "0", cwd=tmp_path)
-    assert (done.returncode, "the registry has 4 shards: give --shard, 0 .. 3" in done.stderr) == (2, True)
-    done = within("serve", *files, "--port", "0", "--shard", "7", cwd=tmp_path)
-    assert (done.returncode, "--shard 7: the registry's shards are 0 .. 3" in done.stderr) == (2, True)
+    assert (done.returncode, "the registry has 4 shards: set shard, 0 .. 3" in done.stderr) == (2, True)
+    done = within("serve", *files, "--port", "0", "OVERSTORY_SHARD=7", cwd=tmp_path)
+    assert (done.returncode, "shard = 7: the registry's shards are 0 .. 3" in done.stderr) == (2, True)
     done = within("simulate", *files, "--devices", "9", "--periods", "1", cwd=tmp_path)
-    assert (done.returncode, "each with a store of its own; give the --url" in done.stderr) == (2, True)
+    assert (done.returncode, "each with a store of its own; give the address of what is in front" in done.stderr) == (
+        2,
+        True,
+    )
     assert not (tmp_path / "store.db").exists()
     claim(str(tmp_path / "store.db"), "count = 4", 2)
     done = within("doctor", *files, cwd=tmp_path)

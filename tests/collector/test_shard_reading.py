@@ -122,7 +122,7 @@ def test_stores_that_cannot_be_added_are_refused(folder, tmp_path):
         return str(caught.value)
 
     assert "0.db is given twice: its reports would be counted twice" in refused("0.db", "0.db")
-    assert "all.db holds no shard: only stores of `overstory serve --shard`" in refused("0.db", "all.db")
+    assert "all.db holds no shard: only stores that were served with a setting `shard`" in refused("0.db", "all.db")
     with open_store(str(folder / "0.db")) as store:
         store.backup(str(tmp_path / "copy.db"))
     (tmp_path / "0.db").symlink_to(folder / "0.db")

@@ -94,7 +94,7 @@ SPANS = ("--compare", DAYS[1], DAYS[0])
         (OF_GROUPS, ("--by-group",)),
         (OF_GROUPS, ("--by-group", "--smooth", "--json")),
         (OF_GROUPS, ("--group", "1.1", "--aggregate", "per-period", "--json")),
-        (OF_GROUPS, ("--compare-groups", "1.0", "1.1")),
+        (OF_GROUPS, ("--compare", "1.0", "1.1")),
         (OF_GROUPS, SPANS),
         ("integers", ("--aggregate", "cumulative", "--json", "--steps", "norm-sub")),
         ("integers", ("--from", DAYS[1], "--alpha", "0.2")),

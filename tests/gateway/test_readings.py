@@ -174,6 +174,19 @@ def test_bytes_that_are_no_text_and_lines_without_end():
     assert good.line == 4
 
 
+@pytest.mark.parametrize("before", ["", "\n", "\ufeff", "\ufeff \n\n"])
+def test_the_first_line_that_is_not_blank_tells_json_from_csv(before):
+    lines = before.count("\n")
+    assert items(f'{before} {{"time": {NOON}, "value": 0.5}}\nx\n') == [
+        Reading(1 + lines, NOON, 0.5),
+        BadLine(2 + lines, None, "this is no line of JSON"),
+    ]
+    brace = f'{before}time,value\n{{"time": 1}}\n{int(NOON)},0.5\n'
+    assert [type(one) for one in items(brace)] == [BadLine, Reading]
+    with pytest.raises(FormatError, match=r"there is no column 'time' in \{"):
+        items(f'{before}{{"time": {NOON}}}\n', format="csv")
+
+
 def test_values_are_of_the_domain_s_kind():
     text = f"time,value\n{int(NOON)},3\n{int(NOON)},3.0\n{int(NOON)},on\n"
     assert values(items(text, "count")) == [3, "'3.0' is no whole number", "'on' is no whole number"]
@@ -193,7 +206,7 @@ def test_a_header_without_the_columns_is_an_error():
         items("1,2\n", time="0", value="1")
 
 
-@given(st.lists(st.binary(max_size=40), max_size=12), st.sampled_from(["csv", "jsonl"]))
+@given(st.lists(st.binary(max_size=40), max_size=12), st.sampled_from(["csv", "jsonl", None]))
 def test_no_line_stops_it(raw, form):
     found = list(read_lines([b"time,value\n", *raw], Layout(form), metric(), "file"))
     assert len(found) <= len(raw) + 1

@@ -376,6 +376,11 @@ def shown(output: str) -> str:
     return "standard output" if output == "-" else output
 
 
+def is_address(store: str) -> bool:
+    """Return whether a store that is named is a running collector."""
+    return store.startswith(("http://", "https://"))
+
+
 def token_of_environment(role: str) -> str:
     """Return the token for sending (`WRITE`) or for reading (`ADMIN`) from the environment."""
     return os.environ.get(f"OVERSTORY_{role}_TOKEN", "")

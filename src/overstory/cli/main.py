@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 
 from overstory.client.person.command_line import SUMMARIES as OF_A_PERSON
 from overstory.presentation.streams import PIPE_CLOSED, close_quietly, printable, write_anything
-from overstory.protocol.errors import OverstoryError, install_hint, suggestion
+from overstory.protocol.errors import OverstoryError, ParameterError, install_hint, suggestion
 
 SUMMARIES: Final = {
     "demo": "run a private collection of real figures, and show what is learned",
@@ -185,6 +185,8 @@ def _by_its_name(command: str, word: str) -> str | None:
 
 def _run(argv: list[str]) -> int:
     # The first word that is no option names the command: its module alone is loaded, the others are only listed.
+    if argv[-1:] == ["--"]:  # as of a shell's variable that is not set: nothing else is to be run in its place
+        raise ParameterError("nothing comes after --: give what belongs there, or leave out the --")
     named = next((word for word in argv if not word.startswith("-")), "")
     module = _command(named) if named in COMMANDS else None
     parser = _parser(named, module, listed=(named,) if module is not None and argv[0] == named else COMMANDS)

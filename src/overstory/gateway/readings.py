@@ -142,14 +142,15 @@ class Layout:
     Attributes
     ----------
     format
-        How a line is written: "csv", or "jsonl" for a JSON object in each line.
+        How a line is written: "csv", or "jsonl" for a JSON object in each line; None: as the first line that is not
+        blank, JSON where it begins with ``{``.
     time, value
         Columns: names, or numbers from 1. CSV by names begins with a header; by numbers it may.
     zone
         The time zone of times that state no offset.
     """
 
-    format: Format = "csv"
+    format: Format | None = None
     time: str = "time"
     value: str = "value"
     zone: tzinfo = UTC
@@ -183,19 +184,24 @@ def read_lines(lines: Iterable[bytes], layout: Layout, metric: Metric, source: s
     >>> list(read_lines([b"time,value", b"2026-11-21,red", b"noon,red"], Layout(), colour, "file"))
     [Reading(line=2, ..., value='red', fault=None), BadLine(line=3, field='time', detail="'noon' is no time: ...")]
     """
-    cells = _CsvCells(layout, source) if layout.format == "csv" else _json_cells(layout)
+    form = layout.format
+    cells: Callable[[int, str], tuple[Any, Any] | None] | None = None
     # A value outside the domain is noticed when it is reported.
     convert, before = {float: _number, int: _whole, str: _word}[metric.domain.value_type], None
     for number, raw in enumerate(lines, start=1):
         try:
-            cell_pair = cells(number, _text(raw, number))
-            if cell_pair is None:
+            text = _text(raw, number)
+            if not text.strip():
+                continue
+            form = form or ("jsonl" if text.lstrip().startswith("{") else "csv")
+            cells = cells or (_CsvCells(layout, source) if form == "csv" else _json_cells(layout))
+            if (cell_pair := cells(number, text)) is None:
                 continue
             time, value = cell_pair
             try:
                 before = unix_time(time, layout.zone, before)
             except ParameterError as error:
-                if number == 1 and layout.format == "csv":
+                if number == 1 and form == "csv":
                     continue  # a header over columns that were given by number
                 raise _Refused(layout.time, str(error)) from None
         except _Refused as refused:
@@ -231,8 +237,6 @@ class _CsvCells:
             raise ParameterError(f"columns {layout.time!r} and {layout.value!r}: give two names, or two numbers")
 
     def __call__(self, number: int, text: str) -> tuple[str, str | None] | None:
-        if not text.strip():
-            return None
         try:
             cells = next(csv.reader([text], strict=True))
         except csv.Error as error:
@@ -256,10 +260,8 @@ class _CsvCells:
         return header.index(self._layout.time), header.index(self._layout.value)
 
 
-def _json_cells(layout: Layout) -> Callable[[int, str], tuple[Any, Any] | None]:
-    def cells(_: int, text: str) -> tuple[Any, Any] | None:
-        if not text.strip():
-            return None
+def _json_cells(layout: Layout) -> Callable[[int, str], tuple[Any, Any]]:
+    def cells(_: int, text: str) -> tuple[Any, Any]:
         try:
             fields = json.loads(text)
         except (ValueError, RecursionError):

@@ -12,6 +12,7 @@ from overstory.audit.clients import OwnClient, Program
 from overstory.cli.arguments import print_answer
 from overstory.cli.output import progress
 from overstory.files.rappor import read_map, read_params
+from overstory.presentation.document import Paragraph
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind
 
@@ -23,18 +24,14 @@ FAULTY: Final = 1
 
 def run(args: argparse.Namespace) -> int:
     settings = Settings(args.reports, alpha=args.alpha, restart=args.restart, own_cohorts=args.own_cohorts)
-    client = _client(args)
+    client = Program(args.program, metrics=(args.metric or "first", "second")) if args.program else OwnClient()
     declared = _declared(args)
     with progress("asking", settings.lines(takes_metric=client.takes_metric), quiet=args.quiet) as shown:
         result = audit(declared, client, settings, advance=shown.reach)
-    print_answer(args, result.to_json(), result.blocks())
+    values = {"own_client": not args.program, **result.to_json()}
+    own = [] if args.program else [Paragraph("No command is given: this audits the library's own client.")]
+    print_answer(args, values, [*own, *result.blocks()])
     return 0 if result.verdict == "no fault found" else FAULTY
-
-
-def _client(args: argparse.Namespace) -> Program | OwnClient:
-    if args.client == bool(args.program):
-        raise ParameterError("give either the client's command, after --, or --client for the library's own")
-    return OwnClient() if args.client else Program(args.program, metrics=(args.metric or "first", "second"))
 
 
 def _declared(args: argparse.Namespace) -> Declared:

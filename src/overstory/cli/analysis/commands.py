@@ -24,7 +24,7 @@ from overstory.cli.arguments import (
 AUDIT: Final = Command(
     "audit",
     "overstory audit --params params.csv -- overstory encode --params params.csv --values - -o -\n"
-    "  overstory audit --oracle oue --param domain_size=8 --param epsilon=1 --client\n"
+    "  overstory audit --oracle oue --param domain_size=8 --param epsilon=1\n"
     "  overstory audit --registry metrics.toml --metric colour --own-cohorts --restart -- ./client --audit",
     Group(
         "what is declared (one of)",
@@ -37,7 +37,6 @@ AUDIT: Final = Command(
     ),
     Group(
         "how it is audited",
-        flag("--client", "audit the library's own randomizer, in this process"),
         Option("--reports", "fresh devices (default: 100,000)", "N", int, 100_000),
         Option(
             "--alpha",
@@ -48,13 +47,14 @@ AUDIT: Final = Command(
         flag("--restart", "COMMAND remembers its clients: run it again, and compare"),
         flag("--own-cohorts", "clients choose their cohorts: the column is empty"),
     ),
-    Option("program", "the client, after --", "COMMAND", nargs="*"),
+    Option(
+        "program", "the client, after -- (default: the library's own randomizer, in this process)", "COMMAND", nargs="*"
+    ),
     more="""\
 COMMAND reads lines of client,cohort,value on its standard input and writes a report for each: a header with client,
 cohort and irr, then one line a report. Bits are text, most significant first; symbols are numbers. It runs several
 times: for fresh devices, three times at once, and for devices that report two values repeatedly. Where {metric} stands
-in COMMAND, the metric's id replaces it, and the devices are asked once more as the metric `second`. --client audits the
-library's own randomizer instead.
+in COMMAND, the metric's id replaces it, and the devices are asked once more as the metric `second`.
 
 Exit status: 0 no fault was found, 1 the client violates or deviates from what it declares, 2 the input or COMMAND
 failed. A right client is accused with probability at most 2 alpha: alpha for all checks together, and alpha for the
@@ -267,7 +267,7 @@ overlap.""",
 _OF_A_METRIC: Final = ("--registry", "--metric", "--candidates", "--steps")
 _OF_PERIODS: Final = (
     *("--from", "--to", "--group", "--by-group", "--smooth", "--aggregate", "--pool", "--compare"),
-    *("--compare-groups", "--overlap", "--range", "--candidates-out"),
+    *("--overlap", "--range", "--candidates-out"),
 )
 
 
@@ -312,12 +312,11 @@ DECODE: Final = Command(
         Option("--pool", "estimate each period together with the N - 1 before it", "N", int, 1, fits=AT_LEAST_ONE),
         Option(
             "--compare",
-            "two ranges of periods, such as 2026-W45..2026-W47 2026-W41..2026-W44: the shares of the first less those "
-            "of the second",
+            "two ranges of periods, such as 2026-W45..2026-W47 2026-W41..2026-W44, or two groups: the shares of the "
+            "first less those of the second",
             "A..B",
             nargs=2,
         ),
-        Option("--compare-groups", "two groups: the shares of the first less those of the second", "NAME", nargs=2),
         Option(
             "--overlap",
             "with --compare: share of the smaller range's devices that reported in both and kept their values, 0 to 1 "
@@ -388,11 +387,11 @@ which an engine counts first. The label says what made the reports; --candidates
 With --pair, from counts of `overstory sum --pair`: the table of two variables that were reported together.
 
 From a store, or from a collector by its address: estimates a metric of the registry over a range of periods: in total,
-per period, with the periods before, or cumulative (over all reports so far); or compares two ranges. A device reports
-once a period and its reports share permanent responses. Standard errors assume that every device reported in every
-period (of a panel: as often as it asks one device), unless --reports-per-device is given. From folders of `overstory
-export`, with --registry: the same, by counts of an engine. A metric of unknown values is searched; `overstory discover`
-tries that on a column.
+per period, with the periods before, or cumulative (over all reports so far); or compares two ranges or groups. A device
+reports once a period and its reports share permanent responses. Standard errors assume that every device reported in
+every period (of a panel: as often as it asks one device), unless --reports-per-device is given. From folders of
+`overstory export`, with --registry: the same, by counts of an engine. A metric of unknown values is searched;
+`overstory discover` tries that on a column.
 
 Counting that was killed goes on from DIR.unfinished.""",
     runs="analysis.decode",
@@ -422,17 +421,12 @@ Counting that was killed goes on from DIR.unfinished.""",
             ),
             why="`overstory decode --help` shows the forms",
         ),
-        OneOf(("--aggregate", "--pool", "--compare", "--compare-groups")),
-        OneOf(("--group", "--by-group", "--compare-groups")),
+        OneOf(("--aggregate", "--pool", "--compare")),
+        OneOf(("--group", "--by-group")),
         OneOf(("--by-group", "--compare")),
         Needs(("--overlap",), ("--compare",), "it is how many devices two ranges share"),
         Needs(("--smooth",), ("--by-group",), "it moves the shares of groups to their mean"),
-        Idle(("--from", "--to"), ("--compare",), "it has two ranges"),
-        Idle(
-            ("--plot", "--steps", "--candidates-out"),
-            ("--compare", "--compare-groups"),
-            "these are differences",
-        ),
+        Idle(("--plot", "--steps", "--candidates-out"), ("--compare",), "these are differences"),
     ),
 )
 

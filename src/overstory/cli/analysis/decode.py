@@ -79,7 +79,6 @@ class DecodeRequest:
     smooth: bool
     aggregate: Aggregation
     compare: tuple[str, str] | None
-    compare_groups: tuple[str, str] | None
     overlap: float | None
     candidates: str | None
     options: EstimateOptions  # without the candidates, which are still in their file
@@ -136,7 +135,7 @@ def _request(args: argparse.Namespace) -> DecodeRequest:
     """Return the request that the options make."""
     said: dict[str, Any] = {name: getattr(args, name) for name in AS_SAID}
     said |= {name: tuple(getattr(args, name) or ()) for name in ("inputs", "store")}
-    for name in ("pair", "compare", "compare_groups"):
+    for name in ("pair", "compare"):
         two = getattr(args, name)
         said[name] = None if two is None else (two[0], two[1])
     return DecodeRequest(

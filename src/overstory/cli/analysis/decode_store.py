@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from overstory.cli.analysis.found import offer_candidates
-from overstory.cli.arguments import token_of_environment
+from overstory.cli.arguments import is_address, token_of_environment
 from overstory.cli.output import draw, progress, show_answer
 from overstory.protocol.errors import ParameterError
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     RangeReader = Callable[..., PeriodCounts]
     """From the labels of the first and last period, either of them None, and a group, or None: all devices."""
+    PartOfReports = tuple[tuple[str | None, str | None], str | None]
+    """The labels of the first and last period, and a group; None: no bound, and all devices."""
 
 
 def run(request: DecodeRequest) -> int:
@@ -35,8 +37,8 @@ def run(request: DecodeRequest) -> int:
     metric = read_metric(request)
     if request.candidates_out and metric.reading != "search":
         raise ParameterError(f"--candidates-out is of a search: the values of {metric.id} are listed")
-    if request.compare or request.compare_groups:
-        show_answer(request.printing, _compared(request, metric))
+    if request.compare:
+        show_answer(request.printing, _compared(request, metric, request.compare))
         return 0
     kind: Aggregation = "per-period" if request.options.pool > 1 else request.aggregate
     reading: Any = _reading(request, metric, kind)
@@ -66,23 +68,44 @@ def _reading(request: DecodeRequest, metric: Metric, kind: Aggregation) -> Readi
             return read(counted, kind, watched)
 
 
-def _compared(request: DecodeRequest, metric: Metric) -> Any:
+def _compared(request: DecodeRequest, metric: Metric, two: tuple[str, str]) -> Any:
     """Compare two ranges of periods, or two groups."""
-    from overstory.queries.comparison import check_apart, compare, parse_span
+    from overstory.queries.comparison import compare
 
-    ranges: list[tuple[tuple[str | None, str | None], str | None]]
-    if request.compare:
-        spans = [parse_span(metric, text) for text in request.compare]
-        check_apart(metric, spans[0], spans[1])
-        ranges = [((metric.period.label(first), metric.period.label(last)), request.group) for first, last in spans]
-    else:
-        groups = request.compare_groups or ()
-        if len(set(groups)) == 1:
-            raise ParameterError(f"--compare-groups {' '.join(groups)}: give two different groups")
-        ranges = [(request.periods, group) for group in groups]
+    are_groups = metric.groups is not None and set(two) <= set(metric.groups.names)
+    ranges = _groups(request, two) if are_groups else _spans(request, metric, two)
     with open_source(request, metric) as read_range:  # a search reads the answers themselves
         a, b = (read_range(*ends) for ends in ranges)
         return compare(a, b, request.read_options(), overlap=request.overlap or 0.0)
+
+
+def _groups(request: DecodeRequest, two: tuple[str, str]) -> list[PartOfReports]:
+    """Return two groups, in one range of periods."""
+    if two[0] == two[1]:
+        raise ParameterError(f"--compare {' '.join(two)}: give two different groups")
+    for option, value in (("--group", request.group), ("--overlap", request.overlap)):
+        if value is not None:
+            raise ParameterError(f"{option} has no effect with --compare {' '.join(two)}: these are groups")
+    return [(request.periods, group) for group in two]
+
+
+def _spans(request: DecodeRequest, metric: Metric, two: tuple[str, str]) -> list[PartOfReports]:
+    """Return two ranges of periods."""
+    from overstory.queries.comparison import check_apart, parse_span
+    from overstory.queries.counts import check_group
+
+    for option, label in zip(("--from", "--to"), request.periods, strict=True):
+        if label is not None:
+            raise ParameterError(f"{option} has no effect with --compare {' '.join(two)}: these are ranges of periods")
+    try:
+        spans = [parse_span(metric, text) for text in two]
+    except ParameterError:
+        names = set() if metric.groups is None else set(metric.groups.names)
+        for other in set(two) - names if names.intersection(two) else ():
+            check_group(metric, other)
+        raise
+    check_apart(metric, spans[0], spans[1])
+    return [((metric.period.label(first), metric.period.label(last)), request.group) for first, last in spans]
 
 
 def read_metric(request: DecodeRequest) -> Metric:
@@ -106,7 +129,7 @@ def read_metric(request: DecodeRequest) -> Metric:
 
 def _address(request: DecodeRequest) -> str | None:
     """Return the collector's address, where the store is one."""
-    addresses = [url for url in request.store if url.startswith(("http://", "https://"))]
+    addresses = [url for url in request.store if is_address(url)]
     if addresses and len(request.store) > 1:
         raise ParameterError(f"--store {addresses[0]}: a collector is read alone: give one --store")
     return addresses[0] if addresses else None

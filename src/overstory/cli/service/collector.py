@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from overstory.cli.arguments import PREFIX
-from overstory.cli.service.commands import CONSOLE
+from overstory.cli.service.commands import CONSOLE, ENDS_WITH_INPUT
 from overstory.collector.checkup import check_kernels, check_keys, check_promises, guarded
 from overstory.collector.server import metrics_on_port, serve
 from overstory.collector.service import Collector
@@ -121,7 +121,8 @@ def console_process(registry: str, store: str, port: int | None, environ: Mappin
         yield
         return
     settings = {f"{PREFIX}REGISTRY": registry, f"{PREFIX}STORE": store, f"{PREFIX}{CONSOLE}PORT": str(port)}
-    command = [sys.executable, "-m", "overstory", "console", "--ends-with-input"]
+    settings[ENDS_WITH_INPUT] = "1"
+    command = [sys.executable, "-m", "overstory", "console"]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, env={**environ, **settings})  # noqa: S603 - our own program
     try:
         yield

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -25,6 +24,9 @@ CONSOLE: Final = "CONSOLE_"
 RELAY_: Final = "RELAY_"
 """What the console's and the relay's own variables have after the prefix; the console shares the registry and the store
 with `serve`."""
+
+ENDS_WITH_INPUT: Final = "OVERSTORY_CONSOLE_ENDS_WITH_INPUT"
+"""The variable, not for people, of a console that a collector starts: it ends with its input, so with the collector."""
 
 REGISTRY: Final = Option("--registry", required=True)
 CONFIG: Final = Option("--config", "TOML file with these settings", "FILE")
@@ -52,10 +54,10 @@ SERVE_SETTINGS: Final = settings(
     "",
     Option("--registry"),
     Option("--store", STORES, "URL"),
-    Option("--shard", "the shard of the registry whose uploads are taken: 0, 1, ...", "I", int),
     *_listening(8000),
     Option("--open-writes", "take reports without a token (default: no)", type=bool, default=False),
     *keys(
+        Option("--shard", "the shard of the registry whose uploads are taken: 0, 1, ...", type=int),
         Option(
             "--oblivious-keys",
             "file of private keys, from `overstory keys`: take reports of oblivious metrics, sealed, through a relay",
@@ -148,7 +150,6 @@ CONSOLE_COMMAND: Final = Command(
     *CONSOLE_SETTINGS,
     flag("--open", "open it in a browser, logged in"),
     flag("--check", "print the alarms as JSON; exit with 1 if there are any"),
-    flag("--ends-with-input", argparse.SUPPRESS),
     more="""\
 The console shows a store in a browser: what is collected, estimates with their intervals over time, comparisons,
 alarms, the health of the collectors, and a public page without a login. It runs in a process of its own, on the same
@@ -236,8 +237,7 @@ GATEWAY: Final = Command(
     REGISTRY,
     Group(
         "readings",
-        Option("--readings", "file of readings; -: standard input", "FILE", required=True),
-        Option("--format", "default: from the file's name, else csv", choices=("csv", "jsonl")),
+        Option("--readings", "CSV or JSON lines, a file; -: standard input", "FILE", required=True),
         Option("--time-column", "column of times: a name, or a number from 1", "NAME", default="time"),
         Option("--value-column", "column of values: a name, or a number from 1", "NAME", default="value"),
         Option("--timezone", "time zone of times without an offset", "ZONE", default="UTC"),
@@ -264,7 +264,8 @@ GATEWAY: Final = Command(
         Option("--spread", "longest random delay before sending", "SECONDS", float),
     ),
     more="""\
-Readings are lines with a time and a value. Each period of the metric is reported once, after its end: the state folder
+Readings are lines with a time and a value: CSV in a .csv, JSON in a .jsonl or .ndjson; else JSON if the first line that
+is not blank begins with {. Each period of the metric is reported once, after its end: the state folder
 remembers this through restarts and crashes. One state folder is one device. For a file, the times in it are the clock,
 so that a year takes seconds; a stream (-) is followed in real time.""",
     runs="service.gateway",
@@ -275,16 +276,18 @@ SIMULATE: Final = Command(
     "simulate",
     "overstory simulate --registry metrics.toml --devices 10000 --store trial.db --truth truth.csv\n"
     "  overstory simulate --registry metrics.toml --devices 10000 --years 2 --store trial.db\n"
-    "  overstory simulate --registry metrics.toml --devices 500 --periods 4 --url http://127.0.0.1:8000",
+    "  overstory simulate --registry metrics.toml --devices 500 --periods 4 --store http://127.0.0.1:8000",
     REGISTRY,
     Option("--devices", "number of devices", "N", int, required=True),
     Option("--periods", "number of periods in which devices may report", "T", int, 1),
-    Option("--years", "instead: the periods of so many years, into a --store", "Y", int),
+    Option("--years", "instead: the periods of so many years, into a store", "Y", int),
     Option("--metric", "only this metric; may be repeated (default: all)", "ID", action="append"),
-    Group(
-        "where reports go",
-        Option("--url", "address of a running collector; OVERSTORY_WRITE_TOKEN has its write token", "URL"),
-        Option("--store", "a store, into which a collector with the devices' clock writes", "STORE"),
+    Option(
+        "--store",
+        "where reports go: a store, into which a collector with the devices' clock writes, or a running collector's "
+        "address, http://..., whose write token OVERSTORY_WRITE_TOKEN has",
+        "URL",
+        required=True,
     ),
     Group(
         "what devices hold (unless given: the n-th value is 1/n as frequent as the first)",
@@ -300,13 +303,11 @@ SIMULATE: Final = Command(
     more="""\
 Each device has its own secret, state and outbox, and randomizes like a real one. Only three things differ: its clock is
 simulated, its state is in memory, and it sends without a delay. Reports are for the last T periods, the current one
-included. Give the --url of a collector, or a --store. With --years, what one device sent in a year is printed, and what
+included. With --years, what one device sent in a year is printed, and what
 any year tells of her who has it; a device that its panel does not ask in a period costs next to nothing.""",
     runs="service.simulate",
     rules=(
-        OneOf(("--url", "--store"), "a running collector, or a store to start one on", must=True),
         OneOf(("--periods", "--years")),
-        Needs(("--years",), ("--store",), "a running collector takes no reports of years past"),
         Together(("--data", "--column")),
     ),
 )

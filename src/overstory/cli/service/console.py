@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
-from overstory.cli.service.commands import CONSOLE, CONSOLE_SETTINGS
+from overstory.cli.service.commands import CONSOLE, CONSOLE_SETTINGS, ENDS_WITH_INPUT
 from overstory.cli.service.settings import check_common, fill_in
 from overstory.cli.stores import open_stores
 from overstory.console.access import parse_proxy
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
             access,
             partial(print, flush=True),
             open_link=webbrowser.open if args.open else None,
-            ends_with_input=args.ends_with_input,
+            ends_with_input=ENDS_WITH_INPUT in os.environ,
         )
     return 0
 

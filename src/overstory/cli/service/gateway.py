@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Final
 
 from overstory.cli.arguments import print_outcome, token_of_environment
 from overstory.client.client import WEEK, seconds
@@ -23,6 +23,9 @@ from overstory.privacy.registry.cost import PATTERN
 from overstory.protocol.metrics import load_registry
 from overstory.protocol.wire.reasons import check_token
 from overstory.supervision.log import begin_log
+
+FORMATS: Final[Mapping[str, Format]] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+"""The formats that a name tells; of other names, and of standard input, the first line does."""
 
 SAID = frozenset({Outcome.RECORDED, Outcome.UNASKED})
 """What has words of its own in the line about reports."""
@@ -64,8 +67,9 @@ def _run(gateway: Gateway, items: Iterator[Reading | BadLine], lines: Lines, wai
 
 
 def _layout(args: argparse.Namespace) -> Layout:
-    by_name: Format = "jsonl" if args.readings.endswith((".jsonl", ".ndjson")) else "csv"
-    return Layout(args.format or by_name, args.time_column, args.value_column, zone_named(args.timezone))
+    return Layout(
+        FORMATS.get(Path(args.readings).suffix.lower()), args.time_column, args.value_column, zone_named(args.timezone)
+    )
 
 
 def _sink(args: argparse.Namespace, opened: ExitStack) -> Sink | None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Final
 
-from overstory.cli.arguments import form_of, print_answer, token_of_environment
+from overstory.cli.arguments import form_of, is_address, print_answer, token_of_environment
 from overstory.cli.output import progress
 from overstory.client.upload.http import Request, Response, Transport, http_transport
 from overstory.files.io import writing_text
@@ -36,10 +36,10 @@ NUMBERS: Final = ("devices", "reports", "accepted", "refused")
 def run(args: argparse.Namespace) -> int:
     _check(args, MOST_DEVICES)
     registry = load_registry(args.registry)
-    if args.store and registry.shards is not None:
+    if registry.shards is not None and not is_address(args.store):
         raise ParameterError(
             f"--store {_shown(args.store)}: the registry divides uploads over shards, each with a store of its own; "
-            "give the --url of what is in front of their collectors, or a registry without [shards]"
+            "give the address of what is in front of their collectors, or a registry without [shards]"
         )
     metrics = [registry[name] for name in dict.fromkeys(args.metric or registry)]
     when = moments(metrics, args.periods, time.time(), args.years)
@@ -63,6 +63,8 @@ def run(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace, most: int) -> None:
     if not 1 <= args.devices <= most:
         raise ParameterError(f"--devices {args.devices}: give a whole number from 1 to {most:,}")
+    if args.years is not None and is_address(args.store):
+        raise ParameterError(f"--years {args.years}: a running collector takes no reports of years past: give a store")
 
 
 def _populations(args: argparse.Namespace, metrics: Sequence[Metric]) -> dict[str, ValueDistribution]:
@@ -86,7 +88,8 @@ def _random(seed: int | None) -> random.Random:
 
 
 def _fleet(args: argparse.Namespace, registry: MetricRegistry, transport: Transport) -> Fleet:
-    token = check_token(token_of_environment("WRITE"))
+    is_running = is_address(args.store)
+    token = check_token(token_of_environment("WRITE")) if is_running else ""
     roots = None
     if args.seed is not None:
         numbers = count()
@@ -95,8 +98,8 @@ def _fleet(args: argparse.Namespace, registry: MetricRegistry, transport: Transp
             return hashlib.blake2b(f"{args.seed} {next(numbers)}".encode(), digest_size=32, person=b"simulate").digest()
 
     groups = _groups(args, registry)
-    server = args.url or "http://store"
-    return Fleet(registry, server, transport, token="" if args.store else token, roots=roots, groups=groups)
+    server = args.store if is_running else "http://store"
+    return Fleet(registry, server, transport, token=token, roots=roots, groups=groups)
 
 
 def _groups(args: argparse.Namespace, registry: MetricRegistry) -> Callable[[], Mapping[str, str]]:
@@ -115,8 +118,8 @@ def _groups(args: argparse.Namespace, registry: MetricRegistry) -> Callable[[], 
 
 @contextmanager
 def _collector(args: argparse.Namespace, registry: MetricRegistry) -> Iterator[Callable[[Request, float], Response]]:
-    """Give what posts a request at the devices' time: to the --url, whose clock is its own, or into the --store."""
-    if args.url is not None:
+    """Give what posts a request at the devices' time: into a store, or to a running collector, of its own clock."""
+    if is_address(args.store):
         transport = http_transport()
         yield lambda request, _: transport(request)
         return
@@ -188,7 +191,7 @@ def _shown(store: str) -> str:
 
 def _closing(args: argparse.Namespace, metrics: Sequence[Metric], taken: float) -> list[str]:
     lines = [f"{taken:.1f} s" + (f"; the true values are in {printable(args.truth)}" if args.truth else "")]
-    where = ["--store", args.url if args.store is None else _shown(args.store)]
+    where = ["--store", args.store if is_address(args.store) else _shown(args.store)]
     for metric in metrics:
         command = ["overstory", "decode", *where, "--registry", args.registry, "--metric", metric.id]
         command += ["--candidates", args.candidates] if args.candidates and not metric.labels else []

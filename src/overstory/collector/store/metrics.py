@@ -151,9 +151,9 @@ class ServedShard:
     @classmethod
     def of(cls, registry: MetricRegistry, shard: int) -> ServedShard:
         if registry.shards is None:
-            raise ParameterError(f"--shard {shard}: the registry has no table [shards], so one collector takes all")
+            raise ParameterError(f"shard = {shard}: the registry has no table [shards], so one collector takes all")
         if not 0 <= shard < registry.shards.most:
-            raise ParameterError(f"--shard {shard}: the registry's shards are 0 .. {registry.shards.most - 1}")
+            raise ParameterError(f"shard = {shard}: the registry's shards are 0 .. {registry.shards.most - 1}")
         mechanisms = {metric.id: metric.mechanism.digest.hex() for metric in registry.values()}
         return cls(shard, registry.shards, mechanisms)
 
@@ -180,7 +180,7 @@ def served_shard(registry: MetricRegistry, shard: int | None) -> ServedShard | N
         return ServedShard.of(registry, shard)
     if registry.shards is not None:
         last = registry.shards.most - 1
-        raise ParameterError(f"the registry has {last + 1} shards: give --shard, 0 .. {last}")
+        raise ParameterError(f"the registry has {last + 1} shards: set shard, 0 .. {last}")
     return None
 
 
@@ -201,11 +201,11 @@ def claim_shard(database: Database, registry: MetricRegistry, shard: int | None,
         database.lock(connection)  # of two collectors, only one may make the row
         stored = read_shard(connection)
         if claimed is None:
-            _refuse(database, f"it is {stored}: give --shard, and keep the registry's table [shards]")
+            _refuse(database, f"it is {stored}: set shard, and keep the registry's table [shards]")
         elif stored is None:
             _check_first_claim(database, connection, registry, claimed, now)
         elif stored.shard != claimed.shard:
-            own = f"it is {stored}, and holds the batch ids of that shard: serve it as --shard {stored.shard}"
+            own = f"it is {stored}, and holds the batch ids of that shard: serve it with shard = {stored.shard}"
             _refuse(database, own)
         else:
             _check_division(database, connection, registry, claimed.shards, stored.shards, now)
@@ -228,7 +228,7 @@ def _check_first_claim(
         return
     if claimed.shard != 0:
         _refuse(
-            database, "it was served without shards: serve it as --shard 0, and give the others stores of their own"
+            database, "it was served without shards: serve it with shard = 0, and give the others stores of their own"
         )
     _check_division(database, connection, registry, claimed.shards, Shards(((0, 1),)), now)
 

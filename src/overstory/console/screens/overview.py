@@ -130,7 +130,7 @@ class _Overview:
             f"overstory store tokens {self.data.store.url} --add write --application my-app > write-token\n"
             f"overstory serve --registry metrics.toml --store {self.data.store.url} --port 8000 &\n"
             'OVERSTORY_WRITE_TOKEN="$(cat write-token)" \\\n'
-            "    overstory simulate --registry metrics.toml --devices 500 --url http://127.0.0.1:8000"
+            "    overstory simulate --registry metrics.toml --devices 500 --store http://127.0.0.1:8000"
         )
         yield Paragraph("And in a program, once a person has agreed:")
         yield Preformatted(

@@ -123,7 +123,7 @@ def _check_shards(served: Mapping[str, Any]) -> Any:
     for url, held in served.items():
         if held is None:
             raise ParameterError(
-                f"{url} holds no shard: only stores of `overstory serve --shard` are read together: no "
+                f"{url} holds no shard: only stores that were served with a setting `shard` are read together: no "
                 "report is in two of them"
             )
         if held.shard in holders:
