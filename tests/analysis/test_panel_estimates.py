@@ -26,8 +26,8 @@ TREE = 'domain = {kind = "categories", names = ["oak", "ash"]}\noracle = "%s"\np
 LOAD = 'domain = {kind = "interval", min = 0, max = 10}\noracle = "mean"\nparameters = {epsilon = 1.0}\n'
 
 
-def metric(panel='panel = {cycle = "year"}\n', oracle="grr", rest=""):
-    table = (TREE % oracle) + 'period = "week"\n' + rest
+def metric(panel='panel = {cycle = "year"}\n', oracle="grr", rest="", period="week"):
+    table = (TREE % oracle) + f'period = "{period}"\n' + rest
     return parse_registry(
         HEAD.format(version="1") + panel + ENTRY.format(name="tree", rest=table, expires="2099-01-01")
     )["tree"]
@@ -174,3 +174,20 @@ def test_a_drift_of_periods_without_common_devices_has_the_error_of_independent_
     variance = np.mean([(estimate.errors() / estimate.num_reports)[0] ** 2 for estimate in parts])
     assert errors[True] ** 2 == pytest.approx(2 / 13 * variance, rel=1e-3)
     assert errors[False] ** 2 == pytest.approx(0.7685 * variance, rel=1e-3)
+
+
+@pytest.mark.parametrize(("devices", "period"), [(100, "week"), (500, "day"), (1_000, "day")])
+def test_periods_in_which_nobody_answered_count_for_the_number_of_devices(devices, period):
+    """Left out, a year of 500 devices that are asked on a day would show 670."""
+    of = metric(period=period)
+    places = of.panel.periods(of.period)
+    came = np.bincount(np.random.default_rng(devices).integers(0, places, devices), minlength=places)
+    held = {FIRST + place: SupportCounts([number], [[number, 0]]) for place, number in enumerate(came) if number}
+    counted = PeriodCounts(of, FIRST, FIRST + places - 1, held)
+    active = counted.devices()
+    assert len(held) < places
+    assert abs(active.estimate - devices) <= 0.02 * devices
+    assert active.low <= devices <= active.high
+    empty = next(place for place in range(1, places) if not came[place]) + FIRST
+    assert counted.devices(empty, empty).estimate == 0
+    assert counted.devices(FIRST + places, FIRST + places + 5) is None

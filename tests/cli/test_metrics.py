@@ -112,6 +112,16 @@ def test_another_number_of_shards_is_of_the_registry(folder):
     assert (read["breaks_counts"], read["breaks_shards"]) == ([], True)
 
 
+def test_a_metric_that_comes_with_more_for_a_year_is_no_matter_of_the_budget(folder):
+    text = (folder / "metrics.toml").read_text()
+    (folder / "one.toml").write_text(text[: text.index("\n[metrics.", text.index("[metrics.") + 1)] + "\n")
+    ran = within("metrics", "diff", "one.toml", "metrics.toml", cwd=folder)
+    assert ran.returncode == 1
+    assert "weakens-privacy  any year: of all metrics together: epsilon" in ran.stdout
+    assert "a year tells more than people agreed to" in ran.stdout
+    assert "the budget allows more" not in ran.stdout
+
+
 def test_broken_counts_alone_are_status_0(folder):
     spoil(folder, 'period = "day"', 'period = "week"')
     ran = within("metrics", "diff", str(EXAMPLES / "metrics.toml"), "metrics.toml", cwd=folder)

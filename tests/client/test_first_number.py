@@ -109,6 +109,25 @@ def test_an_owner_is_told_when_the_device_is_asked_next(tmp_path, nothing_forbid
         assert client.status().next_answers[name] == registry[name].period.label(asked + 54)
 
 
+def test_where_a_metric_has_ended_its_answer_counts_for_the_next_ones(tmp_path, nothing_forbids):
+    """The first devices' places alone would name a period in which they have answered already."""
+    text = YEARLY + registry_of({"tree": TREE | {"expires": "2027-04-01"}, "leaf": TREE | {"expires": "2099-01-01"}})
+    registry, told = parse_registry(text), 0
+    for number in range(12):
+        clock, state = Clock(), tmp_path / str(number)
+        with Client("t", registry=registry, state=state, clock=clock, environ={}, policy=tmp_path / "n") as client:
+            client.consent("on")
+            for week in range(20):
+                clock.now = NOON + 7 * DAY * week
+                told += client.record("tree", "a") in MADE
+                client.record("leaf", "a")
+                client.flush()
+            period = registry["leaf"].period
+            clock.now = period.start(period.parse_label(client.status().next_answers["leaf"])) + 6 * DAY
+            assert client.record("leaf", "a") in MADE
+    assert told
+
+
 def test_a_device_that_is_never_asked_again_is_told_so(tmp_path, nothing_forbids):
     ends = {**TREE, "expires": "2026-11-30"}
     registry = parse_registry(YEARLY + registry_of({"tree": ends}))

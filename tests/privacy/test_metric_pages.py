@@ -16,13 +16,13 @@ from overstory.presentation.formats import epsilon_text
 from overstory.privacy.attacks import linkability
 from overstory.privacy.ledger import Account, Ledger
 from overstory.privacy.payloads.registry import metric_terms, terms_of
-from overstory.privacy.registry.cost import metric_cost, total_costs, totals_so_far
+from overstory.privacy.registry.cost import budget_words, metric_cost, total_costs, totals_so_far
 from overstory.privacy.registry.page import metric_page, metric_statement
 from overstory.privacy.registry.warnings import registry_notes, registry_warnings
 from overstory.privacy.registry.yearly import most_in_a_year, yearly
 from overstory.privacy.statements import claims_blocks, notes_of
 from overstory.protocol.kinds.registry import mechanism
-from overstory.protocol.metrics import load_registry, parse_registry
+from overstory.protocol.metrics import PersonBudget, load_registry, parse_registry
 from overstory.protocol.metrics.groups import Groups
 from overstory.protocol.metrics.registry import EXAMPLE
 from support.registry_texts import plain_registry, registry_text
@@ -161,6 +161,10 @@ REASON = 'yearly_reason = "It tells of nobody what all do not know."'
 PANEL = 'panel = {cycle = "year", answers = 1}'
 
 
+OFTEN = text('panel = "none"', 'attribute = "tint"', oracle='"opt-wb"', parameters="{epsilon = 0.05, window = 1}")
+ALWAYS = "\n\n" + OFTEN.partition("\n\n")[2].replace("colour", "often")
+
+
 def year_warnings(*more, head="", **instead):
     written = head + text(*more, **instead)
     faults = registry_warnings(parse_registry(written), written, TODAY)
@@ -185,6 +189,35 @@ def test_a_panel_of_too_large_an_epsilon_is_warned_of_at_its_line():
     ((line, message),) = year_warnings(parameters="{epsilon = 9.0}", head=f"{PANEL}\n")
     assert line == 1
     assert "epsilon 9.0000, and an oracle with less: up to 8;" in message
+
+
+@pytest.mark.parametrize(
+    ("budget", "more", "said"),
+    [
+        ('{epsilon = 4.0, per = "year"}', "", []),
+        ('{epsilon = 4.0, per = "year"}', ALWAYS, ["a year's reports cost epsilon 6.7000, and the budget allows 4: "]),
+        ('{epsilon = 7.0, per = "year"}', ALWAYS, []),
+        (
+            '{epsilon = 9.0, per = "year", attributes = {tint = 4.0}}',
+            ALWAYS,
+            ["a year's reports of tint cost epsilon 6.7"],
+        ),
+        ("{epsilon = 40.0}", "", ["epsilon 40 is for ever: "]),
+    ],
+)
+def test_a_budget_that_starves_a_panel_is_warned_of_at_its_line(budget, more, said):
+    written = f"{PANEL}\nbudget = {budget}\n" + text('attribute = "tint"', parameters="{epsilon = 4.0}") + more
+    found = [fault for fault in registry_warnings(parse_registry(written), written, TODAY) if fault.field == "budget"]
+    assert [fault.line for fault in found] == [2] * len(said)
+    assert all(fault.message.startswith(begins) for fault, begins in zip(found, said, strict=True))
+
+
+def test_a_yearly_budget_that_no_year_reaches_is_said_to_have_no_end():
+    registry = parse_registry(text(PANEL, ALWAYS, parameters="{epsilon = 4.0}"))
+    for epsilon, said in ((9.0, "often alone never reaches its end."), (1.0, "After 20 reports of often")):
+        words = " ".join(budget_words(PersonBudget(epsilon, per="year"), registry.values()))
+        assert said in words
+        assert "days" not in words
 
 
 def test_a_reason_excuses_its_own_metric_alone():

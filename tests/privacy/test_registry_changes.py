@@ -484,3 +484,33 @@ def test_a_panel_that_begins_gives_up_what_was_promised_of_an_unchanged_value():
     back = changes({"panel": '"none"'}, **rounds, panel='{cycle = "year"}')
     assert "panel" in weakened(back)
     assert not [change for change in back if "permanent responses" in change.detail]  # and leave none
+
+
+YEARLY = 'panel = {cycle = "year"}\n'
+GRR = {"oracle": '"grr"', "parameters": "{epsilon = 1.0}", "max_values": None}
+
+
+def of_a_panel(**metrics):
+    listed = {name: PLAIN | GRR | more for name, more in metrics.items()}
+    listed = {name: {key: value for key, value in keys.items() if value is not None} for name, keys in listed.items()}
+    return parse_registry(YEARLY + registry_of(listed))
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, []),
+        ({"oracle": '"oue"'}, []),
+        ({"parameters": "{epsilon = 6.0}"}, ["of all metrics together: epsilon 1.0000 becomes 6.0000"]),
+        ({"panel": '{cycle = "year"}'}, ["of all metrics together: epsilon 1.0000 becomes 2.0000"]),
+    ],
+)
+def test_a_metric_that_comes_weakens_what_a_year_tells_and_one_of_a_shared_panel_that_is_no_dearer_does_not(more, said):
+    one, two = of_a_panel(m={}), of_a_panel(m={}, n=more)
+    assert [change.detail for change in compare_registries(one, two) if change.kind is Harm.WEAKENS] == said
+    assert not weakened(compare_registries(two, one))
+
+
+def test_shorter_periods_of_a_panel_are_no_more_answers():
+    week, day = (of_a_panel(m={"period": f'"{period}"'}) for period in ("week", "day"))
+    assert kinds(compare_registries(week, day)) == {("period", Harm.BREAKS)}

@@ -274,10 +274,13 @@ def test_three_variables_cannot_be_linked(tmp_path):
         plan_registry(needs(text_of()), tmp_path)
 
 
-def test_devices_divided_over_tables_have_no_plan_either():
+def test_devices_divided_over_tables_have_no_plan_either_and_are_said_to_be_divided_at_random():
     categories = '{kind = "categories", names = ["no", "yes"]}'
     domain = f'{{kind = "table", names = ["a", "b"], tables = "all pairs", of = [{categories}, {categories}]}}'
     text = registry_of({"crashes": {"domain": domain, "oracle": '"divided"', "parameters": "{}"}})
+    drawn = parse_registry(text.replace("= {}", '= {oracle = "grr", epsilon = 1.0}'))["crashes"]
+    # A device of a panel draws a table for each answer, another one for good.
+    assert "one of these, chosen at random: a and b" in drawn.domain.describe()
     with pytest.raises(FormatError, match="no plan is made for combinations, divided over tables"):
         plan_registry(needs(text), None)
 

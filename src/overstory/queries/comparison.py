@@ -137,7 +137,7 @@ def _span_json(counted: PeriodCounts) -> dict[str, Any]:
         "to": counted.label(counted.last),
         "reports": counted.num_reports,
         "periods_with_reports": len(counted.periods),
-        **counted.devices_json(counted.periods),
+        **counted.devices_json(),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
@@ -156,23 +157,31 @@ class PeriodCounts:
         panel = self.metric.panel
         return len(periods) if panel is None else panel.most_reports(self.metric.period, periods)
 
-    def devices(self, periods: Sequence[int]) -> ActiveDevices | None:
-        """Return how many devices a panel's reports come from; None without a panel or periods."""
-        panel, length = self.metric.panel, self.metric.period
-        if panel is None or not periods:
-            return None
-        came = sum(self.counts[period].num_reports + self.taken_out.get(period, 0) for period in periods)
-        parts = (panel.part_of_questions(length.start(period)) for period in periods)
-        return ActiveDevices.of(came, [float(panel.share_asked(length, part)) for part in parts])
+    def devices(self, first: int | None = None, last: int | None = None) -> ActiveDevices | None:
+        """Return how many devices a panel's reports of some periods come from; None without a panel or reports.
 
-    def devices_json(self, periods: Sequence[int]) -> dict[str, Any]:
+        Of the periods from the first with reports to the last one those without reports count, too: devices were asked.
+        """
+        panel, length = self.metric.panel, self.metric.period
+        came = Counter({period: counts.num_reports for period, counts in self.counts.items()}) + Counter(self.taken_out)
+        if panel is None or not came:
+            return None
+        first = max(min(came), min(came) if first is None else first)
+        periods = range(first, 1 + min(max(came), max(came) if last is None else last))
+        if not periods:
+            return None
+        parts = Counter(panel.part_of_questions(length.start(period)) for period in periods)
+        asked = [share for part, n in parts.items() for share in [float(panel.share_asked(length, part))] * n]
+        return ActiveDevices.of(sum(came[period] for period in periods), asked)
+
+    def devices_json(self, first: int | None = None, last: int | None = None) -> dict[str, Any]:
         """Return the same as JSON values, under ``devices``; nothing where there is none."""
-        active = self.devices(periods)
+        active = self.devices(first, last)
         return {} if active is None else {"devices": asdict(active)}
 
     def panel_sentences(self) -> list[str]:
         """Return how few devices are asked, and how many there are; none without a panel."""
-        active, each = self.devices(self.periods), self.metric.period
+        active, each = self.devices(), self.metric.period
         if active is None:
             return []
         among = f"{1 / active.share_asked:,.1f}".removesuffix(".0")

@@ -178,7 +178,7 @@ class RangeReading(Reading):
             "reading": self.kind,
             "reports": counted.num_reports,
             "periods_with_reports": len(counted.periods),
-            **counted.devices_json(counted.periods),
+            **counted.devices_json(),
             "interval": self.interval_kind,
             **self.own_facts(),
             "epsilon_report": built.epsilon_report,
@@ -194,7 +194,7 @@ class RangeReading(Reading):
             {
                 **self.ends(part),
                 "reports_per_device": part.reports_per_device,
-                **self.counted.devices_json([p for p in self.counted.periods if part.first <= p <= part.last]),
+                **self.counted.devices_json(part.first, part.last),
                 **self.part_json(part, everything=everything),
             }
             for part in self.parts

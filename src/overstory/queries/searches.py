@@ -64,7 +64,7 @@ class SearchReading(Reading):
             "from": self.counted.label(self.counted.first),
             "to": self.counted.label(self.counted.last),
             "counted": self.counted.num_reports,
-            **self.counted.devices_json(self.counted.periods),
+            **self.counted.devices_json(),
             **self.discovered.to_json(everything=everything),
             **self.counted.central_json(),
             "notes": list(self.notes),

@@ -65,7 +65,7 @@ def diff(args: argparse.Namespace) -> int:
     earlier, new = [load_registry(file) for file in args.old], load_registry(args.new)
     changes = compare_registries(*earlier, new)
     weaker = list(dict.fromkeys(change.metric for change in changes if change.kind == Harm.WEAKENS))
-    larger = "" in weaker
+    larger = any(change.what == "budget" and change.kind == Harm.WEAKENS for change in changes)
     broken = list(dict.fromkeys(change.metric for change in changes if change.kind == Harm.BREAKS))
     outcome = {
         "old": args.old,
@@ -79,6 +79,8 @@ def diff(args: argparse.Namespace) -> int:
     lines = [f"{name} needs a new metric id: people agreed to less" for name in weaker if name]
     if larger:
         lines.append("the budget allows more than people agreed to: devices record nothing until people agree again")
+    if any(change.what == "any year" for change in changes):
+        lines.append("a year tells more than people agreed to: let metrics share a panel, or have smaller epsilons")
     lines += [f"{name}: its stored counts cannot be continued under this id" for name in broken if name]
     if "" in broken:
         lines.append("[shards] changes for periods that have begun: collectors that have reports of them refuse it")

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.client.budget import ledger_of
+from overstory.client.budget import Allowance, ledger_of
 from overstory.client.consent.consent import NEW, Choice, pinned
 from overstory.client.consent.policy import EffectiveChoice, refused
 from overstory.client.outcomes import Fault, StateError
@@ -385,8 +385,11 @@ def _next_answers(paths: StatePaths, rows: Rows, registry: MetricRegistry, now: 
         first, last = metric.period.number(now), metric.period.number(metric.expires_at - 1)
         first += first in rows.claims(metric.id).by(metric.period).reported
         cycle = 0 if metric.panel is None else metric.panel.periods(metric.period)
-        periods = places.asked(metric, first, min(first + cycle - 1, last))
-        found += [(metric.period.start(period), metric.id, metric.period.label(period)) for period in periods[:1]]
+        # Where a metric has ended, what it was answered counts for the cycle of the next one, too.
+        for period in places.asked(metric, first, min(first + 2 * cycle - 1, last)):
+            if not Allowance(registry, rows, metric.period.start(period + 1) - 1).answered(metric):
+                found.append((metric.period.start(period), metric.id, metric.period.label(period)))
+                break
     return {name: label for _, name, label in sorted(found)}
 
 

@@ -421,7 +421,7 @@ class SharesOverTime(OverTime):
         estimate = self.newest.estimate
         reports, values = estimate.num_reports, len(estimate.values)
         yield "Reports in the newest", f"{reports:,}"
-        if (active := self.counted.devices(self.counted.periods[-1:])) is not None:
+        if (active := self.counted.devices(first=self.counted.periods[-1])) is not None:
             yield f"Devices in the newest period ({active.low:,} to {active.high:,})", f"{active.estimate:,}"
         yield "Detected", f"{int(estimate.detected().sum()):,} of {values:,}"
         yield "Smallest share, nine times in ten", share_that_shows(self.metric.mechanism, reports, values)

@@ -11,6 +11,8 @@ needs a new metric, with an id of its own, about which people are asked. Two rul
   bounds a person's loss, the permanent epsilon and the cap on values, does not grow with time, and a collection whose
   noise is all fresh says so on its page.
 
+What all metrics together tell in any year is promised, too: a metric that comes weakens that unless it shares a panel.
+
 A registry follows on all registries before it, and not on the last alone: a device that answered under the first and
 again under the third has paid for both.
 """
@@ -26,7 +28,7 @@ from typing import TYPE_CHECKING, Final
 from overstory.presentation.formats import epsilon_text
 from overstory.privacy.payloads.registry import metric_terms
 from overstory.privacy.registry.cost import lifetime_epsilon, most_responses
-from overstory.privacy.registry.yearly import yearly
+from overstory.privacy.registry.yearly import most_in_a_year, yearly
 from overstory.privacy.terms import add_up
 from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
 from overstory.protocol.metrics.groups import Groups
@@ -117,10 +119,21 @@ def _of_the_whole(old: MetricRegistry, new: MetricRegistry) -> Iterator[Change]:
         detail = f"{before} becomes {after}" + (": devices ask about every metric again" if weaker else "")
         yield Change("", "budget", Harm.WEAKENS if weaker else Harm.HARMLESS, detail)
 
+    yield from _of_a_year(old, new)
     yield from _of_the_relay(old.oblivious, new.oblivious)
     yield from _of_the_shards(old.shards, new.shards)
     if old.opt_out != new.opt_out:
         yield Change("", "opt_out", Harm.HARMLESS, f"{old.opt_out!r} becomes {new.opt_out!r}")
+
+
+def _of_a_year(old: MetricRegistry, new: MetricRegistry) -> Iterator[Change]:
+    """What all metrics together tell in any year, where that is more, and not for what a line of its own says."""
+    dearer = {name for name in old if name in new and yearly([new[name]]).epsilon > yearly([old[name]]).epsilon}
+    others = [yearly(each for each in registry.values() if each.id not in dearer) for registry in (old, new)]
+    before, after = (yearly(registry.values(), registry.budget).epsilon for registry in (old, new))
+    if others[1].epsilon > others[0].epsilon and after > before and _epsilon(after) != _epsilon(before):
+        detail = f"of all metrics together: epsilon {_epsilon(before)} becomes {_epsilon(after)}"
+        yield Change("", "any year", Harm.WEAKENS, detail)
 
 
 def _of_the_relay(old: ObliviousRoute | None, new: ObliviousRoute | None) -> Iterator[Change]:
@@ -160,7 +173,7 @@ def _limits(budget: PersonBudget | None) -> str:
     if budget is None:
         return "none"
     own = "".join(f", {most:g} for {name}" for name, most in budget.attributes.items())
-    return f"epsilon {budget.epsilon:g} ({budget.against}){own}"
+    return f"epsilon {budget.epsilon:g}{' a year' if budget.per == 'year' else ''} ({budget.against}){own}"
 
 
 def _of_a_name(name: str, earlier: Sequence[MetricRegistry], new: MetricRegistry) -> Iterator[Change]:
@@ -339,7 +352,7 @@ def _follows(metric: Metric) -> bool:
 
 def _of_time(old: Metric, new: Metric) -> Iterator[Change]:
     if old.period != new.period:
-        if new.period < old.period:
+        if most_in_a_year(new) > most_in_a_year(old):
             detail = f"every {old.period} becomes every {new.period}: a device reports more often"
             yield Change(new.id, "period", Harm.WEAKENS, detail)
         detail = f"every {old.period} becomes every {new.period}: stored counts are numbered by other periods"

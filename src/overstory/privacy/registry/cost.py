@@ -22,6 +22,7 @@ from overstory.privacy.registry.yearly import most_in_a_year, yearly
 from overstory.privacy.statements import ALWAYS, FRESH, SAME_PATTERN, UNCHANGED, Claim, Claims, why_unbounded
 from overstory.privacy.terms import add_up
 from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
+from overstory.protocol.metrics.period import YEAR
 
 YEARS: Final = 10
 """For how many years a panel's answers are added up, in a line of their own."""
@@ -295,7 +296,8 @@ def _days(budget: PersonBudget, metrics: Sequence[Metric], most: float) -> int |
 
 def budget_words(budget: PersonBudget, metrics: Iterable[Metric]) -> Iterator[str]:
     """Say what a budget allows, and what happens at its end, a sentence at a time."""
-    listed = [metric for metric in metrics if metric.panel is None]
+    every = [*metrics]
+    listed = [metric for metric in every if metric.panel is None]
     meaning = ALWAYS if budget.against == "any-history" else PATTERN
     is_yearly = budget.per == "year"
     all_reports = "All reports of any year" if is_yearly else "All reports together"
@@ -305,15 +307,17 @@ def budget_words(budget: PersonBudget, metrics: Iterable[Metric]) -> Iterator[st
         yield f"All that tells of {name} may cost epsilon {most:g}, {meaning}; then no more of that is reported{until}."
     for metric in listed:
         end = reports_until_the_end(budget, metric)
-        if end is None:
+        if end is None or (is_yearly and end >= most_in_a_year(metric)):
             yield f"{metric.id} alone never reaches its end."
         else:
             reports = f"{end:,} report{'s' * (end != 1)}"
             yield f"After {reports} of {metric.id}, were it alone, this application stops reporting it by itself."
+    sooner = "" if len(listed) == len(every) else ", or sooner by answers of a panel"
     if len(listed) > 1:
         limits: list[tuple[str | None, float]] = [(None, budget.epsilon), *budget.attributes.items()]
         for attribute, most in limits:
             days = _days(budget, [metric for metric in listed if attribute in {None, metric.attribute}], most)
-            if days is not None:
+            if days is not None and not (is_yearly and days * DAY >= YEAR):
                 what = "every metric" if attribute is None else f"everything about {attribute}"
-                yield f"With {what} reported in each of its periods, that is after about {plural(days, 'day')}."
+                what += "" if len(listed) == len(every) else " without a panel"
+                yield f"With {what} reported in each of its periods, that is after about {plural(days, 'day')}{sooner}."

@@ -52,6 +52,7 @@ def registry_warnings(registry: MetricRegistry, text: str, today: dt.date, *, se
         *((("oblivious",), key, message) for key, message in _relay(registry, server)),
         *((("shards", "from"), day, message) for day, message in _shards(registry, today)),
         *(((), "panel", message) for message in _year(registry)),
+        *(((), "budget", message) for message in _starved(registry)),
     ]
     for name, metric in registry.items():
         warned = (
@@ -133,6 +134,26 @@ def _year(registry: MetricRegistry) -> Iterator[str]:
     most = max(parts_of_a_year(metrics), key=lambda part: part.epsilon)
     year = f"{claim.amount}, {claim.about.partition(':')[0]}, most of it by {most.words}"
     yield f"{year}; {cure}; or give yearly_reason, why a metric needs more"
+
+
+def _starved(registry: MetricRegistry) -> Iterator[str]:
+    """Warn where a budget keeps devices from answers that their panel asks for."""
+    budget = registry.budget
+    if budget is None or all(metric.panel is None for metric in registry.values()):
+        return
+    if budget.per == "ever":
+        answers = "the answers of a panel add up with every year, and devices give none once it is used up"
+        yield f'epsilon {budget.epsilon:g} is for ever: {answers}; give per = "year"'
+        return
+    limits: list[tuple[str | None, float]] = [(None, budget.epsilon), *budget.attributes.items()]
+    for attribute, most in limits:
+        metrics = [metric for metric in registry.values() if attribute in {None, metric.attribute}]
+        cost = add_up((1, part.epsilon) for part in parts_of_a_year(metrics))
+        if cost > most and any(metric.panel is not None for metric in metrics):
+            about = "" if attribute is None else f" of {attribute}"
+            year = f"a year's reports{about} cost epsilon {epsilon_text(cost)}, and the budget allows {most:g}"
+            lost = "devices that have used it up do not answer where their panel asks"
+            yield f"{year}: {lost}; give it as much, or the metrics a share of the panel or smaller epsilons"
 
 
 def _expiry(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:

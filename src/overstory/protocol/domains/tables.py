@@ -202,7 +202,7 @@ class Table(Variables, Domain):
         if not self.tables:
             return super()._together
         several = " or ".join(" and ".join(names) for names in self.tables)
-        return f"one of these, chosen once for a device: {several}"
+        return f"one of these, chosen at random: {several}"
 
     def canonical(self) -> dict[str, Any]:
         form = super().canonical()
