@@ -300,7 +300,7 @@ PLAIN: Final[tuple[str, ...]] = (
     r"breaks-counts \| .*|\w+ needs a new metric id: people agreed to less",
     r"nothing changed",
     r"overstory: error: .*",  # it refuses to say anything
-    r"\w+: (?:T|Another title), (?:one report every|at most) .*|[\w-]+: (?:domain_size|epsilon|num_|f|of|grr|max_values).*",
+    r"\w+: (?:T|Another title), (?:one report every|at most|\d+ answers? a) .*|[\w-]+: (?:domain_size|epsilon|num_|f|of|grr|max_values).*",
     r"A liar's report counts for up to [\d.]+ honest ones of a value\.",
     r"What is sent in clear \| .*",
     # what a claim of shuffled reports rests on
