@@ -387,7 +387,8 @@ def _next_answers(paths: StatePaths, rows: Rows, registry: MetricRegistry, now: 
         cycle = 0 if metric.panel is None else metric.panel.periods(metric.period)
         # Where a metric has ended, what it was answered counts for the cycle of the next one, too.
         for period in places.asked(metric, first, min(first + 2 * cycle - 1, last)):
-            if not Allowance(registry, rows, metric.period.start(period + 1) - 1).answered(metric):
+            allowance = Allowance(registry, rows, metric.period.start(period))
+            if allowance.allows(metric) and not allowance.answered(metric):
                 found.append((metric.period.start(period), metric.id, metric.period.label(period)))
                 break
     return {name: label for _, name, label in sorted(found)}
