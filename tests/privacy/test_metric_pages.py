@@ -176,8 +176,8 @@ def test_a_year_that_reveals_much_is_warned_of_with_its_cure_unless_a_reason_is_
     assert line == 2
     assert message == (
         "epsilon 55.4348, whatever you hold and however it changes, in the first year, most of it by 54 reports of "
-        'colour; with panel = {cycle = "year", answers = 1}, and no max_values, epsilon 1.0000; or give yearly_reason, why '
-        "a metric needs more"
+        'colour; with panel = {cycle = "year", answers = 1}, and no max_values, epsilon 1.0000; or give yearly_reason, '
+        "why a metric needs more"
     )
     assert year_warnings(PANEL, **TWO_ROUNDS) == year_warnings(REASON, **TWO_ROUNDS) == []
     for budget, expected in (("8.0", 0), ("8.1", 1)):
