@@ -207,6 +207,24 @@ def test_a_yearly_budget_ends_reports_and_allows_them_again_a_year_later(tmp_pat
     assert all(sum(day <= other < day + 365 for other in found) <= 2 for day in found)
 
 
+def test_a_report_that_waited_in_memory_is_counted_in_the_year_of_its_period(tmp_path):
+    """Two processes: what one reports while the other's report waits is of the same year, whenever that is written."""
+    rest = TREE.replace('"grr"', '"opt-wb"').replace("1.0", "1.0, window = 1") + 'period = "day"\n'
+    entries = "".join(ENTRY.format(name=name, rest=rest, expires="2099-01-01") for name in ("one", "two"))
+    of = parse_registry(HEAD.format(version="1") + 'budget = {epsilon = 2.0, per = "year"}\n' + entries)
+    clock = Clock()
+    first, second = device(tmp_path, registry=of, clock=clock), device(tmp_path, registry=of, clock=clock, choice=None)
+    assert first.record("one", "oak") is Outcome.RECORDED
+    first.flush()
+    clock.tomorrow(364)
+    assert second.record("one", "oak") is Outcome.RECORDED
+    assert first.record("two", "oak") is Outcome.RECORDED
+    first.flush()
+    clock.tomorrow(4)
+    second.flush()
+    assert [row.metric for row in rows_of(first)] == ["one", "two"]
+
+
 def test_a_yearly_budget_is_a_larger_one_than_one_for_ever():
     ever, year = PersonBudget(2.5), PersonBudget(2.5, per="year")
     assert year.allows_more_than(ever)

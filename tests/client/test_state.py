@@ -389,6 +389,21 @@ def test_periods_that_are_remembered_no_longer_are_refused(tmp_path, monkeypatch
     assert client.record("colour", "red") is Outcome.ALREADY
 
 
+def test_no_period_of_the_last_year_is_forgotten(tmp_path, monkeypatch):
+    """The next registry may count what a year's reports tell."""
+    monkeypatch.setattr(rows_module, "PERIODS_KEPT", 3)
+    clock = Clock()
+    client = device(tmp_path, clock=clock)
+    for _ in range(5):
+        client.record("colour", "red")
+        client.flush()
+        clock.tomorrow()
+    clock.tomorrow(-5)
+    assert client.record("colour", "red") is Outcome.ALREADY
+    with State(client.paths).snapshot() as rows:
+        assert [number for _, _, number in rows.reports_since(clock.now)] == [5]
+
+
 def test_a_row_from_a_clock_that_ran_ahead_is_due_now(paths, begun):
     with State(paths).transaction() as rows:
         rows.outbox.add(

@@ -49,6 +49,14 @@ def test_a_device_is_asked_once_in_each_cycle_at_one_place():
         assert {later - earlier for (_, earlier), (_, later) in itertools.pairwise(found)} == {54}
 
 
+def test_a_device_whose_question_ends_answers_the_next_one_at_its_place():
+    """So a state that was restored from before an answer gives no second one within a year when its metric ends."""
+    of, left = registry(one="", two=""), registry(two="")
+    for key in KEYS[:50]:
+        before, after = (asked(key, metrics, range(3000, 3054)) for metrics in (of, left))
+        assert [period for _, period in before] == [period for _, period in after]
+
+
 def test_places_and_questions_are_drawn_evenly():
     of = registry(one="", two="panel = {share = 3}\n")
     found = [answer for key in KEYS for answer in asked(key, of, range(3000, 3054))]
