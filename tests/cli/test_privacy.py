@@ -108,7 +108,7 @@ def test_the_registry_of_this_folder_is_the_default(tmp_path):
     about, year, oracle = ran.stdout.split("\n\n")[:3]
     often = "one report every 30 minutes, of at most 6 values, until 2027-11-21"
     assert about == f"meter-memo: Energy of half an hour, for years, {often}"
-    assert "whatever you hold and however it changes, in any year: " in year
+    assert "whatever you hold and however it changes, in the first year: " in year
     assert oracle.startswith("l-osue:")
     assert "6 distinct values" in ran.stdout
     assert within("privacy", "theme", cwd=tmp_path).stdout.startswith(

@@ -211,7 +211,7 @@ def test_years_are_those_of_the_devices_clock():
     with pytest.raises(ParameterError, match="--years 11: give a whole number from 1 to 10"):
         moments([metric], 1, NOW, years=11)
     hours = parse_registry(EXAMPLE.replace('"week"', '"hour"'))["colour"]
-    with pytest.raises(ParameterError, match="17,520 periods of colour, and 10,000 are simulated at most"):
+    with pytest.raises(ParameterError, match="17,568 periods of colour, and 10,000 are simulated at most"):
         moments([hours], 1, NOW, years=2)
 
 
