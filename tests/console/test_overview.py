@@ -98,7 +98,7 @@ def test_alarms_are_above_the_table_with_the_notes_that_may_explain_them(tmp_pat
     step = next(notice.text for notice in notices if ": step," in notice.text)
     assert step.startswith("Amber: step, Title of step, 2026-W46. light -")
     assert step.endswith("Release of 2026-11-09: Version 3 <b>is out.")
-    assert {notice.tone for notice in notices} == {"bad", "faint"}
+    assert {notice.tone for notice in notices} == {"bad", "warn", "faint"}
     heading = next(block for block in view.blocks if isinstance(block, Heading))
     assert heading.text.startswith("5 metrics, alarms: ")
     assert view.table.rows[0]["metric"] == "fit"

@@ -10,7 +10,7 @@ import pytest
 
 import overstory
 
-LONGEST = 100
+LONGEST = 125
 SECRET = "correct horse battery staple"
 
 LOOK = """
