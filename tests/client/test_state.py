@@ -372,15 +372,21 @@ def test_a_clock_that_goes_back_reports_no_period_twice(clock, client):
     assert len(periods) == len(set(periods)) == 4
 
 
-def test_periods_that_are_remembered_no_longer_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(rows_module, "PERIODS_KEPT", 3)
-    clock = Clock()
-    client = device(tmp_path, clock=clock)
+def reported_five_times(folder, clock, days):
+    """Return a device that reported every so many days, and whose clock went back to the first of them."""
+    client = device(folder, clock=clock)
     for _ in range(5):
         client.record("colour", "red")
         client.flush()
-        clock.tomorrow(200)  # no period of the last year is forgotten
-    clock.tomorrow(-1_000)
+        clock.tomorrow(days)
+    clock.tomorrow(-5 * days)
+    return client
+
+
+def test_periods_that_are_remembered_no_longer_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(rows_module, "PERIODS_KEPT", 3)
+    clock = Clock()
+    client = reported_five_times(tmp_path, clock, 200)
     assert client.record("colour", "red") is Outcome.PAST
     assert device(tmp_path, clock=clock).record("colour", "red") is Outcome.PAST
     with State(client.paths).transaction() as rows:
@@ -393,12 +399,7 @@ def test_no_period_of_the_last_year_is_forgotten(tmp_path, monkeypatch):
     """The next registry may count what a year's reports tell."""
     monkeypatch.setattr(rows_module, "PERIODS_KEPT", 3)
     clock = Clock()
-    client = device(tmp_path, clock=clock)
-    for _ in range(5):
-        client.record("colour", "red")
-        client.flush()
-        clock.tomorrow()
-    clock.tomorrow(-5)
+    client = reported_five_times(tmp_path, clock, 1)
     assert client.record("colour", "red") is Outcome.ALREADY
     with State(client.paths).snapshot() as rows:
         assert [number for _, _, number in rows.reports_since(clock.now)] == [5]

@@ -191,8 +191,9 @@ def test_a_registry_of_a_panel_keeps_to_the_bound_of_its_row(values, metrics):
         entries = "".join(ENTRY.format(name=f"m{n}", rest=rest, expires="2099-01-01") for n in range(metrics))
         registry = parse_registry(HEAD.format(version="1") + head + entries)
         assert 3.99 < yearly(registry.values()).epsilon <= way.epsilon_any == 4.0
-        (asked,) = {metric.panel.share_asked(metric.period) for metric in registry.values()}
-        assert way.reports == pytest.approx(10**6 / metrics * float(asked))
+        panels = [(metric.panel, metric.period) for metric in registry.values()]
+        (asked,) = {panel.share_asked(period, panel.part_of_questions(0)) for panel, period in panels}
+        assert way.reports == pytest.approx(10**6 * float(asked))
 
 
 def test_noise_that_is_kept_has_the_least_error_and_no_such_bound():

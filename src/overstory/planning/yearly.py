@@ -2,8 +2,8 @@
 
 With D devices, M metrics, and epsilon E for everything in any year:
 
-- one panel of the application: of the D / M devices of a metric a period asks the share that `Panel.share_asked` says.
-  Where a device gives k answers in any 366 days, each has E / k;
+- one panel of the application: a period asks the share of the devices that `Panel.share_asked` says for one of M
+  questions. Where a device gives k answers in any 366 days, each has E / k;
 - a panel for each metric: of all D, with E / M;
 - every device in every period: all D, with E / (N M), as any 366 days touch N periods;
 - one answer of a device, ever: D / (P M) devices in each of P periods, with E; after that nobody is left.
@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from typing import Any, ClassVar, Final
 
 from overstory.analysis.variance import frequency_variance
@@ -91,7 +92,7 @@ class YearPlan(Result):
         period = Period.parse(self.period)
         cycle = PANELS[0].periods(period)
         for panel in PANELS:
-            reports = of_one * float(panel.share_asked(period))
+            reports = self.devices * float(panel.share_asked(period, Fraction(1, self.metrics)))
             name = f"one panel, {plural(panel.answers, 'answer')} a {panel.cycle}"
             yield self._way(name, self.epsilon / panel.most_in_a_year, reports, panel=panel)
         if self.metrics > 1:
@@ -147,4 +148,4 @@ class YearPlan(Result):
 
     def all_notes(self) -> Iterator[str]:
         yield "epsilon is of one report, and any year of all reports, whatever a device holds and however it changes"
-        yield "the last way keeps to its bound only while a value never changes"
+        yield "the last way keeps to its bound only while a value never changes; its year is the first one"

@@ -353,10 +353,10 @@ def _check_repeats(counted: PeriodCounts, kind: Aggregation, options: EstimateOp
     if kind == "per-period" and options.pool == 1 and given != 1:
         raise ParameterError("in one period a device reports once: reports per device are for longer ranges")
     if given > max(1, most := counted.most_reports(counted.periods)):
-        panel = "reports once in each" if counted.metric.panel is None else f"of the panel sends at most {most} in them"
+        sends = "reports once in each" if counted.metric.panel is None else f"of the panel sends at most {most} in them"
         raise ParameterError(
             f"{given:g} reports per device, but there are reports in {len(counted.periods)} periods, and a device "
-            f"{panel}"
+            f"{sends}"
         )
 
 

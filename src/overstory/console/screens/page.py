@@ -299,17 +299,12 @@ def metric_links(data: ConsoleData, metric: Metric, current: str, period: str = 
 def epsilons(metric: Metric) -> tuple[tuple[str, str], ...]:
     """Return what a year of reports, one report and one value cost a person at most."""
     cost, terms = metric_cost(metric), metric_terms(metric)
+    which = "any" if metric.is_afresh else "the first"
     return (
-        ("Epsilon, a year", epsilon_text(cost.headline.epsilon)),
+        (f"Epsilon, {which} year", epsilon_text(cost.headline.epsilon)),
         ("Epsilon, one report", epsilon_text(terms.epsilon_any(1))),
         ("Epsilon, one value", epsilon_text(terms.epsilon_permanent)),
     )
-
-
-def most_in(metric: Metric, seconds: int) -> int:
-    """Return how many reports of a device there are in some seconds of a year, at most."""
-    reports = max(1, seconds // metric.period.seconds)
-    return reports if metric.panel is None else min(reports, metric.panel.most_in_a_year)
 
 
 @lru_cache(maxsize=4096)

@@ -117,12 +117,8 @@ class Chart:
         at = " ".join(f"{self.x.at(x):.1f},{self.y.at(y):.1f}" for x, y in points)
         self.add(f'<polyline fill="none" stroke="{colour}" stroke-width="{width}" {extra} points="{at}"/>')
 
-    def dot(self, x: float, y: float, colour: str, *, hollow: bool = False) -> None:
-        self._dot(self.x.at(x), self.y.at(y), colour, hollow=hollow)
-
-    def _dot(self, x: float, y: float, colour: str, *, hollow: bool) -> None:
-        inside = PAPER if hollow else colour
-        self.add(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6" stroke="{colour}" fill="{inside}"/>')
+    def dot(self, x: float, y: float, colour: str) -> None:
+        self.add(f'<circle cx="{self.x.at(x):.1f}" cy="{self.y.at(y):.1f}" r="2.6" stroke="{colour}" fill="{colour}"/>')
 
     def upright(self, x: float, y: float, colour: str) -> None:
         self.add(f'<path d="M{x:.1f} {y - 5:.1f}v10" stroke="{colour}" stroke-width="2"/>')
@@ -161,14 +157,6 @@ class Chart:
 
     def _rule(self, x: float, y: float, to: str) -> None:
         self.add(f'<path d="M{x:.1f} {y:.1f}{to}" stroke="{FAINT}" stroke-width="0.6"/>')
-
-    def legend(self, entries: Sequence[tuple[str, str, str]]) -> None:
-        """Explain the marks above the plot: (``dot`` or ``hollow``, words, colour) of each."""
-        x, y = self.x.start, self.y.stop - 12
-        for mark, words, colour in entries:
-            self._dot(x + 4, y, colour, hollow=mark == "hollow")
-            self.text(x + 12, y, words)
-            x += 26 + text_width(words, self.font)
 
     def add(self, element: str) -> None:
         """Add an element of SVG; who adds it has escaped its text."""
