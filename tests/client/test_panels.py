@@ -225,6 +225,25 @@ def test_a_report_that_waited_in_memory_is_counted_in_the_year_of_its_period(tmp
     assert [row.metric for row in rows_of(first)] == ["one", "two"]
 
 
+def test_a_report_of_a_longer_period_takes_no_answer_of_a_shorter_one(tmp_path):
+    """The week of one report began six days before the day of the other: each is of its own year."""
+    weekly = TREE.replace('"grr"', '"opt-wb"').replace("1.0", "0.01, window = 1") + WEEK + 'panel = "none"\n'
+    rests = {"one": weekly, "two": TREE + 'period = "day"\n'}
+    entries = "".join(ENTRY.format(name=name, rest=rest, expires="2099-01-01") for name, rest in rests.items())
+    of = parse_registry(HEAD.format(version="1") + PANEL + entries)
+    for number in range(3):  # a place on a Monday, where both begin alike, would show nothing
+        client, found = device(tmp_path / str(number), registry=of), []
+        days = {NOON + day * DAY for day in range(0, 367 * 2, 5)}
+        for _ in range(367 * 2):
+            if client._clock.now in days:
+                client.record("one", "oak")
+            found.append(client.record("two", "oak"))
+            client.flush()
+            client._clock.tomorrow()
+        assert found.count(Outcome.RECORDED) == 2
+        assert [row.metric for row in rows_of(client)].count("two") == 2
+
+
 def test_a_yearly_budget_is_a_larger_one_than_one_for_ever():
     ever, year = PersonBudget(2.5), PersonBudget(2.5, per="year")
     assert year.allows_more_than(ever)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from overstory.client.state.state import State
     from overstory.protocol.metrics import Metric, MetricRegistry
     from overstory.protocol.metrics.panel import Places
+    from overstory.protocol.metrics.period import Period
 
 MOST_PENDING: Final = 1000
 """Reports held in memory while the disk cannot take them; further ones are refused."""
@@ -75,7 +76,7 @@ class Session:
         self._recorders: dict[str, MetricRecorder] = {}
         self._looked = False  # whether `_introduce` has looked for keys that are over since the state was opened
         self._places: Places | None = None  # None as long as no metric with a panel was recorded
-        self._allowance: Allowance | None = None  # not computed yet, or there is no budget
+        self._allowances: dict[int, Allowance] = {}  # by the length of a period; empty without budget and panels
         self._silent: set[tuple[str, int]] = set()  # periods without a report since the budget was used up
         self._counted: set[tuple[str, int]] = set()  # those of them that the state counts
 
@@ -89,7 +90,7 @@ class Session:
     def after_fork(self) -> None:
         """Continue in a child: the parent writes its own reports, and locks that its threads held are replaced."""
         self._lock, self._writing = threading.Lock(), threading.Lock()
-        self._pending, self._allowance = [], None
+        self._pending, self._allowances = [], {}
 
     # --- opening --------------------------------------------------------------------------------------------------
 
@@ -124,7 +125,7 @@ class Session:
             refused = recorder.refusal(period, local=local)
             if refused is not None:
                 return refused
-            allowance = None if local else self._allowance_at(metric.period.start(period))
+            allowance = None if local else self._allowance_of(metric.period, period)
             if allowance is not None and allowance.answered(metric):
                 return Outcome.ALREADY
             if allowance is not None and not allowance.allows(metric):
@@ -134,8 +135,8 @@ class Session:
                 raise StateError(Fault.FULL, f"{MOST_PENDING} reports wait in memory for a disk that takes none")
             report = recorder.make(value, period, due=self._due(metric, now, period), allowed=allowed)
             self._pending.append(report)
-            if self._allowance is not None and not local:
-                self._allowance.take(metric)
+            for counted in () if local else self._allowances.values():
+                counted.take(metric)
             if report.altered:
                 words = "a permanent response differs from the one reported before; it is reported as nothing"
                 raise StateError(Fault.ALTERED, f"{metric.id}: {words}")
@@ -183,22 +184,21 @@ class Session:
             self._places = Places(key, self._metrics)
         return partial(self._places.asks, metric)
 
-    def _allowance_at(self, now: float) -> Allowance | None:
+    def _allowance_of(self, length: Period, number: int) -> Allowance | None:
         """Return what budget and panels allow after the reports stored and in memory; None where there are neither.
 
-        `now` is when the report's period begins: it ends a year or a cycle, whatever another clock says.
+        A year, or a cycle, ends where the report's period begins, whatever another clock says.
         """
         if not self._counts:
             return None
-        if self._allowance is None or not 0 <= now - self._allowance.now < DAY:  # a year later a report counts no more
+        now, held = length.start(number), self._allowances.get(length.seconds)
+        if held is None or not 0 <= now - held.now < DAY:  # a year later a report counts no more
             with self.state.snapshot() as rows:
                 pending = [self._metrics[report.metric] for report in self._pending if not report.local]
-                self._allowance = self._allowance_in(rows, now, pending)
-        return self._allowance
+                held = self._allowances[length.seconds] = self._allowance_in(rows, now, pending)
+        return held
 
-    def _allowance_in(self, rows: Rows, now: float, pending: Iterable[Metric] = ()) -> Allowance | None:
-        if not self._counts:
-            return None
+    def _allowance_in(self, rows: Rows, now: float, pending: Iterable[Metric] = ()) -> Allowance:
         from overstory.client.budget import Allowance
 
         return Allowance(self._registry, rows, now, pending)
@@ -233,9 +233,9 @@ class Session:
             allowed = sources.now()
             names = {report.metric for report in reports}
             rows.read(names)
-            starts = (self._metrics[report.metric].period.start(report.period) for report in reports)
-            allowance, gone = self._allowance_in(rows, min(starts, default=self._clock())), rows.erased()
-            results = Counter(self._write(rows, report, allowed, allowance, gone) for report in reports)
+            starts = {self._start(report) for report in reports} if self._counts else ()
+            allowances, gone = {start: self._allowance_in(rows, start) for start in starts}, rows.erased()
+            results = Counter(self._write(rows, report, allowed, allowances, gone) for report in reports)
             results += Counter(spent=len(silent))
             for result, number in (*results.items(), ("made-room", rows.outbox.trim())):
                 if number:
@@ -244,7 +244,7 @@ class Session:
         with self._lock:
             del self._pending[: len(reports)]
             self._counted |= silent
-            self._allowance = None  # another process may have reported as well: it is counted again at the next record
+            self._allowances = {}  # another process may have reported as well: it is counted again at the next record
             for name, recorder in self._recorders.items():
                 if name in written:
                     recorder.learn(written[name], [report for report in self._pending if report.metric == name])
@@ -257,14 +257,15 @@ class Session:
         rows: Rows,
         report: PendingReport,
         allowed: EffectiveChoice,
-        allowance: Allowance | None,
+        allowances: Mapping[int, Allowance],  # by when a report's period begins
         gone: Collection[str],
     ) -> str:
         metric = self._metrics[report.metric]
         local = report.local or allowed.choice is Choice.LOCAL
         if not self._permits(report, metric, allowed):
             return "withdrawn"
-        if allowance is not None and not local:
+        allowance = None if local else allowances.get(self._start(report))
+        if allowance is not None:
             if allowance.answered(metric):
                 return "already"
             if not allowance.allows(metric):
@@ -274,9 +275,12 @@ class Session:
             return "ended"
         if not recorder.write(rows, report, local=local):
             return "already"
-        if allowance is not None and not local:
-            allowance.take(metric)
+        for counted in () if local else allowances.values():
+            counted.take(metric)
         return "kept" if local else "queued"
+
+    def _start(self, report: PendingReport) -> int:
+        return self._metrics[report.metric].period.start(report.period)
 
     def _permits(self, report: PendingReport, metric: Metric, allowed: EffectiveChoice) -> bool:
         """Whether the choice in force covers a report that was recorded under the same or another one."""
