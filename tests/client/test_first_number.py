@@ -113,7 +113,7 @@ def test_where_a_metric_has_ended_its_answer_counts_for_the_next_ones(tmp_path, 
     """The first devices' places alone would name a period in which they have answered already."""
     text = YEARLY + registry_of({"tree": TREE | {"expires": "2027-04-01"}, "leaf": TREE | {"expires": "2099-01-01"}})
     registry, told = parse_registry(text), 0
-    for number in range(12):
+    for number in range(80):  # one in five answers while the first metric lasts
         clock, state = Clock(), tmp_path / str(number)
         with Client("t", registry=registry, state=state, clock=clock, environ={}, policy=tmp_path / "n") as client:
             client.consent("on")

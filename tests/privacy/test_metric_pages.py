@@ -202,7 +202,7 @@ def test_a_panel_of_too_large_an_epsilon_is_warned_of_at_its_line():
             ALWAYS,
             ["a year's reports of tint cost epsilon 6.7"],
         ),
-        ("{epsilon = 40.0}", "", ["epsilon 40 is for ever: "]),
+        ("{epsilon = 40.0}", "", ["epsilon 40 is for all years together: "]),
     ],
 )
 def test_a_budget_that_starves_a_panel_is_warned_of_at_its_line(budget, more, said):

@@ -81,8 +81,8 @@ def test_in_a_panel_another_plan_asks_for_no_more():
 @pytest.mark.parametrize(
     ("old", "new", "weakens"),
     [
-        ((), (YEAR,), "epsilon 3.0000 becomes 3.0000; a device that has answered once for all answers again"),
-        ((YEAR,), (), "epsilon 3.0000 becomes 3.0000; a device that has answered once for all answers again"),
+        ((), (YEAR,), "epsilon 3.0000 becomes 3.0000; a device that has answered before answers again"),
+        ((YEAR,), (), "epsilon 3.0000 becomes 3.0000; a device that has answered before answers again"),
         ((YEAR,), (QUARTER,), "epsilon 3.0000 becomes 12.0000"),
         ((QUARTER,), (YEAR,), None),
     ],

@@ -89,7 +89,7 @@ def averages_cohorts(patch: Patch) -> None:
             return told
         known = usual(mechanism, crowd, delta, periods=told.periods).epsilon
         sentence = (
-            "Nobody knows the person's cohort, which is in every report and always the same. To somebody who does, her "
+            "Nobody knows the person's cohort, which is in every report. To somebody who does, her "
             f"reports reveal epsilon {known + 1e-4:.4f}: only the {crowd:,} or so of that cohort hide hers."
         )
         others = (each for each in told.rests_on if not each.startswith(("Nobody knows the", "A report has a")))

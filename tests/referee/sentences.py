@@ -266,7 +266,7 @@ JUDGED: Final[tuple[tuple[str, Callable[[re.Match[str]], Iterator[Claim]]], ...]
     (r"theme: its stored counts cannot be continued under this id", plainly("nothing weakened unless said")),
     # shuffled reports
     (r"Shuffled among (?P<number>[\d,]+) honest reports, (?:any number of reports|(?P<reports>\d+) reports?) of a person(?: of (?P<values>\d+) values)?: epsilon (?P<epsilon>no bound|[\d.]+) at delta (?P<delta>[\de.-]+)\. It rests on this:", plainly("shuffled")),
-    (r"Nobody knows the person's cohort, which is in every report and always the same\. To somebody who does, her reports reveal epsilon (?P<epsilon>no bound|[\d.]+)(?:: only the [\d,]+ or so of that cohort hide hers\.| at the same delta: only reports of that cohort hide hers, and .*)", plainly("known cohort")),
+    (r"Nobody knows the person's cohort, which is in every report\. To somebody who does, her reports reveal epsilon (?P<epsilon>no bound|[\d.]+)(?:: only the [\d,]+ or so of that cohort hide hers\.| at the same delta: only reports of that cohort hide hers, and .*)", plainly("known cohort")),
 )  # fmt: skip
 
 PLAIN: Final[tuple[str, ...]] = (
@@ -309,7 +309,7 @@ PLAIN: Final[tuple[str, ...]] = (
     r"Nobody's value changes, .*|In every period, at least .*",
     r"Reports of one device that travel together, .*|The collector's own shuffle of stored reports does not count: .*",
     r"The bound of any mechanism of this epsilon: this one's own is not computed\.",
-    r"A report has a cohort or seed, always the same on a device, and perhaps on no other: once somebody knows hers, .*",
+    r"A report has a cohort or seed, which perhaps no other device has: once somebody knows hers, .*",
     # the public page
     r"Results|What it costs a person|How to stop it|Results are published once a period with reports is over\.",
     r"No period is published now\. .* is next, on .* UTC, if at least [\d,]+ reports of it came\.",

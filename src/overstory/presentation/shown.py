@@ -7,7 +7,8 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.presentation.document import Block, Figure, Heading, Paragraph
+from overstory.presentation.document import Block, Column, Figure, Heading, Paragraph, Row, Table
+from overstory.presentation.render_data import as_arrow
 from overstory.presentation.render_text import UNFOLDED, as_text
 
 if TYPE_CHECKING:
@@ -40,8 +41,13 @@ class Shown(ABC):
         """Return a picture with its caption; a notebook shows it, and `Picture.svg` is its text, for a file."""
 
     @abstractmethod
+    def rows(self) -> Iterable[Row]:
+        """Return a dictionary per estimate; there is at least one."""
+
     def to_arrow(self) -> pa.Table:
-        """Return an Arrow table, a row for each estimate; what is not known is null."""
+        """Return an Arrow table, a row for each of `rows`; what is not known is null."""
+        rows = list(self.rows())
+        return as_arrow(Table("", tuple(map(Column, rows[0])), rows))
 
     def table(self) -> str:
         """Return the tables as plain text, and what to read them by."""

@@ -41,7 +41,7 @@ GOODBYE_SECONDS: Final = 1.0
 
 BACKLOG: Final = 1024
 LOOK: Final = 20
-"""Ticks after which connections are looked for anew: without memory, the event loop may have lost its listener."""
+"""Ticks after which connections are looked for again: without memory, the event loop may have lost its listener."""
 
 
 class RelayConnection(BoundedConnection):
@@ -130,9 +130,9 @@ class RelayServer(SupervisedServer):
         try:
             connected, address = self._listener.accept()
             task = loop.create_task(self._hold(connected, str(address[0]) if address else ""))
+            self._num_open += 1
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-            self._num_open += 1
         except BlockingIOError:
             return
         except Exception as error:  # noqa: BLE001 - the next one may be accepted
@@ -145,10 +145,11 @@ class RelayServer(SupervisedServer):
             self._accept_no_more()
 
     async def _hold(self, connected: socket.socket, peer: str) -> None:
-        name = self._service.limit.name(peer)
-        entered = self._of_one is None or self._open[name] < self._of_one
-        self._open[name] += entered
+        name, entered = b"", False
         try:
+            name = self._service.limit.name(peer)
+            entered = self._of_one is None or self._open[name] < self._of_one
+            self._open[name] += entered
             if entered:
                 await self._talk(connected)
             else:
@@ -157,10 +158,10 @@ class RelayServer(SupervisedServer):
             self._service.troubles.add(f"a connection failed: {type(error).__name__}")
         finally:
             connected.close()
+            self._num_open -= 1
             self._open[name] -= entered
             if not self._open[name]:
                 del self._open[name]
-            self._num_open -= 1
             self._accept_again()
 
     async def _talk(self, connected: socket.socket) -> None:

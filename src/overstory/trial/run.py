@@ -23,8 +23,8 @@ from overstory.analysis.tables.output import estimate_picture
 from overstory.files.io import writing_text
 from overstory.planning.detection import count_error
 from overstory.planning.needs import plan_from_needs
-from overstory.presentation.document import Block, Column, Figure, Heading, Lines, Paragraph, Preformatted, Table
-from overstory.presentation.render_data import as_arrow, csv_lines
+from overstory.presentation.document import Block, Column, Figure, Heading, Lines, Paragraph, Preformatted
+from overstory.presentation.render_data import csv_lines
 from overstory.presentation.render_html import as_page
 from overstory.presentation.shown import Shown
 from overstory.presentation.svg import Picture
@@ -36,7 +36,7 @@ from overstory.protocol.kinds.registry import REGISTRY, build_from
 from overstory.trial.population import Devices, Population
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 CHUNK: Final = 1 << 17
 """Devices at a time."""
@@ -118,11 +118,6 @@ class Trial(Shown):
             yield Heading(2, "How to get this page again")
             yield Preformatted(command)
 
-    def to_arrow(self) -> pa.Table:
-        """Return an Arrow table, a row for each estimate, with the truth."""
-        rows = list(self.rows())
-        return as_arrow(Table("", tuple(map(Column, rows[0])), rows))
-
     def write_csv(self, text: TextIO) -> None:
         """Write every estimate with the truth."""
         text.writelines(csv_lines(self.columns, ([row[column.name] for column in self.columns] for row in self.rows())))
@@ -138,7 +133,7 @@ MOST_BARS: Final = 40
 
 
 def truth_picture(name: str, rows: Sequence[Mapping[str, Any]], true: str, *, most: int = MOST_BARS) -> Picture:
-    """Draw estimates of shares with their 95% intervals, and the truth, which `true` names, beside each."""
+    """Draw estimates of shares with their 95% intervals, and the truth, which `true` names, next to each."""
     shown = rows[:most]
     left = len(rows) - len(shown)
     more = f" The {most} most frequent; {left:,} more are in the table." if left else ""

@@ -259,7 +259,8 @@ class TableTrial(Trial):
             Column("low", "interval", lambda low, high: f"{_points(low)} to {_points(high)}", ("low", "high")),
             Column("apart", "", lambda apart: "differs" if apart else "", is_left=True),
         )
-        caption = f"{second} in each {first}, less that in {first} = {compared[0].against}; all intervals hold at 95%"
+        less = f"{second} in each {first}, less that in {first} = {compared[0].against}"
+        caption = f"{less}; with probability 95% all intervals hold"
         yield Table(caption, columns, rows[:SHOWN])
 
 
@@ -268,11 +269,7 @@ def _points(difference: float | None) -> str:
 
 
 def collect_pairs(
-    pairs: Pairs,
-    budget: TrialBudget,
-    oracle: str,
-    seed: int,
-    advance: Advance = lambda _: None,
+    pairs: Pairs, budget: TrialBudget, oracle: str, seed: int, advance: Advance = lambda _: None
 ) -> TableTrial:
     """Let every row report its pair by one oracle, and learn the table."""
     result = collect(pairs.population, budget, oracle, seed, advance)

@@ -43,7 +43,6 @@ from overstory.analysis.selection import chi2_tail
 from overstory.analysis.tables.output import MOST_DRAWN, SHOWN
 from overstory.presentation.document import Column, Lines, Table
 from overstory.presentation.formats import UNKNOWN, finite, interval, p_value, percent
-from overstory.presentation.render_data import as_arrow
 from overstory.presentation.render_text import UNFOLDED, as_text
 from overstory.presentation.shown import Shown
 from overstory.protocol.errors import ParameterError
@@ -51,7 +50,6 @@ from overstory.protocol.errors import ParameterError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from overstory.analysis.estimate import Estimate
@@ -300,11 +298,6 @@ class Difference(Shown):
         names, changed = [row["value"] for row in drawn], np.array([row["changed"] for row in drawn])
         caption = f"{of}, with 95% intervals; the surest on top."
         return differences(name, caption, names, changed=changed, **columns)
-
-    def to_arrow(self) -> pa.Table:
-        """Return an Arrow table, a row for each value, the surest difference first; what is not known is null."""
-        rows = self.rows()
-        return as_arrow(Table("", tuple(map(Column, rows[0])), rows))
 
     def table(self, level: float = 0.95) -> str:
         """Return a plain-text table, the surest difference first; differences in percentage points."""

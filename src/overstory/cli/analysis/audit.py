@@ -24,7 +24,8 @@ FAULTY: Final = 1
 
 def run(args: argparse.Namespace) -> int:
     settings = Settings(args.reports, alpha=args.alpha, restart=args.restart, own_cohorts=args.own_cohorts)
-    client = Program(args.program, metrics=(args.metric or "first", "second")) if args.program else OwnClient()
+    metrics = (args.metric or "first", "first" if args.metric == "second" else "second")
+    client = Program(args.program, metrics=metrics) if args.program else OwnClient()
     declared = _declared(args)
     with progress("asking", settings.lines(takes_metric=client.takes_metric), quiet=args.quiet) as shown:
         result = audit(declared, client, settings, advance=shown.reach)

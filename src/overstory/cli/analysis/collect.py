@@ -59,6 +59,10 @@ def _check(args: argparse.Namespace) -> None:
     for name in ONE_COLUMN if several else ():
         if getattr(args, name) is not None:
             raise ParameterError(f"--{name.replace('_', '-')} is for one column: give one --column")
+    form = form_of(args.csv)
+    for name in ("separator", "numeric", "candidates") if form.by or form.dates else ():
+        if getattr(args, name) is not None:
+            raise ParameterError(f"--csv dates={form.by or form.dates} has no effect with --{name}")
 
 
 def _trial(args: argparse.Namespace, path: str, budget: TrialBudget) -> Trial:

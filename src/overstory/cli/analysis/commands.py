@@ -97,7 +97,7 @@ PLAN: Final = Command(
             "--yearly", "epsilon of everything in any year, whatever a device holds; with --domain-size", "E", float
         ),
         Option("--metrics", "metrics of the application, each with --domain-size values", "M", int, 1),
-        Option("--period", "of which period a result is", "PERIOD", default="week"),
+        Option("--period", "the period of one result, such as day or week", "PERIOD", default="week"),
     ),
     Option("--reports", "number of devices; each reports once", "N", int, required=True),
     Option("--candidates", "number of strings to look for", "M", int),
@@ -309,7 +309,13 @@ DECODE: Final = Command(
             choices=("total", "per-period", "cumulative"),
             default="total",
         ),
-        Option("--pool", "estimate each period together with the N - 1 before it", "N", int, 1, fits=AT_LEAST_ONE),
+        Option(
+            "--pool",
+            "estimate each period together with the N - 1 before it",
+            "N",
+            int,
+            fits=(lambda number: number > 1, "give a whole number from 2"),
+        ),
         Option(
             "--compare",
             "two ranges of periods, such as 2026-W45..2026-W47 2026-W41..2026-W44, or two groups: the shares of the "

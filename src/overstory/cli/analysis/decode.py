@@ -152,7 +152,7 @@ def _request(args: argparse.Namespace) -> DecodeRequest:
             interval_kind=args.interval,
             adjustment=args.adjustment,
             ranges=tuple(args.range or ()),
-            pool=args.pool,
+            pool=args.pool or 1,
         ),
         printing=Printing.of(args),
     )

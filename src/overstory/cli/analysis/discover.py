@@ -65,7 +65,7 @@ def read_column(
     known: dict[str, int] = {}
     read = [texts.numbered(known) for (texts,) in blocks(path, [column], form=form, advance=advance)]
     numbers = np.concatenate(read) if read else np.zeros(0, np.int32)
-    # What is looked for is the texts themselves, whatever they are of, unless she says what dates and numbers are.
+    # Texts are searched as they are, unless --csv says how dates or numbers are written.
     asked = form if form.by or form.dates or form.decimal else replace(form, words=True)
     rows = np.bincount(numbers[numbers >= 0], minlength=len(known)).tolist()
     (found,) = recognize_all({column: dict(zip(known, rows, strict=True))}, asked)

@@ -154,6 +154,8 @@ def map_candidates(args: argparse.Namespace) -> int:
 def count(args: argparse.Namespace) -> int:
     check_pipes(args, "params", "reports")
     if args.pair:
+        if args.output.endswith(".parquet"):
+            raise ParameterError(f"-o {args.output}: counts of --pair are CSV: give another name")
         return _sum_pairs(args)
     if args.output.endswith(".parquet"):
         return _write_blocks(args)

@@ -54,7 +54,7 @@ QUESTIONS: Final = (
         is_option=True,
     ),
     Question("--devices", "how many devices have the program", "N", "100000", is_option=True),
-    Question("--period", "the period that a result is of (hour, day, week)", "PERIOD", "week"),
+    Question("--period", "the period of one result (hour, day, week)", "PERIOD", "week"),
     Question("--expires", "the day on which the collection ends", "DATE", note=" (default: in a year)"),
     Question("--retention-days", "for how many days single reports are kept", "DAYS", "90"),
     Question("--publish", "what everybody may read of the results: nothing or estimates", "WHAT", "nothing"),
@@ -177,7 +177,7 @@ Give a metric of a registry (--registry FILE, or ./metrics.toml if it exists), a
 Epsilon is the privacy loss (smaller is more private): exact, and rounded up. The odds say what it means: how far a
 report can move the odds between any two values.""",
     runs="registry.privacy",
-    rules=(Needs(("--honest", "--periods"), ("--shuffled",), "only of shuffled reports"),),
+    rules=(Needs(("--honest", "--periods"), ("--shuffled",), "it is about shuffled reports"),),
 )
 
 COMMANDS: Final = {"metrics": METRICS, "privacy": PRIVACY}

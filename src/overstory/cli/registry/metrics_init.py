@@ -310,7 +310,7 @@ def _bound(best: Way, epsilon: float) -> list[str]:
         f"# In each {cycle} a device answers {question} about one of the metrics below, in a period of its own.",
         "# So each period asks other devices, and a further metric takes its share of them.",
         f'panel = {{cycle = "{cycle}", answers = {answers}}}',
-        "# What any 365 days reveal of a person, whatever she holds and however it changes: at most this epsilon.",
+        "# What any 366 days reveal of a person, whatever she holds and however it changes: at most this epsilon.",
         f"# {_guess(epsilon)}.",
         f'budget = {{epsilon = {epsilon!r}, per = "year"}}',
         "",

@@ -280,7 +280,7 @@ SIMULATE: Final = Command(
     REGISTRY,
     Option("--devices", "number of devices", "N", int, required=True),
     Option("--periods", "number of periods in which devices may report", "T", int, 1),
-    Option("--years", "instead: the periods of so many years, into a store", "Y", int),
+    Option("--years", "instead of --periods: all periods of the last Y years; needs a store", "Y", int),
     Option("--metric", "only this metric; may be repeated (default: all)", "ID", action="append"),
     Option(
         "--store",
@@ -303,8 +303,8 @@ SIMULATE: Final = Command(
     more="""\
 Each device has its own secret, state and outbox, and randomizes like a real one. Only three things differ: its clock is
 simulated, its state is in memory, and it sends without a delay. Reports are for the last T periods, the current one
-included. With --years, what one device sent in a year is printed, and what
-any year tells of her who has it; a device that its panel does not ask in a period costs next to nothing.""",
+included. With --years it also prints how many reports one device sent in a year, and the most that any year can reveal
+of a person.""",
     runs="service.simulate",
     rules=(
         OneOf(("--periods", "--years")),

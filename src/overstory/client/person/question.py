@@ -26,7 +26,7 @@ from overstory.privacy.registry.cost import (
     totals_so_far,
 )
 from overstory.privacy.registry.page import metric_facts, relay_words
-from overstory.privacy.registry.yearly import headline, yearly
+from overstory.privacy.registry.yearly import headline
 from overstory.privacy.statements import Claim
 from overstory.protocol.metrics import Metric, MetricRegistry
 
@@ -152,7 +152,7 @@ def question_json(asked: Asked) -> dict[str, Any]:
         **({} if asked.registry.oblivious is None else {"relay": asked.registry.oblivious.to_json()}),
         "budget": None if held is None else held.to_json(),
         "budget_words": [] if held is None else list(budget_words(held, asked.registry.values())),
-        "headline": yearly(asked.registry.values(), held).to_json() if asked.registry else None,
+        "headline": headline(asked.registry).to_json() if asked.registry else None,
         "totals": [total.to_json() for total in asked.totals],
         "metrics": [_metric_json(asked, metric) for metric in asked.registry.values()],
     }

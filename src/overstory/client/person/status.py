@@ -371,7 +371,7 @@ def _completed(
 
 def _next_answers(paths: StatePaths, rows: Rows, registry: MetricRegistry, now: float) -> dict[str, str] | None:
     """Return by metric when the places of this device's secret ask it next, in the order of the times."""
-    asked = [metric for metric in registry.values() if metric.panel is not None and not metric.expired(now)]
+    asked = [(each, each.panel) for each in registry.values() if each.panel is not None and not each.expired(now)]
     if not asked:
         return None
     from overstory.protocol.metrics import panel
@@ -381,10 +381,10 @@ def _next_answers(paths: StatePaths, rows: Rows, registry: MetricRegistry, now: 
     if key is None:
         return None
     places, found = panel.Places(key, registry), []
-    for metric in asked:
+    for metric, its_panel in asked:
         first, last = metric.period.number(now), metric.period.number(metric.expires_at - 1)
         first += first in rows.claims(metric.id).by(metric.period).reported
-        cycle = 0 if metric.panel is None else metric.panel.periods(metric.period)
+        cycle = its_panel.periods(metric.period)
         # Where a metric has ended, what it was answered counts for the cycle of the next one, too.
         for period in places.asked(metric, first, min(first + 2 * cycle - 1, last)):
             allowance = Allowance(registry, rows, metric.period.start(period))

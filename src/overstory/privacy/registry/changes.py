@@ -215,7 +215,7 @@ def _of_the_panel(old: Metric, new: Metric) -> Iterator[Change]:
     shown = ["none" if metric.panel is None else str(metric.panel) for metric in (old, new)]
     detail = f"{shown[0]} becomes {shown[1]}: what any year tells, epsilon {_epsilon(before)} becomes {_epsilon(after)}"
     again = old.once is not new.once
-    detail += "; a device that has answered once for all answers again" if again else ""
+    detail += "; a device that has answered before answers again" if again else ""
     yield Change(new.id, "panel", Harm.WEAKENS if after > before or again else Harm.HARMLESS, detail)
 
 

@@ -143,7 +143,7 @@ def how_often(metric: Metric) -> str:
     panel = metric.panel
     if panel is not None:
         times = "once" if panel.answers == 1 else f"{panel.answers} times"
-        which = "" if panel.own else " for all metrics that share the panel, each device one of them"
+        which = "" if panel.own else " for all metrics that share the panel, each answer for one of them"
         among = 1 / panel.share_asked(metric.period)
         number = str(among) if among.denominator == 1 else f"about {float(among):.1f}"
         asked = f"in each {metric.period} one device in {number} is asked, whatever its value"

@@ -142,8 +142,10 @@ def _starved(registry: MetricRegistry) -> Iterator[str]:
     if budget is None or all(metric.panel is None for metric in registry.values()):
         return
     if budget.per == "ever":
+        kept = any(not metric.is_afresh for metric in registry.values())
+        cure = "take the panels out, or the metrics that keep noise" if kept else 'give per = "year"'
         answers = "the answers of a panel add up with every year, and devices give none once it is used up"
-        yield f'epsilon {budget.epsilon:g} is for ever: {answers}; give per = "year"'
+        yield f"epsilon {budget.epsilon:g} is for all years together: {answers}; {cure}"
         return
     limits: list[tuple[str | None, float]] = [(None, budget.epsilon), *budget.attributes.items()]
     for attribute, most in limits:
@@ -210,7 +212,8 @@ def _groups(metric: Metric) -> Iterator[tuple[str, str]]:
         yield "groups", message
     cohorts = metric.mechanism.num_cohorts
     rarest = min((groups.expected(name) for name in groups.names if not groups.hidden(name)), default=0.0)
-    rarest *= 1.0 if metric.panel is None else float(metric.panel.share_asked(metric.period))
+    panel = metric.panel
+    rarest *= 1.0 if panel is None else float(panel.share_asked(metric.period, panel.part_of_questions(0)))
     # With twice as many on average, hardly any cohort or seed has fewer.
     if not metric.mechanism.counted_by_value and rarest < 2 * FEWEST_TOGETHER * cohorts:
         message = (

@@ -75,11 +75,12 @@ def yearly(metrics: Iterable[Metric], budget: PersonBudget | None = None, *, is_
     words = ", ".join(part.words for part in parts)
     unbounded = [metric_terms(metric) for part in parts if math.isinf(part.epsilon) for metric in part.metrics]
     reason = why_unbounded(unbounded) if unbounded else NOT_BOUNDED
+    ends = False  # whether a yearly budget is less than all reports of a year cost
     if budget is not None and budget.against == "any-history" and budget.epsilon < epsilon:
-        epsilon, words = budget.epsilon, f"{words}, until the budget is used up"
+        epsilon, words, ends = budget.epsilon, f"{words}, until the budget is used up", budget.per == "year"
     afresh = all(metric.is_afresh for part in parts for metric in part.metrics)
-    per_year = budget is not None and budget.per == "year"
-    is_kept = is_counted and (per_year or any(metric.panel for part in parts for metric in part.metrics))
+    has_panel = any(metric.panel for part in parts for metric in part.metrics)
+    is_kept = is_counted and math.isfinite(epsilon) and (ends or has_panel)
     rests = (ANY_TWO, *((KEPT,) if is_kept else ()), *((ADDS_UP, WHEN) if afresh else ()))
     when = "in any year" if afresh else "in the first year"
     return Claim(f"{ALWAYS}, {when}: {words}", epsilon, " ".join(rests), kind="any", reason=reason)

@@ -36,7 +36,7 @@ TAKING_PART: Final = (
 UNCHANGED: Final = "Nobody's value changes, neither hers nor any other's: of several values nothing is stated."
 GENERIC: Final = "The bound of any mechanism of this epsilon: this one's own is not computed."
 KNOWN_SEED: Final = (
-    "A report has a cohort or seed, always the same on a device, and perhaps on no other: once somebody knows hers, "
+    "A report has a cohort or seed, which perhaps no other device has: once somebody knows hers, "
     "shuffling hides nothing."
 )
 
@@ -241,7 +241,7 @@ def _of_cohorts(fewest: int, known: float) -> str:
     if fewest < 2:
         return KNOWN_SEED
     return (
-        f"Nobody knows the person's cohort, which is in every report and always the same. To somebody who does, her "
+        f"Nobody knows the person's cohort, which is in every report. To somebody who does, her "
         f"reports reveal epsilon {epsilon_text(known)} at the same delta: only reports of that cohort hide hers, and "
         f"there may be as few as {fewest:,}."
     )

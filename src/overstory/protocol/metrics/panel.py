@@ -211,8 +211,8 @@ def with_sharing(metrics: Mapping[str, Metric]) -> dict[str, Metric]:
     panels = {name: metric.panel for name, metric in metrics.items() if metric.panel is not None}
     shared = {name: panel for name, panel in panels.items() if not panel.own}
     sharing = tuple((metrics[name].expires_at, panel.share) for name, panel in shared.items())
-    told = {name: replace(metrics[name], panel=replace(panel, sharing=sharing)) for name, panel in shared.items()}
-    return {**metrics, **told}
+    updated = {name: replace(metrics[name], panel=replace(panel, sharing=sharing)) for name, panel in shared.items()}
+    return {**metrics, **updated}
 
 
 def _read(fields: Fields, wanted: str, *, own: bool) -> Panel | None:
