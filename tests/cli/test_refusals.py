@@ -104,6 +104,7 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("nope.csv --column state", "nope.csv: no such file or directory"),
         ("s.csv --column county", "there is no column 'county'; there are: 'who', 'state', 'kwh'"),
         ("s.csv --column kwh --bins 0 1 2.5", "2.5 is no number of bins"),
+        ("s.csv --column state --separator ; --csv dates=week", "--csv dates=week has no effect with --separator"),
         ("s.csv --column kwh --bins 1 0 2", "error"),
         ("s.csv --column state --epsilon-permanent 1", "--epsilon-permanent has no effect without --epsilon: "),
         ("s.csv --column state --epsilon -1", "epsilon"),
@@ -185,6 +186,7 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("--params params.csv --counts counts.csv --map counts.csv -o x", "counts.csv, line 1"),
         (f"{FILES} -o x --alpha 5", "5"),
         (f"{FILES} -o known.txt", "known.txt: file exists"),
+        ("--store reports.db --registry metrics.toml --metric colour --pool 1", "--pool 1: give a whole number from 2"),
     ],
     "gateway": [
         (TO_FILE, "nobody has agreed that this gateway reports: --agree on does"),
