@@ -363,10 +363,7 @@ class _Audit:
         yield Check("processes started at once", *texts, same, p_value)
 
     def _remember(self, *, choose: bool) -> None:
-        """Check that devices repeat each value's permanent response, and that no two of their noises are alike.
-
-        The answers of a panel have none that they could repeat: each has noise of its own.
-        """
+        """Check that devices repeat each value's permanent response (not a panel's), and no two noises are alike."""
         settings, afresh = self.settings, self.declared.afresh
         questions = repeated(self.declared, settings.devices, settings.repeats, self.rng, choose=choose)
         (answers,) = self._ask(questions)

@@ -28,11 +28,7 @@ if TYPE_CHECKING:
 
 
 def ledger_of(rows: Rows, registry: Mapping[str, Metric] | None = None, since: float | None = None) -> Ledger:
-    """Return the device's ledger; a metric tells of what the registry says, or said when it was last reported.
-
-    `since` is a unix time: then only reports of periods that lasted past it are in the ledger, as if they were of one
-    response, which is as much as a budget asks.
-    """
+    """Return the device's ledger, of what the registry says or said; `since` a unix time, as if of one response."""
     held: dict[tuple[str, bytes], dict[int, int]] = {}
     if since is not None:
         held = {(metric, account): {0: reports} for metric, account, reports in rows.reports_since(since)}
@@ -51,12 +47,7 @@ def ledger_of(rows: Rows, registry: Mapping[str, Metric] | None = None, since: f
 
 
 class Allowance:
-    """The reports so far against the registry's budget, the answers of a cycle against the panels, and a year's cost.
-
-    A panel's places alone keep answers a cycle apart, but where a metric ends, its devices answer another one, whose
-    place may be near. So answers are counted, too: also those of metrics that the registry no longer lists. And where
-    there are panels, no year's reports cost more than the headline says, under whichever registries they were made.
-    """
+    """The reports so far against the registry's budget, a cycle's answers against panels, and a year's cost."""
 
     def __init__(self, registry: MetricRegistry, rows: Rows, now: float, pending: Iterable[Metric] = ()) -> None:
         self.now = now
@@ -72,7 +63,6 @@ class Allowance:
             self.take(metric)
 
     def answered(self, metric: Metric) -> bool:
-        """Whether the device has given all its answers of a cycle."""
         panel = metric.panel
         return panel is not None and self._answers[_asked_for(metric)] >= panel.answers
 
@@ -96,7 +86,6 @@ class _Charges:
         self._accounts = {(each.metric, each.digest): each for each in ledger_of(rows, registry, since).accounts}
 
     def allow(self, metric: Metric) -> bool:
-        """Whether one more report stays within the budget."""
         accounts, against = self._with(metric).values(), self._budget.against
         limits = self._budget.limits_of(metric)
         return all(charged(accounts, against, attribute) <= most for attribute, most in limits)

@@ -36,11 +36,7 @@ def cohort_of(mechanism: Kind, secret: bytes, metric: str) -> int:
 
 
 def randomizer_of(metric: Metric, key: bytes) -> Randomizer:
-    """Return what makes a metric's reports on the device with this metric key.
-
-    All but the cohort follows from a key of the metric's account: another mechanism or order of symbols draws every
-    response again. If those of some values stayed, the others would be known to have moved.
-    """
+    """Return what makes a metric's reports on the device with this metric key."""
     account = hashlib.blake2b(metric.account, key=key, digest_size=32, person=b"account").digest()
     cohort = cohort_of(metric.mechanism, key, metric.id)
     return Randomizer(metric.mechanism, secret=account, metric=metric.id, cohort=cohort, memo_size=0)

@@ -58,7 +58,6 @@ class Tagger:
         self._hash.update(context(metric.id, metric.account))
 
     def tag(self, encoded: Any) -> bytes:
-        """Return the tag of what the mechanism takes: equal for values that share a permanent response."""
         key: Any = self._key(encoded, self._cohort)
         state = self._hash.copy()
         state.update(context(key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key))
@@ -68,19 +67,9 @@ class Tagger:
 class MetricRecorder:
     """One metric on this device; the caller holds a lock.
 
-    Where all noise is fresh (the window mechanisms, f = 0) the "permanent response" is the true encoding: none is kept,
-    nowhere, and no cap applies, for a further value costs nothing that its report does not. All values are one row.
-
-    Whether there is a report never depends on the value. Past the cap a value is replaced by the first one reported,
-    or, on an ordered domain, by the nearest one reported, or it is dropped: then nothing is reported, by a permanent
-    response of its own. So is what is outside the domain, which otherwise takes one of the cap's places.
-
-    In a panel, every answer has a key of its own: cohort and noise follow from it, so no two answers share any.
-
-    The device's group is in the upload alone: permanent responses and batch ids do not depend on it, so a device that
-    moves to another group draws no noise again.
-
-    No value, and no true encoding, is held once `make` has returned: what is known of values is keyed by their tags.
+    Whether there is a report never depends on the value: past the cap, or outside the domain, it is replaced, or
+    nothing is reported, by a permanent response of its own. Noise and batch ids never depend on the group, which may
+    change. No value, and no true encoding, is held once `make` has returned: what is known of values is keyed by tags.
     """
 
     def __init__(
@@ -126,10 +115,7 @@ class MetricRecorder:
         self._nearest.clear()
 
     def refusal(self, period: int, *, local: bool = False) -> Outcome | None:
-        """Return why there is no report in this period, which would stay here if `local`; None when there may be one.
-
-        Where a device answers once, an answer that was sent is the last one; one that the person kept here is not.
-        """
+        """Return why there is no report in this period, which stays here if `local`; None when there may be one."""
         if self._asks is not None and not self._asks(period):
             return Outcome.UNASKED
         if period in self._reported or (self._once and (False in self._answered or (local and True in self._answered))):

@@ -185,10 +185,7 @@ class Session:
         return partial(self._places.asks, metric)
 
     def _allowance_of(self, length: Period, number: int) -> Allowance | None:
-        """Return what budget and panels allow after the reports stored and in memory; None where there are neither.
-
-        A year, or a cycle, ends where the report's period begins, whatever another clock says.
-        """
+        """Return what budget and panels allow after the reports stored and in memory; None where there are neither."""
         if not self._counts:
             return None
         now, held = length.start(number), self._allowances.get(length.seconds)

@@ -190,7 +190,6 @@ class _Losses:
         return 32 * (longest + 4) * _ROUNDING
 
     def delta(self, epsilon: float) -> float:
-        """Return delta, rounded up."""
         # The loss is a multiple of the unit, so the event is K > floor(epsilon / unit); the neighbours absorb rounding.
         near = math.floor(epsilon / self.unit)
         most = max(self._excess(k, epsilon) for k in (near - 1, near, near + 1))

@@ -54,7 +54,6 @@ class Linkability:
 
     @property
     def bits(self) -> float:
-        """The most that stays the same: that of an unchanged value."""
         return self.unchanged.bits
 
     def shared(self, reports: int = 1) -> float:
@@ -173,7 +172,6 @@ def _sum(terms: Iterable[Decimal]) -> Decimal:
 
 
 def _by_cohort(mechanism: Kind, reports: Iterable[Report]) -> list[list[Report]]:
-    """Return the reports of each cohort: they share a permanent response."""
     groups: dict[int, list[Report]] = {}
     for report in reports:
         check_cohort(report.cohort, mechanism.num_cohorts)

@@ -166,11 +166,7 @@ def charged(accounts: Iterable[Account], against: Against, attribute: str | None
 
 
 def charge(against: Against, terms: Terms, reports: int, most_responses: int | None = None) -> float:
-    """Return what a budget charges for reports of one metric by one mechanism, rounded up.
-
-    Against any history: what tells any two histories of as many reports apart. Against the same pattern: as if every
-    report came from another permanent response, up to the cap; or what the former charges, where that is less.
-    """
+    """Return what a budget charges for reports of a metric, against any history or the same pattern; rounded up."""
     if not reports:
         return 0.0
     any_history = terms.epsilon_any(reports)

@@ -46,10 +46,7 @@ class Terms(ABC):
 
     @property
     def even_bits(self) -> tuple[int, tuple[int, int]] | None:
-        """How many bits two values lower and raise, where always as many, and (P(1|1), P(1|0)) over 2**32 of a report.
-
-        None where no one pair of values is the worst: for other payloads than bits, and for filters of uneven weight.
-        """
+        """How many bits two values lower and raise, and P(1|1), P(1|0); None where no one pair is the worst."""
         return None
 
     @abstractmethod
@@ -74,12 +71,7 @@ class Terms(ABC):
         return add_up([(reports, _exact(self, 1))]) if self.fresh else self.epsilon_permanent
 
     def epsilon_any(self, reports: int) -> float:
-        """Epsilon between any two histories of `reports` reports, changing or not, rounded up.
-
-        Where all noise is fresh, n reports cost n times one, whatever the values: exactly. Through two rounds it is
-        exact for a few reports (`epsilon_any_is_exact`), and a bound for more: finite, and rising with every report.
-        Where a report is the permanent response itself, two different reports prove a change: infinite for n > 1.
-        """
+        """Epsilon between any two histories of `reports` reports, changing or not, rounded up."""
         return self._any_two(reports).epsilon
 
     def epsilon_any_is_exact(self, reports: int) -> bool:
@@ -97,12 +89,7 @@ class Terms(ABC):
         return Worst(math.inf, exact=True)
 
     def epsilon_values(self, values: int, *, reports: int | None = None) -> float:
-        """Epsilon of a history of `values` distinct values: D times epsilon_permanent, rounded up.
-
-        Between histories with the same pattern of equal and different permanent responses, and no others.
-        D is at most the number of reports, where given, and `most_values`. Where noise is fresh, a value costs
-        nothing apart from its reports: the sum of these is the bound.
-        """
+        """Epsilon of D distinct values against a history of the same pattern: D epsilon_permanent, rounded up."""
         distinct = min(n for n in (values, reports, self.most_values) if n is not None)
         if distinct < 1:
             within = "" if reports is None else f" in {reports} reports"

@@ -69,11 +69,7 @@ def mix(share: Fraction, first: Decimal, second: Decimal) -> Decimal:
 
 
 def weighted_sum(terms: Iterable[tuple[int, Decimal]]) -> Decimal:
-    """Sum of times * loss to a hundred digits (Python's own operators keep 28); a loss taken 0 times may be infinite.
-
-    >>> weighted_sum([(2, log_ratio(Fraction(3), Fraction(1))), (0, Decimal("Infinity"))]) > Decimal("2.1972")
-    True
-    """
+    """Sum of times * loss to a hundred digits (Python's operators keep 28); a loss taken 0 times may be infinite."""
     total = Decimal(0)
     for times, loss in terms:
         if times:
@@ -123,12 +119,10 @@ class BinaryChannel:
 
     @classmethod
     def identity(cls) -> BinaryChannel:
-        """Return the channel that changes nothing."""
         return cls(Fraction(1), Fraction(0))
 
     @property
     def is_identity(self) -> bool:
-        """Whether every bit passes unchanged."""
         return self.keep_one == 1 and self.raise_zero == 0
 
     @cached_property
@@ -140,7 +134,6 @@ class BinaryChannel:
         return int(scaled[0]), int(scaled[1])
 
     def then(self, later: BinaryChannel) -> BinaryChannel:
-        """Return the matrix product: this channel, then `later`. Exact."""
         span = later.keep_one - later.raise_zero
         return BinaryChannel(later.raise_zero + span * self.keep_one, later.raise_zero + span * self.raise_zero)
 
@@ -163,14 +156,10 @@ class BinaryChannel:
 class Rounds:
     """A permanent channel whose output is memoized, and an instantaneous one drawn afresh for every report.
 
-    `Rounds` knows what n reports of one memoized value reveal: the permanent bit is drawn once, so the n reports
-    of a bit that was 1 follow the mixture ``keep_one Bin(n, P) + (1 - keep_one) Bin(n, Q)``. The likelihood ratio
-    of two such mixtures is monotone in the number of ones, so its extremes are at all ones and all zeros.
-    The RAPPOR paper (section 3.2) says that this cannot be computed; see docs/explanation/privacy.md for the proof.
-
-    >>> rounds = Rounds(BinaryChannel.of(0.75, 0.25), BinaryChannel.of(0.75, 0.5))
-    >>> [round(rounds.epsilon([(2, 2)], reports=n), 3) for n in (1, 2, 3, 5, 10)]
-    [1.074, 2.017, 2.756, 3.656, 4.299]
+    The permanent bit is drawn once, so n reports of a bit that was 1 follow ``keep_one Bin(n, P) + (1 - keep_one)
+    Bin(n, Q)``. The likelihood ratio of two such mixtures is monotone in the number of ones, so its extremes are at
+    all ones and all zeros. (The RAPPOR paper, section 3.2, says that this cannot be computed; the proof is in
+    docs/explanation/privacy.md.)
     """
 
     permanent: BinaryChannel
@@ -202,7 +191,6 @@ class Rounds:
         return max(log_ratio(lit, unlit) for lit, unlit in extremes), max(log_ratio(b, a) for a, b in extremes)
 
     def epsilon(self, differences: Differences, *, reports: int = 1) -> float:
-        """Exact epsilon of `reports` reports of one memoized value, rounded up; see `worst`."""
         return worst(tuple(differences), *self.losses(reports))
 
     def epsilon_permanent(self, differences: Differences) -> float:
@@ -227,11 +215,7 @@ def worst(differences: tuple[tuple[int, int], ...], one_loss: Decimal, zero_loss
 
 @dataclass(frozen=True)
 class SymbolChannel:
-    """A k x k channel: with probability `alpha` the symbol is kept, otherwise any of the k is drawn uniformly.
-
-    Every k-ary randomized response has this form, and in it the product of two channels is the product of their
-    alphas: GRR(a) then GRR(b) is GRR(ab).
-    """
+    """A k x k channel: the symbol with probability `alpha`, else any of the k; GRR(a) then GRR(b) is GRR(ab)."""
 
     domain_size: int
     # probability of keeping, apart from the uniform draw; a fraction over 2**32 where it is to be sampled
@@ -244,10 +228,7 @@ class SymbolChannel:
 
     @classmethod
     def of(cls, domain_size: int, *, epsilon: float) -> SymbolChannel:
-        """Return the channel of k-ary randomized response at `epsilon`, on the 2**-32 grid and never above it.
-
-        alpha = (E - 1) / (E + k - 1) with E = exp(epsilon).
-        """
+        """k-ary randomized response, never above `epsilon`: alpha = (E - 1) / (E + k - 1), E = exp(epsilon)."""
         if not isinstance(epsilon, int | float) or isinstance(epsilon, bool) or not 0 < epsilon < MAX_EPSILON:
             raise ParameterError(f"epsilon = {epsilon!r}: give a number above 0 and below {MAX_EPSILON}")
         odds = math.exp(epsilon)
@@ -269,7 +250,6 @@ class SymbolChannel:
         return (1 - self.alpha) / self.domain_size
 
     def then(self, later: SymbolChannel) -> SymbolChannel:
-        """Return the matrix product: this channel, then `later`. Exact."""
         if later.domain_size != self.domain_size:
             raise ParameterError(f"a channel on {self.domain_size} symbols cannot feed one on {later.domain_size}")
         return SymbolChannel(self.domain_size, self.alpha * later.alpha)
@@ -286,23 +266,13 @@ class SymbolChannel:
 
 @dataclass(frozen=True)
 class SymbolRounds:
-    """A permanent channel whose symbol is memoized, and an instantaneous one drawn afresh for every report.
-
-    The product of two keep-or-uniform channels is one again, with alpha = alpha1 alpha2: so the second round for a
-    wished epsilon_report is exact, alpha2 = alpha(epsilon_report) / alpha(epsilon_permanent). The published second
-    rounds of L-GRR and LOLOHA leave out the way over a third symbol, and add more noise than needed.
-
-    >>> rounds = SymbolRounds(SymbolChannel.of(10, epsilon=2.0), SymbolChannel.of(10, epsilon=1.5))
-    >>> rounds.epsilon() < 1.5 and rounds.epsilon(reports=100) <= rounds.epsilon_permanent
-    True
-    """
+    """A permanent channel whose symbol is memoized, and an instantaneous one drawn afresh for every report."""
 
     permanent: SymbolChannel
     instantaneous: SymbolChannel
 
     @cached_property
     def combined(self) -> SymbolChannel:
-        """The channel of one report."""
         return self.permanent.then(self.instantaneous)
 
     def epsilon(self, *, reports: int = 1) -> float:
@@ -318,7 +288,6 @@ class SymbolRounds:
 
     @property
     def epsilon_permanent(self) -> float:
-        """Epsilon of any number of reports of one memoized symbol: of seeing the permanent symbol itself."""
         return self.permanent.epsilon
 
 
@@ -348,10 +317,7 @@ def check_reports_per_device(number: float) -> float:
 
 
 class Influence(NamedTuple):
-    """How many votes one crafted report is worth: by how much it raises or lowers the count of a value it aims at.
-
-    An honest report moves its own value's count by one on average.
-    """
+    """How many votes a crafted report is worth: how far it raises or lowers the count of a value that it aims at."""
 
     up: float
     down: float

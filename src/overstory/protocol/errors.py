@@ -60,11 +60,7 @@ class WireError(FormatError):
 
 
 def suggestion(word: object, names: Iterable[str]) -> str:
-    """Return a question with the name that may have been meant, to stand after a semicolon; nothing if none is near.
-
-    >>> suggestion("rapor", ["grr", "rappor"]), suggestion("frobnicate", ["grr", "rappor"])
-    ('; did you mean rappor?', '')
-    """
+    """Return a question with the name that may have been meant, to stand after a semicolon; nothing if none is near."""
     import difflib  # only after a mistake: a program's start does without it
 
     near = difflib.get_close_matches(word, list(names), n=1) if isinstance(word, str) else None

@@ -28,24 +28,16 @@ def halves(f: Fraction) -> BinaryChannel:
 
 
 class Permanence:
-    """How a device derives its permanent responses from its secret.
-
-    The channel's U's are a keyed BLAKE2b stream of the response's context.
-    """
+    """How a device derives permanent responses from its secret: a keyed BLAKE2b stream of the context."""
 
     by_bits: ClassVar[bool] = False  # whether two values with the same true bits share one response
 
     @staticmethod
     def channel(f: Fraction) -> BinaryChannel:
-        """Return the permanent channel really used for RAPPOR's f."""
         return halves(f)
 
     def responder(self, channel: BinaryChannel, num_bits: int, secret: bytes, about: bytes) -> Responder:
-        """Return the function from (value, true bits) to the permanent response.
-
-        `about` is the context of metric, parameters' digest and cohort: where anything differs, so do the responses, or
-        a change of parameters would reveal their noise.
-        """
+        """Return the function from (value, true bits) to the permanent response, in the context `about`."""
         draw = bit_sampler(channel, num_bits)
         bits_about = KeyedEntropy(check_secret(secret), about, purpose=b"permanent").bits_about
 
@@ -59,9 +51,8 @@ class GooglePermanence(Permanence):
     """The permanent round of Google's public Python client: one HMAC-SHA256 of the filter, a byte per bit.
 
     A byte's lowest bit is the uniform bit, its upper seven say whether it replaces the true one: f is rounded up
-    to a multiple of 1/128. Two values with one filter share one response. The HMAC's key is derived from the secret
-    for each context: one key for two metrics, or for two f, would share their noise, and two responses with shared
-    noise give bits away (test_law4_permanence).
+    to a multiple of 1/128. The HMAC's key is derived for each context: with one key, two metrics would share their
+    noise, and two responses with shared noise give bits away (test_law4_permanence).
     """
 
     by_bits = True
@@ -79,13 +70,9 @@ class GooglePermanence(Permanence):
 
 
 class GoogleClientPermanence(GooglePermanence):
-    """Google's client to the letter: the secret is the key. For files and known answers, never for a device's metrics.
-
-    All metrics and parameters of one secret share their noise.
-    """
+    """Google's client to the letter: the secret is the key. For files and known answers, never on a device."""
 
     def responder(self, channel: BinaryChannel, num_bits: int, secret: bytes, about: bytes) -> Responder:  # noqa: ARG002
-        """Return `google_response` under the secret itself."""
         return google_response(channel, num_bits, secret)
 
 

@@ -60,13 +60,7 @@ def check_secret(secret: bytes) -> bytes:
 
 
 def context(*parts: bytes | str | int) -> bytes:
-    """Join `parts` so that different parts never give the same bytes: each is preceded by its kind and length.
-
-    >>> context("ab", "c") != context("a", "bc")
-    True
-    >>> context(1) != context("1")
-    True
-    """
+    """Join `parts` so that different parts never give the same bytes: each is preceded by its kind and length."""
     out = bytearray()
     for part in parts:
         if isinstance(part, int):
@@ -80,14 +74,7 @@ def context(*parts: bytes | str | int) -> bytes:
 
 
 class KeyedEntropy:
-    """A stream of bits that is a pseudo-random function of a key and a context (keyed BLAKE2b in counter mode).
-
-    The same key and context always give the same bits; any other context gives independent ones. It carries a
-    device's permanent responses and its reports (key: the metric's) and, with a seed for key, repeatable experiments.
-
-    A key has 1 to 64 bytes. The context says what the bits are for, encoded injectively (`context`). The purpose, of at
-    most 16 bytes, separates the domains of different uses of one key.
-    """
+    """A stream of bits that is a pseudo-random function of a key and a context (keyed BLAKE2b in counter mode)."""
 
     __slots__ = ("_buffer", "_counter", "_hash", "_held")
 
@@ -98,10 +85,7 @@ class KeyedEntropy:
         self._counter = self._buffer = self._held = 0
 
     def bits_about(self, topic: bytes, count: int) -> int:
-        """Return the first `count` bits of the stream of this context and `topic`; it leaves this stream alone.
-
-        Streams of different topics are independent.
-        """
+        """Return the first `count` bits of the stream of this context and `topic`; it leaves this stream alone."""
         state = self._hash.copy()
         state.update(len(topic).to_bytes(9, "little") + topic)
         drawn = 0
@@ -120,7 +104,6 @@ class KeyedEntropy:
         return stream
 
     def bits(self, count: int) -> int:
-        """Return the stream's next `count` bits."""
         while self._held < count:
             block = self._hash.copy()
             block.update(self._counter.to_bytes(8, "little"))
@@ -163,9 +146,6 @@ def channel_digits(channel: BinaryChannel) -> tuple[tuple[bool, bool], ...]:
 
     From the last digit up, ``U < t``: where t has a 1, U is below it if U has a 0 there, or if what follows is below;
     where t has a 0, only if U has a 0 there and what follows is below. Trailing zeros of t need no word.
-
-    >>> channel_digits(BinaryChannel.of(0.5, 0.25))
-    ((False, True), (True, False))
     """
     keep, raised = channel.thresholds
     both = (keep | raised) % ONE
@@ -175,10 +155,7 @@ def channel_digits(channel: BinaryChannel) -> tuple[tuple[bool, bool], ...]:
 
 @lru_cache(maxsize=256)
 def bit_sampler(channel: BinaryChannel, num_bits: int) -> Draw:
-    """Return the function that passes vectors of `num_bits` bits through a channel on the 2**-32 grid, made once.
-
-    It computes ``(bits & U < keep_one) | (~bits & U < raise_zero)`` with a fresh U for each bit.
-    """
+    """Return the function ``(bits & U < keep_one) | (~bits & U < raise_zero)`` of bits, with a fresh U for each."""
     digits = channel_digits(channel)
     mask, count = (1 << num_bits) - 1, num_bits * len(digits)
     (first_keep, first_raised), *others = digits or ((False, False),)

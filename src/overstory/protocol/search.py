@@ -83,14 +83,10 @@ class Question:
         hashed_by(self.key)
 
     def value(self, code: int | None) -> int:
-        """Return what the mechanism is given for a code; None is "elsewhere"."""
         return self.word(b"" if code is None else prefix_bytes(code, self.width, self.num_bits))
 
     def word(self, raw: bytes) -> int:
-        """Return what the mechanism is given for a prefix's bytes; none of them are "elsewhere".
-
-        That is the digest of all but its last `step` bits, and those.
-        """
+        """Return what the mechanism is given for a prefix: the digest of all but its last `step` bits, and those."""
         if not raw:
             return hashed_by(self.key).digest(b"elsewhere")
         prefix = int.from_bytes(raw, "big") >> (-self.num_bits % 8)
@@ -271,9 +267,6 @@ def level_weights(tried: Sequence[int], beam: int) -> tuple[float, ...]:
     A prefix stays when its estimate, of standard error s, is among the best `beam` of those tried: noise alone reaches
     ``z s`` there, z the normal quantile of 1 - beam / tried. To stay surely it needs a frequency of (z + 2) s or so; s
     falls with the root of the users. At the last level z is that of the selection rule, about .05 / tried.
-
-    >>> [round(weight, 1) for weight in level_weights([256, 24576, 24576], 96)]
-    [5.4, 21.7, 36.7]
     """
     normal = NormalDist()
     last = len(tried) - 1
@@ -285,11 +278,7 @@ def level_weights(tried: Sequence[int], beam: int) -> tuple[float, ...]:
 
 
 def even_levels(width: int, first: int, step: int) -> list[int]:
-    """Return prefix lengths from `first` to `width`, in equal steps (to a bit) of at most `step`.
-
-    >>> even_levels(64, 22, 14), even_levels(20, 8, 8)
-    ([22, 36, 50, 64], [8, 14, 20])
-    """
+    """Return prefix lengths from `first` to `width`, in equal steps (to a bit) of at most `step`."""
     if first >= width:
         return [width]
     more = -(-(width - first) // step)
@@ -320,16 +309,7 @@ LONGEST_KEY: Final = 48
 
 @dataclass(frozen=True)
 class SearchMechanism(Split):
-    """The device's half of a search: one question, and the answer to it.
-
-    ParameterError where a question has a larger epsilon.
-
-    >>> search = prefix_search(values={"domain": "integers", "bits": 64}, epsilon=4.0)
-    >>> [question.name for question in search.questions], search.epsilon_permanent <= 4.0
-    (['22 bits', '36 bits', '50 bits', '64 bits'], True)
-    >>> search.group_of(7), search.group_of(2**31 - 1)
-    (0, 3)
-    """
+    """The device's half of a search: one question, and the answer to it."""
 
     parameters: Mapping[str, Any] = field(hash=False)
     plan: Plan
@@ -356,7 +336,6 @@ class SearchMechanism(Split):
 
     @cached_property
     def bounds(self) -> tuple[int, ...]:
-        """Zero, and for each group the number after its last."""
         return (0, *(-(-question.threshold * SEEDS // ONE) for question in self.questions))
 
     @property
@@ -365,7 +344,6 @@ class SearchMechanism(Split):
         return False
 
     def group_of(self, cohort: int) -> int:
-        """Return the group of a device by its number."""
         check_cohort(cohort, self.num_cohorts)
         return bisect_right(self.bounds, cohort) - 1
 
@@ -376,7 +354,6 @@ class SearchMechanism(Split):
         return f"the first {question.num_bits} of the code's {question.width} bits"
 
     def given(self, question: Question, value: Any) -> int:
-        """Return what the question's mechanism is given for a code, or for `ELSEWHERE`."""
         if value == ELSEWHERE:
             return question.value(None)
         code = whole_number(value)

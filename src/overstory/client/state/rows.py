@@ -272,10 +272,7 @@ class Rows:
         return self._periods[metric]
 
     def claim(self, metric: Metric, period: int, *, kept: bool) -> bool:
-        """Take a period of a metric for one report; return False when it has had one. `kept` for the person alone.
-
-        No period of the year before is forgotten: the next registry may count what a year's reports tell.
-        """
+        """Take a period for one report; False when it has had one. None of the year before is forgotten."""
         self._number_by(metric)
         first, periods = self._get(f"first {metric.id}") or 0, self._periods_of(metric.id)
         if period in periods or period < first:
@@ -515,11 +512,7 @@ class Outbox:
         return self._select(f"{clause} ORDER BY id", values)
 
     def take_due(self, now: float, limit: int, lease: float) -> list[OutboxRow]:
-        """Return up to `limit` waiting reports that are due, and lease them for `lease` seconds.
-
-        A report that is due later than any delay allows has seen another clock: it is due now. An attempt counts from
-        here on, in the table and not yet in what is returned: after a crash nobody knows whether the bytes had left.
-        """
+        """Return up to `limit` waiting reports that are due, leased for seconds; an attempt counts from here on."""
         due = self._select(
             "WHERE state = ? AND (due <= ? OR due > ?) ORDER BY due LIMIT ?",
             [RowState.WAITING, now, now + LONGEST_DELAY, limit],
@@ -565,7 +558,6 @@ class Outbox:
         )
 
     def _end(self, to: RowState, answer: str | None, of: str, values: Collection[str | int]) -> int:
-        """End the waiting reports that a condition describes; return how many."""
         changed = self._connection.execute(
             f"UPDATE outbox SET state = ?, answer = ?, due = 0, {ERASE_ID} WHERE state = ? AND {of}",  # noqa: S608 - own words
             (to, answer, RowState.WAITING, *values),
@@ -601,7 +593,6 @@ class Outbox:
         return self._end(RowState.DROPPED, "made room for newer reports", "id <= ?", (newest,))
 
     def _forget_oldest(self) -> None:
-        """Delete the oldest finished reports beyond the bound."""
         self._connection.execute(
             "DELETE FROM outbox WHERE state <> ?1 AND id <= (SELECT id FROM outbox WHERE state <> ?1"
             " ORDER BY id DESC LIMIT 1 OFFSET ?2)",

@@ -154,11 +154,7 @@ def write_secret(path: Path, secret: DeviceSecret) -> None:
 
 
 def replace_secret(paths: StatePaths, secret: DeviceSecret) -> None:
-    """Write a secret over another, whose bytes are then overwritten: what it no longer holds shall be nowhere.
-
-    A crash leaves the old file or the new one; `discard_replaced` overwrites what else it left. On disks and file
-    systems that write elsewhere than they are told, that is all that can be done.
-    """
+    """Write a secret over another, which is overwritten; after a crash one is left, the rest `discard_replaced`'s."""
     discard_replaced(paths)
     write_secret(paths.next, secret)
     with contextlib.suppress(OSError):  # a file system without hard links: the old bytes are unlinked alone

@@ -398,11 +398,7 @@ def _is_marked(lock: int) -> bool:
 
 
 def erase(paths: StatePaths) -> None:
-    """Delete the state with the person's choice; the application's name and its public registry stay.
-
-    Others may be able to write to the folder. So only this user's own files without a second hard link are overwritten
-    or emptied; anything else under a name of the state's is only unlinked.
-    """
+    """Delete the state with the choice; name and registry stay. Of planted files the name alone is unlinked."""
     if not paths.folder.is_dir():
         return
     with translate_errors(paths.folder):

@@ -85,7 +85,6 @@ class Position:
         return min(bound, max(self._most(first, t) - least[t][self.reports - t] for t in range(self.reports + 1)))
 
     def _seen(self, bit: int, ones: int, zeros: int) -> float:
-        """Logarithm of g."""
         likely = [_times_log(ones, self.ones[i]) + _times_log(zeros, self.zeros[i]) for i in (0, 1)]
         return _log_mix(self.weights[bit], *likely)
 
@@ -254,7 +253,6 @@ def _outcomes(
 
 
 def _chances(outcomes: Outcomes, bits: Sequence[int]) -> list[Decimal]:
-    """Probability of every outcome at a position whose bit in every response is given."""
     return [
         math.prod((chances[bit] for chances, bit in zip(outcome, bits, strict=True)), start=Decimal(1))
         for outcome in outcomes
@@ -262,7 +260,6 @@ def _chances(outcomes: Outcomes, bits: Sequence[int]) -> list[Decimal]:
 
 
 def _worst(over: list[Decimal], under: list[Decimal]) -> Decimal:
-    """Largest ratio of the probabilities of an outcome."""
     worst = Decimal(0)
     for likely, unlikely in zip(over, under, strict=True):
         if likely > worst * unlikely:

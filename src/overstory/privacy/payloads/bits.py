@@ -152,11 +152,7 @@ class BitTerms(PayloadTerms):
 
     @classmethod
     def permanent_response(cls, mechanism: Any) -> Constant:
-        """The cohort and permanent bits: independent, all ones alike and all zeros alike.
-
-        Of several numbers of ones (hashes that fall together), the one that discloses most. In a share of the cohorts
-        none of the bits may be the value's own.
-        """
+        """The cohort and permanent bits, of as many ones as disclose most; in some cohorts no bit may be its own."""
         encoding, channel = mechanism.encoding, mechanism.rounds.permanent
         size, cohorts, (fewest, most) = encoding.num_bits, encoding.num_cohorts, encoding.ones
         rates = float(channel.keep_one), float(channel.raise_zero)

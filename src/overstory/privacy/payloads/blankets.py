@@ -93,10 +93,7 @@ class Blanket:
 
 
 def two_levels(gamma: float, *, odds: float, alone: float, both: float) -> Blanket:
-    """Return the blanket of a mechanism whose reports support a value, and are then `odds` times likelier, or do not.
-
-    Under omega a report supports the one value alone with probability `alone`, and both with probability `both`.
-    """
+    """Return the blanket where a report supports a value, and is then `odds` times likelier, or does not."""
     rest = 1 - 2 * alone - both
     atoms = ((alone, odds, 1.0), (alone, 1.0, odds), (both, odds, odds), (rest, 1.0, 1.0))
     return Blanket(gamma, tuple(atom for atom in atoms if atom[0] > 0))

@@ -105,10 +105,7 @@ class ItemBitTerms(_OfSets, BitTerms):
 
     @classmethod
     def permanent_response(cls, mechanism: Any) -> Constant:
-        """Return the bits of all items, of which a random part of `most` counts: no other set discloses more.
-
-        A larger set's bits are a mixture of smaller ones', and no entropy is below the mean of those that are mixed.
-        """
+        """The bits of all items: a larger set's are a mixture of smaller ones', whose entropy is no less."""
         encoding, channel = mechanism.encoding, mechanism.rounds.permanent
         size, most = encoding.domain_size, encoding.most
         one, zero = float(channel.keep_one), float(channel.raise_zero)

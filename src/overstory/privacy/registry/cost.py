@@ -58,14 +58,12 @@ class Cost:
         return next((line for line in self.lines if line.kind == kind), None)
 
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """Every line as what it comes to and what it is about."""
         return tuple((line.amount, line.words) for line in self.lines)
 
     def block(self) -> KeyValues:
         return KeyValues(self.pairs(), "lines")
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values; an epsilon without bound is null, with its reason."""
         return {
             "attribute": self.attribute,
             "epsilon_any": finite(self.headline.epsilon),
@@ -119,7 +117,6 @@ def metric_cost(metric: Metric, reports: int | None = None, *, so_far: Ledger | 
 
 
 def _of_a_year(metric: Metric) -> MetricCost:
-    """Return what the reports of any year cost; of a panel's answers, also how that adds up over years."""
     claims, reports, window = Claims.of(metric), most_in_a_year(metric), metric.window
     if metric.panel is not None:
         first = claims.in_years(reports, word="answer")
@@ -209,10 +206,7 @@ T = TypeVar("T")
 def total_costs(
     costs: Sequence[MetricCost], registry: MetricRegistry, reports: int | None = None
 ) -> tuple[TotalCost, ...]:
-    """Return what metrics cost together: all of them, then those of each attribute that several share.
-
-    Of the reports of a year, unless the costs are of a number of reports.
-    """
+    """Return what metrics cost together: all of them, then those of each attribute that several share."""
 
     def total(attribute: str | None, group: Sequence[MetricCost]) -> TotalCost:
         metrics = [registry[cost.metric] for cost in group]

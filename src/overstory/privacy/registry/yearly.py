@@ -65,11 +65,7 @@ def headline(registry: MetricRegistry) -> Claim:
 
 
 def yearly(metrics: Iterable[Metric], budget: PersonBudget | None = None, *, is_counted: bool = False) -> Claim:
-    """Return by how much any two histories of a year of these metrics are told apart.
-
-    `is_counted` says that they are all metrics of an application: a device with a panel adds up what these cost. Noise
-    that is kept for values tells more together with an earlier year's reports, so that the claim is of a first year.
-    """
+    """Return by how much any two histories of a year are told apart; `is_counted`: of all of an application."""
     parts = [*parts_of_a_year(metrics)]
     epsilon = add_up((1, part.epsilon) for part in parts)
     words = ", ".join(part.words for part in parts)

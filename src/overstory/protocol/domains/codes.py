@@ -247,11 +247,7 @@ def _whole_bytes(bits: int, num_bits: int) -> bytes:
 
 
 def unfinished_at(raw: bytes) -> int:
-    r"""Return where the last complete character before anything that is no UTF-8 ends.
-
-    >>> unfinished_at(b"oak"), unfinished_at(b"o\xc3"), unfinished_at(b"oak\x80")
-    (3, 1, 3)
-    """
+    """Return where the last complete character before anything that is no UTF-8 ends."""
     try:
         raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -260,7 +256,6 @@ def unfinished_at(raw: bytes) -> int:
 
 
 def _may_go_on(tail: bytes) -> bool:
-    """Return whether bytes are the beginning of one character."""
     try:
         tail.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -483,11 +478,7 @@ def shown(raw: bytes) -> str:
 
 
 def tried_at(domain: CodedDomain, steps: Sequence[int], beam: int) -> tuple[int, ...]:
-    """Return how many prefixes a search tries at each level, at most; at the last one, only what is a value's code.
-
-    >>> tried_at(CodedStrings(4), [22, 9, 9], 192)
-    (4194304, 98304, 576)
-    """
+    """Return how many prefixes a search tries at each level, at most; at the last one, only what is a value's code."""
     parents, counts = 1, []
     for step in steps[:-1]:
         counts.append(parents << step)

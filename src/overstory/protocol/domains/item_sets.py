@@ -152,10 +152,7 @@ def item_set(
     most: int | None = None,
     other: str | None = None,
 ) -> ItemSet:
-    """Return the sets of listed names, or of a domain's symbols (its kind under "kind" or "domain").
-
-    `build` makes the domain of one item from its canonical form; `other` is a name for every item that is not listed.
-    """
+    """Return the sets of listed names, or of a domain's symbols; `build` makes the domain of one item."""
     if isinstance(of, Mapping):
         if other is not None:
             raise ParameterError("other: an item's own domain says what happens to other items; give it in `of`")

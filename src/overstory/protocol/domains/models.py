@@ -43,13 +43,11 @@ _END: Final = "\ud801"
 
 
 class CharacterModel:
-    """How often each character follows the last few, in frequencies of sum 2**16.
+    """How often each character follows the last few, in frequencies of sum 2**16, each at least 1.
 
     The shares after a context are mixed with those after the context one character shorter, and so on down to equal
     shares: of n occurrences with k different characters, n / (n + 2 k) is the context's own (Witten and Bell 1991,
-    method C, with twice the weight for what is new). Every character keeps a frequency of at least 1.
-
-    Neither the order of the words matters, nor a word that occurs twice; the longest context has `order` characters.
+    method C, with twice the weight for what is new).
     """
 
     def __init__(self, words: tuple[str, ...], order: int) -> None:

@@ -23,10 +23,7 @@ Number = int | float | Fraction | Decimal
 
 
 def finite(name: str, value: Any) -> Number:
-    """Return a finite real number as JSON and exact arithmetic take it: int, float, Fraction or Decimal.
-
-    NumPy's scalars become floats; booleans are refused. The error calls the value by `name`, a parameter's.
-    """
+    """Return a finite number as int, float, Fraction or Decimal (NumPy's as a float), or raise ParameterError."""
     if isinstance(value, bool):
         raise ParameterError(f"{name} = {value!r}: give a number")
     if isinstance(value, int | Fraction) or (isinstance(value, Decimal) and value.is_finite()):
@@ -49,11 +46,7 @@ def set_limits(of: Any) -> None:
 
 
 def refusal(value: Any, low: float, high: float) -> ParameterError:
-    """Return the error for a value outside `low` .. `high`.
-
-    >>> print(refusal(7, 0, 1))
-    value 7 is outside 0 .. 1, and this domain rejects such values
-    """
+    """Return the error for a value outside `low` .. `high`."""
     return ParameterError(f"value {value!r} is outside {low!r} .. {high!r}, and this domain rejects such values")
 
 
@@ -96,11 +89,9 @@ class Range(Domain):
 
     @property
     def size(self) -> int:
-        """The symbols inside, and those of numbers outside."""
         return self._inside + 2 * self._is_separate
 
     def ends(self, symbol: int) -> tuple[float, float] | None:
-        """Return the least and the greatest number that has the symbol; None of those outside."""
         inside = symbol - self._is_separate
         return self._ends(inside) if 0 <= inside < self._inside else None
 

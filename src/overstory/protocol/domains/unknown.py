@@ -41,7 +41,6 @@ class UnknownValues(AnyDomain):
         """The values' codes."""
 
     def completes(self, metric: str) -> dict[str, Any]:
-        """Return the values that the search covers, those it expects, and the key of its hashes."""
         return {"values": self.coded.parameters, "known": self.known, "hash_key": metric}
 
     def encode(self, value: Any) -> int | bytes:

@@ -180,7 +180,6 @@ class SymbolEncoding(OutputEncoding):
         return Fraction(1, self.num_symbols)
 
     def symbol(self, value: Any, cohort: int) -> int:
-        """Return the symbol of `value` in `cohort`."""
         raise NotImplementedError
 
 
@@ -199,11 +198,7 @@ def bits_at(positions: Iterable[int]) -> int:
 
 
 def whole_number(value: Any) -> Any:
-    """Return an integer of any library, such as NumPy's, as Python's own; anything else, and a boolean, as it is.
-
-    >>> whole_number(3), whole_number(3.0), whole_number(True)
-    (3, 3.0, True)
-    """
+    """Return an integer of any library, such as NumPy's, as Python's own; anything else, and a boolean, as it is."""
     if isinstance(value, bool):
         return value
     try:
@@ -264,11 +259,7 @@ REBUILD: dict[str, Callable[[str, dict[str, Any], bytes], Mechanism]] = {}
 
 
 def outward(place: int, size: int, steps: int) -> Iterator[int]:
-    """Yield the places around one in ``0 .. size - 1``, nearest first; of two as near, the lower one.
-
-    >>> list(outward(1, 4, 2))
-    [0, 2, 3]
-    """
+    """Yield the places around one in ``0 .. size - 1``, nearest first; of two as near, the lower one."""
     for step in range(1, min(steps, size) + 1):
         yield from (near for near in (place - step, place + step) if 0 <= near < size)
 
@@ -309,10 +300,7 @@ class Kind(ABC):
             """How many values there are, of numbers those that differ; None for strings."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel to another process by name and parameters: a hash's running state and a read-only mapping cannot.
-
-        One that no registry of mechanisms knows travels by its parts.
-        """
+        """Travel to another process by name and parameters: a hash's running state and a read-only mapping cannot."""
         if self.name in REBUILD:
             return REBUILD[self.name], (self.name, dict(self.parameters), self.digest)
         parts = {part.name: getattr(self, part.name) for part in fields(self)}  # type: ignore[arg-type] # a dataclass
@@ -401,10 +389,7 @@ class Kind(ABC):
 
     @abstractmethod
     def held(self, value: Any, cohort: int) -> Any:
-        """Return what of a value the permanent response is drawn from: its symbol, its position, its set of items.
-
-        ParameterError where the value is outside the domain.
-        """
+        """Return what of a value the permanent response is drawn from; ParameterError outside the domain."""
 
     @abstractmethod
     def draw(self, held: Any, cohort: int, entropy: Entropy) -> int:
@@ -424,13 +409,7 @@ class Kind(ABC):
         return self.draw(self.held(value, cohort), cohort, entropy)
 
     def response_key(self, value: Any, cohort: int) -> Hashable:
-        """Return what the permanent response to a value depends on, in a cohort: equal for values that share one.
-
-        >>> from overstory.protocol.kinds.hashes import loloha
-        >>> hashed = loloha(epsilon_permanent=2, epsilon_report=1, hash_range=2, domain_size=100)
-        >>> len({hashed.response_key(value, cohort=7) for value in range(100)})
-        2
-        """
+        """Return what the permanent response to a value depends on, in a cohort: equal for values that share one."""
         return self.key_of(self.held(value, cohort))
 
     def key_of(self, held: Any) -> Hashable:
@@ -439,11 +418,7 @@ class Kind(ABC):
         return key
 
     def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
-        """Return the function from a value to the permanent response that `secret` gives to it, always the same.
-
-        ParameterError is raised here where the secret is not usable or there is no such cohort; by the function where
-        the value is outside the domain. It is a keyed function of (secret, metric, parameters, cohort, what is held).
-        """
+        """Return the function from a value to the permanent response that `secret` gives to it, always the same."""
         entropy, hold, key_of, draw = self._keyed(secret, metric, cohort), self.held, self.key_of, self.draw
 
         def respond(value: Any) -> int:
@@ -453,11 +428,7 @@ class Kind(ABC):
         return respond
 
     def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
-        """Return the permanent response that `secret` gives to *no value*, independent of that to any value.
-
-        A device that has no value to report sends it, so that whether there is a report never depends on the value.
-        Epsilon between it and any value is at most that between two values, in any number of reports.
-        """
+        """Return the permanent response that `secret` gives to *no value*, independent of that to any value."""
         return self.draw_nothing(cohort, self._keyed(secret, metric, cohort)(b"nothing"))  # no value is bytes there
 
     def _keyed(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], Entropy]:
@@ -472,10 +443,7 @@ class Kind(ABC):
         return lambda permanent, random_bits: permanent  # noqa: ARG005 - one round draws nothing afresh
 
     def randomize(self, value: Any, entropy: Entropy, *, cohort: int | None = None) -> Report:
-        """Return one report of a device that nobody has seen before (both rounds drawn from `entropy`).
-
-        A device that reports more than once must keep its permanent response: use `overstory.client.Randomizer`.
-        """
+        """Return one report of a device that nobody saw before; `overstory.client.Randomizer` reports again."""
         chosen = uniform_below(self.num_cohorts, entropy) if cohort is None else whole_number(cohort)
         permanent = self.draw_permanent(whole_number(value), chosen, entropy)
         return Report(chosen, self.instantaneous(permanent, entropy.bits))
@@ -578,11 +546,7 @@ class Mechanism(Kind):
 
     @property
     def permanent_support(self) -> tuple[float, float, float]:
-        """P(the permanent response supports its value), P(it supports another), and how much the second round leaves.
-
-        What the second round leaves is its span: P(supports | the permanent response does) - P(supports | it does not).
-        One round sends the response as it is.
-        """
+        """P(the permanent response supports its value), P(it supports another), and the second round's span."""
         return float(self.p_star), float(self.q_star), 1.0
 
     @abstractmethod

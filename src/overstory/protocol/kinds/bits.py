@@ -76,15 +76,7 @@ class OneHot(Encoding):
 
 @dataclass(frozen=True)
 class SampledBits(Encoding):
-    """The bits of `sampled_bits` values, out of the one-hot vector: those at fixed offsets from the device's cohort.
-
-    The cohort is public. As many cohorts as values, so every value is asked of exactly the share
-    ``sampled_bits / domain_size`` of the cohorts; the offsets are spread over the domain by the project's hash family.
-
-    >>> encoding = SampledBits(5, 2)
-    >>> [sum(len(encoding.positions(value, cohort)) for cohort in range(5)) for value in range(5)]
-    [2, 2, 2, 2, 2]
-    """
+    """The bits of `sampled_bits` values out of the one-hot vector: those at fixed offsets from the device's cohort."""
 
     domain_size: int
     sampled_bits: int
@@ -107,7 +99,6 @@ class SampledBits(Encoding):
 
     @property
     def asked(self) -> float:
-        """The share d'/d of the cohorts."""
         return self.sampled_bits / self.domain_size
 
     @property
@@ -121,7 +112,6 @@ class SampledBits(Encoding):
         return min(max(self.sampled_bits, 2), self.domain_size)
 
     def shapes(self, *, equal_bits: bool) -> tuple[Shape, ...]:  # noqa: ARG002 - those that are not sampled have none
-        """Return the shapes of one-hot vectors of which a value may show its bit, or none."""
         asked, others = self.num_bits, self.domain_size - self.num_bits
         both_asked = (Shape(0, 1, 1, asked - 2),) if asked > 1 else ()
         one_asked = (Shape(0, 1, 0, asked - 1), Shape(0, 0, 1, asked - 1)) if others else ()
@@ -142,11 +132,9 @@ class SampledBits(Encoding):
 
     @cached_property
     def places(self) -> dict[int, int]:
-        """Return the bit that stands for each sampled distance."""
         return {offset: bit for bit, offset in enumerate(self.offsets)}
 
     def positions(self, value: Any, cohort: int) -> tuple[int, ...]:
-        """Return the value's bit, or nothing where it is not sampled."""
         distance = (check_symbol(value, self.domain_size) - cohort) % self.domain_size
         return (self.places[distance],) if distance in self.places else ()
 
@@ -211,7 +199,6 @@ class BitMechanism(Mechanism):
 
     @property
     def permanent_support(self) -> tuple[float, float, float]:
-        """See `Mechanism.permanent_support`: of one of the value's own bits, and of any other."""
         first = self.rounds.permanent
         return float(first.keep_one), float(first.raise_zero), float(self.rounds.instantaneous.span)
 
@@ -222,7 +209,6 @@ class BitMechanism(Mechanism):
         return self.encode(value, cohort)
 
     def likelihood(self, report: Report, value: Any) -> Fraction:
-        """P(these bits | value): each bit by itself."""
         true, every = self.encode(value, report.cohort), self.payload_limit - 1
         likelihood = Fraction(1)
         for rate, bits in ((self.channel.keep_one, true), (self.channel.raise_zero, every ^ true)):
@@ -250,7 +236,6 @@ class BitMechanism(Mechanism):
         return key
 
     def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
-        """Return the permanent bits of the encoding of nothing; see `Kind.nothing`."""
         check_cohort(cohort, self.num_cohorts)
         permanent, bits = self.rounds.permanent, self.encoding.nothing
         if permanent.is_identity:

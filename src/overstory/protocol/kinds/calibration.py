@@ -23,10 +23,7 @@ ONE_BIT_EACH = ((1, 1),)
 def least_noise(
     promised: Callable[[int], float], epsilon: float, low: int, high: int, *, near: int | None = None
 ) -> int:
-    """Return the smallest threshold in ``low .. high`` with ``promised(threshold) <= epsilon``.
-
-    The search begins `near`, such as at what a formula says in floats; the answer does not depend on it.
-    """
+    """Return the smallest threshold in ``low .. high`` with ``promised(threshold) <= epsilon``."""
     under = promised(high) - epsilon
     if under > 0:
         raise ParameterError(f"no channel on the 2**-32 grid reaches epsilon = {epsilon}: it is too small")

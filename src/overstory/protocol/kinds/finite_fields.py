@@ -20,12 +20,7 @@ MAX_POWER: Final = 1 << 10
 
 
 class Field:
-    """The arithmetic of a field of `size` elements, 0 .. size - 1: here of a prime's, the integers modulo it.
-
-    >>> four = field_of(4)
-    >>> [[four.times(a, b) for b in range(4)] for a in range(4)]
-    [[0, 0, 0, 0], [0, 1, 2, 3], [0, 2, 3, 1], [0, 3, 1, 2]]
-    """
+    """The arithmetic of a field of `size` elements, 0 .. size - 1: here of a prime's, the integers modulo it."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -49,11 +44,9 @@ class Field:
         return a * b % self.size
 
     def inverse(self, a: int) -> int:
-        """Return 1 / a, for an a that is not 0."""
         return pow(a, -1, self.size)
 
     def inner(self, first: Sequence[int], second: Sequence[int]) -> int:
-        """Return the inner product of two vectors."""
         total = 0
         for a, b in zip(first, second, strict=True):
             total = self.plus(total, self.times(a, b))
@@ -104,11 +97,7 @@ class PowerField(Field):
 
 
 def powers_of_x(polynomial: int, size: int, prime: int) -> tuple[int, ...]:
-    """Return the `size - 1` powers of x modulo a polynomial, or nothing where x returns to 1 before, or never does.
-
-    >>> powers_of_x(7, 4, 2), powers_of_x(5, 4, 2)  # x^2 + x + 1, and x^2 + 1, in which x^2 = 1
-    ((1, 2, 3), ())
-    """
+    """Return the `size - 1` powers of x modulo a polynomial, or nothing where x returns to 1 before, or never does."""
     powers: list[int] = []
     low, power = polynomial - size, 1
     while power and (power != 1 or not powers):

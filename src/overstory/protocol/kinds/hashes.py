@@ -81,10 +81,7 @@ def value_word(value: Any, domain_size: int | None, key: str) -> int:
 
 
 def hash_word(word: int, seed: int) -> int:
-    """Return 32 bits of a value's 64-bit word under a seed, the upper ones well mixed; the kernels compute the same.
-
-    Two multiplications: what 10**10 (report, value) pairs can afford in a second.
-    """
+    """Return 32 bits of a value's 64-bit word under a seed, the upper ones well mixed; the kernels compute the same."""
     low, high = word & _MASK32, word >> 32
     mixed = low ^ mix32(seed)
     mixed = (mixed ^ (mixed >> 16)) * 0x21F0AAAD + high & _MASK32
@@ -101,12 +98,7 @@ def matrix_rows(seed: int, num_bits: int, hash_bits: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class LinearHash(SymbolEncoding):
-    """The value's bits times the seed's matrix, modulo 2: ``hash(v) = A v``, A being m x b.
-
-    Two different values share a symbol for one matrix in ``2**m``, exactly, if matrices are uniform. The values that a
-    report supports are an affine subspace, so all values are counted by one fast transform
-    (`overstory.kernels.symbols.transforms`).
-    """
+    """The value's bits times the seed's matrix, modulo 2: ``hash(v) = A v``; counted by one fast transform."""
 
     domain_size: int  # at most 2**64; a value has b = ceil(log2 domain_size) bits
     hash_bits: int  # m: there are 2**m symbols
@@ -170,10 +162,7 @@ class SmallSet(SymbolEncoding):
 
 @dataclass(frozen=True)
 class BalancedHash(SmallSet):
-    """The inner product of the seed's vector and the value's point, over GF(g): any two values collide in s/g seeds.
-
-    There are s = g^m vectors; digit i of a seed in base g is coordinate i, the lowest first.
-    """
+    """The inner product of the seed's vector and the value's point, over GF(g): any two values collide in s/g seeds."""
 
     domain_size: int  # at most (s - 1) / (g - 1)
 
@@ -190,7 +179,6 @@ class BalancedHash(SmallSet):
 
     @property
     def field(self) -> Field:
-        """GF(g)."""
         return field_of(self.hash_range)
 
     @cached_property
@@ -199,7 +187,6 @@ class BalancedHash(SmallSet):
         return dimension_of(self.hash_range, self.num_seeds) or 0
 
     def vector(self, seed: int) -> tuple[int, ...]:
-        """Return the coordinates of a seed."""
         digits = []
         for _ in range(self.dimension):
             seed, digit = divmod(seed, self.hash_range)
@@ -226,11 +213,7 @@ class BalancedHash(SmallSet):
 
 
 def dimension_of(hash_range: int, num_seeds: int) -> int | None:
-    """Return m with ``hash_range ** m == num_seeds``; None where there is none, or no such field.
-
-    >>> dimension_of(4, 256), dimension_of(6, 216), dimension_of(2, 100)
-    (4, None, None)
-    """
+    """Return m with ``hash_range ** m == num_seeds``; None where there is none, or no such field."""
     if not is_field_size(hash_range):
         return None
     dimension, power = 0, 1
@@ -240,11 +223,7 @@ def dimension_of(hash_range: int, num_seeds: int) -> int | None:
 
 
 def balanced_values(hash_range: int, num_seeds: int) -> int:
-    """Return for how many values there is a balanced set of so many seeds: (g^m - 1) / (g - 1), or 0.
-
-    >>> [balanced_values(g, s) for g, s in ((2, 1024), (3, 729), (4, 256), (4, 1000))]
-    [1023, 364, 85, 0]
-    """
+    """Return for how many values there is a balanced set of so many seeds: (g^m - 1) / (g - 1), or 0."""
     return 0 if dimension_of(hash_range, num_seeds) is None else (num_seeds - 1) // (hash_range - 1)
 
 
@@ -282,11 +261,7 @@ class SeededHash(SmallSet):
 
 @lru_cache(maxsize=64)
 def seeds_of(key: str, num_seeds: int) -> tuple[int, ...]:
-    """Return the public seeds of a metric: 31 bits each, from BLAKE2b of its key and the seed's number.
-
-    >>> seeds_of("colour", 64)[:2] == seeds_of("colour", 128)[:2] != seeds_of("size", 64)[:2]
-    True
-    """
+    """Return the public seeds of a metric: 31 bits each, from BLAKE2b of its key and the seed's number."""
     names = (context(key, number) for number in range(num_seeds))
     digests = (hashlib.blake2b(name, digest_size=4, person=b"public seed").digest() for name in names)
     return tuple(int.from_bytes(raw, "little") >> 1 for raw in digests)
@@ -295,10 +270,7 @@ def seeds_of(key: str, num_seeds: int) -> tuple[int, ...]:
 def blh(
     *, epsilon: float, domain_size: int | None = None, hash_key: str = "", num_seeds: int | None = None
 ) -> SymbolMechanism:
-    """Binary local hashing: one randomized bit of the value's hash.
-
-    `num_seeds`, as for all hashing oracles: how many public hash functions there are, from 64 to 1,024 (chosen where it
-    is not given).
+    """Binary local hashing: one randomized bit of the value's hash, under one of `num_seeds` public functions.
 
     Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
     """
@@ -345,8 +317,8 @@ def random_matrix(
 ) -> SymbolMechanism:
     """One randomized sign of the lecture's public pseudo-random +-1 matrix.
 
-    `advantage` is the lecture's small epsilon: the true sign is sent with probability 1/2 + advantage. Its real
-    epsilon is ln((1/2 + advantage) / (1/2 - advantage)), about four times as large, and `epsilon_report` says so.
+    `advantage` is the lecture's small epsilon: the true sign is sent with probability 1/2 + advantage, so that its real
+    epsilon is ln((1/2 + advantage) / (1/2 - advantage)), about four times as large.
 
     Bassily, Smith, "Local, private, efficient protocols for succinct histograms", STOC 2015; the lecture, after it.
     """
@@ -376,8 +348,7 @@ def loloha(
 ) -> SymbolMechanism:
     """LOLOHA: a public hash, then GRR memoized per hashed symbol, then GRR afresh.
 
-    Without `hash_range`, the range of least variance for the chain that is really used. The exact chain is one GRR at
-    epsilon_report, whatever the permanent round, so its range is that of OLH; the published one adds noise of its own.
+    The exact chain is one GRR at epsilon_report, so its range is that of OLH; the published one adds noise of its own.
 
     Arcolezi, Pinzón, Palamidessi, Gambs, "Frequency estimation of evolving data under local differential privacy",
     EDBT 2023.
@@ -397,7 +368,6 @@ def _published_chain(epsilon_permanent: float, epsilon_report: float) -> Alpha:
 
 
 def _hashed(name: str, parameters: dict[str, Any], hash_range: int | None, epsilon: float) -> SymbolMechanism:
-    """Return one round on a hash, of `hash_range` symbols where that is given."""
     return build_once(name, parameters, _small(parameters, hash_range, kept_by(epsilon)), epsilon)
 
 
@@ -437,7 +407,6 @@ def _set_of(alpha: Alpha, hash_range: int | None, domain_size: int | None, key: 
 def _options(
     alpha: Alpha, ranges: Iterable[int], domain_size: int, key: str, num_seeds: int | None
 ) -> Iterator[tuple[float, SmallSet]]:
-    """Yield every set that can tell the values apart, with its variance."""
     for size in ranges:
         variance = _variance(alpha, size)
         for seeds in _powers(size) if num_seeds is None else (num_seeds,):
@@ -450,7 +419,6 @@ def _options(
 
 
 def _powers(size: int) -> list[int]:
-    """Return the powers of `size` from 64 to 1,024."""
     powers, power = [], size
     while power <= MOST_SEEDS:
         if power >= FEWEST_SEEDS:

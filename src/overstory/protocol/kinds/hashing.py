@@ -44,13 +44,7 @@ def _cohort_offset(cohort: int) -> int:
 
 @dataclass(frozen=True)
 class OverstoryV1:
-    """The project's family: one keyed digest per value, one 64-bit mix per (cohort, hash).
-
-    The positions are drawn without replacement by Floyd's method, so they are always distinct; a position's bias is
-    at most ``num_bits / 2**64`` (multiply-shift instead of a modulus).
-
-    The key is public, at most 64 bytes: a metric's id, so that two metrics never share a filter. Empty in plain files.
-    """
+    """The project's: one keyed digest per value, one 64-bit mix per (cohort, hash), distinct positions (Floyd)."""
 
     key: bytes = b""
 
@@ -69,7 +63,6 @@ class OverstoryV1:
         return hashlib.blake2b(digest_size=8, key=self.key, person=self.person)
 
     def digest(self, value: bytes) -> int:
-        """Return the value's 64-bit keyed digest."""
         state = self._keyed.copy()
         state.update(value)
         return int.from_bytes(state.digest(), "little")
@@ -86,10 +79,7 @@ class OverstoryV1:
 
 @dataclass(frozen=True)
 class GoogleRapporPython:
-    """The family of Google's public Python client: bytes of MD5(cohort, value), each modulo the filter's size.
-
-    Its positions may coincide; then fewer than `num_hashes` bits are set.
-    """
+    """Google's public Python client's: bytes of MD5(cohort, value) modulo the filter's size; some may coincide."""
 
     name: ClassVar[str] = "google-rappor-python"
     max_hashes: ClassVar[int] = 16  # an MD5 digest has 16 bytes

@@ -60,11 +60,7 @@ Items = tuple[int, ...]
 
 
 def check_items(value: Any, domain_size: int) -> Items:
-    """Return a set of items in its one form, or raise ParameterError.
-
-    >>> check_items({5, 2}, 8), check_items([], 8)
-    ((2, 5), ())
-    """
+    """Return a set of items in its one form, or raise ParameterError."""
     if not isinstance(value, Iterable) or isinstance(value, str | bytes):
         raise ParameterError(f"{value!r:.100} is no set of items: give an iterable of whole numbers")
     return tuple(sorted({check_symbol(item, domain_size) for item in value}))
@@ -77,11 +73,7 @@ def items_key(items: Items) -> bytes:
 
 @dataclass(frozen=True)
 class ItemBits(Encoding):
-    """A bit for each item; a set of more than `most` items sets the bits of `most` of them, drawn at random.
-
-    >>> ItemBits(10, 3).differences, ItemBits(4, 3).differences
-    (((3, 3),), ((1, 3), (2, 2), (3, 1)))
-    """
+    """A bit for each item; a set of more than `most` items sets the bits of `most` of them, drawn at random."""
 
     domain_size: int
     most: int
@@ -128,7 +120,6 @@ class ItemBits(Encoding):
         return tuple(shapes)
 
     def positions(self, value: Any, cohort: int) -> Items:  # noqa: ARG002 - one cohort encodes as any
-        """Return the items of a set of at most `most`."""
         items = check_items(value, self.domain_size)
         if len(items) > self.most:
             raise ParameterError(f"a set of {len(items)} items sets the bits of a random part of {self.most}")
@@ -147,11 +138,7 @@ class ItemBits(Encoding):
 
 @dataclass(frozen=True)
 class PaddedItems(AnyEncoding):
-    """One item of a set that was padded with dummies to `length`; of a larger set, one of all its items.
-
-    The dummies are the symbols from `domain_size` on. With one dummy, all padding is that one; otherwise there are
-    `length` of them, and no padded set has one twice.
-    """
+    """One item of a set that was padded with `num_dummies` dummies, the symbols from `domain_size` on, to `length`."""
 
     domain_size: int
     length: int
@@ -178,7 +165,6 @@ class PaddedItems(AnyEncoding):
         return (*items, *(self.domain_size + dummy for dummy in dummies))
 
     def draw(self, items: Items, entropy: Entropy) -> int:
-        """Return one of the padded symbols."""
         padded = self.padded(items)
         return padded[uniform_below(len(padded), entropy)]
 
@@ -252,7 +238,6 @@ class PaddedSampling(Mechanism):
         return self.draw((), cohort, entropy)
 
     def payload_words(self, payload: int, labels: Sequence[str] = ()) -> str:
-        """Return the oracle's words: an item's name, or that it is padding, where it reports one symbol."""
         padding = ["no item (padding)"] * self.encoding.num_dummies
         return self.inner.payload_words(payload, [*labels, *padding] if labels else ())
 
@@ -306,9 +291,8 @@ def padding_and_sampling(
 ) -> PaddedSampling:
     """Padding and sampling: one item of the padded set, by GRR, OUE or OLH, counted L times.
 
-    `length` is L, `most` unless given; a smaller one has less noise and counts too little of larger sets. Without
-    `inner`, the oracle of least variance for a rare item. Wang, Li, Jha, "Locally differentially private frequent
-    itemset mining", IEEE S&P 2018.
+    `length` is L, `most` unless given; without `inner`, the oracle of least variance for a rare item. Wang, Li, Jha,
+    "Locally differentially private frequent itemset mining", IEEE S&P 2018.
     """
     parameters = dict(locals())
     check_epsilon("epsilon", epsilon)
@@ -338,11 +322,7 @@ def _padded(parameters: dict[str, Any], size: int, length: int, epsilon: float, 
 
 
 def item_bits(*, domain_size: int, most: int, epsilon: float, noise: str | None = None) -> ItemBitMechanism:
-    """A bit for every item: unary encoding of a set, each bit at epsilon / `most`.
-
-    `noise` is "optimized" (OUE's: P(1|1) = 1/2) or "symmetric" (SUE's); unless given, that of least variance for a rare
-    item. The exact epsilon is the worst over any two sets.
-    """
+    """A bit for every item: unary encoding of a set, each bit at epsilon / `most`, with OUE's noise or SUE's."""
     parameters = dict(locals())
     check_epsilon("epsilon", epsilon)
     encoding = ItemBits(domain_size, most)

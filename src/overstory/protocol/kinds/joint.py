@@ -35,15 +35,7 @@ HASH_FAMILY: Final = OverstoryV1.name
 
 @dataclass(frozen=True)
 class JointMechanism(Kind):
-    """Two oracles side by side: direct encoding (GRR), unary encodings, basic RAPPOR, Bloom RAPPOR.
-
-    A value is a pair; where both parts have a finite domain, the number of a cell will do: ``x * k_y + y``.
-
-    >>> linked = joint(of=[{"oracle": "grr", "domain_size": 4, "epsilon": 1.0},
-    ...                    {"oracle": "oue", "domain_size": 3, "epsilon": 2.0}])
-    >>> linked.payload_bits, linked.domain_size, linked.split(11)
-    (5, 12, (3, 2))
-    """
+    """Two oracles side by side: direct encoding (GRR), unary encodings, basic RAPPOR, Bloom RAPPOR."""
 
     name: str
     parameters: Mapping[str, Any] = field(hash=False)
@@ -80,12 +72,10 @@ class JointMechanism(Kind):
 
     @cached_property
     def payload_limit(self) -> int:
-        """The product of the parts': every number below it is a payload."""
         return math.prod(part.payload_limit for part in self.components)
 
     @property
     def num_cohorts(self) -> int:
-        """Those of the parts that have some."""
         return max(part.num_cohorts for part in self.components)
 
     @property
@@ -107,7 +97,6 @@ class JointMechanism(Kind):
         return all(part.repeats for part in self.components)
 
     def epsilon_n(self, reports: int) -> float:
-        """Exact epsilon of `reports` reports of one pair, rounded up: the sum of the parts'."""
         return _together(part.epsilon_n(reports) for part in self.components)
 
     @cached_property
@@ -147,18 +136,13 @@ class JointMechanism(Kind):
         return self._side_by_side([each for each in encoded if each is not None])
 
     def likelihood(self, report: Report, value: Any) -> Fraction:
-        """P(this payload | value), exact: the product of the parts'."""
         pair, payloads, likelihood = self.split(value), self.payloads(report.bits), Fraction(1)
         for place, part, own in self._each(report.cohort):
             likelihood *= part.likelihood(Report(own, payloads[place]), pair[place])
         return likelihood
 
     def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
-        """Return the function from a pair to its permanent response.
-
-        Each part's depends on its own value alone, and on a name of its own: two parts with equal parameters draw
-        independent noise.
-        """
+        """Return the function from a pair to its permanent response; each part's noise has a name of its own."""
         check_secret(secret)
         first, second = (part.responder(secret, part_name(metric, i), own) for i, part, own in self._each(cohort))
 
@@ -210,22 +194,14 @@ class JointMechanism(Kind):
 
 
 def part_name(metric: str, place: int) -> str:
-    """Return the name that a part's noise is derived under; a metric's id has no brackets, so none is called so.
-
-    >>> part_name("os-and-crash", 1)
-    'os-and-crash[1]'
-    """
+    """Return the name that a part's noise is derived under; a metric's id has no brackets, so none is called so."""
     return f"{metric}[{place}]"
 
 
 def joint(
     *, of: Sequence[Mapping[str, Any]], domain_sizes: Sequence[int | None] | None = None, hash_key: str = ""
 ) -> JointMechanism:
-    """Two oracles in one report, linked: ``of = [{oracle = "grr", epsilon = 1.0, ...}, ...]``.
-
-    `domain_sizes` fills in ``domain_size`` where it is left out, None standing for strings; `hash_key` is the key of
-    the parts' hashes, unless they have one, and the place of the part is added to it.
-    """
+    """Two oracles in one report, linked: ``of = [{oracle = "grr", epsilon = 1.0, ...}, ...]``."""
     given: Any = of
     if not isinstance(given, list | tuple) or not all(isinstance(each, Mapping) for each in given):
         raise ParameterError(f"of = {of!r:.80}: give an oracle with its parameters for each variable")
@@ -244,10 +220,7 @@ def joint(
 def _completed(
     place: int, given: dict[str, Any], size: int | None, hash_key: str, *, of_domain: bool
 ) -> dict[str, Any]:
-    """Return a part's parameters with what follows from the domain and the metric.
-
-    ParameterError where the part's oracle takes symbols, and the variable is strings, or the other way round.
-    """
+    """Return a part's parameters with what follows from the domain and the metric."""
     build = REGISTRY.get(str(given.get("oracle")))
     accepted = {} if build is None else parameters_of(build)  # whoever builds it says that there is none
     sized = accepted.get("domain_size")

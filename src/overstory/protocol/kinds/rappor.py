@@ -74,10 +74,7 @@ class Bloom(Encoding):
         return frequency + (1 - frequency) * self.num_hashes / self.num_bits
 
     def information(self, num_candidates: int | None) -> float:
-        """Return h (1 - h/k), and ``1 - M / (k m)`` of it where M candidates are fitted to the k m counts.
-
-        A value has h bits; each is read against its cohort's k - h others.
-        """
+        """Return h (1 - h/k), and ``1 - M / (k m)`` of it where M candidates are fitted to the k m counts."""
         information = self.num_hashes * (1 - self.num_hashes / self.num_bits)
         rows = self.num_bits * self.num_cohorts
         if num_candidates is None or num_candidates >= rows:
@@ -109,7 +106,6 @@ class Bloom(Encoding):
         return (1 << self.num_hashes) - 1 if crowded else 0
 
     def positions(self, value: Any, cohort: int) -> tuple[int, ...]:
-        """Return the positions of a string (hashed as UTF-8) or of bytes."""
         raw = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
         if not isinstance(raw, bytes):
             raise ParameterError(f"a Bloom filter takes a string or bytes, not {type(value).__name__}")
@@ -126,10 +122,7 @@ def _overlaps(num_bits: int, first: int, second: int, *, equal_bits: bool) -> It
 
 
 def as_googles_client(mechanism: Kind) -> Kind:
-    """Return the mechanism with the very permanent round of Google's client, where it has one like it.
-
-    Files of Google's tools are written so. Never a device's metrics: they would share their noise.
-    """
+    """Return the mechanism with the very permanent round of Google's client, where it has one like it."""
     if not isinstance(getattr(mechanism, "permanence", None), GooglePermanence):
         return mechanism
     return replace(cast("BitMechanism", mechanism), permanence=GoogleClientPermanence())
@@ -164,10 +157,7 @@ def rappor_one_time(
     hash_family: str = "overstory-v1",
     hash_key: str = "",
 ) -> BitMechanism:
-    """One-time RAPPOR: strings in a Bloom filter, one round, memoized: every report of a value is the same.
-
-    Give either f (the round flips to f/2) or p and q, as the paper does in figures 2 to 4.
-    """
+    """One-time RAPPOR: one memoized round, by f (it flips to f/2) or by p and q, as in the paper's figures 2 to 4."""
     parameters = dict(locals())
     encoding = Bloom(num_bits, num_hashes, num_cohorts, hash_family, hash_key)
     return _one_round("rappor-one-time", parameters, encoding, f, p, q)
@@ -203,7 +193,6 @@ def _two_rounds(
 
 @lru_cache(maxsize=64, typed=True)
 def _rounds(channel: Callable[[Fraction], BinaryChannel], f: float, p: float, q: float) -> Rounds:
-    """Return rounds that many metrics share, with what is computed of them once."""
     share, instantaneous = Fraction(f), _instantaneous(p, q)
     if share == 1:
         raise ParameterError("f = 1 replaces every permanent bit by noise: nothing can be learned; give f below 1")

@@ -89,7 +89,6 @@ class Family:
 
 
 def _taking(families: str) -> Builders[Any]:
-    """Return what builds the mechanisms that take values of one of some families."""
     wanted = set(families.split())
     return Builders({name: place for name, taken, place in MECHANISMS if wanted & set(taken.split())})
 
@@ -165,11 +164,7 @@ def any_mechanism(name: str, **parameters: Any) -> Kind:
 
 
 def values_of(name: str) -> str:
-    """Return what a mechanism takes, in words.
-
-    >>> values_of("olh"), values_of("duchi")
-    ('symbols or strings', 'numbers')
-    """
+    """Return what a mechanism takes, in words."""
     return " or ".join(family.values for family in FAMILIES.values() if name in family.builders)
 
 
@@ -179,13 +174,7 @@ def names_for(families: Iterable[str]) -> list[str]:
 
 
 def of_domain(name: str, **given: Any) -> Any | None:
-    """Return the mechanism with these parameters; None where it is one for another number of values.
-
-    A mechanism of one fixed size has no parameter `domain_size`: it is for a domain of just that size.
-
-    >>> of_domain("grr", domain_size=6, epsilon=1.0).domain_size
-    6
-    """
+    """Return the mechanism with these parameters; None where it is one for another number of values."""
     own = dict(given)
     if "domain_size" not in parameters_of(BUILDERS[name]):
         own.pop("domain_size", None)
@@ -194,11 +183,7 @@ def of_domain(name: str, **given: Any) -> Any | None:
 
 
 def oracles_for(domain_size: int, epsilon: float, epsilon_permanent: float | None = None) -> Iterator[Mechanism]:
-    """Return every oracle that these needs determine: with a permanent epsilon those that memoize and send afresh.
-
-    >>> [built.name for built in oracles_for(100, 1.0, 2.0)]
-    ['l-grr', 'l-sue', 'l-osue', 'l-soue', 'loloha', 'opt-dr']
-    """
+    """Return every oracle that these needs determine: with a permanent epsilon those that memoize and send afresh."""
     epsilon = check_epsilon("epsilon", epsilon)
     if epsilon_permanent is None:
         return _made({"domain_size": domain_size, "epsilon": epsilon})
@@ -208,24 +193,18 @@ def oracles_for(domain_size: int, epsilon: float, epsilon_permanent: float | Non
 
 
 def _two_rounds(domain_size: int, epsilon: float, epsilon_permanent: float) -> Iterator[Mechanism]:
-    """Make every oracle that memoizes, and whose reports are fresh, within both epsilons."""
     given = {"domain_size": domain_size, "epsilon_permanent": epsilon_permanent}
     yield from _made(given | {"epsilon_report": epsilon})
     yield from (built for built in _made(given) if built.epsilon_report <= epsilon)
 
 
 def _made(given: dict[str, Any]) -> Iterator[Mechanism]:
-    """Make every oracle that these parameters determine, and that takes no other epsilon."""
     built = (make(name, **given) for name in determined_by(REGISTRY, given))
     return (each for each in built if each is not None)
 
 
 def determined_by(builders: Mapping[str, Callable[..., object]], given: Mapping[str, Any]) -> Iterator[str]:
-    """Return the names of what these parameters determine, and that takes no other epsilon.
-
-    >>> list(determined_by(REGISTRY, {"domain_size": 100, "epsilon": 1.0, "window": 3}))
-    ['wb', 'opt-wb']
-    """
+    """Return the names of what these parameters determine, and that takes no other epsilon."""
     asked = {key for key in given if key.startswith("epsilon")}
     for name, build in builders.items():
         accepted = parameters_of(build)

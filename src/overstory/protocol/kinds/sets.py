@@ -119,9 +119,6 @@ class Projective(SetSystem):
 
     Point number i, with ``(q^j - 1)/(q - 1) <= i < (q^(j+1) - 1)/(q - 1)``, has the coordinates 0, ..., 0, 1 and then
     the j digits of the rest in base q: the first coordinate that is not 0 is 1.
-
-    >>> Projective(10, 3).sizes, Projective(10, 3).coordinates(5)
-    ((13, 4, 1), (1, 0, 1))
     """
 
     domain_size: int
@@ -138,7 +135,6 @@ class Projective(SetSystem):
 
     @property
     def field(self) -> Field:
-        """The field GF(q) of the coordinates."""
         return field_of(self.field_size)
 
     @cached_property
@@ -165,7 +161,6 @@ class Projective(SetSystem):
         return Meeting(outputs, owned, shared, outputs, owned)
 
     def coordinates(self, point: int) -> tuple[int, ...]:
-        """Return the t coordinates of point number `point`."""
         tail = 0
         while self._points(tail + 1) <= point:
             tail += 1
@@ -176,7 +171,6 @@ class Projective(SetSystem):
         return (0,) * (self.dimension - 1 - tail) + (1,) + tuple(reversed(digits))
 
     def number(self, vector: list[int]) -> int:
-        """Return the number of the point with these coordinates (any multiple of them)."""
         first = next(i for i, coordinate in enumerate(vector) if coordinate)
         inverse, rest = self.field.inverse(vector[first]), 0
         for coordinate in vector[first + 1 :]:
@@ -184,7 +178,6 @@ class Projective(SetSystem):
         return self._points(self.dimension - 1 - first) + rest
 
     def inside(self, value: Any, entropy: Entropy) -> int:
-        """Return a point orthogonal to the value's."""
         while not any(vector := self._vector(value, 0, entropy)):
             pass
         return self.number(vector)
@@ -205,12 +198,10 @@ class Projective(SetSystem):
         return vector
 
     def contains(self, output: int, value: Any) -> bool:
-        """Whether the two points are orthogonal."""
         normal = self.coordinates(check_symbol(value, self.domain_size))
         return self.field.inner(normal, self.coordinates(output)) == 0
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters; the polynomial is part of what a point's number means, where there is one."""
         return super().canonical() | self.field.canonical()
 
 
@@ -230,7 +221,6 @@ class SetMechanism(OutputMechanism):
 
     @property
     def payload_weight(self) -> int | None:
-        """The subsets' size, where an output is the bits of its values."""
         return self.encoding.subset_size
 
     def chances(self, *, permanent: bool = False) -> tuple[Fraction, Fraction]:  # noqa: ARG002 - it is sent as it is
@@ -255,9 +245,7 @@ class SetMechanism(OutputMechanism):
 
 
 def subset(*, domain_size: int, epsilon: float, subset_size: int | None = None) -> SetMechanism:
-    """Subset selection (Ye and Barg 2018): a random subset of the domain, more likely with the value in it.
-
-    Without `subset_size`, the one of least variance, near d / (e^eps + 1).
+    """Subset selection: a random subset of about d / (e^eps + 1) values, more likely with the value in it.
 
     Ye, Barg, "Optimal schemes for discrete distribution estimation under locally differential privacy", IEEE
     Transactions on Information Theory 2018.
@@ -271,10 +259,7 @@ def subset(*, domain_size: int, epsilon: float, subset_size: int | None = None) 
 
 
 def projective(*, domain_size: int, epsilon: float, field_size: int | None = None) -> SetMechanism:
-    """Projective geometry response (Feldman, Nelson, Nguyen, Talwar 2022): a point of PG(t-1, q).
-
-    Without `field_size`, the prime or prime power q of least variance among those near e^eps + 1 and those that waste
-    fewest points.
+    """Projective geometry response: a point of PG(t-1, q), q of least variance unless given.
 
     Feldman, Nelson, Nguyen, Talwar, "Private frequency estimation via projective geometry", ICML 2022.
     """
@@ -286,7 +271,6 @@ def projective(*, domain_size: int, epsilon: float, field_size: int | None = Non
 
 
 def _around(near: float) -> list[int]:
-    """Return the fields' sizes on both sides of `near`."""
     below = next((n for n in range(int(near), 1, -1) if is_field_size(n)), 2)
     above = next(n for n in range(int(near) + 1, 2 * int(near) + 3) if is_field_size(n))
     return [below, above]
@@ -304,7 +288,6 @@ def _thrifty(domain_size: int) -> list[int]:
 
 
 def _best(name: str, parameters: dict[str, Any], systems: list[Any], epsilon: float) -> SetMechanism:
-    """Return the mechanism of least variance at frequency 0."""
     mechanisms = [SetMechanism(name, parameters, system, _inside(system, epsilon)) for system in systems]
     return min(mechanisms, key=lambda mechanism: mechanism.rare_variance)
 

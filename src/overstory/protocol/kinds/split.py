@@ -67,7 +67,6 @@ class Split(Kind):
 
     @property
     def epsilon_permanent(self) -> float:
-        """Largest permanent epsilon of a part, of a device that keeps its part."""
         return max(part.epsilon_permanent for part in self.parts)
 
     @property
@@ -106,10 +105,7 @@ class Split(Kind):
 
     @property
     def instantaneous(self) -> Draw:
-        """The permanent payload is sent as it is.
-
-        ParameterError where a part has a second round, which a payload without its part cannot go through.
-        """
+        """The permanent payload is sent as it is: a payload without its part cannot go through a second round."""
         if not self.repeats:
             raise ParameterError(f"{self.name}: a second round is drawn by the part itself: choose parts of one round")
         return super().instantaneous
@@ -121,12 +117,7 @@ CHOICES: Final = "grr, oue, sue or projective"
 
 @dataclass(frozen=True)
 class DividedMechanism(Split):
-    """An oracle for each table's cells; a report's cohort is its table's number.
-
-    >>> either = divided(oracle="grr", epsilon=1.0, sizes="3 2 2", tables="0 1, 2")
-    >>> either.num_cohorts, [part.domain_size for part in either.parts], either.cell(7, 0), either.cell(7, 1)
-    (2, [6, 2], 3, 1)
-    """
+    """An oracle for each table's cells; a report's cohort is its table's number."""
 
     name: str
     parameters: Mapping[str, Any] = field(hash=False)
@@ -156,7 +147,6 @@ class DividedMechanism(Split):
         return math.prod(self.sizes)
 
     def cell(self, value: Any, place: int) -> int:
-        """Return which cell of a table, by its number, the combination of all variables is in."""
         rest, symbols = check_symbol(value, self.domain_size), []
         for size in reversed(self.sizes):
             rest, symbol = divmod(rest, size)
@@ -179,11 +169,7 @@ class DividedMechanism(Split):
 
 
 def divided(*, oracle: str, epsilon: float, sizes: str = "2 2", tables: str = "0 1") -> DividedMechanism:
-    """Devices divided over tables: each answers one, by an oracle of one round, at the whole epsilon.
-
-    The oracle is grr, oue, sue or projective. `sizes` has spaces between the variables' sizes; `tables` has the
-    variables' numbers, with commas between tables. Both follow from a metric's domain.
-    """
+    """Devices divided over tables: each answers one, by an oracle of one round, at the whole epsilon."""
     build = REGISTRY.get(str(oracle))
     if build is None or not {"domain_size", "epsilon"} <= set(inspect.signature(build).parameters):
         raise ParameterError(f"oracle = {oracle!r}: choose {CHOICES}")

@@ -59,7 +59,6 @@ class Direct(SymbolEncoding):
 
     @property
     def meeting(self) -> Meeting:
-        """Every value owns its symbol alone."""
         return Meeting(self.domain_size, 1, 0, self.domain_size, 1)
 
     @property
@@ -72,10 +71,7 @@ class Direct(SymbolEncoding):
 
 @dataclass(frozen=True)
 class HadamardRow(SymbolEncoding):
-    """The value's sign in a row of the Hadamard matrix: symbol 0 is +1, symbol 1 is -1.
-
-    Rows of different values are orthogonal: they agree in exactly half of the columns.
-    """
+    """The value's sign in a row of the Hadamard matrix: symbol 0 is +1, symbol 1 is -1."""
 
     domain_size: int
 
@@ -138,11 +134,7 @@ class OutputMechanism(Mechanism):
 
 @dataclass(frozen=True)
 class SymbolMechanism(OutputMechanism):
-    """Encode a value as a symbol, randomize it permanently, randomize that afresh for every report.
-
-    The permanent response belongs to the *symbol*: values that share one on this device share the response (LOLOHA's
-    idea), so a device has at most `num_symbols` of them.
-    """
+    """Encode a value as a symbol, randomize it permanently (one response a symbol), and afresh for each report."""
 
     encoding: SymbolEncoding
     rounds: SymbolRounds  # alpha = 1 changes nothing
@@ -173,7 +165,6 @@ class SymbolMechanism(OutputMechanism):
 
     @property
     def permanent_support(self) -> tuple[float, float, float]:
-        """See `Mechanism.permanent_support`: another value's symbol may be the same one, over cohorts."""
         own, other = self._supporting(permanent=True)
         return float(own), float(other), float(self.rounds.instantaneous.alpha)
 
@@ -186,7 +177,6 @@ class SymbolMechanism(OutputMechanism):
         return self.rounds.instantaneous.alpha == 1
 
     def supports(self, report: Report, value: Any) -> bool:
-        """Whether the reported symbol is the value's in the report's cohort."""
         return self.encoding.symbol(value, report.cohort) == report.bits
 
     def draw(self, held: int, cohort: int, entropy: Entropy) -> int:  # noqa: ARG002 - symbols are alike in all

@@ -30,16 +30,7 @@ WANTED: Final = 'a table such as {by = "release", shares = {"1.0" = 0.6, "1.1" =
 
 @dataclass(frozen=True)
 class Groups:
-    """The groups that a metric's devices are in.
-
-    ParameterError where a name cannot travel, shares add up to more than 1, or a group is smaller than the floor.
-
-    >>> releases = Groups("release", {"1.0": 0.6, "1.1": 0.3}, devices=500_000)
-    >>> releases.names, round(releases.expected("other"))
-    (('1.0', '1.1', 'other'), 50000)
-    >>> releases.of("1.1"), releases.of("0.9-beta"), releases.of(None)
-    ('1.1', 'other', 'other')
-    """
+    """The groups that a metric's devices are in; ParameterError where one is too small, or its name cannot travel."""
 
     by: str  # what the groups are of, such as "release"
     shares: Mapping[str, float]  # of all devices, public; the rest is in the group "other"
@@ -63,7 +54,6 @@ class Groups:
         return (*self.shares, OTHER)
 
     def of(self, value: str | None) -> str:
-        """Return the group of a device: its value if that is listed, else ``other``."""
         return value if value is not None and value in self.shares else OTHER
 
     def share(self, name: str) -> float:
@@ -77,21 +67,15 @@ class Groups:
         return self.shares[name]
 
     def with_share(self, name: str | None = None) -> tuple[str, float]:
-        """Return a group, the rarest unless given, with its share of all devices: no less than one device's.
-
-        >>> Groups("release", {"1.0": 0.75, "1.1": 0.25}, devices=500_000).with_share()
-        ('1.1', 0.25)
-        """
+        """Return a group, the rarest unless given, with its share of all devices: no less than one device's."""
         rarest = min((group for group in self.names if self.share(group) > ROUNDING), key=self.share)
         group = rarest if name is None else name
         return group, max(self.share(group), 1 / self.devices)
 
     def expected(self, name: str) -> float:
-        """Return how many devices a group is expected to have."""
         return self.share(name) * self.devices
 
     def hidden(self, name: str) -> bool:
-        """Whether a group has too few devices for its results to be shown."""
         return self.expected(name) < self.floor * (1 - ROUNDING)
 
     def canonical(self) -> dict[str, Any]:
@@ -103,7 +87,6 @@ class Groups:
 
 
 def _problems(by: str, shares: Mapping[str, float], devices: int, floor: int) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong, each with its key."""
     if METRIC_ID.fullmatch(by) is None:
         yield "by", f"{by!r:.100}: give up to 64 of a-z, 0-9, '.', '_' and '-', a-z or 0-9 first"
     if not 1 <= len(shares) <= MOST_GROUPS:

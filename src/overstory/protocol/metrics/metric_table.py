@@ -90,10 +90,7 @@ DOMAIN_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
 def build_metric(
     fields: Fields, folder: Folder | None, shared: Panel | None = None, *, read_candidates: bool = True
 ) -> Metric | None:
-    """Return the metric of a table, or None after noting every fault of it; `shared` is the application's panel.
-
-    Without a folder the registry's other files stay unread; a device has no use for candidates.
-    """
+    """Return the metric of a table, or None after noting every fault; without a folder no other file is read."""
     name = str(fields.path[-1])
     fields.unknown(KEYS)
     if METRIC_ID.fullmatch(name) is None:
@@ -232,7 +229,6 @@ def _oracle_or_needs(fields: Fields) -> bool:
 def _completed(
     fields: Fields, name: str, oracle: str, domain: AnyDomain, given: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Return the parameters with what follows from the rest of the table: the domain's size, the window, the key."""
     if oracle not in names_for(domain.families):
         taken, values = values_of(oracle), FAMILIES[domain.families[0]].values
         choices = ", ".join(names_for(domain.families))
@@ -281,7 +277,6 @@ def _groups(fields: Fields) -> Groups | None:
 
 
 def _panel(fields: Fields, shared: Panel | None) -> Panel | None:
-    """Return how seldom a device is asked; who has no panel loads nothing of it."""
     if shared is None and "panel" not in fields.table:
         return None
     from overstory.protocol.metrics.panel import read_own
@@ -418,7 +413,6 @@ def read_domain(fields: Fields, folder: Folder | None, *, read_candidates: bool 
 
 
 def _with_candidates(domain: AnyDomain | None, table: Fields, folder: Folder) -> DomainRead:
-    """Return a domain with the lines of its candidate files."""
     if domain is None or not domain.candidate_files:
         return DomainRead(domain)
     if table.table["kind"] == "strings":
@@ -453,7 +447,6 @@ def _symbols(fields: Fields, table: Fields, folder: Folder | None) -> AnyDomain 
 
 
 def _file(table: Fields, folder: Folder | None, key: str, name: str) -> tuple[str, ...] | None:
-    """Return the lines of a file that a domain names, or None after noting a fault."""
     if folder is None:
         table.fault(key, f"{name!r:.100} cannot be read here: it is a file in the registry's folder")
         return None

@@ -49,14 +49,7 @@ ASKED: Final = ":asked"
 
 @dataclass(frozen=True)
 class Panel:
-    """How seldom a device is asked.
-
-    Examples
-    --------
-    >>> panel, week = Panel("year"), Period.parse("week")
-    >>> panel.periods(week), panel.most_in_a_year, panel.share_asked(week)
-    (54, 1, Fraction(1, 54))
-    """
+    """How seldom a device is asked."""
 
     cycle: str = "year"  # the name of the stretch of time in which a device gives its answers: one of `CYCLES`
     answers: int = 1  # how many it gives in each
@@ -67,7 +60,6 @@ class Panel:
 
     @property
     def seconds(self) -> int:
-        """The length of a cycle."""
         return CYCLES[self.cycle]
 
     def periods(self, period: Period) -> int:
@@ -103,7 +95,6 @@ class Panel:
         return f"{answers} a {self.cycle}{share}, {'of its own' if self.own else 'shared'}"
 
     def canonical(self) -> dict[str, Any]:
-        """Return all that a report's meaning or privacy depends on, as JSON values."""
         return {"cycle": self.cycle, "answers": self.answers, "own": self.own}
 
     def to_json(self) -> dict[str, Any]:
@@ -112,13 +103,7 @@ class Panel:
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Panel:
-        """Return what `to_json` wrote.
-
-        Raises
-        ------
-        KeyError, TypeError, ValueError
-            When it is something else.
-        """
+        """Return what `to_json` wrote."""
         sharing = tuple((int(ends), int(tickets)) for ends, tickets in read.get("sharing", ()))
         panel = cls(str(read["cycle"]), int(read["answers"]), bool(read["own"]), int(read["share"]), sharing)
         if panel.cycle not in CYCLES or not (1 <= panel.answers <= MOST_ANSWERS and 1 <= panel.share <= MOST_TICKETS):
@@ -141,7 +126,6 @@ class Places:
         return int.from_bytes(state.digest(), "big")
 
     def asks(self, metric: Metric, period: int) -> bool:
-        """Whether the device is asked for a metric in a period, by number."""
         panel = metric.panel
         if panel is None:
             return True

@@ -202,7 +202,6 @@ def registry_folder(path: str | os.PathLike[str] | Traversable) -> Folder:
 
 
 def _located(path: str | os.PathLike[str] | Traversable) -> tuple[Folder, str]:
-    """Return the folder of a registry file, and its name there."""
     if not isinstance(path, str | os.PathLike):  # inside a zip, as `importlib.resources` gives it
         return path.parent, path.name  # type: ignore[attr-defined]
     named = os.fspath(path)

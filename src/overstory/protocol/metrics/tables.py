@@ -170,10 +170,7 @@ def _is_epsilon(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class ObliviousRoute:
-    """Through whom the reports of oblivious metrics travel, and for whom they are encrypted.
-
-    Everybody has the same list of keys: a key of one's own would tell the collector who sends.
-    """
+    """Through whom the reports of oblivious metrics travel, and for whom they are encrypted."""
 
     relay: str  # the URL that encrypted reports are posted to; the relay sees addresses, and no content
     operator: str  # who runs the relay, in words for people; not who runs the collector
@@ -231,11 +228,7 @@ def _keys(table: Fields, text: str) -> bytes:
 
 
 def shard_of(batch: bytes, count: int) -> int:
-    """Return the shard of a batch id, of `count`: its first two bytes, big-endian, modulo the count.
-
-    >>> [shard_of(bytes.fromhex(first) + bytes(14), 16) for first in ("0000", "000f", "0110", "ffff")]
-    [0, 15, 0, 15]
-    """
+    """Return the shard of a batch id, of `count`: its first two bytes, big-endian, modulo the count."""
     return (batch[0] << 8 | batch[1]) % count
 
 
@@ -252,16 +245,10 @@ class Shards:
         return max(count for _, count in self.counts)
 
     def count_on(self, day: int) -> int:
-        """Return the number of shards in force on a day, counted from 1970.
-
-        >>> shards = Shards(((0, 4), (20_000, 16)))
-        >>> shards.count_on(19_999), shards.count_on(20_000)
-        (4, 16)
-        """
+        """Return the number of shards in force on a day, counted from 1970."""
         return self.counts[max(bisect_right(self.counts, (day, MOST + 1)) - 1, 0)][1]
 
     def count_of(self, metric: Metric, period: int) -> int:
-        """Return the number of shards that uploads of a period are divided over."""
         if len(self.counts) == 1:
             return self.counts[0][1]
         return self.count_on(metric.period.start(period) // DAY)
@@ -280,13 +267,7 @@ class Shards:
             yield dt.date.fromordinal(day + _EPOCH).isoformat(), count
 
     def first_difference(self, other: Shards | None) -> int | None:
-        """Return the first day, counted from 1970, on which another registry divides otherwise; None: on none.
-
-        A registry without shards has one collector.
-
-        >>> Shards(((0, 4), (20_000, 16))).first_difference(Shards(((0, 4), (20_100, 16))))
-        20000
-        """
+        """Return the first day, counted from 1970, on which another registry divides otherwise; None: on none."""
         theirs = other or Shards(((0, 1),))
         days = sorted({day for day, _ in (*self.counts, *theirs.counts)})
         return next((day for day in days if self.count_on(day) != theirs.count_on(day)), None)
@@ -301,11 +282,7 @@ class Shards:
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Shards:
-        """Return what `to_json` wrote.
-
-        >>> Shards.from_json({"count": 4, "from": {"2027-03-01": 16}})
-        Shards(counts=((0, 4), (20878, 16)))
-        """
+        """Return what `to_json` wrote."""
         changes = [(_day(dt.date.fromisoformat(day)), int(count)) for day, count in read.get("from", {}).items()]
         return cls(((0, int(read["count"])), *sorted(changes)))
 
@@ -329,7 +306,6 @@ def _read_shards(root: Fields, metrics: Mapping[str, Metric]) -> Shards | None:
 
 
 def _changes(table: Fields) -> Iterator[tuple[int, int]]:
-    """Yield each day from which another number holds, counted from 1970, with the number; note every fault."""
     inner = table.subtable("from", FROM) if "from" in table.table else None
     for key in () if inner is None else inner.table:
         assert inner is not None

@@ -121,7 +121,6 @@ class Fields:
                 self.faults.append(Fault(self.positions[path].line, ".".join(map(str, path)), f"no such key{wanted}"))
 
     def required(self, key: str, wanted: str) -> Any:
-        """Return a value, or note that it is missing."""
         if key not in self.table:
             self.fault(key, f"missing: give {wanted}")
         return self.table.get(key)
@@ -148,7 +147,6 @@ class Fields:
         return None if value is None else " ".join(value.split())
 
     def identifier(self, key: str) -> str | None:
-        """Return a short id, or None where there is none."""
         problem = "{}: give up to 64 of a-z, 0-9, '.', '_' and '-', a-z or 0-9 first"
         return self.taken(key, self.table.get(key), str, problem, lambda text: METRIC_ID.fullmatch(text) is not None)
 
@@ -157,7 +155,6 @@ class Fields:
         return self.taken(key, self.required(key, wanted), str, problem, _is_link)
 
     def whole(self, key: str, low: int, high: int, *, default: int | None = None) -> int | None:
-        """Return a whole number of a range; `default` where there is none."""
         problem = f"{{}}: give a whole number from {low} to {high}"
         return self.taken(key, self.table.get(key, default), int, problem, lambda number: low <= number <= high)
 

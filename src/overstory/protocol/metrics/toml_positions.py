@@ -18,10 +18,7 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class TomlPosition:
-    """Where a key and its value are: offsets in the text of the key, of its value, and of the value's end.
-
-    A table's header is its value.
-    """
+    """Where a key and its value are: offsets in the text of the key, of its value, and of the value's end."""
 
     line: int  # the line on which the key starts, from 1
     start: int
@@ -43,21 +40,11 @@ _PLAIN: Final = re.compile(r"[^,\]}#\n]*")
 
 
 def positions(text: str) -> dict[Path, TomlPosition]:
-    r"""Return the position of each key and each element of an array, in a document that `tomllib` accepts.
-
-    >>> found = positions('a.b = 1\n[[c]]\nd = [2, {e = 3}]\n')
-    >>> {path: place.line for path, place in found.items()} == {
-    ...     ("a",): 1, ("a", "b"): 1, ("c",): 2, ("c", 0): 2, ("c", 0, "d"): 3,
-    ...     ("c", 0, "d", 0): 3, ("c", 0, "d", 1): 3, ("c", 0, "d", 1, "e"): 3,
-    ... }
-    True
-    """
+    """Return the position of each key and each element of an array, in a document that `tomllib` accepts."""
     return _Scanner(text).positions
 
 
 class _Scanner:
-    """One pass over the text."""
-
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
         self.newlines = [newline.start() for newline in re.finditer("\n", text)]
@@ -118,7 +105,6 @@ class _Scanner:
         return (*path, index)
 
     def _keys(self) -> list[str]:
-        """Read a dotted key, with the spaces around it."""
         keys = []
         while True:
             self._skip(_SPACES)

@@ -18,10 +18,7 @@ MAX_RESOLUTION = 1 << 32
 
 
 def check_numeric_epsilon(epsilon: float) -> float:
-    """Return `epsilon`, or raise ParameterError unless it is a number from 0.001 to 20.
-
-    Below, the window's width would be lost in rounding; above, 2**-32 is too coarse for the rest's probability.
-    """
+    """Return `epsilon` from 0.001 (the window is lost in rounding below) to 20 (2**-32 is too coarse above)."""
     if not isinstance(epsilon, int | float) or isinstance(epsilon, bool) or not 0.001 <= epsilon <= 20:
         raise ParameterError(f"epsilon = {epsilon!r}: give a number from 0.001 to 20")
     return float(epsilon)
@@ -72,10 +69,7 @@ class NumberChannel(ABC):
         """Return the exact variance of `debias`."""
 
     def likely_cells(self) -> tuple[int, int] | None:
-        """Return how many cells are likelier than the others, all alike, and how many of both ends' are the same.
-
-        None where cells are not of two kinds.
-        """
+        """Return how many cells are likelier than the others, all alike, and how many of both ends' are the same."""
         return None
 
     @abstractmethod

@@ -68,7 +68,6 @@ class WindowChannel(NumberChannel):
 
     @property
     def threshold(self) -> int:
-        """The integer over 2**32 that alpha is."""
         return int(self.alpha * ONE)
 
     @property
@@ -88,7 +87,6 @@ class WindowChannel(NumberChannel):
 
     @property
     def groups(self) -> tuple[tuple[float, int], ...]:
-        """Cells of equal probability: that of the window and how many it has, and that of the others."""
         inside = float(self.inside * self.window)
         return (inside, self.window), (1 - inside, self.num_cells - self.window)
 

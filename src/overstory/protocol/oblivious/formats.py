@@ -183,12 +183,7 @@ class Entry(NamedTuple):
 
 
 def read_entries(raw: bytes) -> tuple[Entry, ...]:
-    """Read the entries of a list of keys, in its order; WireError where the bytes are no such list.
-
-    >>> listed = bytes.fromhex("0029" + "01" + "0020" + "11" * 32 + "0004" + "0001" + "0003")
-    >>> [(entry.key_id, entry.suites) for entry in read_entries(listed)]
-    [(1, ((1, 3),))]
-    """
+    """Read the entries of a list of keys, in its order; WireError where the bytes are no such list."""
     entries, at = [], 0
     while at < len(raw):
         length = int.from_bytes(raw[at : at + 2], "big")

@@ -33,10 +33,7 @@ def public_key(private: bytes) -> bytes:
 
 
 def shared_secret(private: bytes, public: bytes) -> bytes:
-    """Return what the owner of `private` and that of `public` have in common.
-
-    ParameterError where a key is not 32 bytes, or the result is zero: a public key of small order, which hides nothing.
-    """
+    """Return what the owner of `private` and that of `public` have in common."""
     if len(private) != KEY_BYTES or len(public) != KEY_BYTES:
         raise ParameterError(f"a key of X25519 has {KEY_BYTES} bytes, not {len(private)} and {len(public)}")
     secret = _ladder(_scalar(private), int.from_bytes(public, "little") & ((1 << 255) - 1))
@@ -247,10 +244,7 @@ def sender(
     *,
     draw: Callable[[int], bytes] = secrets.token_bytes,
 ) -> Context:
-    """Return the keys of a message to the owner of a public key; the private key of this side is forgotten here.
-
-    ParameterError where the public key is none. `draw` gives the 32 private bytes: the operating system's.
-    """
+    """Return the keys of a message to the owner of a public key; the private key of this side is forgotten here."""
     private = draw(KEY_BYTES)
     enc = public_key(private)
     return context_of(cipher, enc, encapsulated_secret(shared_secret(private, recipient), enc, recipient), info)
@@ -296,10 +290,7 @@ def _two(number: int) -> bytes:
 
 
 def read_keys(raw: bytes) -> tuple[KeyConfiguration, ...]:
-    """Read application/ohttp-keys; keys of another kind than X25519 with HKDF-SHA256 are left out.
-
-    WireError where the bytes are no such list, or no key of it can be used.
-    """
+    """Read application/ohttp-keys; keys of another kind than X25519 with HKDF-SHA256 are left out."""
     keys = [_key(entry) for entry in read_entries(raw) if entry.kem == KEM]
     usable = tuple(key for key in keys if key.ciphers)
     if not usable:
@@ -341,10 +332,7 @@ def seal_request(
     *,
     draw: Callable[[int], bytes] = secrets.token_bytes,
 ) -> SealedRequest:
-    """Return a binary request sealed for a gateway's key (section 4.3).
-
-    ParameterError where the gateway does not take this cipher, or its key is none.
-    """
+    """Return a binary request sealed for a gateway's key (section 4.3)."""
     if cipher.number not in key.ciphers:
         raise ParameterError(f"the gateway's key {key.key_id} does not take the cipher {cipher.number:#06x}")
     header = key.header(cipher.number)

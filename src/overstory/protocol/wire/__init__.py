@@ -17,20 +17,12 @@ MOST_DIGITS: Final = 18
 
 
 def parse_digits(text: str | bytes) -> int | None:
-    r"""Return the number that a few ASCII digits spell; None for anything else.
-
-    >>> parse_digits("567"), parse_digits(b"010"), parse_digits("+1"), parse_digits("\u00b2"), parse_digits("1" * 5000)
-    (567, 10, None, None, None)
-    """
+    """Return the number that a few ASCII digits spell; None for anything else."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS else None
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, by its name or number.
-
-    >>> [is_loopback(host) for host in ("localhost", "a.localhost", "127.0.0.2", "::1", "192.0.2.1", "example.org")]
-    [True, True, True, True, False, False]
-    """
+    """Whether a host is this machine, by its name or number."""
     import ipaddress
 
     if host == "localhost" or host.endswith(".localhost"):
@@ -42,22 +34,14 @@ def is_loopback(host: str) -> bool:
 
 
 def unencrypted_host(address: str | None) -> str | None:
-    """Return the host that is reached without encryption, over a network; None where there is none.
-
-    >>> [unencrypted_host(f"http://{host}") for host in ("example.org", "localhost:8080", "127.0.0.1", "[::1]:80")]
-    ['example.org', None, None, None]
-    """
+    """Return the host that is reached without encryption, over a network; None where there is none."""
     parts = urlsplit(address or "")
     host = parts.hostname or ""
     return None if parts.scheme != "http" or is_loopback(host) else host
 
 
 def shared_host(first: str | None, second: str | None) -> str | None:
-    """Return the host that two addresses have in common; None where they have none, or it is this machine.
-
-    >>> shared_host("https://Example.org/relay", "http://example.org:8000"), shared_host("https://a.test", None)
-    ('example.org', None)
-    """
+    """Return the host that two addresses have in common; None where they have none, or it is this machine."""
     hosts = {urlsplit(address or "").hostname for address in (first, second)}
     (host, *others) = hosts
     return None if others or host is None or is_loopback(host) else host

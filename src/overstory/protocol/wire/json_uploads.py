@@ -25,11 +25,7 @@ _HEX: Final = re.compile(r"(?:[0-9a-f]{2})*", re.ASCII)
 
 
 def uploads_from_json(parsed: Any, metrics: Mapping[str, Metric], max_uploads: int) -> list[Upload]:
-    """Return the uploads of a parsed JSON body, as if they had come in binary.
-
-    The reports of a metric that `metrics` does not hold cannot be packed: such an upload comes back without any, to
-    be refused by its name. A cohort or a bit that fits the columns but not the mechanism is packed as it is.
-    """
+    """Return the uploads of a parsed JSON body, as if they had come in binary."""
     listed = parsed.get("uploads") if isinstance(parsed, dict) else None
     if not isinstance(listed, list) or not listed:
         raise WireError("json", "uploads: give a list of at least one upload")
@@ -82,7 +78,6 @@ def _period(given: Any, metric: Metric, where: str) -> int:
 
 
 def _packed(reports: Sequence[Any], digest: bytes, mechanism: Kind, where: str) -> bytes:
-    """Return the packed batch of reports written as [cohort, hex]."""
     width, cohort_bytes = (mechanism.payload_bits + 7) // 8, cohort_width(mechanism.num_cohorts)
     cohorts, bits = bytearray(), bytearray()
     for i, report in enumerate(reports):

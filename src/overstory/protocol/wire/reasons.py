@@ -88,11 +88,7 @@ class Reason(StrEnum):
 
     @classmethod
     def of(cls, error: WireError) -> Reason:
-        """Return the reason of an error of the wire: the one of its name, else `damaged`.
-
-        >>> Reason.of(WireError("checksum", "...")), Reason.of(WireError("cohort", "..."))
-        (<Reason.DAMAGED: 'damaged'>, <Reason.COHORT: 'cohort'>)
-        """
+        """Return the reason of an error of the wire: the one of its name, else `damaged`."""
         return cls(error.reason) if error.reason in set(cls) else cls.DAMAGED
 
 
@@ -119,14 +115,7 @@ _TITLES: Final = {
 
 
 def problem_type(reason: str) -> str:
-    """Return the `type` of a problem with that reason, one of `Reason` or of the pages'.
-
-    It is an absolute path: overstory has no domain whose name it could put in front, and RFC 9457 allows a relative
-    reference. The page that it names does not exist; programs compare `reason`.
-
-    >>> problem_type("not-found")
-    '/problems/not-found'
-    """
+    """Return the `type` of a problem: a path, as overstory has no domain (RFC 9457 allows it); nothing is there."""
     return f"/problems/{reason}"
 
 
@@ -146,13 +135,7 @@ def problem_detail(problem: Mapping[str, Any]) -> str | None:
 
 
 def is_own_problem(problem: Mapping[str, Any], reason: str) -> bool:
-    """Whether a body with that reason has the form of a collector's.
-
-    Anybody may answer with problem details; only a collector's have the `type` that belongs to its `reason`.
-
-    >>> [is_own_problem({"type": about, "detail": "..."}, "bits") for about in ("/problems/bits", "about:blank")]
-    [True, False]
-    """
+    """Whether a body with that reason is a collector's: anybody may answer with problem details, not of this `type`."""
     return problem.get("type") == problem_type(reason) and isinstance(problem.get("detail"), str)
 
 

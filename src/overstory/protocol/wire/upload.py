@@ -61,11 +61,7 @@ class Batch:
 
 
 def cohort_width(num_cohorts: int) -> int:
-    """Return how many bytes a cohort travels in.
-
-    >>> cohort_width(16), cohort_width(1 << 31)
-    (2, 4)
-    """
+    """Return how many bytes a cohort travels in."""
     return 2 if num_cohorts <= MAX_COHORTS else 4
 
 
@@ -77,13 +73,7 @@ def encode_columns(digest: bytes, num_bits: int, num_cohorts: int, cohorts: byte
 
 
 def encode_reports(mechanism: Kind, reports: Iterable[Report]) -> bytes:
-    """Write `reports` of `mechanism` as one batch.
-
-    >>> from overstory.protocol.kinds.registry import mechanism
-    >>> basic = mechanism("basic-rappor", domain_size=4)
-    >>> list(decode_batch(encode_reports(basic, [Report(0, 5)])))
-    [Report(cohort=0, bits=5)]
-    """
+    """Write `reports` of `mechanism` as one batch."""
     num_bits, num_cohorts = mechanism.payload_bits, mechanism.num_cohorts
     width, cohort_bytes, most = (num_bits + 7) // 8, cohort_width(num_cohorts), (1 << num_bits) - 1
     cohorts, bits = bytearray(), bytearray()
@@ -128,7 +118,6 @@ MANY: Final = 1 << 8
 
 
 def _largest(column: bytes, width: int) -> int:
-    """Return the largest of little-endian numbers; 0 of none."""
     numpy = sys.modules.get("numpy") if len(column) >= MANY * width else None
     if numpy is not None:
         return int(numpy.frombuffer(column, f"<u{width}").max())
@@ -203,7 +192,6 @@ def _uploads(body: bytes, max_uploads: int) -> Iterator[Upload]:
 
 
 def _upload_at(body: bytes, at: int) -> tuple[Upload, int]:
-    """Return the upload that starts at byte `at`, and where it ends."""
     if len(body) - at < UPLOAD_HEADER.size:
         raise WireError("short", f"an upload's header has {UPLOAD_HEADER.size} bytes; {len(body) - at} are here")
     magic, version, zero, id_length, group_length, batch, period, length = UPLOAD_HEADER.unpack_from(body, at)
