@@ -31,7 +31,6 @@ PACKAGES: Final = (
     "overstory.protocol.numeric",
     "overstory.collector.store",
     "overstory.queries",
-    "overstory.gateway",
 )
 HEADER: Final = """# Python API
 

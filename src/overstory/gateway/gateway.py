@@ -64,36 +64,16 @@ class _PeriodClock:
 
 @dataclass(frozen=True)
 class Settings:
-    """What an operator chooses.
+    """What an operator chooses."""
 
-    Attributes
-    ----------
-    metric
-        The id of the metric in the registry.
-    state
-        The folder of this device's state; None: the platform's, for an application called "gateway".
-    pick
-        The value of a period with several readings: the "last", the "mean" or the "sum".
-    missing
-        What is reported of a period without a reading: nothing ("skip"), the value before ("repeat"), or "zero".
-    clock
-        When a period is over: by the "real" time, or by that of the "readings".
-    spread
-        Seconds of random delay before a report may leave; None: the client's default with the real clock, else 0.
-    agree
-        The consent given with this call: "on" or "local"; None: the earlier choice applies.
-    group
-        The public group of the device, of a metric with groups; None: it is in no listed one.
-    """
-
-    metric: str
-    state: str | os.PathLike[str] | None = None
+    metric: str  # its id in the registry
+    state: str | os.PathLike[str] | None = None  # the folder; None: the platform's, for an application "gateway"
     pick: Pick = "last"
     missing: Missing = "skip"
-    clock: Clock = "readings"
-    spread: float | None = None
-    agree: Choice | None = None
-    group: str | None = None
+    clock: Clock = "readings"  # by which a period is over
+    spread: float | None = None  # seconds of random delay, at most; None: the client's with the real clock, else 0
+    agree: Choice | None = None  # the consent given with this call; None: the earlier choice applies
+    group: str | None = None  # the device's public group; None: it is in no listed one
 
 
 def _groups(metric: Metric, group: str | None) -> dict[str, str]:
@@ -109,40 +89,7 @@ def _groups(metric: Metric, group: str | None) -> dict[str, str]:
 
 
 class Gateway:
-    """One metric's readings on one device.
-
-    Parameters
-    ----------
-    registry
-        The metric registry; a person's consent is to its metrics.
-    settings
-        The metric, the folder of the state, and how readings become values.
-    sink
-        Where reports go; None under the choice `local`, where they stay.
-    environ
-        The environment to be honoured: the process's, unless given. Marks of continuous integration are not: readings
-        are handed to a gateway on purpose, wherever it runs.
-
-    Raises
-    ------
-    GatewayError
-        When nobody has agreed, or there is no sink for reports that may leave.
-    ParameterError
-        When a setting does not fit the metric.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from overstory.gateway.readings import Reading
-    >>> from overstory.protocol.metrics import parse_registry
-    >>> from overstory.protocol.metrics.registry import EXAMPLE
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     gateway = Gateway(parse_registry(EXAMPLE), Settings("colour", folder, agree="local"), environ={})
-    ...     gateway.take(Reading(1, 1795219200.0, "red"))
-    ...     gateway.finish()
-    ...     gateway.outcomes["recorded"]
-    1
-    """
+    """One metric's readings on one device; GatewayError where nobody has agreed, or reports would have no way to go."""
 
     def __init__(
         self,
@@ -150,7 +97,7 @@ class Gateway:
         settings: Settings,
         sink: Sink | None = None,
         *,
-        environ: Mapping[str, str] | None = None,
+        environ: Mapping[str, str] | None = None,  # the process's, unless given; marks of continuous integration apart
     ) -> None:
         self.metric: Metric = registry[settings.metric]
         self.now = ClockWatch().read  # a jump must not end a period, nor refuse a reading, nor give up a report
@@ -222,7 +169,6 @@ class Gateway:
         self._report(self.alignment.feed(reading))
 
     def pass_time(self, now: float) -> None:
-        """Report the periods that are over at a time, and deliver what is due."""
         self._report(self.alignment.pass_time(now))
         self.flush()
 
@@ -347,19 +293,7 @@ LONGEST_SLEEP: Final = 30.0
 
 
 def bounded_lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield lines; of one that is too long, as much as shows that it is.
-
-    Parameters
-    ----------
-    stream
-        A binary stream, such as an open file.
-
-    Examples
-    --------
-    >>> from io import BytesIO
-    >>> [len(line) for line in bounded_lines(BytesIO(b"1,2" + b" " * 1_000_000 + bytes([10]) + b"3,4"))]
-    [65538, 3]
-    """
+    """Yield lines; of one that is too long, as much as shows that it is."""
     while line := stream.readline(LONGEST + 2):
         yield line
         rest = line
@@ -369,25 +303,13 @@ def bounded_lines(stream: BinaryIO) -> Iterator[bytes]:
 
 @dataclass
 class Lines:
-    """What lines were, counted.
+    """What lines were, counted."""
 
-    Attributes
-    ----------
-    source
-        What errors call the lines: the file's name.
-    strict
-        Whether the first bad line raises its error.
-    read, bad
-        How many lines were read, and how many of them had no time or no value.
-    shown
-        The first bad lines, at most 20, to be shown.
-    """
-
-    source: str
-    strict: bool = False
+    source: str  # what errors call the lines: the file's name
+    strict: bool = False  # whether the first bad line raises its error
     read: int = 0
-    bad: int = 0
-    shown: list[BadLine] = field(default_factory=list)
+    bad: int = 0  # those that had no time or no value
+    shown: list[BadLine] = field(default_factory=list)  # the first bad ones
 
     def good(self, item: Reading | BadLine) -> Reading | None:
         """Count an item, and whether its line is bad; return it if it is a reading."""
@@ -403,35 +325,11 @@ class Lines:
         return reading
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
         return {"read": self.read, "bad": self.bad, "bad_lines": [asdict(bad) for bad in self.shown]}
 
 
 def replay(gateway: Gateway, items: Iterable[Reading | BadLine], lines: Lines) -> None:
-    """Report a file's readings by their own time; the last period is taken for complete.
-
-    Parameters
-    ----------
-    gateway
-        The gateway that aligns and reports the readings.
-    items
-        What `read_lines` yields, in the order of time.
-    lines
-        Where lines are counted; it decides whether a bad line raises.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from overstory.gateway import Settings
-    >>> from overstory.protocol.metrics import parse_registry
-    >>> from overstory.protocol.metrics.registry import EXAMPLE
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     settings, lines = Settings("colour", folder, agree="local"), Lines("-")
-    ...     gateway = Gateway(parse_registry(EXAMPLE), settings, environ={})
-    ...     replay(gateway, [Reading(1, 1795219200.0, "red")], lines)
-    ...     lines.read, gateway.outcomes["recorded"]
-    (1, 1)
-    """
+    """Report a file's readings by their own time; the last period is taken for complete."""
     try:
         for item in items:
             reading = lines.good(item)

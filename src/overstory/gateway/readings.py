@@ -23,23 +23,7 @@ _LAST: Final = 253_402_300_800  # the first second of the year 10000
 
 
 def zone_named(name: str) -> tzinfo:
-    """Return a time zone by its IANA name.
-
-    Parameters
-    ----------
-    name
-        The IANA name, such as ``Europe/Berlin``; "UTC" needs no database.
-
-    Raises
-    ------
-    ParameterError
-        When this machine's database has no such zone.
-
-    Examples
-    --------
-    >>> zone_named("UTC")
-    datetime.timezone.utc
-    """
+    """Return a time zone by its IANA name; "UTC" needs no database."""
     if name.upper() == "UTC":
         return UTC
     from zoneinfo import ZoneInfo
@@ -91,69 +75,34 @@ LONGEST: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A value that was true at a time (unix seconds); `line` is its line in the file.
+    """A value that was true at a time; one that was none is reported as nothing, for silence would show."""
 
-    Attributes
-    ----------
-    line
-        The number of the line that it was read from, from 1.
-    time
-        When the value was true, in unix seconds.
-    value
-        The value, of the kind that the metric's domain takes; None where what was read is none: it is reported as
-        nothing, as silence would show when a meter fails.
-    fault
-        Why there is no value, where there is none.
-    """
-
-    line: int
-    time: float
-    value: Any
-    fault: BadLine | None = None
+    line: int  # its number, from 1
+    time: float  # unix seconds
+    value: Any  # what the metric's domain takes
+    fault: BadLine | None = None  # why there is no value, where there is none
 
 
 @dataclass(frozen=True, slots=True)
 class BadLine:
-    """A line that is no reading, and why.
+    """A line that is no reading, and why."""
 
-    Attributes
-    ----------
-    line
-        The number of the line, from 1.
-    field
-        The column at fault, where it is one: its name or its number, as the layout has it.
-    detail
-        What is wrong, and what would be right.
-    """
-
-    line: int
-    field: str | None
+    line: int  # its number, from 1
+    field: str | None  # the column at fault, where it is one
     detail: str
 
     def error(self, source: str) -> FormatError:
-        """Return the error that it is where nothing bad is let pass."""
         return FormatError(self.detail, source=source, line=self.line, field=self.field)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How lines are written.
+    """How lines are written."""
 
-    Attributes
-    ----------
-    format
-        How a line is written: "csv", or "jsonl" for a JSON object in each line; None: as the first line that is not
-        blank, JSON where it begins with ``{``.
-    time, value
-        Columns: names, or numbers from 1. CSV by names begins with a header; by numbers it may.
-    zone
-        The time zone of times that state no offset.
-    """
-
-    format: Format | None = None
-    time: str = "time"
+    format: Format | None = None  # None: JSON where the first line that is not blank begins with {
+    time: str = "time"  # a column: its name, or its number from 1; with names, CSV begins with a header
     value: str = "value"
-    zone: tzinfo = UTC
+    zone: tzinfo = UTC  # of times that state no offset
 
 
 class _Refused(Exception):  # noqa: N818 - not an error: a line that is counted
@@ -163,27 +112,7 @@ class _Refused(Exception):  # noqa: N818 - not an error: a line that is counted
 
 
 def read_lines(lines: Iterable[bytes], layout: Layout, metric: Metric, source: str) -> Iterator[Reading | BadLine]:
-    """Yield a reading for each line with a time, and a bad line for any other that is not blank.
-
-    Parameters
-    ----------
-    lines
-        The lines as bytes, UTF-8, such as `bounded_lines` yields.
-    layout
-        The format, the columns and the time zone.
-    metric
-        The metric, whose domain decides what a value must be.
-    source
-        What errors call the lines: the file's name.
-
-    Examples
-    --------
-    >>> from overstory.protocol.metrics import parse_registry
-    >>> from overstory.protocol.metrics.registry import EXAMPLE
-    >>> colour = parse_registry(EXAMPLE)["colour"]
-    >>> list(read_lines([b"time,value", b"2026-11-21,red", b"noon,red"], Layout(), colour, "file"))
-    [Reading(line=2, ..., value='red', fault=None), BadLine(line=3, field='time', detail="'noon' is no time: ...")]
-    """
+    """Yield a reading for each line with a time, and a bad line for any other that is not blank."""
     form = layout.format
     cells: Callable[[int, str], tuple[Any, Any] | None] | None = None
     # A value outside the domain is noticed when it is reported.

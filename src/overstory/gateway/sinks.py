@@ -21,31 +21,7 @@ class GatewayError(OverstoryError):
 
 @dataclass(frozen=True)
 class CollectorSink(Collector):
-    """A collector over HTTP.
-
-    Several periods travel in one request, so the collector sees that they are of one device; see
-    docs/how-to/gateway.md. Reports of an oblivious metric go through the registry's relay, each by itself. Where the
-    registry has shards, the uploads of one request are of one shard.
-
-    Attributes
-    ----------
-    server, token, transport
-        Where, with which write token, and how.
-    policy
-        After how many seconds a failed request is tried again, and how often.
-    timeout
-        How long to wait for an answer, in seconds.
-    most_uploads, most_bytes
-        The most uploads, and the most bytes, of one request.
-    uniform
-        Draws a number from 0 to 1, for the random part of a retry's delay.
-    metrics
-        The registry, whose shards decide to which path an upload goes; the gateway sets it.
-    clock
-        The time of day, in unix seconds, by which an answer is judged; the gateway sets it.
-    until
-        After which time, by `time.monotonic`, no request begins, in seconds; a gateway sets no such end.
-    """
+    """A collector that takes several periods in one request, and so sees that they are of one device."""
 
     most_uploads: int = 500
 
@@ -55,25 +31,6 @@ class FileSink:
 
     A file that is there is continued. What a run that was killed had half written is cut off, and what it had written
     without remembering so is not written again.
-
-    Parameters
-    ----------
-    path
-        The file; it is made when it does not exist, and continued when it does.
-
-    Raises
-    ------
-    GatewayError
-        When the file cannot be written, or holds something else than uploads.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     sink = FileSink(f"{folder}/reports.ovsu")
-    ...     sink.path.name, sink.path.stat().st_size
-    ...     sink.close()
-    ('reports.ovsu', 0)
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -123,7 +80,6 @@ class FileSink:
         return GatewayError(f"{self.path}: reports cannot be written there: {error.strerror or error}")
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
