@@ -16,7 +16,9 @@ from overstory.planning.registry import plan_registry
 from overstory.privacy.registry.changes import compare_registries
 from overstory.privacy.registry.page import how_many_values, metric_page
 from overstory.privacy.registry.warnings import registry_warnings
-from overstory.protocol.domains import Bins, Categories, Integers, Strings, StringTable, Table, domain_from
+from overstory.protocol.domains import domain_from
+from overstory.protocol.domains.domains import Bins, Categories, Integers
+from overstory.protocol.domains.tables import Strings, StringTable, Table
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.metrics import RegistryError, load_registry, metric_from_json, parse_registry
 from support.registry_texts import registry_of

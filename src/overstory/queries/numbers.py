@@ -27,7 +27,7 @@ from overstory.queries.readings import (
 
 if TYPE_CHECKING:
     from overstory.presentation.svg import Picture
-    from overstory.protocol.domains import AnyDomain
+    from overstory.protocol.domains.domains import AnyDomain
     from overstory.queries.counts import PeriodCounts
 
 NAMES: Final = {"mean": "mean", "quantile": "quantile", "share": "share of"}

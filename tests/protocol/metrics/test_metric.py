@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from overstory.protocol import channels
 from overstory.protocol.channels import BinaryChannel, round_up
-from overstory.protocol.domains import Bins, Categories, Integers, ItemSet, Strings, StringTable, Table
+from overstory.protocol.domains.domains import Bins, Categories, Integers
+from overstory.protocol.domains.item_sets import ItemSet
+from overstory.protocol.domains.tables import Strings, StringTable, Table
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric, load_registry, metric_from_json, parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE

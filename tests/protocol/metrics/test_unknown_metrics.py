@@ -6,8 +6,8 @@ import pytest
 
 from overstory.collector.store import open_store
 from overstory.collector.store.metrics import read_stored_metrics
-from overstory.protocol.domains import UnknownIntegers, UnknownStrings, domain_from
-from overstory.protocol.domains.unknown import ELSEWHERE, ELSEWHERE_LABEL
+from overstory.protocol.domains import domain_from
+from overstory.protocol.domains.unknown import ELSEWHERE, ELSEWHERE_LABEL, UnknownIntegers, UnknownStrings
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.metrics import RegistryError, load_registry, metric_from_json, parse_registry
 from overstory.protocol.search import prefix_search

@@ -3,69 +3,29 @@
 A domain decides three things once, for device and collector alike: which symbol a value is, what happens to a value
 that is none of them, and what a symbol is called. It draws no randomness, so it can neither help nor harm privacy;
 but it must give one answer everywhere, so no answer here depends on how a division was rounded.
-
-Up to 2^20 values have symbols with labels. A range of numbers for a mean or a distribution has none: see `Interval`.
-What is too large to list has codes instead, for a search that walks along their bits:
-`overstory.protocol.domains.codes`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from overstory._lazy import lazy_names
+from overstory.protocol.domains.domains import FIELDS, AnyDomain, Bins
 from overstory.protocol.errors import ParameterError
 
-if TYPE_CHECKING:
-    from overstory.protocol.domains.domains import MAX_SIZE, AnyDomain, Categories, Domain
-    from overstory.protocol.domains.item_sets import ItemSet
-    from overstory.protocol.domains.numbers import Bins, Integers, Interval, Outside
-    from overstory.protocol.domains.strings import Strings, StringTable
-    from overstory.protocol.domains.tables import Table
-    from overstory.protocol.domains.unknown import UnknownIntegers, UnknownStrings
-
-__all__ = [
-    "MAX_SIZE",
-    "AnyDomain",
-    "Bins",
-    "Categories",
-    "Domain",
-    "Integers",
-    "Interval",
-    "ItemSet",
-    "Outside",
-    "StringTable",
-    "Strings",
-    "Table",
-    "UnknownIntegers",
-    "UnknownStrings",
-    "domain_from",
-]
-
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "protocol.domains.domains": ("MAX_SIZE", "AnyDomain", "Categories", "Domain"),
-        "protocol.domains.item_sets": ("ItemSet",),
-        "protocol.domains.numbers": ("Bins", "Integers", "Interval", "Outside"),
-        "protocol.domains.strings": ("StringTable", "Strings"),
-        "protocol.domains.tables": ("Table",),
-        "protocol.domains.unknown": ("UnknownIntegers", "UnknownStrings"),
-    },
-)
+__all__ = ["Bins", "domain_from"]
 
 _KINDS: Final[Mapping[str, str]] = {
     "categories": "domains:Categories",
-    "integers": "numbers:Integers",
-    "bins": "numbers:Bins",
-    "strings": "strings:Strings",
+    "integers": "domains:Integers",
+    "bins": "domains:Bins",
+    "strings": "tables:Strings",
     "set": "item_sets:item_set",
-    "interval": "numbers:Interval",
+    "interval": "domains:Interval",
     "unknown-strings": "unknown:UnknownStrings",
     "unknown-integers": "unknown:UnknownIntegers",
-    "table": "strings:table_of",
+    "table": "tables:table_of",
 }
 """By the name of a kind: the module here, and what builds the domain. Naming a kind imports its module."""
 _OF_OTHERS: Final = ("set", "table")
@@ -90,8 +50,6 @@ def domain_from(canonical: Mapping[str, Any]) -> AnyDomain:
     >>> domain_from({"domain": "bins", "min": 0, "max": 2, "count": 100}).size
     100
     """
-    from overstory.protocol.domains.domains import FIELDS
-
     given = dict(canonical)
     kind = given.pop("domain", None)
     if not isinstance(kind, str) or kind not in _KINDS:

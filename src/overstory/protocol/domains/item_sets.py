@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations, islice
 from typing import Any, ClassVar, Final
 
-from overstory.protocol.domains.domains import MOST_NAMES, AnyDomain, Domain
-from overstory.protocol.domains.numbers import whole
+from overstory.protocol.domains.domains import MOST_NAMES, AnyDomain, Domain, whole
 from overstory.protocol.errors import ParameterError
 
 SEPARATOR: Final = ";"
@@ -22,35 +21,15 @@ MOST_GIVEN: Final = 1 << 16
 
 @dataclass(frozen=True)
 class ItemSet(AnyDomain):
-    """Sets of the symbols of a finite domain, the empty set included.
+    """Sets of the symbols of a finite domain, the empty set included; an item counts once, however often it is given.
 
-    An item counts once, however often it is given. A set may have more than `most` items: it is a value like any
-    other, but its report speaks of a random part of it, of `most` items at most, which the device's secret decides.
-    Each of its s items is then counted with probability ``most / s``, so estimates of counts, and of the mean size,
-    are too low by what such devices have above `most` items.
-
-    Parameters
-    ----------
-    of
-        The domain of one item. Where it has a symbol for other values, all other items of a set are that one item.
-    most
-        As many items of one set count, at least 1; no more than there are.
-
-    Raises
-    ------
-    ParameterError
-        When `most` is no whole number from 1 to the number of items.
-
-    Examples
-    --------
-    >>> from overstory.protocol.domains import Categories
-    >>> plugins = ItemSet(Categories(("adblock", "grammar", "vpn"), other="another plug-in"), most=2)
-    >>> plugins.encode({"vpn", "adblock"}), plugins.encode(["mine", "yours"]), plugins.encode([])
-    ((0, 2), (3,), ())
+    A set may have more than `most` items: it is a value like any other, but its report speaks of a random part of it,
+    of `most` items, which the device's secret decides. Each of its s items is then counted with probability
+    ``most / s``, so estimates of counts, and of the mean size, are too low by what such devices have above `most`.
     """
 
-    of: Domain
-    most: int
+    of: Domain  # of one item
+    most: int  # as many items of one set count
 
     kind: ClassVar[str] = "set"
     families: ClassVar[tuple[str, ...]] = ("sets",)
@@ -86,17 +65,10 @@ class ItemSet(AnyDomain):
         return self.of.refuses
 
     def completes(self, metric: str) -> dict[str, Any]:  # noqa: ARG002 - of any metric
-        """Return how many items there are, and how many of one set count."""
         return {"domain_size": self.size, "most": self.most}
 
     def encode(self, value: Any) -> tuple[int, ...]:
-        """Return the symbols of the items, ascending, each once.
-
-        Raises
-        ------
-        ParameterError
-            When the value is one string, or no iterable, or an item is outside the domain of items.
-        """
+        """Return the symbols of the items, ascending, each once; ParameterError where it is no set of items."""
         if isinstance(value, str | bytes) or not isinstance(value, Iterable):
             raise ParameterError(f"{value!r:.100} is no set of items: give a set or a list, {{...}} or [...]")
         given = list(islice(value, MOST_GIVEN + 1))
@@ -105,14 +77,7 @@ class ItemSet(AnyDomain):
         return tuple(sorted({self.of.symbol(item) for item in given}))
 
     def read(self, text: str) -> frozenset[Any]:
-        """Return the set that a text stands for: items with ``;`` between them; of nothing but spaces, the empty one.
-
-        Examples
-        --------
-        >>> from overstory.protocol.domains import Categories
-        >>> sorted(ItemSet(Categories(("Man", "Woman")), 2).read("Man; Woman"))
-        ['Man', 'Woman']
-        """
+        """Return the set that a text stands for: items with ``;`` between them; of spaces alone, the empty one."""
         items = (item.strip() for item in text.split(SEPARATOR))
         return frozenset(self.of.read(item) for item in items if item)
 

@@ -7,11 +7,11 @@ first variable leaves every other cell its symbol.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
 from overstory.protocol.domains.domains import AnyDomain, Domain, check_size
 from overstory.protocol.errors import ParameterError
@@ -68,38 +68,16 @@ class Variables(AnyDomain):
 
 @dataclass(frozen=True)
 class Table(Variables, Domain):
-    """The combinations of several variables' values.
+    """The combinations of several variables' values, each a symbol.
 
     **A change of any variable is another value**: it gets a permanent response of its own, and takes one of the
     metric's `max_values`.
-
-    Parameters
-    ----------
-    of
-        The domains of the variables: two or more, each finite.
-    names
-        What each variable is called.
-    tables
-        Where devices are divided over several tables: the names of the variables of each; "all pairs" for a table of
-        each two. A device answers one of them. Unless given, every device reports all variables.
-
-    Raises
-    ------
-    ParameterError
-        When there are fewer than two variables, names and domains do not go together, or there are too many cells.
-
-    Examples
-    --------
-    >>> from overstory.protocol.domains import Categories
-    >>> cells = Table((Categories(("1", "2", "3")), Categories(("no", "yes"))), ("version", "crash"))
-    >>> cells.symbol(("2", "yes")), cells.symbol({"crash": "no", "version": "3"}), cells.label(3)
-    (3, 4, 'version=2, crash=yes')
     """
 
     is_variable: ClassVar[bool] = False
     of: tuple[Domain, ...]
     names: tuple[str, ...]
-    tables: tuple[tuple[str, ...], ...] = ()
+    tables: tuple[tuple[str, ...], ...] = ()  # where devices are divided: the variables of each; a device answers one
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -140,7 +118,6 @@ class Table(Variables, Domain):
         return ("symbols", "tuples") if len(self.of) == 2 else ("symbols",)
 
     def completes(self, metric: str) -> dict[str, Any]:  # noqa: ARG002 - whatever the metric
-        """Return the sizes, and the tables by the numbers of their variables."""
         if not self.tables:
             return {"domain_size": self.size, "domain_sizes": self.sizes}
         places = (" ".join(str(self.names.index(name)) for name in names) for names in self.tables)
@@ -154,13 +131,7 @@ class Table(Variables, Domain):
         return tuple(", ".join(cell) for cell in product(*parts))
 
     def symbol(self, value: Any) -> int:
-        """Return the number of the cell; a value is a tuple or a list in order, or a mapping by name.
-
-        Raises
-        ------
-        ParameterError
-            When a variable is missing, unknown, or its value outside.
-        """
+        """Return the number of the cell; a value is a tuple or a list in order, or a mapping by name."""
         symbol = 0
         for size, part in zip(self.sizes, self.encode_parts(value), strict=True):
             symbol = symbol * size + part
@@ -175,13 +146,7 @@ class Table(Variables, Domain):
         return tuple(reversed(parts))
 
     def read(self, text: str) -> tuple[Any, ...]:
-        """Return the value that a cell's label stands for, or its values in order with commas between them.
-
-        Raises
-        ------
-        ValueError
-            When there is no value of each variable.
-        """
+        """Return the value that a cell's label stands for, or its values in order with commas between them."""
         texts = [part.strip() for part in text.split(",")]
         if len(texts) != len(self.names):
             if text in self._by_label:
@@ -245,3 +210,162 @@ def texts(what: str, given: Any) -> tuple[str, ...]:
     if not isinstance(given, tuple | list) or not all(isinstance(name, str) for name in given):
         raise ParameterError(f"{what} = {given!r}: give a list of texts")
     return tuple(given)
+
+
+PAIR: Final = 2
+"""How many variables linked reports have."""
+MOST_BYTES: Final = 1 << 16
+"""Of a string, in UTF-8."""
+
+
+@dataclass(frozen=True)
+class Strings(AnyDomain):
+    """Any string: which ones are looked for is decided when reports are decoded."""
+
+    candidates: str | None = None  # the file of candidates, one per line, as the registry names it
+
+    size = None
+    labels = ()
+    ordered = False
+    is_variable: ClassVar[bool] = True
+    kind = "strings"
+    families = ("strings",)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.candidates, str | None):
+            raise ParameterError(f"candidates = {self.candidates!r:.80}: give the name of a file, one candidate a line")
+
+    @property
+    def candidate_files(self) -> tuple[str | None, ...]:
+        return (self.candidates,)
+
+    def completes(self, metric: str) -> dict[str, Any]:
+        """Return the key of the hash: two metrics hash strings differently."""
+        return {"hash_key": metric}
+
+    def encode(self, value: Any) -> str:
+        """Return a string, or raise ParameterError for anything else, and for one that no candidate list holds."""
+        if not isinstance(value, str):
+            raise ParameterError(f"this metric takes a string, not {type(value).__name__}")
+        if len(value) > MOST_BYTES or len(value.encode("utf-8", "surrogatepass")) > MOST_BYTES:
+            raise ParameterError(f"a string of {len(value)} characters is too long: give at most {MOST_BYTES} bytes")
+        return value
+
+    def label(self, encoded: Any) -> str:
+        return str(encoded)
+
+    def encodings(self, labels: Sequence[str]) -> Sequence[str]:
+        return labels
+
+    def describe(self, num_candidates: int | None = None) -> str:
+        if num_candidates is None:
+            return "any text, hashed; which texts are looked for is decided later"
+        return f"any text, hashed; {num_candidates:,} texts are looked for (the file {self.candidates})"
+
+    def canonical(self) -> dict[str, Any]:
+        return {"domain": self.kind}
+
+    def to_json(self) -> dict[str, Any]:
+        return self.canonical() | ({} if self.candidates is None else {"candidates": self.candidates})
+
+
+@dataclass(frozen=True)
+class StringTable(Variables):
+    """Pairs of values, at least one of them any string; a pair has no list of cells, so linked reports carry it.
+
+    Each variable has an oracle of its own, and both reports travel together: **a change of one variable redraws
+    nothing of the other**, but the pair is another value, and takes one of the metric's `max_values`.
+    """
+
+    size = None
+    labels = ()
+    families = ("tuples",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.of) != PAIR:
+            raise ParameterError(f"of has {len(self.of)} domains: strings are linked with one other variable")
+        if all(part.is_finite for part in self.of):
+            raise ParameterError("of: no variable takes strings; use a table of listed values")
+
+    @property
+    def candidate_files(self) -> tuple[str | None, ...]:
+        return tuple(name for part in self.of for name in part.candidate_files)
+
+    def completes(self, metric: str) -> dict[str, Any]:
+        return {"domain_sizes": self.sizes, "hash_key": metric}
+
+    def encode(self, value: Any) -> tuple[Any, ...]:
+        return tuple(self.encode_parts(value))
+
+    def label(self, encoded: Any) -> str:
+        each = zip(self.names, self.of, encoded, strict=True)
+        return ", ".join(f"{name}={part.label(own)}" for name, part, own in each)
+
+    def encoded_text(self, encoded: Any) -> str:
+        each = zip(self.names, self.of, encoded, strict=True)
+        return " and ".join(f"{name}: {part.encoded_text(own)}" for name, part, own in each)
+
+    def read(self, text: str) -> tuple[Any, ...]:
+        """Return both values of a text; the comma that counts is the one with a value of each variable beside it."""
+        readings = list(dict.fromkeys(self._readings(text)))
+        if len(readings) == 1:
+            return readings[0]
+        first, second = self.names
+        wrong = "several commas may separate them" if readings else "no comma separates a value of each"
+        raise ParameterError(f"{text!r:.100}: {wrong}; write {first}=VALUE, {second}=VALUE")
+
+    def _readings(self, text: str) -> Iterator[tuple[Any, ...]]:
+        first, second = self.names
+        named = text.split(f", {second}=") if text.startswith(f"{first}=") else []
+        if len(named) == PAIR:
+            yield self._read_parts(named[0].removeprefix(f"{first}="), named[1])
+            return
+        texts_of_parts = text.split(",")
+        for place in range(1, len(texts_of_parts)):
+            left, right = (",".join(part).strip() for part in (texts_of_parts[:place], texts_of_parts[place:]))
+            try:
+                values = self._read_parts(left, right)
+                self.encode(values)
+            except ValueError:
+                continue
+            yield values
+
+    def _read_parts(self, *parts: str) -> tuple[Any, ...]:
+        return tuple(domain.read(part) for domain, part in zip(self.of, parts, strict=True))
+
+    def encodings(self, labels: Sequence[str]) -> Sequence[tuple[Any, ...]]:
+        return [self.encode(self.read(label)) for label in labels]
+
+    def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - each list has its own number
+        return super().describe()
+
+    def to_json(self) -> dict[str, Any]:
+        return self.canonical() | {"of": [part.to_json() for part in self.of]}
+
+
+def table_of(
+    build: Callable[[Mapping[str, Any]], AnyDomain], *, of: Any, names: Any, **given: Any
+) -> Table | StringTable:
+    """Return a table of variables as a registry or a canonical form has them; `build` makes a variable's domain."""
+    if not isinstance(of, list | tuple) or not all(isinstance(part, Mapping) for part in of):
+        raise ParameterError(f"of = {of!r:.80}: give a list of domains, one for each variable")
+    parts: list[AnyDomain] = []
+    for number, part in enumerate(of, start=1):
+        try:
+            domain = build({"domain" if key == "kind" else key: value for key, value in part.items()})
+        except ParameterError as error:
+            raise ParameterError(f"of: domain {number}: {error}") from None
+        if not domain.is_variable:
+            raise ParameterError(
+                f"of: domain {number} is no list of values: choose categories, integers or bins, or strings"
+            )
+        parts.append(domain)
+    if all(part.is_finite for part in parts):
+        return Table(cast("tuple[Domain, ...]", tuple(parts)), names, **given)
+    if given:
+        raise ParameterError(
+            f"{next(iter(given))}: devices are divided over tables of listed values; strings are linked with one "
+            "other variable"
+        )
+    return StringTable(tuple(parts), names)

@@ -99,41 +99,13 @@ class UnknownValues(AnyDomain):
 
 @dataclass(frozen=True)
 class UnknownStrings(UnknownValues):
-    """Texts of at most `max_bytes` bytes in UTF-8, or of characters of an alphabet, none of which is listed.
+    """Texts that nobody listed; one that is too long, or has another character than the alphabet's, is elsewhere."""
 
-    Parameters
-    ----------
-    max_bytes
-        The longest text that is found: in bytes, or in characters where there is an alphabet. A longer one is reported
-        as elsewhere.
-    alphabet
-        The characters that texts are made of, each once; a text with another one is reported as elsewhere. Every
-        character costs fewer bits then, and fewer people are needed. "" allows all.
-    model
-        Public texts like those that are looked for, in place of an alphabet: likely texts get the shortest codes, and
-        a text that needs more than `width` bits is reported as elsewhere. Never texts that people have sent.
-    order, width
-        How many characters the model looks back, and the bits of a code; see `ModelStrings`.
-    known
-        Texts that are expected: a share of the devices is asked about them alone.
-
-    Raises
-    ------
-    ParameterError
-        When parameters exclude each other, or one of them, or an expected text, is not possible.
-
-    Examples
-    --------
-    >>> names = UnknownStrings(4)
-    >>> hex(names.encode("oak")), names.encode("chestnut"), names.label(names.encode("oak"))
-    ('0x6f616b8000', b'', 'oak')
-    """
-
-    max_bytes: int = MAX_BYTES
-    alphabet: str = ""
-    known: tuple[str, ...] = ()
-    model: tuple[str, ...] = field(default=(), repr=False)
-    order: int = ORDER
+    max_bytes: int = MAX_BYTES  # of the longest text; characters, where there is an alphabet
+    alphabet: str = ""  # the characters that texts are made of, each once; "" allows all
+    known: tuple[str, ...] = ()  # texts that are expected: a share of the devices is asked about them alone
+    model: tuple[str, ...] = field(default=(), repr=False)  # public texts like those looked for: see `ModelStrings`
+    order: int = ORDER  # of the model
     width: int = WIDTH
 
     kind = "unknown-strings"
@@ -168,24 +140,10 @@ class UnknownStrings(UnknownValues):
 
 @dataclass(frozen=True)
 class UnknownIntegers(UnknownValues):
-    """Whole numbers below ``2**bits``, none of which is listed.
-
-    Parameters
-    ----------
-    bits
-        The width of a number, from 1 to 64 bits. A larger number is reported as elsewhere.
-    known
-        Numbers that are expected, in decimal digits: a share of the devices is asked about them alone.
-
-    Examples
-    --------
-    >>> ports = UnknownIntegers(16)
-    >>> ports.encode(443), ports.encode(70_000), ports.read("443")
-    (443, b'', 443)
-    """
+    """Whole numbers below ``2**bits``, none of which is listed; a larger one is reported as elsewhere."""
 
     bits: int = 64
-    known: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()  # in decimal digits
 
     kind = "unknown-integers"
     value_type: ClassVar[type[str | int | float]] = int

@@ -24,7 +24,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from overstory.protocol.channels import ONE, THRESHOLD_BITS, SymbolChannel
-from overstory.protocol.domains.numbers import Interval
+from overstory.protocol.domains.domains import Interval
 from overstory.protocol.numeric.randomizer import NumberChannel, NumericRandomizer, builder
 from overstory.protocol.numeric.windows import WindowChannel
 from overstory.protocol.sampling import Entropy, symbol_sampler, uniform_below
