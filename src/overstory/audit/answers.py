@@ -139,7 +139,6 @@ def _readable(metric: Metric) -> Sequence[str]:
 
 
 def _spread(many: int, most: int) -> list[int]:
-    """Return at most `most` numbers below `many`, evenly spread."""
     return list(dict.fromkeys(int(place) for place in np.linspace(0, many - 1, min(many, most)))) if many else []
 
 

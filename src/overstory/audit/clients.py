@@ -118,7 +118,6 @@ class Program:
             raise ParameterError(self._failure(asked, ended, path))
 
     def _failure(self, asked: Questions, problem: str, path: Path) -> str:
-        """Return a sentence with the last line that the command wrote about itself."""
         last = path.with_suffix(".errors").read_bytes()[-2000:].decode("utf-8", "replace").strip().split("\n")[-1]
         last_words = f"; its last line on standard error: {printable(last[:200])}" if last else ""
         return f"the command {self._shown}, run for {asked.phase} ({len(asked):,} lines), {problem}{last_words}"

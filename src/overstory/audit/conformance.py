@@ -197,7 +197,6 @@ class BitConformance(Conformance):
 
 
 def _deviation(weights: Any) -> float:
-    """Return the standard deviation of 0, 1, 2, ..., each as frequent as `weights` says."""
     places, total = np.arange(len(weights)), max(float(weights.sum()), 1e-300)
     mean = float((weights * places).sum()) / total
     return float(np.sqrt((weights * (places - mean) ** 2).sum() / total))

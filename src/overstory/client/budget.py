@@ -1,11 +1,8 @@
 """What this device has spent, and what the person's budget still allows: both are computed from the rows of the memo.
 
-The ledger charges what was *queued* for sending, before anybody knows whether it arrived: what was dropped later stays
-charged. So the statement is never below the truth of what this state has sent. Of a state that was restored, or has a
-copy, another one sent reports too: those of another value, or of another period, are missing here. What was recorded
-under `local` is not charged.
-
-What a budget allows is counted in reports, so that silence says nothing of a value.
+What was *queued* for sending is charged, and stays charged, so the statement is never below the truth of what this
+state has sent; a copy of it may have sent more. What a budget allows is counted in reports, so that silence says
+nothing of a value.
 """
 
 from __future__ import annotations
@@ -111,7 +108,6 @@ ROUNDED: Final = 1e-12
 
 
 def _most_in_a_year(registry: MetricRegistry) -> PersonBudget | None:
-    """Return what any year's reports may cost by the headline, where metrics have panels and there is a bound."""
     if all(metric.panel is None for metric in registry.values()):
         return None
     epsilon = headline(registry).epsilon

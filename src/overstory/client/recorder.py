@@ -263,5 +263,4 @@ class MetricRecorder:
 
 
 def _answers(response: Response) -> set[bool]:
-    """Return whether a response was recorded for the person alone (True), was sent (False), or both."""
     return {local for local, times in ((True, response.kept), (False, response.reports)) if times}

@@ -1,12 +1,8 @@
 """One application's state in one process: it opens with the first record, and holds reports until they are written.
 
-A report that `record` made is in memory until the next flush. A flush is one transaction: for all reports or for none
-it claims the period, counts the permanent response and queues the upload. So a crash loses at most what was not
-flushed, and a state has one report per period. A state that is restored from a backup makes the period's report again;
-from the same permanent response it makes the same bytes, with the same batch id.
-
-A state that cannot be opened is tried again later. One that was forgotten closes the session, and the next record opens
-the new one.
+A flush is one transaction: for all reports or for none it claims the period, counts the permanent response and queues
+the upload. So a crash loses at most what was not flushed, and a state has one report per period. A state that cannot be
+opened is tried again later; one that was forgotten closes the session, and the next record opens the new one.
 """
 
 from __future__ import annotations

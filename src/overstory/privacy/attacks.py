@@ -1,21 +1,15 @@
 """What an attacker can conclude: a value, whether a device is the same one, and how often he is right.
 
-*Linkability.* Epsilon says what reports tell of a value; this, whether they can be recognized as one device's: by what
-is equal in all of them (`Constant`: a cohort or seed in clear, the payload where its noise is drawn once), and by what
-is alike (`Likeness`). A crowd of devices with one payload is counted among devices with one value: among all it is
-smaller, by what people really hold. A group that is sent in clear is the same in every report, too: log2(1 / share)
-bits, of public shares, as if a device's value said nothing of its group.
+*Linkability*: whether reports can be recognized as one device's, by what is equal in all of them (`Constant`) and by
+what is alike (`Likeness`). A group that is sent in clear is log2(1 / share) bits more.
 
-*Posterior.* Exact Bayes over candidate values. The RAPPOR paper (section 6) knows three attackers: of a single report,
-of a window of them, and of so many that the permanent response itself is known. All three compute `posterior`; what
-they can gain is bounded by epsilon_report, epsilon_n and epsilon_permanent.
-
-Reports in one cohort are taken to be of one device and one unchanged value, read through one permanent response:
+*Posterior*: exact Bayes over candidate values, bounded by epsilon_report, epsilon_n and epsilon_permanent (the three
+attackers of the RAPPOR paper, section 6). Reports in one cohort are taken to be of one device and one unchanged value:
 
     P(reports | value) = sum over permanent responses z of P1(z | value) prod_i P2(report_i | z)
 
-For bits and for symbols that sum is short. For bits it is a product over bits, and a bit that was 1 in s of n reports
-has P1(1|b) P^s (1-P)^(n-s) + P1(0|b) Q^s (1-Q)^(n-s), with P and Q the instantaneous P(1|1) and P(1|0).
+For bits it is a product over bits, and a bit that was 1 in s of n reports has P1(1|b) P^s (1-P)^(n-s) + P1(0|b) Q^s
+(1-Q)^(n-s), with P and Q the instantaneous P(1|1) and P(1|0).
 """
 
 from __future__ import annotations

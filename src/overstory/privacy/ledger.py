@@ -1,17 +1,10 @@
-"""The ledger: what one person's device has spent, in whole numbers.
+"""The ledger: what one person's device has spent, in whole numbers, from which the cost is computed.
 
-What it costs is computed from them: no sum of roundings is kept, and what is stated is never below the truth of what
-was charged. Of a state that went back, or has a copy, a ledger does not know what the other one reported; the same
-value in the same period is the same report, and another is missing here.
-
-- Values are told apart by numbers that the device gives out, in any order. A *value* here is a permanent response: two
-  values that share one are one value.
-- *Sequential* composition is all there is within a ledger: the epsilons of metrics, of mechanisms and of values add up.
-- The reports of one memoized value are no sum: they share a permanent response. They are counted, and cost epsilon_n.
-- *Parallel* composition, where the largest epsilon counts and not the sum, is across people alone. Values, bins,
-  metrics, times and devices of one person never compose in parallel, whatever a collector is said to be unable to link.
-- `epsilon` compares with histories of the same pattern of equal and different permanent responses. `epsilon_any`
-  compares with any history of as many reports.
+A *value* here is a permanent response. The reports of one share it, and cost epsilon_n; all else within a ledger is
+*sequential* composition: the epsilons of metrics, of mechanisms and of values add up. *Parallel* composition, where the
+largest epsilon counts, is across people alone: nothing of one person composes in parallel, whatever a collector is said
+to be unable to link. `epsilon` compares with histories of the same pattern of equal and different permanent responses,
+`epsilon_any` with any history of as many reports.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@
 A floating-point comparison must never decide a bit (Mironov 2012 shows what leaks through the least significant
 ones), so a probability is the integer `threshold` in ``0 .. 2**32``, and everything said about a mechanism, its
 epsilon and its debiasing, is computed from those very integers. Logarithms err towards privacy.
-
-A channel is P[output | input]. Two rounds are a matrix product, privacy is read off the matrix, and so is the
-estimator. RAPPOR's f, p, q, its q* and p*, and the thesis's WB, OPT-WB and OPT-DR are such matrices and nothing else.
 """
 
 from __future__ import annotations

@@ -4,12 +4,6 @@ The rule, the same on a device and in the bulk kernels (docs/explanation/archite
 uniform 32-bit number U with a threshold, and is 1 when ``U < threshold``. Digit j of all the U's of a bit vector is
 one random word, so a vector of any length costs one word per digit, and digits below the threshold's last set one
 cost nothing.
-
-A device's own bits follow from its secret. A context names without ambiguity what they are for, so bits for different
-purposes are independent.
-
-`bit_sampler` passes a bit vector through a channel in a few operations on Python's big integers. `SymbolRounds` is
-the k-ary counterpart of `overstory.protocol.channels.Rounds`, and `symbol_sampler` draws from one of its channels.
 """
 
 from __future__ import annotations

@@ -1,21 +1,12 @@
 """A search for values that nobody listed: devices are divided over questions about the bits of their values' codes.
 
-A plan is public and the same on every device and on the server; everything about a report follows from it and from
-the device's secret. A question is answered through one oracle, the linear hash: its words have 64 bits, each report is
-under a seed of its own, so a test is exact for any candidate, and all extensions of a prefix are counted at once.
+A question is answered through one oracle, the linear hash: its words have 64 bits, each report is under a seed of its
+own, so a test is exact for any candidate, and all extensions of a prefix are counted at once. The public part of a
+report is one number, uniform below 2^31, that follows from the device's secret and the metric. It decides the question
+and the seed. Users are divided over the questions, and epsilon never is.
 
-An answer is to one question.
-
-The public part of a report is one number that follows from the device's secret and the metric, uniform below 2^31. It
-decides everything but the answer: the question, for questions are ranges of that number, and the seed of its hash.
-Users are divided over the questions, and epsilon never is.
-
-*Several plans.* A later plan knows what an earlier one found. In a panel (`overstory.protocol.metrics.panel`) other
-devices are asked in each period, by the plan of that time, and none twice in a cycle.
-
-*Once.* Without a panel, a device sends one answer by a plan: in the first period in which it has a value or nothing to
-report, and never again, whether the value changes or not. Two histories of any length differ in that answer alone, so
-they cost one epsilon, and the time of the answer depends on no value. Another plan asks it again, and both cost.
+Without a panel, a device sends one answer by a plan, and never again, whether the value changes or not: two histories
+of any length differ in that answer alone, so they cost one epsilon. Another plan asks it again, and both cost.
 """
 
 from __future__ import annotations

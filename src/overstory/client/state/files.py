@@ -1,15 +1,11 @@
 """The files of a device's state: where they are, whose, which applications have some, and how they are written.
 
 A file exists complete or not at all, readable by its owner alone. What is written over is a file of this user's own
-with one name, and no link: in a folder that others can write to, a name may lead to any other file of the user's. One
-process works at a time: a lock on a file, released by the system when its process dies.
+with one name, and no link: in a folder that others can write to, a name may lead to any other file of the user's.
 
 Whoever plants a secret can read the reports made with it, and whoever plants a consent speaks for the person. So the
-files belong to the user that the program runs as, nobody else may write to them or to their folder, and nobody else may
-read the secret or the database. The folder is that user's or the administrator's, as a mount point is, and no link. The
-folders above are not judged: who can put another folder in this one's place is found out by the owner of its files.
-Nothing is checked on Windows, which keeps no owner and no mode that Python can read, and makes folders below the user's
-own for that user alone.
+files belong to the user that the program runs as, and nobody else may write to them or to their folder, or read the
+secret or the database. Nothing is checked on Windows, which keeps no owner and no mode that Python can read.
 """
 
 from __future__ import annotations

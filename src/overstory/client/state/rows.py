@@ -1,19 +1,14 @@
 """The database of a device's state, within one transaction: its tables, and the statements that read and write them.
 
-A *value* here is a permanent response: values that share one (a hash, in LOLOHA) count once. The tag of a value is a
-keyed hash under the device's secret, so the table says nothing to somebody who has it without the secret.
-
-A metric's key is needed until its last period's grace is over. Then, in one transaction, the metric's tags and
-permanent responses are blanked, its outbox rows deleted and the key marked as destroyed; the secret file follows
-(`State.retire`). What a ledger needs stays: a later registry may no longer list the metric, or may add a budget.
+A *value* here is a permanent response. Its tag is a keyed hash under the device's secret, so the table says nothing to
+somebody who has it without the secret. When a metric's key is needed no longer, its tags and permanent responses are
+blanked, its outbox rows deleted and the key marked as destroyed, in one transaction; the secret file follows
+(`State.retire`). What a ledger needs stays.
 
 The outbox holds encoded uploads, never a value, and is bounded. When it is full, the *oldest* waiting report makes
-room: its period is the first that the collector closes, and a queue that nobody empties must not keep a device from
-ever reporting again. What was dropped stays charged in the ledger, which so errs on the safe side, and is counted.
-
-No time is kept but `due`, when a waiting row may be sent, which the random delay blurs; it is erased when the row is
-settled. So is its batch id, by which a collector's files could be searched for the report: `batch` then says that it is
-erased, and the upload has 16 zero bytes in its place.
+room: its period is the first that the collector closes. What was dropped stays charged in the ledger. No time is kept
+but `due`, which the random delay blurs; it is erased when the row is settled, and so is its batch id, by which a
+collector's files could be searched for the report: `batch` then says so, and the upload has 16 zero bytes in its place.
 """
 
 from __future__ import annotations
@@ -375,7 +370,6 @@ class Rows:
             self.lives[metric] = Life(ends, life is not None and life.erased)
 
     def _later_ends(self, metrics: Mapping[str, Metric]) -> dict[str, int]:
-        """Return the ends that a registry gives to stored metrics, where they are later than the stored ones."""
         living = {name: life.ends for name, life in self.lives.items() if name in metrics and not life.erased}
         return {name: at for name, ends in living.items() if ends < (at := ends_at(metrics[name]))}
 

@@ -2,24 +2,17 @@
 
 A connection lasts for one transaction, so none is open across a fork, and every process sees the others' changes.
 SQLite keeps a rollback journal and waits for the disk at every commit: a crash leaves all of a transaction or nothing.
-
-Forks and transactions exclude each other. SQLite's locks and journals belong to a process: a child that inherited an
-open transaction would share them with its parent. So a fork waits until the transaction ends; if it does not end in
-time, the child never opens a database. A child's copy of its parent's queue is emptied.
+SQLite's locks and journals belong to a process, so a fork waits until the transaction ends; if it does not end in time,
+the child never opens a database.
 
 Creation, under the folder's lock: the secret is written to ``secret.new``; its fingerprint is committed to state.db
 together with the tables; ``secret.new`` is renamed to ``secret``; the lock file is marked. After a crash between two
 steps the next process completes or undoes them. So a file that is missing later must have existed: the state is lost,
 which is an error, and no fresh secret is made.
 
-Opening also brings the secret file up to date with the database: without the keys of metrics that are over.
-
-A copy of a state has the same secret. Anyone who has the image that it was copied from, or any other copy, can read the
-reports of all of them. So a copy records and sends nothing until somebody says what it is: the same device, moved
-(``on --moved``), or another device, which starts again (``forget``).
-
-The state stores a hash of the machine's id, keyed with the fingerprint of the device's secret. It is never sent, and
-reveals nothing about the secret. A machine without an id (a container whose image leaves it empty) is not checked.
+A copy of a state has the same secret, so whoever has one can read the reports of all. It records and sends nothing
+until somebody says what it is: the same device, moved (``on --moved``), or another device, which starts again
+(``forget``). It is noticed by a hash of the machine's id, keyed with the fingerprint of the secret, and never sent.
 """
 
 from __future__ import annotations
@@ -426,7 +419,6 @@ def erase(paths: StatePaths) -> None:
 
 
 def _unlink_planted(path: Path) -> None:
-    """Unlink what is not a regular file, or has a second hard link."""
     with suppress(FileNotFoundError):
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:

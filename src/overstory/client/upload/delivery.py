@@ -1,14 +1,11 @@
 """Sends reports: one request to a collector and what follows from its answer, and a round over all that is due.
 
-A round leases the reports that are due, sends them in random order, and saves the decisions. A device sends one report
-in a request and saves each decision; a gateway sends and saves several hundred at once. The decisions on a batch, what
-it leaves untried and the next lease are one transaction. A crash loses no report: what was leased waits until the lease
-ends, and is sent again with the same bytes.
+A round leases the reports that are due, sends them in random order, and saves the decisions; a crash loses none: what
+was leased waits until the lease ends, and is sent again with the same bytes.
 
-Reports of an oblivious metric travel by Oblivious HTTP (RFC 9458): encrypted for the collector, and posted to a relay.
-The relay learns from which address a message comes, when, and how long it is, a multiple of 512 bytes apart from its
-head. The collector learns what is inside. A message has nothing of the device: each has a key of its own. Every device
-takes the same cipher, because a relay can read which one it is.
+Reports of an oblivious metric travel by Oblivious HTTP (RFC 9458): encrypted for the collector, and posted to a relay,
+which learns from which address a message comes, when, and how long it is in steps of 512 bytes. Each message has a key
+of its own, and every device takes the same cipher, because a relay can read which one it is.
 """
 
 from __future__ import annotations
@@ -395,7 +392,6 @@ class Delivery:
 
 
 def _give_back(rows: Rows, untried: Sequence[OutboxRow]) -> None:
-    """End the lease of rows that were not tried: they wait as before."""
     for row in untried:
         rows.outbox.postpone(row.id, row.due, row.attempts, row.answer)
 

@@ -1,16 +1,11 @@
 """Decides what happens to a queued report, from its row, the collector's answer and the time. No I/O.
 
-A report waits until it is **sent** or **dropped**; that happens once. "What the collector answers" in
-docs/how-to/client.md says what each answer does. It waits at most until its metric's grace is over, and is then
-dropped without a request.
-
-A refusal is the collector's own when its body is a JSON refusal whose reason this version defines, with the status of
-that reason.
+A report waits until it is **sent** or **dropped**; "What the collector answers" in docs/how-to/client.md says what each
+answer does. A refusal is the collector's own when its body is a JSON refusal whose reason this version defines, with
+the status of that reason.
 
 Each report draws its own delay from a Retry-After, uniform from once to twice as long. If it came back in the minute
 asked for, a collector could recognize a device by the minute that it assigned to it.
-
-A retry sends the same bytes again.
 """
 
 from __future__ import annotations
@@ -206,7 +201,6 @@ def _judge_relay(response: Response) -> tuple[RowState, str]:
 
 
 def _refusal(body: dict[str, Any], status: int) -> Reason | None:
-    """Return the reason of a collector's refusal; None where the body is no refusal or the status does not fit."""
     reason = parse_reason(body.get("reason"))
     if reason is None or reason.status != status or not isinstance(body.get("results"), list):
         return None

@@ -80,7 +80,6 @@ class BitTerms(PayloadTerms):
         return self.rounds.epsilon(self.differences, reports=reports)
 
     def change_leak(self, reports: int) -> float:
-        """Exact epsilon of one change within `reports` reports: all bits speak."""
         return bits_change(self.rounds, self.shapes, reports)
 
     def _worst(self, reports: int) -> Worst:
@@ -136,7 +135,6 @@ class BitTerms(PayloadTerms):
 
     @classmethod
     def attack(cls, mechanism: Any, candidates: int) -> Attack:
-        """Return the attack on a vector; exact where a domain has a bit for each of its values that is asked for."""
         encoding, rounds = mechanism.encoding, mechanism.rounds
         values = encoding.domain_size or candidates
         successes = []

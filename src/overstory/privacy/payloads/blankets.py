@@ -88,7 +88,6 @@ class Blanket:
 
     @property
     def _local(self) -> float:
-        """The epsilon of one report that is not shuffled, by these atoms."""
         return max(abs(math.log(r / s)) for _, r, s in self.atoms)
 
 
@@ -212,7 +211,6 @@ def _of_channel(channel: BinaryChannel) -> Ratios:
 
 
 def _times(channel: BinaryChannel, permanent: Fraction, ones: int, periods: int) -> Fraction:
-    """P(that number of ones in these periods), the permanent bit being 1 with that probability."""
     lit, unlit = (rate**ones * (1 - rate) ** (periods - ones) for rate in _rates(channel))
     return math.comb(periods, ones) * (permanent * lit + (1 - permanent) * unlit)
 

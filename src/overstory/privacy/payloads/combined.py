@@ -1,18 +1,11 @@
 """The terms of combinations: of two parts side by side, of several of which a device uses one, of a search.
 
-*Linked reports* are two payloads of one device side by side. The parts draw independent noise, given the values. So log
-ratios add up, and whoever chooses both values freely makes both parts the worst at once: every loss of one report, or
-of a pair that does not change, is the sum of the parts', exactly. Of histories that change the sum is a bound, because
-nothing to report is nothing in both. Each part has permanent responses of its own. That a pair changed shows which of
-its parts did.
+*Linked reports*: the parts draw independent noise, given the values, so log ratios add up; whoever chooses both values
+freely makes both parts the worst at once. Every loss of one report, or of a pair that does not change, is the sum of
+the parts', exactly; of histories that change it is a bound, because nothing to report is nothing in both.
 
-*Divided tables, and levels of a tree*: a report is of one of several mechanisms, and discloses what that one does and
-which of them it is. Which one a device uses follows from its secret, whatever its value: every epsilon is the largest
-of theirs.
-
-*A search.* A device answers one question by a plan, once, so nothing that it holds later is in any report. All that it
-ever sends by the plan is one symbol of a k-ary channel. Which question it is follows from the device's number, and from
-no value, so all that it sends costs the largest epsilon of a question, at most.
+*Divided tables, and levels of a tree*: which mechanism a device uses follows from its secret, whatever its value, so
+every epsilon is the largest of theirs. So it is of *a search*, whose device answers one question by a plan, once.
 """
 
 from __future__ import annotations
@@ -111,7 +104,6 @@ class LinkedTerms(PartTerms):
         return add_up((1, part.epsilon_n(reports)) for part in self.parts)
 
     def epsilon_n(self, reports: int) -> float:
-        """Epsilon of `reports` reports of one pair: the sum of the parts', also where one of them is fresh."""
         super().epsilon_n(reports)  # says so when this is no number of reports
         return self._few(reports)
 
@@ -164,7 +156,6 @@ class LinkedTerms(PartTerms):
 
     @classmethod
     def epsilon_between(cls, mechanism: Any, first: Sequence[Any], second: Sequence[Any], cohort: int) -> float:
-        """Return the exact epsilon between two histories of pairs: the sum over the parts."""
         own, other = ([mechanism.split(value) for value in history] for history in (first, second))
         return add_up(
             (
@@ -315,5 +306,4 @@ class SearchTerms(OneRoundTerms, PayloadTerms):
 
     @classmethod
     def epsilon_between(cls, mechanism: Any, first: Sequence[Any], second: Sequence[Any], cohort: int) -> float:
-        """Return epsilon between the answers of the first values: no other is in any report."""
         return super().epsilon_between(mechanism, first[:1], second[:1], cohort)

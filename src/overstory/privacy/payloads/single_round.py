@@ -50,7 +50,6 @@ class NumberTerms(OneRoundTerms, PayloadTerms):
 
     @classmethod
     def permanent_response(cls, mechanism: Any) -> Constant:
-        """Return the report of a position; of Duchi's two ends the middle's, which discloses most."""
         return weighted(mechanism.channel.groups)
 
     @classmethod

@@ -133,7 +133,6 @@ class OutputTerms(PayloadTerms):
 
     @classmethod
     def attack(cls, mechanism: Any, candidates: int) -> Attack:
-        """Return the attack on one output; exact where every output speaks for values that are known."""
         (outputs, own, shared), values = mechanism.encoding.sizes, mechanism.domain_size or candidates
         # Outputs that a value owns, and those that none does; hash functions that reach the most are the worst.
         reached = min(outputs, values * own)

@@ -1,17 +1,10 @@
 """What a change of the metric registry means: which promises it weakens, which stored counts it breaks.
 
-A person agreed to a metric as it was. Whatever reveals more than that, under the same id, breaks the agreement; it
-needs a new metric, with an id of its own, about which people are asked. Two rules are less obvious than the rest:
-
 - **Other parameters weaken, even those with a smaller epsilon, where permanent responses are memoized.** A device that
   has reported draws new permanent responses under the new parameters, and has sent the old ones already: together they
-  cost the sum of both epsilons, where one was promised. (Noise that is drawn afresh for every report has no such past.)
-  So does another domain: what permanent responses stand for is `Metric.account`, and each account has its own.
-- **A later expiry does not weaken.** Renewing is a decision to be reviewed, which is why expiry is required; what
-  bounds a person's loss, the permanent epsilon and the cap on values, does not grow with time, and a collection whose
-  noise is all fresh says so on its page.
-
-What all metrics together tell in any year is promised, too: a metric that comes weakens that unless it shares a panel.
+  cost the sum of both epsilons, where one was promised. So does another domain (`Metric.account`).
+- **A later expiry does not weaken**: what bounds a person's loss does not grow with time, or its page says so.
+- A metric that comes weakens what all metrics together tell in any year, unless it shares a panel.
 
 A registry follows on all registries before it, and not on the last alone: a device that answered under the first and
 again under the third has paid for both.
@@ -232,7 +225,6 @@ def _of_the_words(old: Metric, new: Metric, budget: PersonBudget | None) -> Iter
 
 
 def _of_the_mechanism(old: Metric, new: Metric) -> Iterator[Change]:
-    """Other parameters, or another oracle: every epsilon, then the counts."""
     yield from _of_the_noise(old, new)
     what = "oracle" if old.mechanism.name != new.mechanism.name else "parameters"
     detail = "reports made with the old parameters are refused, and the counts of both cannot be added up"
@@ -344,7 +336,6 @@ def _with_what_was_given(old: Metric, new: Metric) -> Metric:
 
 
 def _follows(metric: Metric) -> bool:
-    """Whether there may be a value past the cap, and it decides which response is reported."""
     values = metric_terms(metric).most_values
     most = metric.max_values
     return metric.over_cap == "nearest" and most is not None and (values is None or most <= values)

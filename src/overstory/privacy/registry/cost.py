@@ -1,9 +1,7 @@
 """What reports of a metric cost the person who sends them: the one place from which every page and command prints.
 
 The first line says by how much any two histories of as many reports can be told apart, whatever the person holds and
-however it changes. So does the one of one report. Every other line holds under a condition, and names it in the same
-line. There are at most five lines. Epsilons of several metrics add up, over all metrics and over those of one
-attribute.
+however it changes. Every other line but that of one report holds under a condition, which it names.
 """
 
 from __future__ import annotations

@@ -148,7 +148,6 @@ class CodedIntegers(CodedDomain):
         return 1 << step
 
     def prefix_text(self, bits: int, num_bits: int) -> str:
-        """Return the leading digits in base 16, as far as they are certain."""
         open_digits = -(-(self.bits - num_bits) // 4)
         digits = -(-self.bits // 4) - open_digits
         return f"0x{bits >> (num_bits - self.bits) % 4:0{digits}x}" if digits > 0 else ""
@@ -194,7 +193,6 @@ class CodedStrings(CodedDomain):
 
     @property
     def width(self) -> int:
-        """Eight bits a byte, the marker's included."""
         return 8 * (self.max_bytes + 1)
 
     def code(self, value: Any) -> int:
@@ -206,7 +204,6 @@ class CodedStrings(CodedDomain):
         return int.from_bytes((raw + bytes([END])).ljust(self.max_bytes + 1, b"\0"), "big")
 
     def value(self, code: int) -> bytes | None:
-        """Return the string, or None when the code has no end marker where one must be."""
         raw = code.to_bytes(self.max_bytes + 1, "big").rstrip(b"\0")
         if not raw or raw[-1] != END or (self.is_text and text_of(raw[:-1]) is None):
             return None
@@ -377,7 +374,6 @@ class AlphabetStrings(CodedDomain):
         return text
 
     def value(self, code: int) -> bytes | None:
-        """Return the string, or None when a block is no block, or something follows an end."""
         if self._next(code) != code:
             return None
         return self._string(digit for number in self._numbers(code) for digit in self._spelled(number)).encode()
@@ -386,12 +382,10 @@ class AlphabetStrings(CodedDomain):
         return {"domain": "strings", "max_bytes": self.longest, "alphabet": self.alphabet}
 
     def _numbers(self, code: int) -> list[int]:
-        """Return the blocks of a code."""
         mask = (1 << self.block_bits) - 1
         return [code >> place * self.block_bits & mask for place in reversed(range(self.num_blocks))]
 
     def _spelled(self, number: int) -> list[int]:
-        """Return the digits of a block."""
         return [number // self.base**power % self.base for power in reversed(range(self.block))]
 
     def holds(self, bits: int, num_bits: int) -> bool:
@@ -441,7 +435,6 @@ class AlphabetStrings(CodedDomain):
         return min(1 << step, min(1 << rest, self.block_values) * between * -(-self.block_values // ends))
 
     def prefix_text(self, bits: int, num_bits: int) -> str:
-        """Return the characters that the first and the last of the codes share; what is no block counts as the last."""
         left, largest = self.width - num_bits, self.block_values - 1
         first, last = (
             [digit for number in self._numbers(code) for digit in self._spelled(min(number, largest))]

@@ -543,7 +543,6 @@ class Interval(AnyDomain):
         return (Fraction(self.encode(value)) - low) / (high - low)
 
     def encode(self, value: Any) -> Number:
-        """Return the number, or the nearest end of the range; see `AnyDomain.encode`."""
         number = finite("value", value)
         if self.minimum <= number <= self.maximum:
             return number
@@ -552,7 +551,6 @@ class Interval(AnyDomain):
         return self.minimum if number < self.minimum else self.maximum
 
     def completes(self, metric: str) -> dict[str, Any]:  # noqa: ARG002 - whatever the metric
-        """Return the ends of the range, and what happens to numbers outside."""
         return {"minimum": self.minimum, "maximum": self.maximum, "outside": self.outside}
 
     def label(self, encoded: Any) -> str:

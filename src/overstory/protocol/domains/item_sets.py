@@ -77,7 +77,6 @@ class ItemSet(AnyDomain):
         return tuple(sorted({self.of.symbol(item) for item in given}))
 
     def read(self, text: str) -> frozenset[Any]:
-        """Return the set that a text stands for: items with ``;`` between them; of spaces alone, the empty one."""
         items = (item.strip() for item in text.split(SEPARATOR))
         return frozenset(self.of.read(item) for item in items if item)
 

@@ -153,7 +153,6 @@ class ModelStrings(CodedDomain):
         return hashed.hexdigest()
 
     def code(self, value: Any) -> int:
-        """Return the shortest binary fraction in the string's interval, in `width` bits."""
         raw = string_bytes(value)
         text = text_of(raw)
         strange = None if text is None else next((c for c in text if c not in self.model.places), None)
@@ -187,7 +186,6 @@ class ModelStrings(CodedDomain):
         return None
 
     def value(self, code: int) -> bytes | None:
-        """Return the string, or None when the code is no string's."""
         text, low, size, depth = self._walk(code, self.width, is_point=True)
         return text.encode() if size and self._shortest(low, size, depth) == code else None
 
@@ -220,7 +218,6 @@ class ModelStrings(CodedDomain):
         return self._beginning(low, size, depth, bits, num_bits) if size else None
 
     def _beginning(self, low: int, size: int, depth: int, bits: int, num_bits: int) -> int | None:
-        """Return the code of the string of this interval where it begins with these bits."""
         code = self._shortest(low, size, depth)
         return code if code is not None and code >> (self.width - num_bits) == bits else None
 

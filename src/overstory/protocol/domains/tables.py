@@ -131,7 +131,6 @@ class Table(Variables, Domain):
         return tuple(", ".join(cell) for cell in product(*parts))
 
     def symbol(self, value: Any) -> int:
-        """Return the number of the cell; a value is a tuple or a list in order, or a mapping by name."""
         symbol = 0
         for size, part in zip(self.sizes, self.encode_parts(value), strict=True):
             symbol = symbol * size + part
@@ -146,7 +145,6 @@ class Table(Variables, Domain):
         return tuple(reversed(parts))
 
     def read(self, text: str) -> tuple[Any, ...]:
-        """Return the value that a cell's label stands for, or its values in order with commas between them."""
         texts = [part.strip() for part in text.split(",")]
         if len(texts) != len(self.names):
             if text in self._by_label:
@@ -307,7 +305,6 @@ class StringTable(Variables):
         return " and ".join(f"{name}: {part.encoded_text(own)}" for name, part, own in each)
 
     def read(self, text: str) -> tuple[Any, ...]:
-        """Return both values of a text; the comma that counts is the one with a value of each variable beside it."""
         readings = list(dict.fromkeys(self._readings(text)))
         if len(readings) == 1:
             return readings[0]

@@ -44,7 +44,6 @@ class UnknownValues(AnyDomain):
         return {"values": self.coded.parameters, "known": self.known, "hash_key": metric}
 
     def encode(self, value: Any) -> int | bytes:
-        """Return the value's code, or `ELSEWHERE` where it has none; ParameterError where it is of another type."""
         self._check_type(value)
         try:
             return self.coded.code(value)

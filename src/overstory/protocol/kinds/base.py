@@ -432,7 +432,6 @@ class Kind(ABC):
         return self.draw_nothing(cohort, self._keyed(secret, metric, cohort)(b"nothing"))  # no value is bytes there
 
     def _keyed(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], Entropy]:
-        """Return the function from the key of what is held to the stream that its response is drawn from."""
         check_cohort(cohort, self.num_cohorts)
         key, about = check_secret(secret), (metric, self.digest, cohort)
         return lambda held: KeyedEntropy(key, context(*about, held), purpose=b"permanent")

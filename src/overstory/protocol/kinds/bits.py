@@ -1,11 +1,8 @@
 """Oracles that report bits: a bit per symbol, or a few of them, and one or two binary channels on each.
 
-Unary encodings: a bit per symbol, and other numbers in the channels.
-Wang et al. (USENIX Security 2017): SUE, OUE. Arcolezi et al. (2022): L-SUE, L-OSUE, L-SOUE. Vidal's thesis
-(ProTECting): WB, OPT-WB, OPT-DR. Each is a channel or two over the one-hot encoding.
-
-d-bit flipping: each device answers for a few of the domain's values, always the same ones.
-Ding, Kulkarni, Yekhanin (NeurIPS 2017): the collection of telemetry where a report must stay a few bits long.
+Unary encodings: Wang et al. (USENIX Security 2017): SUE, OUE. Arcolezi et al. (2022): L-SUE, L-OSUE, L-SOUE. Vidal's
+thesis (ProTECting): WB, OPT-WB, OPT-DR. d-bit flipping, whose reports stay a few bits long: Ding, Kulkarni, Yekhanin,
+"Collecting telemetry data privately" (NeurIPS 2017).
 """
 
 from __future__ import annotations
@@ -217,7 +214,6 @@ class BitMechanism(Mechanism):
         return likelihood
 
     def supports(self, report: Report, value: Any) -> bool:
-        """Whether the report was asked for the value, and all of the value's bits are set in it."""
         bits = self.encode(value, report.cohort)
         return bits != 0 and report.bits & bits == bits
 

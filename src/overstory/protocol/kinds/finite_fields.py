@@ -68,7 +68,6 @@ class PowerField(Field):
 
     @cached_property
     def polynomial(self) -> int:
-        """Number of the polynomial: x^k is `size`, and what it is equal to is minus the rest."""
         degree = next(k for k in range(1, self.size.bit_length()) if self.prime**k == self.size)
         highest, rest, place = self.powers[degree], 0, 1
         while highest:

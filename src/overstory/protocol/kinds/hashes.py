@@ -1,34 +1,23 @@
 """Oracles that report a symbol of the value's hash: one of a small public set of hash functions, or a linear one.
 
-The number of the function, its seed, is a cohort, shared by many devices.
+The number of the function, its seed, is a cohort, shared by many devices: with s seeds, 64 to 1,024, one device in s
+has the same one, and reports can be counted by (seed, symbol), for candidates that come later.
 
-Wang et al. (USENIX Security 2017): BLH, OLH. The lecture (after Bassily and Smith 2015): one randomized bit of a public
-random matrix. Arcolezi et al. (2023): LOLOHA.
-
-A seed of its own would be a number of the device in every report. With s seeds, 64 to 1,024, one device in s has the
-same one, and reports can be counted by (seed, symbol): nothing of a report has to be kept, and candidates can come
-later.
-
-A small set has a price. Two values collide under a share of the seeds that is not exactly 1/g, and what is wrong with
-it stays wrong however many reports arrive. Two ways out, the first without any price:
+Two values collide under a share of a small set's seeds that is not exactly 1/g, and what is wrong with it stays wrong
+however many reports arrive. Two ways out, the first without any price:
 
 - `BalancedHash`: an orthogonal array of strength 2. Seeds are the vectors a of GF(g)^m, values are different points u
   of the projective space PG(m-1, g), the symbol is the inner product <a, u>. For two points a -> (<a, u>, <a, w>) is
-  linear and onto GF(g)^2, so they collide under exactly s/g of the s = g^m seeds. There are (g^m - 1)/(g - 1) points.
+  linear and onto GF(g)^2, so they collide under exactly s/g of the s = g^m seeds. There are (g^m - 1)/(g - 1) points;
+  no set is balanced for more values (Plackett and Burman, "The design of optimum multifactorial experiments",
+  Biometrika 1946; Rao's bound for strength 2).
 - `SeededHash`: pseudo-random functions, keyed by the metric, for strings and for large domains. The server takes the
   actual collisions into account (`overstory.analysis.kinds.hashes`).
 
-No set is balanced for more than (s - 1)/(g - 1) values (Plackett and Burman 1946; Rao's bound for strength 2).
-
-How many symbols and public seeds a hashing oracle takes depends on its variance. That of a frequency is 1 / (alpha(g)^2
-(g - 1)) per report when every two values collide in 1/g of the seeds. A balanced set has that. With pseudo-random seeds
-the server fits d values to s (g - 1) independent counts, which leaves ``1 - d / (s (g - 1))`` of the information to
-each (`overstory.analysis.kinds.hashes`). Of all sets within a hundredth of the least variance, the one with
-the fewest seeds is taken: a device is then one of more.
-
-References
-----------
-Plackett, Burman, "The design of optimum multifactorial experiments", Biometrika 1946.
+The variance of a frequency is 1 / (alpha(g)^2 (g - 1)) per report when every two values collide in 1/g of the seeds.
+With pseudo-random seeds the server fits d values to s (g - 1) independent counts, which leaves ``1 - d / (s (g - 1))``
+of the information to each. Of all sets within a hundredth of the least variance, the one with the fewest seeds is
+taken: a device is then one of more.
 """
 
 from __future__ import annotations
@@ -208,7 +197,6 @@ class BalancedHash(SmallSet):
         return self.field.inner(self.vector(cohort), self.point(value))
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters; the polynomial is part of what a product means, where there is one."""
         return super().canonical() | self.field.canonical()
 
 

@@ -217,7 +217,6 @@ class PaddedSampling(Mechanism):
         return 1 + (own - 1) / self.length
 
     def likelihood(self, report: Report, value: Any) -> Fraction:
-        """P(this payload | the set): the mean over the symbols that may be drawn."""
         drawn = self.encoding.padded(check_items(value, self.encoding.domain_size))
         return sum((self.inner.likelihood(report, symbol) for symbol in drawn), Fraction(0)) / len(drawn)
 

@@ -1,12 +1,10 @@
 """Linked reports: one report about two variables, each randomized by an oracle of its own.
 
-The payload is the two payloads side by side, and both parts share one cohort. Each part has its own permanent
-responses, so a change of one variable does not redraw the other's. The parts draw independent
-noise, and a pair of values can be the worst for both at once: so every epsilon is the sum of the parts', exactly.
+The payload is the two payloads side by side; both parts share one cohort, and draw independent noise. A pair of values
+can be the worst for both at once: so every epsilon is the sum of the parts', exactly.
 
-Erlingsson, Pihur, Korolova (CCS 2014, section 9) report two variables this way; Fanti, Pihur, Erlingsson (PoPETs 2016)
-learn their association from such reports. One report of the *cell* at the same total epsilon needs fewer people: see
-docs/explanation/tables.md. Linked reports are for strings whose candidates are chosen later, and for RAPPOR's own data.
+Erlingsson, Pihur, Korolova (CCS 2014, section 9); Fanti, Pihur, Erlingsson (PoPETs 2016). docs/explanation/tables.md
+compares them with one report of the cell.
 """
 
 from __future__ import annotations
@@ -142,7 +140,6 @@ class JointMechanism(Kind):
         return likelihood
 
     def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
-        """Return the function from a pair to its permanent response; each part's noise has a name of its own."""
         check_secret(secret)
         first, second = (part.responder(secret, part_name(metric, i), own) for i, part, own in self._each(cohort))
 

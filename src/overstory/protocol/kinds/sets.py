@@ -99,7 +99,6 @@ class Subsets(SetSystem):
         return check_symbol(value, self.domain_size)
 
     def _others(self, symbol: int, count: int, entropy: Entropy) -> int:
-        """Draw `count` of the other values, the last value standing in for `symbol`."""
         last = self.domain_size - 1
         return sum(1 << (last if other == symbol else other) for other in _chosen(count, last, entropy))
 
@@ -151,12 +150,10 @@ class Projective(SetSystem):
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """Points of the space, of a hyperplane, and of two hyperplanes' intersection."""
         return self._points(self.dimension), self._points(self.dimension - 1), self._points(self.dimension - 2)
 
     @property
     def meeting(self) -> Meeting:
-        """All points are values of the system, each on as many hyperplanes as a hyperplane has points."""
         outputs, owned, shared = self.sizes
         return Meeting(outputs, owned, shared, outputs, owned)
 

@@ -1,12 +1,8 @@
 """Several mechanisms of which a device uses one: the public part of its report says which, whatever it holds.
 
-Tables of which a device answers one, levels of a tree, questions of a search. Which part answers follows from the
-report's cohort alone, so a report reveals what the part's own reveals, and epsilon is the worst part's, exactly.
-
-*Divided tables.* Each device answers one table, at the whole epsilon. Each of k tables gets a k-th of the devices,
-so its variance is k times as large; to divide epsilon by k instead costs about k squared.
-
-A change of a variable that is not in a device's table changes nothing: it keeps its permanent response.
+Tables of which a device answers one, levels of a tree, questions of a search: epsilon is the worst part's, exactly.
+Each of k tables gets a k-th of the devices, so its variance is k times as large; to divide epsilon by k instead costs
+about k squared.
 """
 
 from __future__ import annotations
@@ -58,7 +54,6 @@ class Split(Kind):
 
     @property
     def payload_limit(self) -> int:
-        """No payload of any part is this number, or a larger one."""
         return max(part.payload_limit for part in self.parts)
 
     def epsilon_n(self, reports: int) -> float:
@@ -90,7 +85,6 @@ class Split(Kind):
         return self.parts[place].likelihood(Report(own, report.bits), self.project(value, place))
 
     def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
-        """Return the answer of the part alone: a change that its projection does not show changes nothing."""
         place, own = self.place_of(cohort)
         respond, project = self.parts[place].responder(secret, self.noise_name(metric, place), own), self.project
         return lambda value: respond(project(value, place))

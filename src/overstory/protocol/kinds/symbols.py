@@ -1,12 +1,7 @@
 """Oracles that report one of several outputs: a symbol, kept or replaced by any other, in one or two rounds.
 
 A symbol is the value itself, or its sign in a row of a public matrix; `hashes` has those that report its hash, `sets`
-those whose values own sets of outputs. The cohort is public randomness: a matrix row's number, a hash function's seed.
-It belongs to the device, follows from its secret, and travels with every report; privacy does not depend on how it is
-chosen.
-
-Wang et al. (USENIX Security 2017): GRR (direct encoding). Acharya et al. (2019): Hadamard response. Arcolezi et al.
-(2022): L-GRR.
+those whose values own sets of outputs. The cohort is public randomness: privacy does not depend on how it is chosen.
 """
 
 from __future__ import annotations

@@ -1,21 +1,17 @@
 """Panels: a device is asked seldom, with the whole budget, rather than always, with a share of it.
 
-In every cycle a device gives a few answers: one, unless the registry says otherwise. To which question, and in which
-period of the cycle, follows from its secret by a keyed hash: uniform, independent of every value and of every other
-device, and the same in each cycle. So two answers at one place are a whole cycle apart, and what is promised of a cycle
-holds of every stretch of its length, not only from its first day to its last. A period that a device misses is lost: to
-answer later instead would make the sample one of those who were away.
+In every cycle a device gives a few answers, each with a question and a place of its own that follow from its secret by
+a keyed hash: uniform, independent of every value and of every other device, and the same in each cycle. So two answers
+at one place are a whole cycle apart. A period that a device misses is lost: to answer later instead would make the
+sample one of those who were away.
 
-Each of a device's answers, numbered from 0, has a question and a place of its own:
-
-- the question is the metric with the smallest of the hashes of (answer, metric, ticket), where a metric has as many
+- The question is the metric with the smallest of the hashes of (answer, metric, ticket), where a metric has as many
   tickets as its share says. So a metric that comes takes its share of the devices from all others, and one that goes
-  leaves its devices to all others; no other device moves;
-- the place is a hash of the answer, and of the metric where the panel is its own, modulo the number of periods in a
+  leaves its devices to all others; no other device moves.
+- The place is a hash of the answer, and of the metric where the panel is its own, modulo the number of periods in a
   cycle: whichever question the device is asked, it is at the same place, if the periods are as long.
 
-Two answers of one device that fall on one metric and period are one. The noise of every answer is drawn afresh, so the
-answers of several cycles are independent, given what the device holds.
+Two answers of one device that fall on one metric and period are one. The noise of every answer is drawn afresh.
 """
 
 from __future__ import annotations

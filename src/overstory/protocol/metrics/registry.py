@@ -75,7 +75,6 @@ class MetricRegistry(Mapping[str, Metric]):
         object.__setattr__(self, "metrics", MappingProxyType(dict(self.metrics)))
 
     def __getitem__(self, name: str) -> Metric:
-        """Return the metric of that id, or raise ParameterError with the known ones."""
         if name not in self.metrics:
             near = suggestion(name, self.metrics)
             raise UnknownMetricError(f"there is no metric {name!r}: the registry lists {', '.join(self.metrics)}{near}")

@@ -1,13 +1,7 @@
 """The tables of a registry that few have: [budget], [oblivious] and [shards]. Who has none of them loads nothing of it.
 
-**Budget**: how much all reports of one person may reveal together, which every client enforces.
-
-**Oblivious**: the relay that reports travel through, who runs it, and the collector's keys.
-
-**Shards**: over how many collectors uploads are divided, by their batch ids. A retry must reach the store that has the
-upload's batch id: that store alone can know that it was counted. So the number of shards is fixed for a period, and
-another number holds from a day on: an upload goes by the number that is in force on the first day of its period (UTC),
-whenever it is sent.
+A retry must reach the store that has the upload's batch id: that store alone can know that it was counted. So the
+number of shards is fixed for a period: that in force on its first day (UTC), whenever the upload is sent.
 """
 
 from __future__ import annotations

@@ -66,7 +66,6 @@ class _Scanner:
         return matched[0]
 
     def _next_is(self, sign: str) -> bool:
-        """Pass over `sign` if it is what comes next."""
         assert self.at < len(self.text), "what is open is closed in a document that was accepted"
         here = self.text.startswith(sign, self.at)
         self.at += len(sign) * here

@@ -160,12 +160,10 @@ class EitherChannel(NumberChannel):
 
     @property
     def odds(self) -> Fraction:
-        """The larger of the two; the second's where it is alone."""
         return max(branch.odds for weight, branch in self._weighted if weight)
 
     @property
     def groups(self) -> tuple[tuple[float, int], ...]:
-        """Those of both branches, each with its branch's probability."""
         return tuple(
             (float(weight) * chance, size) for weight, branch in self._weighted for chance, size in branch.groups
         )

@@ -111,7 +111,6 @@ class WindowChannel(NumberChannel):
         )
 
     def debias(self, cell: Fraction) -> Fraction:
-        """Return the position that a cell is an unbiased estimate of: `mean` inverted."""
         if not self.alpha:
             raise ParameterError("alpha = 0: the report does not depend on the value, and nothing can be learned")
         return (cell - self.mean(Fraction(0))) / self.alpha
@@ -133,7 +132,6 @@ class WindowChannel(NumberChannel):
 
 
 def _spread(size: int) -> Fraction:
-    """Variance of a uniform integer of `size` consecutive ones."""
     return Fraction(size * size - 1, 12)
 
 
