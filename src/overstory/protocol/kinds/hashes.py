@@ -258,7 +258,7 @@ def seeds_of(key: str, num_seeds: int) -> tuple[int, ...]:
 def blh(
     *, epsilon: float, domain_size: int | None = None, hash_key: str = "", num_seeds: int | None = None
 ) -> SymbolMechanism:
-    """Binary local hashing: one randomized bit of the value's hash, under one of `num_seeds` public functions.
+    """Binary local hashing: one randomized bit of the value's hash.
 
     Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
     """

@@ -157,7 +157,7 @@ def rappor_one_time(
     hash_family: str = "overstory-v1",
     hash_key: str = "",
 ) -> BitMechanism:
-    """One-time RAPPOR: one memoized round, by f (it flips to f/2) or by p and q, as in the paper's figures 2 to 4."""
+    """One-time RAPPOR: strings in a Bloom filter, one round, memoized: every report of a value is the same."""
     parameters = dict(locals())
     encoding = Bloom(num_bits, num_hashes, num_cohorts, hash_family, hash_key)
     return _one_round("rappor-one-time", parameters, encoding, f, p, q)
