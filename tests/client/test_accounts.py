@@ -16,7 +16,7 @@ from overstory.client.recorder import MetricRecorder
 from overstory.client.state.state import State
 from overstory.presentation.document import Paragraph
 from overstory.privacy.ledger import charge
-from overstory.privacy.payloads.registry import epsilon_between, terms_of
+from overstory.privacy.payloads.base import epsilon_between, terms_of
 from support.devices import DAY, Clock, device, registry
 
 NAMES = 'domain = {{kind = "categories", names = [{}]}}\nperiod = "day"\n'

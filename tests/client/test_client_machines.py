@@ -19,7 +19,7 @@ from overstory.client.randomizer import randomizer_of
 from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import Bounds, RowState
 from overstory.client.state.state import State, erase
-from overstory.privacy.payloads.registry import terms_of
+from overstory.privacy.payloads.base import terms_of
 from overstory.privacy.registry.cost import metric_cost
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
 from support.devices import BINS, Clock, device, registry

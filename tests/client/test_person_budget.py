@@ -9,7 +9,7 @@ from overstory.client import Outcome
 from overstory.client.budget import Allowance, ledger_of
 from overstory.client.state.state import State
 from overstory.privacy.ledger import charge
-from overstory.privacy.payloads.registry import terms_of
+from overstory.privacy.payloads.base import terms_of
 from overstory.privacy.registry.cost import reports_until_the_end
 from overstory.protocol.metrics import MetricRegistry, PersonBudget
 from support.devices import Clock, device, registry

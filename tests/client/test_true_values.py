@@ -10,7 +10,7 @@ from overstory.client.budget import ledger_of
 from overstory.client.recorder import MetricRecorder
 from overstory.client.state.secret_file import DeviceSecret
 from overstory.client.state.state import State
-from overstory.privacy.payloads.registry import terms_of
+from overstory.privacy.payloads.base import terms_of
 from overstory.privacy.registry.cost import metric_cost
 from overstory.protocol.kinds.bits import BitMechanism
 from overstory.protocol.kinds.registry import REGISTRY as ORACLES

@@ -6,7 +6,7 @@ import pytest
 
 from overstory.collector.store import Released, open_store
 from overstory.console.data import ConsoleData
-from overstory.privacy.shuffle.central import SEVERAL
+from overstory.privacy.payloads.shuffle import SEVERAL
 from support.collector_in_process import NOW, TODAY, sound
 from support.console_in_process import analyst_of
 from support.decoding import shared_estimates

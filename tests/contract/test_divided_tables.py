@@ -14,7 +14,7 @@ from overstory.analysis.kinds.base import SimulatedDevices, count_reports
 from overstory.client import Randomizer
 from overstory.client.recorder import Tagger
 from overstory.collector.ingest.validation import ReportFormat
-from overstory.privacy.payloads.registry import epsilon_between
+from overstory.privacy.payloads.base import epsilon_between
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.joint import joint

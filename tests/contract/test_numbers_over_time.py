@@ -14,7 +14,7 @@ import pytest
 
 from overstory.client import Outcome
 from overstory.client.recorder import MetricRecorder
-from overstory.privacy.payloads.registry import terms_of
+from overstory.privacy.payloads.base import terms_of
 from overstory.privacy.registry.cost import metric_cost
 from overstory.protocol.channels import log_ratio
 from overstory.protocol.kinds.registry import any_mechanism

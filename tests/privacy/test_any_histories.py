@@ -10,8 +10,8 @@ from math import inf
 import pytest
 
 from overstory.privacy import Account, Ledger, attack, change_leak, epsilon_between, statement, terms_of
-from overstory.privacy.histories import pairs
-from overstory.privacy.histories.pairs import bit_losses
+from overstory.privacy import histories as pairs
+from overstory.privacy.histories import bit_losses
 from overstory.privacy.payloads.base import CANDIDATES, percent
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.errors import ParameterError

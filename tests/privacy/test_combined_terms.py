@@ -9,8 +9,8 @@ import pytest
 
 from overstory.privacy.attacks import linkability
 from overstory.privacy.ledger import Account, Ledger, charge
+from overstory.privacy.payloads.base import attack, change_leak, epsilon_between, terms_from_json, terms_of
 from overstory.privacy.payloads.combined import LinkedTerms, terms_of_several
-from overstory.privacy.payloads.registry import attack, change_leak, epsilon_between, terms_from_json, terms_of
 from overstory.privacy.statements import statement
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Report

@@ -15,7 +15,7 @@ from overstory.planning.registry import plan_registry
 from overstory.presentation.formats import epsilon_text
 from overstory.privacy.attacks import linkability
 from overstory.privacy.ledger import Account, Ledger
-from overstory.privacy.payloads.registry import metric_terms, terms_of
+from overstory.privacy.payloads.base import metric_terms, terms_of
 from overstory.privacy.registry.cost import budget_words, metric_cost, total_costs, totals_so_far
 from overstory.privacy.registry.page import metric_page, metric_statement
 from overstory.privacy.registry.warnings import registry_notes, registry_warnings

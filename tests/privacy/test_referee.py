@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from overstory.privacy import histories as pairs
 from overstory.privacy import terms_of
-from overstory.privacy.histories import pairs
 from overstory.privacy.ledger import Account, Ledger
 from overstory.privacy.statements import statement
 from overstory.privacy.terms import Terms

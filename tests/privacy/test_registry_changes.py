@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from overstory.presentation.formats import epsilon_text
-from overstory.privacy.payloads.registry import epsilon_between, terms_of
+from overstory.privacy.payloads.base import epsilon_between, terms_of
 from overstory.privacy.registry.changes import Change, Harm, compare_registries
 from overstory.privacy.registry.cost import lifetime_epsilon
 from overstory.protocol.metrics import Metric, parse_registry

@@ -19,8 +19,7 @@ from scipy.stats import binom
 
 from overstory.cli.main import main
 from overstory.presentation.formats import epsilon_text
-from overstory.privacy.payloads.blankets import Blanket, clones, two_levels
-from overstory.privacy.shuffle.central import (
+from overstory.privacy.payloads.shuffle import (
     BATCH,
     GENERIC,
     GROUPED,
@@ -31,9 +30,12 @@ from overstory.privacy.shuffle.central import (
     SEVERAL,
     TAKING_PART,
     UNCHANGED,
+    Blanket,
     ReleasedPeriods,
     blankets_of,
+    clones,
     shuffled,
+    two_levels,
 )
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism, Report

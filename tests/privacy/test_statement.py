@@ -11,8 +11,7 @@ import pytest
 
 from overstory.presentation.formats import epsilon_text, factor
 from overstory.privacy import epsilon_between, statement, terms_of
-from overstory.privacy.caveats import first_change_above
-from overstory.privacy.statements import ANY_BOUND, ANY_EXACT, FRESH, NO_CEILING, claims_blocks
+from overstory.privacy.statements import ANY_BOUND, ANY_EXACT, FRESH, NO_CEILING, claims_blocks, first_change_above
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import encode
 from overstory.protocol.kinds.bits import OneHot, SampledBits, oue, wb

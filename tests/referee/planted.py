@@ -78,7 +78,7 @@ def publishes_at_once(patch: Patch) -> None:
 
 def averages_cohorts(patch: Patch) -> None:
     """State what somebody learns who knows the cohort as if she did not: H3."""
-    from overstory.privacy.shuffle import central
+    from overstory.privacy.payloads import shuffle as central
 
     usual = central.shuffled
 
@@ -101,7 +101,7 @@ def averages_cohorts(patch: Patch) -> None:
 def shuffles_groups(patch: Patch) -> None:
     """State what shuffled reports reveal that name a group, as if they named none: H4."""
     from overstory.cli.registry import privacy
-    from overstory.privacy.shuffle.central import DELTA, shuffled
+    from overstory.privacy.payloads.shuffle import DELTA, shuffled
 
     def of_groups(mechanism: Any, args: Any, *_: Any) -> Any:
         delta = DELTA if args.delta is None else args.delta

@@ -26,7 +26,7 @@ from overstory.gateway.sinks import GatewayError
 from overstory.presentation.formats import finite
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.ledger import Ledger
-from overstory.privacy.payloads.registry import metric_terms
+from overstory.privacy.payloads.base import metric_terms
 from overstory.privacy.registry.cost import metric_cost
 from overstory.privacy.registry.yearly import yearly
 from overstory.protocol.errors import ParameterError

@@ -18,7 +18,7 @@ from overstory.presentation.formats import share as percentage
 from overstory.privacy import PrivacyStatement, statement
 from overstory.privacy.attacks import Linkability, linkability, metric_linkability
 from overstory.privacy.payloads.shared import bits_text
-from overstory.privacy.shuffle.central import DELTA, CentralPrivacy, shuffled
+from overstory.privacy.payloads.shuffle import DELTA, CentralPrivacy, shuffled
 
 if TYPE_CHECKING:
     from overstory.analysis.comparison import Choice, Measured

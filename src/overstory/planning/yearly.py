@@ -30,7 +30,7 @@ from overstory.presentation.document import Block, Column, Table
 from overstory.presentation.formats import epsilon_text, finite, percent, plural, thousands
 from overstory.presentation.formats import share as percentage
 from overstory.presentation.result import Result
-from overstory.privacy.payloads.registry import terms_of
+from overstory.privacy.payloads.base import terms_of
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism, check_count, check_epsilon
 from overstory.protocol.kinds.registry import oracles_for

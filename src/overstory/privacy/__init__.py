@@ -13,9 +13,8 @@ from overstory._lazy import lazy_names
 if TYPE_CHECKING:
     from overstory.privacy.approximate import delta_at, epsilon_at
     from overstory.privacy.ledger import Account, Ledger
-    from overstory.privacy.payloads.base import Attack
-    from overstory.privacy.payloads.registry import attack, change_leak, epsilon_between, terms_of
-    from overstory.privacy.shuffle.central import CentralPrivacy, shuffled
+    from overstory.privacy.payloads.base import Attack, attack, change_leak, epsilon_between, terms_of
+    from overstory.privacy.payloads.shuffle import CentralPrivacy, shuffled
     from overstory.privacy.statements import Claim, PrivacyStatement, statement
 
 __all__ = [
@@ -40,17 +39,17 @@ __getattr__, __dir__ = lazy_names(
     {
         "Account": "privacy.ledger",
         "Attack": "privacy.payloads.base",
-        "CentralPrivacy": "privacy.shuffle.central",
+        "CentralPrivacy": "privacy.payloads.shuffle",
         "Claim": "privacy.statements",
         "Ledger": "privacy.ledger",
         "PrivacyStatement": "privacy.statements",
-        "attack": "privacy.payloads.registry",
-        "change_leak": "privacy.payloads.registry",
+        "attack": "privacy.payloads.base",
+        "change_leak": "privacy.payloads.base",
         "delta_at": "privacy.approximate",
         "epsilon_at": "privacy.approximate",
-        "epsilon_between": "privacy.payloads.registry",
-        "shuffled": "privacy.shuffle.central",
+        "epsilon_between": "privacy.payloads.base",
+        "shuffled": "privacy.payloads.shuffle",
         "statement": "privacy.statements",
-        "terms_of": "privacy.payloads.registry",
+        "terms_of": "privacy.payloads.base",
     },
 )

@@ -21,7 +21,7 @@ from decimal import Decimal, localcontext
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from overstory.presentation.formats import share
-from overstory.privacy.histories.pairs import PRECISE
+from overstory.privacy.histories import PRECISE
 from overstory.privacy.payloads.base import Evidence, terms_class
 from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, bits_text
 from overstory.protocol.errors import ParameterError

@@ -20,7 +20,7 @@ from overstory.protocol.metrics.groups import OTHER, Groups
 from overstory.protocol.metrics.period import DAY, Period
 
 if TYPE_CHECKING:
-    from overstory.privacy.shuffle.central import Released, ReleasedPeriods
+    from overstory.privacy.payloads.shuffle import Released, ReleasedPeriods
 
 Ordered = TypeVar("Ordered", bound=Any)
 Summand = TypeVar("Summand", bound=Any)
@@ -354,7 +354,7 @@ def read_store(
 
 
 def _read_released(store: CountsStore, metric: Metric, counts: Mapping[int, SupportCounts]) -> ReleasedPeriods:
-    from overstory.privacy.shuffle.central import ReleasedPeriods
+    from overstory.privacy.payloads.shuffle import ReleasedPeriods
 
     periods = [period for period, of_period in sorted(counts.items()) if of_period.num_reports]
     released = store.releases(metric.id, periods[0], periods[-1]) if periods else {}
@@ -364,7 +364,7 @@ def _read_released(store: CountsStore, metric: Metric, counts: Mapping[int, Supp
 def _released(metric: Metric, parsed: dict[str, Any]) -> ReleasedPeriods | None:
     if "central" not in parsed:
         return None
-    from overstory.privacy.shuffle.central import ReleasedPeriods
+    from overstory.privacy.payloads.shuffle import ReleasedPeriods
 
     smallest = {metric.period.parse_label(row["period"]): int(row["smallest_release"]) for row in parsed["periods"]}
     return ReleasedPeriods(smallest, metric.groups is not None)

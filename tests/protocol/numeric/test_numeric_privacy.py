@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from overstory.privacy import statement
-from overstory.privacy.payloads.registry import terms_from_json, terms_of
+from overstory.privacy.payloads.base import terms_from_json, terms_of
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds import base

@@ -16,7 +16,7 @@ from overstory.presentation.document import Block, Heading, KeyValues, Lines, Pa
 from overstory.presentation.formats import plural
 from overstory.presentation.render_markdown import as_markdown
 from overstory.presentation.render_text import print_document
-from overstory.privacy.histories.pairs import check_reports
+from overstory.privacy.histories import check_reports
 from overstory.privacy.registry.changes import Change, Harm, compare_registries
 from overstory.privacy.registry.cost import budget_words, total_costs
 from overstory.privacy.registry.page import metric_page, together_blocks

@@ -18,7 +18,7 @@ from overstory.presentation.formats import epsilon_text, finite, parameter_words
 from overstory.presentation.streams import printable
 from overstory.privacy import Claim, PrivacyStatement, statement
 from overstory.privacy.approximate import DELTA
-from overstory.privacy.histories.pairs import check_reports
+from overstory.privacy.histories import check_reports
 from overstory.privacy.registry.page import metric_statement
 from overstory.privacy.registry.yearly import yearly
 from overstory.privacy.statements import claims_blocks
@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _shuffled(mechanism: Kind, args: argparse.Namespace, metric: Metric | None) -> CentralPrivacy:
-    from overstory.privacy.shuffle import central  # alone --shuffled needs it
+    from overstory.privacy.payloads import shuffle as central  # alone --shuffled needs it
 
     if metric is not None and metric.groups is not None:
         raise ParameterError(f"{metric.id}: {central.GROUPED}")

@@ -10,7 +10,7 @@ from overstory.presentation import render_html
 from overstory.presentation.document import Block, Heading, Link, Paragraph
 from overstory.presentation.render_html import as_page
 from overstory.privacy import statement
-from overstory.privacy.payloads.registry import metric_terms
+from overstory.privacy.payloads.base import metric_terms
 from overstory.privacy.registry.page import metric_page
 from overstory.privacy.registry.yearly import headline
 from overstory.protocol.metrics import Metric, MetricRegistry

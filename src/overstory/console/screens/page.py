@@ -29,7 +29,7 @@ from overstory.presentation.document import (
     Tone,
 )
 from overstory.presentation.formats import epsilon_text, interval, percent
-from overstory.privacy.payloads.registry import metric_terms
+from overstory.privacy.payloads.base import metric_terms
 from overstory.privacy.registry.cost import metric_cost
 from overstory.protocol.errors import ParameterError
 from overstory.queries.readings import EstimateOptions, Reading

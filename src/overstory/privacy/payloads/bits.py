@@ -1,19 +1,43 @@
-"""What a vector of bits discloses: two binary channels, on bits of which two values share some."""
+"""What a vector of bits discloses: two binary channels, on bits of which two values share some.
+
+Any two histories of n reports, where bits are memoized, are exact for a few reports, and bounded for any number.
+
+Given a history, positions are independent, so the worst outcome is the worst outcome of every position. What a position
+is read through depends on the history's *pattern*, which of its reports share a permanent response, and on the
+position's bit in each of these. With g(x; t, z) the probability of t ones and z zeros read through one response of a
+bit x, a position's reports have the product of g over the pattern's responses.
+
+*Exact.* Go through all pairs of patterns (up to the order of reports) and all ways in which the values of both can
+lie to each other: a one-hot value of one history is a value of the other or of neither; filters overlap as they like.
+One of a history's responses may be that of *nothing* to report, which has no one.
+
+*Bound.* Where that is too much, every position is bounded on its own.
+A position's reports have the product of g(x; t, z) over the permanent responses that the history reads them through:
+the probability of t ones and z zeros through one response of a bit x, that is a u + (1 - a) v with a = P1(1|x), u the
+probability of these through a permanent 1, v through a 0. The bound is the largest such product over the smallest.
+
+- The largest is at most g(x; t, 0) g(x'; 0, z). Ones and zeros want the response to be opposite things, so
+  g(x; t, z) <= g(x; t, 0) g(x; 0, z), and g(x; t, 0) g(x; t', 0) <= g(x; t + t', 0) (Chebyshev's inequality, both).
+- The smallest is searched for up to `MOST_SHARED` reports. Besides, for any weights (w, 1 - w) a response's g is at
+  least e^-KL(w, a) u^w v^(1-w), by the inequality of the means; with w = a nothing is lost by the first factor. The
+  logarithm of this is linear in t, while that of the largest is convex in t, so the ratio is worst at t = 0 or t = n.
+
+With n it starts at 0, is convex and never below 0: it never falls.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cache, lru_cache
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-from overstory.privacy.histories.bits import worst_of_bits
-from overstory.privacy.histories.pairs import PRECISE, Worst, bit_losses, bits_change, bits_seen
+from overstory.privacy.histories import PRECISE, SLACK, Worst, bit_losses, bits_change, bits_seen, crowded
 from overstory.privacy.payloads.base import (
     Atom,
     Attack,
@@ -39,8 +63,330 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Shape
 
 if TYPE_CHECKING:
-    from overstory.privacy.payloads.blankets import Blanket
+    from overstory.privacy.payloads.shuffle import Blanket
     from overstory.protocol.kinds.base import Report
+
+MOST_SHARED: Final = 10
+"""Up to as many reports the smallest probability is searched for."""
+TILTS: Final = 16
+
+
+@dataclass(frozen=True)
+class Position:
+    """One position in floats, its outputs named so that a one is likelier from a one."""
+
+    weights: tuple[float, float]  # P(permanent bit is 1 | true bit), for a true 0 and 1
+    ones: tuple[float, float]  # log P(a one) through a permanent 1 and 0
+    zeros: tuple[float, float]  # log P(a zero) through them
+    reports: int
+    blocks: int  # how many permanent responses there can be among the reports
+    single: bool  # whether at most one of a history's values has a one at a position
+
+    @classmethod
+    def of(cls, rounds: Rounds, reports: int, blocks: int, *, single: bool) -> Position:
+        later = rounds.instantaneous
+        ones = _log(float(later.keep_one)), _log(float(later.raise_zero))
+        zeros = _log(float(1 - later.keep_one)), _log(float(1 - later.raise_zero))
+        if ones[0] < ones[1]:
+            ones, zeros = zeros, ones
+        weights = float(rounds.permanent.raise_zero), float(rounds.permanent.keep_one)
+        return cls(weights, ones, zeros, reports, blocks, single)
+
+    def worst(self, first: Sequence[int], second: Sequence[int]) -> float:
+        """Return a bound on the log ratio where the true bits are among `one` in one history, `other` in the other."""
+        # The log ratio is convex in the number of ones t, so t = 0 and t = n are enough.
+        ends = self._most(first, self.reports), self._most(first, 0)
+        low, high = min(self.weights), max(self.weights)
+        even = [low + (high - low) * i / TILTS for i in range(TILTS + 1)]
+        floors = [self._floor(w, second) for w in (*even, *(self.weights[bit] for bit in second), 0.0, 1.0)]
+        floors.append(
+            (min(self._mean(b, self.ones) for b in second), min(self._mean(b, self.zeros) for b in second), 0.0)
+        )
+        # Every choice of weights is a bound: take the best of them.
+        bound = min(
+            max(end - self.reports * rate for end, rate in zip(ends, rates, strict=True)) + apart
+            for *rates, apart in floors
+        )
+        if self.reports > MOST_SHARED:
+            return bound
+        least = self._least(second)
+        return min(bound, max(self._most(first, t) - least[t][self.reports - t] for t in range(self.reports + 1)))
+
+    def _seen(self, bit: int, ones: int, zeros: int) -> float:
+        likely = [_times_log(ones, self.ones[i]) + _times_log(zeros, self.zeros[i]) for i in (0, 1)]
+        return _log_mix(self.weights[bit], *likely)
+
+    def _most(self, bits: Sequence[int], ones: int) -> float:
+        zeros = self.reports - ones
+        return max(self._seen(bit, ones, 0) for bit in bits) + max(self._seen(bit, 0, zeros) for bit in bits)
+
+    def _least(self, bits: Sequence[int]) -> list[list[float]]:
+        """Return the smallest probabilities of up to n ones and zeros, over all patterns."""
+        size = range(self.reports + 1)
+        seen = {(b, t, z): self._seen(b, t, z) for b in bits for t in size for z in size if 0 < t + z <= self.reports}
+        if not self.single:
+            return self._shared({(t, z): min(seen[b, t, z] for b in bits) for _, t, z in seen})
+        unlit = self._shared({(t, z): seen[0, t, z] for _, t, z in seen})
+        if 1 not in bits:
+            return unlit
+        # One response may have the true bit 1: split (ones, zeros) between it and the others.
+        lit = [row[:] for row in unlit]
+        for (bit, t, z), loss in seen.items():
+            if bit:
+                for ones, zeros in product(range(t, self.reports + 1), range(z, self.reports + 1)):
+                    if ones + zeros <= self.reports:
+                        lit[ones][zeros] = min(lit[ones][zeros], loss + unlit[ones - t][zeros - z])
+        return lit
+
+    def _shared(self, items: dict[tuple[int, int], float]) -> list[list[float]]:
+        least = [[math.inf] * (self.reports + 1) for _ in range(self.reports + 1)]
+        least[0][0] = 0.0
+        for (t, z), loss in items.items():
+            for ones in range(t, self.reports + 1):
+                for zeros in range(z, self.reports + 1 - ones):
+                    # Unbounded knapsack: one more response that shows t ones and z zeros.
+                    reached = least[ones - t][zeros - z] + loss
+                    least[ones][zeros] = min(least[ones][zeros], reached)
+        return least
+
+    def _mean(self, bit: int, logs: tuple[float, float]) -> float:
+        weight = self.weights[bit]
+        return _times_log(weight, logs[0]) + _times_log(1 - weight, logs[1])
+
+    def _floor(self, w: float, bits: Sequence[int]) -> tuple[float, float, float]:
+        """Least logarithms of a one and of a zero with weights (w, 1 - w), and what these weights cost over all."""
+        apart = max(_divergence(w, self.weights[bit]) for bit in bits)
+        # g >= e^-KL(w, a) u^w v^(1-w): what one more one, and one more zero, takes at least.
+        one, zero = (_times_log(w, logs[0]) + _times_log(1 - w, logs[1]) for logs in (self.ones, self.zeros))
+        return one, zero, self.blocks * apart
+
+
+def _log(chance: float) -> float:
+    return math.log(chance) if chance else -math.inf
+
+
+def _times_log(times: float, logarithm: float) -> float:
+    return times * logarithm if times else 0.0
+
+
+def _log_mix(share: float, first: float, second: float) -> float:
+    terms = [weight + loss for weight, loss in ((_log(share), first), (_log(1 - share), second))]
+    top = max(terms)
+    return top if math.isinf(top) else top + math.log(math.fsum(math.exp(term - top) for term in terms))
+
+
+def _divergence(w: float, weight: float) -> float:
+    """KL divergence of (w, 1 - w) from (weight, 1 - weight)."""
+    total = 0.0
+    for given, real in ((w, weight), (1 - w, 1 - weight)):
+        if given:
+            total += given * (math.log(given / real) if real else math.inf)
+    return total
+
+
+MOST_DISJOINT: Final = 4
+"""Up to as many reports of one-hot values the worst pair of histories is searched."""
+MOST_FILTERS: Final = 3
+"""The same for filters, unless they have so many hashes that the search takes more than `MOST_STEPS`."""
+MOST_STEPS: Final = 200_000
+# How many reports have response i in the first history and response j in the second.
+Pattern = tuple[tuple[tuple[int, int], int], ...]
+# Per outcome at a position: g of every response of a history, for a true bit 0 and 1.
+Outcomes = list[list[tuple[Decimal, Decimal]]]
+
+
+def worst_of_bits(rounds: Rounds, shapes: tuple[Shape, ...], most_values: int | None, reports: int) -> Worst:
+    """Return epsilon between any two histories of `reports`, at least two; `most_values` None: as many as reports."""
+    values = _Values.of(shapes, most_values)
+    if values.disjoint and reports <= MOST_DISJOINT:
+        return Worst(_exact(rounds, values, reports), exact=True)
+    if values.most is None and reports <= MOST_FILTERS and _steps(values, reports) <= MOST_STEPS:
+        return Worst(_exact(rounds, values, reports), exact=values.free)
+    return Worst(_bound(rounds, values, reports), exact=False)
+
+
+@dataclass(frozen=True)
+class _Values:
+    """What the shapes say of values: their bits, how many of these are ones, how many values there are."""
+
+    bits: int
+    fewest: int
+    most_ones: int
+    most: int | None
+    disjoint: bool
+    free: bool
+
+    @classmethod
+    def of(cls, shapes: tuple[Shape, ...], most_values: int | None) -> _Values:
+        ones = [weight for both, lowered, raised, _ in shapes for weight in (both + lowered, both + raised)]
+        disjoint = most_values == sum(shapes[0]) and set(ones) == {1} and all(shape.both == 0 for shape in shapes)
+        free = min(ones) == max(ones) and any(shape.lowered == shape.raised == 0 for shape in shapes)
+        return cls(sum(shapes[0]), min(ones), max(ones), most_values, disjoint, free)
+
+    def may_have(self, left: Sequence[int]) -> bool:
+        """Whether a history's filters may lack so many of their ones: one of them all, where nothing has no bit."""
+        lacking = [ones for ones in left if ones > self.most_ones - self.fewest]
+        return not lacking or (lacking == [self.most_ones] and not crowded(self.bits, self.fewest, self.most_ones))
+
+
+def _exact(rounds: Rounds, values: _Values, reports: int) -> float:
+    seen, worst = bits_seen(rounds), Decimal(1)
+    with localcontext(PRECISE):
+        for pattern in patterns(reports):
+            sizes = 1 + max(i for (i, _), _ in pattern), 1 + max(j for (_, j), _ in pattern)
+            if values.most is None or max(sizes) <= values.most + 1:  # and nothing
+                # Both directions: the ratio of the first history's probability to the second's, and the inverse.
+                first, second = _outcomes(seen, pattern, sizes)
+                worst = max(worst, _largest(values, first, second), _largest(values, second, first))
+    return round_up(log_ratio(worst, Decimal(1)))
+
+
+@lru_cache(maxsize=8)
+def patterns(reports: int) -> tuple[Pattern, ...]:
+    """Return pairs of patterns of as many reports: each at least once, up to the order of reports and of the two."""
+    distinct: dict[Pattern, None] = {}
+    for first, second in product(_shares(reports), repeat=2):
+        sizes = [sorted(Counter(labels).values(), reverse=True) for labels in (first, second)]
+        ordered = sorted(first) == list(first) and [*Counter(first).values()] == sizes[0]
+        if not ordered or sizes[0] < sizes[1]:
+            continue
+        # A pair of patterns up to order is a matrix of counts with its columns sorted.
+        cells = Counter(zip(first, second, strict=True))
+        columns = sorted(tuple(cells[i, j] for i in range(len(sizes[0]))) for j in range(len(sizes[1])))
+        matrix = [((i, j), count) for j, column in enumerate(columns) for i, count in enumerate(column) if count]
+        distinct[tuple(matrix)] = None
+    return tuple(distinct)
+
+
+def _shares(reports: int) -> Iterator[tuple[int, ...]]:
+    """Which permanent response each report has, the responses being numbered as they come."""
+    labels: list[tuple[int, ...]] = [()]
+    for _ in range(reports):
+        # Restricted growth strings: the next report reuses a response or takes the next new number.
+        labels = [(*before, label) for before in labels for label in range(max(before, default=-1) + 2)]
+    yield from labels
+
+
+def _outcomes(
+    seen: Callable[[int, int, int], Decimal], pattern: Pattern, sizes: tuple[int, int]
+) -> tuple[Outcomes, Outcomes]:
+    outcomes: tuple[Outcomes, Outcomes] = ([], [])
+    for bits in product((0, 1), repeat=len(pattern)):
+        for which, responses in enumerate(sizes):
+            counts = [[0, 0] for _ in range(responses)]
+            for (labels, reports), bit in zip(pattern, bits, strict=True):
+                counts[labels[which]][bit] += reports
+            outcomes[which].append([(seen(0, ones, zeros), seen(1, ones, zeros)) for zeros, ones in counts])
+    return outcomes
+
+
+def _chances(outcomes: Outcomes, bits: Sequence[int]) -> list[Decimal]:
+    return [
+        math.prod((chances[bit] for chances, bit in zip(outcome, bits, strict=True)), start=Decimal(1))
+        for outcome in outcomes
+    ]
+
+
+def _worst(over: list[Decimal], under: list[Decimal]) -> Decimal:
+    worst = Decimal(0)
+    for likely, unlikely in zip(over, under, strict=True):
+        if likely > worst * unlikely:
+            if not unlikely:
+                return Decimal("Infinity")
+            worst = likely / unlikely
+    return worst
+
+
+def _largest(values: _Values, first: Outcomes, second: Outcomes) -> Decimal:
+    """Largest ratio over how values overlap: position by position, ones that are left being the state."""
+    rows, responses = len(first[0]), len(first[0]) + len(second[0])
+    over, under = (
+        {bits: _chances(side, bits) for bits in product((0, 1), repeat=len(side[0]))} for side in (first, second)
+    )
+    steps = _Steps.of(values.most_ones, rows, responses, values.disjoint)
+    # The worst ratio at a position with each combination of bits; positions are independent, so factors multiply.
+    ratios = [_worst(over[bits[:rows]], under[bits[rows:]]) for bits in steps.bits]
+    if any(ratio.is_infinite() for ratio in ratios):
+        return Decimal("Infinity")
+    best = [Decimal(0)] * steps.states
+    best[-1] = Decimal(1)  # all ones are left
+    if values.bits >= values.most_ones * responses:  # there is a position for every one: any may be left without
+        # Relative to a position without ones: an unbounded knapsack over the ones that are left.
+        shares = [ratio / ratios[0] for ratio in ratios]
+        for share, moves in zip(shares[1:], steps.moves[1:], strict=True):
+            for before, then in moves:  # from all ones down, so that one kind of position may come several times
+                best[then] = max(best[then], best[before] * share)
+        none = PRECISE.power(ratios[0], values.bits)
+    else:
+        for _ in range(values.bits):
+            # Position by position: dynamic programming, state = how many ones each filter has left.
+            after = [value * ratios[0] for value in best]
+            for ratio, moves in zip(ratios[1:], steps.moves[1:], strict=True):
+                for before, then in moves:
+                    after[then] = max(after[then], best[before] * ratio)
+            best = after
+        none = Decimal(1)
+    return none * max(
+        best[state]
+        for state, digits in enumerate(steps.digits)
+        if values.may_have(digits[:rows]) and values.may_have(digits[rows:])
+    )
+
+
+class _Steps(NamedTuple):
+    """What the search over filters goes through: all bits of a position, and which states each leads between."""
+
+    bits: tuple[tuple[int, ...], ...]
+    digits: tuple[tuple[int, ...], ...]
+    moves: tuple[tuple[tuple[int, int], ...], ...]
+
+    @property
+    def states(self) -> int:
+        return len(self.digits)
+
+    @classmethod
+    @lru_cache(maxsize=64)
+    def of(cls, ones: int, rows: int, responses: int, disjoint: bool) -> _Steps:  # noqa: FBT001 - of cached arguments
+        bits = tuple(
+            position
+            for position in product((0, 1), repeat=responses)
+            if not disjoint or max(sum(position[:rows]), sum(position[rows:])) <= 1  # no two values share a one
+        )
+        digits = tuple(product(range(ones + 1), repeat=responses))
+        places = [(ones + 1) ** place for place in reversed(range(responses))]  # a state's number has its digits
+        moves = []
+        for position in bits:
+            step = sum(place for place, bit in zip(places, position, strict=True) if bit)
+            least = (range(place * bit, place * (ones + 1), place) for place, bit in zip(places, position, strict=True))
+            states = [sum(parts) for parts in product(*least)]
+            moves.append(tuple((state, state - step) for state in reversed(states)))
+        return cls(bits, digits, tuple(moves))
+
+
+def _steps(values: _Values, reports: int) -> int:
+    passes = 1 if values.bits >= 2 * reports * values.most_ones else values.bits
+    one_pass: int = (2 * values.most_ones + 1) ** (2 * reports)
+    return passes * one_pass
+
+
+def _bound(rounds: Rounds, values: _Values, reports: int) -> float:
+    """Sum of the positions' worst: those with a one in both histories, in either, in neither."""
+    blocks = reports if values.most is None else min(reports, values.most + 1)
+    ones = min(values.bits, values.most_ones * blocks)
+    position = Position.of(rounds, reports, blocks, single=values.disjoint)
+    worst = {pair: position.worst(*pair) for pair in product(((0,), (0, 1)), repeat=2)}
+    totals = []
+    for both in (max(0, 2 * ones - values.bits), ones):
+        # Of `ones` bits in each history `both` coincide; the total is linear in `both`, so its ends are enough.
+        counts = (
+            (both, worst[(0, 1), (0, 1)]),
+            (ones - both, worst[(0, 1), (0,)]),
+            (ones - both, worst[(0,), (0, 1)]),
+            (values.bits - 2 * ones + both, worst[(0,), (0,)]),
+        )
+        totals.append(sum(times * loss for times, loss in counts if times))
+    return math.nextafter(max(totals) * (1 + SLACK) + 1e-13 * reports * values.bits, math.inf)
+
 
 Pair = tuple[int, int]
 
@@ -177,7 +523,7 @@ class BitTerms(PayloadTerms):
 
     @classmethod
     def blankets(cls, mechanism: Any, periods: int | None, *, in_cohort: bool) -> list[Blanket]:
-        from overstory.privacy.payloads.blankets import of_bits
+        from overstory.privacy.payloads.shuffle import of_bits
 
         return of_bits(mechanism, periods, in_cohort=in_cohort)
 

@@ -18,55 +18,12 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from overstory.privacy.histories.pairs import PRECISE, Worst, check_reports
+from overstory.privacy.histories import PRECISE, Worst, check_reports
 from overstory.privacy.payloads.base import Attack, Evidence, PayloadTerms, Success, terms_class
 from overstory.privacy.payloads.shared import Constant, Likeness, mixed
-from overstory.privacy.terms import OneRoundTerms, Terms, add_up, float_above
+from overstory.privacy.terms import OneRoundTerms, Terms, add_up, float_above, part_of
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Report
-
-
-def part_of(part: Any) -> Any:
-    """Return terms, from their canonical form where that is given."""
-    if not isinstance(part, Mapping):
-        return part
-    if part.get("kind") not in Terms.kinds:
-        raise ParameterError(f"a part's terms are of a kind {', '.join(sorted(Terms.kinds))}, not {part.get('kind')!r}")
-    return Terms.kinds[part["kind"]](**{name: _tuples(value) for name, value in part.items() if name != "kind"})
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
-
-
-@dataclass(frozen=True)
-class AfreshTerms(Terms):
-    """Reports of which each has noise of its own, whatever their mechanism memoizes elsewhere: a panel's answers."""
-
-    kind: ClassVar[str] = "afresh"
-    part: Terms
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "part", part_of(self.part))
-
-    @property
-    def fresh(self) -> bool:
-        return True
-
-    @property
-    def most_values(self) -> int | None:  # type: ignore[override] # a field of others
-        return self.part.most_values
-
-    @property
-    def epsilon_permanent(self) -> float:
-        return math.inf
-
-    def _few(self, reports: int) -> float:
-        return add_up([(reports, self.part.epsilon_n(1))])
-
-    def change_leak(self, reports: int) -> float:
-        check_reports(reports, 2)
-        return self._few(reports - 1)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from overstory.protocol.channels import log_ratio, round_up
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from overstory.privacy.payloads.blankets import Blanket
+    from overstory.privacy.payloads.shuffle import Blanket
 
 Pair = tuple[int, int]
 
@@ -54,7 +54,7 @@ class NumberTerms(OneRoundTerms, PayloadTerms):
 
     @classmethod
     def blankets(cls, mechanism: Any, periods: int | None, *, in_cohort: bool) -> list[Blanket]:  # noqa: ARG003 - one output
-        from overstory.privacy.payloads.blankets import of_windows
+        from overstory.privacy.payloads.shuffle import of_windows
 
         return of_windows(mechanism.channel)
 

@@ -26,7 +26,7 @@ from fractions import Fraction
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from overstory.privacy.histories.pairs import PRECISE, SLACK, Worst, symbol_change, symbol_ratios
+from overstory.privacy.histories import PRECISE, SLACK, Worst, symbol_change, symbol_ratios
 from overstory.privacy.payloads.base import Attack, Evidence, PayloadTerms, Success, share, true_positives
 from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, log_sum, weighted
 from overstory.privacy.terms import OneRoundTerms
@@ -44,7 +44,7 @@ from overstory.protocol.channels import (
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from overstory.privacy.payloads.blankets import Blanket
+    from overstory.privacy.payloads.shuffle import Blanket
     from overstory.protocol.kinds.base import Report
 
 MOST_SYMBOLS: Final = 5
@@ -157,7 +157,7 @@ class OutputTerms(PayloadTerms):
 
     @classmethod
     def blankets(cls, mechanism: Any, periods: int | None, *, in_cohort: bool) -> list[Blanket]:
-        from overstory.privacy.payloads.blankets import of_outputs
+        from overstory.privacy.payloads.shuffle import of_outputs
 
         return of_outputs(mechanism, periods, in_cohort=in_cohort)
 

@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from overstory.presentation.formats import epsilon_text
-from overstory.privacy.payloads.registry import metric_terms
+from overstory.privacy.payloads.base import metric_terms
 from overstory.privacy.registry.cost import lifetime_epsilon, most_responses
 from overstory.privacy.registry.yearly import most_in_a_year, yearly
 from overstory.privacy.terms import add_up

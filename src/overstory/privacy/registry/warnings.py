@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.attacks import metric_linkability
-from overstory.privacy.payloads.registry import metric_terms
+from overstory.privacy.payloads.base import metric_terms
 from overstory.privacy.registry.cost import budget_words, lifetime_epsilon, together
 from overstory.privacy.registry.yearly import HIGH, parts_of_a_year, yearly
 from overstory.privacy.terms import add_up

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from overstory.presentation.formats import plural
-from overstory.privacy.payloads.registry import metric_terms
+from overstory.privacy.payloads.base import metric_terms
 from overstory.privacy.statements import ALWAYS, NOT_BOUNDED, Claim, why_unbounded
 from overstory.privacy.terms import add_up
 from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget

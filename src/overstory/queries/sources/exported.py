@@ -24,7 +24,7 @@ from overstory.queries.counts import PeriodCounts, read_store, sum_by_key, with_
 
 if TYPE_CHECKING:
     from overstory.engines.driver import Run
-    from overstory.privacy.shuffle.central import Released
+    from overstory.privacy.payloads.shuffle import Released
     from overstory.protocol.metrics import Metric
 
 

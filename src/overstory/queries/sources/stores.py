@@ -17,7 +17,7 @@ from overstory.protocol.errors import ParameterError
 if TYPE_CHECKING:
     from overstory.analysis.alarms.sums import ReportSums
     from overstory.analysis.reports import ReportBatch, SupportCounts
-    from overstory.privacy.shuffle.central import Released
+    from overstory.privacy.payloads.shuffle import Released
     from overstory.protocol.metrics import Metric
 
 Key = TypeVar("Key")

@@ -19,13 +19,9 @@ histories form a *block*. Within a block the worst outcome is constant:
 So b blocks have (number of symbols)^b outcomes to look at, however many reports there are. `tests/privacy` goes
 through all of them for short histories, and finds the same.
 
-The leak of a change is what n reports say about whether the value changed on the way. The longitudinal promise,
-epsilon_permanent per value, is between histories in which the same reports are of one value. Another history is another
-thing: its permanent response is drawn again, and reports before and after cease to agree. How visible that
-is grows with the number of reports, and with the filter where there is one.
-
-A device that cannot report its value reports *nothing*, by a permanent response of its own. To begin or to cease to
-have a value that can be reported is a change as well, and is counted.
+The leak of a change is what n reports say about whether the value changed on the way: the permanent response is drawn
+again, and reports before and after cease to agree. *Nothing* to report has a permanent response of its own, so to begin
+or to cease to have a value is a change as well.
 """
 
 from __future__ import annotations

@@ -1,1 +1,0 @@
-"""What reports reveal that arrive shuffled among those of other people. The standard library alone."""
