@@ -21,7 +21,7 @@ from overstory.client import Randomizer
 from overstory.planning.needs import plan_from_needs
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.registry import mechanism
-from overstory.protocol.numeric.means import Hybrid
+from overstory.protocol.numeric.mechanisms import Hybrid
 from overstory.protocol.sampling import SeededEntropy
 from support.estimates import estimate_of
 

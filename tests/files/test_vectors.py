@@ -13,7 +13,7 @@ from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.kinds.hashing import GoogleRapporPython, OverstoryV1
 from overstory.protocol.kinds.rappor import Bloom, as_googles_client
 from overstory.protocol.kinds.registry import mechanism
-from overstory.protocol.permanent_response import GoogleClientPermanence
+from overstory.protocol.sampling import GoogleClientPermanence
 from overstory.protocol.wire.upload import Batch, decode_batch, encode_columns
 
 VECTORS = Path(__file__).parents[1] / "vectors"

@@ -11,7 +11,7 @@ from overstory.protocol.kinds.hashes import BalancedHash, SeededHash
 from overstory.protocol.kinds.rappor import Bloom
 from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.kinds.symbols import SymbolMechanism
-from overstory.protocol.permanent_response import GooglePermanence
+from overstory.protocol.sampling import GooglePermanence
 
 GOOGLE = {"hash_family": "google-rappor-python"}
 

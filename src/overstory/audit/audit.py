@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from overstory.analysis.selection import holm
 from overstory.audit.answers import Answers, Questions, fresh, repeated, twins
-from overstory.audit.checks import BINS, Check, Column, binned
+from overstory.audit.checks import BINS, Check, Column, binned, joined, most_extreme, outcomes_p, too_many, two_sided
 from overstory.audit.conformance import conformance_of
 from overstory.audit.game import detectable_excess, play
-from overstory.audit.probabilities import joined, most_extreme, outcomes_p, too_many, two_sided
 from overstory.presentation.document import Block, Lines, Notice, Paragraph, Table
 from overstory.presentation.document import Column as TableColumn
 from overstory.presentation.formats import epsilon_text, finite, p_value, rounded_down, rounded_up

@@ -1,25 +1,99 @@
-"""A check of one property of a channel, and the family of checks that every kind of report is held to.
+"""p-values that are exact, or proven never to be too small, and checks of one property by them.
 
-A report shows marks: the bits of a vector, or whether an output is of the value's own set. Given the value they are
-independent, so that counts of them are binomial, exactly.
+A two-sided p-value of a count is twice the smaller tail of its binomial. Several independent ones are joined by Fisher:
+where none is too small, neither is theirs, and that holds for p-values that are drawn one after the other, each given
+those before it. So the counts of several outcomes, each a binomial given those before it, need no approximation either.
+
+Hoeffding, "On the distribution of the number of successes in independent trials", Annals of Mathematical Statistics
+1956.
 """
 
 from __future__ import annotations
 
-import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from overstory.analysis.selection import binomial_law, clopper_pearson
-from overstory.audit.probabilities import joined, most_extreme, too_many, two_sided
+from overstory.analysis.selection import clopper_pearson
 
 if TYPE_CHECKING:
-    from overstory.audit.answers import Answers, Declared
+    pass
+
+Floats = NDArray[np.float64]
+
+SMALLEST: Final = 20.0
+"""Outcomes that are expected more rarely are counted together with their neighbours."""
+
+
+def at_least(count: ArrayLike, total: ArrayLike, probability: ArrayLike) -> Floats:
+    """Return P(X >= count), X being binomial."""
+    from scipy.special import betainc
+
+    k, n, p = (np.asarray(each, np.float64) for each in (count, total, probability))
+    inside = betainc(np.maximum(k, 1.0), np.maximum(n - k, 0.0) + 1.0, p)
+    return np.where(k <= 0, 1.0, np.where(k > n, 0.0, inside))
+
+
+def two_sided(count: ArrayLike, total: ArrayLike, probability: ArrayLike) -> Floats:
+    """Return twice the smaller tail of a binomial count, at most 1."""
+    k, n, p = (np.asarray(each, np.float64) for each in (count, total, probability))
+    low = at_least(n - k, n, 1.0 - p)
+    return np.minimum(1.0, 2.0 * np.minimum(low, at_least(k, n, p)))
+
+
+def joined(p_values: ArrayLike) -> float:
+    """Return Fisher's p-value of several: of independent ones, or of each given those before it."""
+    from scipy.special import gammaincc
+
+    each = np.atleast_1d(np.asarray(p_values, np.float64))
+    if not each.size:
+        return 1.0
+    if not each.all():
+        return 0.0
+    return float(gammaincc(each.size, -np.log(each).sum()))
+
+
+def most_extreme(p_values: ArrayLike) -> float:
+    """Return Bonferroni's p-value of several, whatever their dependence."""
+    each = np.atleast_1d(np.asarray(p_values, np.float64))
+    return min(1.0, float(each.min()) * each.size) if each.size else 1.0
+
+
+def outcomes_p(counts: ArrayLike, probabilities: ArrayLike) -> float:
+    """Return the p-value of how often each of several outcomes came, given their probabilities."""
+    seen, expected = np.asarray(counts, np.float64), np.asarray(probabilities, np.float64)
+    if seen[expected <= 0].sum() > 0:
+        return 0.0
+    seen, expected = _grouped(seen[expected > 0], expected[expected > 0])
+    left = seen[::-1].cumsum()[::-1]
+    rest = np.maximum(expected[::-1].cumsum()[::-1], expected)
+    return joined(two_sided(seen[:-1], left[:-1], np.minimum(expected[:-1] / rest[:-1], 1.0)))
+
+
+def _grouped(seen: Floats, expected: Floats) -> tuple[Floats, Floats]:
+    """Add up neighbouring outcomes until each group is expected often enough; which ones depends on no outcome."""
+    share = min(SMALLEST / max(seen.sum(), 1.0), 0.5)
+    group, weight, groups = 0, 0.0, np.zeros(len(expected), np.int64)
+    for place, probability in enumerate(expected.tolist()):
+        if weight >= share:
+            group, weight = group + 1, 0.0
+        groups[place] = group
+        weight += probability
+    if group and weight < share:
+        groups[groups == group] = group - 1
+    counts, chances = (np.bincount(groups, each).astype(np.float64) for each in (seen, expected))
+    return counts, chances
+
+
+def too_many(count: int, probabilities: ArrayLike) -> float:
+    """Bound P(as many or more of independent events): no heavier than a binomial of the same mean (Hoeffding)."""
+    chances = np.atleast_1d(np.asarray(probabilities, np.float64))
+    if not count or count < chances.sum() + 1.0:
+        return 1.0
+    return float(at_least(count, chances.size, chances.mean()))
+
 
 Column = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -95,160 +169,3 @@ def pairs_of(ones: NDArray[Any], lines: NDArray[Any]) -> tuple[Floats, Floats, F
         low += lowered.T @ lowered
         asked += valid.T @ valid
     return high, low, asked
-
-
-class Part(NamedTuple):
-    """Marks that are alike: on each line how many there are, and how many of them came; how likely each comes."""
-
-    name: str
-    came: Column
-    many: Column
-    chance: float
-
-
-@dataclass(frozen=True)
-class Levels:
-    """How far reports of the pair speak for one of its values, by level."""
-
-    ratios: Floats  # the size of each log ratio, as declared
-    counts: Floats  # how many reports a client is expected to send
-    right: Floats  # how likely a guess is right, with that client
-
-
-LevelsOf = Callable[[float], Iterator[Levels]]
-"""The levels of clients whose epsilon is above the declared one by a share of it: less noise, in each way there is."""
-
-
-class Conformance(ABC):
-    """What reports of one kind are held to."""
-
-    permanent: tuple[float, float]  # P(a mark of the permanent response | the value lacks it, the value has it)
-    instantaneous: tuple[float, float]  # P(a mark of a report | the permanent response lacks it, has it)
-    losses: tuple[float, float]  # the log likelihood ratio of a mark that the value has, where it came and where not
-
-    def __init__(self, declared: Declared) -> None:
-        self.declared = declared
-
-    def encoded(self, answers: Answers) -> NDArray[Any]:
-        """Return what each line's value encodes to in its cohort: values with one encoding may share noise."""
-        return self.declared.encoded(answers.values, answers.cohorts)
-
-    @abstractmethod
-    def marks(self, answers: Answers) -> Marks:
-        """Return the marks of each line's report, in a row."""
-
-    @abstractmethod
-    def truth(self, answers: Answers) -> Marks:
-        """Return which marks each line's value has."""
-
-    @abstractmethod
-    def parts(self, answers: Answers) -> list[Part]:
-        """Return the marks of each line in parts that are alike."""
-
-    def fresh(self, answers: Answers) -> Iterator[Check]:
-        """Yield the checks of fresh devices: rates, in all and by place, value and cohort; outcomes; neighbours."""
-        parts = self.parts(answers)
-        for part in parts:
-            yield rate(f"rate of {part.name}", int(part.came.sum()), int(part.many.sum()), part.chance)
-        yield from self.places(answers)
-        groups = [("values alike", answers.values, len(self.declared.values))]
-        if self.declared.num_cohorts > 1:
-            groups.append(("cohorts alike", answers.cohorts, self.declared.num_cohorts))
-        for name, numbers, limit in groups:
-            group = binned(numbers, limit)
-            each = []
-            for part in parts:
-                came, many = (np.bincount(group, counts) for counts in (part.came, part.many))
-                each.append(alike(name, came, many, np.full(len(many), part.chance)))
-            p_value = joined([check.p_value for check in each])
-            shown = min(each, key=lambda check: check.p_value).observed
-            yield Check(name, AS_DECLARED, shown, p_value, p_value)
-        yield from self.outcomes(answers)
-        even = len(answers) - len(answers) % 2  # no device is in two pairs
-        first, second = (answers.take(slice(start, even, 2)) for start in (0, 1))
-        yield from self.agreement(first, second)
-        same = int(self.same(first, second).sum())
-        yield identical("identical neighbouring reports", same, self.equal_chances(first, second))
-
-    def places(self, answers: Answers) -> Iterator[Check]:  # noqa: ARG002 - of most kinds, there are none
-        """Yield the check of each mark's place by itself."""
-        yield from ()
-
-    @abstractmethod
-    def outcomes(self, answers: Answers) -> Iterator[Check]:
-        """Yield the checks of whole reports."""
-
-    def agreement(self, first: Answers, second: Answers) -> Iterator[Check]:  # noqa: ARG002 - of most kinds, none
-        """Yield the check of how often single marks of pairs of devices agree."""
-        yield from ()
-
-    def same(self, first: Answers, second: Answers) -> NDArray[np.bool_]:
-        """Return which reports of two lists are equal, line by line."""
-        equal: NDArray[np.bool_] = (first.reports == second.reports).reshape(len(first), -1).all(axis=1)
-        return equal
-
-    @abstractmethod
-    def equal_chances(self, first: Answers, second: Answers, *, same_devices: bool = False) -> Floats:
-        """Return how likely the reports of each line are equal, from permanent responses of their own, or from one."""
-
-    @abstractmethod
-    def comparable(self, first: Answers, second: Answers) -> NDArray[np.bool_]:
-        """Return on which lines both values have one encoding."""
-
-    @abstractmethod
-    def memory(self, answers: Answers, repeats: int, after: str = "") -> Iterator[Check]:
-        """Yield the checks of `repeats` reports each of some devices, which take turns."""
-
-    def apart(self, first: Answers, second: Answers, repeats: int) -> float:
-        """Return the p-value of how often the coins of the same devices agree, in all reports and in the first ones."""
-        p_values = []
-        for times in {1, repeats}:
-            rows = slice(len(first) // repeats * times)
-            (ones, chances), (others, more) = (self._noise(each.take(rows), times) for each in (first, second))
-            agreement = chances * more + (1 - chances) * (1 - more)
-            levels, places = np.unique(agreement, return_inverse=True)
-            totals, same = (np.bincount(places.ravel(), weights) for weights in (None, (ones == others).ravel()))
-            p_values.append(joined(two_sided(same, totals, levels)))
-        return most_extreme(p_values)
-
-    def _noise(self, answers: Answers, repeats: int) -> tuple[NDArray[np.bool_], Floats]:
-        """Return what `repeats` reports of each device say of its noise, as independent coins, and their chances."""
-        first = answers.take(slice(len(answers) // repeats))
-        marks = self.marks(replace(answers, cohorts=np.tile(first.cohorts, repeats)))
-        counts = marks.reshape(repeats, len(first), -1).sum(axis=0, dtype=np.int64)
-        cut = math.floor(repeats * sum(self.instantaneous) / 2)
-        zero, one = (float(binomial_law(repeats, chance)[cut + 1 :].sum()) for chance in self.instantaneous)
-        chances = np.array([share * one + (1 - share) * zero for share in self.permanent])
-        return counts > cut, chances[self.truth(first)]
-
-    def likeness(self, first: Answers, second: Answers, *, same_devices: bool) -> float:
-        """Return a bound of how rarely two runs are as alike by chance; devices may be the same in both."""
-        equal, same = self.comparable(first, second), self.same(first, second)
-        chances = self.equal_chances(first, second, same_devices=same_devices)
-        return too_many(int(same[equal].sum()), chances[equal])
-
-    def scores(self, answers: Answers) -> Floats:
-        """Return ln P(report | second value) - ln P(report | first value), of the pair, as declared."""
-        came, lacks = self.losses
-        likelihoods = []
-        for side in (answers.holding(0), answers.holding(1)):
-            true = self.truth(side)
-            both = (self.marks(side) & true).sum(axis=1, dtype=np.int64)
-            likelihoods.append(both * came + (true.sum(axis=1, dtype=np.int64) - both) * lacks)
-        return np.asarray(likelihoods[1] - likelihoods[0], np.float64)
-
-    @abstractmethod
-    def levels(self, answers: Answers) -> LevelsOf:
-        """Return the sizes that `scores` can have, for the declared client and for those with less noise."""
-
-    @abstractmethod
-    def features(self, answers: Answers) -> Marks | None:
-        """Return what a report says, as bits; None where that is too much to learn from."""
-
-    def true_sides(self, answers: Answers) -> Column | None:  # noqa: ARG002 - of most kinds, nothing
-        """Return which of the pair a report is without noise (0, 1, or -1); None where `scores` says the same."""
-        return None
-
-    def remarks(self, answers: Answers) -> Iterator[str]:  # noqa: ARG002 - of most kinds, nothing
-        """Yield what else fresh devices' reports say."""
-        yield from ()

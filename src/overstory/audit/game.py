@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.selection import lower_bound
-from overstory.audit.probabilities import at_least
+from overstory.audit.checks import at_least
 
 if TYPE_CHECKING:
     from overstory.audit.answers import Answers
-    from overstory.audit.checks import Conformance, Levels, LevelsOf
+    from overstory.audit.conformance import Conformance, Levels, LevelsOf
 
 SHARES: Final = {"likelihood": 0.8, "truth": 0.1, "learned": 0.1}
 """How the games share alpha: that of the declared likelihood is the sharpest for a client that does as declared."""

@@ -30,7 +30,7 @@ from overstory.protocol.domains.domains import Bins, Interval
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind
 from overstory.protocol.kinds.registry import FAMILIES, any_mechanism
-from overstory.protocol.numeric.means import MeanRandomizer
+from overstory.protocol.numeric.mechanisms import MeanRandomizer
 from overstory.protocol.numeric.randomizer import NumericRandomizer
 from overstory.protocol.numeric.ranges import RangeRandomizer
 from overstory.trial.population import TAILS, empty, round_bins, symbols

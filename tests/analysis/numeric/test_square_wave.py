@@ -14,7 +14,7 @@ from overstory.analysis.numeric.distribution import expectation_maximization, tr
 from overstory.analysis.reports import SupportCounts
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric import Interval, SquareWave
-from overstory.protocol.numeric.windows import WindowChannel
+from overstory.protocol.numeric.mechanisms import WindowChannel
 from papers.smart_homes.measurement import wasserstein
 
 

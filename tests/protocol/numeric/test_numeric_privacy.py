@@ -21,7 +21,7 @@ from overstory.protocol.numeric import (
     randomizer,
     windows,
 )
-from overstory.protocol.numeric.windows import WindowChannel, half_width
+from overstory.protocol.numeric.mechanisms import WindowChannel, half_width
 from overstory.protocol.sampling import symbol_sampler, uniform_below
 from support.exact_draws import exact_distribution, law_of_no_number, law_of_number, worst_ratio
 

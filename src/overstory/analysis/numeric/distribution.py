@@ -38,7 +38,7 @@ from overstory.analysis.reports import SupportCounts
 from overstory.analysis.selection import normal_reach
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Report
-from overstory.protocol.numeric.windows import SquareWave, WindowChannel
+from overstory.protocol.numeric.mechanisms import SquareWave, WindowChannel
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

@@ -23,7 +23,7 @@ from overstory.analysis.reports import SupportCounts
 from overstory.analysis.selection import normal_reach
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Report
-from overstory.protocol.numeric.means import MeanRandomizer
+from overstory.protocol.numeric.mechanisms import MeanRandomizer
 from overstory.protocol.numeric.randomizer import NumericRandomizer
 
 if TYPE_CHECKING:

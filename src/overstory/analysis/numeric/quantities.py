@@ -17,9 +17,8 @@ from overstory.analysis.selection import adjusted_p_values, normal_reach, upper_
 from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind
-from overstory.protocol.numeric.means import MeanRandomizer
+from overstory.protocol.numeric.mechanisms import MeanRandomizer, SquareWave
 from overstory.protocol.numeric.ranges import RangeRandomizer
-from overstory.protocol.numeric.windows import SquareWave
 
 LEVEL: Final = 0.95
 QUANTILES: Final = (0.1, 0.25, 0.5, 0.75, 0.9)

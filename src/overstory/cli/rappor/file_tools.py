@@ -46,8 +46,7 @@ from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Kind, Report
 from overstory.protocol.kinds.bits import BitMechanism
 from overstory.protocol.kinds.rappor import as_googles_client
-from overstory.protocol.permanent_response import Responder
-from overstory.protocol.sampling import KeyedEntropy, SystemEntropy, context
+from overstory.protocol.sampling import KeyedEntropy, Responder, SystemEntropy, context
 from overstory.protocol.wire.upload import decode_batch, encode_reports
 
 BATCH: Final = 1 << 16

@@ -38,8 +38,7 @@ from overstory.protocol.kinds.calibration import (
     window_round,
 )
 from overstory.protocol.kinds.hashing import OverstoryV1
-from overstory.protocol.permanent_response import Permanence
-from overstory.protocol.sampling import Draw, Entropy, bit_sampler, context
+from overstory.protocol.sampling import Draw, Entropy, Permanence, bit_sampler, context
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import MAX_COHORTS, Encoding, Kind, Shape, check_count
 from overstory.protocol.kinds.bits import BitMechanism, OneHot
 from overstory.protocol.kinds.hashing import GoogleRapporPython, HashFamily, hash_family
-from overstory.protocol.permanent_response import GoogleClientPermanence, GooglePermanence, Permanence
+from overstory.protocol.sampling import GoogleClientPermanence, GooglePermanence, Permanence
 
 
 @dataclass(frozen=True)
