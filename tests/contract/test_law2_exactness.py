@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from overstory.protocol import permanent_response, sampling
+from overstory.protocol import sampling
 from overstory.protocol.channels import ONE, BinaryChannel, SymbolChannel
 from overstory.protocol.kinds import sets
 from overstory.protocol.sampling import bit_sampler, channel_digits, symbol_sampler, uniform_below
@@ -105,7 +105,7 @@ def test_a_symbol_is_kept_below_its_threshold_and_uniform_from_it_on(size, thres
         assert set(drawn[size:]) <= {0}
 
 
-DECIDING = [sampling, permanent_response, sets.Subsets, sets.Projective, sets.SetMechanism]
+DECIDING = [sampling, sets.Subsets, sets.Projective, sets.SetMechanism]
 
 
 @pytest.mark.parametrize("module", DECIDING, ids=lambda decides: decides.__name__)

@@ -17,9 +17,8 @@ from overstory.protocol.numeric import (
     Piecewise,
     RangeRandomizer,
     SquareWave,
-    means,
+    mechanisms,
     randomizer,
-    windows,
 )
 from overstory.protocol.numeric.mechanisms import WindowChannel, half_width
 from overstory.protocol.sampling import symbol_sampler, uniform_below
@@ -89,7 +88,7 @@ RANDOMIZERS = [SquareWave, Piecewise, Duchi, Hybrid]
 
 @pytest.fixture
 def drawn_at_will(monkeypatch):
-    for module in (windows, means, randomizer):
+    for module in (mechanisms, randomizer):
         monkeypatch.setattr(module, "uniform_below", lambda bound, entropy: entropy.below(bound))
 
 
@@ -183,22 +182,22 @@ def test_nothing_to_report_has_the_mixture_of_all_positions_and_is_as_private_as
         assert math.log(worst_ratio([nothing, law_of_number(built, at)])) <= built.epsilon_report + 1e-12
 
 
-class EagerDuchi(means.Duchi):
+class EagerDuchi(mechanisms.Duchi):
     """Sends the rounded end more often than it says."""
 
     def draw(self, position, cohort, entropy):
-        end = int(means.uniform_below(self.resolution, entropy) < position)
+        end = int(mechanisms.uniform_below(self.resolution, entropy) < position)
         return symbol_sampler(SymbolChannel(2, self.channel.alpha + Fraction(1, 8)))(end, entropy.bits)
 
 
-class NearestDuchi(means.Duchi):
+class NearestDuchi(mechanisms.Duchi):
     """Rounds to the nearer end instead of at random: as private, and biased."""
 
     def draw(self, position, cohort, entropy):
         return symbol_sampler(self.channel.ends)(int(2 * position > self.resolution), entropy.bits)
 
 
-class LookingHybrid(means.Hybrid):
+class LookingHybrid(mechanisms.Hybrid):
     """Chooses its branch by the value."""
 
     def draw(self, position, cohort, entropy):
