@@ -13,8 +13,9 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterator
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING, dataclass, is_dataclass
 from functools import cache, cached_property
+from itertools import takewhile
 from types import ModuleType
 from typing import Any, Final, get_origin
 
@@ -95,6 +96,33 @@ def parse(text: str) -> Docstring:
     )
 
 
+def with_fields(doc: Docstring, value: type) -> Docstring:
+    """Return the docstring of a record or an enumeration with its fields' comments for attributes."""
+    comments = dict(field_comments(value)) if is_dataclass(value) or issubclass(value, enum.Enum) else {}
+    if not comments or {"Attributes", "Parameters"} & doc.sections.keys():
+        return doc
+    attributes = "\n".join(
+        f"{name}\n    {text if re.match('[b-z][ ,]', text) else text[:1].upper() + text[1:]}."  # n reports, d values
+        for name, text in comments.items()
+    )
+    return Docstring(doc.opening, {"Attributes": attributes} | doc.sections)
+
+
+def field_comments(value: type) -> Iterator[tuple[str, str]]:
+    """Yield each field of a class that has a comment, after it or in the lines above."""
+    lines = textwrap.dedent(inspect.getsource(value)).split("\n")
+    for node in ast.parse("\n".join(lines)).body[0].body:  # type: ignore[attr-defined] # a class
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        if not isinstance(target, ast.Name):
+            continue
+        end = node.end_lineno or node.lineno
+        comment = lines[end - 1].encode()[node.end_col_offset or 0 :].decode().strip()
+        above = list(takewhile(lambda line: line.startswith("    #"), reversed(lines[: node.lineno - 1])))
+        text = comment or " ".join(line.strip() for line in reversed(above))
+        if text:
+            yield target.id, text.replace("# ", "")
+
+
 # --- names ------------------------------------------------------------------------------------------------------------
 
 
@@ -123,9 +151,9 @@ class Public:
     @cached_property
     def doc(self) -> Docstring:
         """The docstring; of a type alias or constant, the text below its assignment."""
-        if self.kind in {"class", "function"}:
-            return parse(self.value.__dict__.get("__doc__") or "" if self.kind == "class" else self.value.__doc__ or "")
-        return parse(assigned_doc(self.package, self.name))
+        if self.kind == "class":
+            return with_fields(parse(self.value.__dict__.get("__doc__") or ""), self.value)
+        return parse(self.value.__doc__ or "" if self.kind == "function" else assigned_doc(self.package, self.name))
 
     def members(self) -> Iterator[tuple[str, Any]]:
         """Yield the public methods and properties of a class that no public class above it has."""

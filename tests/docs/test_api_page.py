@@ -172,3 +172,21 @@ def test_every_public_name_has_its_place_on_the_page():
 
 def vars_of(module):
     return [getattr(module, name) for name in module.__all__]
+
+
+class Counted(enum.Enum):
+    """Two members."""
+
+    ONE = 1  # what there is one of, and no other
+    # what comes twice,
+    # in two lines
+    TWO = 2
+    THREE = 3
+
+
+def test_comments_beside_the_fields_are_the_attributes():
+    entries = api.Public("overstory", "Counted", Counted).doc.entries("Attributes")
+    assert {entry.names: entry.text for entry in entries} == {
+        ("ONE",): "What there is one of, and no other.",
+        ("TWO",): "What comes twice, in two lines.",
+    }

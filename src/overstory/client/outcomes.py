@@ -16,45 +16,19 @@ from overstory.protocol.errors import OverstoryError
 
 
 class Fault(StrEnum):
-    """Why the state cannot be used.
+    """Why the state cannot be used."""
 
-    Attributes
-    ----------
-    BUSY
-        Another process held it for too long.
-    FULL
-        The disk, or a limit on the size of files, leaves no room.
-    READ_ONLY
-        The folder or the file cannot be written.
-    UNREADABLE
-        It cannot be opened: no permission, or no folder where one should be.
-    DAMAGED
-        It is not what was written.
-    LOST
-        A file is missing that was there before.
-    ALTERED
-        The secret is not the one that the reports so far were made with.
-    CHANGED
-        Another process has forgotten the state, and perhaps begun a new one, since this one read it.
-    OTHER_VERSION
-        Another version of Overstory wrote it.
-    ELSEWHERE
-        It was begun on another machine.
-    FOREIGN
-        It is another user's, or open to others.
-    """
-
-    BUSY = "busy"
-    FULL = "full"
-    READ_ONLY = "read-only"
-    UNREADABLE = "unreadable"
-    DAMAGED = "damaged"
-    LOST = "lost"
-    ALTERED = "altered"
-    CHANGED = "changed"
-    OTHER_VERSION = "other-version"
-    ELSEWHERE = "elsewhere"
-    FOREIGN = "foreign"
+    BUSY = "busy"  # another process held it for too long
+    FULL = "full"  # the disk, or a limit on the size of files, leaves no room
+    READ_ONLY = "read-only"  # the folder or the file cannot be written
+    UNREADABLE = "unreadable"  # it cannot be opened: no permission, or no folder where one should be
+    DAMAGED = "damaged"  # it is not what was written
+    LOST = "lost"  # A file is missing that was there before
+    ALTERED = "altered"  # the secret is not the one that the reports so far were made with
+    CHANGED = "changed"  # another process has forgotten the state, and perhaps begun a new one, since this one read it
+    OTHER_VERSION = "other-version"  # another version of Overstory wrote it
+    ELSEWHERE = "elsewhere"  # it was begun on another machine
+    FOREIGN = "foreign"  # it is another user's, or open to others
 
 
 class StateError(OverstoryError):
@@ -92,53 +66,27 @@ class ConsentError(OverstoryError):
 
 
 class Outcome(StrEnum):
-    """What `Client.record` did.
+    """What `Client.record` did."""
 
-    Attributes
-    ----------
-    RECORDED
-        The report is in memory; it is durable after the next flush.
-    ALREADY
-        This period has its report, from here or from another process; or the metric takes a number of answers
-        from a device, and has them.
-    UNASKED
-        The metric has a panel, which asks some devices now and others later, and this device is one of the others.
-    CAPPED
-        One distinct value too many, and the metric's rule is to drop it: a report of nothing is in memory.
-    SPENT
-        The person's budget is used up: this report would exceed it.
-    OFF
-        Something forbids it; `status` shows what.
-    NOT_ASKED
-        The person has not been asked, or not about this metric as it is now.
-    UNKNOWN
-        The registry lists no such metric.
-    UNFIT
-        The value is outside the metric's domain: a report of nothing is in memory, or of the first response, where the
-        cap leaves nothing no place.
-    EXPIRED
-        The metric has expired.
-    PAST
-        The clock shows a time so long ago that the state no longer records whether it had its report.
-    UNAVAILABLE
-        The state cannot be used; `status` shows why.
-    CLOSED
-        The client was closed.
-    """
-
-    RECORDED = "recorded"
+    RECORDED = "recorded"  # the report is in memory; it is durable after the next flush
+    # this period has its report, from here or from another process; or the metric takes a number of answers from a
+    # device, and has them
     ALREADY = "already"
+    # the metric has a panel, which asks some devices now and others later, and this device is one of the others
     UNASKED = "unasked"
+    # one distinct value too many, and the metric's rule is to drop it: a report of nothing is in memory
     CAPPED = "capped"
-    SPENT = "spent"
-    OFF = "off"
-    NOT_ASKED = "not-asked"
-    UNKNOWN = "unknown-metric"
+    SPENT = "spent"  # the person's budget is used up: this report would exceed it
+    OFF = "off"  # something forbids it; `status` shows what
+    NOT_ASKED = "not-asked"  # the person has not been asked, or not about this metric as it is now
+    UNKNOWN = "unknown-metric"  # the registry lists no such metric
+    # the value is outside the metric's domain: a report of nothing is in memory, or of the first response, where the
+    # cap leaves nothing no place
     UNFIT = "unfit"
-    EXPIRED = "expired"
-    PAST = "past"
-    UNAVAILABLE = "unavailable"
-    CLOSED = "closed"
+    EXPIRED = "expired"  # the metric has expired
+    PAST = "past"  # the clock shows a time so long ago that the state no longer records whether it had its report
+    UNAVAILABLE = "unavailable"  # the state cannot be used; `status` shows why
+    CLOSED = "closed"  # the client was closed
 
 
 MADE: Final = frozenset({Outcome.RECORDED, Outcome.CAPPED, Outcome.UNFIT})
@@ -163,22 +111,14 @@ class Round:
 
 @dataclass(frozen=True)
 class Flushed:
-    """What `Client.flush` did.
+    """What `Client.flush` did."""
 
-    Attributes
-    ----------
-    written
-        What became of the reports that were in memory: how many were "queued", "kept" for the person alone, "already"
-        reported on by another process, "withdrawn" because consent was, or "spent" where the budget is.
-    sent
-        What the round of sending did; None when nothing was to be sent, or nobody to send it to.
-    problem
-        What went wrong; None when nothing did.
-    """
-
+    # what became of the reports that were in memory: how many were "queued", "kept" for the person alone, "already"
+    # reported on by another process, "withdrawn" because consent was, or "spent" where the budget is
     written: Mapping[str, int] = field(default_factory=dict)
+    # what the round of sending did; None when nothing was to be sent, or nobody to send it to
     sent: Round | None = None
-    problem: str | None = None
+    problem: str | None = None  # what went wrong; None when nothing did
 
 
 MOST_WARNINGS: Final = 100

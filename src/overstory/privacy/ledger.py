@@ -26,22 +26,6 @@ if TYPE_CHECKING:
 class Account:
     """What a device has reported for one metric while a permanent response stood for the same values.
 
-    Parameters
-    ----------
-    metric
-        The metric that was reported for.
-    digest
-        A digest in hexadecimal of what the permanent responses stand for: the mechanism's or, where a registry also
-        says which value is which symbol, `Metric.account`. Under another one they are others, and independent.
-    terms
-        What the mechanism's privacy depends on.
-    numbered
-        How many reports each permanent response had: (its number, its reports), in order.
-    cap
-        The largest number of permanent responses that they were made under; None without. A budget's alone.
-    attribute
-        What the metric tells of, which others may tell of too; None without.
-
     Examples
     --------
     >>> from overstory.privacy.payloads.base import terms_of
@@ -52,12 +36,16 @@ class Account:
     (3, 1.5456)
     """
 
-    metric: str
+    metric: str  # the metric that was reported for
+    # A digest in hexadecimal of what the permanent responses stand for: the mechanism's or, where a registry also says
+    # which value is which symbol, `Metric.account`. Under another one they are others, and independent
     digest: str
-    terms: Terms
+    terms: Terms  # what the mechanism's privacy depends on
+    # how many reports each permanent response had: (its number, its reports), in order
     numbered: tuple[tuple[int, int], ...] = ()
+    # the largest number of permanent responses that they were made under; None without. A budget's alone
     cap: int | None = None
-    attribute: str | None = None
+    attribute: str | None = None  # what the metric tells of, which others may tell of too; None without
 
     @property
     def reports(self) -> int:
@@ -89,11 +77,6 @@ class Account:
 class Ledger:
     """One device's accounts.
 
-    Parameters
-    ----------
-    accounts
-        One for every metric and account, in order.
-
     Raises
     ------
     ParameterError
@@ -110,7 +93,7 @@ class Ledger:
     2.017
     """
 
-    accounts: tuple[Account, ...] = ()
+    accounts: tuple[Account, ...] = ()  # one for every metric and account, in order
 
     def __post_init__(self) -> None:
         ordered = {(account.metric, account.digest): account for account in self.accounts}

@@ -39,30 +39,17 @@ PART_CHANGED: Final = "a part of the report stays the same while its value does,
 
 @dataclass(frozen=True)
 class Claim:
-    """One epsilon, in nats and rounded up, with what it is about and what it rests on.
+    """One epsilon, in nats and rounded up, with what it is about and what it rests on."""
 
-    Attributes
-    ----------
-    about, epsilon, assumption
-        What is revealed and under which condition, how much, and what has to be true for that.
-    caution
-        Where a paper claims more than this, or the number means less than it seems to.
-    delta, epsilon_at_delta
-        What it is but for a chance of `delta`, where that is less: only where all noise is fresh.
-    kind
-        "any", "report", "years", "unchanged", "permanent", "values", "pattern" or "change".
-    reason
-        Why there is no bound, where there is none.
-    """
-
-    about: str
-    epsilon: float
-    assumption: str
-    caution: str | None = None
-    delta: float | None = None
+    about: str  # what is revealed, and under which condition
+    epsilon: float  # in nats, rounded up; infinite without a bound
+    assumption: str  # what has to be true for that
+    caution: str | None = None  # where a paper claims more than this, or the number means less than it seems to
+    delta: float | None = None  # the chance but for which it is `epsilon_at_delta`
+    # what it is but for that chance, where that is less: only where all noise is fresh
     epsilon_at_delta: float | None = None
-    kind: str = "any"
-    reason: str | None = None
+    kind: str = "any"  # "any", "report", "years", "unchanged", "permanent", "values", "pattern" or "change"
+    reason: str | None = None  # why there is no bound, where there is none
 
     @property
     def conditional(self) -> bool:
@@ -200,52 +187,26 @@ def words_of(claim: Claim) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class PrivacyStatement:
-    """What a mechanism reveals, exactly; every number is in nats and rounded up.
+    """What a mechanism reveals, exactly; every number is in nats and rounded up."""
 
-    Attributes
-    ----------
-    mechanism, parameters
-        The mechanism's registry name, and its parameters by name.
-    epsilon_report
-        One report (RAPPOR's eps_1).
-    epsilon_n
-        n reports of one unchanged value, by n.
-    epsilon_permanent
-        Any number of reports of one unchanged value (RAPPOR's eps_infinity).
-    change_leak
-        n reports of one value against n reports in which it changed once, to another or to nothing or from it, by n.
-    terms
-        The integers that all of it follows from.
-    attack
-        What the best attacker achieves: a guess, and a suspicion at 1% false positives.
-    linkable
-        What the reports of a device have in common, in bits.
-    epsilon_any
-        n reports between any two histories, changing or not, by n: exact or a bound, see `Terms.epsilon_any_is_exact`.
-    delta, epsilon_at_delta
-        The same but for a chance of delta, by n, where all noise is fresh.
-    cautions
-        Where a paper claims more than it proves, by claim.
-    domain_size
-        How many values there are, where that is known.
-    influence
-        How many votes a crafted report is worth; None where no single values are counted.
-    """
-
-    mechanism: str
-    parameters: Mapping[str, Any]
-    epsilon_report: float
-    epsilon_n: Mapping[int, float]
-    epsilon_permanent: float
+    mechanism: str  # the mechanism's registry name, such as grr
+    parameters: Mapping[str, Any]  # by name, as the registry builds it from them
+    epsilon_report: float  # one report (RAPPOR's eps_1)
+    epsilon_n: Mapping[int, float]  # n reports of one unchanged value, by n
+    epsilon_permanent: float  # any number of reports of one unchanged value (RAPPOR's eps_infinity)
+    # n reports of one value against n reports in which it changed once, to another or to nothing or from it, by n
     change_leak: Mapping[int, float]
-    terms: Terms
-    attack: Attack
-    linkable: Linkability
+    terms: Terms  # the integers that all of it follows from
+    attack: Attack  # what the best attacker achieves: a guess, and a suspicion at 1% false positives
+    linkable: Linkability  # what the reports of a device have in common, in bits
+    # n reports between any two histories, changing or not, by n: exact or a bound, see `Terms.epsilon_any_is_exact`
     epsilon_any: Mapping[int, float] = field(default_factory=dict)
-    delta: float = DELTA
+    delta: float = DELTA  # the chance of `epsilon_at_delta`
+    # as `epsilon_any`, but for a chance of delta, by n, where all noise is fresh
     epsilon_at_delta: Mapping[int, float] = field(default_factory=dict)
-    cautions: Mapping[str, str] = field(default_factory=dict)
-    domain_size: int | None = None
+    cautions: Mapping[str, str] = field(default_factory=dict)  # where a paper claims more than it proves, by claim
+    domain_size: int | None = None  # how many values there are, where that is known
+    # how many votes a crafted report is worth; None where no single values are counted
     influence: Influence | None = None
 
     def epsilon_values(self, values: int, *, reports: int | None = None) -> float:

@@ -92,24 +92,14 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What every device and the server agree on: prefixes are extended level by level; the most frequent go on.
+    """What every device and the server agree on: prefixes are extended level by level; the most frequent go on."""
 
-    Attributes
-    ----------
-    domain
-        The codes of the values: `CodedIntegers`, `CodedStrings`, `AlphabetStrings` or `ModelStrings`.
-    questions
-        In order of their thresholds: that about the dictionary first, if there is one. A device answers one of them.
-    known
-        Codes of the dictionary: asked of a group of their own, and "elsewhere" to all others.
-    beam
-        How many prefixes of a level are extended.
-    """
-
-    domain: CodedDomain
+    domain: CodedDomain  # the codes of the values: `CodedIntegers`, `CodedStrings`, `AlphabetStrings` or `ModelStrings`
+    # in order of their thresholds: that about the dictionary first, if there is one. A device answers one of them
     questions: tuple[Question, ...]
+    # codes of the dictionary: asked of a group of their own, and "elsewhere" to all others
     known: frozenset[int] = field(repr=False)
-    beam: int
+    beam: int  # how many prefixes of a level are extended
 
     @property
     def epsilon(self) -> float:

@@ -433,19 +433,11 @@ class RowState(StrEnum):
 
 @dataclass(frozen=True)
 class Bounds:
-    """How large the outbox may grow.
+    """How large the outbox may grow."""
 
-    Attributes
-    ----------
-    waiting_rows, waiting_bytes
-        Reports that wait, and the bytes of their uploads.
-    kept_rows
-        Finished reports, stored to be shown.
-    """
-
-    waiting_rows: int = 1000
-    waiting_bytes: int = 1 << 20
-    kept_rows: int = 500
+    waiting_rows: int = 1000  # reports that wait to be sent, at most
+    waiting_bytes: int = 1 << 20  # bytes of the uploads of these reports, at most
+    kept_rows: int = 500  # finished reports, stored to be shown
 
 
 @dataclass(frozen=True)

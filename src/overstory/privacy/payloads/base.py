@@ -60,24 +60,13 @@ class Success:
 
 @dataclass(frozen=True)
 class Attack:
-    """What the best attacker achieves on a device whose value does not change.
+    """What the best attacker achieves on a device whose value does not change."""
 
-    Attributes
-    ----------
-    values
-        d, all equally likely before: the domain, or `CANDIDATES` strings or positions of a number.
-    report
-        What one report lets the attacker guess or suspect.
-    unchanged
-        The same from any number of reports of the unchanged value.
-    exact
-        Whether the guesses are what the best attacker achieves; otherwise they are bounds: where strings, or numbers,
-        may be any, and for hashes, whose worst function is meant.
-    """
-
-    values: int
-    report: Success
-    unchanged: Success
+    values: int  # d, all equally likely before: the domain, or `CANDIDATES` strings or positions of a number
+    report: Success  # what one report lets the attacker guess or suspect
+    unchanged: Success  # the same from any number of reports of the unchanged value
+    # whether the guesses are what the best attacker achieves; otherwise they are bounds: where strings, or numbers, may
+    # be any, and for hashes, whose worst function is meant
     exact: bool
 
     @property

@@ -304,30 +304,15 @@ KNOWN_SEED: Final = (
 
 @dataclass(frozen=True)
 class CentralPrivacy:
-    """What shuffled reports reveal: epsilon but for a chance of delta, among a number of reports.
+    """What shuffled reports reveal: epsilon but for a chance of delta, among a number of reports."""
 
-    Attributes
-    ----------
-    epsilon
-        In nats, a bound, rounded up; never above the epsilon of reports that are not shuffled.
-    delta
-        The chance by which it may be exceeded.
-    reports
-        Honest reports in the smallest batch, the person's own included.
-    periods
-        Reports of the person, one in each period; None for any number.
-    known_cohort
-        The epsilon, at the same delta, where somebody knows the person's cohort; None without cohorts.
-    rests_on
-        What has to be true for that, a sentence each.
-    """
-
-    epsilon: float
-    delta: float
-    reports: int
-    periods: int | None
+    epsilon: float  # in nats, a bound, rounded up; never above the epsilon of reports that are not shuffled
+    delta: float  # the chance by which it may be exceeded
+    reports: int  # honest reports in the smallest batch, the person's own included
+    periods: int | None  # reports of the person, one in each period; None for any number
+    # the epsilon, at the same delta, where somebody knows the person's cohort; None without cohorts
     known_cohort: float | None
-    rests_on: tuple[str, ...]
+    rests_on: tuple[str, ...]  # what has to be true for that, a sentence each
 
     def words(self) -> str:
         """Return the claim in a sentence: never an epsilon without its delta and its number of reports."""

@@ -95,11 +95,6 @@ class CodedDomain(ABC):
 class CodedIntegers(CodedDomain):
     """Integers from 0 to ``2**bits - 1``; the code is the integer.
 
-    Parameters
-    ----------
-    bits
-        The width of a value, from 1 to 64 bits.
-
     Examples
     --------
     >>> CodedIntegers(8).code(200)
@@ -109,7 +104,7 @@ class CodedIntegers(CodedDomain):
     overstory.protocol.errors.NoCodeError: 256 is outside the domain: integers from 0 to 2**8 - 1
     """
 
-    bits: int = 64
+    bits: int = 64  # the width of a value, from 1 to 64 bits
 
     is_numeric = True
 
@@ -167,13 +162,6 @@ class CodedStrings(CodedDomain):
     Every bit of width costs a search a part of its users: choose `max_bytes` no larger than needed, and declare the
     alphabet where there is one (`AlphabetStrings`).
 
-    Parameters
-    ----------
-    max_bytes
-        The length of the longest string.
-    is_text
-        Whether all strings are UTF-8; then a search can tell early that a string has ended.
-
     Examples
     --------
     >>> words = CodedStrings(4)
@@ -183,8 +171,8 @@ class CodedStrings(CodedDomain):
     (b'a\x80', None)
     """
 
-    max_bytes: int = MAX_BYTES
-    is_text: bool = False
+    max_bytes: int = MAX_BYTES  # the length of the longest string
+    is_text: bool = False  # whether all strings are UTF-8; then a search can tell early that a string has ended
 
     has_end_marker = True
 
@@ -268,13 +256,6 @@ class AlphabetStrings(CodedDomain):
     time are one number in the fewest bits: 39 characters and the end take 16 bits for three, 5.33 each. So codes have
     the order of the strings, and what follows the first 0 is zeros.
 
-    Parameters
-    ----------
-    longest
-        The most characters of a string.
-    alphabet
-        The characters that strings are made of, each once.
-
     Raises
     ------
     ParameterError
@@ -289,8 +270,8 @@ class AlphabetStrings(CodedDomain):
     overstory.protocol.errors.NoCodeError: 'd' has a character outside the alphabet, 'abc'
     """
 
-    longest: int
-    alphabet: str
+    longest: int  # the most characters of a string
+    alphabet: str  # the characters that strings are made of, each once
 
     def __post_init__(self) -> None:
         check_count("max_bytes", self.longest, 1, MAX_CHARACTERS)

@@ -404,16 +404,6 @@ class Bins(Range):
     numbers that the limits were written as; values are compared with edges, never divided. So 0.3 lies in the bin
     that starts at 0.3, on every machine.
 
-    Parameters
-    ----------
-    minimum, maximum
-        The ends of the range: finite, the minimum below the maximum.
-    count
-        The number of bins; 1 is allowed only with symbols outside.
-    outside
-        What happens to finite values beyond the range: "clamp" to the nearest bin, "reject", or "separate" symbols
-        for those below (the first symbol) and above (the last). NaN and infinities are always refused.
-
     Raises
     ------
     ParameterError
@@ -428,9 +418,11 @@ class Bins(Range):
     ('[0.3, 0.4)', '[0.9, 1.0]')
     """
 
-    minimum: float
-    maximum: float
-    count: int
+    minimum: float  # the lower end of the range: finite, below the maximum
+    maximum: float  # the upper end of the range, above the minimum
+    count: int  # the number of bins; 1 is allowed only with symbols outside
+    # what happens to finite values beyond the range: "clamp" to the nearest bin, "reject", or "separate" symbols for
+    # those below (the first symbol) and above (the last). NaN and infinities are always refused
     outside: Outside = "clamp"
 
     kind = "bins"
@@ -492,13 +484,6 @@ SOME_STEPS: Final = 100
 class Interval(AnyDomain):
     """A range of numbers that is not cut into symbols.
 
-    Parameters
-    ----------
-    minimum, maximum
-        The ends of the range: finite, the minimum below the maximum.
-    outside
-        "clamp" or "reject", for finite values beyond the range. NaN and infinities are always refused.
-
     Raises
     ------
     ParameterError
@@ -510,8 +495,9 @@ class Interval(AnyDomain):
     (Fraction(3, 4), 1.0)
     """
 
-    minimum: float
-    maximum: float
+    minimum: float  # the lower end of the range: finite, below the maximum
+    maximum: float  # the upper end of the range, finite
+    # "clamp" or "reject", for finite values beyond the range. NaN and infinities are always refused
     outside: Literal["clamp", "reject"] = "clamp"
 
     kind = "interval"

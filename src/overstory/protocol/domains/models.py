@@ -95,15 +95,6 @@ class ModelStrings(CodedDomain):
     longer than 64 characters or has a character that no word has is "elsewhere". Names of 12 characters take some 50
     bits, in place of the 264 of 32 bytes.
 
-    Parameters
-    ----------
-    words
-        What the model is built from, on both sides: the candidates of a reviewed, public file.
-    order
-        How many characters before the next one the model looks at, from 0 to 4.
-    width
-        Bits of a code, from 8 to 256.
-
     Raises
     ------
     ParameterError
@@ -119,9 +110,10 @@ class ModelStrings(CodedDomain):
     overstory.protocol.errors.NoCodeError: 'yew': no candidate of the model has 'y'
     """
 
+    # what the model is built from, on both sides: the candidates of a reviewed, public file
     words: tuple[str, ...] = field(repr=False)
-    order: int = ORDER
-    width: int = WIDTH
+    order: int = ORDER  # how many characters before the next one the model looks at, from 0 to 4
+    width: int = WIDTH  # bits of a code, from 8 to 256
 
     def __post_init__(self) -> None:
         check_count("order", self.order, 0, MOST_ORDER)

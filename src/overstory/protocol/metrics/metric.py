@@ -45,70 +45,38 @@ FEWEST_TOGETHER: Final = 10
 
 @dataclass(frozen=True)
 class Metric:
-    """One entry of the registry; `overstory.protocol.metrics.registry` reads and checks it.
+    """One entry of the registry; `overstory.protocol.metrics.registry` reads and checks it."""
 
-    Attributes
-    ----------
-    id
-        Its name, which never changes: other parameters that reveal more, or a change of meaning, need another one.
-    title, description, owner, purpose
-        For people: what is collected, who answers for it, and a link to why.
-    domain, mechanism
-        From a value to a symbol or string, and from that to a report.
-    period
-        A device reports at most once in each.
-    window
-        In how many reports' privacy the metric's page is stated; for window mechanisms, the window itself.
-    max_values, over_cap
-        At most so many distinct values are ever reported by one device; further ones are replaced by the first one
-        reported, by the nearest, or by nothing.
-    retention_days, grace_days
-        How long report rows are kept (then only counts that several reports share), and how long after its period a
-        report is still accepted: never longer.
-    expires
-        The first day, in UTC, on which nothing is collected any more.
-    candidates
-        The lines of the candidate file, where there is one and it was read.
-    candidate_lists
-        The same of each variable of a table with strings; None of one that names no file, or whose file was not read.
-    attribute
-        What it says about the person, as a short id that metrics share which say the same; None where none is
-        given. It changes no report, so no digest of reports has it.
-    publish, publish_least
-        Whether everybody may read the estimates of a period that is final, and how many reports it must have. They
-        change no report either.
-    groups
-        The public groups that reports name in clear; None where they name none.
-    transport
-        How its reports travel. Those of an "oblivious" metric never go to the collector directly.
-    panel
-        How seldom a device is asked; None where every device reports in every period.
-    yearly_reason
-        Why a year of its reports may reveal more than is usual; None where the registry states no reason.
-    """
-
+    # its name, which never changes: other parameters that reveal more, or a change of meaning, need another one
     id: str
-    title: str
-    description: str
-    owner: str
-    purpose: str
-    domain: AnyDomain
-    mechanism: Kind
-    period: Period
+    title: str  # for people: what is collected, in a few words
+    description: str  # for people: what is collected, in a sentence or two
+    owner: str  # for people: who answers for it, a team or a person
+    purpose: str  # for people: a link to why it is collected
+    domain: AnyDomain  # from a value to a symbol or string
+    mechanism: Kind  # from a symbol or string to a report
+    period: Period  # a device reports at most once in each period
+    # in how many reports' privacy the metric's page is stated; for window mechanisms, the window itself
     window: int | None
-    max_values: int | None
-    over_cap: OverCap
-    retention_days: int
-    grace_days: int
-    expires: dt.date
-    candidates: tuple[str, ...] | None = None
+    max_values: int | None  # at most so many distinct values are ever reported by one device
+    over_cap: OverCap  # what replaces further ones: the first one reported, the nearest, or nothing
+    retention_days: int  # how long report rows are kept, then only counts that several reports share
+    grace_days: int  # how many days after its period a report is still accepted: never longer than it is kept
+    expires: dt.date  # the first day, in UTC, on which nothing is collected any more
+    candidates: tuple[str, ...] | None = None  # the lines of the candidate file, where there is one and it was read
+    # what it says about the person, as a short id that metrics share which say the same; None where none is given. It
+    # changes no report, so no digest of reports has it
     attribute: str | None = None
+    # whether everybody may read the estimates of a period that is final; it changes no report
     publish: Publish = "nothing"
-    publish_least: int = 100
-    groups: Groups | None = None
+    publish_least: int = 100  # how many reports a published period must have
+    groups: Groups | None = None  # the public groups that reports name in clear; None where they name none
+    # how its reports travel. Those of an "oblivious" metric never go to the collector directly
     transport: ReportTransport = "direct"
+    # the same of each variable of a table with strings; None of one that names no file, or whose file was not read
     candidate_lists: tuple[tuple[str, ...] | None, ...] = ()
-    panel: Panel | None = None
+    panel: Panel | None = None  # how seldom a device is asked; None where every device reports in every period
+    # why a year of its reports may reveal more than is usual; None where the registry states no reason
     yearly_reason: str | None = None
 
     @property

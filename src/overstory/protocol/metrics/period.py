@@ -29,11 +29,6 @@ _MINUTE_LABEL: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}Z"
 class Period:
     """A stretch of time that divides a day, a day, or a week that starts on Monday.
 
-    Parameters
-    ----------
-    seconds
-        The length of a period in seconds.
-
     Raises
     ------
     ParameterError
@@ -49,7 +44,7 @@ class Period:
     ('2026-11-21T09:30Z', '2026-W47')
     """
 
-    seconds: int
+    seconds: int  # the length of a period in seconds
 
     def __post_init__(self) -> None:
         length = self.seconds

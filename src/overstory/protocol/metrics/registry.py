@@ -36,25 +36,6 @@ MOST_BYTES: Final = 16 << 20
 class MetricRegistry(Mapping[str, Metric]):
     """Metrics by id.
 
-    Attributes
-    ----------
-    metrics
-        By id, in the order of the file.
-    version
-        The version that the file states; a person's consent names it.
-    budget
-        How much all reports of one person may cost; None where the file sets no budget.
-    text
-        The TOML that it was read from; None where a program built it.
-    opt_out
-        How a person stops the collection, in a sentence for the public page; required when estimates are published.
-    oblivious
-        Through which relay the reports of oblivious metrics go; None where there is none.
-    shards
-        Over how many collectors uploads are divided; None where one collector takes all.
-    panel
-        The panel that the metrics share, unless they say otherwise; None where there is none.
-
     Examples
     --------
     >>> registry = parse_registry(EXAMPLE)
@@ -62,14 +43,18 @@ class MetricRegistry(Mapping[str, Metric]):
     ('2026-11-21', ['colour'], 'grr')
     """
 
-    metrics: Mapping[str, Metric]
-    version: str
+    metrics: Mapping[str, Metric]  # by id, in the order of the file
+    version: str  # the version that the file states; a person's consent names it
+    # how much all reports of one person may cost; None where the file sets no budget
     budget: PersonBudget | None = None
+    # the TOML that it was read from; None where a program built it
     text: str | None = field(default=None, compare=False, repr=False)
+    # how a person stops the collection, in a sentence for the public page; required when estimates are published
     opt_out: str | None = None
+    # through which relay the reports of oblivious metrics go; None where there is none
     oblivious: ObliviousRoute | None = None
-    shards: Shards | None = None
-    panel: Panel | None = None
+    shards: Shards | None = None  # over how many collectors uploads are divided; None where one collector takes all
+    panel: Panel | None = None  # the panel that the metrics share, unless they say otherwise; None where there is none
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metrics", MappingProxyType(dict(self.metrics)))

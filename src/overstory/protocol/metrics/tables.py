@@ -55,25 +55,15 @@ def read_tables(root: Fields, metrics: Mapping[str, Metric]) -> Tables:
 
 @dataclass(frozen=True)
 class PersonBudget:
-    """How much epsilon the reports of one person may cost.
+    """How much epsilon the reports of one person may cost."""
 
-    Attributes
-    ----------
-    epsilon
-        The limit for all metrics together, in nats.
-    against
-        What a report is charged for: "any-history" charges what tells any two histories of as many reports apart;
-        "same-pattern" what they tell, not counting which reports share their noise.
-    attributes
-        Smaller budgets of the metrics that share an attribute, by attribute.
-    per
-        Of which reports: of all that there ever are, or of those within any 366 days.
-    """
-
-    epsilon: float
+    epsilon: float  # the limit for all metrics together, in nats
+    # what a report is charged for: "any-history" charges what tells any two histories of as many reports apart;
+    # "same-pattern" what they tell, not counting which reports share their noise
     against: Against = "any-history"
+    # smaller budgets of the metrics that share an attribute, by attribute
     attributes: Mapping[str, float] = field(default_factory=dict)
-    per: Stretch = "ever"
+    per: Stretch = "ever"  # of which reports: of all that there ever are, or of those within any 366 days
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", MappingProxyType(dict(sorted(self.attributes.items()))))

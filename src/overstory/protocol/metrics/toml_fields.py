@@ -28,24 +28,15 @@ Value = TypeVar("Value")
 class Fault:
     """One thing that is wrong.
 
-    Attributes
-    ----------
-    line
-        The number of the line at fault, from 1.
-    field
-        The key, dotted: ``metrics.search-engine.period``.
-    message
-        What is wrong, and what would be right.
-
     Examples
     --------
     >>> str(Fault(7, "metrics.search-engine.period", "'daily' is no period"))
     "line 7, metrics.search-engine.period: 'daily' is no period"
     """
 
-    line: int
-    field: str
-    message: str
+    line: int  # the number of the line at fault, from 1
+    field: str  # the key, dotted: ``metrics.search-engine.period``
+    message: str  # what is wrong, and what would be right
 
     def __str__(self) -> str:
         return f"line {self.line}, {self.field}: {self.message}" if self.field else f"line {self.line}: {self.message}"

@@ -84,15 +84,6 @@ class NumericRandomizer(Kind):
     A value becomes a whole number, its *position*, before anything is drawn; this is the only rounding there is, and
     it happens before privacy begins. What is drawn depends on the position alone, through exact integer thresholds.
 
-    Parameters
-    ----------
-    epsilon
-        The wish; `epsilon_report` is what the thresholds give, never above it.
-    domain
-        The range of values; values outside are clamped or rejected.
-    resolution
-        How finely the range is divided.
-
     Raises
     ------
     ParameterError
@@ -105,9 +96,9 @@ class NumericRandomizer(Kind):
     True
     """
 
-    epsilon: float
-    domain: Interval = field(default=Interval(0, 1))
-    resolution: int = 1 << 16
+    epsilon: float  # the wish; `epsilon_report` is what the thresholds give, never above it
+    domain: Interval = field(default=Interval(0, 1))  # the range of values; values outside are clamped or rejected
+    resolution: int = 1 << 16  # how finely the range is divided
 
     num_cohorts = 1
     payload: ClassVar[str] = "numbers"

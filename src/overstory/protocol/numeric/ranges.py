@@ -25,13 +25,6 @@ class LevelTree:
     Level 1 lies under the root, the leaves are level `num_levels`. A level that its domain does not fill is shorter:
     no node is empty. The root is everybody, which needs no report.
 
-    Parameters
-    ----------
-    domain_size
-        The number of symbols: the leaves of the tree.
-    branching
-        The most children of a node; at least 2.
-
     Examples
     --------
     >>> tree = LevelTree(1000, 4)
@@ -39,8 +32,8 @@ class LevelTree:
     ((4, 16, 63, 250, 1000), [3, 15, 62, 249, 999])
     """
 
-    domain_size: int
-    branching: int = 4
+    domain_size: int  # the number of symbols: the leaves of the tree
+    branching: int = 4  # the most children of a node; at least 2
 
     def __post_init__(self) -> None:
         check_count("domain_size", self.domain_size, 2, MAX_DOMAIN)
@@ -83,15 +76,6 @@ class RangeRandomizer(Split):
 
     The public part of a report, its cohort, is its level: from 0 for level 1, below the root.
 
-    Parameters
-    ----------
-    domain_size, epsilon
-        Of the symbols, and of one report.
-    branching
-        B. Four is near the best for consistent estimates (Cormode et al., section 4.4), as the bench shows.
-    level_oracle
-        From a level's size and epsilon to its mechanism.
-
     Raises
     ------
     ParameterError
@@ -105,10 +89,11 @@ class RangeRandomizer(Split):
     True
     """
 
-    domain_size: int
-    epsilon: float
+    domain_size: int  # how many symbols there are: the leaves of the tree
+    epsilon: float  # of one report, whichever its level
+    # B. Four is near the best for consistent estimates (Cormode et al., section 4.4), as the bench shows
     branching: int = 4
-    level_oracle: LevelOracle = unary_level
+    level_oracle: LevelOracle = unary_level  # from a level's size and epsilon to its mechanism
 
     name = "ranges"
     payload: ClassVar[str] = "levels"
