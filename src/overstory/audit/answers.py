@@ -33,10 +33,8 @@ if TYPE_CHECKING:
 
 Column = NDArray[np.int64]
 
-OTHERS: Final = 64
-"""How many values are asked in addition to the pair."""
-LOOKED_AT: Final = 64
-"""In how many cohorts two values are compared to choose the pair."""
+OTHERS: Final = 64  # how many values are asked in addition to the pair
+LOOKED_AT: Final = 64  # in how many cohorts two values are compared to choose the pair
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,8 +163,7 @@ def _differences(declared: Declared, cohorts: Column) -> NDArray[np.int64]:
     return np.array([(encoded != row).sum(axis=1) for row in encoded])
 
 
-PAIR_SHARE: Final = 7 / 8
-"""Of the fresh reports, how many are of the pair; the rest are of the other values."""
+PAIR_SHARE: Final = 7 / 8  # of the fresh reports, how many are of the pair; the rest are of the other values
 
 
 @dataclass(frozen=True, eq=False)

@@ -190,8 +190,7 @@ def _interval(ends: list[float] | None) -> str:
     return "" if ends is None else f"{ends[0]:.4f} to {ends[1]:.4f}"
 
 
-COUNTED: Final = 1 << 12
-"""Cohorts up to which each is counted; of more, their first and their last bits are."""
+COUNTED: Final = 1 << 12  # cohorts up to which each is counted; of more, their first and their last bits are
 
 
 def cohort_checks(answers: Answers, num_cohorts: int) -> Iterator[Check]:
@@ -240,14 +239,12 @@ def equal_cohorts(first: Answers, second: Answers, num_cohorts: int) -> float:
     return too_many(int((first.cohorts == second.cohorts).sum()), np.full(len(first), 1 / num_cohorts))
 
 
-Advance = Callable[[float, str], object]
-"""Called with how many lines have been answered, and what is being done."""
+Advance = Callable[[float, str], object]  # called with how many lines have been answered, and what is being done
 
 FEWEST_REPORTS: Final = 200
 MOST_REPORTS: Final = 10_000_000
 MOST_REPEATS: Final = 1000
-MOST_CELLS: Final = 1 << 29
-"""Bits of all fresh reports together: they are in memory, several times."""
+MOST_CELLS: Final = 1 << 29  # bits of all fresh reports together: they are in memory, several times
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-SMALLEST: Final = 20.0
-"""Outcomes that are expected more rarely are counted together with their neighbours."""
+SMALLEST: Final = 20.0  # outcomes that are expected more rarely are counted together with their neighbours
 
 
 def at_least(count: ArrayLike, total: ArrayLike, probability: ArrayLike) -> Floats:
@@ -99,11 +98,9 @@ Column = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Marks = NDArray[np.uint8]
 
-LEVEL: Final = 0.001
-"""Intervals of rates have confidence 1 - `LEVEL`, whatever alpha is."""
+LEVEL: Final = 0.001  # intervals of rates have confidence 1 - `LEVEL`, whatever alpha is
 BINS: Final = 64
-WORK: Final = 2e10
-"""Products that the check of all pairs of bits may take."""
+WORK: Final = 2e10  # products that the check of all pairs of bits may take
 BLOCK: Final = 1 << 14
 AS_DECLARED: Final = "as declared"
 

@@ -26,11 +26,9 @@ if TYPE_CHECKING:
 
 TIMEOUT: Final = 600.0
 LEAST_BYTES: Final = 1 << 24
-BYTES_PER_LINE: Final = 256
-"""How much a run may write: beyond it, a command that never ends would fill the disk."""
+BYTES_PER_LINE: Final = 256  # how much a run may write: beyond it, a command that never ends would fill the disk
 PAUSE: Final = 0.02
-METRIC: Final = "{metric}"
-"""Stands for the metric's id in a command."""
+METRIC: Final = "{metric}"  # stands for the metric's id in a command
 
 
 class Program:

@@ -367,12 +367,9 @@ def _deviation(weights: Any) -> float:
     return float(np.sqrt((weights * (places - mean) ** 2).sum() / total))
 
 
-COUNTED: Final = 1 << 12
-"""Symbols up to which each is counted."""
-MOST_LEARNED: Final = 256
-"""Symbols up to which a score is learned from the reports."""
-MOST_POINTS: Final = 1 << 15
-"""Points up to which each is counted."""
+COUNTED: Final = 1 << 12  # symbols up to which each is counted
+MOST_LEARNED: Final = 256  # symbols up to which a score is learned from the reports
+MOST_POINTS: Final = 1 << 15  # points up to which each is counted
 MOST_POINTS_LEARNED: Final = 1 << 10
 
 

@@ -27,15 +27,11 @@ if TYPE_CHECKING:
 
 SHARES: Final = {"likelihood": 0.8, "truth": 0.1, "learned": 0.1}
 """How the games share alpha: that of the declared likelihood is the sharpest for a client that does as declared."""
-POWER: Final = 0.9
-"""An excess is called detectable if it is seen nine times in ten."""
-LARGEST: Final = 100.0
-"""No epsilon above this is called detectable: a guess can hardly be more certain."""
+POWER: Final = 0.9  # an excess is called detectable if it is seen nine times in ten
+LARGEST: Final = 100.0  # no epsilon above this is called detectable: a guess can hardly be more certain
 STEPS: Final = 30
-FEWEST: Final = 40
-"""Reports of the pair with fewer than this, no score is learned."""
-MOST_GROUPS: Final = 64
-"""Cohorts up to which a score is learned for each."""
+FEWEST: Final = 40  # reports of the pair with fewer than this, no score is learned
+MOST_GROUPS: Final = 64  # cohorts up to which a score is learned for each
 
 
 @dataclass(frozen=True)

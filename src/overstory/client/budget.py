@@ -103,8 +103,7 @@ class _Charges:
         return self._accounts | mine
 
 
-ROUNDED: Final = 1e-12
-"""The relative error of a sum of epsilons that are each rounded up."""
+ROUNDED: Final = 1e-12  # the relative error of a sum of epsilons that are each rounded up
 
 
 def _most_in_a_year(registry: MetricRegistry) -> PersonBudget | None:

@@ -464,8 +464,7 @@ def seconds(name: str, value: float, least: float, most: float) -> float:
     return float(value)
 
 
-GATHER: Final = 1.0
-"""Seconds between a report and its flush, so that reports of one moment share a transaction."""
+GATHER: Final = 1.0  # seconds between a report and its flush, so that reports of one moment share a transaction
 
 
 class Background:

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from overstory.client.state.rows import Past, Rows
     from overstory.protocol.metrics import Metric
 
-MAX_RESPONSES: Final = 1024
-"""Permanent responses cached in memory, by tag."""
+MAX_RESPONSES: Final = 1024  # permanent responses cached in memory, by tag
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,11 +32,9 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics.panel import Places
     from overstory.protocol.metrics.period import Period
 
-MOST_PENDING: Final = 1000
-"""Reports held in memory while the disk cannot take them; further ones are refused."""
+MOST_PENDING: Final = 1000  # reports held in memory while the disk cannot take them; further ones are refused
 
-RETRY: Final = 10.0
-"""Seconds until a state that could not be opened is tried again."""
+RETRY: Final = 10.0  # seconds until a state that could not be opened is tried again
 
 HOUR: Final = 3600.0
 DAY: Final = 24 * HOUR

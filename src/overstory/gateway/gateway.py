@@ -34,11 +34,9 @@ from overstory.protocol.metrics import Metric, MetricRegistry
 from overstory.protocol.metrics.groups import OTHER
 from overstory.supervision.clock import ClockWatch
 
-Clock = Literal["real", "readings"]
-"""The source of the time: the machine's clock, or the readings' own times."""
+Clock = Literal["real", "readings"]  # the source of the time: the machine's clock, or the readings' own times
 
-AT_ONCE: Final = 500
-"""Reports in one transaction while readings are replayed, and taken together to be sent."""
+AT_ONCE: Final = 500  # reports in one transaction while readings are replayed, and taken together to be sent
 BOUNDS: Final = Bounds(waiting_rows=20_000, waiting_bytes=1 << 26)
 PASSING: Final = frozenset({Fault.BUSY, Fault.FULL, Fault.READ_ONLY, Fault.UNREADABLE})
 """What may be over later: a gateway that follows a stream waits for that."""

@@ -69,8 +69,7 @@ def _within(seconds: float, raw: Any) -> float:
 
 
 Format = Literal["csv", "jsonl"]
-LONGEST: Final = 1 << 16
-"""Bytes of a line; longer ones are bad."""
+LONGEST: Final = 1 << 16  # bytes of a line; longer ones are bad
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,14 +233,12 @@ def _word(raw: Any) -> str:
     return raw.strip()
 
 
-Pick = Literal["last", "mean", "sum"]
-"""How several readings of a period become its value."""
+Pick = Literal["last", "mean", "sum"]  # how several readings of a period become its value
 
 Missing = Literal["skip", "repeat", "zero"]
 """What is reported for a period without readings: nothing, the value before, or zero."""
 
-MOST_FILLED: Final = 1000
-"""Periods filled in one gap; a longer gap is an outage, or a time that is wrong."""
+MOST_FILLED: Final = 1000  # periods filled in one gap; a longer gap is an outage, or a time that is wrong
 
 
 @dataclass(frozen=True, slots=True)

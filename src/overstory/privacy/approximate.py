@@ -31,12 +31,10 @@ from overstory.privacy.terms import Terms
 from overstory.protocol.channels import ONE
 from overstory.protocol.errors import ParameterError
 
-DELTA: Final = 1e-6
-"""The chance that statements name unless asked for another."""
+DELTA: Final = 1e-6  # the chance that statements name unless asked for another
 MOST_BITS: Final = 2_000_000
 """Past so many bits that differ in all reports together, the pure bound is all that is stated."""
-MOST_EPSILON: Final = 700.0
-"""The same past such an epsilon of one report: its exponential would be no float."""
+MOST_EPSILON: Final = 700.0  # the same past such an epsilon of one report: its exponential would be no float
 TINY: Final = 1e-300
 _ROUNDING: Final = 2.0**-53
 

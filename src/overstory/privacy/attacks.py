@@ -30,11 +30,9 @@ from overstory.protocol.kinds.base import Kind, Report, check_cohort
 if TYPE_CHECKING:
     from overstory.protocol.metrics import Metric
 
-FEW_BITS: Final = 10.0
-"""Up to 1,024 outcomes: of a million devices about a thousand share each."""
+FEW_BITS: Final = 10.0  # up to 1,024 outcomes: of a million devices about a thousand share each
 
-MONTH: Final = 30
-"""Reports of each side, where many are set against many: a month of days."""
+MONTH: Final = 30  # reports of each side, where many are set against many: a month of days
 
 
 @dataclass(frozen=True)

@@ -60,8 +60,7 @@ Ratio = tuple[Decimal, Decimal]
 PRECISE: Final = Context(prec=100)
 MAX_REPORTS: Final = 10_000
 MAX_OUTCOMES: Final = 100_000
-SLACK: Final = 1e-9
-"""What a bound in floats is raised by, relatively: more than its arithmetic can be wrong."""
+SLACK: Final = 1e-9  # what a bound in floats is raised by, relatively: more than its arithmetic can be wrong
 
 
 class Worst(NamedTuple):
@@ -206,8 +205,7 @@ def crowded(num_bits: int, fewest: int, most: int) -> bool:
     return fewest == most and 2 * most > num_bits
 
 
-MOST_CHANGE_REPORTS: Final = 1000
-"""Up to so many reports every moment of a change is looked at."""
+MOST_CHANGE_REPORTS: Final = 1000  # up to so many reports every moment of a change is looked at
 
 
 @lru_cache(maxsize=1024)

@@ -90,8 +90,7 @@ def as_decimal(value: Fraction | Decimal) -> Decimal:
     return _PRECISE.divide(Decimal(value.numerator), Decimal(value.denominator))
 
 
-MAX_EPSILON: Final = 700
-"""Of a symbol's channel: a float holds its exponential."""
+MAX_EPSILON: Final = 700  # of a symbol's channel: a float holds its exponential
 
 
 @dataclass(frozen=True)

@@ -47,8 +47,7 @@ class SystemEntropy:
         return _as_integer(_from_system(count >> 3))
 
 
-MIN_SECRET: Final = 16
-"""Bytes that a device's secret has at least."""
+MIN_SECRET: Final = 16  # bytes that a device's secret has at least
 
 
 def check_secret(secret: bytes) -> bytes:

@@ -284,8 +284,7 @@ def _steps(width: int, lengths: Sequence[int], beam: int) -> list[int]:
     return steps
 
 
-LONGEST_KEY: Final = 48
-"""Bytes of a hash's key, to which every question adds its own name."""
+LONGEST_KEY: Final = 48  # bytes of a hash's key, to which every question adds its own name
 
 
 @dataclass(frozen=True)

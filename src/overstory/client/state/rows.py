@@ -115,8 +115,7 @@ def ends_at(metric: Metric) -> int:
     return metric.accept_until(metric.period.number(metric.expires_at - 1))
 
 
-NO_CAP: Final = 0
-"""What the state remembers of a metric that has had reports under no cap."""
+NO_CAP: Final = 0  # what the state remembers of a metric that has had reports under no cap
 
 
 def wider(before: int | None, now: int | None) -> int | None:
@@ -124,8 +123,7 @@ def wider(before: int | None, now: int | None) -> int | None:
     return None if before is None or now is None else max(before, now)
 
 
-PERIODS_KEPT: Final = 400
-"""Periods remembered as reported, per metric; earlier ones are always refused."""
+PERIODS_KEPT: Final = 400  # periods remembered as reported, per metric; earlier ones are always refused
 
 
 @dataclass(frozen=True)
@@ -145,8 +143,7 @@ class Claims:
         return Claims(frozenset(), period.number(end - 1) + 1, period.seconds)
 
 
-Past = tuple[Claims, list[Response]]
-"""The periods and the permanent responses that a metric has reported."""
+Past = tuple[Claims, list[Response]]  # the periods and the permanent responses that a metric has reported
 
 OF_METRIC: Final = ("first", "length", "kept cap", "kept attribute")
 """What `about` has of every metric, each under this word and the metric's id."""

@@ -55,8 +55,7 @@ from overstory.client.state.secret_file import (
 if TYPE_CHECKING:
     from overstory.protocol.metrics import Metric
 
-PATIENCE: Final = 5.0
-"""Seconds for which a fork waits for a transaction to end, and erasing for other processes."""
+PATIENCE: Final = 5.0  # seconds for which a fork waits for a transaction to end, and erasing for other processes
 
 
 class Forked(Protocol):

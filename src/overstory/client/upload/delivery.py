@@ -53,8 +53,7 @@ LEAST: Final = 0.05  # seconds: with less time left, no request is started
 Permit = Callable[[], object]
 """Returns None when nothing may be sent, else a value that stays equal while the same consent allows it."""
 
-Allowed = Callable[[], bool]
-"""Returns whether reports may still be sent: a person may withdraw consent at any moment."""
+Allowed = Callable[[], bool]  # returns whether reports may still be sent: a person may withdraw consent at any moment
 
 Send = Callable[[Sequence[OutboxRow], float, Failures, Allowed], Mapping[int, Decision]]
 """Sends rows at a time, while it is allowed; returns the decisions on those that were sent, by row id."""
@@ -195,11 +194,9 @@ def _may_split(response: Response) -> bool:
     return not body.get("results") and (response.status == 413 or body.get("reason") == Reason.DAMAGED)
 
 
-COPIED: Final = "copied"
-"""The name under which a state remembers that a copy of it has sent a report too."""
+COPIED: Final = "copied"  # the name under which a state remembers that a copy of it has sent a report too
 
-ASKED: Final = "asked"
-"""The name under which a state stores the origin of the collector that was asked last."""
+ASKED: Final = "asked"  # the name under which a state stores the origin of the collector that was asked last
 
 
 @dataclass(frozen=True)

@@ -20,24 +20,19 @@ from overstory.client.upload.http import Response, parse_object
 from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.wire.reasons import KEY_PROBLEM, Reason, is_own_problem
 
-Uniform = Callable[[], float]
-"""Draws from [0, 1)."""
+Uniform = Callable[[], float]  # draws from [0, 1)
 
-Covers = Callable[[Metric], bool]
-"""Returns whether the person's consent covers a metric as it is now."""
+Covers = Callable[[Metric], bool]  # returns whether the person's consent covers a metric as it is now
 
-Failures = Mapping[str, int]
-"""Consecutive failures of the collector, and consecutive refusals of each metric."""
+Failures = Mapping[str, int]  # consecutive failures of the collector, and consecutive refusals of each metric
 
-COLLECTOR: Final = ""
-"""The key of the collector among those of the metrics."""
+COLLECTOR: Final = ""  # the key of the collector among those of the metrics
 
 RETRIED: Final = frozenset({408, 425, 429})
 DAY: Final = 86_400.0
 _REASON: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _STRANGER: Final = re.compile(r"http-[0-9]+, .*")
-RELAY: Final = "relay: "
-"""How the answer of a decision begins when it came from a relay, or none came."""
+RELAY: Final = "relay: "  # how the answer of a decision begins when it came from a relay, or none came
 RELAYED: Final = "relayed"
 NO_RELAY: Final = "none in the registry"
 NO_KEY: Final = "no usable key"

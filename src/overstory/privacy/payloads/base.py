@@ -39,12 +39,10 @@ if TYPE_CHECKING:
     from overstory.protocol.kinds.base import Kind, Report
     from overstory.protocol.metrics import Metric
 
-CANDIDATES: Final = 100
-"""Among how many strings, or positions of a number, the attacker guesses, where no domain says."""
+CANDIDATES: Final = 100  # among how many strings, or positions of a number, the attacker guesses, where no domain says
 FALSE_POSITIVES: Final = Fraction(1, 100)
 
-Atom = tuple[Decimal, Decimal]
-"""P(report | this value), P(report | that value) of reports that are alike."""
+Atom = tuple[Decimal, Decimal]  # P(report | this value), P(report | that value) of reports that are alike
 
 
 @dataclass(frozen=True)

@@ -66,8 +66,7 @@ if TYPE_CHECKING:
     from overstory.privacy.payloads.shuffle import Blanket
     from overstory.protocol.kinds.base import Report
 
-MOST_SHARED: Final = 10
-"""Up to as many reports the smallest probability is searched for."""
+MOST_SHARED: Final = 10  # up to as many reports the smallest probability is searched for
 TILTS: Final = 16
 
 
@@ -184,8 +183,7 @@ def _divergence(w: float, weight: float) -> float:
     return total
 
 
-MOST_DISJOINT: Final = 4
-"""Up to as many reports of one-hot values the worst pair of histories is searched."""
+MOST_DISJOINT: Final = 4  # up to as many reports of one-hot values the worst pair of histories is searched
 MOST_FILTERS: Final = 3
 """The same for filters, unless they have so many hashes that the search takes more than `MOST_STEPS`."""
 MOST_STEPS: Final = 200_000

@@ -158,8 +158,7 @@ def _tidy(bits: float) -> float:
     return max(0.0, round(bits, 9))
 
 
-MOST_REPORTS: Final = 1000
-"""Reports a side up to which the sum over two counts is taken."""
+MOST_REPORTS: Final = 1000  # reports a side up to which the sum over two counts is taken
 
 
 @dataclass(frozen=True)

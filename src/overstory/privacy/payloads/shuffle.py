@@ -46,17 +46,13 @@ if TYPE_CHECKING:
     from overstory.protocol.kinds.symbols import OutputMechanism
     from overstory.protocol.numeric.randomizer import NumberChannel
 
-Atom = tuple[float, float, float]
-"""A probability under omega, and there r and r'."""
+Atom = tuple[float, float, float]  # A probability under omega, and there r and r'
 
-BERRY_ESSEEN: Final = 0.4748
-"""For independent summands of one law (Shevtsova, arXiv 1111.6554)."""
-ROUNDING: Final = 1 + 1e-9
-"""Covers the rounding of floats, which is below 1e-11 at 10^8 reports."""
+BERRY_ESSEEN: Final = 0.4748  # for independent summands of one law (Shevtsova, arXiv 1111.6554)
+ROUNDING: Final = 1 + 1e-9  # covers the rounding of floats, which is below 1e-11 at 10^8 reports
 TILTS: Final = (1.0, 1.02, 1.05, 1.1, 1.2)
 """Multiples of the tilt that centres the law: any is valid, and the best is taken."""
-TOLERANCE: Final = 1e-7
-"""How far an epsilon may be above the least that the bound gives, relatively."""
+TOLERANCE: Final = 1e-7  # how far an epsilon may be above the least that the bound gives, relatively
 STEPS: Final = 200
 _SQRT_2PI: Final = math.sqrt(2 * math.pi)
 
@@ -170,8 +166,7 @@ def _tilted_normal(t: float, centre: float, spread: float, shifted: float, u: fl
     return factor * (shifted * below + spread * math.exp(-u * u / 2) / _SQRT_2PI)
 
 
-MOST_PERIODS: Final = 16
-"""Periods up to which their reports are counted together; past them, the permanent response is."""
+MOST_PERIODS: Final = 16  # periods up to which their reports are counted together; past them, the permanent response is
 
 Ratios = Mapping[float, float]
 """What one value's report is likelier by than the blanket, with its probability under omega."""

@@ -47,8 +47,7 @@ if TYPE_CHECKING:
     from overstory.privacy.payloads.shuffle import Blanket
     from overstory.protocol.kinds.base import Report
 
-MOST_SYMBOLS: Final = 5
-"""Up to as many reports the worst pair of histories is searched."""
+MOST_SYMBOLS: Final = 5  # up to as many reports the worst pair of histories is searched
 TILTS: Final = 16
 
 Counts = tuple[int, ...]

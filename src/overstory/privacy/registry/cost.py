@@ -22,8 +22,7 @@ from overstory.privacy.terms import add_up
 from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
 from overstory.protocol.metrics.period import YEAR
 
-YEARS: Final = 10
-"""For how many years a panel's answers are added up, in a line of their own."""
+YEARS: Final = 10  # for how many years a panel's answers are added up, in a line of their own
 
 PATTERN: Final = "not counting which reports share their noise"
 IN_FORCE: Final = ", by the parameters in force"

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics.tables import ObliviousRoute
 
 SHOWN: Final = (1, 2, 3, 5, 10)
-MOST_CHANGES: Final = 100
-"""Up to this window the leak of a change is computed unasked: within a second."""
+MOST_CHANGES: Final = 100  # up to this window the leak of a change is computed unasked: within a second
 
 
 def metric_statement(metric: Metric, *, reports: Iterable[int] = (), delta: float = DELTA) -> PrivacyStatement:

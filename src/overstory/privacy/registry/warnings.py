@@ -31,14 +31,12 @@ ONLY_NUMBERS: Final = (
     "a coarser resolution makes changes rare; bins with an oracle of two rounds, such as l-osue, hide them"
 )
 
-FINE = 1024
-"""Positions of a number above which a reading is nearly always another one than before."""
+FINE = 1024  # positions of a number above which a reading is nearly always another one than before
 
 MOST_SEEDS = 1024
 """Cohorts, seeds or rows up to which a device is one of a crowd: of a million devices about a thousand share each."""
 
-SOON = 30
-"""Days before its expiry at which a metric is worth a decision."""
+SOON = 30  # days before its expiry at which a metric is worth a decision
 
 
 def registry_warnings(registry: MetricRegistry, text: str, today: dt.date, *, server: str | None = None) -> list[Fault]:

@@ -17,8 +17,7 @@ from overstory.privacy.terms import add_up
 from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
 from overstory.protocol.metrics.period import YEAR
 
-HIGH: Final = 8.0
-"""The epsilon of a year above which a registry is warned about."""
+HIGH: Final = 8.0  # the epsilon of a year above which a registry is warned about
 
 ANY_TWO: Final = "Between any two histories of what the person holds."
 KEPT: Final = "A device adds up what a year's reports cost, and stops there, whatever happens to the registry."

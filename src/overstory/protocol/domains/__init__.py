@@ -28,8 +28,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "table": "tables:table_of",
 }
 """By the name of a kind: the module here, and what builds the domain. Naming a kind imports its module."""
-_OF_OTHERS: Final = ("set", "table")
-"""Kinds of other domains."""
+_OF_OTHERS: Final = ("set", "table")  # kinds of other domains
 
 
 def domain_from(canonical: Mapping[str, Any]) -> AnyDomain:

@@ -17,12 +17,9 @@ from typing import Any, ClassVar, Final
 from overstory.protocol.errors import NoCodeError, ParameterError
 from overstory.protocol.kinds.base import check_count
 
-MAX_BYTES: Final = 32
-"""Of a string that can be searched for."""
-MAX_CHARACTERS: Final = 64
-"""Of a string of a declared alphabet."""
-END: Final = 0x80
-"""Follows the last byte of a string."""
+MAX_BYTES: Final = 32  # of a string that can be searched for
+MAX_CHARACTERS: Final = 64  # of a string of a declared alphabet
+END: Final = 0x80  # follows the last byte of a string
 MOST_BLOCK_BITS: Final = 16
 
 

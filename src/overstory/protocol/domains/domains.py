@@ -16,12 +16,10 @@ from typing import Any, ClassVar, Final, Literal, get_args
 
 from overstory.protocol.errors import ParameterError
 
-MAX_SIZE: Final = 1 << 20
-"""The most symbols that a domain may have."""
+MAX_SIZE: Final = 1 << 20  # the most symbols that a domain may have
 FIELDS: Final = {"min": "minimum", "max": "maximum"}
 """Parameters whose names are functions of Python, and what domains call them."""
-MOST_NAMES: Final = 20
-"""As many names are listed in words."""
+MOST_NAMES: Final = 20  # as many names are listed in words
 
 
 class AnyDomain(ABC):
@@ -476,8 +474,7 @@ class Bins(Range):
         return f"which of {self.count} equal ranges {limits} a number lies in; {self._outside_words()}"
 
 
-SOME_STEPS: Final = 100
-"""The number of steps that the range is divided into for examples."""
+SOME_STEPS: Final = 100  # the number of steps that the range is divided into for examples
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,9 @@ from typing import Any, ClassVar, Final
 from overstory.protocol.domains.domains import MOST_NAMES, AnyDomain, Domain, whole
 from overstory.protocol.errors import ParameterError
 
-SEPARATOR: Final = ";"
-"""Between the items of a set that is written as a text."""
-MOST_LISTED: Final = 4096
-"""As many sets are listed one by one."""
-MOST_GIVEN: Final = 1 << 16
-"""As many items are looked at in one value, repetitions included."""
+SEPARATOR: Final = ";"  # between the items of a set that is written as a text
+MOST_LISTED: Final = 4096  # as many sets are listed one by one
+MOST_GIVEN: Final = 1 << 16  # as many items are looked at in one value, repetitions included
 
 
 @dataclass(frozen=True)

@@ -24,20 +24,15 @@ ORDER: Final = 2
 WIDTH: Final = 96
 MOST_ORDER: Final = 4
 MOST_WIDTH: Final = 256
-LONGEST: Final = 64
-"""Characters of a string; a longer one has no code."""
-MOST_KINDS: Final = 4096
-"""Different characters of the candidates."""
+LONGEST: Final = 64  # characters of a string; a longer one has no code
+MOST_KINDS: Final = 4096  # different characters of the candidates
 
 SAMPLES: Final = 256
-MOST_TRIES: Final = 32
-"""Random prefixes looked at for one that may go on."""
+MOST_TRIES: Final = 32  # random prefixes looked at for one that may go on
 
 UNIT_BITS: Final = 16
-UNIT: Final = 1 << UNIT_BITS
-"""Cumulative frequencies of the characters after a context end here."""
-_FINE: Final = 1 << 32
-"""The unit of probabilities before they are rounded to frequencies."""
+UNIT: Final = 1 << UNIT_BITS  # cumulative frequencies of the characters after a context end here
+_FINE: Final = 1 << 32  # the unit of probabilities before they are rounded to frequencies
 _START: Final = "\ud800"  # halves of surrogate pairs: no text has them
 _END: Final = "\ud801"
 

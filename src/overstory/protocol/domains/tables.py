@@ -16,8 +16,7 @@ from typing import Any, ClassVar, Final, cast
 from overstory.protocol.domains.domains import AnyDomain, Domain, check_size
 from overstory.protocol.errors import ParameterError
 
-ALL_PAIRS: Final = "all pairs"
-"""Short for a table of each two variables."""
+ALL_PAIRS: Final = "all pairs"  # short for a table of each two variables
 
 
 @dataclass(frozen=True)
@@ -210,10 +209,8 @@ def texts(what: str, given: Any) -> tuple[str, ...]:
     return tuple(given)
 
 
-PAIR: Final = 2
-"""How many variables linked reports have."""
-MOST_BYTES: Final = 1 << 16
-"""Of a string, in UTF-8."""
+PAIR: Final = 2  # how many variables linked reports have
+MOST_BYTES: Final = 1 << 16  # of a string, in UTF-8
 
 
 @dataclass(frozen=True)

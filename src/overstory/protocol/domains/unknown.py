@@ -17,11 +17,9 @@ from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.domains.models import ORDER, WIDTH, ModelStrings
 from overstory.protocol.errors import NoCodeError, ParameterError
 
-ELSEWHERE: Final = b""
-"""What a mechanism takes for a value without a code."""
+ELSEWHERE: Final = b""  # what a mechanism takes for a value without a code
 ELSEWHERE_LABEL: Final = "a value that the search does not cover"
-MOST_KNOWN: Final = 10_000
-"""Values of a dictionary: a question about more of them is a list of candidates."""
+MOST_KNOWN: Final = 10_000  # values of a dictionary: a question about more of them is a list of candidates
 
 
 class UnknownValues(AnyDomain):

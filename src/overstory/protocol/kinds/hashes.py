@@ -125,8 +125,7 @@ class LinearHash(SymbolEncoding):
 
 FEWEST_SEEDS: Final = 64
 MOST_SEEDS: Final = 1024
-MOST_SYMBOLS: Final = 1024
-"""So that counts by (seed, symbol) are at most a million numbers."""
+MOST_SYMBOLS: Final = 1024  # so that counts by (seed, symbol) are at most a million numbers
 MOST_FITTED: Final = 2000
 """Values up to which the server fits the collisions of pseudo-random seeds: a second, and 64 megabytes."""
 
@@ -372,8 +371,7 @@ def _small(parameters: dict[str, Any], hash_range: int | None, alpha: Alpha) -> 
     return encoding
 
 
-Alpha = Callable[[int], float]
-"""From a hash range to the probability that the whole chain keeps a symbol."""
+Alpha = Callable[[int], float]  # from a hash range to the probability that the whole chain keeps a symbol
 SLACK: Final = 1.01
 MAX_RANGE: Final = 1 << 16
 

@@ -280,8 +280,7 @@ class ItemBitMechanism(BitMechanism):
         return super().draw(bits_at(self.encoding.counted(held, entropy)), cohort, entropy)
 
 
-INNER: Final = ("grr", "oue", "olh")
-"""The oracles that padding and sampling may report an item by."""
+INNER: Final = ("grr", "oue", "olh")  # the oracles that padding and sampling may report an item by
 NOISES: Final[Mapping[str, Family]] = {"optimized": optimized, "symmetric": symmetric}
 
 

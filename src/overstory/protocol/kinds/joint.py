@@ -25,10 +25,8 @@ from overstory.protocol.kinds.hashing import OverstoryV1
 from overstory.protocol.kinds.registry import REGISTRY, mechanism, parameters_of
 from overstory.protocol.sampling import Draw, Entropy, check_secret, context
 
-PARTS: Final = 2
-"""How many variables a linked report has: pairs are what is counted."""
-HASH_FAMILY: Final = OverstoryV1.name
-"""The hash that takes a key."""
+PARTS: Final = 2  # how many variables a linked report has: pairs are what is counted
+HASH_FAMILY: Final = OverstoryV1.name  # the hash that takes a key
 
 
 @dataclass(frozen=True)

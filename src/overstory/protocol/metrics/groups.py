@@ -16,11 +16,9 @@ from overstory.protocol.errors import ParameterError, suggestion
 from overstory.protocol.metrics.toml_fields import Fields
 from overstory.protocol.wire import GROUP, METRIC_ID
 
-OTHER: Final = "other"
-"""The group of devices that are in none of the listed ones."""
+OTHER: Final = "other"  # the group of devices that are in none of the listed ones
 
-FLOOR: Final = 1000
-"""Devices that a group has at least, unless the registry says otherwise."""
+FLOOR: Final = 1000  # devices that a group has at least, unless the registry says otherwise
 
 MOST_GROUPS: Final = 256
 MOST_DEVICES: Final = 1 << 40

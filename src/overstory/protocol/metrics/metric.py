@@ -29,15 +29,13 @@ SLACK: Final = 3600
 Batch ids are stored for as long, too.
 """
 
-Publish = Literal["nothing", "estimates"]
-"""What of a metric's results everybody may read on the console's public page."""
+Publish = Literal["nothing", "estimates"]  # what of a metric's results everybody may read on the console's public page
 
 ReportTransport = Literal["direct", "oblivious"]
 """How reports travel: to the collector, or encrypted through a relay, which alone sees the device's address."""
 
 
-CAPS: Final = ("window", "max_values", "over_cap")
-"""What bounds how much the reports of one device say."""
+CAPS: Final = ("window", "max_values", "over_cap")  # what bounds how much the reports of one device say
 
 FEWEST_TOGETHER: Final = 10
 """Past retention, no counts stay of fewer reports that have their period, group, and cohort or seed in common."""

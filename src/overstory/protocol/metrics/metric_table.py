@@ -59,20 +59,16 @@ MOST_REPORTS: Final = 1 << 20
 LARGEST: Final = 1 << 53
 SOME: Final = {"domain_size": 16, "most": 4, "values": {"domain": "integers", "bits": 16}}
 """Parameters of a usual domain, to try others with where the domain is wrong."""
-HASH_FAMILY: Final = "overstory-v1"
-"""The hash whose key is the metric's id, unless the parameters name another."""
+HASH_FAMILY: Final = "overstory-v1"  # the hash whose key is the metric's id, unless the parameters name another
 MOST_DAYS: Final = 36_500
 GRACE_DAYS: Final = 30
 PUBLISH_LEAST: Final = 100
 NOT_PLANNED: Final = "not planned yet: run `overstory metrics plan FILE`, which writes oracle and parameters"
 
-Folder: TypeAlias = "Path | Traversable"
-"""Where a registry lies: a folder, or one inside a package."""
+Folder: TypeAlias = "Path | Traversable"  # where a registry lies: a folder, or one inside a package
 
-MOST_SHOWN: Final = 3
-"""Candidates that are named which stand twice."""
-FILES: Final = ("known", "model")
-"""Keys of a domain that may name a file on which reports depend."""
+MOST_SHOWN: Final = 3  # candidates that are named which stand twice
+FILES: Final = ("known", "model")  # keys of a domain that may name a file on which reports depend
 
 DOMAIN_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "categories": ("kind", "names", "other", "ordered"),

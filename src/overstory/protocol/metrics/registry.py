@@ -23,13 +23,11 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics.panel import Panel
     from overstory.protocol.metrics.tables import ObliviousRoute, PersonBudget, Shards, Tables
 
-PACKAGE: Final = "package:"
-"""How the name of a file inside an installed package begins."""
+PACKAGE: Final = "package:"  # how the name of a file inside an installed package begins
 
 TABLES: Final = ("budget", "oblivious", "shards")
 
-MOST_BYTES: Final = 16 << 20
-"""Of a registry file: more is something else, such as /dev/zero."""
+MOST_BYTES: Final = 16 << 20  # of a registry file: more is something else, such as /dev/zero
 
 
 @dataclass(frozen=True)

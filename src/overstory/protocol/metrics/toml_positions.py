@@ -12,8 +12,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Final
 
-Path = tuple[str | int, ...]
-"""Keys, and indices into arrays, from the document's root."""
+Path = tuple[str | int, ...]  # Keys, and indices into arrays, from the document's root
 
 
 @dataclass(frozen=True)

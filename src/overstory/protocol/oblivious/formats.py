@@ -28,8 +28,7 @@ RESPONSE: Final = 1
 INFORMATIONAL: Final = range(100, 200)
 MOST_FIELDS: Final = 64
 
-PADDED_TO: Final = 512
-"""Bytes: requests are filled up to a multiple of this, so that their length says little."""
+PADDED_TO: Final = 512  # Bytes: requests are filled up to a multiple of this, so that their length says little
 RESPONSES_PADDED_TO: Final = 2048
 """Bytes: every answer to one report fits in one multiple of this, so that its length does not say which it is."""
 
@@ -207,8 +206,7 @@ def _read_entry(entry: bytes) -> Entry:
     return Entry(key_id, kem, public, tuple(zip(numbers[::2], numbers[1::2], strict=True)))
 
 
-RELEASE_TYPE: Final = "application/vnd.overstory.release"
-"""The media type of a release."""
+RELEASE_TYPE: Final = "application/vnd.overstory.release"  # the media type of a release
 
 MAGIC: Final = b"OVSR\x01"
 ID_BYTES: Final = 16

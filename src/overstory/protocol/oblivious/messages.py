@@ -168,8 +168,7 @@ class Cipher(NamedTuple):
 
 
 CHACHA20_POLY1305: Final = Cipher(0x0003, KEY_BYTES, seal, unseal)
-AES_128_GCM: Final = 0x0001
-"""The other cipher's number; it needs more than the standard library."""
+AES_128_GCM: Final = 0x0001  # the other cipher's number; it needs more than the standard library
 
 
 def extract(salt: bytes, secret: bytes) -> bytes:

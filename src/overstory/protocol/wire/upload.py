@@ -113,8 +113,7 @@ def decode_batch(raw: bytes) -> Batch:
     return batch
 
 
-MANY: Final = 1 << 8
-"""Numbers of which NumPy, where it is loaded, finds the largest sooner than Python does."""
+MANY: Final = 1 << 8  # numbers of which NumPy, where it is loaded, finds the largest sooner than Python does
 
 
 def _largest(column: bytes, width: int) -> int:
