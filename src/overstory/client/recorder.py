@@ -71,13 +71,7 @@ class MetricRecorder:
     change. No value, and no true encoding, is held once `make` has returned: what is known of values is keyed by tags.
     """
 
-    def __init__(
-        self,
-        metric: Metric,
-        key: bytes,
-        group: str = "",
-        asks: Callable[[int], bool] | None = None,
-    ) -> None:
+    def __init__(self, metric: Metric, key: bytes, group: str = "", asks: Callable[[int], bool] | None = None) -> None:
         mechanism = metric.mechanism
         self.metric, self._group, self._key = metric, group, key
         self._asks = asks  # whether the device is asked in a period, by number; None: in all

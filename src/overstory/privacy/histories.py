@@ -35,16 +35,7 @@ from functools import lru_cache, reduce
 from itertools import product
 from typing import Final, NamedTuple
 
-from overstory.protocol.channels import (
-    Rounds,
-    SymbolRounds,
-    as_decimal,
-    log_ratio,
-    mix,
-    power,
-    round_up,
-    weighted_sum,
-)
+from overstory.protocol.channels import Rounds, SymbolRounds, as_decimal, log_ratio, mix, power, round_up, weighted_sum
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Shape
 

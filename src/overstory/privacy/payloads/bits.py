@@ -49,16 +49,7 @@ from overstory.privacy.payloads.base import (
     true_positives,
 )
 from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, unary
-from overstory.protocol.channels import (
-    ONE,
-    BinaryChannel,
-    Rounds,
-    as_decimal,
-    log_ratio,
-    power,
-    round_up,
-    weighted_sum,
-)
+from overstory.protocol.channels import ONE, BinaryChannel, Rounds, as_decimal, log_ratio, power, round_up, weighted_sum
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Shape
 

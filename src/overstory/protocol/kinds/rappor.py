@@ -178,13 +178,7 @@ def basic_rappor_one_time(
 
 
 def _two_rounds(
-    name: str,
-    parameters: dict[str, Any],
-    encoding: Encoding,
-    permanence: Permanence,
-    f: float,
-    p: float,
-    q: float,
+    name: str, parameters: dict[str, Any], encoding: Encoding, permanence: Permanence, f: float, p: float, q: float
 ) -> BitMechanism:
     for letter, value in (("f", f), ("p", p), ("q", q)):
         check_probability(letter, value)
