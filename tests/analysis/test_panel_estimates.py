@@ -12,7 +12,8 @@ from overstory.analysis.alarms.alarm import Comparison, find_changes
 from overstory.analysis.reports import SupportCounts
 from overstory.privacy.registry.changes import compare_registries
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics import metric_from_json, parse_registry
+from overstory.protocol.metrics import parse_registry
+from overstory.protocol.metrics.metric_table import metric_from_json
 from overstory.protocol.metrics.panel import Panel, Places
 from overstory.protocol.metrics.period import Period
 from overstory.queries.comparison import compare_ranges

@@ -13,7 +13,8 @@ from overstory.collector.app import build_app
 from overstory.collector.http.pages import public_metric
 from overstory.collector.service import Collector
 from overstory.protocol.errors import FormatError
-from overstory.protocol.metrics import MetricRegistry, metric_from_json, parse_registry
+from overstory.protocol.metrics import MetricRegistry, parse_registry
+from overstory.protocol.metrics.metric_table import metric_from_json
 from support.collector_in_process import ABOUT, METRICS, REGISTRY, FakeStore
 from support.html_reader import HtmlReader
 from support.registry_texts import registry_of

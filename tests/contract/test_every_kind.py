@@ -31,8 +31,8 @@ from overstory.presentation.render_text import as_text
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.registry import BUILDERS, FAMILIES, REGISTRY, any_mechanism
-from overstory.protocol.metrics import Metric, load_registry, metric_from_json
-from overstory.protocol.metrics.metric_table import DOMAIN_KEYS
+from overstory.protocol.metrics import Metric, load_registry
+from overstory.protocol.metrics.metric_table import DOMAIN_KEYS, metric_from_json
 from overstory.protocol.metrics.period import DAY
 from overstory.protocol.wire.upload import decode_batch, decode_uploads, encode_reports
 from overstory.queries.counts import PeriodCounts

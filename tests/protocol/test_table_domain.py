@@ -20,7 +20,8 @@ from overstory.protocol.domains import domain_from
 from overstory.protocol.domains.domains import Bins, Categories, Integers
 from overstory.protocol.domains.tables import Strings, StringTable, Table
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.metrics import RegistryError, load_registry, metric_from_json, parse_registry
+from overstory.protocol.metrics import RegistryError, load_registry, parse_registry
+from overstory.protocol.metrics.metric_table import metric_from_json
 from support.registry_texts import registry_of
 
 VERSION = Categories(("1.0", "2.0"), other="another version")

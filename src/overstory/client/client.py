@@ -395,7 +395,7 @@ def read_registry(registry: MetricRegistry | str | os.PathLike[str] | Traversabl
 def warn_of_mistake(warn: WarnsOnce, registry: MetricRegistry, name: object, value: object, *, strict: bool) -> None:
     """Warn of a wrong name of a metric, or a value outside its domain; where the client is strict, raise that."""
     from overstory.protocol.errors import suggestion
-    from overstory.protocol.metrics import UnknownMetricError
+    from overstory.protocol.metrics.registry import UnknownMetricError
 
     try:
         if not isinstance(name, str):

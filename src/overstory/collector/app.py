@@ -24,7 +24,7 @@ from overstory.collector.service import Collector
 from overstory.collector.store import StoreError
 from overstory.collector.store.databases.database import RecountError
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics import UnknownMetricError
+from overstory.protocol.metrics.registry import UnknownMetricError
 from overstory.protocol.wire import is_loopback
 from overstory.protocol.wire.reasons import Reason
 from overstory.supervision.answers import ALWAYS_TEXT, RETRY_AFTER, Response, error_response, refusal

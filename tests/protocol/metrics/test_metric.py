@@ -16,7 +16,8 @@ from overstory.protocol.domains.domains import Bins, Categories, Integers
 from overstory.protocol.domains.item_sets import ItemSet
 from overstory.protocol.domains.tables import Strings, StringTable, Table
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics import Metric, load_registry, metric_from_json, parse_registry
+from overstory.protocol.metrics import Metric, load_registry, parse_registry
+from overstory.protocol.metrics.metric_table import metric_from_json
 from overstory.protocol.metrics.registry import EXAMPLE
 from support.registry_texts import BINS, COLOURS, LISTED, STRINGS, oblivious_text, registry_text
 

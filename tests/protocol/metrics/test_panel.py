@@ -7,7 +7,8 @@ from fractions import Fraction
 
 import pytest
 
-from overstory.protocol.metrics import metric_from_json, parse_registry
+from overstory.protocol.metrics import parse_registry
+from overstory.protocol.metrics.metric_table import metric_from_json
 from overstory.protocol.metrics.panel import CYCLES, Panel, Places
 from overstory.protocol.metrics.period import Period
 from overstory.protocol.metrics.toml_fields import RegistryError

@@ -9,7 +9,8 @@ from overstory.collector.store.metrics import read_stored_metrics
 from overstory.protocol.domains import domain_from
 from overstory.protocol.domains.unknown import ELSEWHERE, ELSEWHERE_LABEL, UnknownIntegers, UnknownStrings
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.metrics import RegistryError, load_registry, metric_from_json, parse_registry
+from overstory.protocol.metrics import RegistryError, load_registry, parse_registry
+from overstory.protocol.metrics.metric_table import metric_from_json
 from overstory.protocol.search import prefix_search
 from support.registry_texts import registry_text, the_fault
 

@@ -11,7 +11,8 @@ from overstory.presentation.document import Lines
 from overstory.presentation.formats import plural
 from overstory.presentation.render_text import print_document
 from overstory.privacy.registry.warnings import registry_notes, registry_warnings
-from overstory.protocol.metrics import RegistryError, parse_registry, registry_folder, registry_text
+from overstory.protocol.metrics import RegistryError, parse_registry
+from overstory.protocol.metrics.registry import registry_folder, registry_text
 
 BAD_INPUT: Final = 2
 WARNED: Final = 1

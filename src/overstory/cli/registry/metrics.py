@@ -22,7 +22,8 @@ from overstory.privacy.registry.cost import budget_words, total_costs
 from overstory.privacy.registry.page import metric_page, together_blocks
 from overstory.privacy.registry.yearly import headline
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics import MetricRegistry, load_registry, registry_folder, registry_text
+from overstory.protocol.metrics import MetricRegistry, load_registry
+from overstory.protocol.metrics.registry import registry_folder, registry_text
 
 WEAKENED: Final = 1
 MOST_REPORTS: Final = 1_000_000

@@ -122,29 +122,7 @@ def load_registry(path: str | os.PathLike[str] | Traversable, *, read_candidates
 
 
 def registry_text(path: str | os.PathLike[str] | Traversable) -> str:
-    """Return the text of a registry file, its line ends as they are; a byte order mark is no part of it.
-
-    Parameters
-    ----------
-    path
-        The registry file, as `load_registry` takes it.
-
-    Raises
-    ------
-    FormatError
-        When it is not UTF-8, is too large, or is in a package that is not installed.
-    OSError
-        When it cannot be read.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "metrics.toml")
-    ...     written = path.write_text(EXAMPLE, encoding="utf-8")
-    ...     registry_text(path) == EXAMPLE
-    True
-    """
+    """Return the text of a registry file, its line ends as they are; a byte order mark is no part of it."""
     folder, name = _located(path)
     try:
         with folder.joinpath(name).open("rb") as file:
@@ -163,23 +141,7 @@ def registry_text(path: str | os.PathLike[str] | Traversable) -> str:
 
 
 def registry_folder(path: str | os.PathLike[str] | Traversable) -> Folder:
-    """Return where the candidate files of a registry file are.
-
-    Parameters
-    ----------
-    path
-        The registry file, as `load_registry` takes it.
-
-    Raises
-    ------
-    FormatError
-        When the path is in a package that is not installed.
-
-    Examples
-    --------
-    >>> registry_folder("notes/metrics.toml").name
-    'notes'
-    """
+    """Return where the candidate files of a registry file are."""
     return _located(path)[0]
 
 

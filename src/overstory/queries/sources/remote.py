@@ -11,7 +11,8 @@ from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from overstory.protocol.errors import FormatError, OverstoryError
-from overstory.protocol.metrics import Metric, metric_from_json
+from overstory.protocol.metrics import Metric
+from overstory.protocol.metrics.metric_table import metric_from_json
 from overstory.protocol.wire.reasons import check_token, problem_detail
 from overstory.queries.counts import PeriodCounts
 
