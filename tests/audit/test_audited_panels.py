@@ -5,9 +5,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from overstory.audit.answers import declare
+from overstory.audit.answers import OwnClient, declare
 from overstory.audit.audit import NO_MEMORY, Settings, audit
-from overstory.audit.clients import OwnClient
 from overstory.client import recorder
 from overstory.protocol.metrics import parse_registry
 from support.registry_texts import registry_of

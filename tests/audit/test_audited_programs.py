@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overstory.audit.answers import Questions, declare, fresh, read_answers, repeated
+from overstory.audit.answers import OwnClient, Program, Questions, declare, fresh, read_answers, repeated
 from overstory.audit.audit import Settings, audit
-from overstory.audit.clients import OwnClient, Program
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.registry import mechanism
 from support.audited_clients import SimulatedClient, small_rappor
@@ -145,7 +144,7 @@ def is_running(pid: str) -> bool:
 
 
 def test_a_command_that_never_stops_writing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("overstory.audit.clients.LEAST_BYTES", 1 << 16)
+    monkeypatch.setattr("overstory.audit.answers.LEAST_BYTES", 1 << 16)
     message = problem(python("while True: print('client,cohort,irr' * 100)"))
     assert "bytes for 1,000 lines: expected a report for each" in message
 

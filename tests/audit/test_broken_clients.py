@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overstory.audit.answers import Declared, Questions, declare
+from overstory.audit.answers import Declared, OwnClient, Program, Questions, declare
 from overstory.audit.audit import Settings, audit
 from overstory.audit.checks import pairs_of
-from overstory.audit.clients import OwnClient, Program
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.registry import mechanism
 from support import audited_clients as clients

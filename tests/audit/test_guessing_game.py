@@ -13,9 +13,8 @@ import pytest
 
 from overstory.audit.answers import Answers, Declared, Questions, declare, fresh
 from overstory.audit.audit import AuditResult, Settings, audit
-from overstory.audit.checks import at_least
+from overstory.audit.checks import Game, at_least, detectable_excess, odds, play, threshold
 from overstory.audit.conformance import conformance_of
-from overstory.audit.game import Game, detectable_excess, odds, play, threshold
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.registry import mechanism
 from support.audited_clients import SMALL as SIZES

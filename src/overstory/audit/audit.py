@@ -13,9 +13,20 @@ from numpy.typing import NDArray
 
 from overstory.analysis.selection import holm
 from overstory.audit.answers import Answers, Questions, fresh, repeated, twins
-from overstory.audit.checks import BINS, Check, Column, binned, joined, most_extreme, outcomes_p, too_many, two_sided
+from overstory.audit.checks import (
+    BINS,
+    Check,
+    Column,
+    binned,
+    detectable_excess,
+    joined,
+    most_extreme,
+    outcomes_p,
+    play,
+    too_many,
+    two_sided,
+)
 from overstory.audit.conformance import conformance_of
-from overstory.audit.game import detectable_excess, play
 from overstory.presentation.document import Block, Lines, Notice, Paragraph, Table
 from overstory.presentation.document import Column as TableColumn
 from overstory.presentation.formats import epsilon_text, finite, p_value, rounded_down, rounded_up
@@ -23,9 +34,8 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import check_count
 
 if TYPE_CHECKING:
-    from overstory.audit.answers import Declared
-    from overstory.audit.clients import OwnClient, Program
-    from overstory.audit.game import Game
+    from overstory.audit.answers import Declared, OwnClient, Program
+    from overstory.audit.checks import Game
 
 
 Verdict = Literal["violates", "deviates", "no fault found"]

@@ -6,9 +6,8 @@ import argparse
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.analysis.decoding.candidates import CandidateMap
-from overstory.audit.answers import Declared, declare
+from overstory.audit.answers import Declared, OwnClient, Program, declare
 from overstory.audit.audit import Settings, audit
-from overstory.audit.clients import OwnClient, Program
 from overstory.cli.arguments import print_answer
 from overstory.cli.output import progress
 from overstory.files.rappor import read_map, read_params
