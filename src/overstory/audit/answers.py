@@ -87,7 +87,6 @@ class Declared:
         return value if payload is None else payload
 
     def packed(self, payloads: Sequence[int]) -> NDArray[Any]:
-        """Return reports as `Answers` holds them."""
         return self._bits(payloads) if self.are_bits else np.array(payloads, np.int64)
 
     def _bits(self, payloads: Sequence[int]) -> NDArray[np.uint8]:

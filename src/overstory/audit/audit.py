@@ -281,7 +281,6 @@ class Settings:
 
     @property
     def devices(self) -> int:
-        """Devices that report several times."""
         return min(max(self.reports // 50, 100), 4000)
 
     def lines(self, *, takes_metric: bool) -> int:  # of a panel fewer: a bound

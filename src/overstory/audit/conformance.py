@@ -120,7 +120,6 @@ class Conformance(ABC):
         yield identical("identical neighbouring reports", same, self.equal_chances(first, second))
 
     def places(self, answers: Answers) -> Iterator[Check]:  # noqa: ARG002 - of most kinds, there are none
-        """Yield the check of each mark's place by itself."""
         yield from ()
 
     @abstractmethod
@@ -132,7 +131,6 @@ class Conformance(ABC):
         yield from ()
 
     def same(self, first: Answers, second: Answers) -> NDArray[np.bool_]:
-        """Return which reports of two lists are equal, line by line."""
         equal: NDArray[np.bool_] = (first.reports == second.reports).reshape(len(first), -1).all(axis=1)
         return equal
 
@@ -199,7 +197,6 @@ class Conformance(ABC):
         return None
 
     def remarks(self, answers: Answers) -> Iterator[str]:  # noqa: ARG002 - of most kinds, nothing
-        """Yield what else fresh devices' reports say."""
         yield from ()
 
 

@@ -163,7 +163,6 @@ class Gateway:
         return done
 
     def take(self, reading: Reading) -> None:
-        """Take a reading, and report the periods that are over by it."""
         self._report(self.alignment.feed(reading))
 
     def pass_time(self, now: float) -> None:
@@ -171,7 +170,6 @@ class Gateway:
         self.flush()
 
     def finish(self) -> None:
-        """Report the open period, write everything to the disk, and deliver it."""
         self._report(self.alignment.finish())
         self.flush()
 

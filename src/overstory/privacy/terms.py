@@ -54,7 +54,6 @@ class Terms(ABC):
         """Exact epsilon of one change of value, or to nothing or from it, within `reports` reports, rounded up."""
 
     def canonical(self) -> dict[str, Any]:
-        """Return the terms as JSON values: the kind, and every field."""
         own = {part.name: _plain(getattr(self, part.name)) for part in fields(self)}  # type: ignore[arg-type] # a dataclass
         return {"kind": self.kind, **own}
 

@@ -49,7 +49,6 @@ class Constant:
 
     @classmethod
     def uniform(cls, outcomes: int) -> Constant:
-        """Return one of so many outcomes, all equally likely."""
         return cls(((math.log(outcomes), -math.log(outcomes)),))
 
     @property

@@ -65,7 +65,6 @@ class Blanket:
     atoms: tuple[Atom, ...]  # the joint law of r and r' under omega: the probabilities add up to 1
 
     def delta(self, epsilon: float, reports: int) -> float:
-        """Return a bound on delta at `epsilon`, of one shuffle of that many reports."""
         return self._delta(epsilon, reports, 1.0)[0]
 
     def _delta(self, epsilon: float, reports: int, near: float) -> tuple[float, float]:

@@ -237,7 +237,6 @@ class Categories(Domain):
         return symbol
 
     def symbol_of(self, name: str) -> int | None:
-        """Return the symbol of a name, that of other values, or None where there is none."""
         return self._symbols.get(name, None if self.other is None else self.size - 1)
 
     def examples(self) -> tuple[str, ...]:

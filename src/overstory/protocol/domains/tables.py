@@ -39,7 +39,6 @@ class Variables(AnyDomain):
 
     @property
     def sizes(self) -> tuple[int | None, ...]:
-        """How many values each variable has; None for strings."""
         return tuple(domain.size for domain in self.of)
 
     @property

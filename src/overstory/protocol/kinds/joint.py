@@ -76,7 +76,6 @@ class JointMechanism(Kind):
 
     @property
     def domain_sizes(self) -> tuple[int | None, ...]:
-        """How many values each part has; None for strings."""
         return tuple(part.domain_size for part in self.components)
 
     @property
@@ -110,7 +109,6 @@ class JointMechanism(Kind):
         return divmod(check_symbol(value, self.domain_size), size)
 
     def payloads(self, payload: int) -> tuple[int, ...]:
-        """Return the parts of a payload, or of a permanent response."""
         high, low = divmod(payload, self.components[self.low].payload_limit)
         return (high, low) if self.low else (low, high)
 

@@ -266,7 +266,6 @@ class Shards:
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Shards:
-        """Return what `to_json` wrote."""
         changes = [(_day(dt.date.fromisoformat(day)), int(count)) for day, count in read.get("from", {}).items()]
         return cls(((0, int(read["count"])), *sorted(changes)))
 

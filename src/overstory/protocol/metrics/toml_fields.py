@@ -91,7 +91,6 @@ class Fields:
 
     @property
     def is_sound(self) -> bool:
-        """Whether no fault was found since the table was opened."""
         return len(self.faults) == self._before
 
     def fault(self, key: str | None, message: str) -> None:

@@ -49,7 +49,6 @@ class NumberChannel(ABC):
         """Payloads of one position that are equally likely: the probability of each group, and how many there are."""
 
     def valid(self, payload: int) -> bool:
-        """Whether there is such a payload."""
         return 0 <= payload < self.num_cells
 
     @abstractmethod

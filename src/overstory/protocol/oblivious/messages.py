@@ -214,7 +214,6 @@ class Context:
         return self.cipher.seal(self.key, self.nonce, message, b"")
 
     def unseal(self, sealed: bytes) -> bytes:
-        """Return the first message of this context, or raise ParameterError."""
         return self.cipher.unseal(self.key, self.nonce, sealed, b"")
 
     def export(self, label: bytes, length: int) -> bytes:
