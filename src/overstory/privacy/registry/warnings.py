@@ -11,7 +11,8 @@ from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.attacks import metric_linkability
 from overstory.privacy.payloads.base import metric_terms
 from overstory.privacy.registry.cost import budget_words, lifetime_epsilon, together
-from overstory.privacy.registry.yearly import HIGH, parts_of_a_year, yearly
+from overstory.privacy.registry.yearly import HIGH, parts_of_a_year, year_of, yearly
+from overstory.privacy.statements import ALWAYS
 from overstory.privacy.terms import add_up
 from overstory.protocol.errors import WireError
 from overstory.protocol.metrics import Fault, Metric, MetricRegistry
@@ -130,7 +131,7 @@ def _year(registry: MetricRegistry) -> Iterator[str]:
     if cured > HIGH:
         cure += f", and an oracle with less: up to {HIGH:g}"
     most = max(parts_of_a_year(metrics), key=lambda part: part.epsilon)
-    year = f"{claim.amount}, {claim.about.partition(':')[0]}, most of it by {most.words}"
+    year = f"{claim.amount}, {ALWAYS}, {year_of(metrics)}, most of it by {most.words}"
     yield f"{year}; {cure}; or give yearly_reason, why a metric needs more"
 
 

@@ -19,6 +19,7 @@ from overstory.protocol.metrics.period import YEAR
 
 HIGH: Final = 8.0  # the epsilon of a year above which a registry is warned about
 
+ANY_YEAR: Final = "in any year"
 ANY_TWO: Final = "Between any two histories of what the person holds."
 KEPT: Final = "A device adds up what a year's reports cost, and stops there, whatever happens to the registry."
 ADDS_UP: Final = "Every further year adds at most as much."
@@ -58,6 +59,11 @@ def most_in_a_year(metric: Metric) -> int:
     return 1 if metric.once else -(-YEAR // metric.period.seconds) + 1
 
 
+def year_of(metrics: Iterable[Metric]) -> str:
+    """Name the year that a sum is of: kept noise tells more together with the reports of earlier years."""
+    return ANY_YEAR if all(metric.is_afresh for metric in metrics) else "in the first year"
+
+
 def headline(registry: MetricRegistry) -> Claim:
     """Return what any year's reports of an application tell: the first number on every page for a person."""
     return yearly(registry.values(), registry.budget, is_counted=True)
@@ -73,9 +79,8 @@ def yearly(metrics: Iterable[Metric], budget: PersonBudget | None = None, *, is_
     ends = False  # whether a yearly budget is less than all reports of a year cost
     if budget is not None and budget.against == "any-history" and budget.epsilon < epsilon:
         epsilon, words, ends = budget.epsilon, f"{words}, until the budget is used up", budget.per == "year"
-    afresh = all(metric.is_afresh for part in parts for metric in part.metrics)
+    year = year_of(metric for part in parts for metric in part.metrics)
     has_panel = any(metric.panel for part in parts for metric in part.metrics)
     is_kept = is_counted and math.isfinite(epsilon) and (ends or has_panel)
-    rests = (ANY_TWO, *((KEPT,) if is_kept else ()), *((ADDS_UP, WHEN) if afresh else ()))
-    when = "in any year" if afresh else "in the first year"
-    return Claim(f"{ALWAYS}, {when}: {words}", epsilon, " ".join(rests), kind="any", reason=reason)
+    rests = (ANY_TWO, *((KEPT,) if is_kept else ()), *((ADDS_UP, WHEN) if year == ANY_YEAR else ()))
+    return Claim(f"{ALWAYS}, {year}: {words}", epsilon, " ".join(rests), kind="any", reason=reason)

@@ -242,7 +242,7 @@ class SetMechanism(OutputMechanism):
 
 
 def subset(*, domain_size: int, epsilon: float, subset_size: int | None = None) -> SetMechanism:
-    """Subset selection: a random subset of about d / (e^eps + 1) values, more likely with the value in it.
+    """Subset selection (Ye and Barg 2018): a random subset of the domain, more likely with the value in it.
 
     Ye, Barg, "Optimal schemes for discrete distribution estimation under locally differential privacy", IEEE
     Transactions on Information Theory 2018.
@@ -256,7 +256,7 @@ def subset(*, domain_size: int, epsilon: float, subset_size: int | None = None) 
 
 
 def projective(*, domain_size: int, epsilon: float, field_size: int | None = None) -> SetMechanism:
-    """Projective geometry response: a point of PG(t-1, q), q of least variance unless given.
+    """Projective geometry response (Feldman, Nelson, Nguyen, Talwar 2022): a point of PG(t-1, q).
 
     Feldman, Nelson, Nguyen, Talwar, "Private frequency estimation via projective geometry", ICML 2022.
     """
