@@ -26,7 +26,7 @@ from overstory.discovery import (
 from overstory.discovery.codes import byte_strings, code_rows, distinct, extensions, integer_rows, may_go_on, prefixes
 from overstory.discovery.heavy_hitters import KEEP
 from overstory.protocol.domains.codes import coded_strings
-from overstory.protocol.domains.models import CharacterModel
+from overstory.protocol.domains.unknown import CharacterModel
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.search import level_weights, prefix_bytes
 

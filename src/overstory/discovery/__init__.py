@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from overstory._lazy import lazy_names
 from overstory.protocol.domains.codes import AlphabetStrings, CodedDomain, CodedIntegers, CodedStrings
-from overstory.protocol.domains.models import ModelStrings
+from overstory.protocol.domains.unknown import ModelStrings
 from overstory.protocol.errors import NoCodeError
 from overstory.protocol.search import Plan, discover
 

@@ -77,7 +77,7 @@ class Question:
         return self.word(b"" if code is None else prefix_bytes(code, self.width, self.num_bits))
 
     def word(self, raw: bytes) -> int:
-        """Return what the mechanism is given for a prefix: the digest of all but its last `step` bits, and those."""
+        """Return what the mechanism is given: the digest of all of a prefix but its last `step` bits, and those."""
         if not raw:
             return hashed_by(self.key).digest(b"elsewhere")
         prefix = int.from_bytes(raw, "big") >> (-self.num_bits % 8)

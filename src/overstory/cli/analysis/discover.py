@@ -18,7 +18,7 @@ from overstory.files.rappor import read_candidates
 from overstory.files.recognition import recognize_all
 from overstory.presentation.streams import printable
 from overstory.protocol.domains.codes import MAX_BYTES
-from overstory.protocol.domains.models import ORDER, WIDTH
+from overstory.protocol.domains.unknown import ORDER, WIDTH
 from overstory.protocol.errors import FormatError, NoCodeError, ParameterError
 
 if TYPE_CHECKING:

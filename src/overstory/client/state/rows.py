@@ -495,7 +495,7 @@ class Outbox:
         return self._select(f"{clause} ORDER BY id", values)
 
     def take_due(self, now: float, limit: int, lease: float) -> list[OutboxRow]:
-        """Return up to `limit` waiting reports that are due, leased for seconds; an attempt counts from here on."""
+        """Return up to `limit` reports that are due, leased for `lease` seconds; each counts as an attempt."""
         due = self._select(
             "WHERE state = ? AND (due <= ? OR due > ?) ORDER BY due LIMIT ?",
             [RowState.WAITING, now, now + LONGEST_DELAY, limit],

@@ -154,7 +154,7 @@ def write_secret(path: Path, secret: DeviceSecret) -> None:
 
 
 def replace_secret(paths: StatePaths, secret: DeviceSecret) -> None:
-    """Write a secret over another, which is overwritten; after a crash one is left, the rest `discard_replaced`'s."""
+    """Replace a secret and overwrite the old one's bytes; after a crash, `discard_replaced` does the rest."""
     discard_replaced(paths)
     write_secret(paths.next, secret)
     with contextlib.suppress(OSError):  # a file system without hard links: the old bytes are unlinked alone

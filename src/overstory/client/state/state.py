@@ -390,7 +390,7 @@ def _is_marked(lock: int) -> bool:
 
 
 def erase(paths: StatePaths) -> None:
-    """Delete the state with the choice; name and registry stay. Of planted files the name alone is unlinked."""
+    """Delete the state with the choice; its name and registry stay. What others planted is unlinked, never written."""
     if not paths.folder.is_dir():
         return
     with translate_errors(paths.folder):

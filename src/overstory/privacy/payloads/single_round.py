@@ -104,7 +104,7 @@ class ItemBitTerms(_OfSets, BitTerms):
 
     @classmethod
     def permanent_response(cls, mechanism: Any) -> Constant:
-        """The bits of all items: a larger set's are a mixture of smaller ones', whose entropy is no less."""
+        """Return the bits of all items: no other set discloses more, as larger ones' are mixtures of smaller ones'."""
         encoding, channel = mechanism.encoding, mechanism.rounds.permanent
         size, most = encoding.domain_size, encoding.most
         one, zero = float(channel.keep_one), float(channel.raise_zero)

@@ -88,7 +88,7 @@ def _partitions(total: int, largest: int) -> Iterator[Counts]:
 def _extremes(
     held: Counts, foreign: Counts, values: int, chances: tuple[Decimal, Decimal, Decimal], gains: list[Decimal]
 ) -> tuple[Decimal, Decimal]:
-    """Return the least and largest probability of counts; `chances`: P1(z|s), P1(s|s) less it, P1(z|nothing)."""
+    """Return the least and largest probability of counts; `chances`: P1(z|s), P1(s|s) - P1(z|s), P1(z|nothing)."""
     (other, alpha, even), counts = chances, held + foreign
     shares = list(product(*(range(count + 1) for count in counts)))
     gained = {share: sum(gains[times] for times in share) for share in shares}

@@ -2,7 +2,7 @@
 
 A search walks along the code's bits from the most significant one, so whatever has a code can be searched for. A string
 becomes its bytes and an end marker, blocks of symbols of a declared alphabet, or, under a public model of characters
-(`overstory.protocol.domains.models`), an arithmetic code.
+(`overstory.protocol.domains.unknown`), an arithmetic code.
 """
 
 from __future__ import annotations

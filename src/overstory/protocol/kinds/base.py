@@ -442,7 +442,7 @@ class Kind(ABC):
         return lambda permanent, random_bits: permanent  # noqa: ARG005 - one round draws nothing afresh
 
     def randomize(self, value: Any, entropy: Entropy, *, cohort: int | None = None) -> Report:
-        """Return one report of a device that nobody saw before; `overstory.client.Randomizer` reports again."""
+        """Return one report of a new device; one that reports again needs `overstory.client.Randomizer`."""
         chosen = uniform_below(self.num_cohorts, entropy) if cohort is None else whole_number(cohort)
         permanent = self.draw_permanent(whole_number(value), chosen, entropy)
         return Report(chosen, self.instantaneous(permanent, entropy.bits))

@@ -44,7 +44,7 @@ def _cohort_offset(cohort: int) -> int:
 
 @dataclass(frozen=True)
 class OverstoryV1:
-    """The project's: one keyed digest per value, one 64-bit mix per (cohort, hash), distinct positions (Floyd)."""
+    """The project's family: a keyed digest per value, a 64-bit mix per (cohort, hash), distinct positions (Floyd)."""
 
     key: bytes = b""
 
@@ -79,7 +79,7 @@ class OverstoryV1:
 
 @dataclass(frozen=True)
 class GoogleRapporPython:
-    """Google's public Python client's: bytes of MD5(cohort, value) modulo the filter's size; some may coincide."""
+    """Google's public family: bytes of MD5(cohort, value) modulo the filter's size, some of which may coincide."""
 
     name: ClassVar[str] = "google-rappor-python"
     max_hashes: ClassVar[int] = 16  # an MD5 digest has 16 bytes

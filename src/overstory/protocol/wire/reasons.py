@@ -115,7 +115,7 @@ _TITLES: Final = {
 
 
 def problem_type(reason: str) -> str:
-    """Return the `type` of a problem: a path, as overstory has no domain (RFC 9457 allows it); nothing is there."""
+    """Return the `type` of a problem: a relative reference (RFC 9457), for overstory has no domain of its own."""
     return f"/problems/{reason}"
 
 
