@@ -16,8 +16,9 @@ from overstory.client.recorder import MetricRecorder
 from overstory.client.state.state import State
 from overstory.presentation.document import Paragraph
 from overstory.privacy.ledger import charge
-from overstory.privacy.payloads.base import epsilon_between, terms_of
+from overstory.privacy.payloads.base import terms_of
 from support.devices import DAY, Clock, device, registry
+from support.two_histories import epsilon_between
 
 NAMES = 'domain = {{kind = "categories", names = [{}]}}\nperiod = "day"\n'
 ABC, BAC = NAMES.format('"a", "b", "c"'), NAMES.format('"b", "a", "c"')

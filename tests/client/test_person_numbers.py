@@ -14,10 +14,11 @@ from overstory.client.person.question import Asked, question
 from overstory.presentation.document import KeyValues
 from overstory.presentation.formats import epsilon_text
 from overstory.privacy import Account, Ledger
-from overstory.privacy.payloads.base import epsilon_between, terms_of
+from overstory.privacy.payloads.base import terms_of
 from overstory.privacy.registry.cost import metric_cost
 from overstory.protocol.metrics import parse_registry
 from support.devices import Clock
+from support.two_histories import epsilon_between
 
 HEAD = 'registry = "1"\n'
 ENTRY = """[metrics.{id}]

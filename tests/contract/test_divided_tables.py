@@ -14,7 +14,6 @@ from overstory.analysis.kinds.base import SimulatedDevices, count_reports
 from overstory.client import Randomizer
 from overstory.client.recorder import Tagger
 from overstory.collector.ingest.validation import ReportFormat
-from overstory.privacy.payloads.base import epsilon_between
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.joint import joint
@@ -25,6 +24,7 @@ from overstory.protocol.sampling import SeededEntropy
 from overstory.protocol.wire.upload import encode_reports
 from support.likelihoods import exact_epsilon_of, payloads_of
 from support.registry_texts import registry_of
+from support.two_histories import epsilon_between
 
 ALARM = 1e-6
 DESIGNS: list[Any] = [built for built, _ in KINDS.values() if built.name == "divided"]

@@ -9,7 +9,7 @@ from math import inf
 
 import pytest
 
-from overstory.privacy import Account, Ledger, attack, change_leak, epsilon_between, statement, terms_of
+from overstory.privacy import Account, Ledger, attack, change_leak, statement, terms_of
 from overstory.privacy import histories as pairs
 from overstory.privacy.histories import bit_losses
 from overstory.privacy.payloads.base import CANDIDATES, percent
@@ -21,6 +21,7 @@ from overstory.protocol.sampling import symbol_sampler
 from support.referee_cases import SIZED, STRINGS, apart_cohort
 from support.referee_device import NOTHING, PRECISE, BitDevice, SymbolDevice, device
 from support.referee_laws import law
+from support.two_histories import epsilon_between
 
 LONG = {"epsilon_permanent": 2.0, "epsilon_report": 1.0}
 BLOOM = {"num_bits": 3, "num_hashes": 1, "num_cohorts": 1}

@@ -9,7 +9,7 @@ import pytest
 
 from overstory.privacy.attacks import linkability
 from overstory.privacy.ledger import Account, Ledger, charge
-from overstory.privacy.payloads.base import attack, change_leak, epsilon_between, terms_from_json, terms_of
+from overstory.privacy.payloads.base import attack, change_leak, terms_from_json, terms_of
 from overstory.privacy.payloads.combined import LinkedTerms, terms_of_several
 from overstory.privacy.statements import statement
 from overstory.protocol.errors import FormatError, ParameterError
@@ -18,6 +18,7 @@ from overstory.protocol.kinds.joint import joint
 from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.kinds.split import divided
 from overstory.protocol.numeric.ranges import RangeRandomizer
+from support.two_histories import epsilon_between
 
 CHAIN = {"oracle": "l-grr", "domain_size": 3, "epsilon_permanent": 2.0, "epsilon_report": 1.0}
 TWICE = {"oracle": "basic-rappor", "domain_size": 2, "f": 0.5, "p": 0.5, "q": 0.75}

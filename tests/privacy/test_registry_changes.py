@@ -9,12 +9,13 @@ from itertools import product
 import pytest
 
 from overstory.presentation.formats import epsilon_text
-from overstory.privacy.payloads.base import epsilon_between, terms_of
+from overstory.privacy.payloads.base import terms_of
 from overstory.privacy.registry.changes import Change, Harm, compare_registries
 from overstory.privacy.registry.cost import lifetime_epsilon
 from overstory.protocol.metrics import Metric, parse_registry
 from referee.model import cohorts_of, lived, step, truth
 from support.registry_texts import OBLIVIOUS, registry_of
+from support.two_histories import epsilon_between
 
 PLAIN = {
     "domain": '{kind = "bins", min = 0, max = 2, count = 4}',

@@ -1,7 +1,7 @@
 """What a mechanism reveals, exactly: one report, n reports, any histories, a change. The standard library alone.
 
-`statement` gathers it all for one mechanism; `epsilon_between` compares any two histories of values; a `Ledger` of
-`Account`s is what one person has spent. Each name is loaded when it is first used.
+`statement` gathers it all for one mechanism; a `Ledger` of `Account`s is what one person has spent. Each name is loaded
+when it is first used.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from overstory._lazy import lazy_names
 if TYPE_CHECKING:
     from overstory.privacy.approximate import delta_at, epsilon_at
     from overstory.privacy.ledger import Account, Ledger
-    from overstory.privacy.payloads.base import Attack, attack, change_leak, epsilon_between, terms_of
+    from overstory.privacy.payloads.base import Attack, attack, change_leak, terms_of
     from overstory.privacy.payloads.shuffle import CentralPrivacy, shuffled
     from overstory.privacy.statements import Claim, PrivacyStatement, statement
 
@@ -28,7 +28,6 @@ __all__ = [
     "change_leak",
     "delta_at",
     "epsilon_at",
-    "epsilon_between",
     "shuffled",
     "statement",
     "terms_of",
@@ -47,7 +46,6 @@ __getattr__, __dir__ = lazy_names(
         "change_leak": "privacy.payloads.base",
         "delta_at": "privacy.approximate",
         "epsilon_at": "privacy.approximate",
-        "epsilon_between": "privacy.payloads.base",
         "shuffled": "privacy.payloads.shuffle",
         "statement": "privacy.statements",
         "terms_of": "privacy.payloads.base",

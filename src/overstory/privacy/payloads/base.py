@@ -16,7 +16,6 @@ are easiest to tell apart, one report's trade-off function at 1%. For numbers: a
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,10 +26,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.presentation.formats import rounded_up
-from overstory.privacy.histories import PRECISE, blocks_of
+from overstory.privacy.histories import PRECISE
 from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness
 from overstory.privacy.terms import AfreshTerms, Terms, part_of
-from overstory.protocol.channels import as_decimal, log_ratio, round_up, weighted_sum
+from overstory.protocol.channels import as_decimal, log_ratio, round_up
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Kind, Mechanism
 
@@ -182,21 +181,6 @@ class PayloadTerms(Terms):
         return NO_LIKENESS
 
     @classmethod
-    def epsilon_between(cls, mechanism: Any, first: Sequence[Any], second: Sequence[Any], cohort: int) -> float:
-        """Return the exact epsilon between two histories of values of one device, rounded up.
-
-        Of one round it is a bound: another pattern of responses is seen at once, the same pattern is a sum over what
-        differs, each at most the epsilon of a report.
-        """
-        key = mechanism.response_key
-        own, other = ([(key(value, cohort), 0) for value in history] for history in (first, second))
-        pairs = {(before, after) for ((before, _), (after, _)), _ in blocks_of(own, other)}
-        if any(len({pair[way] for pair in pairs}) < len(pairs) for way in (0, 1)):
-            return math.inf
-        loss = Decimal(mechanism.epsilon_report)
-        return round_up(weighted_sum((1, loss) for before, after in pairs if before != after))
-
-    @classmethod
     def evidence(cls, mechanism: Any, reports: Sequence[Report]) -> Evidence:
         """Return the function from a value to ln P(reports | value), up to one constant, for reports of one cohort."""
         if len({report.bits for report in reports}) > 1:
@@ -285,40 +269,6 @@ def change_leak(mechanism: Mechanism, reports: int = 2) -> float:
     [8.61, 15.83, 25.18]
     """
     return terms_of(mechanism).change_leak(reports)
-
-
-def epsilon_between(mechanism: Mechanism, first: Sequence[Any], second: Sequence[Any], *, cohort: int = 0) -> float:
-    """Exact epsilon between two histories of values of one device, rounded up.
-
-    Of values alone: that a device had nothing to report is no value here. `change_leak` and `Terms.epsilon_any` count
-    that as well.
-
-    Parameters
-    ----------
-    mechanism
-        The mechanism that both histories are reported with.
-    first, second
-        The value of each report, in order.
-    cohort
-        The device's cohort, or its hash seed, from 0.
-
-    Raises
-    ------
-    ParameterError
-        When the histories differ in length or are too varied to enumerate, or a value is outside the domain.
-
-    Examples
-    --------
-    Two reports of one value against two of another, and against a change, which is more visible:
-
-    >>> from overstory.protocol.kinds.registry import mechanism
-    >>> basic = mechanism("basic-rappor", domain_size=64)
-    >>> round(epsilon_between(basic, [1, 1], [2, 2]), 3)
-    1.009
-    >>> round(epsilon_between(basic, [1, 1], [1, 2]), 3)
-    4.305
-    """
-    return terms_class(mechanism).epsilon_between(mechanism, first, second, cohort)
 
 
 def attack(mechanism: Kind, values: int | None = None) -> Attack:

@@ -37,7 +37,7 @@ from functools import cache, lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-from overstory.privacy.histories import PRECISE, SLACK, Worst, bit_losses, bits_change, bits_seen, crowded
+from overstory.privacy.histories import PRECISE, SLACK, Worst, bits_change, bits_seen, crowded
 from overstory.privacy.payloads.base import (
     Atom,
     Attack,
@@ -49,7 +49,7 @@ from overstory.privacy.payloads.base import (
     true_positives,
 )
 from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, unary
-from overstory.protocol.channels import ONE, BinaryChannel, Rounds, as_decimal, log_ratio, power, round_up, weighted_sum
+from overstory.protocol.channels import ONE, BinaryChannel, Rounds, as_decimal, log_ratio, power, round_up
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Shape
 
@@ -432,19 +432,6 @@ class BitTerms(PayloadTerms):
             encoding.shapes(equal_bits=not mechanism.permanence.by_bits),
             encoding.most_values,
         )
-
-    @classmethod
-    def epsilon_between(cls, mechanism: Any, first: Sequence[Any], second: Sequence[Any], cohort: int) -> float:
-        """Return epsilon: positions with one pattern of true bits lose alike."""
-        key, encode = mechanism.response_key, mechanism.encode
-        histories = [[(key(value, cohort), encode(value, cohort)) for value in h] for h in (first, second)]
-        patterns = Counter(
-            tuple(tuple((name, bits >> i & 1) for name, bits in history) for history in histories)
-            for i in range(mechanism.payload_bits)
-        )
-        # Log ratios of independent positions add up, each as often as its pattern occurs.
-        losses = [(bit_losses(mechanism.rounds, *pattern), bits) for pattern, bits in patterns.items()]
-        return round_up(max(weighted_sum((bits, loss[way]) for loss, bits in losses) for way in (0, 1)))
 
     @classmethod
     def evidence(cls, mechanism: Any, reports: Sequence[Report]) -> Evidence:

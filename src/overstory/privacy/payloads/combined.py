@@ -112,19 +112,6 @@ class LinkedTerms(PartTerms):
         return Likeness(together=tuple(terms_class(part).likeness(part) for part in mechanism.components))
 
     @classmethod
-    def epsilon_between(cls, mechanism: Any, first: Sequence[Any], second: Sequence[Any], cohort: int) -> float:
-        own, other = ([mechanism.split(value) for value in history] for history in (first, second))
-        return add_up(
-            (
-                1,
-                terms_class(part).epsilon_between(
-                    part, [x[i] for x in own], [y[i] for y in other], mechanism.cohort_of(part, cohort)
-                ),
-            )
-            for i, part in enumerate(mechanism.components)
-        )
-
-    @classmethod
     def evidence(cls, mechanism: Any, reports: Sequence[Report]) -> Evidence:
         sides = []
         for i, part in enumerate(mechanism.components):
@@ -203,12 +190,6 @@ class SeveralTerms(PartTerms):
         return Likeness(levels=tuple(terms_class(part).likeness(part) for part in mechanism.parts))
 
     @classmethod
-    def epsilon_between(cls, mechanism: Any, first: Sequence[Any], second: Sequence[Any], cohort: int) -> float:
-        place, own = mechanism.place_of(cohort)
-        one, other = ([mechanism.project(value, place) for value in history] for history in (first, second))
-        return terms_class(mechanism.parts[place]).epsilon_between(mechanism.parts[place], one, other, own)
-
-    @classmethod
     def evidence(cls, mechanism: Any, reports: Sequence[Report]) -> Evidence:
         cohorts = {report.cohort for report in reports}
         if len(cohorts) != 1:
@@ -260,7 +241,3 @@ class SearchTerms(OneRoundTerms, PayloadTerms):
     @classmethod
     def of(cls, mechanism: Any) -> SearchTerms:
         return SearchTerms(mechanism.epsilon)
-
-    @classmethod
-    def epsilon_between(cls, mechanism: Any, first: Sequence[Any], second: Sequence[Any], cohort: int) -> float:
-        return super().epsilon_between(mechanism, first[:1], second[:1], cohort)

@@ -26,7 +26,7 @@ from fractions import Fraction
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from overstory.privacy.histories import PRECISE, SLACK, Worst, symbol_change, symbol_ratios
+from overstory.privacy.histories import PRECISE, SLACK, Worst, symbol_change
 from overstory.privacy.payloads.base import Attack, Evidence, PayloadTerms, Success, share, true_positives
 from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, log_sum, weighted
 from overstory.privacy.terms import OneRoundTerms
@@ -204,12 +204,6 @@ class SymbolTerms(OutputTerms):
     @classmethod
     def likeness(cls, mechanism: Any) -> Likeness:
         return NO_LIKENESS if mechanism.repeats else Likeness(symbol=mechanism.rounds)
-
-    @classmethod
-    def epsilon_between(cls, mechanism: Any, first: Sequence[Any], second: Sequence[Any], cohort: int) -> float:
-        symbols = ([mechanism.encode(value, cohort) for value in history] for history in (first, second))
-        ratios = symbol_ratios(mechanism.rounds, *([(s, s) for s in history] for history in symbols))
-        return round_up(max(log_ratio(*ratio) for ratio in ratios))
 
     @classmethod
     def evidence(cls, mechanism: Any, reports: Sequence[Report]) -> Evidence:
