@@ -193,6 +193,18 @@ class PayloadTerms(Terms):
         return []
 
 
+class OfSets(PayloadTerms):
+    """A report of a set: the bounds among all sets, or among the candidates; no blanket is computed."""
+
+    @classmethod
+    def attack(cls, mechanism: Any, candidates: int) -> Attack:
+        return bounded(min(1 << min(mechanism.encoding.domain_size, 60), candidates), mechanism)
+
+    @classmethod
+    def blankets(cls, mechanism: Any, periods: int | None, *, in_cohort: bool) -> list[Blanket]:  # noqa: ARG003
+        return []
+
+
 @cache
 def class_at(place: str) -> type[PayloadTerms]:
     """Return the class of terms at a place."""
@@ -209,7 +221,7 @@ def terms_class(mechanism: Kind) -> type[PayloadTerms]:
     return class_at(place)
 
 
-MODULES: Final = ("bits", "symbols", "single_round", "combined")
+MODULES: Final = ("bits", "symbols", "combined")
 """Where the classes of terms are that a canonical form may name."""
 
 

@@ -30,11 +30,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cache, lru_cache
 from itertools import product
+from operator import add
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from overstory.privacy.histories import PRECISE, SLACK, Worst, bits_change, bits_seen, crowded
@@ -42,13 +43,14 @@ from overstory.privacy.payloads.base import (
     Atom,
     Attack,
     Evidence,
+    OfSets,
     PayloadTerms,
     Success,
     most_guess,
     share,
     true_positives,
 )
-from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, unary
+from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, log_sum, unary
 from overstory.protocol.channels import ONE, BinaryChannel, Rounds, as_decimal, log_ratio, power, round_up
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Shape
@@ -104,7 +106,7 @@ class Position:
 
     def _seen(self, bit: int, ones: int, zeros: int) -> float:
         likely = [_times_log(ones, self.ones[i]) + _times_log(zeros, self.zeros[i]) for i in (0, 1)]
-        return _log_mix(self.weights[bit], *likely)
+        return log_sum(map(add, (_log(self.weights[bit]), _log(1 - self.weights[bit])), likely))
 
     def _most(self, bits: Sequence[int], ones: int) -> float:
         zeros = self.reports - ones
@@ -157,12 +159,6 @@ def _log(chance: float) -> float:
 
 def _times_log(times: float, logarithm: float) -> float:
     return times * logarithm if times else 0.0
-
-
-def _log_mix(share: float, first: float, second: float) -> float:
-    terms = [weight + loss for weight, loss in ((_log(share), first), (_log(1 - share), second))]
-    top = max(terms)
-    return top if math.isinf(top) else top + math.log(math.fsum(math.exp(term - top) for term in terms))
 
 
 def _divergence(w: float, weight: float) -> float:
@@ -543,3 +539,36 @@ def _atoms(channel: BinaryChannel, lowered: int, raised: int) -> list[Atom]:
             ]
             atoms.append((ways * chances[0], ways * chances[1]))
         return atoms
+
+
+class ItemBitTerms(OfSets, BitTerms):
+    """The bits of a set: of one-hot bits all that differs is how the sets can lie to each other."""
+
+    @classmethod
+    def permanent_response(cls, mechanism: Any) -> Constant:
+        """Return the bits of all items: no other set discloses more, as larger ones' are mixtures of smaller ones'."""
+        encoding, channel = mechanism.encoding, mechanism.rounds.permanent
+        size, most = encoding.domain_size, encoding.most
+        one, zero = float(channel.keep_one), float(channel.raise_zero)
+        raised, lowered = math.log(one / zero), math.log((1 - one) / (1 - zero))
+        groups = []
+        for ones in range(size + 1):
+            # The chance that i bits of the part are among the ones, and what they add to the chance of the pattern.
+            parts = {i: math.comb(ones, i) * math.comb(size - ones, most - i) for i in range(most + 1)}
+            lifts = (
+                math.log(ways / math.comb(size, most)) + i * raised + (most - i) * lowered
+                for i, ways in parts.items()
+                if ways
+            )
+            each = ones * math.log(zero) + (size - ones) * math.log(1 - zero) + log_sum(lifts)
+            groups.append((math.log(math.comb(size, ones)), each))
+        return Constant(tuple(groups))
+
+    @classmethod
+    def attack(cls, mechanism: Any, candidates: int) -> Attack:
+        bounds, exact = super().attack(mechanism, candidates), BitTerms.attack(mechanism, candidates)
+        return replace(
+            bounds,
+            report=replace(bounds.report, true_positives=exact.report.true_positives),
+            unchanged=replace(bounds.unchanged, true_positives=exact.unchanged.true_positives),
+        )

@@ -149,7 +149,7 @@ def log_sum(logarithms: Iterable[float]) -> float:
     terms = list(logarithms)
     # log-sum-exp with the largest term taken out.
     most = max(terms)
-    return most + math.log(math.fsum(math.exp(term - most) for term in terms))
+    return most if math.isinf(most) else most + math.log(math.fsum(math.exp(term - most) for term in terms))
 
 
 def _tidy(bits: float) -> float:

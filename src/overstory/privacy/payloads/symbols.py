@@ -1,4 +1,4 @@
-"""What a symbol discloses: two k-ary channels, through the symbol that values may share.
+"""What one output discloses: a symbol, through two k-ary channels; an output of a set, a number, an item of a set.
 
 Any two histories of n reports, where symbols are memoized, are exact for a few reports and bounded for any number.
 The two histories are chosen freely, so epsilon is the worst over what is seen, y, of the largest probability that a
@@ -27,7 +27,17 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from overstory.privacy.histories import PRECISE, SLACK, Worst, symbol_change
-from overstory.privacy.payloads.base import Attack, Evidence, PayloadTerms, Success, share, true_positives
+from overstory.privacy.payloads.base import (
+    Attack,
+    Evidence,
+    OfSets,
+    PayloadTerms,
+    Success,
+    bounded,
+    share,
+    terms_class,
+    true_positives,
+)
 from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, log_sum, weighted
 from overstory.privacy.terms import OneRoundTerms
 from overstory.protocol.channels import (
@@ -247,3 +257,67 @@ class SetTerms(OneRoundTerms, OutputTerms):
     def of(cls, mechanism: Any) -> SetTerms:
         outputs, own, _ = mechanism.encoding.sizes
         return SetTerms(outputs, own, int(mechanism.inside * ONE), mechanism.domain_size)
+
+
+@dataclass(frozen=True)
+class NumberTerms(OneRoundTerms, PayloadTerms):
+    """One memoized report per position of a number, or per set: the largest ratio of its probabilities, exact."""
+
+    kind: ClassVar[str] = "numbers"
+    odds: tuple[int, int]
+    most_values: int | None
+
+    def __post_init__(self) -> None:
+        over, under = self.odds
+        if not over >= under > 0:
+            raise ParameterError(f"odds = {over}/{under}: give the larger probability over the smaller")
+
+    @property
+    def epsilon_permanent(self) -> float:
+        return round_up(log_ratio(Fraction(*self.odds), Fraction(1)))
+
+    @classmethod
+    def of(cls, mechanism: Any) -> NumberTerms:
+        return NumberTerms(mechanism.odds.as_integer_ratio(), mechanism.num_positions)
+
+    @classmethod
+    def attack(cls, mechanism: Any, candidates: int) -> Attack:
+        return bounded(min(mechanism.num_positions, candidates), mechanism)
+
+    @classmethod
+    def permanent_response(cls, mechanism: Any) -> Constant:
+        return weighted(mechanism.channel.groups)
+
+    @classmethod
+    def blankets(cls, mechanism: Any, periods: int | None, *, in_cohort: bool) -> list[Blanket]:  # noqa: ARG003 - one output
+        from overstory.privacy.payloads.shuffle import of_windows
+
+        return of_windows(mechanism.channel)
+
+
+class ItemTerms(OfSets, NumberTerms):
+    """The report of one item of a set: the odds, exact; no two sets share a response, and nobody can count the sets."""
+
+    @classmethod
+    def of(cls, mechanism: Any) -> NumberTerms:
+        return NumberTerms(mechanism.odds.as_integer_ratio(), None)
+
+    @classmethod
+    def permanent_response(cls, mechanism: Any) -> Constant:
+        """Return that of the set that discloses most: of GRR exact, of other oracles with the item that was drawn."""
+        encoding, inner = mechanism.encoding, mechanism.inner
+        drawn = encoding.length, max(encoding.length, encoding.domain_size)
+        if not inner.encoding.direct:
+            outputs = Constant.uniform(inner.payload_limit * inner.num_cohorts)
+            return min(
+                terms_class(inner).permanent_response(inner).times(max(drawn)),
+                outputs,
+                key=lambda constant: constant.bits,
+            )
+        # P(y) is q + (p - q) / s for each of the s symbols of which one is drawn, and q for all others.
+        kept, other = float(inner.p_star - inner.q_star), float(inner.q_star)
+        responses = (
+            weighted(((s * other + kept, s), ((encoding.num_symbols - s) * other, encoding.num_symbols - s)))
+            for s in drawn
+        )
+        return max(responses, key=lambda constant: constant.bits)

@@ -180,7 +180,7 @@ class PaddedSampling(Mechanism):
     inner: Mechanism
 
     payload: ClassVar[str] = "items"
-    terms_place: ClassVar[str] = "privacy.payloads.single_round:ItemTerms"
+    terms_place: ClassVar[str] = "privacy.payloads.symbols:ItemTerms"
     reading: ClassVar[str] = "items"
 
     @cached_property
@@ -254,7 +254,7 @@ class ItemBitMechanism(BitMechanism):
     encoding: ItemBits
 
     payload: ClassVar[str] = "item-bits"
-    terms_place: ClassVar[str] = "privacy.payloads.single_round:ItemBitTerms"
+    terms_place: ClassVar[str] = "privacy.payloads.bits:ItemBitTerms"
     reading: ClassVar[str] = "items"
 
     def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:

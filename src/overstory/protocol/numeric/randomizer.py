@@ -101,7 +101,7 @@ class NumericRandomizer(Kind):
 
     num_cohorts = 1
     payload: ClassVar[str] = "numbers"
-    terms_place: ClassVar[str] = "privacy.payloads.single_round:NumberTerms"
+    terms_place: ClassVar[str] = "privacy.payloads.symbols:NumberTerms"
     middle: ClassVar[Fraction] = Fraction(0)  # where in its position's step a position's own value lies
 
     def __post_init__(self) -> None:
