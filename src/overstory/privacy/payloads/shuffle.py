@@ -408,11 +408,6 @@ def blankets_of(mechanism: Kind, periods: int | None = 1, *, in_cohort: bool = F
     return blankets
 
 
-def has_own_blanket(mechanism: Kind) -> bool:
-    """Whether the bound is the mechanism's own, not that of any mechanism of its epsilon."""
-    return bool(terms_class(mechanism).blankets(mechanism, 1, in_cohort=True))
-
-
 def _fewest(reports: int, cohorts: int, delta: float) -> int:
     """Return how many of the reports are of her cohort, but for a chance of `delta`: hers, and others at random.
 
@@ -471,7 +466,7 @@ def _sentences(mechanism: Kind, reports: int, number: int, periods: int | None) 
     if periods != 1:
         yield TAKING_PART
         yield UNCHANGED
-    if not has_own_blanket(mechanism):
+    if not terms_class(mechanism).blankets(mechanism, 1, in_cohort=True):
         yield GENERIC
     yield ONE_MESSAGE
     yield OWN_SHUFFLE

@@ -196,16 +196,12 @@ class Categories(Domain):
         wrong = [name for name in self.labels if not isinstance(name, str)]
         if wrong:
             raise ParameterError(f"the category {wrong[0]!r} is no string: name categories by strings")
-        twice = [name for i, name in enumerate(self.labels) if name in self.labels[:i]] if not self._unique else []
-        if twice:
-            raise ParameterError(f"the category {twice[0]!r} comes twice: each may be listed once")
+        if len(set(self.labels)) < self.size:
+            twice = next(name for i, name in enumerate(self.labels) if name in self.labels[:i])
+            raise ParameterError(f"the category {twice!r} comes twice: each may be listed once")
         if self.other is not None and self.ordered:
             raise ParameterError("an ordered domain has no place for other values: leave out `other` or `ordered`")
         check_size(self.size, "categories")
-
-    @property
-    def _unique(self) -> bool:
-        return len(set(self.labels)) == self.size
 
     @property
     def size(self) -> int:

@@ -99,7 +99,9 @@ def build_metric(
         "owner": fields.text("owner", "who answers for it"),
         "purpose": fields.link("purpose", "a link to why it is collected"),
         "attribute": fields.identifier("attribute"),
-        "yearly_reason": _yearly_reason(fields),
+        "yearly_reason": fields.text(
+            "yearly_reason", "why a year of its reports may reveal more than is usual", is_optional=True
+        ),
     }
     domain, candidates, lists = read_domain(fields, folder, read_candidates=read_candidates)
     built = _mechanism(fields, name, domain)
@@ -272,12 +274,6 @@ def _panel_from_json(entry: Any) -> Panel | None:
     from overstory.protocol.metrics.panel import Panel
 
     return Panel.from_json(entry)
-
-
-def _yearly_reason(fields: Fields) -> str | None:
-    if "yearly_reason" not in fields.table:
-        return None
-    return fields.text("yearly_reason", "why a year of its reports may reveal more than is usual")
 
 
 def _period(fields: Fields) -> Period | None:

@@ -131,9 +131,10 @@ class Fields:
         self.fault(key, problem.replace("{}", f"{value!r:.100}"))
         return None
 
-    def text(self, key: str, wanted: str) -> str | None:
+    def text(self, key: str, wanted: str, *, is_optional: bool = False) -> str | None:
         problem = f"give {wanted}: text of 1 to {MOST_TEXT} characters"
-        value = self.taken(key, self.required(key, wanted), str, problem, _says_something)
+        given = self.table.get(key) if is_optional else self.required(key, wanted)
+        value = self.taken(key, given, str, problem, lambda text: bool(text.strip()) and len(text) <= MOST_TEXT)
         return None if value is None else " ".join(value.split())
 
     def identifier(self, key: str) -> str | None:
@@ -168,10 +169,6 @@ class Fields:
         if keys:
             inner.unknown(keys)
         return inner
-
-
-def _says_something(text: str) -> bool:
-    return bool(text.strip()) and len(text) <= MOST_TEXT
 
 
 def _is_link(text: str) -> bool:
