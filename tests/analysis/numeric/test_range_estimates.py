@@ -10,7 +10,8 @@ from overstory.analysis.numeric.ranges import ConsistentTree
 from overstory.analysis.postprocess.steps import project_simplex
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.registry import mechanism
-from overstory.protocol.numeric import LevelTree, RangeRandomizer
+from overstory.protocol.numeric import RangeRandomizer
+from overstory.protocol.numeric.ranges import LevelTree
 from support.numeric_alarms import Alarm, check_coverage, check_spread, check_unbiased
 
 

@@ -11,7 +11,8 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.bits import l_osue
 from overstory.protocol.kinds.hashes import olh
-from overstory.protocol.numeric import Duchi, Hybrid, Interval, LevelTree, Piecewise, RangeRandomizer, SquareWave
+from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, RangeRandomizer, SquareWave
+from overstory.protocol.numeric.ranges import LevelTree
 from overstory.protocol.sampling import SeededEntropy
 
 RANDOMIZERS = [SquareWave, Piecewise, Duchi, Hybrid]

@@ -3,13 +3,12 @@
 from overstory.protocol.domains.domains import Interval
 from overstory.protocol.numeric.mechanisms import Duchi, Hybrid, Piecewise, SquareWave
 from overstory.protocol.numeric.randomizer import NumericRandomizer
-from overstory.protocol.numeric.ranges import LevelTree, RangeRandomizer
+from overstory.protocol.numeric.ranges import RangeRandomizer
 
 __all__ = [
     "Duchi",
     "Hybrid",
     "Interval",
-    "LevelTree",
     "NumericRandomizer",
     "Piecewise",
     "RangeRandomizer",

@@ -24,12 +24,6 @@ class LevelTree:
 
     Level 1 lies under the root, the leaves are level `num_levels`. A level that its domain does not fill is shorter:
     no node is empty. The root is everybody, which needs no report.
-
-    Examples
-    --------
-    >>> tree = LevelTree(1000, 4)
-    >>> tree.level_sizes, [tree.node(999, level) for level in (1, 2, 3, 4, 5)]
-    ((4, 16, 63, 250, 1000), [3, 15, 62, 249, 999])
     """
 
     domain_size: int  # the number of symbols: the leaves of the tree
@@ -41,7 +35,6 @@ class LevelTree:
 
     @cached_property
     def num_levels(self) -> int:
-        """Levels under the root."""
         levels, width = 1, self.branching
         while width < self.domain_size:
             levels, width = levels + 1, width * self.branching
