@@ -29,8 +29,6 @@ PACKAGES: Final = (
     "overstory.protocol.metrics",
     "overstory.protocol.domains",
     "overstory.protocol.numeric",
-    "overstory.collector.store",
-    "overstory.queries",
     "overstory.gateway",
 )
 HEADER: Final = """# Python API

@@ -34,12 +34,11 @@ from overstory.protocol.wire import is_loopback
 from overstory.supervision.log import SparseLog
 
 if TYPE_CHECKING:
-    from overstory.collector.store import Token
+    from overstory.collector.auth import Token
     from overstory.collector.store.metrics import ServedShard
 
 
-SOON: Final = 30
-"""Days before an end at which it is warned of."""
+SOON: Final = 30  # days before an end at which it is warned of
 
 Level = Literal["ok", "warning", "error"]
 

@@ -192,7 +192,6 @@ class Committer:
             self._finish(list(self._waiting), None, 0.0)
 
     def _call_on_loop(self, work: Callable[..., None], *args: Any) -> None:
-        """Call a function on the event loop, even when memory is low."""
         assert self._loop is not None
         while True:
             try:

@@ -29,11 +29,8 @@ from overstory.supervision.upkeep import in_thread
 if TYPE_CHECKING:
     from overstory.collector.oblivious.opening import KeyRing
 
-KEEP_ALIVE: Final = 30
-"""Seconds that a connection may be idle between two requests."""
-
-PATIENCE: Final = 30
-"""Seconds that unfinished requests have when the process ends."""
+KEEP_ALIVE: Final = 30  # seconds that a connection may be idle between two requests
+PATIENCE: Final = 30  # seconds that unfinished requests have when the process ends
 
 BACKLOG: Final = 2048
 
@@ -186,7 +183,10 @@ def serve(
     with listening.bind(collector.limits.taking_seconds) as bound:
         started = partial(_announce, collector, listening.address(bound), announce)
         server = Server(collector, listening, started, reread, reread_keys)
-        _freeze_garbage_collector()
+        # Permanent objects take no part in garbage collection, which would look through all of them again and again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(20_000, 20, 20)
         server.run(sockets=[bound])
     _log_stop(collector.store)
 
@@ -215,10 +215,3 @@ def _log_stop(store: Store) -> None:
         store.url,
         extra={"facts": {"event": "stop", "failed": "store"}},
     )
-
-
-def _freeze_garbage_collector() -> None:
-    """Exclude permanent objects from garbage collection: it would look through all of them again and again."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 20)

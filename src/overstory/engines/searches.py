@@ -1,8 +1,4 @@
-"""A search along prefixes over files of answers: what each level asks of the answers is one job of an engine.
-
-The search itself is `overstory.discovery`'s. It asks for the support of prefixes, level by level, and each question is
-counted by the same driver as any other job: at most a pass over the files for each level, and no answer is moved.
-"""
+"""A search along prefixes over files of answers: what each level asks of them is one job of an engine."""
 
 from __future__ import annotations
 
@@ -37,7 +33,6 @@ class AnswersJob(Job):
 
     @property
     def question(self) -> SymbolMechanism:
-        """What made the answers."""
         return _search_of(self).questions[self.group].mechanism
 
     def count(self, batch: ReportBatch) -> SupportCounts:
@@ -65,10 +60,7 @@ class EngineAnswers:
 
 
 def search_answers(counting: Counting, job: Job) -> list[EngineAnswers]:
-    """Return the answers to each question of a search, in the order of the questions.
-
-    `counting` counts one job over all files: first the one of the search's reports, then one more for each level.
-    """
+    """Return the answers to each question of a search; `counting` counts one job over all files."""
     sizes = counting(job).totals.tolist()
     own = (AnswersJob(job.packed, verify=job.verify, group=group) for group in range(len(sizes)))
     return [EngineAnswers(counting, asked, size) for asked, size in zip(own, sizes, strict=True)]

@@ -1,9 +1,4 @@
-"""Reading a metric of unknown values: a search of the stored answers, and what a person reads of it.
-
-Counts of a search say only how many devices answered each question. What was found is in the answers, so they are read
-from the store, once, and sorted by question into temporary files where they are many: memory grows with the answers to
-one question, not with the store.
-"""
+"""Reading a metric of unknown values: a search of the stored answers, sorted by question into files where many."""
 
 from __future__ import annotations
 
@@ -86,7 +81,8 @@ class SearchReading(Reading):
         cost = "each device answers one question, once, and reveals in all"
         if panel is not None:
             cost = f"a device gives at most {plural(panel.answers, 'answer')} in any {panel.cycle}, and each reveals"
-        between = f" {_span(counted)}" if counted.periods else ""
+        first, last = counted.label(counted.first), counted.label(counted.last)
+        between = (f" in {first}" if first == last else f" between {first} and {last}") if counted.periods else ""
         return self.discovered.sentences(
             f"{plural(self.stored, 'answer')} of {self.metric.id}{between}",
             "answers",
@@ -151,11 +147,6 @@ def check_search(name: str, kind: Aggregation, options: EstimateOptions) -> None
 
 def _part(progress: Progress | None, start: float, stop: float) -> Progress | None:
     return None if progress is None else lambda what, done: progress(what, start + (stop - start) * done)
-
-
-def _span(counted: PeriodCounts) -> str:
-    first, last = counted.label(counted.first), counted.label(counted.last)
-    return f"in {first}" if first == last else f"between {first} and {last}"
 
 
 def _notes(counted: PeriodCounts, stored: int) -> Iterator[str]:

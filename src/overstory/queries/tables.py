@@ -41,8 +41,7 @@ if TYPE_CHECKING:
 Learn = Callable[["Metric", "SupportCounts", float, EstimateOptions], list[TableEstimate]]
 """From a metric, its counts, reports per device and the options, `interval_kind` filled in, to its tables."""
 
-MOST_CELLS: Final = 1 << 12
-"""Cells of a table of candidates: the equations of more take too long."""
+MOST_CELLS: Final = 1 << 12  # cells of a table of candidates: the equations of more take too long
 
 COLUMNS: Final = (
     *map(Column, ("row_variable", "row", "column_variable", "column")),

@@ -52,22 +52,11 @@ from overstory.protocol.wire.upload import decode_batch, encode_reports
 
 BATCH: Final = 1 << 16
 METRIC: Final = "encode"
-ENCODINGS: Final = 1 << 14
-"""How many true encodings stay in memory; clients that hold one value in one cohort share it."""
+ENCODINGS: Final = 1 << 14  # how many true encodings stay in memory; clients that hold one value in one cohort share it
 
 
 class Fleet:
-    """Devices that are made when their client is first met, and made again, the same, when they were forgotten.
-
-    `most` of them stay in memory. A `seed` makes everything repeatable; without it all secrets and fresh bits are the
-    operating system's.
-
-    >>> from overstory.protocol.kinds.registry import mechanism
-    >>> fleet, forgetful = Fleet(mechanism("rappor"), "7"), Fleet(mechanism("rappor"), "7", most=1)
-    >>> holdings = [Holding("ann", 0, "x"), Holding("bob", 1, "x"), Holding("ann", 0, "x")]
-    >>> [fleet.row(holding) for holding in holdings] == [forgetful.row(holding) for holding in holdings]
-    True
-    """
+    """Devices that are made when their client is first met, and made again, the same, when they were forgotten."""
 
     def __init__(self, mechanism: BitMechanism, seed: str | None = None, *, most: int = 1 << 14) -> None:
         self.mechanism, self.sent = mechanism, 0
@@ -87,7 +76,6 @@ class Fleet:
         return ReportRow(client, cohort, bloom, permanent, self.mechanism.instantaneous(permanent, self._random_bits))
 
     def report(self, holding: Holding) -> Report:
-        """Return a report as it leaves its device."""
         return Report(holding.cohort, self.row(holding).irr)
 
     def batches(self, holdings: Iterable[Holding]) -> Iterator[bytes]:
@@ -128,10 +116,10 @@ def _write(path: str, fleet: Fleet, holdings: Iterator[Holding]) -> None:
     elif kind == "ovsb":
         write_packed(path, fleet.batches(holdings))
     else:
-        from overstory.files.parquet import write_parquet
+        from overstory.files.parquet import write_blocks
 
         batches = (ReportBatch.from_wire(decode_batch(raw)) for raw in fleet.batches(holdings))
-        write_parquet(path, batches, Label.of(fleet.mechanism))
+        write_blocks(path, batches, Label.of(fleet.mechanism))
 
 
 def map_candidates(args: argparse.Namespace) -> int:
@@ -168,7 +156,6 @@ def count(args: argparse.Namespace) -> int:
         skip_bad=args.skip_bad,
         output=args.output,
         quiet=args.quiet,
-        files={"-o": args.output},
         inputs=tuple(args.reports),
     )
     if wants_engine(counting):
@@ -185,7 +172,6 @@ def count(args: argparse.Namespace) -> int:
 
 
 def _sum_pairs(args: argparse.Namespace) -> int:
-    """Count pairs of bits."""
     form = pair_form(read_params(args.params), args.pair)
     skipped = Skipped() if args.skip_bad else None
     with reading_bar("summing", args.reports, quiet=args.quiet) as advance:
@@ -209,7 +195,6 @@ def _print_sum(
 
 
 def _write_blocks(args: argparse.Namespace) -> int:
-    """Put reports of any form into Parquet in blocks."""
     from overstory.files.parquet import write_blocks
 
     if idle := [name for name in ("engine", "candidates") if getattr(args, name)]:

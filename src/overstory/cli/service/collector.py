@@ -21,7 +21,7 @@ from overstory.collector.service import Collector
 from overstory.collector.settings import Limits, UpkeepIntervals
 from overstory.collector.store import Store, open_store
 from overstory.collector.store.databases.connection import MissingStoreError
-from overstory.collector.store.databases.urls import has_password
+from overstory.collector.store.databases.database import has_password
 from overstory.collector.store.metrics import served_shard
 from overstory.collector.telemetry import LOG, log_event
 from overstory.protocol.errors import OverstoryError
@@ -39,10 +39,10 @@ _VISIBLE: Final = (
 
 
 def collect(args: argparse.Namespace, store_on_command_line: str) -> None:
-    """Run the collector with checked settings until a signal ends it."""
     begin_log(LOG, args.log_format)
-    if args.compact_every:
-        _check_it_counts()
+    for finding in check_kernels(compiling=False) if args.compact_every else ():
+        if finding.level == "error":  # reports cannot be counted: none are taken
+            raise OverstoryError(finding.detail)
     listening = Listening(args.host, args.port, args.tls_certificate, args.tls_key, args.grace)
     if listening.exposed:
         LOG.warning(_NO_TLS, args.host)
@@ -78,13 +78,6 @@ def _read_registry(args: argparse.Namespace) -> MetricRegistry:
     return registry
 
 
-def _check_it_counts() -> None:
-    """Raise OverstoryError where reports cannot be counted: before anybody's are taken."""
-    for finding in check_kernels(compiling=False):
-        if finding.level == "error":
-            raise OverstoryError(finding.detail)
-
-
 def _ring_reader(path: Path | None) -> Callable[[], KeyRing] | None:
     """Return what reads the private keys; None without a file. Who has none needs no cryptography."""
     if path is None:
@@ -113,10 +106,7 @@ def open_to_serve(url: str, registry: MetricRegistry, shard: int | None) -> Stor
 
 @contextmanager
 def console_process(registry: str, store: str, port: int | None, environ: Mapping[str, str]) -> Iterator[None]:
-    """Run a console as a child until the block ends; it ends with this process, however that ends. None: no console.
-
-    Its settings are variables, because a store's URL may have a password, and everybody can see a command line.
-    """
+    """Run a console as a child until the block ends, however this process ends; None: no console."""
     if port is None:
         yield
         return

@@ -342,7 +342,7 @@ killed is completed by the next one. `overstory sum DESTINATION/metric=ID` count
 and Spark; `overstory decode DESTINATION --registry FILE` reads it as a store. Of several shards, export each store into
 the same destination, by a command for each: they are then read together. Retention deletes reports in the store, never
 the exported files: that is yours to do.""",
-    runs="service.exports",
+    runs="service.store:export",
 )
 
 KEYS: Final = Command(
@@ -369,7 +369,6 @@ _ADD_NOTE: Final = 'overstory store note reports.db --kind release --day 2026-11
 
 
 def _of_store(name: str, summary: str, example: str, runs: str, *options: Option, more: str = "") -> Command:
-    """Return what is done with a store."""
     return Command(
         name,
         example,

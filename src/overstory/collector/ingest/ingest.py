@@ -1,7 +1,4 @@
-"""The decision about a request's body: bytes, a registry and a time in; reports to store and a result per upload out.
-
-No code here opens a socket, reads a clock or uses a store. Compressed bodies are inflated up to a bound.
-"""
+"""The decision about a request's body, without socket, clock and store: reports to store, and a result per upload."""
 
 from __future__ import annotations
 
@@ -21,8 +18,7 @@ from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, decode_uploads
 
 _WINDOW_BITS: Final = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 
-MEMBERS: Final = 16
-"""A gzip body may have up to this many members (RFC 1952, 2.2)."""
+MEMBERS: Final = 16  # a gzip body may have up to this many members (RFC 1952, 2.2)
 
 
 def inflate(body: bytes, encoding: str, most: int) -> bytes:
@@ -47,11 +43,8 @@ def inflate(body: bytes, encoding: str, most: int) -> bytes:
 
 
 JSON: Final = "application/json"
-EARLY: Final = 1
-"""A device's clock may be ahead by this many periods."""
-
-OVERHEAD: Final = 256
-"""About how many bytes of memory a waiting batch takes in addition to its own."""
+EARLY: Final = 1  # a device's clock may be ahead by this many periods
+OVERHEAD: Final = 256  # about how many bytes of memory a waiting batch takes in addition to its own
 
 
 @dataclass(slots=True)
@@ -210,11 +203,7 @@ def _out_of_place(metric: Metric, upload: Upload, now: float, *, oblivious: bool
 
 
 def out_of_time(metric: Metric, period: int, now: float) -> Reason | None:
-    """Return why reports of that period are not taken at that time, or None.
-
-    One period ahead is allowed: devices' clocks differ. Expiry is decided by the time at which the period began: a late
-    report of an earlier period is taken like any other, because the random delay makes many reports late.
-    """
+    """Return why reports of that period are not taken at that time, or None: clocks differ, and reports are late."""
     if period > metric.period.number(now) + EARLY:
         return Reason.PERIOD_FUTURE
     if metric.expired(metric.period.start(period)):

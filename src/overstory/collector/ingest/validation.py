@@ -1,9 +1,6 @@
 """Which reports of a batch a metric can have: `ReportFormat` checks them, `TemplateCache` checks single ones faster.
 
-An upload of one report differs from earlier ones of the same metric and period in few bytes: a batch id, a cohort, a
-payload and a checksum. The other bytes depend only on the metric, its parameters and the period. When an upload with
-these bytes was accepted, only the former are checked in the next. An upload that differs in any other byte takes the
-full path, which also finds the reason when it refuses.
+An upload with the bytes of an accepted one, but for id, cohort, payload and checksum, has only those checked.
 """
 
 from __future__ import annotations
@@ -23,8 +20,7 @@ from overstory.protocol.kinds.base import Kind
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import HEADER, ID_BYTES, MAGIC, TRAILER, UPLOAD_HEADER, VERSION, cohort_width
 
-FEW: Final = 16
-"""Up to this many reports are checked one by one: that is faster than calling NumPy."""
+FEW: Final = 16  # up to this many reports are checked one by one: that is faster than calling NumPy
 
 _LEAST: Final = HEADER.size + TRAILER.size
 Flags = NDArray[np.bool_]
@@ -140,11 +136,8 @@ def _not_below(rows: NDArray[np.uint8], below: int) -> Flags:
     return greater | equal
 
 
-LONGEST: Final = 1024
-"""Longer uploads take the full path: the saving would be small."""
-
-MOST: Final = 4096
-"""The most templates that are remembered; a registry has fewer metrics with open periods."""
+LONGEST: Final = 1024  # longer uploads take the full path: the saving would be small
+MOST: Final = 4096  # the most templates that are remembered; a registry has fewer metrics with open periods
 
 _ID_AT: Final = 8
 _ID_ENDS: Final = _ID_AT + ID_BYTES

@@ -37,11 +37,8 @@ if TYPE_CHECKING:
     from overstory.collector.ingest.received import Received
 
 
-CHUNK_BYTES: Final = 1 << 20
-"""Bytes of a full chunk of shuffled reports."""
-
-TOGETHER: Final = 1 << 23
-"""Bytes of reports that are counted in one go."""
+CHUNK_BYTES: Final = 1 << 20  # bytes of a full chunk of shuffled reports
+TOGETHER: Final = 1 << 23  # bytes of reports that are counted in one go
 
 
 class Key(NamedTuple):
