@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.presentation.document import Lines
+from overstory.presentation.document import Block, Lines
 from overstory.protocol.errors import OverstoryError, ParameterError
 
 if TYPE_CHECKING:
     from overstory.files.columns import Form as ColumnForm
-    from overstory.presentation.document import Block
 
 
 def _whole(least: int) -> tuple[Callable[[int], bool], str]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -27,21 +27,13 @@ from overstory.collector.store import StoreError
 from overstory.collector.store.databases.database import RecountError
 from overstory.presentation.render_data import for_spreadsheet
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics import UnknownMetricError
+from overstory.protocol.metrics import Metric, UnknownMetricError
 from overstory.protocol.wire import is_loopback
 from overstory.protocol.wire.reasons import Reason
-from overstory.queries.counts import parse_range, read_store, with_sums
+from overstory.queries.counts import PeriodCounts, parse_range, read_store, with_sums
 from overstory.supervision.answers import ALWAYS_TEXT, JSON, RETRY_AFTER, Response, error_response, refusal
 from overstory.supervision.bodies import Receive, Send
 from overstory.supervision.upkeep import in_thread
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from overstory.collector.store import Store
-    from overstory.protocol.metrics import Metric, MetricRegistry
-    from overstory.queries.counts import PeriodCounts
-
 
 OTHER_SHARD: Final = re.compile(re.escape(PATH) + "/[0-9]{1,4}", re.ASCII)  # the path of any shard's reports
 
@@ -80,7 +72,7 @@ class Pages:
     """What is read of a collector."""
 
     def __init__(self, collector: Collector) -> None:
-        self._collector, self._counts = collector, CountsPage(collector.registry, collector.store)
+        self._collector, self._readers = collector, asyncio.Semaphore(READERS)
         self._description = DESCRIPTION.read_bytes()
 
     async def front(self, request: Request) -> PageResponse:
@@ -99,8 +91,25 @@ class Pages:
         return json_page(pages.by_id[pages.registry[request.path_params["metric"]].id])
 
     async def counts(self, request: Request) -> PageResponse:
+        """Answer with support counts, read out of the way of reports, and streamed a period at a time."""
         self._need(ADMIN, request)
-        return await self._counts.answer(request)
+        query = read_query(request)
+        metric = self._collector.registry[request.path_params["metric"]]
+        async with self._readers:
+            counted = await in_thread(self._read_counts, metric, query)
+        headers = ALWAYS_TEXT | {"content-type": FORMS[query["format"]]}
+        return StreamingResponse(_blocks(counts_text(counted, query["format"])), headers=headers)
+
+    def _read_counts(self, metric: Metric, query: dict[str, str]) -> PeriodCounts:
+        first, last = parse_range(metric, query.get("from"), query.get("to"))
+        store = self._collector.store
+        periods = [
+            period
+            for period in store.periods(metric.id)
+            if (first is None or period >= first) and (last is None or period <= last)
+        ]
+        check_counts(metric, len(periods))
+        return with_sums(store, read_store(store, metric, first, last, group=query.get("group")))
 
     async def healthz(self, _: Request) -> PageResponse:
         return json_page({"healthy": True})
@@ -216,32 +225,6 @@ BLOCK: Final = 1 << 16  # characters that are written at once: each block is one
 PARAMETERS: Final = ("from", "to", "group", "format")
 CSV: Final = "text/csv; charset=utf-8"
 FORMS: Final = {"json": JSON, "csv": CSV, "spreadsheet": CSV}
-
-
-class CountsPage:
-    """GET /v1/metrics/{metric}/counts."""
-
-    def __init__(self, registry: MetricRegistry, store: Store) -> None:
-        self._registry, self._store = registry, store
-        self._readers = asyncio.Semaphore(READERS)
-
-    async def answer(self, request: Request) -> StreamingResponse:
-        query = read_query(request)
-        metric = self._registry[request.path_params["metric"]]
-        async with self._readers:
-            counted = await in_thread(self._read, metric, query)
-        headers = ALWAYS_TEXT | {"content-type": FORMS[query["format"]]}
-        return StreamingResponse(_blocks(counts_text(counted, query["format"])), headers=headers)
-
-    def _read(self, metric: Metric, query: dict[str, str]) -> PeriodCounts:
-        first, last = parse_range(metric, query.get("from"), query.get("to"))
-        periods = [
-            period
-            for period in self._store.periods(metric.id)
-            if (first is None or period >= first) and (last is None or period <= last)
-        ]
-        check_counts(metric, len(periods))
-        return with_sums(self._store, read_store(self._store, metric, first, last, group=query.get("group")))
 
 
 def read_query(request: Request) -> dict[str, str]:

@@ -17,14 +17,15 @@ from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
+from overstory.collector.auth import Token
 from overstory.collector.oblivious.keys import PrivateKey, read_private_keys
 from overstory.collector.settings import DAY, MEBIBYTE
 from overstory.collector.store import Store, open_store
 from overstory.collector.store.databases.connection import MissingStoreError
-from overstory.collector.store.metrics import StoredMetric
+from overstory.collector.store.metrics import ServedShard, StoredMetric
 from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.registry.changes import Harm, compare_registries
 from overstory.protocol.errors import OverstoryError, ParameterError, install_hint
@@ -32,11 +33,6 @@ from overstory.protocol.metrics import Metric, MetricRegistry
 from overstory.protocol.oblivious.messages import KeyConfiguration, fingerprint, read_keys
 from overstory.protocol.wire import is_loopback
 from overstory.supervision.log import SparseLog
-
-if TYPE_CHECKING:
-    from overstory.collector.auth import Token
-    from overstory.collector.store.metrics import ServedShard
-
 
 SOON: Final = 30  # days before an end at which it is warned of
 

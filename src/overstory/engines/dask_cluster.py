@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from multiprocessing import resource_tracker
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from overstory.engines.driver import AHEAD, ANSWER_SECONDS, EngineError, check_answers, numbered_counts, results_of
+from overstory.engines.units import Job, Unit
 from overstory.kernels.threads import cores
 from overstory.protocol.errors import OverstoryError, ParameterError, install_hint
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from overstory.engines.units import Job, Unit
 
 MOST_LOSSES: Final = 10  # workers that one unit may lose: Dask's own limit of 3 is for faults of the task
 SETTINGS: Final = {

@@ -9,11 +9,12 @@ import socket
 import struct
 import time
 import zlib
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 
@@ -25,14 +26,8 @@ from overstory.files.labels import label_of
 from overstory.files.parquet import joined, opened, read_row_groups
 from overstory.kernels.threads import at_most, cores
 from overstory.protocol.errors import FormatError, OverstoryError, WireError
+from overstory.protocol.kinds.base import Kind
 from overstory.protocol.wire.upload import HEADER, batch_length, decode_batch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from concurrent.futures import Future
-
-    from overstory.protocol.kinds.base import Kind
-
 
 Given = TypeVar("Given")
 Result = TypeVar("Result")
@@ -81,7 +76,7 @@ def count_unit(job: Job, unit: Unit) -> bytes:
     num_reports = 0
     count = job.counting(unit)
     with at_most(1):
-        for batch in joined(read_unit(job, unit, job.mechanism())):
+        for batch in joined(read_unit(unit, job.mechanism())):
             counted = count(batch)
             counts = counted if counts is None else counts + counted
             num_reports += len(batch)
@@ -93,10 +88,10 @@ def numbered_counts(job: Job, unit: Unit) -> tuple[int, bytes]:
     return unit.number, count_unit(job, unit)
 
 
-def read_unit(job: Job, unit: Unit, mechanism: Kind) -> Iterator[ReportBatch]:
-    """Yield the reports of a unit; the first of an exported file compares the CRC-32 of all its bytes, as a rule."""
+def read_unit(unit: Unit, mechanism: Kind) -> Iterator[ReportBatch]:
+    """Yield the reports of a unit; the first of an exported file compares the CRC-32 of all its bytes."""
     with open_place(unit.address) as raw:
-        if job.verify and unit.crc32 is not None:
+        if unit.crc32 is not None:
             _check_file(raw, unit.crc32, unit.shown)
         if unit.layout == PACKED:
             yield from _packed(raw, unit, mechanism)
@@ -104,7 +99,7 @@ def read_unit(job: Job, unit: Unit, mechanism: Kind) -> Iterator[ReportBatch]:
         with opened(raw, unit.shown) as file:
             label = label_of(file, unit.shown)
             check_label(label.digest, mechanism, unit.shown)
-            yield from read_row_groups(file, label, unit.shown, range(unit.first, unit.stop), verify=job.verify)
+            yield from read_row_groups(file, label, unit.shown, range(unit.first, unit.stop))
 
 
 def _check_file(raw: Any, crc32: int, source: str) -> None:

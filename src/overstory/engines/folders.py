@@ -6,16 +6,14 @@ import os
 import re
 import tempfile
 import zlib
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote
 
 from overstory.files.io import sync
 from overstory.protocol.errors import OverstoryError, ParameterError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ADDRESS: Final = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 SHOWN_OPTIONS: Final = frozenset({"region", "scheme", "endpoint_override", "allow_bucket_creation"})

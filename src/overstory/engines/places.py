@@ -6,20 +6,16 @@ import filecmp
 import glob
 import os
 import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 from overstory.engines.folders import Folder, FolderError, address_key, file_system, is_address, shown_address
 from overstory.files.labels import LARGEST, MANIFEST_NAME, PART_NAME, Manifest, PartFile, manifest_name
 from overstory.protocol.errors import FormatError, ParameterError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from overstory.files.labels import PartFile
 
 
 @dataclass(frozen=True)

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from overstory.analysis.kinds.base import pooled
 from overstory.analysis.kinds.searches import answers_of
 from overstory.analysis.kinds.symbols import LinearSupport
+from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.engines.units import Job
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from overstory.analysis.reports import ReportBatch, SupportCounts
-    from overstory.protocol.kinds.symbols import SymbolMechanism
-    from overstory.protocol.search import SearchMechanism
+from overstory.protocol.kinds.symbols import SymbolMechanism
+from overstory.protocol.search import SearchMechanism
 
 Counting = Callable[[Job], "SupportCounts"]
 
@@ -62,7 +59,7 @@ class EngineAnswers:
 def search_answers(counting: Counting, job: Job) -> list[EngineAnswers]:
     """Return the answers to each question of a search; `counting` counts one job over all files."""
     sizes = counting(job).totals.tolist()
-    own = (AnswersJob(job.packed, verify=job.verify, group=group) for group in range(len(sizes)))
+    own = (AnswersJob(job.packed, group=group) for group in range(len(sizes)))
     return [EngineAnswers(counting, asked, size) for asked, size in zip(own, sizes, strict=True)]
 
 

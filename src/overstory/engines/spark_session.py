@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from overstory.engines.driver import EngineError, check_answers, count_unit, results_of
+from overstory.engines.units import Job, Unit
 from overstory.kernels.threads import cores
 from overstory.protocol.errors import OverstoryError, ParameterError, install_hint
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from overstory.engines.units import Job, Unit
 
 SCHEMA: Final = "number int, counts binary, error string"
 WAVES: Final = 2  # jobs that run at the same time: while the last tasks of one end, the next has begun

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from overstory.analysis.kinds.base import count_reports
 from overstory.analysis.reports import ReportBatch, SupportCounts
@@ -20,10 +20,6 @@ from overstory.files.reports import PARQUET_MAGIC
 from overstory.protocol.errors import FormatError, WireError
 from overstory.protocol.kinds.base import Kind
 from overstory.protocol.wire.upload import HEADER, MAGIC, batch_length, decode_batch, encode_reports
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 BLOCKS: Final = "blocks"
 PACKED: Final = "packed batches"
@@ -63,11 +59,10 @@ class Job:
 
     packed: bytes  # the mechanism, pickled
     asked: tuple[Any, ...] | None = None  # the values to count; None: the domain, or none in particular
-    verify: bool = True  # whether checksums are compared
 
     @classmethod
-    def of(cls, mechanism: Kind, asked: Sequence[Any] | None = None, *, verify: bool = True) -> Self:
-        return cls(pickle.dumps(mechanism), None if asked is None else tuple(asked), verify)
+    def of(cls, mechanism: Kind, asked: Sequence[Any] | None = None) -> Self:
+        return cls(pickle.dumps(mechanism), None if asked is None else tuple(asked))
 
     def mechanism(self) -> Kind:
         """Return the mechanism, built once in each process."""

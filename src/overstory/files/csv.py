@@ -197,7 +197,6 @@ def read_table(
     convert: Callable[..., T],
     *,
     optional: Mapping[str, Parser] | None = None,
-    skipped: Skipped | None = None,
     advance: Advance | None = None,
 ) -> Iterator[T]:
     """Yield what `convert` makes of some columns of a file with a header; those of `optional` that it has come last."""
@@ -208,7 +207,7 @@ def read_table(
         parse = row_parser(len(names), ((names.index(name), name, parser) for name, parser in chosen.items()))
         more = tuple(chosen)[len(parsers) :]
         for block in rest:
-            yield from records(block, source, lambda fields: convert(parse(fields), *more), skipped)
+            yield from records(block, source, lambda fields: convert(parse(fields), *more))
 
 
 def split_header(

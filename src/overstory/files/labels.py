@@ -8,22 +8,16 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from overstory.analysis.reports import SupportCounts
-from overstory.files.io import is_standard, reading, writing_text
+from overstory.files.io import FilePath, is_standard, reading, writing_text
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.kinds.base import MAX_BITS, MAX_COHORTS, SEEDS, canonical
+from overstory.protocol.kinds.base import MAX_BITS, MAX_COHORTS, SEEDS, Kind, canonical
 from overstory.protocol.kinds.base import digest as digest_of
 from overstory.protocol.kinds.registry import REGISTRY, mechanism
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from overstory.files.io import FilePath
-    from overstory.protocol.kinds.base import Kind
-
 
 KEY: Final = b"overstory"
 

@@ -11,28 +11,21 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch, are_few, count_slowly, group_by_cohort, packed_words
-from overstory.files.io import replacing
+from overstory.files.io import Advance, FilePath, replacing
 from overstory.files.labels import KEY, Label, label_of
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import MAX_COHORTS
 from overstory.protocol.wire.upload import cohort_width
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from numpy.typing import NDArray
-
-    from overstory.files.io import Advance, FilePath
-
 
 ENOUGH: Final = 1 << 21
 """Bytes of reports that are counted in one call: what a call costs by itself is then a hundredth of it."""
@@ -259,21 +252,19 @@ def reports_of_row_groups(file: Any, source: str) -> list[int]:
     return sizes
 
 
-def read_row_groups(
-    file: Any, label: Label, source: str, groups: Sequence[int] | None = None, *, verify: bool = True
-) -> Iterator[ReportBatch]:
-    """Yield the reports of some row groups of an open file, all unless given; with `verify`, checksums are compared."""
+def read_row_groups(file: Any, label: Label, source: str, groups: Sequence[int] | None = None) -> Iterator[ReportBatch]:
+    """Yield the reports of some row groups of an open file, all unless given."""
     expected = block_columns(label)
     _check_types(file.schema_arrow, expected, source)
     blobs = [name for name in ("seeds", "symbols", "blob") if name in expected]
     read = ["digest", "num_reports", *(["cohort"] if "cohort" in expected else []), *blobs]
     for group in range(file.metadata.num_row_groups) if groups is None else groups:
-        table = file.read_row_group(group, columns=[*read, "crc32"] if verify else read, use_threads=False)
+        table = file.read_row_group(group, columns=[*read, "crc32"], use_threads=False)
         for rows in table.to_batches():
-            yield _batch_of(rows, label, f"{source}, row group {group}", blobs, verify=verify)
+            yield _batch_of(rows, label, f"{source}, row group {group}", blobs)
 
 
-def _batch_of(rows: Any, label: Label, source: str, blobs: Sequence[str], *, verify: bool) -> ReportBatch:
+def _batch_of(rows: Any, label: Label, source: str, blobs: Sequence[str]) -> ReportBatch:
     if any(column.null_count for column in rows.columns):
         raise FormatError("expected a value in every row, found nulls", source=source)
     if set(rows.column("digest").unique().to_pylist()) - {label.digest}:
@@ -284,8 +275,7 @@ def _batch_of(rows: Any, label: Label, source: str, blobs: Sequence[str], *, ver
     octets, *seeds = (
         _bytes(rows.column(name), sizes * (4 if name == "seeds" else width), name, source) for name in reversed(blobs)
     )
-    if verify:
-        _verify(rows, blobs, source)
+    _verify(rows, blobs, source)
     payload = octets.reshape(-1, width)
     public: NDArray[Any] = seeds[0].view("<u4") if seeds else np.from_dlpack(rows.column("cohort"))
     check_columns(label, payload, public, source, (blobs[-1], "seeds" if seeds else "cohort"))

@@ -30,10 +30,12 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from overstory.analysis.decoding import Decoded
 from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.kinds.base import positions_of
 from overstory.analysis.kinds.linked import count_bit_pairs
@@ -61,13 +63,8 @@ from overstory.files.io import Advance, FilePath, reading, writing_csv, writing_
 from overstory.presentation.formats import finite, plural
 from overstory.presentation.render_data import quoted
 from overstory.protocol.errors import FormatError, ParameterError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from overstory.analysis.decoding import Decoded
-    from overstory.protocol.kinds.base import Encoding
-    from overstory.protocol.kinds.bits import BitMechanism
+from overstory.protocol.kinds.base import Encoding
+from overstory.protocol.kinds.bits import BitMechanism
 
 
 def read_candidates(path: FilePath, advance: Advance | None = None) -> list[str]:
@@ -395,9 +392,7 @@ class Holding(NamedTuple):
     value: str
 
 
-def read_values(
-    path: FilePath, num_cohorts: int, *, skipped: Skipped | None = None, advance: Advance | None = None
-) -> Iterator[Holding]:
+def read_values(path: FilePath, num_cohorts: int, *, advance: Advance | None = None) -> Iterator[Holding]:
     """Yield the rows of values.csv, in a stream; each client's cohort stays in memory."""
     cohorts: dict[str, int] = {}
 
@@ -410,7 +405,7 @@ def read_values(
 
     cohort = partial(integer, low=0, high=num_cohorts - 1)
     parsers: dict[str, Parser] = {"client": utf8, "cohort": cohort, "value": utf8}
-    return read_table(path, parsers, checked, skipped=skipped, advance=advance)
+    return read_table(path, parsers, checked, advance=advance)
 
 
 LADDER: Final = (1, 2, 3, 5, 10)  # for how many reports of one value epsilon is stated

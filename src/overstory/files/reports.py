@@ -10,11 +10,13 @@ device; tests of a client compare them with another client's.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.files.csv import (
@@ -29,7 +31,7 @@ from overstory.files.csv import (
     row_parser,
     split_header,
 )
-from overstory.files.io import is_standard, reading, writing, writing_text
+from overstory.files.io import Advance, FilePath, is_standard, reading, writing, writing_text
 from overstory.files.parquet import joined, read_label, read_parquet
 from overstory.presentation.render_data import quoted
 from overstory.protocol.errors import FormatError, ParameterError, WireError
@@ -37,11 +39,6 @@ from overstory.protocol.kinds.hashing import FAMILIES
 from overstory.protocol.wire.upload import HEADER, MAGIC, Batch, batch_length, decode_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from overstory.files.io import Advance, FilePath
     from overstory.files.rappor import RapporParameters
     from overstory.protocol.kinds.bits import BitMechanism
 

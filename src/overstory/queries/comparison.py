@@ -7,22 +7,20 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from overstory.analysis.difference import Difference, difference
+from overstory.analysis.selection import Adjustment
 from overstory.presentation.document import Block, Column, Table
 from overstory.presentation.formats import plural
 from overstory.presentation.result import Result
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.metrics import Metric
 from overstory.queries.counts import PeriodCounts, parse_range
 from overstory.queries.estimates import EstimateSeries, read_estimates
 from overstory.queries.readings import EstimateOptions, reading_function
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from overstory.analysis.selection import Adjustment
-    from overstory.protocol.metrics import Metric
-
     F64 = NDArray[np.float64]
 
 MOST_ROWS: Final = 20  # values in a text, beside those that changed

@@ -19,6 +19,7 @@ from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estim
 from overstory.analysis.variance import clustering
 from overstory.presentation.document import Block, Column, Lines, Paragraph
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.base import Mechanism
 from overstory.protocol.metrics import Metric
 from overstory.queries.counts import PeriodCounts
 from overstory.queries.readings import (
@@ -33,7 +34,6 @@ from overstory.queries.readings import (
 
 if TYPE_CHECKING:
     from overstory.presentation.svg import Picture
-    from overstory.protocol.kinds.base import Mechanism
 
 Estimator = Callable[[Metric, SupportCounts, float, EstimateOptions, Sequence[str]], Estimate]
 """What makes one estimate: `estimate_counts`, or something that calls it."""

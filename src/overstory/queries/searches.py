@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 import numpy as np
 
 from overstory.analysis.kinds.searches import sorted_answers
+from overstory.analysis.selection import IntervalKind
 from overstory.analysis.tables.output import file_columns
 from overstory.discovery.heavy_hitters import find
 from overstory.discovery.result import Discovered
+from overstory.discovery.simulation import Progress
 from overstory.presentation.document import Block, Column, Table
 from overstory.presentation.formats import plural
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.search import SearchMechanism
 from overstory.queries.comparison import Comparison, check_comparable, devices_of_both, less
 from overstory.queries.counts import PeriodCounts
 from overstory.queries.readings import Aggregation, EstimateOptions, Reading
 
 if TYPE_CHECKING:
-    from overstory.analysis.selection import IntervalKind
-    from overstory.discovery.simulation import Progress
     from overstory.presentation.svg import Picture
-    from overstory.protocol.search import SearchMechanism
 
 NO_ANSWERS: Final = (
     "{}: a search reads the answers themselves, and only their counts are here: read the store, with --store"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -16,8 +17,6 @@ from overstory.protocol.errors import FormatError, ParameterError, suggestion
 from overstory.protocol.wire import parse_digits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from overstory.engines.driver import Engine, Run
     from overstory.engines.places import Place
     from overstory.engines.units import Job, Unit

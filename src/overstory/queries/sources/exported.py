@@ -12,17 +12,16 @@ import numpy as np
 
 from overstory.analysis.alarms.sums import PAIR_REPORTS, ReportSums, Watch, symmetric
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.engines.driver import check_label, read_unit
+from overstory.engines.driver import Run, check_label, read_unit
 from overstory.engines.places import ExportedSet, place_of
 from overstory.engines.searches import search_answers
 from overstory.engines.units import Job, Unit, read_contents, unit_bytes, units_of
 from overstory.protocol.errors import FormatError, ParameterError
+from overstory.protocol.metrics import Metric
 from overstory.queries.counts import PeriodCounts, read_store, sum_by_key, with_sums
 
 if TYPE_CHECKING:
-    from overstory.engines.driver import Run
     from overstory.privacy.shuffle.central import Released
-    from overstory.protocol.metrics import Metric
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,6 @@ class ExportedReports:
     sets: Sequence[ExportedSet]
     counting: Counting
     workers: int = 8  # units that are counted at a time, about
-    verify: bool = True  # compare checksums
     _counts: dict[Counted, SupportCounts] = field(default_factory=dict, repr=False)
     _sums: dict[Counted, ReportSums] = field(default_factory=dict, repr=False)
 
@@ -112,7 +110,7 @@ class ExportedReports:
     def counts(
         self, metric: Metric, first: int, last: int, *, groups: Collection[str] | None = None
     ) -> dict[int, SupportCounts]:
-        job = Job.of(metric.mechanism, verify=self.verify)
+        job = Job.of(metric.mechanism)
 
         def read(units: Sequence[Unit], keys: Sequence[Counted]) -> None:
             counted = self.counting(job, units).collections
@@ -123,7 +121,7 @@ class ExportedReports:
     def sums(
         self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None
     ) -> dict[int, ReportSums]:
-        job = SumsJob.of(metric.mechanism, verify=self.verify)
+        job = SumsJob.of(metric.mechanism)
         if job.watch is None:
             return {}
 
@@ -134,13 +132,12 @@ class ExportedReports:
         return self._added(self._sums, metric, self._chosen(metric, first, last, groups), read)
 
     def reports(self, metric: Metric, first: int, last: int) -> Iterator[ReportBatch]:
-        job, chosen = Job.of(metric.mechanism, verify=self.verify), self._chosen(metric, first, last)
-        for unit in self._units(metric, chosen):
-            yield from read_unit(job, unit, metric.mechanism)
+        for unit in self._units(metric, self._chosen(metric, first, last)):
+            yield from read_unit(unit, metric.mechanism)
 
     def answers(self, metric: Metric, first: int, last: int) -> Sequence[Any]:
         units = [replace(unit, collection=0) for unit in self._units(metric, self._chosen(metric, first, last))]
-        job = Job.of(metric.mechanism, verify=self.verify)
+        job = Job.of(metric.mechanism)
         return search_answers(lambda asked: self.counting(asked, units).counts, job)
 
     def _chosen(

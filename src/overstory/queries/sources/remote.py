@@ -15,6 +15,7 @@ from overstory.protocol.metrics import Metric, metric_from_json
 from overstory.protocol.wire.reasons import check_token, problem_detail
 from overstory.queries.counts import PeriodCounts
 
+SECONDS: Final = 60.0  # to wait for the collector
 MOST_BYTES: Final = 1 << 30  # a longer answer is not read to its end: no counts are as large
 
 
@@ -29,7 +30,6 @@ def read_remote(
     first: int | None = None,
     last: int | None = None,
     *,
-    timeout: float = 60.0,
     group: str | None = None,
 ) -> PeriodCounts:
     """Ask a collector for the counts of a range of periods, by default of all; an admin token is needed."""
@@ -37,17 +37,17 @@ def read_remote(
     asked = ends | {"group": group}
     query = urlencode({name: text for name, text in asked.items() if text is not None})
     address = f"{_checked_url(url)}/v1/metrics/{quote(metric.id)}/counts" + (f"?{query}" if query else "")
-    counted = PeriodCounts.from_json(metric, _fetch_json(address, token, timeout))
+    counted = PeriodCounts.from_json(metric, _fetch_json(address, token))
     if counted.group != group:
         raise RemoteError(f"{address}: the answer is of the group {counted.group}: upgrade the collector")
     return counted
 
 
-def read_remote_metric(url: str, name: str, *, timeout: float = 60.0) -> Metric:
+def read_remote_metric(url: str, name: str) -> Metric:
     """Ask the collector at `url` for a metric of its public registry, which has no candidates."""
     address = f"{_checked_url(url)}/v1/metrics/{quote(name, safe='')}"
     try:
-        return metric_from_json(_fetch_json(address, "", timeout))
+        return metric_from_json(_fetch_json(address, ""))
     except FormatError as error:
         raise RemoteError(f"{address}: {error}; give --registry FILE") from error
 
@@ -70,11 +70,11 @@ class _NoRedirects(HTTPRedirectHandler):
         """Refuse."""
 
 
-def _fetch_json(address: str, token: str, timeout: float) -> Any:
+def _fetch_json(address: str, token: str) -> Any:
     headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {check_token(token)}"} if token else {})
     try:
         request = Request(address, headers=headers)  # noqa: S310 - the scheme was checked
-        with build_opener(_NoRedirects).open(request, timeout=timeout) as response:
+        with build_opener(_NoRedirects).open(request, timeout=SECONDS) as response:
             raw = response.read(MOST_BYTES + 1)
     except HTTPError as error:
         raise RemoteError(f"{address}: {_refusal(error, token)}") from error
