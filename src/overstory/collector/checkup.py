@@ -115,11 +115,9 @@ def check_private(check: str, path: Path, what: str) -> Findings:
 
 def check_store(url: str, registry: MetricRegistry | None, now: float) -> Findings:
     """Check a store's schema, its disk, its tokens, and whether a registry fits it; nothing is written."""
-    from overstory.collector.store.schema import SCHEMA
-
     with open_store(url) as store:
         summary = store.summary()
-        yield Finding("schema", "ok", f"{summary.url}: schema {SCHEMA}, {summary.size / MEBIBYTE:,.1f} MiB")
+        yield Finding("schema", "ok", f"{summary.url}: schema {summary.schema}, {summary.size / MEBIBYTE:,.1f} MiB")
         served = store.served_shard()
         if served is not None:
             yield from _check_shard(served, registry)

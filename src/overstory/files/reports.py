@@ -58,11 +58,7 @@ def kind_of(path: FilePath) -> str:
 
 
 def read_reports(
-    path: FilePath,
-    parameters: RapporParameters,
-    *,
-    skipped: Skipped | None = None,
-    advance: Advance | None = None,
+    path: FilePath, parameters: RapporParameters, *, skipped: Skipped | None = None, advance: Advance | None = None
 ) -> Iterator[ReportBatch]:
     """Yield the reports of a file in batches, in a stream; its first bytes tell the format, labels are checked."""
     expected = LabelCheck(os.fspath(path), parameters)
@@ -211,12 +207,7 @@ def write_reports_csv(path: FilePath, rows: Iterable[ReportRow], num_bits: int) 
 
 
 def read_reports_csv(
-    path: FilePath,
-    num_bits: int,
-    num_cohorts: int,
-    *,
-    skipped: Skipped | None = None,
-    advance: Advance | None = None,
+    path: FilePath, num_bits: int, num_cohorts: int, *, skipped: Skipped | None = None, advance: Advance | None = None
 ) -> Iterator[ReportBatch]:
     """Yield the reports in batches, in a stream: memory does not grow with the file."""
     source = os.fspath(path)

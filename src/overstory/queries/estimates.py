@@ -118,11 +118,7 @@ def estimate_counts(
 
 
 def estimate_once(
-    mechanism: Mechanism,
-    counts: SupportCounts,
-    per_device: float,
-    options: EstimateOptions,
-    names: Any,
+    mechanism: Mechanism, counts: SupportCounts, per_device: float, options: EstimateOptions, names: Any
 ) -> Estimate:
     """Estimate once, with every choice applied; `names` are candidates or, of Bloom filters, their `CandidateMap`."""
     oracle, how = FrequencyOracle(mechanism), dict[str, Any](reports_per_device=per_device)

@@ -57,12 +57,7 @@ class Shuffler:
     """Stores messages and sends releases; its token has the role `relay`, and `trouble` is called with reasons."""
 
     def __init__(
-        self,
-        spool: Spool,
-        gateway: str,
-        token: str,
-        transport: Transport,
-        trouble: Callable[[str], None],
+        self, spool: Spool, gateway: str, token: str, transport: Transport, trouble: Callable[[str], None]
     ) -> None:
         self._spool, self._rules = spool, spool.rules
         self._url, self._token, self._transport, self._trouble = gateway + PATH, token, transport, trouble

@@ -22,13 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from overstory.protocol.wire import parse_digits
 from overstory.protocol.wire.reasons import Reason
-from overstory.supervision.answers import (
-    STATUS,
-    Response,
-    error_response,
-    refusal,
-    request_timeout,
-)
+from overstory.supervision.answers import STATUS, Response, error_response, refusal, request_timeout
 from overstory.supervision.listening import ConnectionLimits
 from overstory.supervision.log import SparseLog
 

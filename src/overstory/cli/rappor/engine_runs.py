@@ -7,12 +7,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.cli.arguments import print_outcome, shown
 from overstory.cli.output import progress
 from overstory.presentation.document import Lines
-from overstory.presentation.formats import plural
+from overstory.presentation.formats import in_bytes, plural
 from overstory.protocol.errors import FormatError, ParameterError, suggestion
 from overstory.protocol.wire import parse_digits
 
@@ -72,8 +73,6 @@ def counting_jobs(
 
 
 def run_sentences(engine: str, run: Run) -> list[str]:
-    from overstory.presentation.formats import in_bytes
-
     spent = max(run.seconds, 1e-9)
     rates = f"{run.num_reports / spent:,.0f} reports and {in_bytes(run.num_bytes / spent)} a second"
     notes = [f"{plural(run.num_units, 'unit')} in {run.seconds:.1f} s by {engine}: {rates}"]
@@ -86,7 +85,6 @@ LARGE: Final = 1 << 27  # bytes of files that are counted in units also where no
 def wants_engine(counting: Counting) -> bool:
     """Whether an engine counts: where it was asked for, or the inputs are more than one process should count."""
     import glob
-    from pathlib import Path
 
     from overstory.engines.folders import is_address
     from overstory.files.labels import is_labelled
@@ -102,8 +100,6 @@ def wants_engine(counting: Counting) -> bool:
 
 
 def _are_large(names: Sequence[str]) -> bool:
-    from pathlib import Path
-
     from overstory.files.reports import PARQUET_MAGIC
     from overstory.protocol.wire.upload import MAGIC
 

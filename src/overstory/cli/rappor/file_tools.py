@@ -16,6 +16,7 @@ from overstory.cli.output import reading_bar, tell_skipped
 from overstory.cli.rappor.engine_runs import Counting, run_engine, stated_mechanism, wants_engine
 from overstory.files.csv import Skipped
 from overstory.files.labels import Label
+from overstory.files.parquet import read_label, write_blocks
 from overstory.files.rappor import (
     Holding,
     hash_candidates,
@@ -116,8 +117,6 @@ def _write(path: str, fleet: Fleet, holdings: Iterator[Holding]) -> None:
     elif kind == "ovsb":
         write_packed(path, fleet.batches(holdings))
     else:
-        from overstory.files.parquet import write_blocks
-
         batches = (ReportBatch.from_wire(decode_batch(raw)) for raw in fleet.batches(holdings))
         write_blocks(path, batches, Label.of(fleet.mechanism))
 
@@ -195,8 +194,6 @@ def _print_sum(
 
 
 def _write_blocks(args: argparse.Namespace) -> int:
-    from overstory.files.parquet import write_blocks
-
     if idle := [name for name in ("engine", "candidates") if getattr(args, name)]:
         raise ParameterError(f"--{idle[0]} has no effect with -o {args.output}: reports are written, and not counted")
     mechanism, skipped = _mechanism(args), Skipped() if args.skip_bad else None
@@ -216,8 +213,6 @@ def _write_blocks(args: argparse.Namespace) -> int:
 
 def _mechanism(args: argparse.Namespace) -> Kind:
     """Return the mechanism of the first file that says of which it is, or of the options."""
-    from overstory.files.parquet import read_label
-
     counting = Counting(params=args.params, registry=args.registry, metric=args.metric)
     for path in args.reports:
         start = start_of(path)

@@ -24,13 +24,7 @@ from overstory.privacy.registry.page import metric_page, together_blocks
 from overstory.privacy.registry.warnings import registry_notes, registry_warnings
 from overstory.privacy.registry.yearly import headline
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics import (
-    RegistryError,
-    load_registry,
-    parse_registry,
-    registry_folder,
-    registry_text,
-)
+from overstory.protocol.metrics import RegistryError, load_registry, parse_registry, registry_folder, registry_text
 
 WEAKENED: Final = 1
 MOST_REPORTS: Final = 1_000_000

@@ -306,10 +306,7 @@ simulated, its state is in memory, and it sends without a delay. Reports are for
 included. With --years it also prints how many reports one device sent in a year, and the most that any year can reveal
 of a person.""",
     runs="service.simulate",
-    rules=(
-        OneOf(("--periods", "--years")),
-        Together(("--data", "--column")),
-    ),
+    rules=(OneOf(("--periods", "--years")), Together(("--data", "--column"))),
 )
 
 DOCTOR: Final = Command(
@@ -405,11 +402,7 @@ shuffling relay (`overstory relay --spool`): it reads nothing. A monitor token i
 alone. To rotate a token, add a new one, release it, then revoke the old one. The store has only the SHA-256 of a token:
 it is shown once, when it is made.""",
     runs="service.store:tokens",
-    rules=(
-        OneOf(("--add", "--revoke")),
-        Together(("--add", "--application")),
-        Needs(("--expires",), ("--add",)),
-    ),
+    rules=(OneOf(("--add", "--revoke")), Together(("--add", "--application")), Needs(("--expires",), ("--add",))),
 )
 
 NOTE: Final = _of_store(

@@ -77,26 +77,12 @@ class _Exchange:
 _NO_EVENT: Final = asyncio.Event()  # an event without waiters: a post has no task
 
 
-class _ServerHeaders:
-    """The server's own headers as they are written: uvicorn makes a new list of them every second."""
-
-    def __init__(self) -> None:
-        self._listed: list[tuple[bytes, bytes]] = []
-        self._written = b""
-
-    def written(self, listed: list[tuple[bytes, bytes]]) -> bytes:
-        if listed is not self._listed:
-            self._listed, self._written = listed, b"".join([b"%b: %b\r\n" % line for line in listed])
-        return self._written
-
-
 class Connection(BoundedConnection):
     """One connection of a collector; see the module. `for_entrance` makes the class that uvicorn is given."""
 
     entrance: ClassVar[Entrance]
     endpoint: ClassVar[ReportEndpoint]
     header_cache: ClassVar[HeaderCache]
-    server_headers: ClassVar[_ServerHeaders]
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -106,7 +92,7 @@ class Connection(BoundedConnection):
     @classmethod
     def for_entrance(cls, entrance: Entrance) -> type[Connection]:
         endpoint = entrance.endpoint
-        own = {"header_cache": HeaderCache(), "server_headers": _ServerHeaders(), "entrance": entrance}
+        own = {"header_cache": HeaderCache(), "entrance": entrance}
         return type("Connection", (cls,), {"endpoint": endpoint, "limits": endpoint.limits, **own})
 
     def data_received(self, data: bytes) -> None:
@@ -220,7 +206,7 @@ class Connection(BoundedConnection):
 
     def _write(self, answer: Response) -> None:
         if answer.status == 200 and not answer.close:
-            own = self.server_headers.written(self.server_state.default_headers)
+            own = b"".join([b"%b: %b\r\n" % line for line in self.server_state.default_headers])
             self.transport.write(_TAKEN % (len(answer.body), own, answer.body))
         else:
             super()._write(answer)

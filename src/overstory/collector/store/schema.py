@@ -199,12 +199,7 @@ TOKENS: Final = Table(
     Column("used", BigInteger),  # the last day, counted from 1970
 )
 
-ABOUT: Final = Table(
-    "about",
-    METADATA,
-    Column("key", Text, primary_key=True),
-    Column("value", Text, nullable=False),
-)
+ABOUT: Final = Table("about", METADATA, Column("key", Text, primary_key=True), Column("value", Text, nullable=False))
 
 TALLIES: Final = Table(
     "tallies",

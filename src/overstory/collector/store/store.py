@@ -60,15 +60,7 @@ from overstory.collector.store.operations import (
     write_releases,
     write_state,
 )
-from overstory.collector.store.schema import (
-    CHUNKS,
-    COUNTS,
-    IDS_DELETED,
-    INBOX,
-    TOKENS,
-    day_of_ids,
-    read_fact,
-)
+from overstory.collector.store.schema import CHUNKS, COUNTS, IDS_DELETED, INBOX, TOKENS, day_of_ids, read_fact
 from overstory.collector.store.upkeep import Compacted, InboxAges, Retained, compact, retain
 from overstory.protocol.errors import ParameterError
 

@@ -24,13 +24,7 @@ class RemoteError(OverstoryError):
 
 
 def read_remote(
-    url: str,
-    token: str,
-    metric: Metric,
-    first: int | None = None,
-    last: int | None = None,
-    *,
-    group: str | None = None,
+    url: str, token: str, metric: Metric, first: int | None = None, last: int | None = None, *, group: str | None = None
 ) -> PeriodCounts:
     """Ask a collector for the counts of a range of periods, by default of all; an admin token is needed."""
     ends = {name: None if p is None else metric.period.label(p) for name, p in (("from", first), ("to", last))}

@@ -177,9 +177,7 @@ class Database:
 
 FORMS: Final = "sqlite:///FILE (or a file's name), or postgresql://USER@HOST/DATABASE"
 
-SECRETS: Final = frozenset(
-    {"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"},
-)
+SECRETS: Final = frozenset({"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"})
 """The parameters of libpq whose values nobody else may read."""
 
 HIDDEN: Final = "***"
