@@ -5,24 +5,20 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
-
-from prometheus_client import start_http_server
 
 from overstory import __version__
 from overstory.collector.app import build_app
 from overstory.collector.http.connection import Connection
 from overstory.collector.service import Collector
 from overstory.collector.store import Store
-from overstory.collector.telemetry import LOG, Telemetry, log_event
+from overstory.collector.telemetry import LOG, log_event
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.metrics import MetricRegistry
-from overstory.protocol.wire import is_loopback
-from overstory.supervision.listening import Listening, ServingError
+from overstory.supervision.listening import Listening
 from overstory.supervision.server import SWEEP, SupervisedServer, server_config
 from overstory.supervision.upkeep import in_thread
 
@@ -146,29 +142,6 @@ def _describe(registry: MetricRegistry) -> dict[str, Any]:
 def _registry_text(facts: dict[str, Any]) -> str:
     metrics = "metric" if facts["metrics"] == 1 else "metrics"
     return f"registry {facts['registry']} (digest {facts['digest']}), {facts['metrics']} {metrics}"
-
-
-@contextmanager
-def metrics_on_port(telemetry: Telemetry, host: str, port: int | None) -> Iterator[None]:
-    """Answer Prometheus on a port of its own, without a token, until the block ends; None: no such port."""
-    if port is None:
-        yield
-        return
-    try:
-        server, thread = start_http_server(port, host, telemetry.registry)
-    except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ServingError(f"cannot listen on {host}:{port} for metrics: {reason}") from error
-    named = f"[{host}]" if ":" in host else host
-    log_event(f"metrics for Prometheus on http://{named}:{server.server_port}/metrics", event="metrics")
-    if not is_loopback(host):
-        LOG.warning("metrics can be read without a token by every machine that reaches %s", host)
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def serve(

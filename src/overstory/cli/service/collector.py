@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from overstory.cli.arguments import PREFIX
-from overstory.cli.service.commands import CONSOLE, ENDS_WITH_INPUT
 from overstory.collector.checkup import check_kernels, check_keys, check_promises, guarded
-from overstory.collector.server import metrics_on_port, serve
+from overstory.collector.server import serve
 from overstory.collector.service import Collector
 from overstory.collector.settings import Limits, UpkeepIntervals
 from overstory.collector.store import Store, open_store
@@ -61,10 +56,8 @@ def collect(args: argparse.Namespace, store_on_command_line: str) -> None:
         ring=ring,
         shard=args.shard,
     )
-    watched = metrics_on_port(collector.telemetry, args.metrics_host, args.metrics_port)
-    with watched, console_process(args.registry, args.store, args.console_port, os.environ):
-        announce = partial(print, flush=True)
-        serve(collector, listening, announce=announce, reread=read_registry, reread_keys=read_ring)
+    announce = partial(print, flush=True)
+    serve(collector, listening, announce=announce, reread=read_registry, reread_keys=read_ring)
 
 
 def _read_registry(args: argparse.Namespace) -> MetricRegistry:
@@ -102,25 +95,3 @@ def open_to_serve(url: str, registry: MetricRegistry, shard: int | None) -> Stor
         store.close()
         raise
     return store
-
-
-@contextmanager
-def console_process(registry: str, store: str, port: int | None, environ: Mapping[str, str]) -> Iterator[None]:
-    """Run a console as a child until the block ends, however this process ends; None: no console."""
-    if port is None:
-        yield
-        return
-    settings = {f"{PREFIX}REGISTRY": registry, f"{PREFIX}STORE": store, f"{PREFIX}{CONSOLE}PORT": str(port)}
-    settings[ENDS_WITH_INPUT] = "1"
-    command = [sys.executable, "-m", "overstory", "console"]
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, env={**environ, **settings})  # noqa: S603 - our own program
-    try:
-        yield
-    finally:
-        assert child.stdin is not None
-        child.stdin.close()
-        try:
-            child.wait(10)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()

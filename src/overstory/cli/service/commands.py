@@ -25,9 +25,6 @@ RELAY_: Final = "RELAY_"
 """What the console's and the relay's own variables have after the prefix; the console shares the registry and the store
 with `serve`."""
 
-ENDS_WITH_INPUT: Final = "OVERSTORY_CONSOLE_ENDS_WITH_INPUT"
-"""The variable, not for people, of a console that a collector starts: it ends with its input, so with the collector."""
-
 REGISTRY: Final = Option("--registry", required=True)
 CONFIG: Final = Option("--config", "TOML file with these settings", "FILE")
 STORES: Final = "the store: a file, sqlite:///FILE, or postgresql://..."
@@ -80,16 +77,6 @@ SERVE_SETTINGS: Final = settings(
         ),
         Option("--queue-reports", "reports that may wait for their commit", "N", int, 1_000_000, fits=AT_LEAST_ONE),
         Option("--grace", "seconds of refusing reports before it stops listening", "S", float, 1.0, fits=_NOT_NEGATIVE),
-        Option(
-            "--metrics-port",
-            "answer Prometheus on this port, without a token; 0: any free port",
-            type=int,
-            fits=_A_PORT,
-        ),
-        Option("--metrics-host", "address of metrics_port", default="127.0.0.1"),
-        Option(
-            "--console-port", "run a console on this port of 127.0.0.1, too; 0: any free port", type=int, fits=_A_PORT
-        ),
         Option(
             "--log-format", "form of the log on standard error: text or json", choices=("text", "json"), default="text"
         ),

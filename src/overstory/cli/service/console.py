@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from overstory.cli.output import open_stores
-from overstory.cli.service.commands import CONSOLE, CONSOLE_SETTINGS, ENDS_WITH_INPUT
+from overstory.cli.service.commands import CONSOLE, CONSOLE_SETTINGS
 from overstory.cli.service.settings import fill_in
 from overstory.console.access import parse_proxy
 from overstory.console.alarms import check
@@ -41,7 +41,6 @@ def run(args: argparse.Namespace) -> int:
             access,
             partial(print, flush=True),
             open_link=webbrowser.open if args.open else None,
-            ends_with_input=ENDS_WITH_INPUT in os.environ,
         )
     return 0
 
