@@ -31,7 +31,7 @@ from overstory.engines.places import find_places, open_place
 from overstory.engines.spark_session import SparkEngine
 from overstory.engines.units import Job, read_contents, unit_bytes, units_of
 from overstory.files.labels import Label
-from overstory.files.parquet import opened, write_blocks, write_parquet
+from overstory.files.parquet import opened, write_blocks
 from overstory.files.reports import write_packed
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.registry import mechanism
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 BUILT = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75)
 PART = 10_000_000
 ROWS = 1 << 17
-LAYOUTS = {"blocks": ".parquet", "rows": ".parquet", "packed": ".ovsb"}
+LAYOUTS = {"blocks": ".parquet", "packed": ".ovsb"}
 
 
 def drawn(reports: int, seed: int) -> Iterator[ReportBatch]:
@@ -61,8 +61,6 @@ def write(folder: Path, layout: str, reports: int) -> None:
         path, size = folder / layout / f"{part:04}{LAYOUTS[layout]}", min(PART, reports - start)
         if layout == "blocks":
             write_blocks(path, drawn(size, part), Label.of(BUILT))
-        elif layout == "rows":
-            write_parquet(path, drawn(size, part), Label.of(BUILT))
         else:
             write_packed(path, (batch.to_wire(BUILT.digest) for batch in drawn(size, part)))
 
@@ -72,7 +70,7 @@ def decode_only(paths: list[Path], workers: int) -> None:
 
     def read(path: Path) -> None:
         with open_place(str(path)) as raw, opened(raw, str(path)) as file:
-            names = [name for name in file.schema_arrow.names if name in {"cohort", "bits", "num_reports", "blob"}]
+            names = [name for name in file.schema_arrow.names if name in {"cohort", "num_reports", "blob"}]
             for group in range(file.metadata.num_row_groups):
                 file.read_row_group(group, columns=names, use_threads=False)
 

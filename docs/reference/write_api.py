@@ -30,8 +30,6 @@ PACKAGES: Final = (
     "overstory.protocol.metrics",
     "overstory.protocol.domains",
     "overstory.protocol.numeric",
-    "overstory.collector.store",
-    "overstory.queries",
 )
 HEADER: Final = """# Python API
 

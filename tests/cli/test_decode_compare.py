@@ -11,7 +11,10 @@ import pytest
 from overstory.analysis.difference import difference
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import load_registry
-from overstory.queries import EstimateOptions, compare_ranges, parse_span, read_estimates, read_store
+from overstory.queries.comparison import compare_ranges, parse_span
+from overstory.queries.counts import read_store
+from overstory.queries.estimates import read_estimates
+from overstory.queries.readings import EstimateOptions
 from support.compared_store import MONDAY, SAME, fill, make, write_registry
 from support.running import within
 

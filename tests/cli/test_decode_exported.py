@@ -1,4 +1,4 @@
-"""``overstory decode`` of exported folders: what is counted, what is refused, and what a killed run goes on from."""
+"""``overstory decode`` of exported folders: what is counted, and what is refused."""
 
 import json
 import random
@@ -36,7 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def in_units(metric: Metric) -> ExportedReports:
     """Return exported reports, of which each row group is a unit."""
-    return ExportedReports(find_sets("exported"), lambda job, files: count(LocalEngine(1), job, files.units))
+    return ExportedReports(find_sets("exported"), lambda job, units: count(LocalEngine(1), job, units))
 
 
 @pytest.mark.usefixtures("folder")

@@ -5,11 +5,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from overstory.cli import main as main_module
+from overstory.cli.arguments import Command
 from overstory.cli.main import COMMANDS, explain, main
 from overstory.protocol.errors import FormatError, install_hint
 from support.running import overstory, python, within
@@ -97,15 +98,15 @@ def test_a_command_after_an_option_runs_or_is_helped(capsys: Any) -> None:
 
 def failing(monkeypatch: Any, error: Any) -> Any:
     class Module:
-        @staticmethod
-        def add_parser(commands: Any) -> None:
-            commands.add_parser("fail")
+        COMMANDS: ClassVar = {"fail": Command("fail", "overstory fail", runs="fails")}
 
         @staticmethod
         def run(args: Any) -> None:
             raise error
 
     monkeypatch.setattr(main_module, "COMMANDS", ("fail",))
+    monkeypatch.setitem(main_module.SUMMARIES, "fail", "fail")
+    monkeypatch.setitem(sys.modules, "overstory.cli.fails", Module)
     monkeypatch.setattr(main_module, "_command", lambda name: Module)
     return main(["fail"])
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from overstory.cli.service import serve
 from overstory.cli.service.commands import SERVE, SERVE_SETTINGS
 from overstory.cli.service.settings import fill_in
 from overstory.protocol.errors import OverstoryError
@@ -114,4 +113,4 @@ def test_what_is_needed_is_named_with_every_place_for_it(monkeypatch) -> None:
     parser = argparse.ArgumentParser()
     SERVE.add_to(parser.add_subparsers())
     with pytest.raises(OverstoryError, match="--store must be given, or OVERSTORY_STORE, or store in the --config"):
-        serve.check_settings(parser.parse_args(["serve", "--registry", "metrics.toml"]))
+        fill_in(parser.parse_args(["serve", "--registry", "metrics.toml"]), SERVE_SETTINGS, {}, needed=2)

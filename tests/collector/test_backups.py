@@ -15,7 +15,8 @@ import pytest
 from sqlalchemy import select
 
 from overstory.cli.main import main
-from overstory.collector.store import StoreError, open_store, restore
+from overstory.collector.store import StoreError, open_store
+from overstory.collector.store.copies.backup import restore
 from overstory.collector.store.databases.connection import connect
 from overstory.collector.store.databases.sqlite import interruptible
 from overstory.collector.store.schema import ABOUT, METADATA, TABLE_DIGEST, ids_table_name, tables_of_ids

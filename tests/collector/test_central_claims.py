@@ -5,9 +5,10 @@ import json
 import pytest
 
 from overstory.cli.main import main
-from overstory.collector.http.counts import counts_text
+from overstory.collector.app import counts_text
 from overstory.collector.http.pages import PublicPages
-from overstory.collector.store import Released, open_store
+from overstory.collector.ingest.received import Released
+from overstory.collector.store import open_store
 from overstory.protocol.metrics import parse_registry
 from overstory.queries.counts import PeriodCounts, read_store
 from overstory.queries.readings import read

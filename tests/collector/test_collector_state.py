@@ -9,7 +9,8 @@ import pytest
 
 from overstory.collector.committer import Committed
 from overstory.collector.ingest.ingest import Decision, Ingest, Result
-from overstory.collector.store import CollectorState, StoreError, open_store
+from overstory.collector.store import StoreError, open_store
+from overstory.collector.store.operations import CollectorState
 from overstory.collector.telemetry import StateReporter, Telemetry
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import Period, parse_registry

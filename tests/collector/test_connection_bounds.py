@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from overstory.collector.ingest.validation import TemplateCache
+from overstory.collector.ingest.ingest import TemplateCache
 from overstory.collector.settings import MEBIBYTE, Limits
 from overstory.supervision.connection import BoundedConnection
 from support.collector_in_process import REGISTRY, raising, upload

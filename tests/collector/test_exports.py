@@ -12,7 +12,8 @@ from pyarrow import dataset
 
 from overstory.analysis.reports import SupportCounts
 from overstory.cli.main import main
-from overstory.collector.store import open_store, restore
+from overstory.collector.store import open_store
+from overstory.collector.store.copies.backup import restore
 from overstory.collector.store.copies.export import Export
 from overstory.engines.folders import Folder
 from overstory.engines.places import find_places, find_sets

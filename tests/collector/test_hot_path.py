@@ -11,8 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from overstory.collector.http.endpoint import Head, read_head
-from overstory.collector.http.posts import LONG, ReportEntrance
+from overstory.collector.http.endpoint import LONG, Head, ReportEntrance, read_head
 from overstory.collector.service import Collector
 from overstory.collector.settings import Limits
 from overstory.protocol.wire.upload import MEDIA_TYPE

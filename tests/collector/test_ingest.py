@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.collector.ingest import validation
-from overstory.collector.ingest.ingest import JSON, Ingest, inflate
-from overstory.collector.ingest.validation import TemplateCache
+from overstory.collector.ingest.ingest import JSON, Ingest, TemplateCache, inflate
 from overstory.collector.settings import Limits
 from overstory.protocol.errors import WireError
 from overstory.protocol.kinds.base import Report
@@ -414,7 +412,7 @@ def test_late_reports_of_before_a_metric_expired_are_recognised_until_their_grac
 
 
 def test_patterns_are_bounded(monkeypatch) -> None:
-    monkeypatch.setattr(validation, "MOST", 10)
+    monkeypatch.setattr("overstory.collector.ingest.ingest.MOST", 10)
     ingest = Ingest(METRICS)
     for period in range(TODAY - 25, TODAY):
         ingest.decide(upload(period=period), MEDIA_TYPE, NOW)

@@ -18,8 +18,7 @@ from overstory.analysis.kinds.base import SimulatedDevices
 from overstory.client import Client, Outcome
 from overstory.client.person.explanation import explain
 from overstory.client.state.state import State
-from overstory.collector.ingest.ingest import Ingest
-from overstory.collector.ingest.validation import ReportFormat
+from overstory.collector.ingest.ingest import Ingest, ReportFormat
 from overstory.collector.store import open_store
 from overstory.privacy.registry.page import metric_page
 from overstory.protocol.errors import ParameterError

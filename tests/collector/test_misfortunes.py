@@ -23,10 +23,9 @@ from sqlalchemy import text
 
 from overstory.collector.settings import Limits, UpkeepIntervals
 from overstory.collector.store import StoreError, open_store
-from overstory.collector.store.compaction import CHUNKS, INBOX, Compacted, InboxAges
 from overstory.collector.store.databases.connection import connect
 from overstory.collector.store.databases.database import Database, DiskFullError
-from overstory.collector.store.retention import Retained
+from overstory.collector.store.upkeep import CHUNKS, INBOX, Compacted, InboxAges, Retained
 from overstory.collector.telemetry import LOG
 from overstory.protocol.metrics.period import DAY
 from overstory.supervision.log import SparseLog, _Json, _Line, begin_log

@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from overstory.collector.store import open_store
-from overstory.collector.store.compaction import INBOX
+from overstory.collector.store.upkeep import INBOX
 from support.collector_in_process import METRICS, REGISTRY, batch_id, upload
 from support.collector_processes import CollectorProcess
 from support.misfortunes import (

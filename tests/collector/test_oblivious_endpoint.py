@@ -14,13 +14,15 @@ from typing import Any
 import httpx
 import pytest
 
+from overstory.collector.auth import Token
 from overstory.collector.http.endpoint import answer_to
 from overstory.collector.ingest.ingest import JSON, Decision, Result
+from overstory.collector.ingest.received import Released
 from overstory.collector.oblivious.endpoint import MOST_MESSAGES, SLICE, SLICE_BYTES, slices, write_inner
 from overstory.collector.oblivious.keys import PrivateKey
 from overstory.collector.service import Collector
 from overstory.collector.settings import MEBIBYTE, Limits
-from overstory.collector.store import Released, StoreError, Token
+from overstory.collector.store import StoreError
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import MetricRegistry, parse_registry
 from overstory.protocol.oblivious.formats import RELEASE_TYPE, REQUEST_TYPE, RESPONSE_TYPE, RESPONSES_PADDED_TO, Release

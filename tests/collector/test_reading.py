@@ -9,9 +9,10 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import SupportCounts
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
-from overstory.queries import PeriodCounts, RemoteError, parse_range, read_remote, read_store
+from overstory.queries.counts import PeriodCounts, parse_range, read_store
 from overstory.queries.estimates import read_estimates
 from overstory.queries.readings import EstimateOptions
+from overstory.queries.sources.remote import RemoteError, read_remote
 from support.collector_doubles import bad_server, http, replying
 from support.registry_texts import COLOURS, STRINGS, registry_of
 
@@ -306,7 +307,7 @@ def test_a_token_does_not_follow_a_redirect(served):
 @pytest.mark.parametrize("token", ["ova_secret\r", "ova_secret\nHost: x", "ova secret", "ova_s\u00e9cret"])
 def test_a_token_that_cannot_be_sent_is_not_shown(token):
     with pytest.raises(ParameterError, match="token: give") as refused:
-        read_remote("http://127.0.0.1:9", token, COLOUR, timeout=2)
+        read_remote("http://127.0.0.1:9", token, COLOUR)
     assert "cret" not in str(refused.value)
 
 
@@ -321,7 +322,7 @@ def test_an_address_is_checked(url):
 
 def test_nobody_there():
     with pytest.raises(RemoteError, match="no answer"):
-        read_remote("http://127.0.0.1:9", "", COLOUR, timeout=2)
+        read_remote("http://127.0.0.1:9", "", COLOUR)
 
 
 def test_uneven_shapes_are_refused():

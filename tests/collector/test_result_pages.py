@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from overstory.collector.http import counts
+from overstory.collector import app
 from overstory.collector.store import open_store
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
@@ -61,8 +61,8 @@ def test_without_a_token_nothing_is_said_of_parameters(metrics, url):
 
 def test_an_answer_is_bounded_and_says_what_to_ask_instead(metrics, url, monkeypatch):
     with pytest.raises(ParameterError, match="an answer has at most 10,000,000"):
-        counts.check_counts(metrics["tree"], 10_000_000)
-    monkeypatch.setattr(counts, "MOST_COUNTS", 100)
+        app.check_counts(metrics["tree"], 10_000_000)
+    monkeypatch.setattr(app, "MOST_COUNTS", 100)
     page, one = pages_of(metrics, url, "bloom/counts", "colour/counts")
     assert (page.status_code, one.status_code) == (400, 200)
     assert "overstory decode --store" in page.json()["detail"]

@@ -15,10 +15,11 @@ from sqlalchemy import select
 import overstory
 from overstory.analysis.kinds.base import SimulatedDevices
 from overstory.analysis.reports import SupportCounts
-from overstory.collector.store import Store, compaction, open_store, restore
+from overstory.collector.store import Store, open_store, upkeep
+from overstory.collector.store.copies.backup import restore
 from overstory.collector.store.counts import unpack_counts
-from overstory.collector.store.retention import without_few
 from overstory.collector.store.schema import COUNTS
+from overstory.collector.store.upkeep import without_few
 from overstory.protocol.metrics import MetricRegistry, parse_registry
 from overstory.protocol.metrics.metric import FEWEST_TOGETHER
 from overstory.queries.counts import PeriodCounts, read_store
@@ -118,7 +119,7 @@ def test_a_recount_that_retention_overtakes_writes_no_report(
         store.compact(NOW)
     second = samples(candidates=("ash", "oak", "yew"), folder=tmp_path)
 
-    read_sums = compaction.sum_reports
+    read_sums = upkeep.sum_reports
 
     def overtaken(*args: Any) -> Any:
         sums = read_sums(*args)
@@ -126,7 +127,7 @@ def test_a_recount_that_retention_overtakes_writes_no_report(
         return sums
 
     with open_store(store_url, second) as store:
-        monkeypatch.setattr(compaction, "sum_reports", overtaken)
+        monkeypatch.setattr(upkeep, "sum_reports", overtaken)
         store.compact(NOW)
         ((counts, came),) = raw_counts(store).values()
         assert (counts.num_reports, came) == (0, 20)

@@ -5,8 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from overstory.collector.ingest.ingest import Ingest
-from overstory.collector.ingest.validation import ReportFormat
+from overstory.collector.ingest.ingest import Ingest, ReportFormat
 from overstory.collector.store import open_store
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.split import divided

@@ -23,9 +23,7 @@ import pytest
 
 from overstory.cli.main import main
 from overstory.collector.auth import sha256
-from overstory.collector.server import metrics_on_port
 from overstory.collector.store import open_store
-from overstory.collector.telemetry import Telemetry
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.upload import Upload, encode_reports, encode_upload
 from overstory.supervision.listening import Listening, ServingError
@@ -277,25 +275,6 @@ def status(wire: Wire, name: str) -> int:
 
 def page(wire: Wire, path: str, accept: str = "*/*") -> tuple[int, dict[str, str], bytes]:
     return wire.send(f"GET {path} HTTP/1.1\r\nHost: c\r\nAccept: {accept}\r\n\r\n".encode()).answer()
-
-
-def test_prometheus_has_a_port_of_its_own_without_a_token_and_with_nothing_else(tmp_path) -> None:
-    with serving(tmp_path, "OVERSTORY_METRICS_PORT=0") as running:
-        (port,) = re.findall(r"metrics for Prometheus on http://127\.0\.0\.1:(\d+)/metrics", running.log())
-        with Wire(running.address) as wire:
-            assert status(wire, "bloom") == 200
-        with Wire(("127.0.0.1", int(port))) as wire:
-            wire.send(b"GET /metrics HTTP/1.0\r\n\r\n")
-            assert wire.head()[0] == 200
-            shown = wire.rest()
-        assert b'overstory_reports_accepted_total{metric="bloom"} 1.0' in shown
-        assert b"overstory_commit_seconds_bucket{" in shown
-        with Wire(("127.0.0.1", int(port))) as wire:
-            assert wire.send(post(upload())).head()[0] == 405, "it takes no reports"
-        taken = rf"cannot listen on 127\.0\.0\.1:{port} for metrics: "
-        with pytest.raises(ServingError, match=taken), metrics_on_port(Telemetry(), "127.0.0.1", int(port)):
-            pass
-        assert running.stop() == 0
 
 
 def test_the_check_of_a_container_reads_the_settings_of_the_collector(tmp_path, capsys, monkeypatch) -> None:

@@ -14,8 +14,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from overstory.analysis.reports import ReportBatch
 from overstory.collector.auth import sha256
-from overstory.collector.store import CollectorState, Released, Store, StoreError, open_store, restore
+from overstory.collector.ingest.received import Released
+from overstory.collector.store import Store, StoreError, open_store
 from overstory.collector.store.copies import backup
+from overstory.collector.store.copies.backup import restore
+from overstory.collector.store.operations import CollectorState
 from overstory.collector.store.schema import METADATA
 from overstory.protocol.errors import ParameterError
 from support.collector_in_process import raising
@@ -132,8 +135,8 @@ def chunk_sizes(store: Store) -> list[int]:
 
 
 def test_a_large_inbox_is_folded_in_pieces(store: Store, metrics: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("overstory.collector.store.compaction.FOLD_BYTES", 100)
-    monkeypatch.setattr("overstory.collector.store.compaction.FOLD_ROWS", 3)
+    monkeypatch.setattr("overstory.collector.store.upkeep.FOLD_BYTES", 100)
+    monkeypatch.setattr("overstory.collector.store.upkeep.FOLD_ROWS", 3)
     metric, rng, sent = metrics["bloom"], random.Random(7), []
     for size in (1, 1, 1, 1, 60, 20, 3):
         sent += (new := reports(metric, size, rng))
@@ -224,7 +227,6 @@ def test_the_summary_counts_what_is_where(store: Store, metrics: Any) -> None:
     assert (found.counted, found.kept, found.waiting) == (30, 20, 1)
     assert summary.batch_ids == 4
     assert summary.size > 10_000
-    assert summary.to_json()["metrics"][0]["counted"] == 30
 
 
 def test_a_backup_and_what_is_restored_from_it_are_the_store(

@@ -15,7 +15,6 @@ from overstory.collector.store.counts import keys_of
 from overstory.collector.store.databases import sqlite
 from overstory.collector.store.databases.database import IdsOfDay
 from overstory.collector.store.metrics import StoredMetric, _write, read_stored_metrics
-from overstory.collector.store.retention import _delete_key, _note_day
 from overstory.collector.store.schema import (
     ABOUT,
     CHUNKS,
@@ -25,6 +24,7 @@ from overstory.collector.store.schema import (
     read_id_days,
     tables_of_ids,
 )
+from overstory.collector.store.upkeep import _delete_key, _note_day
 from support.store_crashes import until_it_waits
 from support.store_samples import DAY, NOW, received, registry, reports, some
 

@@ -12,11 +12,11 @@ import pytest
 from sqlalchemy import text
 
 from overstory.cli.main import main
-from overstory.collector.store import StoreError, open_store, restore
+from overstory.collector.store import StoreError, open_store
+from overstory.collector.store.copies.backup import restore
 from overstory.collector.store.databases import sqlite
 from overstory.collector.store.databases.connection import connect
-from overstory.collector.store.databases.database import DiskFullError
-from overstory.collector.store.databases.urls import has_password, shown_text
+from overstory.collector.store.databases.database import DiskFullError, has_password, shown_text
 from support.store_samples import NOW, registry, some
 
 PERIOD = 20_000

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from overstory.collector.store import CollectorState, Refusals, Released, ReleasedReports, Store, open_store
+from overstory.collector.ingest.received import Released
+from overstory.collector.store import Store, open_store
+from overstory.collector.store.operations import CollectorState, Refusals, ReleasedReports
 from overstory.protocol.errors import OverstoryError, ParameterError
 from support.store_samples import DAY, NOW, registry, some
 

@@ -14,8 +14,9 @@ from sqlalchemy import select, update
 
 from overstory.analysis.alarms.sums import PAIR_REPORTS, ReportSums
 from overstory.analysis.reports import SupportCounts
-from overstory.collector.store import Store, StoreError, compaction, open_store, restore
+from overstory.collector.store import Store, StoreError, open_store, upkeep
 from overstory.collector.store.copies import backup
+from overstory.collector.store.copies.backup import restore
 from overstory.collector.store.counts import pack_counts, pack_sums, unpack_counts, unpack_sums
 from overstory.collector.store.schema import COUNTS
 from overstory.protocol.metrics import parse_registry
@@ -48,15 +49,15 @@ def test_a_folding_that_is_undone_sums_nothing(store: Store, metrics: Any, monke
     metric = metrics["bloom"]
     sent = reports(metric, 9, random.Random(1))
     store.add([received(metric, PERIOD, sent)])
-    take, calls = compaction._take, []
+    take, calls = upkeep._take, []
 
     def overtaken(*args: Any) -> None:
         calls.append(args)
         if len(calls) == 1:
-            raise compaction.OvertakenError
+            raise upkeep.OvertakenError
         take(*args)
 
-    monkeypatch.setattr(compaction, "_take", overtaken)
+    monkeypatch.setattr(upkeep, "_take", overtaken)
     store.compact(NOW)
     assert len(calls) > 1
     assert store.sums(metric, PERIOD, PERIOD) == {PERIOD: summed(metric, sent)}

@@ -4,7 +4,8 @@ from html import unescape
 
 import pytest
 
-from overstory.collector.store import Released, open_store
+from overstory.collector.ingest.received import Released
+from overstory.collector.store import open_store
 from overstory.console.data import ConsoleData
 from overstory.privacy.payloads.shuffle import SEVERAL
 from support.collector_in_process import NOW, TODAY, sound

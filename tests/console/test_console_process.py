@@ -86,26 +86,6 @@ def test_it_prints_one_link_that_logs_in_once_and_ends_at_a_signal(folder, numbe
         assert (process.returncode, out, err) == (0, "", "")  # no line about a request, and none about who made it
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)])
-def test_it_starts_and_ends_with_its_collector(folder, number, status) -> None:
-    arguments = (
-        "serve",
-        "--registry",
-        "metrics.toml",
-        "--store",
-        "reports.db",
-        "--port",
-        0,
-        "OVERSTORY_CONSOLE_PORT=0",
-    )
-    with running(folder, *arguments) as (process, link):
-        assert httpx.get(f"{link[1]}/login").status_code == 200
-        process.send_signal(number)
-        assert process.wait(120) == status
-        assert ended(link[1])
-
-
 def test_a_trusted_proxy_comes_by_its_socket(folder) -> None:
     path = folder / "console.sock"
     (folder / "roles.toml").write_text('[roles]\n"ada@example.org" = "viewer"\n')

@@ -4,7 +4,8 @@ import sqlite3
 
 import pytest
 
-from overstory.collector.store import CollectorState, open_store
+from overstory.collector.store import open_store
+from overstory.collector.store.operations import CollectorState
 from overstory.console.data import ConsoleData
 from overstory.console.screens.health import HealthQuery, HealthScreen
 from overstory.console.view import ScreenError, View, read_query

@@ -12,7 +12,9 @@ from overstory.presentation.formats import percent
 from overstory.presentation.render_text import UNFOLDED, as_text
 from overstory.protocol.metrics import load_registry
 from overstory.protocol.metrics.period import DAY
-from overstory.queries import EstimateOptions, read_estimates, read_store
+from overstory.queries.counts import read_store
+from overstory.queries.estimates import read_estimates
+from overstory.queries.readings import EstimateOptions
 from support.console_alarms import TROUBLES
 from support.console_alarms import make_store as troubled_store
 from support.console_store import NOW, write_registry

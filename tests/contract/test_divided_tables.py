@@ -13,7 +13,7 @@ from overstory.analysis.association.table import divided_tables
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports
 from overstory.client import Randomizer
 from overstory.client.recorder import Tagger
-from overstory.collector.ingest.validation import ReportFormat
+from overstory.collector.ingest.ingest import ReportFormat
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.joint import joint

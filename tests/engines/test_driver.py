@@ -1,21 +1,17 @@
 """Whatever an engine does with its units, each is counted once, or there is an error."""
 
 import importlib.util
-import math
 import pickle
 import random
 import subprocess
 import sys
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from overstory.engines.driver import Checkpoint, EngineError, LocalEngine, count, fingerprint
-from overstory.engines.places import find_places
-from overstory.engines.reducer import COUNTS_HEADER, count_unit
+from overstory.engines.driver import COUNTS_HEADER, EngineError, LocalEngine, count, count_unit
 from overstory.engines.units import Job, Unit
 from overstory.protocol.errors import FormatError
 from support.engine_files import EVERY_ORACLE, Collection
@@ -47,7 +43,7 @@ def test_every_oracle_counts_alike_in_any_partition_and_order(
 ) -> None:
     made = collection(name, parameters)
     units = made.units(largest)
-    assert {unit.layout for unit in units} == {"blocks", "rows", "packed batches"}
+    assert {unit.layout for unit in units} == {"blocks", "packed batches"}
     assert (len(units) == 3) == (largest == 1 << 30)
     done: list[int] = []
     for engine in (LocalEngine(2), Unreliable(1), Unreliable(2, lambda results: [*results, *results[::2]])):
@@ -89,7 +85,7 @@ def test_no_wrong_count_comes_of_an_engine_that_fails(
 def test_a_file_that_was_changed_after_it_was_listed_is_noticed(collection: Callable[..., Collection]) -> None:
     made = collection()
     units = made.units()
-    changed = next(unit for unit in units if unit.layout == "rows")
+    changed = next(unit for unit in units if unit.layout == "packed batches")
     lying = [Unit(**vars(unit) | {"num_reports": 99}) if unit is changed else unit for unit in units]
     with pytest.raises(EngineError, match=r"100 reports were counted in .*, and the file states 99: it was changed"):
         count(LocalEngine(1), made.job(), lying)
@@ -109,11 +105,11 @@ def test_counting_imports_no_pandas(collection: Callable[..., Collection], tmp_p
     """It would take longer than counting ten million reports, in every worker."""
     made = collection()
     by_layout = {unit.layout: unit for unit in made.units(1 << 30)}
-    assert len(by_layout) == 3
+    assert len(by_layout) == 2
     (tmp_path / "work").write_bytes(pickle.dumps((made.job(), list(by_layout.values()))))
     program = """
 import pickle, sys
-from overstory.engines.reducer import count_unit
+from overstory.engines.driver import count_unit
 job, units = pickle.load(open(sys.argv[1], "rb"))
 assert all(count_unit(job, unit) for unit in units)
 print("pandas" in sys.modules)
@@ -123,75 +119,3 @@ print("pandas" in sys.modules)
     )
     assert importlib.util.find_spec("pandas") is not None
     assert ran.stdout == "False\n"
-
-
-class Interrupted(Unreliable):
-    """Is stopped after some units."""
-
-    def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
-        yield from list(super().map(job, units))[:7]
-        raise KeyboardInterrupt
-
-
-def test_a_run_goes_on_from_finished_units(
-    collection: Callable[..., Collection], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("overstory.engines.driver.EVERY", 0.0)
-    monkeypatch.setattr("overstory.engines.driver.SHARE", math.inf)
-    made = collection()
-    units, job = made.units(), made.job()
-    run_id = fingerprint(job, find_places([str(made.folder)]), units)
-    path = tmp_path / "unfinished"
-    for rest in (len(units), len(units) - 7, len(units) - 14):
-        engine = Interrupted(4)
-        with pytest.raises(KeyboardInterrupt):
-            count(engine, job, units, checkpoint=Checkpoint(path, run_id))
-        assert len(engine.given) == rest
-    run = count(Unreliable(5), job, units, checkpoint=Checkpoint(path, run_id))
-    assert (run.counts, run.resumed) == (made.counts, 21)
-    other = Checkpoint(path, fingerprint(made.job(verify=False), [], units))
-    assert not other.belongs()
-    assert other.read() is None
-
-
-def test_what_a_run_wrote_is_read_completely_or_refused(
-    collection: Callable[..., Collection], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("overstory.engines.driver.EVERY", 0.0)
-    monkeypatch.setattr("overstory.engines.driver.SHARE", math.inf)
-    made, path = collection(), tmp_path / "unfinished"
-    checkpoint = Checkpoint(path, "run")
-    checkpoint.write({0: made.counts}, {0, 1, 2, 7})
-    assert checkpoint.read() == ({0: made.counts}, {0, 1, 2, 7})
-    raw = path.read_bytes()
-    cut = [raw[:size] for size in range(len(raw))]
-    shorter = [raw[start:] for start in range(1, len(raw))]
-    flipped = [raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :] for at in range(len(raw))]
-    for wrong in (*cut, *shorter, *flipped, raw + b"\0", raw.replace(b" 7]", b" 6]"), b"[]\n" + raw):
-        path.write_bytes(wrong)
-        with pytest.raises(FormatError, match=f"^{path}: this is no file of a run that was cut short, or a damaged"):
-            checkpoint.read()
-        checkpoint.remove()
-        assert path.exists(), "it is none of this run"
-    path.write_bytes(raw)
-    checkpoint.remove()
-    assert checkpoint.read() is None
-
-
-@pytest.mark.parametrize(
-    "header",
-    [
-        b"{",
-        b"[]",
-        b'{"run": "run", "parts": []}',
-        b'{"run": "run", "units": []}',
-        b'{"run": "run", "units": [[1]], "parts": []}',
-        b'{"run": "run", "units": [], "parts": [[0, null, 9]]}',
-        b'{"run": "run", "units": [], "parts": [[0, 1, 9]]}',
-    ],
-)
-def test_a_file_of_another_program_is_one_error(tmp_path: Any, header: bytes) -> None:
-    path = tmp_path / "unfinished"
-    path.write_bytes(header + b"\n" + zlib.crc32(header + b"\n").to_bytes(4))
-    with pytest.raises(FormatError, match=f"^{path}: this is no file of a run"):
-        Checkpoint(path, "run").read()

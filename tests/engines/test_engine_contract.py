@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from overstory.cli.main import main
-from overstory.engines import reducer, spark_session
+from overstory.engines import driver, spark_session
 from overstory.engines.dask_cluster import MOST_LOSSES, DaskEngine
 from overstory.engines.driver import Engine, EngineError, LocalEngine, count
 from overstory.engines.places import find_places
@@ -202,7 +202,7 @@ def test_counts_are_released_as_they_are_taken(
         alive.add(made := Counts())
         return made
 
-    monkeypatch.setattr(reducer, "count_unit", counts)
+    monkeypatch.setattr(driver, "count_unit", counts)
     monkeypatch.setattr(spark_session, "_collect", lambda _session, _job, units: [(0, counts()) for _ in units])
     monkeypatch.setattr(SparkEngine, "_session", lambda _engine: nullcontext())
     engine: Engine = LocalEngine(2) if name == "local" else SparkEngine(workers=2)

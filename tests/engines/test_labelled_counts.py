@@ -17,7 +17,7 @@ from overstory.engines.driver import LocalEngine, count
 from overstory.engines.places import find_places
 from overstory.engines.units import Job, read_contents, units_of
 from overstory.files.labels import read_labelled
-from overstory.files.parquet import Label, write_parquet
+from overstory.files.parquet import Label, write_blocks
 from overstory.files.reports import write_packed
 from overstory.protocol.kinds.joint import joint
 from support.engine_files import EVERY_ORACLE, Collection, pieces
@@ -134,7 +134,7 @@ def test_pairs_of_a_table_are_counted_alike(tmp_path: Path) -> None:
         SimulatedDevices.holding(linked, range(12), np.arange(300) % 12, np.random.default_rng(seed)).report()
         for seed in range(2)
     ]
-    write_parquet(tmp_path / "a.parquet", pieces(batches[0], 100), Label.of(linked))
+    write_blocks(tmp_path / "a.parquet", pieces(batches[0], 100), Label.of(linked))
     write_packed(tmp_path / "b.ovsb", (piece.to_wire(linked.digest) for piece in pieces(batches[1], 100)))
     expected = count_reports(linked, batches[0]) + count_reports(linked, batches[1])
     for largest in (1, 1 << 30):

@@ -1,7 +1,7 @@
-"""No damaged byte of a file is counted, and no unit is taken over that was not verified."""
+"""No damaged byte of a file is counted."""
 
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,20 +9,19 @@ import numpy as np
 import pytest
 
 from overstory.analysis.reports import SupportCounts
-from overstory.cli.main import main
-from overstory.engines import reducer
-from overstory.engines.driver import Checkpoint, LocalEngine, Run, count, fingerprint
+from overstory.engines import driver
+from overstory.engines.driver import LocalEngine, Run, count
 from overstory.engines.places import ExportedSet, find_places, find_sets
-from overstory.engines.units import Job, read_contents, units_of
+from overstory.engines.units import Job, Unit, read_contents, units_of
 from overstory.protocol.errors import FormatError, OverstoryError
-from overstory.queries.sources.exported import ExportedReports, Files
+from overstory.queries.sources.exported import ExportedReports
 from support.engine_files import ORACLES, Collection
 from support.exported_store import export_all, fill, registry, small_parts, sum_folder
 from support.object_store import put
 
 
-def count_here(job: Job, files: Files) -> Run:
-    return count(LocalEngine(1), job, files.units)
+def count_here(job: Job, units: Sequence[Unit]) -> Run:
+    return count(LocalEngine(1), job, units)
 
 
 @pytest.fixture
@@ -76,31 +75,13 @@ def test_each_file_is_read_once_more_whatever_its_units_are(tmp_path: Path, monk
     monkeypatch.setattr("overstory.collector.store.copies.export.PART_BYTES", 1 << 20)
     export_all(f"sqlite:///{tmp_path}/store.db", registry(), tmp_path / "whole")
     checked: list[str] = []
-    monkeypatch.setattr(reducer, "_check_file", lambda raw, crc32, source: checked.append(source))
+    monkeypatch.setattr(driver, "_check_file", lambda raw, crc32, source: checked.append(source))
     metric = registry()["bloom"]
     places = find_places([str(tmp_path / "whole" / "metric=bloom")])
     units = units_of(read_contents(places), 1)
     assert len(units) > len(places)
-    for job in (Job.of(metric.mechanism), Job.of(metric.mechanism, verify=False)):
-        count(LocalEngine(1), job, units)
+    count(LocalEngine(1), Job.of(metric.mechanism), units)
     assert checked == [place.address for place in places]
-
-
-def test_a_run_that_did_not_verify_is_not_gone_on_with(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It would be said of all units that their checksums were compared."""
-    metric = registry()["bloom"]
-    places = find_places([str(folder / "metric=bloom")])
-    units = units_of(read_contents(places), 1 << 24)
-    job = Job.of(metric.mechanism, verify=False)
-    unverified = Checkpoint(tmp_path / "kept", fingerprint(job, places, units))
-    unverified.write(count(LocalEngine(1), job, units).collections, {unit.number for unit in units}, at_once=True)
-    assert not Checkpoint(tmp_path / "kept", fingerprint(replace(job, verify=True), places, units)).belongs()
-    command = ["sum", str(folder / "metric=bloom"), "-o", str(tmp_path / "counts.csv"), "--quiet"]
-    (tmp_path / "kept").replace(tmp_path / "counts.csv.unfinished")
-    assert main(command) == 0
-    assert "unfinished is of a run over other files, or with other options" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("name", "parameters"), ORACLES, ids=str)
@@ -119,8 +100,9 @@ def test_a_few_random_bytes_are_refused_or_change_nothing(
             path.write_bytes(altered)
             with suppress(OverstoryError):
                 assert counted(made.job(), path) == sound
-            with suppress(OverstoryError):
-                silent += counted(made.job(verify=False), path) != sound
+            with suppress(OverstoryError), pytest.MonkeyPatch.context() as patch:
+                patch.setattr("overstory.files.parquet._verify", lambda *_: None)
+                silent += counted(made.job(), path) != sound
         path.write_bytes(good)
     # Reports of rappor may have any bits; most damage of the others contradicts itself.
     assert silent > 20 or name != "rappor"

@@ -12,7 +12,7 @@ from overstory.analysis.reports import ReportBatch
 from overstory.files import rappor as candidates
 from overstory.files import reports as reports_module
 from overstory.files.csv import Skipped
-from overstory.files.parquet import Label, read_parquet, write_parquet
+from overstory.files.parquet import Label, read_parquet, write_blocks
 from overstory.files.rappor import (
     Holding,
     read_candidates,
@@ -47,7 +47,7 @@ FORMATS = {
         lambda path: write_packed(path, [RAW, RAW]),
         lambda path: [ReportBatch.from_wire(one) for one in read_packed(path)],
     ),
-    "parquet": (lambda path: write_parquet(path, [batch()], LABEL), lambda path: list(read_parquet(path))),
+    "parquet": (lambda path: write_blocks(path, [batch()], LABEL), lambda path: list(read_parquet(path))),
     "any reports": (lambda path: write_packed(path, [RAW]), lambda path: list(read_reports(path, PARAMETERS))),
     "gz": (
         lambda path: path.write_bytes(gzip.compress(reports_csv().encode())),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from overstory.files import io
 from overstory.files.io import reading, replacing, writing, writing_text
 from overstory.protocol.errors import FormatError
 
@@ -106,3 +107,14 @@ def test_text_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="UTF-8"), writing_text(tmp_path / "out") as text:
         text.write("\ud800")
     assert names(tmp_path) == []
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the name may be there after a power cut, and its content not."""
+    steps: list[tuple[str, str]] = []
+    replace = Path.replace
+    monkeypatch.setattr(io, "sync", lambda path: steps.append(("sync", path.name)))
+    monkeypatch.setattr(Path, "replace", lambda self, to: (steps.append(("replace", to.name)), replace(self, to))[1])
+    with replacing(tmp_path / "c.csv") as name:
+        Path(name).write_text("1")
+    assert steps == [("sync", Path(name).name), ("replace", "c.csv"), ("sync", tmp_path.name)]

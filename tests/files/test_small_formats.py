@@ -18,7 +18,7 @@ from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.reports import SupportCounts
 from overstory.files import csv as reader
 from overstory.files import rappor as candidates
-from overstory.files.csv import Skipped, blocks
+from overstory.files.csv import Block, Skipped, blocks, records
 from overstory.files.rappor import (
     Holding,
     RapporParameters,
@@ -126,26 +126,22 @@ def test_values_survive(tmp_path_factory: pytest.TempPathFactory, holdings: Any)
         ("ann,0," + "x" * 200_000, "line 3: this is no CSV record (field larger than field limit"),
     ],
 )
-def test_a_bad_value_line_is_named_or_skipped(tmp_path: Path, row: Any, says: str) -> None:
+def test_a_bad_value_line_is_named(tmp_path: Path, row: Any, says: str) -> None:
     raw = row if isinstance(row, bytes) else row.encode()
     path = written(tmp_path, b"client,cohort,value\nfirst,0,a\n" + raw + b"\nlast,2,b\n")
     with pytest.raises(FormatError) as caught:
         list(read_values(path, 3))
     assert says in str(caught.value)
-    skipped = Skipped()
-    assert [one.client for one in read_values(path, 3, skipped=skipped)] == ["first", "last"]
-    assert skipped.count == 1
-    assert says in str(skipped.examples[0])
 
 
-def test_an_unclosed_quote_costs_one_line_only(tmp_path: Path) -> None:
+def test_an_unclosed_quote_costs_one_line_only() -> None:
     lines = [f"c{i},0,v{i}" for i in range(50)]
     lines[10] = 'c10,0,"v10'
-    path = written(tmp_path, "client,cohort,value\n" + "\n".join(lines) + "\n")
     skipped = Skipped()
-    found = [one.client for one in read_values(path, 3, skipped=skipped)]
+    block = Block(2, ("\n".join(lines) + "\n").encode())
+    found = [client for client, *_ in records(block, "values.csv", list, skipped)]
     assert found == [f"c{i}" for i in range(50) if i != 10]
-    assert str(skipped.examples[0]).startswith(f"{path}, line 12: ")
+    assert str(skipped.examples[0]).startswith("values.csv, line 12: ")
 
 
 def test_line_numbers_count_lines_inside_quotes(tmp_path: Path) -> None:

@@ -112,15 +112,15 @@ def shuffles_groups(patch: Patch) -> None:
 
 def keeps_every_count(patch: Patch) -> None:
     """Delete the reports past retention, and keep the counts of every cell: H6."""
-    from overstory.collector.store import retention, store
+    from overstory.collector.store import store, upkeep
 
     def retain(database: Any, entries: Any, now: float) -> Any:
         with database.snapshot() as connection:
-            entries = retention.read_stored_metrics(connection, entries)
+            entries = upkeep.read_stored_metrics(connection, entries)
 
         def delete(connection: Any) -> None:
             for name, last in ((entry.metric, entry.last_expired(now)) for entry in entries.values()):
-                for change in (retention.CHUNKS.delete(), retention.COUNTS.update().values(sums=None)):
+                for change in (upkeep.CHUNKS.delete(), upkeep.COUNTS.update().values(sums=None)):
                     past = (change.table.c.metric == name) & (change.table.c.period <= last)
                     connection.execute(change.where(past))
 

@@ -6,8 +6,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.relay.slots import SLOT
-from overstory.relay.spool import WAITING, Rules
+from overstory.relay.spool import SLOT, WAITING, Rules
 from support.relays import StagedRelay, message, put
 
 HOUR = 3600.0

@@ -16,8 +16,7 @@ from overstory.client.upload.http import Response
 from overstory.protocol.oblivious.formats import RELEASE_TYPE, read_release
 from overstory.relay import shuffling as module
 from overstory.relay.shuffling import Shuffler
-from overstory.relay.slots import SlotFile
-from overstory.relay.spool import Rules, Spool, Taken
+from overstory.relay.spool import Rules, SlotFile, Spool, Taken
 from overstory.supervision.upkeep import Upkeep
 from support.misfortunes import until
 from support.relays import (
@@ -406,7 +405,7 @@ def test_a_full_spool_refuses_with_a_time_and_the_disk_s_fault_with_503(tmp_path
 
 def test_one_wait_for_the_disk_serves_all_that_came_before_it(tmp_path, monkeypatch):
     syncs = []
-    monkeypatch.setattr("overstory.relay.slots._sync", lambda fd: (time.sleep(0.02), syncs.append(fd)))
+    monkeypatch.setattr("overstory.relay.spool._sync", lambda fd: (time.sleep(0.02), syncs.append(fd)))
     relay = StagedRelay(tmp_path, Rules(per_release=200))
     with contextlib.closing(relay.spool):
         assert set(relay.deliver(*(message(n) for n in range(200)))) == {202}
@@ -415,7 +414,7 @@ def test_one_wait_for_the_disk_serves_all_that_came_before_it(tmp_path, monkeypa
 
 def test_the_disk_is_waited_for_before_202(tmp_path, monkeypatch):
     order = []
-    monkeypatch.setattr("overstory.relay.slots._sync", lambda _: (time.sleep(0.05), order.append("on disk")))
+    monkeypatch.setattr("overstory.relay.spool._sync", lambda _: (time.sleep(0.05), order.append("on disk")))
     relay = StagedRelay(tmp_path, Rules(per_release=200))
     with contextlib.closing(relay.spool):
 

@@ -10,9 +10,8 @@ import pytest
 from scipy.stats import spearmanr
 
 from overstory.protocol.errors import FormatError
-from overstory.relay import slots, spool
-from overstory.relay.slots import DATA, SLOT, SlotFile, slots_of
-from overstory.relay.spool import Rules, Spool, Taken
+from overstory.relay import spool
+from overstory.relay.spool import DATA, SLOT, Rules, SlotFile, Spool, Taken, slots_of
 from overstory.supervision.clock import ClockWatch
 from support.relays import StagedRelay, message, put
 
@@ -167,8 +166,8 @@ def test_the_same_draws_at_other_times_are_the_same_bytes(tmp_path, monkeypatch)
     written = []
     for day in (0, 5):
         draws = random.Random(7)
-        monkeypatch.setattr(slots.secrets, "randbelow", draws.randrange)
-        monkeypatch.setattr(slots.secrets, "token_bytes", draws.randbytes)
+        monkeypatch.setattr(spool.secrets, "randbelow", draws.randrange)
+        monkeypatch.setattr(spool.secrets, "token_bytes", draws.randbytes)
         clock = [1e9]
         opened = Spool(
             tmp_path / str(day), 50, clock=ClockWatch(lambda clock=clock: clock[0], lambda clock=clock: clock[0])

@@ -35,7 +35,7 @@ NUMBERS = {
     "console/access.py: int(SESSION_SECONDS)": "a constant",
     "console/estimates/worker.py: int(seconds)": "a setting",
     "supervision/connection.py: int(offer.args[0])": "the parser's place in the bytes",
-    "collector/ingest/validation.py: int(i)": "a place in an array",
+    "collector/ingest/ingest.py: int(i)": "a place in an array",
     "protocol/domains/domains.py: int(value)": "a float",
 }
 """Arguments that are no text."""

@@ -22,7 +22,7 @@ def forward_addresses():
 def keep_the_order():
     """Store and send messages in the order of their arrival."""
     from overstory.relay import shuffling
-    from overstory.relay.slots import SlotFile
+    from overstory.relay.spool import SlotFile
 
     SlotFile._draw = lambda self: self._free.pop(0)  # type: ignore[method-assign]
     shuffling.secrets.SystemRandom.shuffle = lambda *_: None  # type: ignore[assignment,misc]

@@ -13,8 +13,7 @@ from overstory.collector.app import build_app
 from overstory.collector.service import Collector
 from overstory.collector.settings import UpkeepIntervals
 from overstory.collector.store import Received
-from overstory.collector.store.compaction import Compacted
-from overstory.collector.store.retention import Retained
+from overstory.collector.store.upkeep import Compacted, Retained
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import Metric, parse_registry
 from overstory.protocol.wire.upload import Upload, encode_columns, encode_reports, encode_upload

@@ -8,7 +8,8 @@ import numpy as np
 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch
-from overstory.collector.store import CollectorState, Store, open_store
+from overstory.collector.store import Store, open_store
+from overstory.collector.store.operations import CollectorState
 from overstory.protocol.metrics import Metric, MetricRegistry, load_registry
 from support.registry_texts import registry_of
 from support.store_samples import received_batch

@@ -13,8 +13,7 @@ from overstory.analysis.kinds.base import count_reports
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.engines.places import find_places
 from overstory.engines.units import Job, Unit, read_contents, units_of
-from overstory.files import parquet as blocks
-from overstory.files.parquet import Label, write_parquet
+from overstory.files.parquet import Label, write_blocks
 from overstory.files.reports import write_packed
 from support import exported_store
 
@@ -44,7 +43,7 @@ EVERY_ORACLE: list[tuple[str, dict[str, Any]]] = [
 
 
 class Collection:
-    """Three files of reports of one mechanism, one in each layout, and what they count to."""
+    """Three files of reports of one mechanism, in Parquet and packed, and what they count to."""
 
     def __init__(self, folder: Path, name: str, parameters: dict[str, Any], size: int = 900) -> None:
         oracle = overstory.oracle(name, **parameters)
@@ -54,8 +53,8 @@ class Collection:
         self.batches = [oracle.simulate(values, seed, candidates=self.asked) for seed in range(3)]
         label = Label.of(self.mechanism)
         rows = 100
-        blocks.write_blocks(folder / "a.parquet", self.batches[:1], label)
-        write_parquet(folder / "b.parquet", pieces(self.batches[1], rows), label)
+        write_blocks(folder / "a.parquet", self.batches[:1], label)
+        write_blocks(folder / "b.parquet", pieces(self.batches[1], rows), label)
         packed = (piece.to_wire(self.mechanism.digest) for piece in pieces(self.batches[2], rows))
         write_packed(folder / "c.ovsb", packed)
 

@@ -17,9 +17,9 @@ from overstory.collector.store import Store, open_store
 from overstory.collector.store.copies import export
 from overstory.collector.store.copies.export import Exported
 from overstory.collector.store.databases.sqlite import SqliteDatabase
+from overstory.engines.driver import count_unit, decode_counts
 from overstory.engines.folders import Folder
 from overstory.engines.places import find_places, find_sets
-from overstory.engines.reducer import count_unit, decode_counts
 from overstory.engines.units import Job, read_contents, units_of
 from overstory.protocol.metrics import Metric, MetricRegistry, parse_registry
 from support.registry_texts import registry_of

@@ -6,8 +6,7 @@ import numpy as np
 
 from overstory.analysis.kinds.base import SimulatedDevices
 from overstory.analysis.reports import ReportBatch
-from overstory.files import parquet as blocks
-from overstory.files.parquet import Label, write_parquet
+from overstory.files.parquet import Label, write_blocks
 from overstory.files.reports import write_packed
 from overstory.protocol.metrics import load_registry
 from overstory.protocol.search import SearchMechanism
@@ -22,8 +21,8 @@ def in_files(folder: Path, search: SearchMechanism) -> list[ReportBatch]:
         held = np.arange(1500) % 3
         batches.append(SimulatedDevices.holding(search, codes, held, np.random.default_rng(seed)).report())
     label = Label.of(search)
-    blocks.write_blocks(folder / "a.parquet", batches[:1], label)
-    write_parquet(folder / "b.parquet", pieces(batches[1], 400), label)
+    write_blocks(folder / "a.parquet", batches[:1], label)
+    write_blocks(folder / "b.parquet", pieces(batches[1], 400), label)
     write_packed(folder / "c.ovsb", (piece.to_wire(search.digest) for piece in pieces(batches[2], 400)))
     return batches
 

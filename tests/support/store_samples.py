@@ -16,7 +16,7 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.collector.service import Collector
 from overstory.collector.store import Received, open_store
-from overstory.collector.store.retention import without_few
+from overstory.collector.store.upkeep import without_few
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import Metric, MetricRegistry, parse_registry
 from overstory.protocol.metrics.metric import FEWEST_TOGETHER

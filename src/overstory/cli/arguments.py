@@ -12,31 +12,24 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.presentation.document import Lines
+from overstory.presentation.document import Block, Lines
 from overstory.protocol.errors import OverstoryError, ParameterError
 
 if TYPE_CHECKING:
     from overstory.files.columns import Form as ColumnForm
-    from overstory.presentation.document import Block
 
 
 def _whole(least: int) -> tuple[Callable[[int], bool], str]:
-    """Return what a whole number must be, and the words for it."""
     return lambda number: number >= least, f"give a whole number, {least} or more"
 
 
 AT_LEAST_ONE: Final = _whole(1)
 SHORT: Final = {"--output": "-o"}
-SHARED: Final[dict[str, Option]] = {}
-"""The options that several commands share; a command adds what differs."""
+SHARED: Final[dict[str, Option]] = {}  # the options that several commands share; a command adds what differs
 
 
 class Option:
-    """An option or an argument of a command, as data; a shared one needs only what differs from its usual settings.
-
-    `fits` is what a value must be, and the words for it. One with a scope is a setting: also a variable, and a key of
-    a file (`settings`), or these alone (`keys`).
-    """
+    """An option or an argument as data, a shared one with what differs; one with a scope is a setting."""
 
     def __init__(
         self,
@@ -67,7 +60,6 @@ class Option:
 
     @property
     def key(self) -> str:
-        """The name of the parsed argument."""
         return str(self.settings.get("dest", self.name.removeprefix("--").replace("-", "_")))
 
     @property
@@ -86,13 +78,11 @@ class Option:
         return self.settings.get("action") == "append"
 
     def check_value(self, value: Any, where: str) -> None:
-        """Raise ParameterError where a value does not fit."""
         if self.fits is not None and not self.fits[0](value):
             raise ParameterError(f"{where}: {self.fits[1]}")
 
     @property
     def variable(self) -> str:
-        """The environment variable of a setting."""
         return f"{PREFIX}{self.scope}{self.key.upper()}"
 
     def add_to(self, parser: Any) -> None:
@@ -135,7 +125,6 @@ class Group:
         self._title, self.options = title, options
 
     def add_to(self, parser: Any) -> None:
-        """Add them to a command."""
         group = parser.add_argument_group(self._title)
         for option in self.options:
             option.add_to(group)
@@ -251,10 +240,7 @@ def _because(problem: str, why: str) -> str:
 
 
 class Command:
-    """A command, or an action of one, as data: its help loads nothing that runs.
-
-    It runs in a module below `overstory.cli` with ``run(args) -> int``, or in a function: ``MODULE:FUNCTION``.
-    """
+    """A command, or an action of one, as data; it runs in MODULE, or MODULE:FUNCTION, below `overstory.cli`."""
 
     def __init__(
         self,
@@ -324,7 +310,6 @@ PREFIX: Final = "OVERSTORY_"
 
 
 def settings(scope: str, *options: Option) -> tuple[Option, ...]:
-    """Return options that are settings; their variables have the scope after the prefix."""
     for option in options:
         option.scope = scope
     return options
@@ -338,7 +323,6 @@ def keys(*options: Option) -> tuple[Option, ...]:
 
 
 def flag(name: str, text: str) -> Option:
-    """Return an option without a value."""
     return Option(name, text, action="store_true")
 
 
@@ -372,12 +356,10 @@ def check_pipes(args: argparse.Namespace, *inputs: str) -> None:
 
 
 def shown(output: str) -> str:
-    """Return an output's name in a sentence."""
     return "standard output" if output == "-" else output
 
 
 def is_address(store: str) -> bool:
-    """Return whether a store that is named is a running collector."""
     return store.startswith(("http://", "https://"))
 
 
@@ -397,10 +379,7 @@ def print_answer(args: argparse.Namespace, values: dict[str, Any], blocks: Itera
 
 
 def print_outcome(args: argparse.Namespace, outcome: dict[str, Any], *shown: str | Block) -> None:
-    """Print the outcome: as JSON with ``--json``, nothing with ``--quiet``, else as sentences and blocks.
-
-    These go to the error stream where the data go to standard output.
-    """
+    """Print the outcome as JSON, else, unless quiet, as sentences; on the error stream where -o is a pipe."""
     from overstory.presentation.render_text import UNFOLDED, as_text, print_document
 
     if args.json:
@@ -426,7 +405,6 @@ CSV: Final = Option(
 
 
 def form_of(words: Sequence[str]) -> ColumnForm:
-    """Return the format that these values of ``--csv`` give."""
     from overstory.analysis.tables.columns import PERIODS
     from overstory.files.columns import Form
 

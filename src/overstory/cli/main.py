@@ -1,7 +1,4 @@
-"""The command line: find the command, run it, and report errors. Nothing heavy is imported here.
-
-A fault of the command line is one sentence, with a suggestion.
-"""
+"""The command line: find the command, run it, and report a fault in one sentence. Nothing heavy is imported here."""
 
 from __future__ import annotations
 
@@ -45,8 +42,7 @@ SUMMARIES: Final = {
 }
 """Each command and what it does, so that listing them loads none.
 
-Its module (`MODULES`) has it in a table `COMMANDS`, as data that names where it runs; or else `add_parser(subparsers)`,
-which repeats the summary, and `run(args) -> int`.
+Its module (`MODULES`) has it in a table `COMMANDS`, as data that names where it runs; a person's are the client's own.
 """
 
 COMMANDS: Final = tuple(SUMMARIES)
@@ -83,7 +79,6 @@ ALIASES: Final = {("plan", "--epsilon-report"): "--epsilon", ("sum", "--reports"
 
 MODULES: Final = {
     **dict.fromkeys(("audit", "collect", "compare", "decode", "demo", "discover", "plan"), "analysis.commands"),
-    **dict.fromkeys(OF_A_PERSON, "person"),
     **dict.fromkeys(("encode", "map", "sum"), "rappor.commands"),
     **dict.fromkeys(("metrics", "privacy"), "registry.commands"),
     **dict.fromkeys(
@@ -112,7 +107,6 @@ LEAVE_FILES: Final = frozenset({"store", "export"})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit status: 0, or 2 for bad input."""
     write_anything()
     if argv is None:
         # The kernels have threads of their own; OpenBLAS's only spin beside them, and cost decoding half its time.
@@ -197,8 +191,10 @@ def _run(argv: list[str]) -> int:
     if module is None:
         parser.print_help(sys.stderr)
         return BAD_INPUT
-    runner, _, function = getattr(args, "runs", "").partition(":")
-    if runner:
+    if named in OF_A_PERSON:
+        module, function = importlib.import_module("overstory.client.person.commands"), ""
+    else:
+        runner, _, function = args.runs.partition(":")
         args.check_options(args)
         module = importlib.import_module(f"overstory.cli.{runner}")
     status: int = getattr(module, function or "run")(args)
@@ -206,21 +202,21 @@ def _run(argv: list[str]) -> int:
 
 
 def _command(name: str) -> ModuleType:
-    return importlib.import_module(f"overstory.cli.{MODULES[name]}")
+    where = "client.person.command_line" if name in OF_A_PERSON else f"cli.{MODULES[name]}"
+    return importlib.import_module(f"overstory.{where}")
 
 
 def _parser(named: str, module: ModuleType | None, listed: Iterable[str]) -> argparse.ArgumentParser:
-    """Return the parser of one command, or of none, which lists these commands."""
     parser = Overview(prog="overstory")
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", prog=parser.prog, parser_class=Parser)
     for name in listed:
         if module is None or MODULES.get(name) != MODULES.get(named):
             commands.add_parser(name, help=SUMMARIES[name], add_help=False)
-        elif name in getattr(module, "COMMANDS", ()):
+        elif name not in OF_A_PERSON:
             module.COMMANDS[name].add_to(commands, SUMMARIES[name])
         elif name not in commands.choices:
-            module.add_parser(commands)
+            module.add_commands(commands)
     return parser
 
 
@@ -235,11 +231,6 @@ class _Version(argparse.Action):
 
 
 def explain(error: Exception) -> tuple[int, str]:
-    """Return the exit status for an error, and one sentence.
-
-    >>> explain(FileNotFoundError(2, "No such file or directory", "counts.csv"))
-    (2, 'counts.csv: no such file or directory')
-    """
     if isinstance(error, OverstoryError):
         return BAD_INPUT, str(error)
     if isinstance(error, ImportError) and (needed := (error.name or "").partition(".")[0]) in EXTRAS:
@@ -271,7 +262,6 @@ class Parser(argparse.ArgumentParser):
         self.register("type", float, number)
 
     def error(self, message: str) -> NoReturn:
-        """Leave with one line and status 2."""
         if "://" in message and "@" in message:
             from overstory.engines.folders import shown_address
 
@@ -302,7 +292,6 @@ class Overview(Parser):
     """The parser of all commands, whose help is written by hand."""
 
     def format_help(self) -> str:
-        """Return every command, by who needs it."""
         return OVERVIEW
 
 
@@ -336,11 +325,6 @@ def _unknown(arguments: Sequence[str], options: Iterable[str]) -> str:
 
 
 def whole_number(text: str) -> int:
-    """Return a whole number, also from forms such as 1,000,000 and 1e6.
-
-    >>> whole_number("1,000,000"), whole_number("1e6"), whole_number("2.5e3")
-    (1000000, 1000000, 2500)
-    """
     power = _POWER.fullmatch(text)
     if power is not None:
         digits, _, decimals = power[1].partition(".")
@@ -356,7 +340,6 @@ def whole_number(text: str) -> int:
 
 
 def number(text: str) -> float:
-    """Return a number."""
     try:
         return float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a command shows: progress while it works, what it skipped, and its answer printed, written and drawn."""
+"""What commands share: stores opened, progress while they work, what was skipped, and answers printed and drawn."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     import rich.progress
 
+    from overstory.collector.store import Store
     from overstory.files.csv import Skipped
     from overstory.presentation.document import Block
     from overstory.presentation.result import Result
     from overstory.presentation.svg import Picture
+    from overstory.queries.sources.stores import SeveralStores
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,6 @@ class Printing:
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> Printing:
-        """Return what the options say."""
         return cls(args.json, args.quiet, args.output, args.spreadsheet, args.all)
 
 
@@ -77,7 +78,6 @@ def _write(printing: Printing, output: str, answer: Result) -> Path:
 
 
 def draw(path: str, pictures: Sequence[Picture]) -> None:
-    """Write pictures into an SVG file, below each other."""
     if not pictures:
         raise ParameterError(f"--plot {path}: there are no reports to draw")
     from overstory.files.io import writing_text
@@ -95,23 +95,19 @@ class Progress:
 
     @property
     def is_shown(self) -> bool:
-        """Whether anybody sees it."""
         return self._shown is not None
 
     def advance(self, amount: float) -> None:
-        """Show that so much more is done."""
         if self._shown is not None:
             self._shown.advance(self._task, amount)
 
     def reach(self, done: float, label: str) -> None:
-        """Show how much is done, and what is being done."""
         if self._shown is not None:
             self._shown.update(self._task, completed=done, description=label)
 
 
 @contextmanager
 def progress(label: str, total: float | None, *, quiet: bool = False, in_bytes: bool = False) -> Iterator[Progress]:
-    """Show how much of `total` is done while the body runs."""
     if quiet or not sys.stderr.isatty():
         yield Progress()
         return
@@ -138,13 +134,11 @@ def reading_bar(label: str, paths: Sequence[str], *, quiet: bool = False) -> Ite
 
 
 def tell_notes(command: str, notes: Iterable[str]) -> None:
-    """Say on the error stream what a file's texts were taken for."""
     for note in notes:
         print(f"overstory {command}: note: {note}", file=sys.stderr)
 
 
 def tell_skipped(skipped: Skipped | None) -> None:
-    """Print on the error stream how much was skipped, and why, for the first few."""
     if skipped is None or not skipped.count:
         return
     for error in skipped.examples:
@@ -152,3 +146,27 @@ def tell_skipped(skipped: Skipped | None) -> None:
     left = skipped.count - len(skipped.examples)
     more = f", of which {left:,} not shown" if left else ""
     print(f"overstory: skipped {skipped.count:,} bad records{more}", file=sys.stderr)
+
+
+MOST_SHOWN: Final = 20
+
+
+@contextmanager
+def open_stores(urls: Sequence[str]) -> Iterator[Store | SeveralStores]:
+    """Open the store that is named, or all that are, as one; warn where shards are missing."""
+    from overstory.collector.store import open_store
+    from overstory.queries.sources.stores import SeveralStores
+
+    with ExitStack() as opened:
+        stores = [opened.enter_context(open_store(url)) for url in urls]
+        if len(stores) > 1 or stores[0].served_shard() is not None:
+            several = SeveralStores(stores)
+            if several.missing:
+                missing = several.missing
+                shown = ", ".join(map(str, missing[:MOST_SHOWN])) + (", ..." if len(missing) > MOST_SHOWN else "")
+                which = f"shard {shown}" if len(missing) == 1 else f"{len(missing)} shards ({shown})"
+                warning = f"no store of {which} is given: the reports there are not counted"
+                print(f"overstory: warning: {warning}", file=sys.stderr)
+            yield several if len(stores) > 1 else stores[0]
+        else:
+            yield stores[0]

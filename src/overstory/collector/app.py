@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -13,25 +14,29 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response as PageResponse
+from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
+from overstory.analysis.alarms.sums import Watch
+from overstory.analysis.kinds.base import server_half
 from overstory.collector.auth import ADMIN, MONITOR
-from overstory.collector.http.counts import CountsPage
-from overstory.collector.http.endpoint import PATH
+from overstory.collector.http.endpoint import PATH, Entrance
 from overstory.collector.http.pages import POLICY
-from overstory.collector.http.posts import Entrance
 from overstory.collector.service import Collector
 from overstory.collector.store import StoreError
 from overstory.collector.store.databases.database import RecountError
+from overstory.presentation.render_data import for_spreadsheet
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.metrics import Metric
 from overstory.protocol.metrics.registry import UnknownMetricError
 from overstory.protocol.wire import is_loopback
 from overstory.protocol.wire.reasons import Reason
-from overstory.supervision.answers import ALWAYS_TEXT, RETRY_AFTER, Response, error_response, refusal
+from overstory.queries.counts import PeriodCounts, parse_range, read_store, with_sums
+from overstory.supervision.answers import ALWAYS_TEXT, JSON, RETRY_AFTER, Response, error_response, refusal
 from overstory.supervision.bodies import Receive, Send
+from overstory.supervision.upkeep import in_thread
 
-OTHER_SHARD: Final = re.compile(re.escape(PATH) + "/[0-9]{1,4}", re.ASCII)
-"""The path of any shard's reports."""
+OTHER_SHARD: Final = re.compile(re.escape(PATH) + "/[0-9]{1,4}", re.ASCII)  # the path of any shard's reports
 
 Application = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
@@ -68,7 +73,7 @@ class Pages:
     """What is read of a collector."""
 
     def __init__(self, collector: Collector) -> None:
-        self._collector, self._counts = collector, CountsPage(collector.registry, collector.store)
+        self._collector, self._readers = collector, asyncio.Semaphore(READERS)
         self._description = DESCRIPTION.read_bytes()
 
     async def front(self, request: Request) -> PageResponse:
@@ -87,8 +92,25 @@ class Pages:
         return json_page(pages.by_id[pages.registry[request.path_params["metric"]].id])
 
     async def counts(self, request: Request) -> PageResponse:
+        """Answer with support counts, read out of the way of reports, and streamed a period at a time."""
         self._need(ADMIN, request)
-        return await self._counts.answer(request)
+        query = read_query(request)
+        metric = self._collector.registry[request.path_params["metric"]]
+        async with self._readers:
+            counted = await in_thread(self._read_counts, metric, query)
+        headers = ALWAYS_TEXT | {"content-type": FORMS[query["format"]]}
+        return StreamingResponse(_blocks(counts_text(counted, query["format"])), headers=headers)
+
+    def _read_counts(self, metric: Metric, query: dict[str, str]) -> PeriodCounts:
+        first, last = parse_range(metric, query.get("from"), query.get("to"))
+        store = self._collector.store
+        periods = [
+            period
+            for period in store.periods(metric.id)
+            if (first is None or period >= first) and (last is None or period <= last)
+        ]
+        check_counts(metric, len(periods))
+        return with_sums(store, read_store(store, metric, first, last, group=query.get("group")))
 
     async def healthz(self, _: Request) -> PageResponse:
         return json_page({"healthy": True})
@@ -195,3 +217,65 @@ def json_page(body: Any, **headers: str) -> PageResponse:
 def text_page(body: bytes, media_type: str, **headers: str) -> PageResponse:
     """Return a text as a page; `headers` replace those that every answer has, or are added to them."""
     return PageResponse(body, headers=ALWAYS_TEXT | {"content-type": media_type} | headers)
+
+
+READERS: Final = 2  # answers that are read from the store at once; others wait
+MOST_COUNTS: Final = 10_000_000  # counts in one answer: periods times cohorts times bits. As JSON that is about 60 MB.
+BLOCK: Final = 1 << 16  # characters that are written at once: each block is one step of a thread and one write
+
+PARAMETERS: Final = ("from", "to", "group", "format")
+CSV: Final = "text/csv; charset=utf-8"
+FORMS: Final = {"json": JSON, "csv": CSV, "spreadsheet": CSV}
+
+
+def read_query(request: Request) -> dict[str, str]:
+    """Return the parameters of a request; ParameterError names one that is unknown, malformed or given twice."""
+    given = request.query_params.multi_items()
+    query = dict(given)
+    for name in query:
+        if name not in PARAMETERS:
+            raise ParameterError(f"{name}: this page has no such parameter")
+        if sum(name == other for other, _ in given) > 1:
+            raise ParameterError(f"{name}: give it once")
+    if query.setdefault("format", "json") not in FORMS:
+        raise ParameterError(f"format: give one of {', '.join(FORMS)}")
+    return query
+
+
+def check_counts(metric: Metric, periods: int) -> None:
+    """Refuse to read the counts of so many periods where these are too many numbers."""
+    watch = Watch.of(metric.mechanism)
+    each = server_half(metric.mechanism).num_counts(metric.labels) + (0 if watch is None else watch.num_sums)
+    if periods * each > MOST_COUNTS:
+        raise ParameterError(
+            f"{periods:,} periods of {each:,} counts of {metric.id} are {periods * each:,} numbers, and an answer "
+            f"has at most {MOST_COUNTS:,}: ask for at most {MOST_COUNTS // each:,} periods (from=, to=), or run "
+            "overstory decode --store"
+        )
+
+
+def counts_text(counted: PeriodCounts, form: str) -> Iterator[str]:
+    """Yield the counts as text, a period at a time."""
+    if form != "json":
+        yield from counted.csv_lines() if form == "csv" else for_spreadsheet(counted.csv_lines())
+        return
+    yield f'{_json(counted.summary_json())[:-1]},"periods":['
+    for number, period in enumerate(counted.periods):
+        yield ("," if number else "") + _json(counted.period_json(period))
+    yield f'],"other_parameters":{_json(counted.others_json())}}}'
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def _blocks(texts: Iterator[str]) -> Iterator[str]:
+    held: list[str] = []
+    size = 0
+    for text in texts:
+        held.append(text)
+        size += len(text)
+        if size >= BLOCK:
+            yield "".join(held)
+            held, size = [], 0
+    yield "".join(held)

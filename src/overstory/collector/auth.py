@@ -1,7 +1,4 @@
-"""Bearer tokens: what is stored of them, and who may write and who may read.
-
-A token is shown once, stored as a SHA-256 and revoked by its id.
-"""
+"""Bearer tokens: who may write and who may read; one is shown once, stored as a SHA-256, revoked by its id."""
 
 from __future__ import annotations
 
@@ -37,40 +34,18 @@ _BEARER: Final = re.compile(rb"(?i:bearer) +([A-Za-z0-9._~+/-]+=*) *")
 
 @dataclass(frozen=True)
 class Token:
-    """What is stored of a token; the token itself is not.
+    """What is stored of a token; the token itself is not."""
 
-    Attributes
-    ----------
-    id
-        Its name in lists, for revoking it.
-    sha256
-        Its SHA-256, 32 bytes. A token has 256 random bits: no salt and no slow hash is needed.
-    role
-        ``write`` for programs that report, ``admin`` for those that read counts; ``viewer`` and ``analyst`` for people
-        who log in to the console; ``relay`` for a shuffling relay, which passes messages on; ``monitor`` for
-        Prometheus.
-    application
-        The id of the application that uses it.
-    created
-        The first second of the day on which it was made, in unix time.
-    expires, revoked
-        The unix time from which it is refused; None: never.
-    used
-        The last day, counted from 1970, on which it was used; None: no use was noted. The store has neither the time
-        of day nor the number of uses.
-    """
-
-    id: str
-    sha256: bytes
+    id: str  # in lists, for revoking it
+    sha256: bytes  # a token has 256 random bits: no salt and no slow hash is needed
     role: str
-    application: str
-    created: int
-    expires: int | None
+    application: str  # that uses it
+    created: int  # the first second of the day on which it was made, in unix time
+    expires: int | None  # as `revoked`: the unix time from which it is refused; None: never
     revoked: int | None
-    used: int | None = None
+    used: int | None = None  # the last day, counted from 1970: neither the time of day nor the number of uses
 
     def usable(self, now: float) -> bool:
-        """Whether it is neither expired nor revoked."""
         return all(end is None or now < end for end in (self.expires, self.revoked))
 
 

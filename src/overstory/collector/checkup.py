@@ -17,14 +17,15 @@ from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
+from overstory.collector.auth import Token
 from overstory.collector.oblivious.keys import PrivateKey, read_private_keys
 from overstory.collector.settings import DAY, MEBIBYTE
 from overstory.collector.store import Store, open_store
 from overstory.collector.store.databases.connection import MissingStoreError
-from overstory.collector.store.metrics import StoredMetric
+from overstory.collector.store.metrics import ServedShard, StoredMetric
 from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.registry.changes import Harm, compare_registries
 from overstory.protocol.errors import OverstoryError, ParameterError, install_hint
@@ -33,13 +34,7 @@ from overstory.protocol.oblivious.messages import KeyConfiguration, fingerprint,
 from overstory.protocol.wire import is_loopback
 from overstory.supervision.log import SparseLog
 
-if TYPE_CHECKING:
-    from overstory.collector.store import Token
-    from overstory.collector.store.metrics import ServedShard
-
-
-SOON: Final = 30
-"""Days before an end at which it is warned of."""
+SOON: Final = 30  # days before an end at which it is warned of
 
 Level = Literal["ok", "warning", "error"]
 
@@ -120,11 +115,9 @@ def check_private(check: str, path: Path, what: str) -> Findings:
 
 def check_store(url: str, registry: MetricRegistry | None, now: float) -> Findings:
     """Check a store's schema, its disk, its tokens, and whether a registry fits it; nothing is written."""
-    from overstory.collector.store.schema import SCHEMA
-
     with open_store(url) as store:
         summary = store.summary()
-        yield Finding("schema", "ok", f"{summary.url}: schema {SCHEMA}, {summary.size / MEBIBYTE:,.1f} MiB")
+        yield Finding("schema", "ok", f"{summary.url}: schema {summary.schema}, {summary.size / MEBIBYTE:,.1f} MiB")
         served = store.served_shard()
         if served is not None:
             yield from _check_shard(served, registry)

@@ -12,15 +12,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from overstory.collector.settings import MEBIBYTE, Limits
+from overstory.collector.store import Received, Store
 from overstory.collector.store.databases.database import DiskFullError, StoreError
 from overstory.supervision.log import SparseLog
 from overstory.supervision.upkeep import in_thread
-
-if TYPE_CHECKING:
-    from overstory.collector.store import Received, Store
 
 GROUP_BYTES: Final = 4 * MEBIBYTE
 """The most bytes of a commit, unless a single request has more: later requests wait less."""
@@ -192,7 +190,6 @@ class Committer:
             self._finish(list(self._waiting), None, 0.0)
 
     def _call_on_loop(self, work: Callable[..., None], *args: Any) -> None:
-        """Call a function on the event loop, even when memory is low."""
         assert self._loop is not None
         while True:
             try:

@@ -5,35 +5,28 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
-
-from prometheus_client import start_http_server
 
 from overstory import __version__
 from overstory.collector.app import build_app
 from overstory.collector.http.connection import Connection
 from overstory.collector.service import Collector
 from overstory.collector.store import Store
-from overstory.collector.telemetry import LOG, Telemetry, log_event
+from overstory.collector.telemetry import LOG, log_event
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.metrics import MetricRegistry
-from overstory.protocol.wire import is_loopback
-from overstory.supervision.listening import Listening, ServingError
+from overstory.supervision.listening import Listening
 from overstory.supervision.server import SWEEP, SupervisedServer, server_config
 from overstory.supervision.upkeep import in_thread
 
 if TYPE_CHECKING:
     from overstory.collector.oblivious.opening import KeyRing
 
-KEEP_ALIVE: Final = 30
-"""Seconds that a connection may be idle between two requests."""
-
-PATIENCE: Final = 30
-"""Seconds that unfinished requests have when the process ends."""
+KEEP_ALIVE: Final = 30  # seconds that a connection may be idle between two requests
+PATIENCE: Final = 30  # seconds that unfinished requests have when the process ends
 
 BACKLOG: Final = 2048
 
@@ -151,29 +144,6 @@ def _registry_text(facts: dict[str, Any]) -> str:
     return f"registry {facts['registry']} (digest {facts['digest']}), {facts['metrics']} {metrics}"
 
 
-@contextmanager
-def metrics_on_port(telemetry: Telemetry, host: str, port: int | None) -> Iterator[None]:
-    """Answer Prometheus on a port of its own, without a token, until the block ends; None: no such port."""
-    if port is None:
-        yield
-        return
-    try:
-        server, thread = start_http_server(port, host, telemetry.registry)
-    except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ServingError(f"cannot listen on {host}:{port} for metrics: {reason}") from error
-    named = f"[{host}]" if ":" in host else host
-    log_event(f"metrics for Prometheus on http://{named}:{server.server_port}/metrics", event="metrics")
-    if not is_loopback(host):
-        LOG.warning("metrics can be read without a token by every machine that reaches %s", host)
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
 def serve(
     collector: Collector,
     listening: Listening,
@@ -186,7 +156,10 @@ def serve(
     with listening.bind(collector.limits.taking_seconds) as bound:
         started = partial(_announce, collector, listening.address(bound), announce)
         server = Server(collector, listening, started, reread, reread_keys)
-        _freeze_garbage_collector()
+        # Permanent objects take no part in garbage collection, which would look through all of them again and again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(20_000, 20, 20)
         server.run(sockets=[bound])
     _log_stop(collector.store)
 
@@ -215,10 +188,3 @@ def _log_stop(store: Store) -> None:
         store.url,
         extra={"facts": {"event": "stop", "failed": "store"}},
     )
-
-
-def _freeze_garbage_collector() -> None:
-    """Exclude permanent objects from garbage collection: it would look through all of them again and again."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 20)

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from overstory.collector.auth import TokenTable
 from overstory.collector.committer import Committer
-from overstory.collector.http.endpoint import ReportEndpoint
+from overstory.collector.http.endpoint import ReportEndpoint, ReportEntrance
 from overstory.collector.http.pages import PublicPages
-from overstory.collector.http.posts import ReportEntrance
 from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.oblivious.endpoint import ObliviousEndpoint
 from overstory.collector.settings import DAY, Limits, UpkeepIntervals
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
 STOP_SECONDS: Final = 30.0
 """Seconds for which a store that does not answer holds up the end, twice: its running task, and the last writes."""
 
-PATIENCE: Final = 60
-"""Compactions in a row that left deleted rows readable before it is logged: a backup takes a while."""
+PATIENCE: Final = 60  # compactions in a row that left deleted rows readable before it is logged: a backup takes a while
 
 
 class Collector:

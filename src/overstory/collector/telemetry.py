@@ -19,7 +19,7 @@ from overstory import __version__
 from overstory.collector.committer import Committed
 from overstory.collector.ingest.ingest import Decision
 from overstory.collector.settings import DAY
-from overstory.collector.store import CollectorState
+from overstory.collector.store.operations import CollectorState
 from overstory.protocol.metrics import MetricRegistry
 from overstory.protocol.wire.reasons import Reason
 
@@ -46,13 +46,11 @@ class Histogram:
         self.total += value
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Return how many observations were up to each bound, as Prometheus writes it."""
         bounds = *map(str, map(float, self._bounds)), "+Inf"
         return list(zip(bounds, accumulate(self._counts), strict=True))
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many observations fell between each two bounds, so far."""
         return tuple(self._counts)
 
     def bound_of(self, share: float, counts: Sequence[int]) -> float | None:
@@ -88,7 +86,6 @@ class Telemetry(Collector):
         self.registry.register(self)
 
     def decided(self, decision: Decision) -> None:
-        """Count the refusals of a decision."""
         if decision.refused is not None:
             self.rejected[decision.refused] += 1
         for result in decision.results:
@@ -165,11 +162,8 @@ def _histogram(name: str, description: str, histogram: Histogram) -> HistogramMe
     return HistogramMetricFamily(f"overstory_{name}", description, buckets=buckets, sum_value=histogram.total)
 
 
-BEAT: Final = 15.0
-"""Seconds between two heartbeats; refusals are stored whenever there are new ones."""
-
-RECENT: Final = 20
-"""Heartbeats over which the duration of commits is stated: five minutes."""
+BEAT: Final = 15.0  # seconds between two heartbeats; refusals are stored whenever there are new ones
+RECENT: Final = 20  # heartbeats over which the duration of commits is stated: five minutes
 
 
 class StateReporter:

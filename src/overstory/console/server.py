@@ -7,7 +7,6 @@ import os
 import socket
 import stat
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -65,9 +64,8 @@ def serve(
     announce: Callable[[str], None],
     *,
     open_link: Callable[[str], object] | None = None,
-    ends_with_input: bool = False,
 ) -> None:
-    """Serve until a signal or, with `ends_with_input`, the end of standard input: then the parent process is gone."""
+    """Serve until a signal."""
     check_exposure(listening, access)
     sys.setswitchinterval(0.0005)  # a page that reads the store often waits so long for one that computes
     with listening.bind(ConnectionLimits().taking_seconds) as bound:
@@ -81,8 +79,6 @@ def serve(
 
         console = Console(data, gate)
         server = make_server(console, listening, announce_link)
-        if ends_with_input:
-            threading.Thread(target=_end_with_input, args=(server,), daemon=True).start()
         sockets = [bound]
         if access.proxy is not None and access.proxy.socket:
             sockets.append(_unix_socket(Path(access.proxy.socket)))
@@ -110,9 +106,3 @@ def _unix_socket(path: Path) -> socket.socket:
     finally:
         os.umask(before)
     return bound
-
-
-def _end_with_input(server: SupervisedServer) -> None:
-    while sys.stdin.buffer.read(4096):
-        pass
-    server.should_exit = True

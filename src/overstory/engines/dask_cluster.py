@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from multiprocessing import resource_tracker
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
-from overstory.engines.driver import AHEAD, ANSWER_SECONDS, EngineError, check_answers
-from overstory.engines.reducer import numbered_counts, results_of
+from overstory.engines.driver import AHEAD, ANSWER_SECONDS, EngineError, check_answers, numbered_counts, results_of
+from overstory.engines.units import Job, Unit
 from overstory.kernels.threads import cores
 from overstory.protocol.errors import OverstoryError, ParameterError, install_hint
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from overstory.engines.units import Job, Unit
-
-MOST_LOSSES: Final = 10
-"""Workers that one unit may lose: Dask's own limit of 3 is for faults of the task."""
+MOST_LOSSES: Final = 10  # workers that one unit may lose: Dask's own limit of 3 is for faults of the task
 SETTINGS: Final = {
     "distributed.scheduler.allowed-failures": MOST_LOSSES,
     # Dask takes a worker for good from a cluster that has missed it for 15 s; on a busy machine it starts for longer.
@@ -35,10 +30,7 @@ SETTINGS: Final = {
 
 
 class DaskEngine:
-    """Counts units on a Dask scheduler, such as ``tcp://scheduler:8786``; without one, in processes of this machine.
-
-    `workers` counts those processes: one for each core unless given.
-    """
+    """Counts units on a Dask scheduler; without one, in so many processes of this machine: one for each core."""
 
     name = "dask"
 
@@ -49,7 +41,6 @@ class DaskEngine:
         self._place = _host_and_port(scheduler)
 
     def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
-        """Yield each unit's number and counts, as tasks end."""
         from distributed.scheduler import KilledWorker
 
         with self._connected() as client:

@@ -1,45 +1,146 @@
-"""The driver: each unit's counts are added once, whatever an engine does; what is missing or wrong is an error.
+"""Counting: every engine's workers open a unit, count it, and return counts with a checksum; the driver adds each once.
 
-It also states what counting will take, by rates of one core of a server of 2025 with the files in its page cache;
-`bench/scale.py` prints this machine's.
+What is missing or wrong is an error, whatever an engine does.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import socket
+import struct
 import time
 import zlib
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from itertools import islice
+from typing import Any, Final, Protocol, TypeVar
 
-from overstory.engines.reducer import decode_counts, encode_counts, numbered_counts, results_of
-from overstory.files.io import replacing
-from overstory.kernels.threads import cores
-from overstory.protocol.errors import FormatError, OverstoryError
+import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.engines.folders import stream_checksum
+from overstory.engines.places import open_place
+from overstory.engines.units import PACKED, Job, Unit
+from overstory.files.labels import label_of
+from overstory.files.parquet import joined, opened, read_row_groups
+from overstory.kernels.threads import at_most, cores
+from overstory.protocol.errors import FormatError, OverstoryError, WireError
+from overstory.protocol.kinds.base import Kind
+from overstory.protocol.wire.upload import HEADER, batch_length, decode_batch
 
-    from overstory.analysis.reports import SupportCounts
-    from overstory.engines.places import Place
-    from overstory.engines.units import Job, Unit
+Given = TypeVar("Given")
+Result = TypeVar("Result")
+
+COUNTS_HEADER: Final = struct.Struct("<4sIIQI")
+MAGIC: Final = b"OVSC"
 
 
-AHEAD: Final = 4
-"""Units for each thread that are waiting, being counted, or counted and not yet added."""
+def encode_counts(counts: SupportCounts, num_reports: int) -> bytes:
+    """Write counts, and how many reports were read for them."""
+    body = counts.totals.astype("<i8").tobytes() + counts.ones.astype("<i8").tobytes()
+    return COUNTS_HEADER.pack(MAGIC, counts.num_cohorts, counts.num_bits, num_reports, zlib.crc32(body)) + body
+
+
+def decode_counts(raw: bytes) -> tuple[SupportCounts, int]:
+    """Read what `encode_counts` wrote."""
+    if len(raw) < COUNTS_HEADER.size:
+        raise FormatError(f"counts have a header of {COUNTS_HEADER.size} bytes; {len(raw)} are here")
+    magic, cohorts, bits, num_reports, checksum = COUNTS_HEADER.unpack_from(raw)
+    body = raw[COUNTS_HEADER.size :]
+    if magic != MAGIC or len(body) != 8 * cohorts * (bits + 1) or zlib.crc32(body) != checksum:
+        raise FormatError("these bytes are no counts, or were damaged on their way")
+    numbers = np.frombuffer(body, "<i8")
+    return SupportCounts(numbers[:cohorts], numbers[cohorts:].reshape(cohorts, bits)), num_reports
+
+
+def results_of(
+    submit: Callable[[Given], Future[Result]], given: Iterable[Given], ahead: Callable[[], int]
+) -> Iterator[Result]:
+    """Submit calls to a pool, and yield the results as they end; at most `ahead()` calls are under way or not taken."""
+    calls = iter(given)
+    running: set[Future[Result]] = set()
+    ended: set[Future[Result]] = set()
+    while True:
+        running |= {submit(one) for one in islice(calls, max(ahead() - len(running) - len(ended), 0))}
+        if not ended:
+            if not running:
+                return
+            ended, running = wait(running, return_when=FIRST_COMPLETED)
+        yield ended.pop().result()
+
+
+def count_unit(job: Job, unit: Unit) -> bytes:
+    """Count one unit with one thread, and return its counts as `encode_counts` writes them."""
+    counts: SupportCounts | None = None
+    num_reports = 0
+    count = job.counting(unit)
+    with at_most(1):
+        for batch in joined(read_unit(unit, job.mechanism())):
+            counted = count(batch)
+            counts = counted if counts is None else counts + counted
+            num_reports += len(batch)
+    return encode_counts(job.empty() if counts is None else counts, num_reports)
+
+
+def numbered_counts(job: Job, unit: Unit) -> tuple[int, bytes]:
+    """Count one unit, and return its number and its counts."""
+    return unit.number, count_unit(job, unit)
+
+
+def read_unit(unit: Unit, mechanism: Kind) -> Iterator[ReportBatch]:
+    """Yield the reports of a unit; the first of an exported file compares the CRC-32 of all its bytes."""
+    with open_place(unit.address) as raw:
+        if unit.crc32 is not None:
+            _check_file(raw, unit.crc32, unit.shown)
+        if unit.layout == PACKED:
+            yield from _packed(raw, unit, mechanism)
+            return
+        with opened(raw, unit.shown) as file:
+            label = label_of(file, unit.shown)
+            check_label(label.digest, mechanism, unit.shown)
+            yield from read_row_groups(file, label, unit.shown, range(unit.first, unit.stop))
+
+
+def _check_file(raw: Any, crc32: int, source: str) -> None:
+    if stream_checksum(raw)[1] != crc32:
+        raise FormatError("the file was damaged: its CRC-32 is not the one that its manifest lists", source=source)
+    raw.seek(0)
+
+
+def check_label(digest: bytes, mechanism: Kind, source: str) -> None:
+    """Raise FormatError unless reports are of this mechanism."""
+    if digest != mechanism.digest:
+        raise FormatError(
+            f"these reports are not of {mechanism.name} with the parameters of the others, or of those stated: their "
+            "label differs",
+            source=source,
+        )
+
+
+def _packed(raw: Any, unit: Unit, mechanism: Kind) -> Iterator[ReportBatch]:
+    at = unit.first
+    while at < unit.stop:
+        try:
+            raw.seek(at)
+            length = batch_length(raw.read(HEADER.size))
+            raw.seek(at)
+            batch = decode_batch(raw.read(length))
+        except WireError as error:
+            raise FormatError(f"the batch at byte {at}: {error.problem}", source=unit.shown) from error
+        check_label(batch.digest, mechanism, unit.shown)
+        at = raw.tell()
+        yield ReportBatch.from_wire(batch)
+
+
+AHEAD: Final = 4  # units for each thread that are waiting, being counted, or counted and not yet added
 
 
 class EngineError(OverstoryError, RuntimeError):
     """An engine lost its workers, or did not count what it was given."""
 
 
-ANSWER_SECONDS: Final = 20
-"""In which a scheduler or a master must take a connection."""
+ANSWER_SECONDS: Final = 20  # in which a scheduler or a master must take a connection
 
 
 def check_answers(problem: str, places: Iterable[tuple[str, int]]) -> None:
@@ -61,18 +162,13 @@ class Engine(Protocol):
     @property
     def name(self) -> str:
         """As ``--engine`` takes it."""
-        ...
 
     def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
-        """Yield each unit's number and what `overstory.engines.reducer.count_unit` returned, in any order."""
-        ...
+        """Yield each unit's number and what `overstory.engines.driver.count_unit` returned, in any order."""
 
 
 class LocalEngine:
-    """Counts units in threads of this process, one for each core unless given: the kernels hold no lock.
-
-    A thread holds a row group of one unit at a time, so memory does not grow with the files.
-    """
+    """Counts units in threads of this process, one for each core unless given: the kernels hold no lock."""
 
     name = "local"
 
@@ -80,7 +176,6 @@ class LocalEngine:
         self.workers = cores(workers)
 
     def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
-        """Yield each unit's number and counts, in the order in which they are done."""
         with ExitStack() as at_end:
             pool = ThreadPoolExecutor(min(self.workers, len(units)))
             at_end.callback(pool.shutdown, cancel_futures=True)
@@ -97,64 +192,40 @@ class Run:
     num_reports: int = 0
     num_bytes: int = 0
     num_units: int = 0
-    resumed: int = 0  # units taken over from an earlier run that was killed
     repeats: int = 0  # results of units that had been counted already, and were dropped
     seconds: float = 0.0
     finished: set[int] = field(default_factory=set)
 
     @property
     def counts(self) -> SupportCounts:
-        """The counts of the only collection."""
         (counts,) = self.collections.values()
         return counts
 
 
-def count(
-    engine: Engine,
-    job: Job,
-    units: Sequence[Unit],
-    *,
-    checkpoint: Checkpoint | None = None,
-    advance: Callable[[int], object] | None = None,
-) -> Run:
-    """Count all units by an engine; a checkpoint has what an earlier run finished, and gets what this one finishes.
-
-    `advance` is called with the bytes of every unit that is done. Raises EngineError when a unit's counts are missing,
-    damaged, or of another number of reports than its file states.
-    """
+def count(engine: Engine, job: Job, units: Sequence[Unit], *, advance: Callable[[int], object] | None = None) -> Run:
+    """Count all units by an engine; EngineError when counts are missing, damaged, or of other reports than stated."""
     started = time.perf_counter()
     by_number = {unit.number: unit for unit in units}
     assert len(by_number) == len(units)
     run = Run({collection: job.empty() for collection in sorted({unit.collection for unit in units} or {0})})
-    run.num_units = len(units)
-    if checkpoint is not None and (earlier := checkpoint.read()) is not None:
-        run.collections, run.finished = earlier
-        run.resumed = len(run.finished)
-        if advance is not None:
-            advance(sum(by_number[number].num_bytes for number in run.finished))
-    left = [unit for unit in units if unit.number not in run.finished]
-    for number, raw in engine.map(job, left) if left else ():
+    for number, raw in engine.map(job, units) if units else ():
         if number in run.finished:
             run.repeats += 1
             continue
         _take(run, by_number.get(number), raw)
         if advance is not None:
             advance(by_number[number].num_bytes)
-        if checkpoint is not None:
-            checkpoint.write(run.collections, run.finished)
-    _check_complete(run, units)
-    run.seconds = time.perf_counter() - started
-    run.num_reports, run.num_bytes = sizes_of(units)
+    if missing := [unit for unit in units if unit.number not in run.finished]:
+        first = f"the first is in {missing[0].shown}"
+        raise EngineError(f"{len(missing):,} of {len(units):,} units were not counted; {first}")
+    run.seconds, run.num_units = time.perf_counter() - started, len(units)
+    run.num_reports, run.num_bytes = (
+        sum(getattr(unit, name) for unit in units) for name in ("num_reports", "num_bytes")
+    )
     return run
 
 
-def sizes_of(units: Sequence[Unit]) -> tuple[int, int]:
-    """Return how many reports and bytes units are of."""
-    return sum(unit.num_reports for unit in units), sum(unit.num_bytes for unit in units)
-
-
 def _take(run: Run, unit: Unit | None, raw: bytes) -> None:
-    """Add one unit's counts."""
     if unit is None:
         raise EngineError("the engine returned a unit that it was not given")
     counts, num_reports = decode_counts(raw)
@@ -165,92 +236,3 @@ def _take(run: Run, unit: Unit | None, raw: bytes) -> None:
         )
     run.collections[unit.collection] += counts
     run.finished.add(unit.number)
-
-
-def _check_complete(run: Run, units: Sequence[Unit]) -> None:
-    missing = [unit for unit in units if unit.number not in run.finished]
-    if missing:
-        raise EngineError(
-            f"{len(missing):,} of {len(units):,} units were not counted; the first is in {missing[0].shown}"
-        )
-
-
-EVERY: Final = 2.0
-"""Seconds between two writes, at least."""
-SHARE: Final = 0.05
-"""Of the time is spent on writing, at most."""
-CHECKSUM: Final = 4
-"""Bytes at the end of the file: the CRC-32 of all before them."""
-
-
-def fingerprint(job: Job, places: Sequence[Place], units: Sequence[Unit]) -> str:
-    """Return what a run is of: equal for equal files, units and questions, and where checksums are compared in both."""
-    digest = hashlib.blake2b(digest_size=16)
-    asked = [(name, value) for name, value in vars(job).items() if name != "packed"]
-    for part in (type(job).__name__, job.mechanism().digest, *asked, *places, *units):
-        digest.update(part if isinstance(part, bytes) else repr(part).encode())
-        digest.update(b"\0")
-    return digest.hexdigest()
-
-
-class Checkpoint:
-    """The file of one run."""
-
-    def __init__(self, path: str | Path, fingerprint: str) -> None:
-        self.path, self._fingerprint = Path(path), fingerprint
-        self._next = time.monotonic() + EVERY
-
-    def belongs(self) -> bool:
-        """Whether the file is of this run, or there is none."""
-        return not self.path.exists() or self._read()[0] == self._fingerprint
-
-    def read(self) -> tuple[dict[int, SupportCounts], set[int]] | None:
-        """Return the counts and the numbers of the units they are of; None where there are none of this run."""
-        if not self.path.exists():
-            return None
-        run_id, parts, finished = self._read()
-        return (parts, finished) if run_id == self._fingerprint else None
-
-    def _read(self) -> tuple[str, dict[int, SupportCounts], set[int]]:
-        try:
-            return _decoded(self.path.read_bytes())
-        except (KeyError, TypeError, ValueError, OverflowError, FormatError) as error:
-            problem = "this is no file of a run that was cut short, or a damaged one: remove it, or name another"
-            raise FormatError(problem, source=str(self.path)) from error
-
-    def write(self, parts: Mapping[int, SupportCounts], finished: set[int], *, at_once: bool = False) -> None:
-        """Write what is finished, now and then unless it must be written at once."""
-        started = time.monotonic()
-        if started < self._next and not at_once:
-            return
-        encoded = [(collection, encode_counts(counts, len(finished))) for collection, counts in parts.items()]
-        sizes = [(collection, len(raw)) for collection, raw in encoded]
-        header = json.dumps({"run": self._fingerprint, "units": sorted(finished), "parts": sizes}).encode()
-        content = header + b"\n" + b"".join(raw for _, raw in encoded)
-        with replacing(self.path) as name, Path(name).open("wb") as file:
-            file.write(content)
-            file.write(zlib.crc32(content).to_bytes(CHECKSUM))
-        ended = time.monotonic()
-        self._next = ended + max(EVERY, (ended - started) / SHARE)
-
-    def remove(self) -> None:
-        """The run is complete; a file that is none of this run stays, whoever wrote it."""
-        with suppress(FormatError):
-            if self.belongs():
-                self.path.unlink(missing_ok=True)
-
-
-def _decoded(raw: bytes) -> tuple[str, dict[int, SupportCounts], set[int]]:
-    """Return of which run a checkpoint is, its counts, and the numbers of the units that they are of."""
-    line, _, body = raw[:-CHECKSUM].partition(b"\n")
-    if zlib.crc32(raw[:-CHECKSUM]).to_bytes(CHECKSUM) != raw[-CHECKSUM:]:
-        raise ValueError("its checksum is another one")
-    header: dict[str, Any] = json.loads(line)
-    finished, at = set(header["units"]), 0
-    parts: dict[int, SupportCounts] = {}
-    for collection, size in header["parts"]:
-        parts[collection], num_finished = decode_counts(body[at : at + size])
-        at += size
-        if num_finished != len(finished):
-            raise ValueError("its counts are of other units")
-    return header["run"], parts, finished

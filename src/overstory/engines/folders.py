@@ -6,24 +6,20 @@ import os
 import re
 import tempfile
 import zlib
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote
 
 from overstory.files.io import sync
 from overstory.protocol.errors import OverstoryError, ParameterError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 ADDRESS: Final = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 SHOWN_OPTIONS: Final = frozenset({"region", "scheme", "endpoint_override", "allow_bucket_creation"})
 """Options of an address that are no secrets."""
-SHORTEST_SECRET: Final = 4
-"""Characters: a shorter text is also a part of words that say what is wrong."""
-COPIED: Final = 1 << 22
-"""Bytes that are copied or added up at a time."""
+SHORTEST_SECRET: Final = 4  # characters: a shorter text is also a part of words that say what is wrong
+COPIED: Final = 1 << 22  # bytes that are copied or added up at a time
 
 
 class FolderError(OverstoryError):
@@ -31,19 +27,12 @@ class FolderError(OverstoryError):
 
 
 def is_address(text: str) -> bool:
-    """Whether this is an object's address and no path.
-
-    >>> is_address("s3://bucket/day.parquet"), is_address("day.parquet")
-    (True, False)
-    """
+    """Whether this is an object's address and no path."""
     return ADDRESS.match(text) is not None
 
 
 def shown_address(address: str) -> str:
-    """Return an address without credentials and options, as all messages and results name it; a path as it is.
-
-    What stands before a host is left out also where the address is no valid one, such as with a / in a secret.
-    """
+    """Return an address without credentials and options, as all messages and results name it; a path as it is."""
     if not is_address(address):
         return address
     scheme, _, rest = address.partition("://")
@@ -112,14 +101,7 @@ class Entry(NamedTuple):
 
 
 class Folder:
-    """A folder, by its path or by an address such as ``s3://bucket/reports?region=eu-west-1``.
-
-    >>> with tempfile.TemporaryDirectory() as place:
-    ...     folder = Folder(place)
-    ...     folder.write("a/b.json", b"{}")
-    ...     folder.names("a"), folder.read("a/b.json"), folder.size("a/c.json")
-    (['b.json'], b'{}', None)
-    """
+    """A folder, by its path or by an address such as ``s3://bucket/reports?region=eu-west-1``."""
 
     def __init__(self, text: str) -> None:
         from pyarrow import fs
@@ -145,7 +127,6 @@ class Folder:
         return self.decoded(shown_address(self._base)) + (f"?endpoint_override={endpoint}" if endpoint else "")
 
     def decoded(self, text: str) -> str:
-        """Return a part of an address as names are written."""
         return unquote(text) if self._is_decoded else text
 
     def address(self, name: str) -> str:
@@ -153,11 +134,9 @@ class Folder:
         return f"{self._base}/{quote(name, safe='/=,:') if self._is_decoded else name}{self._after}"
 
     def names(self, below: str = "", *, recursive: bool = False) -> list[str]:
-        """Return the names of the files in a folder below this one, in order; none where there is no such folder."""
         return [entry.name for entry in self.entries(below, recursive=recursive)]
 
     def entries(self, below: str = "", *, recursive: bool = False) -> list[Entry]:
-        """Return the files in a folder below this one, in the order of their names."""
         from pyarrow import fs
 
         path = f"{self._path}/{below}".rstrip("/")
@@ -175,23 +154,19 @@ class Folder:
         return Entry(name, info.size, str(info.mtime_ns)) if info.type == fs.FileType.File else None
 
     def size(self, name: str) -> int | None:
-        """Return the size of a file in bytes; None where there is none."""
         entry = self.entry(name)
         return None if entry is None else entry.size
 
     def read(self, name: str, most: int = 1 << 30) -> bytes:
-        """Return the content of a file, at most so many bytes."""
         with self._errors(name), self._system.open_input_stream(f"{self._path}/{name}") as stream:
             content: bytes = stream.read(most)
         return content
 
     def checksum(self, name: str) -> tuple[int, int]:
-        """Return the size and the CRC-32 of a file's bytes."""
         with self._errors(name), self._system.open_input_stream(f"{self._path}/{name}") as stream:
             return stream_checksum(stream)
 
     def remove(self, name: str) -> None:
-        """Remove a file."""
         with self._errors(name):
             self._system.delete_file(f"{self._path}/{name}")
 

@@ -1,7 +1,4 @@
-"""Where reports lie: files, folders, globs, and object stores by their address (``s3://``, ``gs://``, ...).
-
-Of files that `overstory export` wrote, those count that a manifest in their folder lists.
-"""
+"""Where reports lie: files, folders, globs, object stores by their address; exported files are taken by manifest."""
 
 from __future__ import annotations
 
@@ -9,20 +6,16 @@ import filecmp
 import glob
 import os
 import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 from overstory.engines.folders import Folder, FolderError, address_key, file_system, is_address, shown_address
 from overstory.files.labels import LARGEST, MANIFEST_NAME, PART_NAME, Manifest, PartFile, manifest_name
 from overstory.protocol.errors import FormatError, ParameterError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from overstory.files.labels import PartFile
 
 
 @dataclass(frozen=True)
@@ -34,11 +27,9 @@ class ExportedSet:
 
     @property
     def source(self) -> str:
-        """What errors name."""
         return f"{self.folder.identity}/{manifest_name(self.manifest.id)}"
 
     def address(self, part: PartFile) -> str:
-        """Return the path or the address of a part."""
         return self.folder.address(part.file)
 
     def check(self, part: PartFile, *, content: bool) -> None:
@@ -103,8 +94,7 @@ def _read(folder: Folder, name: str) -> ExportedSet:
     return ExportedSet(folder, manifest)
 
 
-ENDINGS: Final = (".parquet", ".ovsb")
-"""What is read of a folder."""
+ENDINGS: Final = (".parquet", ".ovsb")  # what is read of a folder
 
 
 @dataclass(frozen=True)
@@ -121,15 +111,11 @@ class Place:
 
     @property
     def shown(self) -> str:
-        """The address without credentials and options."""
         return shown_address(self.address)
 
 
 def find_places(inputs: Iterable[str]) -> list[Place]:
-    """Return the files that are named: themselves, in folders at any depth, or by globs; each once, in order.
-
-    A file that is named twice is refused; so is an exported one that is in no manifest, or not as its manifest says.
-    """
+    """Return the files that are named, in folders and globs too: each once and in order, exported ones by manifests."""
     places: list[Place] = []
     exported: dict[str, list[ExportedSet]] = {}
     counted: dict[str, ExportedSet] = {}
@@ -164,10 +150,7 @@ def find_copies(places: Iterable[Place]) -> list[tuple[Place, Place]]:
 def _listed(
     named: list[Place], text: str, exported: dict[str, list[ExportedSet]], counted: dict[str, ExportedSet]
 ) -> list[Place]:
-    """Return the places without manifests, and without the files of exports that are in none.
-
-    A manifest stands for its own files alone. Sets that are counted, or parts of them, are added to `counted`.
-    """
+    """Return the places, a manifest standing for its files; the sets of which some are counted go into `counted`."""
     by_folder: dict[str, set[str]] = {}
     places: list[Place] = []
     for place in named:
@@ -213,7 +196,6 @@ def _as_path(text: str) -> str:
 
 
 def _is_read(name: str) -> bool:
-    """Whether a file of a folder is read."""
     return name.endswith(ENDINGS) or MANIFEST_NAME.fullmatch(name) is not None
 
 

@@ -1,28 +1,21 @@
-"""A search along prefixes over files of answers: what each level asks of the answers is one job of an engine.
-
-The search itself is `overstory.discovery`'s. It asks for the support of prefixes, level by level, and each question is
-counted by the same driver as any other job: at most a pass over the files for each level, and no answer is moved.
-"""
+"""A search along prefixes over files of answers: what each level asks of them is one job of an engine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from overstory.analysis.kinds.base import pooled
 from overstory.analysis.kinds.searches import answers_of
 from overstory.analysis.kinds.symbols import LinearSupport
+from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.engines.units import Job
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from overstory.analysis.reports import ReportBatch, SupportCounts
-    from overstory.protocol.kinds.symbols import SymbolMechanism
-    from overstory.protocol.search import SearchMechanism
+from overstory.protocol.kinds.symbols import SymbolMechanism
+from overstory.protocol.search import SearchMechanism
 
 Counting = Callable[[Job], "SupportCounts"]
 
@@ -37,7 +30,6 @@ class AnswersJob(Job):
 
     @property
     def question(self) -> SymbolMechanism:
-        """What made the answers."""
         return _search_of(self).questions[self.group].mechanism
 
     def count(self, batch: ReportBatch) -> SupportCounts:
@@ -65,12 +57,9 @@ class EngineAnswers:
 
 
 def search_answers(counting: Counting, job: Job) -> list[EngineAnswers]:
-    """Return the answers to each question of a search, in the order of the questions.
-
-    `counting` counts one job over all files: first the one of the search's reports, then one more for each level.
-    """
+    """Return the answers to each question of a search; `counting` counts one job over all files."""
     sizes = counting(job).totals.tolist()
-    own = (AnswersJob(job.packed, verify=job.verify, group=group) for group in range(len(sizes)))
+    own = (AnswersJob(job.packed, group=group) for group in range(len(sizes)))
     return [EngineAnswers(counting, asked, size) for asked, size in zip(own, sizes, strict=True)]
 
 

@@ -1,57 +1,39 @@
-"""The Spark engine: a data frame with a row for each unit, opened and counted by the worker that gets the row.
+"""The Spark engine: a data frame with a row for each unit, counted by the worker that gets the row.
 
-Spark reads no reports: rows of reports through ``mapInArrow`` cost twenty times as much. Only the DataFrame API is
-used, so a session of Spark Connect serves as well as a classic one; nothing is counted in accumulators, which a
-repeated task adds to twice. In a notebook, with a session of your own:
-
-    from overstory.engines.spark_session import SparkEngine
-    run = overstory.engines.driver.count(SparkEngine(spark), job, units)
+Spark reads no reports, and nothing is counted in accumulators, which a repeated task adds to twice.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
-from overstory.engines.driver import EngineError, check_answers
-from overstory.engines.reducer import count_unit, results_of
+from overstory.engines.driver import EngineError, check_answers, count_unit, results_of
+from overstory.engines.units import Job, Unit
 from overstory.kernels.threads import cores
 from overstory.protocol.errors import OverstoryError, ParameterError, install_hint
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from overstory.engines.units import Job, Unit
-
 SCHEMA: Final = "number int, counts binary, error string"
-WAVES: Final = 2
-"""Jobs that run at the same time: while the last tasks of one end, the next has begun."""
-PER_WAVE: Final = 4
-"""Units of a job for each thread of the cluster: their counts come back together."""
-MOST_THREADS: Final = 1 << 16
-"""Of a cluster, that are told apart."""
+WAVES: Final = 2  # jobs that run at the same time: while the last tasks of one end, the next has begun
+PER_WAVE: Final = 4  # units of a job for each thread of the cluster: their counts come back together
+MOST_THREADS: Final = 1 << 16  # of a cluster, that are told apart
 
 SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
 }
-PORTS: Final = {"sc": 15002, "spark": 7077}
-"""Where they listen unless the address says otherwise."""
+PORTS: Final = {"sc": 15002, "spark": 7077}  # where they listen unless the address says otherwise
 
 
 class SparkEngine:
-    """Counts units on Spark.
-
-    A `session` that is there already, as in a notebook, is not stopped; `master` is an address: ``local[2]``,
-    ``spark://host:7077``, ``yarn``, or ``sc://host`` for Spark Connect. So many `workers` count at a time: as many as
-    the cluster has threads unless given, asked anew for each wave.
-    """
+    """Counts units on Spark: in a `session` that is there already and goes on, or in one at the address `master`."""
 
     name = "spark"
 
@@ -64,19 +46,15 @@ class SparkEngine:
         self.workers = cores(workers) if workers is not None or (master is None and session is None) else None
 
     def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
-        """Yield each unit's number and counts, a wave of units at a time."""
         with self._session() as session, ExitStack() as at_end:
             threads = ThreadPoolExecutor(WAVES)
             at_end.callback(threads.shutdown, cancel_futures=True)
-            waves = self._waves(session, iter(units))
+            left = iter(units)
+            waves = iter(lambda: tuple(islice(left, PER_WAVE * (self.workers or threads_of(session)))), ())
             for ended in results_of(
                 lambda wave: threads.submit(_collect, session, job, wave), waves, lambda: 2 * WAVES
             ):
                 yield from ended
-
-    def _waves(self, session: Any, units: Iterator[Unit]) -> Iterator[Sequence[Unit]]:
-        while wave := tuple(islice(units, PER_WAVE * (self.workers or threads_of(session)))):
-            yield wave
 
     @contextmanager
     def _session(self) -> Iterator[Any]:

@@ -1,7 +1,4 @@
-"""Units of work: which parts of which files are counted together, and how many reports each must have.
-
-The numbers of reports are in the files' footers and headers. What a worker counted is compared with them.
-"""
+"""Units of work: which parts of which files are counted together, and how many reports each must have."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from overstory.analysis.kinds.base import count_reports
 from overstory.analysis.reports import ReportBatch, SupportCounts
@@ -18,32 +15,22 @@ from overstory.engines.folders import shown_address
 from overstory.engines.places import Place, open_place
 from overstory.files.io import GZIP_MAGIC
 from overstory.files.labels import Label, label_of
-from overstory.files.parquet import has_blocks, opened, reports_of_row_groups
+from overstory.files.parquet import opened, reports_of_row_groups
 from overstory.files.reports import PARQUET_MAGIC
 from overstory.protocol.errors import FormatError, WireError
 from overstory.protocol.kinds.base import Kind
 from overstory.protocol.wire.upload import HEADER, MAGIC, batch_length, decode_batch, encode_reports
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-
 BLOCKS: Final = "blocks"
-ROWS: Final = "rows"
 PACKED: Final = "packed batches"
-SMALLEST_UNIT: Final = 1 << 24
-"""Bytes; a smaller unit costs more to hand out than to count."""
+SMALLEST_UNIT: Final = 1 << 24  # bytes; a smaller unit costs more to hand out than to count
 LARGEST_UNIT: Final = 1 << 28
-PART_BYTES: Final = 1 << 22
-"""A unit of packed batches has at least this many bytes, unless the file ends."""
+PART_BYTES: Final = 1 << 22  # a unit of packed batches has at least this many bytes, unless the file ends
 
 
 @dataclass(frozen=True)
 class Unit:
-    """Part of a file: row groups of Parquet, or bytes of packed batches, from `first` to before `stop`.
-
-    Counts of different collections, such as two periods, are kept apart.
-    """
+    """Part of a file, from `first` to before `stop`: row groups, or bytes of packed batches; collections stay apart."""
 
     number: int
     address: str
@@ -53,45 +40,35 @@ class Unit:
     num_reports: int
     num_bytes: int
     collection: int = 0
-    watched: int = 0
-    """How many of its first reports a job looks at more closely, if it looks closer at some."""
+    watched: int = 0  # how many of its first reports a job looks at more closely, if it looks closer at some
     crc32: int | None = None
     """Of the first unit of an exported file: the CRC-32 of the whole file, compared where checksums are."""
 
     @property
     def shown(self) -> str:
-        """The address without credentials and options."""
         return shown_address(self.address)
 
     def joined(self, after: Unit) -> Unit:
-        """Return this unit and the one after it in its file, as one."""
         reports, size = self.num_reports + after.num_reports, self.num_bytes + after.num_bytes
         return replace(self, stop=after.stop, num_reports=reports, num_bytes=size)
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is done to each unit: its reports are counted; it travels to workers by pickle.
-
-    A job of another kind is a class that overrides `count`, and `counting` where batches of a unit are not counted
-    alike.
-    """
+    """What is done to each unit: its reports are counted; it travels by pickle. Another kind overrides `count`."""
 
     packed: bytes  # the mechanism, pickled
     asked: tuple[Any, ...] | None = None  # the values to count; None: the domain, or none in particular
-    verify: bool = True  # whether checksums are compared
 
     @classmethod
-    def of(cls, mechanism: Kind, asked: Sequence[Any] | None = None, *, verify: bool = True) -> Self:
-        """Return the job of counting a mechanism's reports."""
-        return cls(pickle.dumps(mechanism), None if asked is None else tuple(asked), verify)
+    def of(cls, mechanism: Kind, asked: Sequence[Any] | None = None) -> Self:
+        return cls(pickle.dumps(mechanism), None if asked is None else tuple(asked))
 
     def mechanism(self) -> Kind:
         """Return the mechanism, built once in each process."""
         return _built(self.packed)
 
     def count(self, batch: ReportBatch) -> SupportCounts:
-        """Return the counts of a batch."""
         return count_reports(self.mechanism(), batch, self.asked)
 
     def counting(self, unit: Unit) -> Callable[[ReportBatch], SupportCounts]:  # noqa: ARG002 - of some jobs
@@ -99,7 +76,6 @@ class Job:
         return self.count
 
     def empty(self) -> SupportCounts:
-        """Return the counts of no reports."""
         return self.count(ReportBatch.from_wire(decode_batch(encode_reports(self.mechanism(), []))))
 
 
@@ -157,9 +133,8 @@ def _contents(place: Place) -> Contents:
 def _of_parquet(raw: Any, place: Place) -> Contents:
     with opened(raw, place.shown) as file:
         label = label_of(file, place.shown)
-        layout = BLOCKS if has_blocks(file.schema_arrow) else ROWS
         parts = [
-            Unit(0, place.address, layout, group, group + 1, count, file.metadata.row_group(group).total_byte_size)
+            Unit(0, place.address, BLOCKS, group, group + 1, count, file.metadata.row_group(group).total_byte_size)
             for group, count in enumerate(reports_of_row_groups(file, place.shown))
         ]
         return Contents(place, label.digest, label, parts)

@@ -1,9 +1,4 @@
-"""A column of a user's own file: CSV, JSON lines or Parquet, read in a stream.
-
-How a CSV file is written is sniffed from its first lines, where she does not say. Memory is that of one block, however
-long the file. A block of text is Arrow's array (`ArrowTexts`), or a list where the file is small (`FewTexts`), with the
-same methods.
-"""
+"""A column of a user's own file, CSV, JSON lines or Parquet, read in a stream; what she does not say is sniffed."""
 
 from __future__ import annotations
 
@@ -31,10 +26,8 @@ from overstory.presentation.streams import printable
 from overstory.protocol.errors import FormatError, ParameterError
 
 DELIMITERS: Final = (",", ";", "\t", "|")
-HEAD: Final = 1 << 20
-"""Bytes that a header fits into."""
-SHOWN: Final = 20
-"""Columns that an error names."""
+HEAD: Final = 1 << 20  # bytes that a header fits into
+SHOWN: Final = 20  # columns that an error names
 WHOLE: Final = r"[-+\u2212]?([1-9][0-9]{0,2}([%s'’ \xa0\u202f])[0-9]{3}(\2[0-9]{3})*|0|[1-9][0-9]*)"
 GROUPED: Final = {
     mark: re.compile(WHOLE % other + rf"([{mark}][0-9]+)?([eE][-+]?[0-9]{{1,3}})?")
@@ -221,11 +214,7 @@ def is_number(text: str) -> bool:
 
 
 def as_number(text: str, decimal: str | None) -> str | None:
-    """Return a number of this decimal mark as Python writes it; None for what is none. No mark: as Python reads it.
-
-    >>> as_number("-1.234,5", ","), as_number("1,234", "."), as_number("1,23", "."), as_number("1e3", None)
-    ('-1234.5', '1234', None, '1e3')
-    """
+    """Return a number of this decimal mark as Python writes it; None for what is none. No mark: as Python reads it."""
     if decimal is None:
         return text if is_number(text) else None
     if not GROUPED[decimal].fullmatch(text):
@@ -235,7 +224,6 @@ def as_number(text: str, decimal: str | None) -> str | None:
 
 
 def _first_byte(path: str, encoding: str) -> FormatError | None:
-    """Return the error that names the first line that is not in the encoding."""
     with reading(path) as stream:
         for line, raw in enumerate(stream, start=1):
             try:
@@ -281,10 +269,8 @@ def _columns(text: str, layout: Layout, columns: Sequence[str]) -> list[Fields] 
     return read
 
 
-TEXT_ROWS: Final = 1 << 16
-"""Lines in a block."""
-LONGEST: Final = 1 << 26
-"""Bytes of a line."""
+TEXT_ROWS: Final = 1 << 16  # lines in a block
+LONGEST: Final = 1 << 26  # bytes of a line
 
 
 def is_json(path: str) -> bool:
@@ -337,10 +323,8 @@ def _record_text(value: Any, path: str, line: int, column: str) -> str | None:
     return json.dumps(value)
 
 
-BLOCK: Final = 1 << 22
-"""Bytes of CSV at a time."""
-ROWS: Final = 1 << 17
-"""Rows of Parquet at a time."""
+BLOCK: Final = 1 << 22  # bytes of CSV at a time
+ROWS: Final = 1 << 17  # rows of Parquet at a time
 PARQUET_MAGIC: Final = b"PAR1"
 NO_NUMBERS: Final = frozenset(
     {
@@ -365,11 +349,9 @@ class FewTexts:
 
     @property
     def missing(self) -> int:
-        """Rows without a text."""
         return self._texts.count(None)
 
     def counted(self) -> dict[str, int]:
-        """Return how many rows have each text."""
         return Counter(text for text in self._texts if text is not None)
 
     def numbered(self, number_of: dict[str, int]) -> I32:
@@ -411,15 +393,12 @@ class ArrowTexts:
 
     @property
     def missing(self) -> int:
-        """Rows without a text."""
         return int(self._texts.null_count)
 
     def counted(self) -> dict[str, int]:
-        """Return how many rows have each text."""
         return {entry["values"]: entry["counts"] for entry in self._texts.drop_null().value_counts().to_pylist()}
 
     def numbered(self, number_of: dict[str, int]) -> I32:
-        """Return each row's number; see `FewTexts.numbered`."""
         encoded = self._texts.dictionary_encode()
         numbers = [number_of.setdefault(text, len(number_of)) for text in encoded.dictionary.to_pylist()]
         rows: I32 = encoded.indices.fill_null(len(numbers)).to_numpy(zero_copy_only=False)
@@ -453,12 +432,8 @@ def blocks(
     advance: Advance | None = None,
     block: int = BLOCK,
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield the columns block by block, each block a tuple of `FewTexts` or `ArrowTexts` of equal length.
-
-    The file is CSV or JSON lines (gz too), or Parquet; its first bytes tell. Missing are the nulls of Parquet, the
-    empty, unquoted fields of CSV, and what `form` says. With `numbers` the first column is an ndarray of float64, NaN
-    where there is none, as for `NO_NUMBERS`. A block has at least `block` bytes of CSV.
-    """
+    """Yield the columns in blocks, each a tuple of `FewTexts` or `ArrowTexts`; with `numbers` the first as float64."""
+    # Missing are the nulls of Parquet, the empty, unquoted fields of CSV, and what `form` says.
     read = _json(path, columns, form, advance) if is_json(path) else _tables(path, columns, form, advance, block)
     for first, *others in read:
         yield (_numbers(first, path, columns[0], form) if numbers else first, *others)
@@ -546,7 +521,6 @@ class _Quotes:
         self._stream, self.odd, self.closed = stream, False, False
 
     def read(self, size: int = -1) -> bytes:
-        """Read, and count."""
         raw = self._stream.read(size)
         self.odd ^= bool(raw.count(b'"') % 2)
         return raw
@@ -584,7 +558,6 @@ def _text(values: Any, missing: Collection[str]) -> Any:
 
 @contextmanager
 def _explained(path: str) -> Iterator[None]:
-    """Say in one error of ours what Arrow says of a file."""
     import pyarrow as pa
 
     try:

@@ -1,8 +1,6 @@
 """Records of a CSV file, read exactly: quoted fields, and every error with its file, line and field.
 
-A file is split into blocks of complete records. A fast reader may read a block; blocks that it does not understand are
-left to the exact reader here. It parses a record's fields in one loop: `integer`, `decimal`, `utf8` and `bit_string`
-raise an error that has only the problem, `row_parser` adds the field, and `records` the file and the line.
+Parsers of fields raise the problem alone; `row_parser` adds the field, `records` the file and the line.
 """
 
 from __future__ import annotations
@@ -30,12 +28,7 @@ Parser = Callable[[str], Any]
 
 
 def integer(text: str, low: int, high: int) -> int:
-    """Return the whole number in a field.
-
-    >>> integer("12", 1, 10)
-    Traceback (most recent call last):
-    overstory.protocol.errors.FormatError: expected a whole number from 1 to 10, found '12'
-    """
+    """Return the whole number in a field."""
     bare = text.strip(_BLANK)
     if not _WHOLE.fullmatch(bare) or not low <= (value := int(bare)) <= high:
         raise FormatError(f"expected a whole number from {low} to {high}, found {short(text)}")
@@ -80,10 +73,7 @@ def parse_field(text: str, name: str, parser: Callable[[str], T]) -> T:
 def row_parser(
     width: int, columns: Iterable[tuple[int, str, Parser]], expected: str = "fields, as in the header"
 ) -> Callable[[list[str]], list[Any]]:
-    """Return the function from a record's fields, which `expected` names in an error, to its values.
-
-    A column is a field's index, its name, and its parser; they are parsed in this order.
-    """
+    """Return the function from a record's fields to the values of columns, each an index, a name and a parser."""
     parsers = tuple(columns)
 
     def parse(fields: list[str]) -> list[Any]:
@@ -101,11 +91,7 @@ def row_parser(
 
 
 def short(text: str) -> str:
-    """Return `text` as an error message quotes it.
-
-    >>> short("a" * 100)
-    "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...'"
-    """
+    """Return `text` as an error message quotes it."""
     return ascii(text if len(text) <= 40 else text[:40] + "...")
 
 
@@ -116,21 +102,13 @@ BOM: Final = b"\xef\xbb\xbf"
 
 @dataclass
 class Skipped:
-    """Bad records that were counted instead of stopping the reading; the first ones are `shown`.
-
-    >>> skipped = Skipped(shown=1)
-    >>> skipped.add(FormatError("expected 0 or 1")), skipped.add(FormatError("expected 4 bits"))
-    (None, None)
-    >>> skipped.count, [str(error) for error in skipped.examples]
-    (2, ['expected 0 or 1'])
-    """
+    """Bad records that were counted instead of stopping the reading; the first ones are `shown`."""
 
     shown: int = 5
     count: int = 0
     examples: list[FormatError] = field(default_factory=list)
 
     def add(self, error: FormatError) -> None:
-        """Count a record."""
         self.count += 1
         if len(self.examples) < self.shown:
             self.examples.append(error)
@@ -180,11 +158,8 @@ def _record_end(raw: bytes) -> int:
 def records(
     block: Block, source: str, convert: Callable[[list[str]], T], skipped: Skipped | None = None
 ) -> Iterator[T]:
-    """Yield what `convert` makes of each record of a block; blank lines are passed over.
-
-    With `skipped`, a record that is no CSV or that `convert` refuses is counted, and reading resumes on the line
-    after its first one: a quote that is never closed costs one line, not the rest of the file.
-    """
+    """Yield what `convert` makes of each record of a block; blank lines are passed over, bad ones go to `skipped`."""
+    # Reading resumes on the line after a bad record's first: an open quote costs one line, not the rest of the file.
     lines = block.raw.decode("utf-8", "surrogateescape").split("\n")
     first = 0  # line of the block in which the record begins
     while first < len(lines):
@@ -222,13 +197,9 @@ def read_table(
     convert: Callable[..., T],
     *,
     optional: Mapping[str, Parser] | None = None,
-    skipped: Skipped | None = None,
     advance: Advance | None = None,
 ) -> Iterator[T]:
-    """Yield what `convert` makes of some columns' values in every record of a file with a header, in a stream.
-
-    The values of `optional` columns come last, those that the file has.
-    """
+    """Yield what `convert` makes of some columns of a file with a header; those of `optional` that it has come last."""
     source = os.fspath(path)
     with reading(path, advance) as stream:
         names, rest = split_header(blocks(stream, source), source, tuple(parsers))
@@ -236,7 +207,7 @@ def read_table(
         parse = row_parser(len(names), ((names.index(name), name, parser) for name, parser in chosen.items()))
         more = tuple(chosen)[len(parsers) :]
         for block in rest:
-            yield from records(block, source, lambda fields: convert(parse(fields), *more), skipped)
+            yield from records(block, source, lambda fields: convert(parse(fields), *more))
 
 
 def split_header(
@@ -272,8 +243,7 @@ def _shown(names: list[str], longest: int = 100) -> str:
     return repr(text if len(text) <= longest else text[:longest] + "...")
 
 
-SMALLEST: Final = 1 << 20
-"""Below this many bytes the exact reader is done before Arrow is even imported."""
+SMALLEST: Final = 1 << 20  # below this many bytes the exact reader is done before Arrow is even imported
 
 
 def read_block(raw: bytes, names: Sequence[str], types: Mapping[str, Any]) -> Any:

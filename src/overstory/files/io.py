@@ -1,7 +1,4 @@
-"""Opening files: plain or gz, read in a stream, written completely or not at all.
-
-`writing_csv` can write for spreadsheets: no cell is a formula, and every value can be read back exactly.
-"""
+"""Opening files: plain or gz, read in a stream, written completely or not at all."""
 
 from __future__ import annotations
 
@@ -24,8 +21,7 @@ Advance: TypeAlias = Callable[[int], object]
 """Called with every number of bytes taken from the disk: what a progress bar needs."""
 
 GZIP_MAGIC = b"\x1f\x8b"
-STANDARD: Final = "-"
-"""In place of a file's name: standard input, or standard output."""
+STANDARD: Final = "-"  # in place of a file's name: standard input, or standard output
 
 
 FOREIGN: Final = (
@@ -40,11 +36,7 @@ FOREIGN: Final = (
 
 
 def foreign(head: bytes) -> str | None:
-    r"""Say what a file is that begins so and is no UTF-8 text; None when it may be.
-
-    >>> foreign(b"PK\x03\x04..."), foreign(b"k,h,m,p,q,f")
-    ('this is a zip archive or an Excel workbook: unpack it, or save the sheet as CSV', None)
-    """
+    """Say what a file is that begins so and is no UTF-8 text; None when it may be."""
     return next((f"this is {kind}" for begins, kind in FOREIGN if head.startswith(begins)), None)
 
 
@@ -59,7 +51,6 @@ class _Counted(io.FileIO):
         self._advance = advance
 
     def readinto(self, buffer: Any) -> int | None:
-        """Read, and report."""
         count = super().readinto(buffer)
         self._advance(count or 0)
         return count
@@ -87,11 +78,8 @@ def reading(path: FilePath, advance: Advance | None = None) -> Iterator[BinaryIO
 
 @contextmanager
 def replacing(path: FilePath) -> Iterator[str]:
-    """Give the name of a temporary file in the folder of `path`; it replaces `path`, or is removed after an error.
-
-    It is on the disk before it gets its name, and then its name is: power may fail at any time. A device or a pipe is
-    not replaced: its own name is given.
-    """
+    """Give the name of a temporary file that replaces `path`, or is removed after an error; a pipe is kept."""
+    # The file is on the disk before it gets its name, and then its name is: power may fail at any time.
     target = Path(os.path.realpath(path))
     earlier = target.stat() if target.exists() else None
     if earlier is not None and not stat.S_ISREG(earlier.st_mode):
@@ -123,11 +111,8 @@ def _create(temporary: Path, path: FilePath) -> None:
 
 @contextmanager
 def writing(path: FilePath) -> Iterator[BinaryIO]:
-    """Open `path` for writing bytes, gz when its name ends so; an error leaves what was there before.
-
-    The gz header carries neither a name nor a time: equal content gives equal files. ``-`` is standard output, where
-    what was written before an error stays.
-    """
+    """Open `path` for writing bytes, gz when its name ends so; an error leaves what was there before."""
+    # The gz header carries neither a name nor a time: equal content gives equal files.
     if is_standard(path):
         sys.stdout.flush()
         yield cast("BinaryIO", sys.stdout.buffer)

@@ -1,10 +1,6 @@
-"""What files say of the reports that they are of: the label, counts with a label, and the manifest of an export.
+"""What files say of their reports: the label, as JSON in Parquet's metadata; counts with it; manifests of exports.
 
-A label is in the metadata of a Parquet file under the key ``overstory``, as JSON. Counts of any oracle are JSON with
-the label of the reports; counts.csv has RAPPOR's counts alone, and a reader must know the parameters.
-
-A manifest lists the files with the reports of a metric, period, mechanism and group, and what is in them. It is written
-after its files, and readers take the files that it lists: what a killed export left is in no manifest.
+A manifest is written after its files, and readers take the files that it lists, not what a killed export left.
 """
 
 from __future__ import annotations
@@ -12,22 +8,16 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from overstory.analysis.reports import SupportCounts
-from overstory.files.io import is_standard, reading, writing_text
+from overstory.files.io import FilePath, is_standard, reading, writing_text
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.kinds.base import MAX_BITS, MAX_COHORTS, SEEDS, canonical
+from overstory.protocol.kinds.base import MAX_BITS, MAX_COHORTS, SEEDS, Kind, canonical
 from overstory.protocol.kinds.base import digest as digest_of
 from overstory.protocol.kinds.registry import REGISTRY, mechanism
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from overstory.files.io import FilePath
-    from overstory.protocol.kinds.base import Kind
-
 
 KEY: Final = b"overstory"
 
@@ -43,7 +33,6 @@ class Label:
 
     @classmethod
     def of(cls, mechanism: Kind) -> Label:
-        """Return the label of a mechanism's reports."""
         built = dict(mechanism.parameters) if mechanism.name in REGISTRY else None
         return cls(mechanism.payload_bits, mechanism.num_cohorts, mechanism.canonical(), built)
 
@@ -63,11 +52,9 @@ class Label:
 
     @property
     def digest(self) -> bytes:
-        """The parameters' digest."""
         return digest_of(self.parameters)
 
     def to_json(self) -> bytes:
-        """Return the label as canonical JSON."""
         fields = {
             "digest": self.digest.hex(),
             "num_bits": self.num_bits,
@@ -78,7 +65,6 @@ class Label:
 
     @classmethod
     def from_json(cls, raw: bytes, source: str) -> Label:
-        """Read a label."""
         try:
             fields = json.loads(raw)
             label = cls(fields["num_bits"], fields["num_cohorts"], fields["parameters"], fields.get("built_from"))
@@ -114,16 +100,11 @@ class LabelledCounts:
 
     @classmethod
     def of(cls, mechanism: Kind, counts: SupportCounts, values: Sequence[Any] | None = None) -> LabelledCounts:
-        """Return the counts of a mechanism's reports."""
         return cls(Label.of(mechanism), None if values is None else tuple(values), counts)
 
 
 def is_labelled(path: FilePath) -> bool:
-    """Whether a file of that name has counts with a label.
-
-    >>> is_labelled("monday.json"), is_labelled("monday.csv"), is_labelled("-")
-    (True, False, False)
-    """
+    """Whether a file of that name has counts with a label."""
     return not is_standard(path) and os.fspath(path).endswith(".json")
 
 
@@ -179,8 +160,7 @@ MANIFEST_NAME: Final = re.compile(r"manifest-[0-9a-f]{32}\.json")
 PART_NAME: Final = re.compile(r"part-[0-9a-f]{32}-[0-9]+\.parquet")
 OWN: Final = ("id", "store", "metric", "period", "period_seconds", "period_label", "group")
 """Fields of a manifest that are written as they are."""
-LARGEST: Final = 1 << 24
-"""Bytes of a manifest that is read."""
+LARGEST: Final = 1 << 24  # bytes of a manifest that is read
 
 
 def manifest_name(export_id: str) -> str:
@@ -194,20 +174,12 @@ def part_name(export_id: str, number: int) -> str:
 
 
 def partition_path(metric: str, period: int, digest: bytes) -> str:
-    """Return the folder of a metric, period and mechanism, below the destination.
-
-    >>> partition_path("theme", 2968, bytes(16))
-    'metric=theme/period=2968/digest=00000000000000000000000000000000'
-    """
+    """Return the folder of a metric, period and mechanism, below the destination."""
     return f"metric={metric}/period={period}/digest={digest.hex()}"
 
 
 def read_partition(path: str) -> tuple[str, int] | None:
-    """Return the metric and the period that a folder is of; None where it has another name.
-
-    >>> read_partition("metric=theme/period=2968/digest=00000000000000000000000000000000")
-    ('theme', 2968)
-    """
+    """Return the metric and the period that a folder is of; None where it has another name."""
     found = re.fullmatch(r"(?:.*/)?metric=([^/]+)/period=(-?[0-9]+)/digest=[0-9a-f]{32}", path)
     return None if found is None else (found[1], int(found[2]))
 
@@ -239,12 +211,10 @@ class Manifest:
 
     @property
     def num_reports(self) -> int:
-        """Number of reports in all parts."""
         return sum(part.reports for part in self.parts)
 
     @property
     def num_bytes(self) -> int:
-        """Size of all parts."""
         return sum(part.bytes for part in self.parts)
 
     def to_json(self) -> str:

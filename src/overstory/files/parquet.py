@@ -1,13 +1,8 @@
-"""Reports in Parquet, in either of two layouts; what they were randomized with is in the metadata.
+"""Reports in Parquet: a row is a block of the packed reports of one metric, period, mechanism and cohort, and a CRC-32.
 
-A row for each report has a column of cohorts and one of packed bits. A row for a block has the packed reports of one
-metric, period, mechanism and cohort: a row for each report costs a page header, levels and a dictionary's indices to
-read; a block of 2^16 reports is read as one run of bytes, and is counted as it lies. Rows of one group are in order of
-cohort. Reports with a public seed each (more than 65,536 cohorts) cannot be sorted by it: their blocks have two blobs,
-of seeds and of symbols.
-
-Blocks are not compressed: random bits do not shrink. Instead of page checksums, which Arrow verifies at half the speed
-of reading, each row has a CRC-32 of its cohort and its blobs.
+A row for each report costs a page header, levels and a dictionary's indices to read; a block of 2^16 reports is read as
+one run of bytes, and is counted as it lies. Reports with a public seed each (more than 65,536 cohorts) cannot be sorted
+by it: their blocks have two blobs, of seeds and of symbols. Random bits do not shrink: blocks are not compressed.
 """
 
 from __future__ import annotations
@@ -16,28 +11,21 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch, are_few, count_slowly, group_by_cohort, packed_words
-from overstory.files.io import replacing
+from overstory.files.io import Advance, FilePath, replacing
 from overstory.files.labels import KEY, Label, label_of
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import MAX_COHORTS
 from overstory.protocol.wire.upload import cohort_width
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from numpy.typing import NDArray
-
-    from overstory.files.io import Advance, FilePath
-
 
 ENOUGH: Final = 1 << 21
 """Bytes of reports that are counted in one call: what a call costs by itself is then a hundredth of it."""
@@ -65,16 +53,12 @@ def _one_batch(parts: list[ReportBatch]) -> ReportBatch:
     return ReportBatch(cohorts, bits, first.num_bits, first.num_cohorts)
 
 
-BLOCK: Final = 1 << 16
-"""Reports of a full block of one cohort."""
-SEEDED_BLOCK: Final = 1 << 18
-"""Reports of a full block with seeds."""
-GROUP_BYTES: Final = 1 << 24
-"""Bytes of reports in a row group: 16 full blocks of 128 bits."""
+BLOCK: Final = 1 << 16  # reports of a full block of one cohort
+SEEDED_BLOCK: Final = 1 << 18  # reports of a full block with seeds
+GROUP_BYTES: Final = 1 << 24  # bytes of reports in a row group: 16 full blocks of 128 bits
 HELD_BYTES: Final = 1 << 28
 """Bytes of reports that wait for their block to fill; with more, the largest are written as they are."""
-SORTED_BYTES: Final = 1 << 26
-"""Bytes of reports that are sorted together."""
+SORTED_BYTES: Final = 1 << 26  # bytes of reports that are sorted together
 ROW_GROUPS: Final = b"overstory.row_groups"
 """Key of the file's metadata: the number of reports in each row group, as JSON."""
 
@@ -88,14 +72,7 @@ class Block(NamedTuple):
 
 
 class GroupedBatch(ReportBatch):
-    """n reports in order of cohort, as blocks hold them; the column of cohorts is made where it is asked for.
-
-    Rows ``offsets[c] .. offsets[c + 1]`` are cohort c's; bits are as in `ReportBatch`, shape (n, ceil(num_bits / 64)).
-
-    >>> batch = GroupedBatch(np.array([0, 0, 2]), np.array([[5], [2]], np.uint64), num_bits=3)
-    >>> batch.cohorts.tolist(), batch.accumulate().ones.tolist()
-    ([1, 1], [[0, 0, 0], [1, 1, 1]])
-    """
+    """Reports in order of cohort, as blocks hold them: rows ``offsets[c] .. offsets[c + 1]`` are cohort c's."""
 
     offsets: NDArray[np.int64]
 
@@ -109,7 +86,6 @@ class GroupedBatch(ReportBatch):
 
     @cached_property
     def cohorts(self) -> NDArray[Any]:
-        """The cohort of each report."""
         numbers = np.arange(self.num_cohorts, dtype=f"u{cohort_width(self.num_cohorts)}")
         return np.repeat(numbers, np.diff(self.offsets))
 
@@ -123,11 +99,6 @@ class GroupedBatch(ReportBatch):
         from overstory.kernels.bits.popcount import count_bits_grouped
 
         return count_bits_grouped(self.bits, self.offsets)
-
-
-def has_blocks(schema: Any) -> bool:
-    """Whether an Arrow schema is of blocks, and not of a row for each report."""
-    return "num_reports" in schema.names
 
 
 def block_columns(label: Label) -> dict[str, Any]:
@@ -149,10 +120,7 @@ def write_blocks(
     period: int | None = None,
     group: str | None = None,
 ) -> int:
-    """Write reports as blocks, in a stream, and return how many; `metric` and `period` are null unless stated.
-
-    There is a column ``device_group`` where `group` is given, also where it is empty.
-    """
+    """Write reports as blocks, in a stream, and return how many; a `group` that is given has a column."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -268,7 +236,7 @@ def _by_cohort(batches: Iterable[ReportBatch], num_cohorts: int) -> Iterator[Blo
     yield from (Block(cohort, parts[0]) for cohort, parts in sorted(waiting.items()))
 
 
-def reports_of_groups(file: Any, source: str) -> list[int]:
+def reports_of_row_groups(file: Any, source: str) -> list[int]:
     """Return how many reports each row group has: from the metadata, or from the column."""
     groups = file.metadata.num_row_groups
     stated = (file.metadata.metadata or {}).get(ROW_GROUPS)
@@ -284,21 +252,19 @@ def reports_of_groups(file: Any, source: str) -> list[int]:
     return sizes
 
 
-def read_blocks(
-    file: Any, label: Label, source: str, groups: Sequence[int] | None = None, *, verify: bool = True
-) -> Iterator[ReportBatch]:
-    """Yield the reports of each row group; with `verify`, the rows' checksums are compared."""
+def read_row_groups(file: Any, label: Label, source: str, groups: Sequence[int] | None = None) -> Iterator[ReportBatch]:
+    """Yield the reports of some row groups of an open file, all unless given."""
     expected = block_columns(label)
     _check_types(file.schema_arrow, expected, source)
     blobs = [name for name in ("seeds", "symbols", "blob") if name in expected]
     read = ["digest", "num_reports", *(["cohort"] if "cohort" in expected else []), *blobs]
     for group in range(file.metadata.num_row_groups) if groups is None else groups:
-        table = file.read_row_group(group, columns=[*read, "crc32"] if verify else read, use_threads=False)
+        table = file.read_row_group(group, columns=[*read, "crc32"], use_threads=False)
         for rows in table.to_batches():
-            yield _batch_of(rows, label, f"{source}, row group {group}", blobs, verify=verify)
+            yield _batch_of(rows, label, f"{source}, row group {group}", blobs)
 
 
-def _batch_of(rows: Any, label: Label, source: str, blobs: Sequence[str], *, verify: bool) -> ReportBatch:
+def _batch_of(rows: Any, label: Label, source: str, blobs: Sequence[str]) -> ReportBatch:
     if any(column.null_count for column in rows.columns):
         raise FormatError("expected a value in every row, found nulls", source=source)
     if set(rows.column("digest").unique().to_pylist()) - {label.digest}:
@@ -309,8 +275,7 @@ def _batch_of(rows: Any, label: Label, source: str, blobs: Sequence[str], *, ver
     octets, *seeds = (
         _bytes(rows.column(name), sizes * (4 if name == "seeds" else width), name, source) for name in reversed(blobs)
     )
-    if verify:
-        _verify(rows, blobs, source)
+    _verify(rows, blobs, source)
     payload = octets.reshape(-1, width)
     public: NDArray[Any] = seeds[0].view("<u4") if seeds else np.from_dlpack(rows.column("cohort"))
     check_columns(label, payload, public, source, (blobs[-1], "seeds" if seeds else "cohort"))
@@ -360,31 +325,8 @@ def _verify(rows: Any, blobs: Sequence[str], source: str) -> None:
             raise FormatError(f"row {number} was damaged: its CRC-32 differs from the column crc32", source=source)
 
 
-ROWS = 1 << 18
 STORES: Final = re.compile(r"AWS Error|When |google::cloud|GetFileInfo|HTTP|curl", re.IGNORECASE)
 """How what Arrow says begins where an object store did not answer."""
-
-
-def write_parquet(path: FilePath, batches: Iterable[ReportBatch], label: Label) -> None:
-    """Write batches, each as a row group, in a stream. Public seeds hardly repeat: no dictionary."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    columns = _columns(label)
-    cohort, bits_kind = columns.values()
-    fields = [pa.field(name, kind, nullable=False) for name, kind in columns.items()]
-    schema = pa.schema(fields, metadata={KEY: label.to_json()})
-    repeated: Any = ["cohort"] if label.num_cohorts <= MAX_COHORTS else False
-    with (
-        replacing(path) as name,
-        parquet.ParquetWriter(name, schema, write_page_checksum=True, use_dictionary=repeated) as writer,
-    ):
-        for batch in batches:
-            if not len(batch):
-                continue
-            octets = np.ascontiguousarray(batch.octets())
-            bits = pa.Array.from_buffers(bits_kind, len(batch), [None, pa.py_buffer(octets)])
-            writer.write_table(pa.Table.from_arrays([pa.array(batch.cohorts, cohort), bits], schema=schema))
 
 
 def read_label(path: FilePath) -> Label:
@@ -406,29 +348,6 @@ def read_parquet(path: FilePath, *, advance: Advance | None = None) -> Iterator[
                 advance(size * len(batch) // rows)
 
 
-def read_row_groups(
-    file: Any, label: Label, source: str, groups: Sequence[int] | None = None, *, verify: bool = True
-) -> Iterator[ReportBatch]:
-    """Yield the reports of some row groups of an open file, all unless given, of either layout.
-
-    A row for each report is verified by its pages' checksums, if the file was opened so; `verify` is of blocks.
-    """
-    if has_blocks(file.schema_arrow):
-        yield from read_blocks(file, label, source, groups, verify=verify)
-        return
-    _check_types(file.schema_arrow, _columns(label), source)
-    chosen = list(range(file.metadata.num_row_groups) if groups is None else groups)
-    for batch in file.iter_batches(batch_size=ROWS, row_groups=chosen, columns=["cohort", "bits"], use_threads=False):
-        yield _reports(batch, label, source)
-
-
-def reports_of_row_groups(file: Any, source: str) -> list[int]:
-    """Return how many reports each row group of an open file has."""
-    if has_blocks(file.schema_arrow):
-        return reports_of_groups(file, source)
-    return [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
-
-
 @contextmanager
 def _opened(path: FilePath) -> Iterator[Any]:
     with open(path, "rb") as raw, opened(raw, os.fspath(path)) as file:  # noqa: PTH123 - a missing file is the operating system's error
@@ -436,16 +355,13 @@ def _opened(path: FilePath) -> Iterator[Any]:
 
 
 @contextmanager
-def opened(raw: Any, source: str, *, verify: bool = True) -> Iterator[Any]:
-    """Open a Parquet file; whatever its reader says of a damaged one becomes one error.
-
-    A store that does not answer, and too little memory, are no fault of the file: these errors stay what they are.
-    """
+def opened(raw: Any, source: str) -> Iterator[Any]:
+    """Open a Parquet file; whatever its reader says of a damaged one, not of a store that fails, becomes one error."""
     import pyarrow as pa
     from pyarrow import parquet
 
     try:
-        with parquet.ParquetFile(raw, page_checksum_verification=verify) as file:
+        with parquet.ParquetFile(raw) as file:
             yield file
     except (FormatError, MemoryError):
         raise
@@ -458,27 +374,8 @@ def opened(raw: Any, source: str, *, verify: bool = True) -> Iterator[Any]:
         raise FormatError(f"this is no sound Parquet file ({reason})", source=source) from error
 
 
-def _columns(label: Label) -> dict[str, Any]:
-    """Return the columns and their types: a cohort is as wide as on the wire."""
-    import pyarrow as pa
-
-    cohort = {2: pa.uint16(), 4: pa.uint32()}[cohort_width(label.num_cohorts)]
-    return {"cohort": cohort, "bits": pa.binary(-(-label.num_bits // 8))}
-
-
 def _check_types(schema: Any, columns: dict[str, Any], source: str) -> None:
     for name, kind in columns.items():
         index = schema.get_field_index(name)
         if index < 0 or schema.field(index).type != kind:
             raise FormatError(f"expected one column {name} of type {kind}", source=source)
-
-
-def _reports(batch: Any, label: Label, source: str) -> ReportBatch:
-    cohorts, bits = batch.column("cohort"), batch.column("bits")
-    if cohorts.null_count or bits.null_count:
-        raise FormatError("expected a value in every row, found nulls", source=source)
-    width, raw = -(-label.num_bits // 8), np.frombuffer(bits.buffers()[1], np.uint8)
-    octets = raw[bits.offset * width : (bits.offset + len(bits)) * width].reshape(-1, width)
-    column = np.from_dlpack(cohorts)  # `to_numpy` would import pandas
-    check_columns(label, octets, column, source, ("bits", "cohort"))
-    return ReportBatch.from_octets(column, octets, num_bits=label.num_bits, num_cohorts=label.num_cohorts)

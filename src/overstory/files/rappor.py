@@ -30,10 +30,12 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from overstory.analysis.decoding import Decoded
 from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.kinds.base import positions_of
 from overstory.analysis.kinds.linked import count_bit_pairs
@@ -61,20 +63,12 @@ from overstory.files.io import Advance, FilePath, reading, writing_csv, writing_
 from overstory.presentation.formats import finite, plural
 from overstory.presentation.render_data import quoted
 from overstory.protocol.errors import FormatError, ParameterError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from overstory.analysis.decoding import Decoded
-    from overstory.protocol.kinds.base import Encoding
-    from overstory.protocol.kinds.bits import BitMechanism
+from overstory.protocol.kinds.base import Encoding
+from overstory.protocol.kinds.bits import BitMechanism
 
 
 def read_candidates(path: FilePath, advance: Advance | None = None) -> list[str]:
-    """Read candidates, one per line, in order; a file named ``.csv`` has them as its only column, quoted if need be.
-
-    Blank lines are passed over, and a candidate that occurs twice is taken once.
-    """
+    """Read candidates, one per line or as the only column of a ``.csv``, each once; blank lines are passed over."""
     source = os.fspath(path)
     lines = read_records(path, _only_field, advance=advance) if _is_csv(path) else _lines(path, advance)
     candidates = list(dict.fromkeys(lines))
@@ -121,18 +115,12 @@ def _lines(path: FilePath, advance: Advance | None) -> Iterator[str]:
 
 
 def hash_candidates(candidates: Sequence[str], encoding: Encoding) -> CandidateMap:
-    """Return the bits that each candidate sets in each cohort.
-
-    >>> from overstory.protocol.kinds.rappor import Bloom
-    >>> hash_candidates(["v1"], Bloom(16, 2, 1, "google-rappor-python")).positions.tolist()
-    [[[8, 10]]]
-    """
+    """Return the bits that each candidate sets in each cohort."""
     return CandidateMap(candidates, positions_of(encoding, candidates), encoding.num_bits)
 
 
 CHUNK = 1 << 14
-TABLE_CELLS = 1 << 20
-"""Up to this many different integers are written once, before any line is."""
+TABLE_CELLS = 1 << 20  # up to this many different integers are written once, before any line is
 
 
 def write_map(path: FilePath, candidates: CandidateMap) -> None:
@@ -161,8 +149,7 @@ def _written(numbers: NDArray[np.int64]) -> NDArray[np.bytes_]:
     return np.array([f",{number}".encode() for number in numbers.tolist()])
 
 
-EMPTY: Final = "Empty"
-"""What Google's reader calls the candidate without a letter."""
+EMPTY: Final = "Empty"  # what Google's reader calls the candidate without a letter
 
 
 def read_map(
@@ -174,11 +161,7 @@ def read_map(
     notes: list[str] | None = None,
     advance: Advance | None = None,
 ) -> CandidateMap:
-    """Read map.csv, as Google's `ReadMapFile` does.
-
-    A row may have fewer positions in a cohort where hashes met, and empty fields. Of rows with the same candidate the
-    first counts; a candidate without a letter is called `EMPTY`.
-    """
+    """Read map.csv, as Google's `ReadMapFile` does: of rows with one candidate the first counts."""
     source = os.fspath(path)
     rows = _MapFormat(source, num_bits, num_hashes, num_cohorts)
     names: list[str] = []
@@ -230,7 +213,6 @@ class _MapFormat:
         self._parse = row_parser(self.cells + 1, ((i, *column) for i, column in enumerate(columns)))
 
     def _range(self, cohort: int) -> tuple[int, int]:
-        """Return the integers of a cohort's first and last bit."""
         return cohort * self.num_bits + 1, (cohort + 1) * self.num_bits
 
     def exact(self, block: Block) -> tuple[list[str], NDArray[Any]]:
@@ -291,12 +273,7 @@ LETTERS = ("k", "h", "m", "p", "q", "f")
 
 @dataclass(frozen=True)
 class RapporParameters:
-    """RAPPOR's parameters under their own letters, in the order of params.csv.
-
-    >>> parameters = RapporParameters(k=128, h=2, m=16, p=0.5, q=0.75, f=0.5)
-    >>> round(parameters.mechanism().epsilon_report, 4)
-    1.0743
-    """
+    """RAPPOR's parameters under their own letters, in the order of params.csv."""
 
     k: int
     h: int
@@ -326,8 +303,7 @@ class RapporParameters:
         )
 
 
-HASHING = ("hash_family", "hash_key")
-"""Columns that params.csv need not have: Google's tools know neither."""
+HASHING = ("hash_family", "hash_key")  # columns that params.csv need not have: Google's tools know neither
 
 
 def read_params(path: FilePath) -> RapporParameters:
@@ -356,15 +332,11 @@ def write_params(path: FilePath, parameters: RapporParameters) -> None:
         rows.writerow((*(repr(getattr(parameters, letter)) for letter in LETTERS), *hashing.values()))
 
 
-MOST = (1 << 62) - 1
-"""The largest count: two such files still add up within 64 bits."""
+MOST = (1 << 62) - 1  # the largest count: two such files still add up within 64 bits
 
 
 def read_counts(path: FilePath, num_cohorts: int, num_bits: int, notes: list[str] | None = None) -> SupportCounts:
-    """Read counts.csv; several times as many rows as cohorts are added up, as Google's `AdjustCounts` does.
-
-    Row i, from 0, is of cohort i modulo `num_cohorts`.
-    """
+    """Read counts.csv; rows beyond the cohorts, row i being of cohort i modulo m, are added up as by Google."""
     source = os.fspath(path)
     rows = list(read_records(path, _counts_parser(num_bits)))
     if not rows:
@@ -420,9 +392,7 @@ class Holding(NamedTuple):
     value: str
 
 
-def read_values(
-    path: FilePath, num_cohorts: int, *, skipped: Skipped | None = None, advance: Advance | None = None
-) -> Iterator[Holding]:
+def read_values(path: FilePath, num_cohorts: int, *, advance: Advance | None = None) -> Iterator[Holding]:
     """Yield the rows of values.csv, in a stream; each client's cohort stays in memory."""
     cohorts: dict[str, int] = {}
 
@@ -435,21 +405,14 @@ def read_values(
 
     cohort = partial(integer, low=0, high=num_cohorts - 1)
     parsers: dict[str, Parser] = {"client": utf8, "cohort": cohort, "value": utf8}
-    return read_table(path, parsers, checked, skipped=skipped, advance=advance)
+    return read_table(path, parsers, checked, advance=advance)
 
 
-LADDER: Final = (1, 2, 3, 5, 10)
-"""For how many reports of one value epsilon is stated."""
+LADDER: Final = (1, 2, 3, 5, 10)  # for how many reports of one value epsilon is stated
 
 
 def privacy(mechanism: BitMechanism) -> dict[str, Any]:
-    """Return the epsilons under their JSON names; None means no bound.
-
-    >>> from overstory.protocol.kinds.registry import mechanism
-    >>> spent = privacy(mechanism("rappor"))
-    >>> round(spent["epsilon_report"], 3), round(spent["epsilon_n"]["2"], 3)
-    (1.074, 2.017)
-    """
+    """Return the epsilons under their JSON names; None means no bound."""
     return {
         "epsilon_report": finite(mechanism.epsilon_report),
         "epsilon_permanent": finite(mechanism.epsilon_permanent),
@@ -488,7 +451,6 @@ class PairForm:
 
     @property
     def num_bits(self) -> int:
-        """Bits of both."""
         return sum(self.widths)
 
     def batch(self, rows: list[tuple[int, int]]) -> ReportBatch:
@@ -499,8 +461,7 @@ class PairForm:
         return ReportBatch(np.array([row[0] for row in rows], np.uint16), matrix, self.num_bits, self.num_cohorts)
 
 
-BIT: Final = ":bit"
-"""After the name of a variable of one bit."""
+BIT: Final = ":bit"  # after the name of a variable of one bit
 
 
 def pair_form(parameters: RapporParameters, given: Sequence[str]) -> PairForm:
@@ -517,11 +478,7 @@ def pair_form(parameters: RapporParameters, given: Sequence[str]) -> PairForm:
 def read_pairs(
     path: FilePath, form: PairForm, *, skipped: Skipped | None = None, advance: Advance | None = None
 ) -> Iterator[ReportBatch]:
-    """Yield the reports of a file in batches, in a stream; whether it has a header shows which form it has.
-
-    With `skipped`, a bad record is counted and passed over: Google's files have empty fields where a device did not
-    report a variable.
-    """
+    """Yield the reports of a file, in a stream; whether it has a header shows its form. Google's have empty fields."""
     source = os.fspath(path)
     with reading(path, advance) as stream:
         cut = blocks(stream, source)
@@ -545,10 +502,7 @@ def read_pairs(
 def _pair_parser(
     form: PairForm, width: int, places: Iterable[int], *, is_simulated: bool = False
 ) -> Callable[[list[str]], tuple[int, int]]:
-    """Return the function from a record's fields, at these places, to its cohort and the bits of both variables.
-
-    Cohorts are counted from 0, and bits written most significant first; in a simulation from 1, and least first.
-    """
+    """Return the function from a record's fields, at these places, to its cohort and the bits of both variables."""
     low, order = (1, -1) if is_simulated else (0, 1)
     bits = (lambda text, k=k: bit_string(text[::order], k) for k in form.widths)
     parsers: tuple[Parser, ...] = (partial(integer, low=low, high=form.num_cohorts - 1 + low), *bits)

@@ -1,7 +1,4 @@
-"""What the texts of a column are: numbers with a decimal comma, dates, or words that look alike.
-
-What is taken for something else than words is said in a note; what can be read in two ways is refused.
-"""
+"""What the texts of a column are: numbers with a decimal comma, dates, or words; what may be two things is refused."""
 
 from __future__ import annotations
 
@@ -27,10 +24,8 @@ DATE: Final = re.compile(
     r"(?: ?[AaPp][Mm])?(?: ?(?:Z|UTC|[-+][0-9]{2}:?[0-9]{2}))?)?"
 )
 """A date with a year of four digits, and the time of day that may follow."""
-UNUSUAL: Final = re.compile("[,'’ \\xa0\\u202f\\u2212]")
-"""What is in no number that Python reads."""
-ALIKE: Final = 3
-"""Pairs of texts that a note names."""
+UNUSUAL: Final = re.compile("[,'’ \\xa0\\u202f\\u2212]")  # what is in no number that Python reads
+ALIKE: Final = 3  # pairs of texts that a note names
 
 
 @dataclass(frozen=True)
@@ -142,7 +137,6 @@ def _days(found: Sequence[re.Match[str]], order: str, *, is_told: bool) -> list[
 
 
 def _counted_by(column: str, by: str, day: dt.date, label: str) -> str:
-    """Say what dates were taken for."""
     monday = day - dt.timedelta(day.weekday())
     example = f" ({label} is the week of {monday.day} {monday:%B %Y})" if by == "week" else ""
     others = ", ".join(f"dates={other}" for other in PERIODS if other != by)

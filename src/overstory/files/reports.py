@@ -10,11 +10,13 @@ device; tests of a client compare them with another client's.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.files.csv import (
@@ -29,7 +31,7 @@ from overstory.files.csv import (
     row_parser,
     split_header,
 )
-from overstory.files.io import is_standard, reading, writing, writing_text
+from overstory.files.io import Advance, FilePath, is_standard, reading, writing, writing_text
 from overstory.files.parquet import joined, read_label, read_parquet
 from overstory.presentation.render_data import quoted
 from overstory.protocol.errors import FormatError, ParameterError, WireError
@@ -37,11 +39,6 @@ from overstory.protocol.kinds.hashing import FAMILIES
 from overstory.protocol.wire.upload import HEADER, MAGIC, Batch, batch_length, decode_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from overstory.files.io import Advance, FilePath
     from overstory.files.rappor import RapporParameters
     from overstory.protocol.kinds.bits import BitMechanism
 
@@ -51,11 +48,7 @@ PARQUET_MAGIC: Final = b"PAR1"
 
 
 def kind_of(path: FilePath) -> str:
-    """Return which kind of report file a name asks for; standard output is CSV.
-
-    >>> kind_of("reports.csv.gz"), kind_of("reports.ovsb")
-    ('csv', 'ovsb')
-    """
+    """Return which kind of report file a name asks for; standard output is CSV."""
     if is_standard(path):
         return "csv"
     for kind in KINDS:
@@ -65,16 +58,9 @@ def kind_of(path: FilePath) -> str:
 
 
 def read_reports(
-    path: FilePath,
-    parameters: RapporParameters,
-    *,
-    skipped: Skipped | None = None,
-    advance: Advance | None = None,
+    path: FilePath, parameters: RapporParameters, *, skipped: Skipped | None = None, advance: Advance | None = None
 ) -> Iterator[ReportBatch]:
-    """Yield the reports of a file in batches, in a stream. Its first bytes tell the format, not its name.
-
-    Packed and Parquet files are labelled: that their reports were made with the parameters is checked.
-    """
+    """Yield the reports of a file in batches, in a stream; its first bytes tell the format, labels are checked."""
     expected = LabelCheck(os.fspath(path), parameters)
     return read_batches(path, expected.check, (parameters.k, parameters.m), skipped=skipped, advance=advance)
 
@@ -127,7 +113,6 @@ class LabelCheck:
             return None  # this family has no such filter, or no key
 
     def check(self, num_bits: int, num_cohorts: int, digest: bytes) -> None:
-        """Raise FormatError unless these are reports of our parameters."""
         expected = (self.parameters.k, self.parameters.m)
         if (num_bits, num_cohorts) != expected:
             raise FormatError(
@@ -151,8 +136,7 @@ def sum_reports(batches: Iterable[ReportBatch], num_cohorts: int, num_bits: int)
     return counts
 
 
-LONGEST_BATCH = 1 << 28
-"""Bytes of one batch at most; writers make them about a megabyte."""
+LONGEST_BATCH = 1 << 28  # bytes of one batch at most; writers make them about a megabyte
 
 
 def write_packed(path: FilePath, batches: Iterable[bytes]) -> None:
@@ -163,10 +147,7 @@ def write_packed(path: FilePath, batches: Iterable[bytes]) -> None:
 
 
 def read_packed(path: FilePath, *, skipped: Skipped | None = None, advance: Advance | None = None) -> Iterator[Batch]:
-    """Yield the batches, in a stream; several files put end to end are one file.
-
-    With `skipped`, a damaged batch is counted and passed over, as long as its header says where the next one starts.
-    """
+    """Yield the batches, in a stream; with `skipped`, a damaged one is counted if its header says where it ends."""
     source = os.fspath(path)
     with reading(path, advance) as stream:
         number = 0
@@ -226,12 +207,7 @@ def write_reports_csv(path: FilePath, rows: Iterable[ReportRow], num_bits: int) 
 
 
 def read_reports_csv(
-    path: FilePath,
-    num_bits: int,
-    num_cohorts: int,
-    *,
-    skipped: Skipped | None = None,
-    advance: Advance | None = None,
+    path: FilePath, num_bits: int, num_cohorts: int, *, skipped: Skipped | None = None, advance: Advance | None = None
 ) -> Iterator[ReportBatch]:
     """Yield the reports in batches, in a stream: memory does not grow with the file."""
     source = os.fspath(path)
@@ -256,11 +232,9 @@ class _Table:
         self._parse = row_parser(len(names), columns)
 
     def batch(self, cohorts: NDArray[np.uint16], bits: NDArray[np.uint64]) -> ReportBatch:
-        """Return the batch of these columns."""
         return ReportBatch(cohorts, bits, self.num_bits, self.num_cohorts)
 
     def exact(self, block: Block, skipped: Skipped | None) -> ReportBatch:
-        """Read record by record; the first bad one is named, or all are counted."""
         width = 8 * -(-self.num_bits // 64)
         cohorts, octets = [], bytearray()
         for irr, cohort in records(block, self.source, self._parse, skipped):
@@ -270,7 +244,6 @@ class _Table:
         return self.batch(np.array(cohorts, np.uint16), matrix)
 
     def quick(self, block: Block) -> ReportBatch | None:
-        """Read a large block of well-formed records at once, or return None."""
         if len(block.raw) < SMALLEST:
             return None
         import pyarrow as pa
@@ -296,10 +269,7 @@ class _Table:
 
 
 def packed_text(column: Any, num_bits: int) -> NDArray[np.uint64] | None:
-    """Pack an Arrow column of bits written as text, most significant first, into words of shape (n, words).
-
-    None when a text is not `num_bits` characters 0 or 1.
-    """
+    """Pack an Arrow column of bits as text into words of shape (n, words); None when a text is no such bits."""
     _, edges, characters = column.buffers()
     ends = np.frombuffer(edges, np.int32)[column.offset : column.offset + len(column) + 1]
     if (np.diff(ends) != num_bits).any():

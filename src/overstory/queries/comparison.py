@@ -7,26 +7,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from overstory.analysis.difference import Difference, difference
+from overstory.analysis.selection import Adjustment
 from overstory.presentation.document import Block, Column, Table
 from overstory.presentation.formats import plural
 from overstory.presentation.result import Result
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.metrics import Metric
 from overstory.queries.counts import PeriodCounts, parse_range
 from overstory.queries.estimates import EstimateSeries, read_estimates
 from overstory.queries.readings import EstimateOptions, reading_function
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from overstory.analysis.selection import Adjustment
-    from overstory.protocol.metrics import Metric
-
     F64 = NDArray[np.float64]
 
-MOST_ROWS: Final = 20
-"""Values in a text, beside those that changed."""
+MOST_ROWS: Final = 20  # values in a text, beside those that changed
 
 SHARED_NOISE: Final = (
     "devices that report in both ranges and keep their values share noise: the intervals are then too long, never too "
@@ -65,31 +62,18 @@ def file_columns(adjustment: Adjustment) -> tuple[Column, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Comparison(Result):
-    """What is learned of a metric in one range of periods less that in another: shares of values, or numbers.
-
-    Attributes
-    ----------
-    a, b
-        The support counts of the two ranges.
-    difference
-        The difference of the two estimates: a `Difference`, or of numbers a `NumberDifferences`.
-    notes
-        What a reader must know before trusting the numbers.
-    columns
-        The columns of a file; unless given, those of shares.
-    """
+    """What is learned of a metric in one range of periods less that in another: shares of values, or numbers."""
 
     name: ClassVar[str] = "comparison"
 
     a: PeriodCounts
     b: PeriodCounts
-    difference: Any
+    difference: Any  # a `Difference`, or of numbers a `NumberDifferences`
     notes: tuple[str, ...] = ()
-    columns: tuple[Column, ...] = ()
+    columns: tuple[Column, ...] = ()  # of a file; unless given, those of shares
 
     @property
     def metric(self) -> Metric:
-        """The metric."""
         return self.a.metric
 
     def to_json(self, *, everything: bool = True) -> dict[str, Any]:
@@ -123,7 +107,6 @@ class Comparison(Result):
         return self.table(None if everything else MOST_ROWS)
 
     def sentences(self) -> Iterator[str]:
-        """Yield the two ranges; the notes are below the table."""
         for name, counted in (("a", self.a), ("b", self.b)):
             group = "" if counted.group is None else f"group {counted.group}, "
             ends = f"from {counted.label(counted.first)} to {counted.label(counted.last)}"
@@ -142,27 +125,7 @@ def _span_json(counted: PeriodCounts) -> dict[str, Any]:
 
 
 def parse_span(metric: Metric, text: str) -> tuple[int, int]:
-    """Return the numbers of the first and last period of a range such as ``2026-W40..2026-W43``; one label is a range.
-
-    Parameters
-    ----------
-    metric
-        The metric whose periods are named.
-    text
-        Two labels with two dots between them, or one label.
-
-    Raises
-    ------
-    ParameterError
-        When a label is missing or of another form, or the range ends before it begins.
-
-    Examples
-    --------
-    >>> from overstory.protocol.metrics import parse_registry
-    >>> from overstory.protocol.metrics.registry import EXAMPLE
-    >>> parse_span(parse_registry(EXAMPLE)["colour"], "2026-W40..2026-W43")
-    (2961, 2964)
-    """
+    """Return the numbers of the first and last period of a range such as ``2026-W40..2026-W43``, or of one label."""
     first, dots, last = text.partition("..")
     if not first or (dots and not last):
         number = metric.period.number(1_790_000_000)
@@ -192,34 +155,7 @@ def compare(
 def compare_ranges(
     a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None, *, overlap: float = 0.0
 ) -> Comparison:
-    """Return the shares of one range of periods less those of another.
-
-    Parameters
-    ----------
-    a, b
-        Support counts of one metric, from `read_store` or `read_remote`.
-    options
-        The options of both estimates. Unless they say otherwise, intervals describe all devices like these.
-    overlap
-        Share of the smaller range's devices that reported in both and kept their values; see `overstory.difference`.
-
-    Raises
-    ------
-    ParameterError
-        When the ranges have a period in common (other than those of two groups), one has no reports, reports were made
-        with other parameters, or an option does not fit the metric.
-
-    Examples
-    --------
-    >>> from overstory.analysis.reports import SupportCounts
-    >>> from overstory.protocol.metrics import parse_registry
-    >>> from overstory.protocol.metrics.registry import EXAMPLE
-    >>> colour = parse_registry(EXAMPLE)["colour"]
-    >>> weeks = {2968: SupportCounts([900], [[500, 200, 200]]), 2969: SupportCounts([900], [[200, 500, 200]])}
-    >>> before, after = (PeriodCounts(colour, week, week, {week: counts}) for week, counts in weeks.items())
-    >>> compare_ranges(after, before).difference.changed().tolist()
-    [True, True, False]
-    """
+    """Return the shares of one range less those of another; `overlap`: of the smaller one's devices, those in both."""
     chosen = options or EstimateOptions()
     if chosen.steps:
         raise ParameterError("differences are of unbiased shares: post-processing steps have no effect on them")

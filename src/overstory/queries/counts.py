@@ -27,41 +27,34 @@ Summand = TypeVar("Summand", bound=Any)
 
 
 class CountsStore(Protocol):
-    """The methods of a store that `read_store` calls; `overstory.collector.store.Store` has them."""
+    """The methods of a store that `read_store` calls."""
 
     def periods(self, metric_id: str) -> list[int]:
         """Periods with reports, ascending."""
-        ...
 
     def counts(
         self, metric: Metric, first: int, last: int, *, groups: Collection[str] | None = None
     ) -> dict[int, SupportCounts]:
         """Counts by period, of reports made with the metric's own parameters; of these groups, or of all devices."""
-        ...
 
     def groups(self, metric_id: str) -> list[str]:
         """The groups that there are reports of; empty text: reports that name none."""
-        ...
 
     def tally(
         self, metric_id: str, first: int, last: int, *, groups: Collection[str] | None = None
     ) -> dict[tuple[int, bytes], int]:
         """Reports that came, by (period, mechanism digest), whatever the parameters; of these groups, or of all."""
-        ...
 
     def releases(self, metric_id: str, first: int, last: int) -> Mapping[int, Released]:
         """What shuffling relays released, by period; read of metrics whose reports come through a relay."""
-        ...
 
     def reports(self, metric: Metric, first: int, last: int) -> Iterator[ReportBatch]:
         """Stored reports, made with the metric's own parameters."""
-        ...
 
     def sums(
         self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None
     ) -> dict[int, ReportSums]:
         """Sums of reports by period, by which crafted ones are noticed."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -85,14 +78,9 @@ class ActiveDevices:
 
     @classmethod
     def of(cls, reports: int, asked: Sequence[float]) -> ActiveDevices:
-        """Return it from the reports of some periods and the share of the devices that is asked in each.
-
-        Of D devices each is asked with probability p, so reports have mean D sum p and variance D sum p (1 - p) = x v,
-        with x the mean. Wilson's interval has all x with |reports - x| <= z sqrt(x v).
-
-        >>> ActiveDevices.of(3_704, [1 / 54])
-        ActiveDevices(estimate=200016, low=193735, high=206501, share_asked=0.018518518518518517)
-        """
+        """Return it from the reports of some periods and the share of the devices that is asked in each."""
+        # Of D devices each is asked with probability p, so reports have mean D sum p and variance D sum p (1 - p), or
+        # x v with x the mean. Wilson's interval has all x with |reports - x| <= z sqrt(x v).
         total, z = sum(asked), normal_reach(0.95)
         spread = sum(share * (1 - share) for share in asked) / total
         centre = reports + z * z * spread / 2
@@ -103,53 +91,28 @@ class ActiveDevices:
 
 @dataclass(frozen=True, eq=False)
 class PeriodCounts:
-    """Support counts of a metric, by period.
-
-    Attributes
-    ----------
-    metric
-        The metric that the reports are of.
-    first, last
-        The requested periods, both included; None where there are no reports and no period was requested.
-    counts
-        Support counts by period; periods without reports are not listed.
-    taken_out
-        How many reports of each period retention took out of the counts, too: they shared their cohort, seed or group
-        with few others. Only periods that lack some.
-    others
-        Reports of the same range that were made with other parameters.
-    group
-        The group whose devices are counted; None: all devices.
-    reports
-        What reads the stored reports, while the store is open; None where only counts are at hand. A search needs it.
-    released
-        What relays released together; None for a metric that devices report directly.
-    sums
-        Sums of reports by period, by which crafted ones are noticed; empty unless they were read.
-    answers
-        What gives the answers to each question of a search, where an engine counts them instead of `reports`.
-    """
+    """Support counts of a metric, by period."""
 
     metric: Metric
-    first: int | None
+    first: int | None  # as `last`: a requested period, both included; None: without reports, and none was requested
     last: int | None
-    counts: Mapping[int, SupportCounts]
+    counts: Mapping[int, SupportCounts]  # periods without reports are not listed
     others: tuple[OtherParameters, ...] = ()
-    group: str | None = None
+    group: str | None = None  # whose devices are counted; None: all devices
+    # What reads the stored reports, which a search needs, while the store is open; None where only counts are here.
     reports: Callable[[], Iterator[ReportBatch]] | None = field(default=None, repr=False)
-    released: ReleasedPeriods | None = None
-    sums: Mapping[int, ReportSums] = field(default_factory=dict, repr=False)
+    released: ReleasedPeriods | None = None  # together, by relays; None for a metric that devices report directly
+    sums: Mapping[int, ReportSums] = field(default_factory=dict, repr=False)  # by which crafted reports are noticed
+    # What gives the answers to each question of a search, where an engine counts them instead of `reports`.
     answers: Callable[[], Sequence[Any]] | None = field(default=None, repr=False)
-    taken_out: Mapping[int, int] = field(default_factory=dict)
+    taken_out: Mapping[int, int] = field(default_factory=dict)  # reports that are in no counts since their retention
 
     @property
     def num_reports(self) -> int:
-        """Number of reports in all periods."""
         return sum(counts.num_reports for counts in self.counts.values())
 
     @cached_property
     def periods(self) -> list[int]:
-        """The periods with reports, ascending."""
         return sorted(period for period, counts in self.counts.items() if counts.num_reports)
 
     def most_reports(self, periods: Sequence[int]) -> int:
@@ -158,10 +121,7 @@ class PeriodCounts:
         return len(periods) if panel is None else panel.most_reports(self.metric.period, periods)
 
     def devices(self, first: int | None = None, last: int | None = None) -> ActiveDevices | None:
-        """Return how many devices a panel's reports of some periods come from; None without a panel or reports.
-
-        Of the periods from the first with reports to the last one those without reports count, too: devices were asked.
-        """
+        """Return how many devices a panel's reports of some periods come from; None without a panel or reports."""
         panel, length = self.metric.panel, self.metric.period
         came = Counter({period: counts.num_reports for period, counts in self.counts.items()}) + Counter(self.taken_out)
         if panel is None or not came:
@@ -191,16 +151,13 @@ class PeriodCounts:
         return [f"panel: each {each} 1 of {among} devices is asked; {were} ({ends})"]
 
     def label(self, period: int | None) -> str | None:
-        """Return the label of a period; None for None."""
         return None if period is None else self.metric.period.label(period)
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values; `from_json` is the inverse."""
         about, periods = self.summary_json(), [self.period_json(period) for period in self.periods]
         return {**about, "periods": periods, "other_parameters": self.others_json()}
 
     def summary_json(self) -> dict[str, Any]:
-        """Return the facts about the range as JSON values."""
         return {
             "metric": self.metric.id,
             "digest": self.metric.mechanism.digest.hex(),
@@ -218,11 +175,9 @@ class PeriodCounts:
         return {} if self.released is None else {"central": self.released.claim(self.metric.mechanism).to_json()}
 
     def central_sentences(self) -> list[str]:
-        """Return the same in sentences; none for other metrics."""
         return [] if self.released is None else self.released.claim(self.metric.mechanism).sentences()
 
     def period_json(self, period: int) -> dict[str, Any]:
-        """Return one period's counts as JSON values."""
         counts, more = self.counts[period], {"sums": self.sums[period].to_json()} if period in self.sums else {}
         about: dict[str, Any] = {"period": self.label(period)}
         if self.released is not None:
@@ -231,29 +186,7 @@ class PeriodCounts:
 
     @classmethod
     def from_json(cls, metric: Metric, parsed: Any) -> PeriodCounts:
-        """Read what `to_json` wrote.
-
-        Parameters
-        ----------
-        metric
-            The metric, with the parameters that the counts were made with.
-        parsed
-            The JSON values, from any JSON parser.
-
-        Raises
-        ------
-        ParameterError
-            When the counts are of another metric, of other parameters, or not in that form.
-
-        Examples
-        --------
-        >>> from overstory.protocol.metrics import parse_registry
-        >>> from overstory.protocol.metrics.registry import EXAMPLE
-        >>> colour = parse_registry(EXAMPLE)["colour"]
-        >>> counts = PeriodCounts(colour, 2968, 2968, {2968: SupportCounts([3], [[2, 1, 0]])})
-        >>> PeriodCounts.from_json(colour, counts.to_json()).num_reports
-        3
-        """
+        """Read what `to_json` wrote."""
         try:
             return cls._from_json(metric, parsed)
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -281,7 +214,6 @@ class PeriodCounts:
         )
 
     def others_json(self) -> list[dict[str, Any]]:
-        """Return the other parameters' reports as JSON values."""
         return [
             {"digest": o.digest.hex(), "from": self.label(o.first), "to": self.label(o.last), "reports": o.reports}
             for o in self.others
@@ -301,35 +233,7 @@ class PeriodCounts:
 def read_store(
     store: CountsStore, metric: Metric, first: int | None = None, last: int | None = None, *, group: str | None = None
 ) -> PeriodCounts:
-    """Read the counts of a range of periods, both ends included; by default of all periods with reports.
-
-    Parameters
-    ----------
-    store
-        An open store, or anything with its methods for counts.
-    metric
-        The metric, with the parameters whose reports are read.
-    first, last
-        Numbers of periods, both included; None: the first or the last period with reports.
-    group
-        The group whose devices are counted; None: all devices.
-
-    Raises
-    ------
-    ParameterError
-        When the range ends before it begins, or the metric has no such group, or a hidden one.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from overstory.collector.store import open_store
-    >>> from overstory.protocol.metrics import parse_registry
-    >>> from overstory.protocol.metrics.registry import EXAMPLE
-    >>> registry = parse_registry(EXAMPLE)
-    >>> with tempfile.TemporaryDirectory() as folder, open_store(f"{folder}/store.db", registry, create=True) as store:
-    ...     read_store(store, registry["colour"]).num_reports
-    0
-    """
+    """Read the counts of a range of periods, both included; by default of all with reports, and of all devices."""
     chosen = None if group is None else {"groups": stored_groups(store, metric, group)}
     read_reports = partial(store.reports, metric) if metric.mechanism.reads_reports else None
     periods = store.periods(metric.id)
@@ -399,27 +303,7 @@ def check_group(metric: Metric, group: str) -> Groups:
 
 
 def parse_range(metric: Metric, first: str | None, last: str | None) -> tuple[int | None, int | None]:
-    """Return the numbers of the periods with these labels; a day's label stands for all of its shorter periods.
-
-    Parameters
-    ----------
-    metric
-        The metric, whose period gives the labels their form.
-    first, last
-        Labels such as ``2026-11-21`` or ``2026-W47``, both included; None leaves that end open.
-
-    Raises
-    ------
-    ParameterError
-        When a label is of another form, or the range ends before it begins.
-
-    Examples
-    --------
-    >>> from overstory.protocol.metrics import parse_registry
-    >>> from overstory.protocol.metrics.registry import EXAMPLE
-    >>> parse_range(parse_registry(EXAMPLE)["colour"], "2026-W47", None)
-    (2968, None)
-    """
+    """Return the numbers of the periods with these labels; a day's label stands for all of its shorter periods."""
     start = None if first is None else _period(metric.period, first, end=False)
     end = None if last is None else _period(metric.period, last, end=True)
     if start is not None and end is not None:

@@ -1,8 +1,6 @@
-"""Estimates over a range of periods: total, by period, or cumulative.
+"""Estimates over a range of periods: total, by period, or cumulative (chapter 5 of Vidal's thesis).
 
-The last two are those of the response set in chapter 5 of Vidal's thesis. The reports of a device in several periods
-share its permanent responses. Without a number of reports per device, estimates assume that every device reported in
-every period: this is the upper bound, so no standard error is too small (docs/explanation/repeated.md).
+Reports of a device share its permanent responses: unless it is said, each is taken to report in every period.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estim
 from overstory.analysis.variance import clustering
 from overstory.presentation.document import Block, Column, Lines, Paragraph
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.base import Mechanism
 from overstory.protocol.metrics import Metric
 from overstory.queries.counts import PeriodCounts
 from overstory.queries.readings import (
@@ -35,7 +34,6 @@ from overstory.queries.readings import (
 
 if TYPE_CHECKING:
     from overstory.presentation.svg import Picture
-    from overstory.protocol.kinds.base import Mechanism
 
 Estimator = Callable[[Metric, SupportCounts, float, EstimateOptions, Sequence[str]], Estimate]
 """What makes one estimate: `estimate_counts`, or something that calls it."""
@@ -43,26 +41,11 @@ Estimator = Callable[[Metric, SupportCounts, float, EstimateOptions, Sequence[st
 
 @dataclass(frozen=True, eq=False)
 class EstimateSeries(RangeReading):
-    """Estimates of a metric over a range of periods; `parts` is empty when there are no reports.
-
-    Attributes
-    ----------
-    counted
-        The support counts that the estimates are of.
-    kind
-        What `parts` are: one total, one for each period, or cumulative ones.
-    options
-        The options, with `interval_kind` filled in.
-    parts
-        The estimates, in the order of their periods.
-    notes
-        What a reader must know before trusting the numbers.
-    checks
-        Of each period: what honest devices cannot have sent; alarms among them are notes of the estimates, too.
-    """
+    """Estimates of a metric over a range of periods; `parts` is empty when there are no reports."""
 
     is_of_shares: ClassVar[bool] = True
 
+    # Of each period: what honest devices cannot have sent; alarms among them are notes of the estimates, too.
     checks: tuple[Check, ...] = ()
 
     def own_facts(self) -> dict[str, Any]:
@@ -108,32 +91,7 @@ def read_estimates(
     *,
     estimator: Estimator | None = None,
 ) -> EstimateSeries:
-    """Estimate the frequencies of a metric's values from its counts.
-
-    Parameters
-    ----------
-    counted
-        Support counts, from `read_store` or `read_remote`.
-    kind
-        See `Aggregation`. In one period a device reports once, so ``per-period`` assumes nothing about devices.
-    options
-        The options; None: the defaults of `EstimateOptions`.
-    estimator
-        Called for each estimate, with the arguments of `estimate_counts`, which is the default; a cache, for example.
-
-    Raises
-    ------
-    ParameterError
-        When an option does not fit the metric, or candidates are needed and there are none.
-
-    Examples
-    --------
-    >>> from overstory.protocol.metrics import parse_registry
-    >>> from overstory.protocol.metrics.registry import EXAMPLE
-    >>> reading = read_estimates(PeriodCounts(parse_registry(EXAMPLE)["colour"], None, None, {}))
-    >>> reading.parts, reading.notes
-    ((), ('there are no reports in this range',))
-    """
+    """Estimate the frequencies of a metric's values from its counts."""
     chosen, metric = options or EstimateOptions(), counted.metric
     names = _names(metric, chosen)
     chosen = replace(chosen, interval_kind=chosen.kind_of_intervals(metric, kind))
@@ -160,16 +118,9 @@ def estimate_counts(
 
 
 def estimate_once(
-    mechanism: Mechanism,
-    counts: SupportCounts,
-    per_device: float,
-    options: EstimateOptions,
-    names: Any,
+    mechanism: Mechanism, counts: SupportCounts, per_device: float, options: EstimateOptions, names: Any
 ) -> Estimate:
-    """Estimate once, with every choice applied.
-
-    `names` are what `FrequencyOracle.estimate` takes as candidates or, of Bloom filters, their `CandidateMap`.
-    """
+    """Estimate once, with every choice applied; `names` are candidates or, of Bloom filters, their `CandidateMap`."""
     oracle, how = FrequencyOracle(mechanism), dict[str, Any](reports_per_device=per_device)
     selecting: dict[str, Any] = {"alpha": options.alpha, "correction": options.correction}
     if options.interval_kind is not None:
@@ -245,8 +196,7 @@ def _with_alarms(part: PeriodEstimate, counted: PeriodCounts, checks: Sequence[C
     return replace(part, estimate=replace(part.estimate, notes=(*part.estimate.notes, *notes)))
 
 
-MOST_SIZES: Final = 12
-"""Ranges of which the mean size is written out, the last ones."""
+MOST_SIZES: Final = 12  # ranges of which the mean size is written out, the last ones
 
 
 class ItemSeries(EstimateSeries):

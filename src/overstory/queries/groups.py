@@ -20,14 +20,14 @@ from overstory.presentation.document import Block, Column, Heading, Table
 from overstory.presentation.formats import interval, percent, plural
 from overstory.presentation.result import Result
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.metrics import Metric
+from overstory.protocol.metrics.groups import Groups
 from overstory.queries.counts import PeriodCounts
 from overstory.queries.readings import Aggregation, EstimateOptions, Reading, read
 
 if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
     from overstory.presentation.svg import Picture
-    from overstory.protocol.metrics import Metric
-    from overstory.protocol.metrics.groups import Groups
 
 MOST_ROWS: Final = 20
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -13,8 +13,11 @@ from overstory.analysis.selection import INTERVAL_KINDS
 from overstory.presentation.charts.drawing import F64
 from overstory.presentation.charts.numbers import estimates_over_time, histogram
 from overstory.presentation.document import Block, Column, Lines, Table
+from overstory.presentation.svg import Picture
+from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.errors import ParameterError
 from overstory.queries.comparison import Comparison, check_comparable, compared
+from overstory.queries.counts import PeriodCounts
 from overstory.queries.readings import (
     Aggregation,
     EstimateOptions,
@@ -24,11 +27,6 @@ from overstory.queries.readings import (
     most_repeats,
     range_notes,
 )
-
-if TYPE_CHECKING:
-    from overstory.presentation.svg import Picture
-    from overstory.protocol.domains.domains import AnyDomain
-    from overstory.queries.counts import PeriodCounts
 
 NAMES: Final = {"mean": "mean", "quantile": "quantile", "share": "share of"}
 CSV: Final = (Column("kind", csv="estimate"), *map(Column, ("of", "value", "standard_error", "low", "high")))

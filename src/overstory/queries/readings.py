@@ -1,8 +1,4 @@
-"""Readings: what is estimated of a metric over a range of periods, and how it is shown. Each kind of metric has one.
-
-The walk is the same for all: the counts of each part of the range, its reports per device, and what the metric's kind
-learns of both. A reading of a new kind is a `RangeReading` that says what is its own, and a line in `READINGS`.
-"""
+"""Readings: what is estimated of a metric over a range of periods, and how it is shown, the same walk for all kinds."""
 
 from __future__ import annotations
 
@@ -42,49 +38,25 @@ MOST_NOTES: Final = 12
 
 @dataclass(frozen=True)
 class EstimateOptions:
-    """Options of an estimate.
+    """Options of an estimate; those of `FrequencyOracle.estimate` and `Estimate` have its names."""
 
-    Attributes
-    ----------
-    reports_per_device
-        Reports of one device in the range; None: the number of periods with reports. Cumulative estimates use it for
-        each part of the range, but at most the part's number of periods.
-    candidates
-        Strings to estimate instead of the metric's own list; only where counts are by cohort or seed.
-    alpha, correction
-        What counts as detected: see `Estimate.detected`.
-    method, complete
-        For Bloom filters: see `decode`.
-    steps
-        The names of post-processing steps, in order; see `overstory.postprocess`.
-    pool
-        Of estimates by period: how many periods up to each are one estimate.
-    interval_kind
-        What intervals describe (see `Estimate`). None: the population for estimates by period and cumulative ones,
-        which are compared, and for a panel, whose reports are a sample of the devices; else these reports for a total.
-    adjustment
-        What the intervals of detected values are corrected for; see `Estimate.interval`.
-    ranges
-        Ranges whose shares are asked for, as texts such as ``18:25``, both ends included; of metrics of ranges alone.
-    progress
-        Called by long work, a search, with what is being done and how much is done, from 0 to 1.
-    """
-
-    reports_per_device: float | None = None
-    candidates: tuple[str, ...] | None = None
+    reports_per_device: float | None = None  # in the range; None: the number of periods with reports
+    candidates: tuple[str, ...] | None = None  # instead of the metric's own; only where counts are by cohort or seed
     alpha: float = 0.05
     correction: Correction = "fdr"
     method: str = "gls"
     complete: bool = False
-    steps: tuple[str, ...] = ()
-    pool: int = 1
-    interval_kind: IntervalKind | None = None
+    steps: tuple[str, ...] = ()  # of post-processing, by their names, in order
+    pool: int = 1  # of estimates by period: how many periods up to each are one estimate
+    interval_kind: IntervalKind | None = None  # None: see `kind_of_intervals`
     adjustment: Adjustment = "fcr"
-    ranges: tuple[str, ...] = ()
+    ranges: tuple[str, ...] = ()  # whose shares are asked for, such as 18:25, both included; of metrics of ranges alone
+    # Called by long work, a search, with what is being done and how much is done, from 0 to 1.
     progress: Callable[[str, float], object] | None = field(default=None, compare=False, repr=False)
 
     def kind_of_intervals(self, metric: Metric | None, reading: Aggregation) -> IntervalKind:
         """Return the chosen kind, or the default for this metric, if it is known, and this aggregation."""
+        # Estimates that are compared describe the population; a panel's reports are a sample of the devices.
         sampled = metric is not None and metric.panel is not None
         default: IntervalKind = "reports" if reading == "total" and not sampled else "population"
         return default if self.interval_kind is None else self.interval_kind
@@ -101,30 +73,18 @@ PLAIN: Final = EstimateOptions()
 
 @dataclass(frozen=True, eq=False)
 class PeriodEstimate:
-    """The estimate of the periods `first` to `last`.
-
-    Attributes
-    ----------
-    first, last
-        The numbers of the first and the last period, both included.
-    reports_per_device
-        Reports of one device, as assumed for the standard errors.
-    estimate
-        The estimate, by the metric's labels or candidates; of numbers a `NumberEstimate`, of several variables a tuple
-        of tables.
-    """
+    """The estimate of the periods `first` to `last`, both included."""
 
     first: int
     last: int
-    reports_per_device: float
-    estimate: Any
+    reports_per_device: float  # as assumed for the standard errors
+    estimate: Any  # by labels or candidates; of numbers a `NumberEstimate`, of several variables a tuple of tables
 
 
 class Reading(Result):
     """Estimates of one metric over a range of periods."""
 
-    is_of_shares: ClassVar[bool] = False
-    """Whether the estimate of a part has a share for each value."""
+    is_of_shares: ClassVar[bool] = False  # whether the estimate of a part has a share for each value
 
     counted: PeriodCounts
     parts: tuple[PeriodEstimate, ...] = ()
@@ -151,11 +111,9 @@ class RangeReading(Reading):
 
     @property
     def interval_kind(self) -> IntervalKind:
-        """What the intervals of all parts describe."""
         return self.options.kind_of_intervals(self.metric, self.kind)
 
     def ends(self, part: PeriodEstimate) -> dict[str, Any]:
-        """Return the labels of a part's first and last period."""
         return {"from": self.counted.label(part.first), "to": self.counted.label(part.last)}
 
     def when(self, part: PeriodEstimate) -> str:
@@ -164,7 +122,6 @@ class RangeReading(Reading):
         return str(first) if first == last else f"{first} to {last}"
 
     def summary(self) -> dict[str, Any]:
-        """Return the facts that all parts have in common, as JSON values."""
         counted, built = self.counted, self.metric.mechanism
         ever = self.metric.epsilon_permanent
         return {
@@ -189,7 +146,6 @@ class RangeReading(Reading):
         }
 
     def to_json(self, *, everything: bool = True) -> dict[str, Any]:
-        """Return the summary, the checks where there are any and, under ``readings``, each part with its range."""
         readings = [
             {
                 **self.ends(part),
@@ -250,11 +206,9 @@ class RangeReading(Reading):
         return drawn
 
     def picture_name(self, part: PeriodEstimate) -> str:
-        """Return what the file of a part's picture is called."""
         return f"{self.metric.id}-{self.when(part).replace(' ', '-')}"
 
     def caption(self, part: PeriodEstimate, words: str) -> str:
-        """Return the caption of a part's picture: of one of several parts it says which."""
         return words if self.kind == "total" else f"{self.when(part)}: {words}"
 
     # What is a kind's own.
@@ -264,23 +218,18 @@ class RangeReading(Reading):
         return {}
 
     def checks_json(self) -> dict[str, Any]:
-        """Return what is said of crafted reports."""
         return {}
 
     def part_json(self, part: PeriodEstimate, *, everything: bool) -> dict[str, Any]:
-        """Return the estimate of a part as JSON values: all of it, or what was detected."""
         raise NotImplementedError
 
     def columns(self, level: float) -> Sequence[Column]:
-        """Return the columns of a file, after those of the range."""
         raise NotImplementedError
 
     def records(self, part: PeriodEstimate, level: float) -> Iterable[Sequence[Any]]:
-        """Return the fields of a file's lines."""
         raise NotImplementedError
 
     def part_notes(self, part: PeriodEstimate) -> Iterable[str]:
-        """Return what must be known of a part."""
         return tuple(part.estimate.notes)
 
     def detected_by(self) -> str:
@@ -288,11 +237,9 @@ class RangeReading(Reading):
         return ""
 
     def interval_text(self) -> str:
-        """Return what the intervals hold."""
         return interval_words(self.interval_kind, self.options.adjustment)
 
     def part_pictures(self, part: PeriodEstimate) -> Iterable[Picture]:
-        """Return the pictures of a part."""
         raise NotImplementedError
 
 
@@ -333,11 +280,7 @@ def estimate_parts(
 
 
 def _stretches(periods: Sequence[int], kind: Aggregation, pool: int) -> Iterator[Sequence[int]]:
-    """Yield the periods of each estimate, whose counts are added up.
-
-    So a period weighs as much as it has reports, in inverse proportion to its variance: as long as a share is the same,
-    variances differ by nothing else. Weights from variances that were estimated would go with the noise.
-    """
+    """Yield the periods of each estimate, whose counts are added up: in inverse proportion to their variances."""
     for number, period in enumerate(periods, start=1):
         if kind == "per-period":
             yield [one for one in periods[max(number - pool, 0) : number] if one > period - pool]

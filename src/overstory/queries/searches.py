@@ -1,9 +1,4 @@
-"""Reading a metric of unknown values: a search of the stored answers, and what a person reads of it.
-
-Counts of a search say only how many devices answered each question. What was found is in the answers, so they are read
-from the store, once, and sorted by question into temporary files where they are many: memory grows with the answers to
-one question, not with the store.
-"""
+"""Reading a metric of unknown values: a search of the stored answers, sorted by question into files where many."""
 
 from __future__ import annotations
 
@@ -15,21 +10,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 import numpy as np
 
 from overstory.analysis.kinds.searches import sorted_answers
+from overstory.analysis.selection import IntervalKind
 from overstory.analysis.tables.output import file_columns
 from overstory.discovery.heavy_hitters import find
 from overstory.discovery.result import Discovered
+from overstory.discovery.simulation import Progress
 from overstory.presentation.document import Block, Column, Table
 from overstory.presentation.formats import plural
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.search import SearchMechanism
 from overstory.queries.comparison import Comparison, check_comparable, devices_of_both, less
 from overstory.queries.counts import PeriodCounts
 from overstory.queries.readings import Aggregation, EstimateOptions, Reading
 
 if TYPE_CHECKING:
-    from overstory.analysis.selection import IntervalKind
-    from overstory.discovery.simulation import Progress
     from overstory.presentation.svg import Picture
-    from overstory.protocol.search import SearchMechanism
 
 NO_ANSWERS: Final = (
     "{}: a search reads the answers themselves, and only their counts are here: read the store, with --store"
@@ -86,7 +81,8 @@ class SearchReading(Reading):
         cost = "each device answers one question, once, and reveals in all"
         if panel is not None:
             cost = f"a device gives at most {plural(panel.answers, 'answer')} in any {panel.cycle}, and each reveals"
-        between = f" {_span(counted)}" if counted.periods else ""
+        first, last = counted.label(counted.first), counted.label(counted.last)
+        between = (f" in {first}" if first == last else f" between {first} and {last}") if counted.periods else ""
         return self.discovered.sentences(
             f"{plural(self.stored, 'answer')} of {self.metric.id}{between}",
             "answers",
@@ -153,11 +149,6 @@ def _part(progress: Progress | None, start: float, stop: float) -> Progress | No
     return None if progress is None else lambda what, done: progress(what, start + (stop - start) * done)
 
 
-def _span(counted: PeriodCounts) -> str:
-    first, last = counted.label(counted.first), counted.label(counted.last)
-    return f"in {first}" if first == last else f"between {first} and {last}"
-
-
 def _notes(counted: PeriodCounts, stored: int) -> Iterator[str]:
     came = counted.num_reports + sum(counted.taken_out.values())
     gone = came - stored
@@ -174,12 +165,7 @@ def compare_searches(
     a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None, *, overlap: float = 0.0
 ) -> Comparison:
     """Return the shares of the values that two searches have in common, of one range less those of the other."""
-    check_comparable(
-        a,
-        b,
-        overlap=overlap,
-        refusal="no two answers to a search share noise: an overlap has no meaning",
-    )
+    check_comparable(a, b, overlap=overlap, refusal="no two answers to a search share noise: an overlap has no meaning")
     chosen = options or EstimateOptions()
     kind: IntervalKind = chosen.interval_kind or "population"
     searches = [read_search(counted, "total", replace(chosen, interval_kind=kind)) for counted in (a, b)]

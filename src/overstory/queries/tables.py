@@ -9,6 +9,7 @@ from itertools import combinations, product
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from overstory.analysis.association.linked import linked_cells
 from overstory.analysis.association.linked_filters import TooFewReportsError, linked_filters
@@ -16,9 +17,13 @@ from overstory.analysis.association.picture import table_picture
 from overstory.analysis.association.summary import TableSummary
 from overstory.analysis.association.table import TableEstimate, divided_tables, pair_table
 from overstory.analysis.oracle import FrequencyOracle
+from overstory.analysis.reports import SupportCounts
 from overstory.presentation.document import Block, Column, Heading
+from overstory.presentation.svg import Picture
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.metrics import Metric
 from overstory.queries.comparison import Comparison, check_comparable, compared, less
+from overstory.queries.counts import PeriodCounts
 from overstory.queries.readings import (
     Aggregation,
     EstimateOptions,
@@ -29,20 +34,12 @@ from overstory.queries.readings import (
 )
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from overstory.analysis.reports import SupportCounts
-    from overstory.presentation.svg import Picture
-    from overstory.protocol.metrics import Metric
-    from overstory.queries.counts import PeriodCounts
-
     F64 = NDArray[np.float64]
 
 Learn = Callable[["Metric", "SupportCounts", float, EstimateOptions], list[TableEstimate]]
 """From a metric, its counts, reports per device and the options, `interval_kind` filled in, to its tables."""
 
-MOST_CELLS: Final = 1 << 12
-"""Cells of a table of candidates: the equations of more take too long."""
+MOST_CELLS: Final = 1 << 12  # cells of a table of candidates: the equations of more take too long
 
 COLUMNS: Final = (
     *map(Column, ("row_variable", "row", "column_variable", "column")),

@@ -1,8 +1,4 @@
-"""A relay as a process: its sockets, from its start, through signals, to a clean end.
-
-It is the server of collector and console, but for two things: it counts a connection before its handshake, and no
-fault has a line of its own in the log, which would tell when a message came.
-"""
+"""A relay as a process: it counts a connection before its handshake, and logs no fault by itself, with its time."""
 
 from __future__ import annotations
 
@@ -32,12 +28,10 @@ from overstory.supervision.upkeep import Task, Upkeep, full_pool, result_of
 
 LIMITS: Final = ConnectionLimits(reading_seconds=20.0, taking_seconds=10.0, head_bytes=8192)
 MOST_CONNECTIONS: Final = 512
-MOST_OF_ONE: Final = 16
-"""Connections that are open at once: all together, and of one address."""
+MOST_OF_ONE: Final = 16  # connections that are open at once: all together, and of one address
 
 HANDSHAKE_SECONDS: Final = 10.0
-GOODBYE_SECONDS: Final = 1.0
-"""For TLS to begin and to end."""
+GOODBYE_SECONDS: Final = 1.0  # for TLS to begin and to end
 
 BACKLOG: Final = 1024
 LOOK: Final = 20
@@ -61,7 +55,6 @@ class RelayConnection(BoundedConnection):
         self.over.set()
 
     def _is_seen(self) -> bool:
-        """Whether the service has seen the request."""
         cycle: Any = self.cycle
         return cycle is not None
 
@@ -261,8 +254,7 @@ def _delivery(settings: Settings, troubles: Troubles) -> Iterator[Forwarder | Sh
 
 PATH: Final = "/v1/oblivious"
 SECONDS: Final = 30.0
-THREADS: Final = 64
-"""Messages that are passed on at once; others wait for them."""
+THREADS: Final = 64  # messages that are passed on at once; others wait for them
 
 PASSED_BACK: Final = (RESPONSE_TYPE, PROBLEM)
 

@@ -1,7 +1,4 @@
-"""What a relay answers to each request, and what it counts: nothing of a sender.
-
-How much one address may send is in memory alone, of a bounded number of addresses, and forgotten after the hour.
-"""
+"""What a relay answers to each request, and what it counts: nothing of a sender, but in memory for an hour."""
 
 from __future__ import annotations
 
@@ -32,15 +29,9 @@ LEAST_BODY: Final = 7 + 32 + 16
 HEALTH: Final = "/healthz"
 READY: Final = "/readyz"
 BUSY_SECONDS: Final = 30
-MOST_UNDER_WAY: Final = 512
-"""Messages that wait for their answer at once, their senders still there or gone."""
-
-FAILED_SECONDS: Final = 60.0
-"""How long the relay is not ready after it could take no message."""
-
-READING_BYTES: Final = 1 << 27
-"""Of all messages that are being received."""
-
+MOST_UNDER_WAY: Final = 512  # messages that wait for their answer at once, their senders still there or gone
+FAILED_SECONDS: Final = 60.0  # how long the relay is not ready after it could take no message
+READING_BYTES: Final = 1 << 27  # of all messages that are being received
 MINUTE: Final = 60.0  # seconds
 MINUTES: Final = 60
 MOST_ADDRESSES: Final = 100_000

@@ -16,16 +16,14 @@ from typing import Any, Final
 from overstory.client.upload.http import Request, Response, Transport, parse_object
 from overstory.protocol.oblivious.formats import LENGTH_BYTES, RELEASE_TYPE, Release
 from overstory.relay.service import BUSY_SECONDS, LOG, problem
-from overstory.relay.slots import SlotFile
-from overstory.relay.spool import Spool, Taken
+from overstory.relay.spool import SlotFile, Spool, Taken
 from overstory.supervision import answers
 from overstory.supervision.upkeep import Task, full_pool, result_of
 
 PATH: Final = "/v1/oblivious/release"
 SECONDS: Final = 30.0
 PART_MESSAGES: Final = 500
-PART_BYTES: Final = 1 << 19
-"""Messages and bytes of one part of a release, unless a single message is longer."""
+PART_BYTES: Final = 1 << 19  # messages and bytes of one part of a release, unless a single message is longer
 
 MOST_ALONE: Final = 10
 """How often a message is sent alone that the collector answers with `again` or 413, or fails on; then it goes out."""
@@ -59,12 +57,7 @@ class Shuffler:
     """Stores messages and sends releases; its token has the role `relay`, and `trouble` is called with reasons."""
 
     def __init__(
-        self,
-        spool: Spool,
-        gateway: str,
-        token: str,
-        transport: Transport,
-        trouble: Callable[[str], None],
+        self, spool: Spool, gateway: str, token: str, transport: Transport, trouble: Callable[[str], None]
     ) -> None:
         self._spool, self._rules = spool, spool.rules
         self._url, self._token, self._transport, self._trouble = gateway + PATH, token, transport, trouble
@@ -76,7 +69,6 @@ class Shuffler:
             LOG.info("release goes on: %s are left", _messages(len(spool.release[1].heads)))
 
     async def deliver(self, message: bytes, sender: bytes) -> answers.Response:
-        """Store a message, and answer 202 once it is on the disk."""
         stored: asyncio.Future[Taken] = asyncio.get_running_loop().create_future()
         self._pending.append((message, sender, stored))
         if self._committing is None:

@@ -23,14 +23,10 @@ ON_ALL: Final = (
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"referrer-policy", b"no-referrer"),
 )
-ALWAYS: Final = ((b"content-type", b"application/json"), *ON_ALL)
-"""Headers of every answer of JSON."""
+ALWAYS: Final = ((b"content-type", b"application/json"), *ON_ALL)  # headers of every answer of JSON
 ALWAYS_TEXT: Final = {name.decode(): value.decode() for name, value in ALWAYS}
-PROBLEM: Final = "application/problem+json"
-"""The media type of errors (RFC 9457)."""
-
-LONGEST_WHERE: Final = 1024
-"""Bytes, in JSON, of what an answer says is wrong in a body."""
+PROBLEM: Final = "application/problem+json"  # the media type of errors (RFC 9457)
+LONGEST_WHERE: Final = 1024  # bytes, in JSON, of what an answer says is wrong in a body
 
 
 class Response(NamedTuple):
@@ -45,7 +41,6 @@ class Response(NamedTuple):
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """The headers, without those about keeping the connection."""
         kind = self.media_type or (JSON if self.status < 400 else PROBLEM)
         headers = [(b"content-type", kind.encode()), *ON_ALL, (b"content-length", b"%d" % len(self.body))]
         if self.retry_after is not None:

@@ -10,8 +10,7 @@ from typing import Final
 JUMP: Final = 60.0
 """Seconds by which the two clocks may differ more than at the last reading: corrections are smaller, and slow."""
 
-TRIAL: Final = 3600.0
-"""Seconds for which a clock must run evenly before it is trusted."""
+TRIAL: Final = 3600.0  # seconds for which a clock must run evenly before it is trusted
 
 
 def steady() -> float:
@@ -40,7 +39,6 @@ class ClockWatch:
         self._reading = threading.Lock()
 
     def read(self) -> float:
-        """Return the time, and check whether the wall clock has jumped since the last reading."""
         with self._reading:
             even, wall = self._even(), self._wall()
             if self._even() - even > 1.0:  # the process stood still between the two

@@ -22,13 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from overstory.protocol.wire import parse_digits
 from overstory.protocol.wire.reasons import Reason
-from overstory.supervision.answers import (
-    STATUS,
-    Response,
-    error_response,
-    refusal,
-    request_timeout,
-)
+from overstory.supervision.answers import STATUS, Response, error_response, refusal, request_timeout
 from overstory.supervision.listening import ConnectionLimits
 from overstory.supervision.log import SparseLog
 
@@ -145,7 +139,6 @@ class BoundedConnection(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Refuse a head that cannot be understood; begin a cycle for any other."""
         if self._parsing_ended:
             return
         if self.parser.should_upgrade():
@@ -266,7 +259,6 @@ class BoundedConnection(HttpToolsProtocol):
         return refuse_head(self.headers, self.url, self.parser.get_http_version())
 
     def _end(self, answer: Response) -> None:
-        """Answer once all earlier requests are answered, and close the connection."""
         if self._parsing_ended:
             return
         self._parsing_ended = True
@@ -314,7 +306,6 @@ class BoundedConnection(HttpToolsProtocol):
             self.transport.write(data)
 
     def _close(self) -> None:
-        """Close the connection, or first discard for a while what is still arriving."""
         self._parsing_ended = self._closing = True
         self._cancel_deadline()
         self.pipeline.clear()

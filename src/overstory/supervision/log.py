@@ -1,8 +1,4 @@
-"""A daemon's log: one line per event on standard error, with time and level, as text or as JSON.
-
-It logs starts, reloads, stops and failures, and never a request. A repeated failure is logged once a
-minute, with its number: while a store is unavailable, every request fails.
-"""
+"""A daemon's log on standard error: starts, reloads, stops and failures, a repeated one once a minute, no request."""
 
 from __future__ import annotations
 

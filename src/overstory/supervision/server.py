@@ -1,7 +1,4 @@
-"""uvicorn's server as a daemon that lack of memory does not stop: its loop, its ticks and its listener go on.
-
-Collector, relay and console are applications on it. No request is logged, and no header says what answers.
-"""
+"""uvicorn's server as a daemon that lack of memory does not stop: its loop, its ticks and its listener go on."""
 
 from __future__ import annotations
 
@@ -24,11 +21,8 @@ from overstory.supervision.listening import Listening, ServingError
 from overstory.supervision.log import SparseLog, send_server_errors
 from overstory.supervision.upkeep import Task, Upkeep, fill_default_pool
 
-TICK: Final = 0.1
-"""Seconds between two periodic checks."""
-
-SWEEP: Final = 10
-"""Ticks between two looks at the connections."""
+TICK: Final = 0.1  # seconds between two periodic checks
+SWEEP: Final = 10  # ticks between two looks at the connections
 
 
 def server_config(app: Any, listening: Listening, http: type[BoundedConnection], **more: Any) -> uvicorn.Config:
@@ -69,7 +63,6 @@ class SupervisedServer(uvicorn.Server):
         self._ticks = 0
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until the end; an event loop that stops without memory is run again."""
         with asyncio.Runner(loop_factory=self.config.get_loop_factory()) as runner:
             loop = runner.get_loop()
             fill_default_pool(loop)
@@ -85,7 +78,6 @@ class SupervisedServer(uvicorn.Server):
                     raise ServingError(f"the {name} could not start") from leaving
 
     async def main_loop(self) -> None:
-        """Tick until the end, however often a tick is lost or fails."""
         loop = asyncio.get_running_loop()
         over: asyncio.Future[None] = loop.create_future()
         upkeep = Upkeep(self._log)

@@ -1,12 +1,6 @@
-"""Upkeep of a daemon: periodic tasks, its memory reserve, work in threads that have begun.
+"""Upkeep of a daemon: periodic tasks, its memory reserve, work in threads that have begun with it.
 
-All of it runs in threads, which wait and work by themselves. No task of the event loop is part of it: without memory, a
-task may never be woken when its work is done.
-
-All threads begin with the daemon. Python's `Thread.start` waits until the new thread has begun, and waits for ever if
-that has no memory to begin. Whoever starts one while memory is short would stand still: a daemon starts its threads
-while there is some. Nor can a thread without memory tell an event loop that it is done: `asyncio.to_thread` then waits
-for ever; `in_thread` and `result_of` do not.
+Without memory `Thread.start` waits for ever, and no thread can tell an event loop that it is done: `in_thread` looks.
 """
 
 from __future__ import annotations
@@ -31,11 +25,8 @@ from overstory.supervision.log import SparseLog
 
 Result = TypeVar("Result")
 
-AGAIN: Final = 60.0
-"""A task that failed is tried again after this many seconds, where it is not due earlier."""
-
-PAUSE: Final = 0.1
-"""Seconds before a thread continues that had no memory for its own work."""
+AGAIN: Final = 60.0  # a task that failed is tried again after this many seconds, where it is not due earlier
+PAUSE: Final = 0.1  # seconds before a thread continues that had no memory for its own work
 
 
 @dataclass(slots=True)
@@ -54,7 +45,6 @@ class Task:
 
     @property
     def late(self) -> float:
-        """Seconds without a success after which it is late."""
         return self.patience + 3 * self.seconds
 
 
@@ -95,7 +85,6 @@ class Upkeep:
 
     @property
     def troubled(self) -> list[str]:
-        """The tasks that keep the daemon from being ready."""
         now = time.monotonic()
         return [task.name for task in self._tasks if (task.failing and task.needed) or now - task.succeeded > task.late]
 
@@ -145,20 +134,14 @@ async def ended(threads: Iterable[threading.Thread], seconds: float) -> bool:
     return not alive
 
 
-HELD: Final = 64 << 20
-"""Bytes of address space in the reserve."""
-
-MARGIN: Final = 16 << 20
-"""Memory is low when fewer bytes than these are free in addition."""
+HELD: Final = 64 << 20  # bytes of address space in the reserve
+MARGIN: Final = 16 << 20  # memory is low when fewer bytes than these are free in addition
 
 
 class Reserve:
-    """Memory for the time when there is no more; one thread calls `look` several times a second.
+    """Memory for refusals when there is no more: address space, released while little else is free; see `look`."""
 
-    An event loop without memory cannot be helped: uvloop then loses its listener, stops, or crashes the process. So
-    some address space is reserved and not used, which takes no memory of the machine. It is released as soon as little
-    is left, and until more is free no reports are taken: the released memory is for refusals and for running requests.
-    """
+    # An event loop without memory cannot be helped: uvloop then loses its listener, stops, or crashes the process.
 
     def __init__(self) -> None:
         self.short = False  # whether the reserve is released: work that can wait should not start
@@ -182,8 +165,7 @@ class Reserve:
 
 
 FIRST_LOOK: Final = 0.001
-LONGEST_LOOK: Final = 0.05
-"""Seconds between two looks at a thread's work: at first, and at most."""
+LONGEST_LOOK: Final = 0.05  # seconds between two looks at a thread's work: at first, and at most
 
 
 def full_pool(size: int, name: str) -> ThreadPoolExecutor:

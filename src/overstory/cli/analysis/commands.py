@@ -397,9 +397,7 @@ per period, with the periods before, or cumulative (over all reports so far); or
 reports once a period and its reports share permanent responses. Standard errors assume that every device reported in
 every period (of a panel: as often as it asks one device), unless --reports-per-device is given. From folders of
 `overstory export`, with --registry: the same, by counts of an engine. A metric of unknown values is searched;
-`overstory discover` tries that on a column.
-
-Counting that was killed goes on from DIR.unfinished.""",
+`overstory discover` tries that on a column.""",
     runs="analysis.decode",
     rules=(
         Forms(

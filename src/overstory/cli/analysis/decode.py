@@ -102,17 +102,14 @@ class DecodeRequest:
     @property
     def counting(self) -> Counting:
         """What an engine is to count, where the source is files or folders."""
-        output = self.printing.output
         return Counting(
             engine=self.engine,
             params=self.params,
             registry=self.registry,
             metric=self.metric,
             candidates=self.candidates,
-            output=output,
+            output=self.printing.output,
             quiet=self.printing.quiet,
-            makes_folders=True,
-            files={"-o": output, "--plot": self.plot, "--candidates-out": self.candidates_out},
             inputs=self.inputs,
         )
 

@@ -122,8 +122,8 @@ def run(request: DecodeRequest) -> int:
 def _of_reports(request: DecodeRequest, files: CountedFiles) -> CountedEstimate:
     """Count the reports by an engine, and estimate."""
     oracle = _oracle(files.mechanism)
-    with count_units(request.counting, files) as run:
-        answer = _estimated(request, oracle, run.counts, files.job.asked, is_counted=False)
+    run = count_units(request.counting, files.engine, files.job, files.units)
+    answer = _estimated(request, oracle, run.counts, files.job.asked, is_counted=False)
     return replace(
         answer, counted=tuple(run_sentences(files.engine.name, run)), about={"counting": run_facts(files, run)}
     )
@@ -208,19 +208,17 @@ def _search(request: DecodeRequest, files: CountedFiles) -> int:
     from overstory.discovery import find
     from overstory.engines.searches import search_answers
     from overstory.queries.searches import check_search
-    from overstory.queries.sources.exported import Files
 
     search: Any = files.mechanism
     options = request.read_options()
     check_search(search.name, "total", options)
-    read = Files(files.places, files.units)
     with (
         progress("searching", 1.0, quiet=request.printing.quiet) as bar,
         counting_jobs(request.counting, files.engine, is_watched=False) as count,
     ):
         found = find(
             search.plan,
-            search_answers(lambda asked: count(asked, read).counts, files.job),
+            search_answers(lambda asked: count(asked, files.units).counts, files.job),
             alpha=options.alpha,
             correction=options.correction,
             interval_kind=options.kind_of_intervals(None, "total"),

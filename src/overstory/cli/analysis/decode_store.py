@@ -159,7 +159,7 @@ def _open(request: DecodeRequest, metric: Metric) -> Iterator[Callable[..., Peri
         token = token_of_environment("ADMIN")
         yield lambda first, last, group: read_remote(url, token, metric, first, last, group=group)
     elif request.store:
-        from overstory.cli.stores import open_stores
+        from overstory.cli.output import open_stores
         from overstory.queries.counts import with_sums
 
         with open_stores(request.store) as store:
@@ -173,7 +173,7 @@ def _open(request: DecodeRequest, metric: Metric) -> Iterator[Callable[..., Peri
 
 @contextmanager
 def _open_exported(request: DecodeRequest, metric: Metric) -> Iterator[ExportedReports]:
-    """Yield the exported reports; what is finished is kept beside the output until they are read."""
+    """Yield the exported reports, which an engine counts."""
     from overstory.cli.rappor.engine_runs import counting_jobs, engine_of
     from overstory.queries.sources.exported import ExportedReports
 

@@ -67,11 +67,10 @@ Reads reports.csv (also gz), packed batches (.ovsb) and Parquet, recognized by t
 does not grow with the files. Of a CSV it uses only the columns cohort and irr.
 
 Parquet and packed batches of any oracle are also counted in units by several processes, by Dask or by Spark: name
-files, folders, globs or addresses in an object store (s3://..., gs://...). A run
-that was killed goes on from OUTPUT.unfinished.
+files, folders, globs or addresses in an object store (s3://..., gs://...).
 
-A row of a Parquet file that it writes is a block of reports of one cohort, which is counted at a third of the time of a
-row for each report. Its label says what mechanism made the reports, so that nothing else need be given to count them.
+A row of a Parquet file is a block of reports of one cohort. Its label says what mechanism made the reports, so that
+nothing else need be given to count them.
 
 With --pair it counts pairs of bits of two variables, from the files of Google's association tools: a header with cohort
 and the two variables, or, as their simulation writes it, no header, the cohort counted from 1 and the bits

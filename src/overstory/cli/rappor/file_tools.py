@@ -16,6 +16,7 @@ from overstory.cli.output import reading_bar, tell_skipped
 from overstory.cli.rappor.engine_runs import Counting, run_engine, stated_mechanism, wants_engine
 from overstory.files.csv import Skipped
 from overstory.files.labels import Label
+from overstory.files.parquet import read_label, write_blocks
 from overstory.files.rappor import (
     Holding,
     hash_candidates,
@@ -51,22 +52,11 @@ from overstory.protocol.wire.upload import decode_batch, encode_reports
 
 BATCH: Final = 1 << 16
 METRIC: Final = "encode"
-ENCODINGS: Final = 1 << 14
-"""How many true encodings stay in memory; clients that hold one value in one cohort share it."""
+ENCODINGS: Final = 1 << 14  # how many true encodings stay in memory; clients that hold one value in one cohort share it
 
 
 class Fleet:
-    """Devices that are made when their client is first met, and made again, the same, when they were forgotten.
-
-    `most` of them stay in memory. A `seed` makes everything repeatable; without it all secrets and fresh bits are the
-    operating system's.
-
-    >>> from overstory.protocol.kinds.registry import mechanism
-    >>> fleet, forgetful = Fleet(mechanism("rappor"), "7"), Fleet(mechanism("rappor"), "7", most=1)
-    >>> holdings = [Holding("ann", 0, "x"), Holding("bob", 1, "x"), Holding("ann", 0, "x")]
-    >>> [fleet.row(holding) for holding in holdings] == [forgetful.row(holding) for holding in holdings]
-    True
-    """
+    """Devices that are made when their client is first met, and made again, the same, when they were forgotten."""
 
     def __init__(self, mechanism: BitMechanism, seed: str | None = None, *, most: int = 1 << 14) -> None:
         self.mechanism, self.sent = mechanism, 0
@@ -86,7 +76,6 @@ class Fleet:
         return ReportRow(client, cohort, bloom, permanent, self.mechanism.instantaneous(permanent, self._random_bits))
 
     def report(self, holding: Holding) -> Report:
-        """Return a report as it leaves its device."""
         return Report(holding.cohort, self.row(holding).irr)
 
     def batches(self, holdings: Iterable[Holding]) -> Iterator[bytes]:
@@ -127,10 +116,8 @@ def _write(path: str, fleet: Fleet, holdings: Iterator[Holding]) -> None:
     elif kind == "ovsb":
         write_packed(path, fleet.batches(holdings))
     else:
-        from overstory.files.parquet import write_parquet
-
         batches = (ReportBatch.from_wire(decode_batch(raw)) for raw in fleet.batches(holdings))
-        write_parquet(path, batches, Label.of(fleet.mechanism))
+        write_blocks(path, batches, Label.of(fleet.mechanism))
 
 
 def map_candidates(args: argparse.Namespace) -> int:
@@ -167,7 +154,6 @@ def count(args: argparse.Namespace) -> int:
         skip_bad=args.skip_bad,
         output=args.output,
         quiet=args.quiet,
-        files={"-o": args.output},
         inputs=tuple(args.reports),
     )
     if wants_engine(counting):
@@ -184,7 +170,6 @@ def count(args: argparse.Namespace) -> int:
 
 
 def _sum_pairs(args: argparse.Namespace) -> int:
-    """Count pairs of bits."""
     form = pair_form(read_params(args.params), args.pair)
     skipped = Skipped() if args.skip_bad else None
     with reading_bar("summing", args.reports, quiet=args.quiet) as advance:
@@ -208,9 +193,6 @@ def _print_sum(
 
 
 def _write_blocks(args: argparse.Namespace) -> int:
-    """Put reports of any form into Parquet in blocks."""
-    from overstory.files.parquet import write_blocks
-
     if idle := [name for name in ("engine", "candidates") if getattr(args, name)]:
         raise ParameterError(f"--{idle[0]} has no effect with -o {args.output}: reports are written, and not counted")
     mechanism, skipped = _mechanism(args), Skipped() if args.skip_bad else None
@@ -230,8 +212,6 @@ def _write_blocks(args: argparse.Namespace) -> int:
 
 def _mechanism(args: argparse.Namespace) -> Kind:
     """Return the mechanism of the first file that says of which it is, or of the options."""
-    from overstory.files.parquet import read_label
-
     counting = Counting(params=args.params, registry=args.registry, metric=args.metric)
     for path in args.reports:
         start = start_of(path)

@@ -116,7 +116,7 @@ an answer takes its default. FILE is written after every answer is valid, and ne
             summary="list every fault of a registry, each with its line",
             more="Exit status: 2 for a fault, 1 for a warning (such as an expiry in the past) with --strict, otherwise "
             "0.",
-            runs="registry.lint",
+            runs="registry.metrics:check",
         ),
         Command(
             "show",

@@ -1,8 +1,9 @@
-"""``overstory metrics``: show, compare and plan the metric registry."""
+"""``overstory metrics``: check, show, compare and plan the metric registry."""
 
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import json
 from collections.abc import Iterator
 from itertools import groupby
@@ -20,9 +21,10 @@ from overstory.privacy.histories import check_reports
 from overstory.privacy.registry.changes import Change, Harm, compare_registries
 from overstory.privacy.registry.cost import budget_words, total_costs
 from overstory.privacy.registry.page import metric_page, together_blocks
+from overstory.privacy.registry.warnings import registry_notes, registry_warnings
 from overstory.privacy.registry.yearly import headline
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics import MetricRegistry, load_registry
+from overstory.protocol.metrics import RegistryError, load_registry, parse_registry
 from overstory.protocol.metrics.registry import registry_folder, registry_text
 
 WEAKENED: Final = 1
@@ -48,18 +50,16 @@ def show(args: argparse.Namespace) -> int:
         if len(pages) > 1:
             blocks = [Paragraph(headline(registry).sentence), *blocks]
         if args.markdown:
-            print(as_markdown([*_introduction(registry), *blocks]), end="")
+            introduction = (
+                f"Registry {registry.version}. An epsilon is a privacy loss (smaller is more private), exact and "
+                "rounded up. The odds say what it means: how far a report can move them between two values of one "
+                "device."
+            )
+            heading = Heading(1, "What is collected, and how privately")
+            print(as_markdown([heading, Paragraph(introduction), *blocks]), end="")
         else:
             print_document(blocks)
     return 0
-
-
-def _introduction(registry: MetricRegistry) -> Iterator[Block]:
-    yield Heading(1, "What is collected, and how privately")
-    yield Paragraph(
-        f"Registry {registry.version}. An epsilon is a privacy loss (smaller is more private), exact and rounded up. "
-        "The odds say what it means: how far a report can move them between two values of one device."
-    )
 
 
 def diff(args: argparse.Namespace) -> int:
@@ -116,3 +116,38 @@ def plan(args: argparse.Namespace) -> int:
             print(one.metric_words())
         print(f"{plural(len(planned), 'metric')} planned in {target}" if planned else "every metric has its parameters")
     return 0
+
+
+BAD_INPUT: Final = 2
+WARNED: Final = 1
+
+
+def check(args: argparse.Namespace) -> int:
+    return lint(args.file, strict=args.strict, as_json=args.json, server=args.server)
+
+
+def lint(file: str, *, strict: bool = False, as_json: bool = False, server: str | None = None) -> int:
+    text = registry_text(file)
+    try:
+        registry = parse_registry(text, registry_folder(file), source=file)
+    except RegistryError as error:
+        faults, warnings, notes, count = error.faults, [], [], 0
+    else:
+        faults, count = (), len(registry)
+        warnings = registry_warnings(registry, text, dt.datetime.now(dt.UTC).date(), server=server)
+        notes = list(registry_notes(registry))
+    if as_json:
+        listed = {"faults": [vars(fault) for fault in faults], "warnings": [vars(fault) for fault in warnings]}
+        print(json.dumps({"file": file, "metrics": count} | listed | {"notes": notes}, indent=2))
+    else:
+        lines = [
+            f"{file}:{fault.line}: {kind}{fault.field}{': ' if fault.field else ''}{fault.message}"
+            for kind, listed_faults in (("", faults), ("warning: ", warnings))
+            for fault in listed_faults
+        ]
+        lines += [f"{file}: note: {note}" for note in notes]
+        fine = f"{file}: {plural(count, 'metric')}, no fault"
+        fine += f", {plural(len(warnings), 'warning')}" if warnings else ""
+        lines.append(f"{file}: {plural(len(faults), 'fault')}" if faults else fine)
+        print_document([Lines(*lines)])
+    return BAD_INPUT if faults else WARNED if warnings and strict else 0

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from overstory.cli.registry.commands import KINDS, QUESTIONS
-from overstory.cli.registry.lint import lint
+from overstory.cli.registry.metrics import lint
 from overstory.files.io import replacing
 from overstory.planning.needs import plan_from_needs, sufficient_permanent
 from overstory.planning.yearly import SHARE, Way, YearPlan
@@ -42,7 +42,6 @@ class Asking:
 
     @staticmethod
     def _answers(args: argparse.Namespace) -> dict[str, str]:
-        """Return the answers that options give, by the questions' keys."""
         given = {name: getattr(args, name) for name in _QUESTIONS if getattr(args, name, None) is not None}
         for word in args.answer:
             name, equals, text = word.partition("=")
@@ -53,7 +52,6 @@ class Asking:
         return given
 
     def explain(self, *lines: str) -> None:
-        """Print lines to the person, if there is a terminal."""
         if self._terminal:
             print("\n".join(("", *lines)), file=sys.stderr)
 
@@ -94,7 +92,6 @@ def _read(text: str, read: Callable[[str], Answer], flag: str) -> Answer:
 
 
 def a_text(text: str) -> str:
-    """Read a text of one line."""
     if not text.strip():
         raise ParameterError("give a text")
     return " ".join(text.split())
@@ -140,8 +137,7 @@ def whole(low: int, high: int) -> Callable[[str], int]:
 
 
 EPSILONS: Final = (1.0, 2.0, 4.0, HIGH)
-CANDIDATES: Final = 1000
-"""Words that somebody may look for: what the parameters of a metric of words are chosen for."""
+CANDIDATES: Final = 1000  # words that somebody may look for: what the parameters of a metric of words are chosen for
 
 
 def run(args: argparse.Namespace) -> int:
@@ -180,14 +176,15 @@ def _registry(asking: Asking, today: dt.date, args: argparse.Namespace) -> tuple
     title = asking.ask("title", a_text, name.replace("-", " ").replace("_", " ").capitalize())
     description = asking.ask("description", a_text)
     owner = asking.ask("owner", a_text)
-    purpose = asking.ask("purpose", reader(str, _is_link, "{!r} is not a link: start with https://"))
+    link = reader(str, lambda text: text.startswith(("https://", "http://")), "{!r} is not a link: start with https://")
+    purpose = asking.ask("purpose", link)
     asking.explain("Which values does it have?", *(f"  {kind:8}{words}" for kind, words in KINDS.items()))
     kind = asking.ask("kind", one_of(KINDS))
     domain, size, example = _DOMAINS[kind](asking)
     epsilon = _epsilon_of_a_year(asking)
     devices = asking.ask("devices", whole(1, 1 << 40))
     groups = group_lines(args, devices)
-    period = asking.ask("period", _period)
+    period = asking.ask("period", lambda text: str(Period.parse(text)))
     best = YearPlan(devices, size or CANDIDATES, epsilon, period=period).best_panel()
     expires = asking.ask("expires", _later(today), str(_in_a_year(today)))
     retention = asking.ask("retention_days", whole(0, 36_500))
@@ -341,14 +338,6 @@ def _guess(epsilon: float) -> str:
     return f"It can change anyone's guess between two answers by a factor of at most {factor(epsilon)}"
 
 
-def _is_link(text: str) -> bool:
-    return text.startswith(("https://", "http://"))
-
-
-def _period(text: str) -> str:
-    return str(Period.parse(text))
-
-
 def _later(today: dt.date) -> Callable[[str], dt.date]:
     def read(text: str) -> dt.date:
         with contextlib.suppress(ValueError):
@@ -368,11 +357,7 @@ def _toml(text: str) -> str:
 
 
 def group_lines(args: argparse.Namespace, devices: int) -> list[str]:
-    """Return the lines on groups, or none where no option asks for them.
-
-    >>> print(group_lines(argparse.Namespace(group_by="release", groups="1.0=0.6,1.1=0.3"), 500_000)[-1])
-    groups = {by = "release", shares = {"1.0" = 0.6, "1.1" = 0.3}, devices = 500000}
-    """
+    """Return the lines on groups, or none where no option asks for them."""
     if args.group_by is None:
         return []
     shares = ", ".join(f"{json.dumps(name)} = {share!r}" for name, share in _shares(args.groups).items())

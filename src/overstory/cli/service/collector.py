@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from overstory.cli.arguments import PREFIX
-from overstory.cli.service.commands import CONSOLE, ENDS_WITH_INPUT
 from overstory.collector.checkup import check_kernels, check_keys, check_promises, guarded
-from overstory.collector.server import metrics_on_port, serve
+from overstory.collector.server import serve
 from overstory.collector.service import Collector
 from overstory.collector.settings import Limits, UpkeepIntervals
 from overstory.collector.store import Store, open_store
 from overstory.collector.store.databases.connection import MissingStoreError
-from overstory.collector.store.databases.urls import has_password
+from overstory.collector.store.databases.database import has_password
 from overstory.collector.store.metrics import served_shard
 from overstory.collector.telemetry import LOG, log_event
 from overstory.protocol.errors import OverstoryError
@@ -39,10 +34,10 @@ _VISIBLE: Final = (
 
 
 def collect(args: argparse.Namespace, store_on_command_line: str) -> None:
-    """Run the collector with checked settings until a signal ends it."""
     begin_log(LOG, args.log_format)
-    if args.compact_every:
-        _check_it_counts()
+    for finding in check_kernels(compiling=False) if args.compact_every else ():
+        if finding.level == "error":  # reports cannot be counted: none are taken
+            raise OverstoryError(finding.detail)
     listening = Listening(args.host, args.port, args.tls_certificate, args.tls_key, args.grace)
     if listening.exposed:
         LOG.warning(_NO_TLS, args.host)
@@ -61,10 +56,8 @@ def collect(args: argparse.Namespace, store_on_command_line: str) -> None:
         ring=ring,
         shard=args.shard,
     )
-    watched = metrics_on_port(collector.telemetry, args.metrics_host, args.metrics_port)
-    with watched, console_process(args.registry, args.store, args.console_port, os.environ):
-        announce = partial(print, flush=True)
-        serve(collector, listening, announce=announce, reread=read_registry, reread_keys=read_ring)
+    announce = partial(print, flush=True)
+    serve(collector, listening, announce=announce, reread=read_registry, reread_keys=read_ring)
 
 
 def _read_registry(args: argparse.Namespace) -> MetricRegistry:
@@ -76,13 +69,6 @@ def _read_registry(args: argparse.Namespace) -> MetricRegistry:
     served_shard(registry, args.shard)  # before a store is made for it
     check_promises(args.store, registry, allow_weaker=args.allow_weaker, warn=LOG.warning)
     return registry
-
-
-def _check_it_counts() -> None:
-    """Raise OverstoryError where reports cannot be counted: before anybody's are taken."""
-    for finding in check_kernels(compiling=False):
-        if finding.level == "error":
-            raise OverstoryError(finding.detail)
 
 
 def _ring_reader(path: Path | None) -> Callable[[], KeyRing] | None:
@@ -109,28 +95,3 @@ def open_to_serve(url: str, registry: MetricRegistry, shard: int | None) -> Stor
         store.close()
         raise
     return store
-
-
-@contextmanager
-def console_process(registry: str, store: str, port: int | None, environ: Mapping[str, str]) -> Iterator[None]:
-    """Run a console as a child until the block ends; it ends with this process, however that ends. None: no console.
-
-    Its settings are variables, because a store's URL may have a password, and everybody can see a command line.
-    """
-    if port is None:
-        yield
-        return
-    settings = {f"{PREFIX}REGISTRY": registry, f"{PREFIX}STORE": store, f"{PREFIX}{CONSOLE}PORT": str(port)}
-    settings[ENDS_WITH_INPUT] = "1"
-    command = [sys.executable, "-m", "overstory", "console"]
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, env={**environ, **settings})  # noqa: S603 - our own program
-    try:
-        yield
-    finally:
-        assert child.stdin is not None
-        child.stdin.close()
-        try:
-            child.wait(10)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()

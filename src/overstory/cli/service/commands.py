@@ -25,9 +25,6 @@ RELAY_: Final = "RELAY_"
 """What the console's and the relay's own variables have after the prefix; the console shares the registry and the store
 with `serve`."""
 
-ENDS_WITH_INPUT: Final = "OVERSTORY_CONSOLE_ENDS_WITH_INPUT"
-"""The variable, not for people, of a console that a collector starts: it ends with its input, so with the collector."""
-
 REGISTRY: Final = Option("--registry", required=True)
 CONFIG: Final = Option("--config", "TOML file with these settings", "FILE")
 STORES: Final = "the store: a file, sqlite:///FILE, or postgresql://..."
@@ -80,16 +77,6 @@ SERVE_SETTINGS: Final = settings(
         ),
         Option("--queue-reports", "reports that may wait for their commit", "N", int, 1_000_000, fits=AT_LEAST_ONE),
         Option("--grace", "seconds of refusing reports before it stops listening", "S", float, 1.0, fits=_NOT_NEGATIVE),
-        Option(
-            "--metrics-port",
-            "answer Prometheus on this port, without a token; 0: any free port",
-            type=int,
-            fits=_A_PORT,
-        ),
-        Option("--metrics-host", "address of metrics_port", default="127.0.0.1"),
-        Option(
-            "--console-port", "run a console on this port of 127.0.0.1, too; 0: any free port", type=int, fits=_A_PORT
-        ),
         Option(
             "--log-format", "form of the log on standard error: text or json", choices=("text", "json"), default="text"
         ),
@@ -306,10 +293,7 @@ simulated, its state is in memory, and it sends without a delay. Reports are for
 included. With --years it also prints how many reports one device sent in a year, and the most that any year can reveal
 of a person.""",
     runs="service.simulate",
-    rules=(
-        OneOf(("--periods", "--years")),
-        Together(("--data", "--column")),
-    ),
+    rules=(OneOf(("--periods", "--years")), Together(("--data", "--column"))),
 )
 
 DOCTOR: Final = Command(
@@ -342,7 +326,7 @@ killed is completed by the next one. `overstory sum DESTINATION/metric=ID` count
 and Spark; `overstory decode DESTINATION --registry FILE` reads it as a store. Of several shards, export each store into
 the same destination, by a command for each: they are then read together. Retention deletes reports in the store, never
 the exported files: that is yours to do.""",
-    runs="service.exports",
+    runs="service.store:export",
 )
 
 KEYS: Final = Command(
@@ -369,7 +353,6 @@ _ADD_NOTE: Final = 'overstory store note reports.db --kind release --day 2026-11
 
 
 def _of_store(name: str, summary: str, example: str, runs: str, *options: Option, more: str = "") -> Command:
-    """Return what is done with a store."""
     return Command(
         name,
         example,
@@ -406,11 +389,7 @@ shuffling relay (`overstory relay --spool`): it reads nothing. A monitor token i
 alone. To rotate a token, add a new one, release it, then revoke the old one. The store has only the SHA-256 of a token:
 it is shown once, when it is made.""",
     runs="service.store:tokens",
-    rules=(
-        OneOf(("--add", "--revoke")),
-        Together(("--add", "--application")),
-        Needs(("--expires",), ("--add",)),
-    ),
+    rules=(OneOf(("--add", "--revoke")), Together(("--add", "--application")), Needs(("--expires",), ("--add",))),
 )
 
 NOTE: Final = _of_store(

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
-from overstory.cli.service.commands import CONSOLE, CONSOLE_SETTINGS, ENDS_WITH_INPUT
-from overstory.cli.service.settings import check_common, fill_in
-from overstory.cli.stores import open_stores
+from overstory.cli.output import open_stores
+from overstory.cli.service.commands import CONSOLE, CONSOLE_SETTINGS
+from overstory.cli.service.settings import fill_in
 from overstory.console.access import parse_proxy
 from overstory.console.alarms import check
 from overstory.console.data import ConsoleData
@@ -25,14 +25,8 @@ NICE: Final = 5
 """How much the console lets other processes go first: where a collector has no processor to spare, pages wait."""
 
 
-def check_settings(args: argparse.Namespace) -> None:
-    """Fill in the settings of the environment and the file, and check that they fit together."""
-    fill_in(args, CONSOLE_SETTINGS, os.environ, CONSOLE)
-    check_common(args, CONSOLE_SETTINGS[:2])
-
-
 def run(args: argparse.Namespace) -> int:
-    check_settings(args)
+    fill_in(args, CONSOLE_SETTINGS, os.environ, CONSOLE, needed=2)
     if args.check:
         return _check(args)
     listening = Listening(args.host, args.port, args.tls_certificate, args.tls_key)
@@ -47,7 +41,6 @@ def run(args: argparse.Namespace) -> int:
             access,
             partial(print, flush=True),
             open_link=webbrowser.open if args.open else None,
-            ends_with_input=ENDS_WITH_INPUT in os.environ,
         )
     return 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from overstory.client.outcomes import MADE, Outcome
 from overstory.client.upload.delivery import Sink
 from overstory.client.upload.http import endpoint, http_transport
 from overstory.gateway.gateway import LOG, Gateway, Lines, Settings, bounded_lines, follow, replay
-from overstory.gateway.readings import BadLine, Format, Layout, Reading, read_lines, zone_named
+from overstory.gateway.readings import Format, Layout, read_lines, zone_named
 from overstory.gateway.sinks import CollectorSink, FileSink
 from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.registry.cost import PATTERN
@@ -27,8 +27,7 @@ from overstory.supervision.log import begin_log
 FORMATS: Final[Mapping[str, Format]] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 """The formats that a name tells; of other names, and of standard input, the first line does."""
 
-SAID = frozenset({Outcome.RECORDED, Outcome.UNASKED})
-"""What has words of its own in the line about reports."""
+SAID = frozenset({Outcome.RECORDED, Outcome.UNASKED})  # what has words of its own in the line about reports
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,32 +43,27 @@ def run(args: argparse.Namespace) -> int:
         agree=args.agree,
         group=args.group,
     )
-    registry, layout = load_registry(args.registry, read_candidates=False), _layout(args)
+    registry, form = (
+        load_registry(args.registry, read_candidates=False),
+        FORMATS.get(Path(args.readings).suffix.lower()),
+    )
+    layout = Layout(form, args.time_column, args.value_column, zone_named(args.timezone))
     lines = Lines("standard input" if streamed else args.readings, args.strict)
     with ExitStack() as opened:
         stream: BinaryIO = sys.stdin.buffer if streamed else opened.enter_context(Path(args.readings).open("rb"))
         gateway = Gateway(registry, settings, _sink(args, opened))
         opened.callback(gateway.close)
-        _run(gateway, read_lines(bounded_lines(stream), layout, gateway.metric, lines.source), lines, wait)
+        items = read_lines(bounded_lines(stream), layout, gateway.metric, lines.source)
+        if settings.clock == "real":
+            begin_log(LOG)
+            follow(gateway, items, lines, wait=wait)
+        else:
+            replay(gateway, items, lines)
         outcome = {"lines": lines.to_json(), **gateway.summary()}
     for bad in lines.shown[:5]:
         print(f"overstory: {bad.error(lines.source)}", file=sys.stderr)
     print_outcome(args, outcome, *outcome_lines(outcome))
     return 0
-
-
-def _run(gateway: Gateway, items: Iterator[Reading | BadLine], lines: Lines, wait: float) -> None:
-    if gateway.settings.clock == "real":
-        begin_log(LOG)
-        follow(gateway, items, lines, wait=wait)
-    else:
-        replay(gateway, items, lines)
-
-
-def _layout(args: argparse.Namespace) -> Layout:
-    return Layout(
-        FORMATS.get(Path(args.readings).suffix.lower()), args.time_column, args.value_column, zone_named(args.timezone)
-    )
 
 
 def _sink(args: argparse.Namespace, opened: ExitStack) -> Sink | None:
@@ -85,7 +79,6 @@ def _sink(args: argparse.Namespace, opened: ExitStack) -> Sink | None:
 
 
 def outcome_lines(outcome: dict[str, Any]) -> list[str]:
-    """Return the outcome in sentences."""
     lines, seen, spent = outcome["lines"], outcome["readings"], outcome["privacy"]
     dropped = sum(outcome["dropped"].values())
     made = sum(n for word, n in outcome["reports"].items() if word in MADE)

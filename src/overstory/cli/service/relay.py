@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from overstory.cli.service.commands import RELAY_, RELAY_SETTINGS
-from overstory.cli.service.settings import check_common, fill_in
+from overstory.cli.service.settings import fill_in
 from overstory.client.upload.http import PATH, endpoint
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.wire.reasons import check_token
@@ -22,8 +22,7 @@ from overstory.supervision.listening import Listening
 from overstory.supervision.log import begin_log
 
 UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-LEAST_AT_MOST: Final = 2.0
-"""Seconds: the spool counts whole ones, and moves on by half of this."""
+LEAST_AT_MOST: Final = 2.0  # seconds: the spool counts whole ones, and moves on by half of this
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,9 +34,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def read_settings(args: argparse.Namespace) -> Settings:
-    """Return the settings of the command line, the environment and the file, or raise ParameterError."""
-    fill_in(args, RELAY_SETTINGS, os.environ, RELAY_)
-    check_common(args, RELAY_SETTINGS[:1])
+    fill_in(args, RELAY_SETTINGS, os.environ, RELAY_, needed=1)
     gateway, shuffling = _gateway(args.gateway), _shuffling(args)
 
     listening = Listening(args.host, args.port, args.tls_certificate, args.tls_key)
@@ -82,11 +79,6 @@ def _token(path: Path) -> str:
 
 
 def duration(name: str, text: str) -> float:
-    """Return seconds, from a number with s, m, h or d.
-
-    >>> duration("every", "24h"), duration("every", "90m"), duration("at_most", "30d")
-    (86400.0, 5400.0, 2592000.0)
-    """
     matched = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([smhd])", text)
     if matched is None:
         raise ParameterError(f"{name} = {text}: give a number with s, m, h or d, such as 24h")

@@ -12,19 +12,13 @@ from http.client import HTTPException
 from urllib.request import HTTPSHandler, ProxyHandler, build_opener
 
 from overstory.cli.service.commands import SERVE_SETTINGS
-from overstory.cli.service.settings import check_common, fill_in
+from overstory.cli.service.settings import fill_in
 from overstory.protocol.errors import ParameterError
-
-
-def check_settings(args: argparse.Namespace) -> None:
-    """Fill in the settings of the environment and the file, and check that they fit together."""
-    fill_in(args, SERVE_SETTINGS, os.environ)
-    check_common(args, SERVE_SETTINGS[:2])
 
 
 def run(args: argparse.Namespace) -> int:
     store_on_command_line = args.store or ""
-    check_settings(args)
+    fill_in(args, SERVE_SETTINGS, os.environ, needed=2)
     if args.check:
         return _check_readiness(args)
     if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():

@@ -1,14 +1,10 @@
-"""The settings of a service: from the command line, else the environment, else a file, else the defaults.
-
-``overstory serve`` and ``overstory console`` share the registry and the store; what else several have, such as a port,
-has a variable of its own for each.
-"""
+"""The settings of a service: from the command line, else the environment, else a file, else the defaults."""
 
 from __future__ import annotations
 
 import argparse
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
@@ -20,14 +16,12 @@ from overstory.protocol.errors import FormatError, ParameterError
 OTHERS: Final = {"STATE", "TOKEN", "WRITE_TOKEN", "ADMIN_TOKEN", "TRACEBACK", "SERVICE_HOST", "SERVICE_PORT"}
 """Variables of other commands, and of Kubernetes for a service called overstory."""
 
-SEPARATOR: Final = ";"
-"""What is between the texts of a variable that holds several: no URL of a store has it."""
+SEPARATOR: Final = ";"  # what is between the texts of a variable that holds several: no URL of a store has it
 
 YES_NO: Final = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off"), False)
 
 
 def from_text(setting: Option, text: str) -> Any:
-    """Read the value of an environment variable."""
     given = f"{setting.variable}={text}"
     if setting.kind is bool:
         if text.lower() not in YES_NO:
@@ -43,7 +37,6 @@ def from_text(setting: Option, text: str) -> Any:
 
 
 def from_toml(setting: Option, value: Any, source: str) -> Any:
-    """Read the value of a file."""
     if setting.repeatable:
         listed = value if isinstance(value, list) else [value]
         if not listed or not all(isinstance(part, str) for part in listed):
@@ -68,9 +61,17 @@ def _wanted(kind: type) -> str:
 
 
 def fill_in(
-    args: argparse.Namespace, settings: tuple[Option, ...], environ: Mapping[str, str], scope: str = ""
+    args: argparse.Namespace,
+    settings: tuple[Option, ...],
+    environ: Mapping[str, str],
+    scope: str = "",
+    *,
+    needed: int | None = None,
 ) -> None:
-    """Give every setting that the command line left out the value of the environment, the file, or its default."""
+    """Give settings that the command line left out the value of the environment, the file, or their default.
+
+    With `needed`, so many of the first must have one then, and half of a certificate is refused.
+    """
     path = args.config if args.config is not None else environ.get(f"{PREFIX}{scope}CONFIG")
     table = {} if not path else _read(path, settings)
     _check_variables(settings, environ, scope)
@@ -83,11 +84,9 @@ def fill_in(
         else:
             value = table.get(setting.key, setting.default)
         setattr(args, setting.key, value)
-
-
-def check_common(args: argparse.Namespace, needed: Iterable[Option]) -> None:
-    """Refuse a service without what it needs, and half of a certificate."""
-    for setting in needed:
+    if needed is None:
+        return
+    for setting in settings[:needed]:
         if not getattr(args, setting.key):
             name = f"--{setting.key} must be given, or {setting.variable}, or {setting.key}"
             raise ParameterError(f"{name} in the --config file")

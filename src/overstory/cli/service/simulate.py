@@ -27,14 +27,16 @@ from overstory.protocol.metrics import Metric, MetricRegistry, load_registry
 from overstory.protocol.wire.reasons import check_token
 from overstory.trial.fleet import MOST_DEVICES, Fleet, Holders, Moment, ValueDistribution, moments, read_texts
 
-UPLOADS: Final = 10_000
-"""Uploads that a store takes in one commit."""
+UPLOADS: Final = 10_000  # uploads that a store takes in one commit
 
 NUMBERS: Final = ("devices", "reports", "accepted", "refused")
 
 
 def run(args: argparse.Namespace) -> int:
-    _check(args, MOST_DEVICES)
+    if not 1 <= args.devices <= MOST_DEVICES:
+        raise ParameterError(f"--devices {args.devices}: give a whole number from 1 to {MOST_DEVICES:,}")
+    if args.years is not None and is_address(args.store):
+        raise ParameterError(f"--years {args.years}: a running collector takes no reports of years past: give a store")
     registry = load_registry(args.registry)
     if registry.shards is not None and not is_address(args.store):
         raise ParameterError(
@@ -58,13 +60,6 @@ def run(args: argparse.Namespace) -> int:
         values["year"] = {"most_reports": fleet.most_in_a_year, "headline": headline}
     print_answer(args, values, _blocks(args, fleet, registry, metrics, taken))
     return 0
-
-
-def _check(args: argparse.Namespace, most: int) -> None:
-    if not 1 <= args.devices <= most:
-        raise ParameterError(f"--devices {args.devices}: give a whole number from 1 to {most:,}")
-    if args.years is not None and is_address(args.store):
-        raise ParameterError(f"--years {args.years}: a running collector takes no reports of years past: give a store")
 
 
 def _populations(args: argparse.Namespace, metrics: Sequence[Metric]) -> dict[str, ValueDistribution]:
@@ -184,7 +179,7 @@ def _blocks(
 
 
 def _shown(store: str) -> str:
-    from overstory.collector.store.databases.urls import shown_text
+    from overstory.collector.store.databases.database import shown_text
 
     return shown_text(store)
 

@@ -1,4 +1,4 @@
-"""``overstory store``: create, maintain, back up and read the collector's database, its tokens and its notes."""
+"""``overstory store`` and ``export``: the collector's database, its tokens, its notes, and reports out of it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,24 @@ import datetime as dt
 import time
 from collections.abc import Iterable
 from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from overstory.cli.arguments import print_answer, print_outcome
-from overstory.collector.auth import sha256
+from overstory.cli.output import progress
+from overstory.collector.auth import Token, sha256
 from overstory.collector.settings import DAY
-from overstory.collector.store import Token, open_store, restore
+from overstory.collector.store import open_store
+from overstory.collector.store.copies.backup import restore
 from overstory.collector.store.databases.connection import connect, create_tables
 from overstory.collector.store.schema import SCHEMA
 from overstory.presentation.document import Column, Lines, Table
-from overstory.presentation.formats import plural, thousands
+from overstory.presentation.formats import in_bytes, plural, thousands
 from overstory.protocol.errors import ParameterError
+
+if TYPE_CHECKING:
+    from overstory.collector.store.copies.export import Exported
+    from overstory.files.labels import Manifest
+    from overstory.protocol.metrics import MetricRegistry
 
 
 def create(args: argparse.Namespace) -> int:
@@ -43,7 +51,7 @@ def summarize(args: argparse.Namespace) -> int:
         about.append(f"{plural(summary.collectors, 'collector')} seen within a week, {plural(summary.notes, 'note')}")
     if summary.releases:
         about.append(f"{plural(summary.releases, 'release')} of shuffling relays")
-    outcome = summary.to_json()
+    outcome = asdict(summary)
     columns = (
         Column("metric", is_left=True),
         Column("mechanism", "oracle", lambda name: name or "unknown", is_left=True),
@@ -169,3 +177,74 @@ def _parsed_day(date: str) -> int:
         return Period.parse("day").parse_label(date)
     except ParameterError:
         raise ParameterError(f"--day {date}: give a date such as 2026-11-21") from None
+
+
+def export(args: argparse.Namespace) -> int:
+    from overstory.engines.folders import Folder  # which loads more than a store
+    from overstory.protocol.metrics import load_registry
+
+    registry = load_registry(args.registry)
+    metric, folder = None if args.metric is None else registry[args.metric].id, Folder(args.destination)
+    with open_store(args.store, registry) as store:
+        if args.verify:
+            sets, wrong = store.verify_export(registry, folder, now=time.time())
+            compared = f"{plural(sets, 'manifest')} compared with the store, {plural(len(wrong), 'error')}"
+            outcome = {"destination": folder.identity, "manifests": sets, "wrong": wrong}
+            print_answer(args, outcome, [Lines(f"{folder.identity}: {compared}", *wrong)])
+            return 1 if wrong else 0
+        with progress("exporting", None, quiet=args.quiet, in_bytes=True) as bar:
+            done = store.export_closed(registry, folder, metric, now=time.time(), advance=bar.advance)
+    _print_exported(args, folder.identity, registry, done)
+    return 0
+
+
+def _print_exported(args: argparse.Namespace, destination: str, registry: MetricRegistry, done: Exported) -> None:
+    reports, size = (sum(getattr(one, name) for one in done.manifests) for name in ("num_reports", "num_bytes"))
+    named = registry.values() if args.metric is None else [registry[args.metric]]
+    brief = [metric.id for metric in named if metric.retention_days <= metric.grace_days]
+    lines = [
+        f"{reports:,} reports in {plural(len(done.manifests), 'manifest')} written into {destination}: {in_bytes(size)}"
+        + (f"; {done.earlier:,} were there" if done.earlier else "")
+    ]
+    if done.removed:
+        lines.append(f"{plural(done.removed, 'file')} of an export that was killed removed")
+    for metric, periods in sorted(done.open.items()):
+        label, until = min(periods, key=lambda one: one[1])
+        lines.append(f"{metric}: {plural(len(periods), 'period')} still open, {label} until {_day(until)}")
+    lines += [f"not exported: {reason}" for reason in done.waiting]
+    lines += [
+        f"not exported: {name}: its reports are deleted before its periods are closed: raise retention_days above "
+        "grace_days"
+        for name in brief
+    ]
+    lines += [
+        f"outside of retention: {plural(one.manifests, 'manifest')} of {one.metric} up to {one.last}: delete their "
+        f"folders in {destination}"
+        for one in done.outside
+    ]
+    outcome = {
+        "destination": destination,
+        "reports": reports,
+        "bytes": size,
+        "manifests": [_manifest_json(one) for one in done.manifests],
+        "earlier": done.earlier,
+        "removed": done.removed,
+        "open": {metric: sorted(label for label, _ in periods) for metric, periods in sorted(done.open.items())},
+        "waiting": done.waiting,
+        "retained_too_briefly": brief,
+        "outside_retention": [vars(one) for one in done.outside],
+    }
+    print_outcome(args, outcome, Lines(*lines))
+
+
+def _manifest_json(one: Manifest) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "metric": one.metric,
+        "period": one.period_label,
+        "group": one.group,
+        "digest": one.label.digest.hex(),
+        "reports": one.num_reports,
+        "parts": len(one.parts),
+        "bytes": one.num_bytes,
+    }

@@ -1,11 +1,6 @@
-"""Fast path for small posts of reports: no task, no event and no ASGI scope per request.
+"""Fast path for small posts of reports: no task, no event and no ASGI scope per request, and a head is parsed once.
 
-Those are most of the cost of a request. An `_Exchange` takes the place of uvicorn's request-response cycle, so that
-uvicorn still does pipelining, keep-alive and shutdown. All other requests, larger posts included, go to the ASGI
-application. The bounds of every request are in `supervision.connection`.
-
-`HeaderCache` saves the parsing, too. All devices that run the same library send the same head; only the body differs.
-The parser reads such a head once. The same bytes at the beginning of another request have the same meaning.
+An `_Exchange` takes the place of uvicorn's request-response cycle; all other requests go to the ASGI application.
 """
 
 from __future__ import annotations
@@ -15,8 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from overstory.collector.http.endpoint import Head, ReportEndpoint, read_head
-from overstory.collector.http.posts import Entrance
+from overstory.collector.http.endpoint import Entrance, Head, ReportEndpoint, read_head
 from overstory.protocol.wire.upload import MEDIA_TYPE
 from overstory.supervision.answers import ALWAYS, STATUS, Response
 from overstory.supervision.connection import BoundedConnection
@@ -28,8 +22,7 @@ PLAIN: Final = frozenset(
 user agent) stays here, and nothing that changes how a request is read."""
 
 LONGEST: Final = 1024
-MOST: Final = 1024
-"""The longest head that is remembered, in bytes, and the most heads."""
+MOST: Final = 1024  # the longest head that is remembered, in bytes, and the most heads
 
 _END: Final = b"\r\n\r\n"
 
@@ -52,7 +45,6 @@ class HeaderCache:
         return head, data[end:]
 
     def learn(self, data: bytes, head: Head, names: Sequence[bytes]) -> None:
-        """Remember the head of a request that was all of `data`."""
         assert head.length is not None
         end = len(data) - head.length
         # A parser may end a head at other bytes, too. `split` could not find such a head.
@@ -63,8 +55,7 @@ class HeaderCache:
         self._heads[data[:end]] = head
 
 
-SMALL: Final = 16 * 1024
-"""Bytes; a request with a body up to this length is answered without a task."""
+SMALL: Final = 16 * 1024  # bytes; a request with a body up to this length is answered without a task
 
 _TAKEN: Final = STATUS[200] + b"".join(b"%b: %b\r\n" % line for line in ALWAYS) + b"content-length: %d\r\n%b\r\n%b"
 """The answer that nearly every post gets: its length, the server's own headers, its body."""
@@ -83,21 +74,7 @@ class _Exchange:
         self.message_event = _NO_EVENT
 
 
-_NO_EVENT: Final = asyncio.Event()
-"""An event without waiters: a post has no task."""
-
-
-class _ServerHeaders:
-    """The server's own headers as they are written: uvicorn makes a new list of them every second."""
-
-    def __init__(self) -> None:
-        self._listed: list[tuple[bytes, bytes]] = []
-        self._written = b""
-
-    def written(self, listed: list[tuple[bytes, bytes]]) -> bytes:
-        if listed is not self._listed:
-            self._listed, self._written = listed, b"".join([b"%b: %b\r\n" % line for line in listed])
-        return self._written
+_NO_EVENT: Final = asyncio.Event()  # an event without waiters: a post has no task
 
 
 class Connection(BoundedConnection):
@@ -106,7 +83,6 @@ class Connection(BoundedConnection):
     entrance: ClassVar[Entrance]
     endpoint: ClassVar[ReportEndpoint]
     header_cache: ClassVar[HeaderCache]
-    server_headers: ClassVar[_ServerHeaders]
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -116,7 +92,7 @@ class Connection(BoundedConnection):
     @classmethod
     def for_entrance(cls, entrance: Entrance) -> type[Connection]:
         endpoint = entrance.endpoint
-        own = {"header_cache": HeaderCache(), "server_headers": _ServerHeaders(), "entrance": entrance}
+        own = {"header_cache": HeaderCache(), "entrance": entrance}
         return type("Connection", (cls,), {"endpoint": endpoint, "limits": endpoint.limits, **own})
 
     def data_received(self, data: bytes) -> None:
@@ -230,7 +206,7 @@ class Connection(BoundedConnection):
 
     def _write(self, answer: Response) -> None:
         if answer.status == 200 and not answer.close:
-            own = self.server_headers.written(self.server_state.default_headers)
+            own = b"".join([b"%b: %b\r\n" % line for line in self.server_state.default_headers])
             self.transport.write(_TAKEN % (len(answer.body), own, answer.body))
         else:
             super()._write(answer)

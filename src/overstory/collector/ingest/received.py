@@ -6,69 +6,26 @@ from typing import NamedTuple
 
 
 class Released(NamedTuple):
-    """Where a batch came in a message that a shuffling relay released together with others.
+    """Where a batch came in a message that a shuffling relay released together with others."""
 
-    Parameters
-    ----------
-    release
-        16 bytes, drawn by the relay for each release.
-    message
-        A number that batches of one message share, and those of others in the same call do not.
-
-    Examples
-    --------
-    >>> Released(bytes(16), 3).message
-    3
-    """
-
-    release: bytes
-    message: int
+    release: bytes  # 16 bytes, drawn by the relay for each release
+    message: int  # that batches of one message share, and those of others in the same call do not
 
 
 class Received(NamedTuple):
-    """One accepted batch of reports.
-
-    A tuple because a collector makes one for each request, and a frozen dataclass takes several times as long.
-
-    Parameters
-    ----------
-    metric, period
-        The metric's id, the number of its period.
-    batch, digest
-        The batch's id, 16 bytes from the sender's secret or drawn: it is stored once, however often it is sent. The
-        digest of the mechanism that made the reports, 16 bytes.
-    num_bits, num_cohorts, num_reports
-        The payload bits of a report, the mechanism's cohorts, and the reports in the batch.
-    cohorts, bits
-        Its columns as they travel; see `overstory.protocol.wire.upload.Batch`.
-    forget_after
-        Unix time in seconds after which no copy of the batch can be accepted any more.
-    ends
-        Unix time in seconds at which its period ends: with the batch's own bytes it never changes, whatever the
-        registry says of late reports.
-    group
-        The group of its devices; empty where the upload named none.
-    released
-        The message that it came in, where a shuffling relay released it; None for any other way.
-
-    Examples
-    --------
-    >>> size, times = (8, 1, 1), (1_730_678_400, 1_728_086_400)
-    >>> batch = Received("colour", 20_000, bytes(16), bytes(16), *size, bytes(2), bytes(1), *times)
-    >>> batch.metric, batch.num_reports
-    ('colour', 1)
-    """
+    """One accepted batch of reports; a tuple, because a frozen dataclass takes several times as long to make."""
 
     metric: str
-    period: int
-    batch: bytes
-    digest: bytes
-    num_bits: int
-    num_cohorts: int
-    num_reports: int
-    cohorts: bytes
+    period: int  # its number
+    batch: bytes  # 16 bytes from the sender's secret or drawn: it is stored once, however often it is sent
+    digest: bytes  # of the mechanism that made the reports, 16 bytes
+    num_bits: int  # of a report's payload
+    num_cohorts: int  # of the mechanism
+    num_reports: int  # in the batch
+    cohorts: bytes  # columns as they travel, as `bits`: see `overstory.protocol.wire.upload.Batch`
     bits: bytes
-    forget_after: int
+    forget_after: int  # unix time in seconds after which no copy of the batch can be accepted any more
+    # Unix time at which its period ends: with the batch's own bytes it never changes, whatever the registry says.
     ends: int
-    group: str = ""
-    released: Released | None = None
+    group: str = ""  # of its devices; empty where the upload named none
+    released: Released | None = None  # the message that it came in, where a shuffling relay released it

@@ -1,7 +1,6 @@
 """POST /v1/oblivious and /v1/oblivious/release: sealed requests, one by one or released together by a relay.
 
-What is inside a message is a request to POST /v1/reports, and the same `ReportEndpoint` decides and commits. Until a
-message is open, errors are plain; after that, its response is sealed. About one report, all have one length.
+Until a message is open, errors are plain; after that its response is sealed, and about one report all are as long.
 """
 
 from __future__ import annotations
@@ -16,8 +15,16 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from overstory.collector.auth import RELAY, TokenTable
-from overstory.collector.http.endpoint import MESSAGE_PATH, PATH, RELEASE_PATH, Head, read_head
-from overstory.collector.http.posts import LONG, Entrance, ReportEntrance
+from overstory.collector.http.endpoint import (
+    LONG,
+    MESSAGE_PATH,
+    PATH,
+    RELEASE_PATH,
+    Entrance,
+    Head,
+    ReportEntrance,
+    read_head,
+)
 from overstory.collector.ingest.ingest import Decision
 from overstory.collector.ingest.received import Released
 from overstory.collector.oblivious.keys import UNKNOWN_KEY
@@ -34,8 +41,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-MOST_MESSAGES: Final = 10_000
-"""Messages in one part of a release."""
+MOST_MESSAGES: Final = 10_000  # messages in one part of a release
 SLICE: Final = 64
 SLICE_BYTES: Final = 1 << 20
 """Messages of a part that are opened and committed at a time, and their bytes, unless one alone has more: memory does
@@ -44,8 +50,7 @@ TURN: Final = 16
 PAUSE: Final = 1e-4
 """A pause for the event loop, in seconds, after each `TURN` messages: direct posts are answered meanwhile."""
 
-MOST_FAULTED: Final = 10_000
-"""Messages that the collector failed on and remembers, by their hashes."""
+MOST_FAULTED: Final = 10_000  # messages that the collector failed on and remembers, by their hashes
 
 NO_KEYS: Final = (
     "This collector opens no messages of Oblivious HTTP: it was started without oblivious_keys. Reports come to "
@@ -242,11 +247,8 @@ class ObliviousEndpoint:
         return judged.refused or next(result.reason for result in judged.results if result.reason is not None)
 
     def _after_fault(self, message: bytes, error: BaseException) -> str:
-        """Count and log a fault of ours: the message may come again, and is refused after the second one.
-
-        What depends on a message's bytes fails each time, and would keep its release from an end. Errors of the system
-        do not count: they depend on the moment.
-        """
+        """Count and log a fault of ours: the message may come again, and is refused after the second one."""
+        # A fault that depends on the bytes would keep the release from an end; the system's depend on the moment.
         self.endpoint.fault(error)
         if isinstance(error, OSError | MemoryError):
             return AGAIN
@@ -259,15 +261,13 @@ class ObliviousEndpoint:
         return FAULTED
 
 
-AGAIN: Final = "again"
-"""The outcome of a message that cannot be judged at the moment: the relay is to send it again."""
+AGAIN: Final = "again"  # the outcome of a message that cannot be judged at the moment: the relay is to send it again
 FAULTED: Final = "faulted"
 """The outcome of a message that the collector failed on for the first time: the relay is to send it again, too."""
 PASSING: Final = frozenset(reason.status for reason in Reason if reason.passing)
 
 
-Refused = Reason | Response | Exception
-"""Why nothing is decided about a message."""
+Refused = Reason | Response | Exception  # why nothing is decided about a message
 
 
 def with_pauses(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:

@@ -27,8 +27,7 @@ HEADER: Final = """\
 """
 MOST_BYTES: Final = 1 << 20
 
-UNKNOWN_KEY: Final = "ohttp-key"
-"""The reason of a request for a key, or by a cipher, that is not here."""
+UNKNOWN_KEY: Final = "ohttp-key"  # the reason of a request for a key, or by a cipher, that is not here
 UNDECRYPTABLE: Final = "undecryptable"
 """The reason of a request that was altered or cut off, or sealed for another key of the same id."""
 

@@ -1,8 +1,4 @@
-"""Opens encapsulated requests and seals their responses (RFC 9458, sections 4.3 and 4.4).
-
-HPKE's receiving side (RFC 9180, base mode) over the package `cryptography`, which takes the same time for all values of
-a private key. Labels and the schedule of keys are those of the sending side (`overstory.protocol.oblivious.messages`).
-"""
+"""Opens encapsulated requests and seals their responses (RFC 9458, sections 4.3 and 4.4; RFC 9180, base mode)."""
 
 from __future__ import annotations
 

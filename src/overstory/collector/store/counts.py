@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy import Column, ColumnElement, Connection, Row, Table, and_, func, select
 
+from overstory.collector.ingest.received import Received
 from overstory.collector.store.databases.database import RecountError, StoreError
 from overstory.collector.store.metrics import StoredMetric
 from overstory.collector.store.schema import CHUNKS, COUNTS
@@ -34,14 +35,10 @@ if TYPE_CHECKING:
 
     from overstory.analysis.alarms.sums import ReportSums
     from overstory.analysis.reports import ReportBatch, SupportCounts
-    from overstory.collector.ingest.received import Received
 
 
-CHUNK_BYTES: Final = 1 << 20
-"""Bytes of a full chunk of shuffled reports."""
-
-TOGETHER: Final = 1 << 23
-"""Bytes of reports that are counted in one go."""
+CHUNK_BYTES: Final = 1 << 20  # bytes of a full chunk of shuffled reports
+TOGETHER: Final = 1 << 23  # bytes of reports that are counted in one go
 
 
 class Key(NamedTuple):

@@ -1,9 +1,4 @@
-"""What the store remembers of registries: how reports are counted, how long they are stored, which shard it is.
-
-A collector that starts with a registry saves here what a later collector, or an operator without that registry, needs
-to count reports, to delete them after retention, and to keep different parameters apart. A store of one shard is never
-served as another: it alone has the ids of the batches that it has counted.
-"""
+"""What the store remembers of registries: how reports are counted, how long they are stored, which shard it is."""
 
 from __future__ import annotations
 
@@ -93,8 +88,7 @@ class StoredMetric:
         return cls(row.metric, mechanism, period, row.retention_days, row.counts_digest)
 
 
-StoredMetrics = Mapping[tuple[str, bytes], StoredMetric]
-"""By metric and mechanism digest."""
+StoredMetrics = Mapping[tuple[str, bytes], StoredMetric]  # by metric and mechanism digest
 
 
 def read_stored_metrics(connection: Connection, registered: StoredMetrics = MappingProxyType({})) -> StoredMetrics:

@@ -1,4 +1,4 @@
-"""What operators watch and write down: refusals, collectors' heartbeats, notes; and what relays released together.
+"""What operators watch and write down: figures, refusals, heartbeats, notes; and what relays released together.
 
 Refusals are stored by day without the metric, and by metric in the metric's own periods. Never by both: a day with a
 metric of weeks would be a time finer than its period.
@@ -7,8 +7,8 @@ metric of weeks would be a time finer than its period.
 from __future__ import annotations
 
 import secrets
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -17,30 +17,28 @@ from sqlalchemy import ColumnElement, Connection, Table, delete, func, select, t
 from overstory.collector.ingest.received import Received
 from overstory.collector.settings import DAY
 from overstory.collector.store.databases.database import Database
-from overstory.collector.store.metrics import StoredMetrics
+from overstory.collector.store.metrics import StoredMetrics, read_stored_metrics
 from overstory.collector.store.schema import (
+    CHUNKS,
     COLLECTORS,
+    COUNTS,
+    INBOX,
     METRICS,
     NOTES,
     RELEASES,
+    SCHEMA,
     TALLIES,
+    count_ids,
     put_row,
 )
 from overstory.protocol.errors import ParameterError
 
 NOTE_KINDS: Final = ("release", "incident", "note")
 
-NOTE_CHARACTERS: Final = 500
-"""The longest text of a note."""
-
-SILENT: Final = 60
-"""Seconds without a heartbeat after which a collector is silent."""
-
-TALLY_DAYS: Final = 400
-"""Days for which refusals by day are stored; those of a metric are deleted with its reports."""
-
-DEAD_DAYS: Final = 7
-"""Days without a heartbeat after which a collector's row is deleted."""
+NOTE_CHARACTERS: Final = 500  # the longest text of a note
+SILENT: Final = 60  # seconds without a heartbeat after which a collector is silent
+TALLY_DAYS: Final = 400  # days for which refusals by day are stored; those of a metric are deleted with its reports
+DEAD_DAYS: Final = 7  # days without a heartbeat after which a collector's row is deleted
 
 _ADD: Final = text(
     "INSERT INTO tallies (metric, period, reason, refused) VALUES (:metric, :period, :reason, :refused) "
@@ -57,41 +55,18 @@ Refused = Mapping[tuple[str | None, int, str], int]
 
 @dataclass(frozen=True)
 class CollectorState:
-    """The last heartbeat of a collecting process.
+    """The last heartbeat of a collecting process."""
 
-    Parameters
-    ----------
-    id
-        Random, drawn when the process starts: it names no machine and no address.
-    version
-        The version of overstory that it runs, such as ``0.2.0``.
-    started, last_seen
-        Unix times in seconds.
-    waiting
-        Reports that were waiting for their commit.
-    commit_p95
-        Seconds within which 95 of 100 commits of the last five minutes ended, rounded up to a bound of the histogram,
-        at most 5; None when there were none.
-    shard
-        The shard that its store holds; None of a registry without shards.
-
-    Examples
-    --------
-    >>> state = CollectorState("5f3a9c01", "0.2.0", 1_800_000_000, 1_800_000_600, 0, 0.01)
-    >>> state.silent(1_800_000_630), state.silent(1_800_000_661)
-    (False, True)
-    """
-
-    id: str
-    version: str
-    started: int
+    id: str  # random, drawn when the process starts: it names no machine and no address
+    version: str  # of overstory, such as 0.2.0
+    started: int  # as `last_seen`: unix time in seconds
     last_seen: int
-    waiting: int
+    waiting: int  # reports, for their commit
+    # Seconds within which 95 of 100 commits of the last five minutes ended, up to a bound of the histogram.
     commit_p95: float | None = None
-    shard: int | None = None
+    shard: int | None = None  # that its store holds; None of a registry without shards
 
     def silent(self, now: float) -> bool:
-        """Whether it has sent no heartbeat for a minute."""
         return now - self.last_seen > SILENT
 
     def to_json(self) -> dict[str, Any]:
@@ -101,35 +76,15 @@ class CollectorState:
 
 @dataclass(frozen=True)
 class Note:
-    """What somebody wrote down about a day.
+    """What somebody wrote down about a day."""
 
-    Parameters
-    ----------
-    id
-        Random, in hexadecimal; `Store.remove_note` takes it.
-    metric
-        The metric that it is about; None: all.
-    day
-        Counted from 1970, in UTC.
-    kind
-        ``release``, ``incident`` or ``note``.
-    text
-        One line of at most 500 characters. It comes from a person: escape it wherever it is shown.
-
-    Examples
-    --------
-    >>> Note("5f3a9c01", None, 20_778, "release", "Version 3 is out").to_json()["day"]
-    '2026-11-21'
-    """
-
-    id: str
-    metric: str | None
-    day: int
-    kind: str
-    text: str
+    id: str  # random, in hexadecimal
+    metric: str | None  # that it is about; None: all
+    day: int  # counted from 1970, in UTC
+    kind: str  # one of NOTE_KINDS
+    text: str  # one line of a person: escape it wherever it is shown
 
     def to_json(self) -> dict[str, Any]:
-        """Return the note as JSON values, the day as a date."""
         import datetime as dt
 
         day = dt.datetime.fromtimestamp(self.day * DAY, dt.UTC).date().isoformat()
@@ -138,18 +93,10 @@ class Note:
 
 @dataclass(frozen=True)
 class Refusals:
-    """How much was refused, by `Reason`.
+    """How much was refused, by `Reason`."""
 
-    Attributes
-    ----------
-    by_day
-        Reports, batches and requests, by day (counted from 1970) and reason.
-    by_metric
-        Reports and batches that name a metric of the registry, by metric, reason, and the metric's period in which they
-        were refused; which period they were reports of is not stored.
-    """
-
-    by_day: Mapping[tuple[int, str], int] = field(default_factory=dict)
+    by_day: Mapping[tuple[int, str], int] = field(default_factory=dict)  # counted from 1970, and reason
+    # By metric, the metric's period in which they were refused, and reason; of which period they were is not stored.
     by_metric: Mapping[tuple[str, int, str], int] = field(default_factory=dict)
 
 
@@ -159,24 +106,12 @@ ALL_RELEASES: Final = b""
 
 @dataclass(frozen=True)
 class ReleasedReports:
-    """What shuffling relays released of a metric and period.
+    """What shuffling relays released of a metric and period."""
 
-    Attributes
-    ----------
-    releases
-        Releases with messages of them.
-    smallest
-        Messages in the smallest of these releases.
-    reports
-        Reports in all of these messages.
-    complete
-        Whether these are all reports of the period, made with the same parameters.
-    """
-
-    releases: int
-    smallest: int
-    reports: int
-    complete: bool = True
+    releases: int  # with messages of them
+    smallest: int  # messages in the smallest of these
+    reports: int  # in all of these messages
+    complete: bool = True  # whether these are all reports of the period, made with the same parameters
 
 
 def write_releases(connection: Connection, released: Sequence[Received]) -> None:
@@ -301,3 +236,82 @@ def retain_operations(database: Database, connection: Connection, entries: Store
     database.note_deletions(
         connection, {table.name for table, rows in past if connection.execute(delete(table).where(rows)).rowcount}
     )
+
+
+@dataclass(frozen=True)
+class MetricSummary:
+    """One metric's reports of one mechanism."""
+
+    metric: str
+    digest: str  # the mechanism's, in hexadecimal
+    mechanism: str | None  # its registry name; None when no registry has named it
+    first: str  # a period's label, or its number while the period's length is unknown
+    last: str
+    counted: int  # reports in the counts
+    kept: int  # reports that are still stored
+    waiting: int  # reports in the inbox
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a store holds."""
+
+    url: str
+    kind: str  # of the database
+    schema: int
+    size: int  # of the database, in bytes
+    batch_ids: int  # while an id is stored, no batch with this id is counted again
+    metrics: tuple[MetricSummary, ...]
+    refused: dict[str, int] = field(default_factory=dict)  # by reason, over all days that are stored
+    collectors: int = 0  # seen within a week
+    notes: int = 0
+    releases: int = 0  # of shuffling relays
+
+
+def summarize(database: Database) -> Summary:
+    """Return what a store holds, as of one moment."""
+    with database.snapshot_of_ids() as connection:
+        entries = read_stored_metrics(connection)
+        batch_ids = count_ids(connection)
+        metrics = tuple(metric_summaries(connection, entries))
+        size = database.size(connection)
+        refused: Counter[str] = Counter()
+        for (_, reason), count in read_refusals(connection).by_day.items():
+            refused[reason] += count
+        others = len(read_collectors(connection)), len(read_notes(connection)), count_releases(connection)
+    return Summary(database.url, database.kind, SCHEMA, size, batch_ids, metrics, dict(refused), *others)
+
+
+Sums = tuple[int, int, int]  # a number of reports, and their first and last period
+
+_NONE: Sums = (0, 0, 0)
+
+
+def _sums_of(connection: Connection, table: Table) -> dict[tuple[str, bytes], Sums]:
+    columns = table.c
+    sums = func.sum(columns.num_reports), func.min(columns.period), func.max(columns.period)
+    rows = connection.execute(select(columns.metric, columns.digest, *sums).group_by(columns.metric, columns.digest))
+    return {(metric, bytes(digest)): (int(total), first, last) for metric, digest, total, first, last in rows}
+
+
+def metric_summaries(connection: Connection, entries: StoredMetrics) -> Iterator[MetricSummary]:
+    """Return a summary for each metric and mechanism."""
+    sums = {table.name: _sums_of(connection, table) for table in (COUNTS, CHUNKS, INBOX)}
+    periods: dict[tuple[str, bytes], set[int]] = defaultdict(set)
+    for of_table in sums.values():
+        for key, (_, first, last) in of_table.items():
+            periods[key] |= {first, last}
+    for key, ends in sorted(periods.items()):
+        entry = entries.get(key)
+        label = entry.period.label if entry else str
+        reports = {name: of_table.get(key, _NONE)[0] for name, of_table in sums.items()}
+        yield MetricSummary(
+            metric=key[0],
+            digest=key[1].hex(),
+            mechanism=entry.mechanism.name if entry else None,
+            first=label(min(ends)),
+            last=label(max(ends)),
+            counted=reports[COUNTS.name],
+            kept=reports[CHUNKS.name],
+            waiting=reports[INBOX.name],
+        )

@@ -46,8 +46,7 @@ from sqlalchemy import (
 
 from overstory.collector.settings import DAY
 
-SCHEMA: Final = 1
-"""The number of the schema that this program reads and writes; a store of another one is refused."""
+SCHEMA: Final = 1  # the number of the schema that this program reads and writes; a store of another one is refused
 
 METADATA: Final = MetaData()
 
@@ -200,12 +199,7 @@ TOKENS: Final = Table(
     Column("used", BigInteger),  # the last day, counted from 1970
 )
 
-ABOUT: Final = Table(
-    "about",
-    METADATA,
-    Column("key", Text, primary_key=True),
-    Column("value", Text, nullable=False),
-)
+ABOUT: Final = Table("about", METADATA, Column("key", Text, primary_key=True), Column("value", Text, nullable=False))
 
 TALLIES: Final = Table(
     "tallies",
@@ -253,11 +247,8 @@ OF_REPORTS: Final = (CHUNKS.name, COUNTS.name)
 
 # Keys of the table `about`. A key that ends in a space is followed by the name of a table.
 
-IDS_DELETED: Final = "forgotten"
-"""The last day, counted from 1970, on which expired batch ids were deleted."""
-
-SCHEMA_NUMBER: Final = "schema"
-"""The number of the schema; see `SCHEMA`."""
+IDS_DELETED: Final = "forgotten"  # the last day, counted from 1970, on which expired batch ids were deleted
+SCHEMA_NUMBER: Final = "schema"  # the number of the schema; see `SCHEMA`
 
 SHARD: Final = "shard"
 """The shard that the store is served as, all shards of that registry, and its metrics, as JSON; see `ServedShard`."""
@@ -269,8 +260,5 @@ REWRITTEN: Final = "rest of "
 """When the table was last rewritten, until when it is not rewritten again (both by the server's clock), and why
 rewriting failed, if it did."""
 
-STORE_ID: Final = "store"
-"""A random id that manifests name; a backup and what is restored from it have the same."""
-
-TABLE_DIGEST: Final = "digest of "
-"""In a backup: the digest of the table."""
+STORE_ID: Final = "store"  # a random id that manifests name; a backup and what is restored from it have the same
+TABLE_DIGEST: Final = "digest of "  # in a backup: the digest of the table

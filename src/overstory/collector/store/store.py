@@ -17,7 +17,6 @@ from sqlalchemy import ColumnElement, Connection, Table, func, or_, select, unio
 from overstory.collector.auth import Role, Token, make_token
 from overstory.collector.ingest.received import Received
 from overstory.collector.settings import DAY
-from overstory.collector.store.compaction import Compacted, InboxAges, compact
 from overstory.collector.store.copies import backup as backups
 from overstory.collector.store.counts import (
     COUNTED,
@@ -48,27 +47,21 @@ from overstory.collector.store.operations import (
     Refusals,
     Refused,
     ReleasedReports,
+    Summary,
     delete_note,
     make_note,
+    metric_summaries,
     read_collectors,
     read_notes,
     read_refusals,
     read_releases,
+    summarize,
     write_note,
     write_releases,
     write_state,
 )
-from overstory.collector.store.retention import Retained, retain
-from overstory.collector.store.schema import (
-    CHUNKS,
-    COUNTS,
-    IDS_DELETED,
-    INBOX,
-    TOKENS,
-    day_of_ids,
-    read_fact,
-)
-from overstory.collector.store.summary import Summary, metric_summaries, summarize
+from overstory.collector.store.schema import CHUNKS, COUNTS, IDS_DELETED, INBOX, TOKENS, day_of_ids, read_fact
+from overstory.collector.store.upkeep import Compacted, InboxAges, Retained, compact, retain
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -80,25 +73,9 @@ if TYPE_CHECKING:
 
 
 class Store:
-    """Reports, counts, batch ids and tokens, in one database; made by `open_store`.
+    """Reports, counts, batch ids and tokens, in one database that several threads and processes may use at once.
 
-    Several threads may use it at once, and several processes the same database. Each method raises `StoreError` when
-    the database fails.
-
-    Parameters
-    ----------
-    database
-        The open database: SQLite or PostgreSQL.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from overstory.collector.store import open_store
-    >>> with tempfile.TemporaryDirectory() as folder, open_store(f"{folder}/store.db", create=True) as store:
-    ...     size, times = (8, 1, 1), (1_730_678_400, 1_728_086_400)
-    ...     batch = Received("colour", 20_000, bytes(16), bytes(16), *size, bytes(2), bytes(1), *times)
-    ...     store.add([batch]), store.add([batch])
-    ([True], [False])
+    Each method raises `StoreError` when the database fails; what is given wrongly is a `ParameterError`.
     """
 
     def __init__(self, database: Database) -> None:
@@ -107,22 +84,10 @@ class Store:
         self._inbox_ages = InboxAges()
 
     def add(self, received: Sequence[Received]) -> list[bool]:
-        """Store batches, all in one transaction that is durable when this returns.
+        """Store batches in one durable transaction; return of each whether it is new: its id was not stored before.
 
-        A release of a shuffling relay grows by the messages with new batches in the same transaction.
-
-        Returns
-        -------
-        list of bool
-            For each batch, in order: whether it is new. False means that its id was stored before, by this call, an
-            earlier one or another collector; the batch is then not counted again.
-
-        Raises
-        ------
-        StoreError
-            When nothing was stored. It is always safe to send the same batches again.
-        ParameterError
-            When a batch's columns do not have the length that its number of reports requires; nothing was stored.
+        After an error nothing was stored, and it is always safe to send the same batches again. Releases of a shuffling
+        relay grow by the messages with new batches in the same transaction.
         """
         if not received:
             return []
@@ -159,34 +124,15 @@ class Store:
         self._database.checkpoint()
 
     def compact(self, now: float, *, within: float = 0.0, forgetting: bool = True) -> Compacted:
-        """Count the reports in the inbox, shuffle them among the reports of their period, delete expired batch ids.
+        """Count the inbox, shuffle it among the reports of its period, delete expired ids where `forgetting`.
 
-        Every report is counted exactly once, however many processes compact, and wherever one of them is killed.
-
-        Parameters
-        ----------
-        now
-            Unix time in seconds.
-        within
-            Seconds that a few reports of a metric and period may wait in the inbox where a large chunk would have to
-            be written again for them; 0: all reports are counted now.
-        forgetting
-            Whether expired ids are deleted: `now` must be right for that.
-
-        Raises
-        ------
-        StoreError
-            When the database fails; what was counted until then stays counted.
+        Every report is counted exactly once, however many processes compact, and wherever one of them is killed. A few
+        reports of a metric and period wait for up to `within` seconds where a large chunk would be written for them.
         """
         return compact(self._database, self._metrics, now, self._inbox_ages, within, forgetting=forgetting)
 
     def retain(self, now: float) -> Retained:
-        """Delete the reports past their metric's retention at unix time `now`, and their sums of pairs.
-
-        Their counts stay where at least ten reports share a cell; see `overstory.collector.store.retention`.
-        Refusals are deleted with their metric's reports, those by day after 400 days; the row of a collector a week
-        after its last heartbeat.
-        """
+        """Delete the reports past their metric's retention, and what operators watched long ago; see `upkeep`."""
         return retain(self._database, self._metrics, now)
 
     def export_closed(
@@ -212,27 +158,11 @@ class Store:
         return Export(self._database, registry, folder).verify(now)
 
     def remember(self, registry: MetricRegistry) -> None:
-        """Count and retain reports as this registry says from now on.
-
-        Raises
-        ------
-        StoreError
-            When a metric's periods have another length than those it was collected by, or the database fails.
-        ParameterError
-            When a metric is counted by candidate, and its candidates were not read.
-        """
+        """Count and retain reports as this registry says from now on; a metric's periods must have the same length."""
         self._metrics = save_metrics(self._database, registry.values())
 
     def claim_shard(self, registry: MetricRegistry, shard: int | None, now: float) -> None:
-        """Remember that the store is served as this shard, or as the only store; see `metrics.claim_shard`.
-
-        Raises
-        ------
-        ParameterError
-            When the registry has no such shard, or has shards and none is given.
-        StoreError
-            When the store holds another shard, or reports of open periods would be divided otherwise than before.
-        """
+        """Remember that the store is served as this shard, or as the only store; see `metrics.claim_shard`."""
         claim_shard(self._database, registry, shard, now)
 
     def report_state(self, state: CollectorState | None, refused: Refused) -> None:
@@ -240,56 +170,22 @@ class Store:
         self._database.write(lambda connection: write_state(connection, state, refused))
 
     def add_note(self, text: str, day: int, kind: str = "note", metric: str | None = None) -> Note:
-        """Store a note about a day, counted from 1970; see `Note`.
-
-        Raises
-        ------
-        ParameterError
-            When the text is empty, too long or more than a line, or the kind or the metric is unknown.
-        """
+        """Store a note about a day, counted from 1970; see `Note`."""
         note = make_note(text, day, kind, metric)
         self._database.write(lambda connection: write_note(connection, note))
         return note
 
     def remove_note(self, note_id: str) -> None:
-        """Delete a note.
-
-        Raises
-        ------
-        ParameterError
-            When no note has this id.
-        """
+        """Delete a note."""
         if not self._database.write(lambda connection: delete_note(self._database, connection, note_id)):
             raise ParameterError(f"there is no note {note_id}")
 
     def serve_alone(self) -> None:
-        """Lock an embedded database against other serving processes, until this process ends.
-
-        Raises
-        ------
-        StoreError
-            When another process serves this store.
-        """
+        """Lock an embedded database against other serving processes, until this process ends."""
         self._database.serve_alone()
 
     def add_token(self, role: Role, application: str, expires: int | None = None) -> str:
-        """Make a token and return it: it is not stored, and cannot be shown again.
-
-        Parameters
-        ----------
-        role
-            ``write`` for programs that report, ``admin`` for those that read, ``viewer`` or ``analyst`` for people who
-            log in to the console, ``relay`` for a shuffling relay.
-        application
-            The name of the application that uses the token.
-        expires
-            Unix time in seconds from which it is refused.
-
-        Raises
-        ------
-        ParameterError
-            When there is no such role, or the application has no name.
-        """
+        """Make a token and return it: it is not stored, and cannot be shown again."""
         plain, token = make_token(role, application, expires)
         row = {column.name: getattr(token, column.name) for column in TOKENS.columns}
         self._database.write(lambda connection: connection.execute(TOKENS.insert(), [row]))
@@ -306,13 +202,7 @@ class Store:
         self._database.write(work)
 
     def revoke_token(self, token_id: str) -> None:
-        """Refuse a token from now on.
-
-        Raises
-        ------
-        ParameterError
-            When no token has this id.
-        """
+        """Refuse a token from now on."""
         valid = TOKENS.c.id == token_id, TOKENS.c.revoked.is_(None)
         revoke = update(TOKENS).where(*valid).values(revoked=int(time.time()))
         if token_id.isascii() and self._database.write(lambda connection: connection.execute(revoke).rowcount):
@@ -342,20 +232,10 @@ class Store:
         among: Collection[int] | None = None,
         groups: Collection[str] | None = None,
     ) -> dict[int, SupportCounts]:
-        """Return the support counts of each period in ``first .. last`` that has reports, and is in `among` if given.
+        """Return the counts of each period that has reports, of all devices or of `groups`; the inbox counts, too.
 
-        They are those of all devices, or of the devices in the stored `groups`.
-
-        Reports in the inbox are counted, too. Only reports of the mechanism that `metric` has now are counted, never
-        those of earlier parameters. Bits are counted by cohort; symbols and sets by value, or by label where the seeds
-        are public. Past retention, cohorts and seeds with few reports are no longer counted.
-
-        Raises
-        ------
-        StoreError
-            When the database fails, or the reports were counted for other candidates and are past retention.
-        ParameterError
-            When reports are counted by candidate and the metric has none.
+        Only reports of the mechanism that `metric` has now are counted, by cohort, value or label. Past retention,
+        cohorts and seeds with few reports are no longer counted, and other candidates cannot be: `RecountError`.
         """
         from overstory.queries.counts import sum_by_key
 
@@ -374,10 +254,7 @@ class Store:
     def sums(
         self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None
     ) -> dict[int, ReportSums]:
-        """Return what is summed of the reports of each period, by which crafted ones are noticed; see `Watch`.
-
-        Reports in the inbox are summed, too. A period whose reports are past retention has none.
-        """
+        """Return what is summed of the stored reports of each period, by which crafted ones are noticed."""
         from overstory.queries.counts import sum_by_key
 
         entry = StoredMetric.of(metric)
@@ -414,10 +291,7 @@ class Store:
     def tally(
         self, metric_id: str, first: int, last: int, groups: Collection[str] | None = None
     ) -> dict[tuple[int, bytes], int]:
-        """Return the number of reports that came of each (period, mechanism digest) in ``first .. last``.
-
-        Past retention, fewer may be in the counts that stay.
-        """
+        """Return how many reports came of each (period, mechanism digest); past retention, counts may have fewer."""
         with self._database.snapshot() as connection:
             return _tally(connection, metric_id, first, last, groups)
 
@@ -430,10 +304,7 @@ class Store:
     def reports(
         self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None
     ) -> Iterator[ReportBatch]:
-        """Yield the stored reports of the periods ``first .. last``, of all devices or of the stored `groups`.
-
-        They are shuffled within some megabytes.
-        """
+        """Yield the stored reports of periods, of all devices or of `groups`, shuffled within some megabytes."""
         entry = StoredMetric.of(metric)
         with self._database.snapshot() as connection:
             for table in (CHUNKS, INBOX):
@@ -442,15 +313,7 @@ class Store:
                         yield shuffled(batch)
 
     def backup(self, path: str | os.PathLike[str]) -> int:
-        """Write a backup: a new SQLite file that opens as a store; return the number of reports in it.
-
-        The file is verified before it gets its name.
-
-        Raises
-        ------
-        StoreError
-            When the file exists, cannot be written, or the store is damaged.
-        """
+        """Write a backup: a new, verified SQLite file that opens as a store; return the number of reports in it."""
         return backups.backup(self._database, Path(path))
 
     def summary(self) -> Summary:
@@ -511,7 +374,6 @@ class Store:
 
 
 def _ids_by_day(received: Sequence[Received]) -> dict[int, IdsOfDay]:
-    """Return the ids of these batches by the day of their tables, in order."""
     found: dict[int, tuple[list[int], set[bytes]]] = {}
     for batch in received:
         times, ids = found.setdefault(day_of_ids(batch.ends), ([], set()))
@@ -550,34 +412,7 @@ def _of_periods(
 
 
 def open_store(url: str, registry: MetricRegistry | None = None, *, create: bool = False) -> Store:
-    r"""Open the store that `url` names.
-
-    Parameters
-    ----------
-    url
-        ``sqlite:///FILE``, a file's name, or ``postgresql://USER:PASSWORD@HOST/DATABASE``.
-    registry
-        The metrics that are collected. The store remembers how they are counted and how long their reports are stored.
-    create
-        Make the store when it does not exist.
-
-    Raises
-    ------
-    StoreError
-        When there is no such store, the database belongs to another program, its schema is not this program's, or a
-        metric's periods have another length than those it was collected by.
-    ParameterError
-        When a metric is counted by candidate, and its candidates were not read.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder, open_store(f"{folder}/store.db", create=True) as store:
-    ...     size, times = (8, 1, 1), (1_730_678_400, 1_728_086_400)
-    ...     batch = Received("colour", 20_000, bytes(16), bytes(16), *size, bytes(2), bytes(1), *times)
-    ...     store.add([batch, batch])
-    [True, False]
-    """
+    """Open the store that `url` names, with the metrics that are collected; `create` makes one that is missing."""
     database = connect(url, create=create)
     try:
         if create:

@@ -13,8 +13,8 @@ import numpy as np
 from pydantic import Field as Parameter
 
 from overstory.analysis.alarms.alarm import BEFORE, HIGHEST_VOLUME, LOWEST_VOLUME
-from overstory.collector.store import CollectorState, Refusals, Store, Summary
-from overstory.collector.store.operations import NOTE_KINDS
+from overstory.collector.store import Store
+from overstory.collector.store.operations import NOTE_KINDS, CollectorState, Refusals, Summary
 from overstory.console.screens.page import number_field, state_words
 from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.charts.numbers import sparkline

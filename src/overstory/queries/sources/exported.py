@@ -1,31 +1,27 @@
-"""Exported files, read as a store is: an engine counts the reports of each period and group, each once.
-
-What the manifests say needs no engine: periods, groups, and how many reports there are of which parameters. Counts are
-kept, so that several readings of the same reports count them once.
-"""
+"""Exported files, read as a store is: an engine counts the reports of each period and group, once for all readings."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from overstory.analysis.alarms.sums import PAIR_REPORTS, ReportSums, Watch, symmetric
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.engines.places import ExportedSet, Place, place_of
-from overstory.engines.reducer import check_label, read_unit
+from overstory.engines.driver import Run, check_label, read_unit
+from overstory.engines.places import ExportedSet, place_of
 from overstory.engines.searches import search_answers
 from overstory.engines.units import Job, Unit, read_contents, unit_bytes, units_of
 from overstory.protocol.errors import FormatError, ParameterError
+from overstory.protocol.metrics import Metric
 from overstory.queries.counts import PeriodCounts, read_store, sum_by_key, with_sums
 
 if TYPE_CHECKING:
-    from overstory.engines.driver import Run
     from overstory.privacy.payloads.shuffle import Released
-    from overstory.protocol.metrics import Metric
 
 
 @dataclass(frozen=True)
@@ -70,15 +66,7 @@ class SumsJob(Job):
 Read = TypeVar("Read", SupportCounts, ReportSums)
 
 
-class Files(NamedTuple):
-    """Files of reports, and the units that an engine counts of them."""
-
-    places: list[Place]
-    units: list[Unit]
-
-
-Counting = Callable[[Job, Files], "Run"]
-"""Counts units by an engine."""
+Counting = Callable[[Job, Sequence[Unit]], "Run"]  # counts units by an engine
 
 
 class Counted(NamedTuple):
@@ -97,7 +85,6 @@ class ExportedReports:
     sets: Sequence[ExportedSet]
     counting: Counting
     workers: int = 8  # units that are counted at a time, about
-    verify: bool = True  # compare checksums
     _counts: dict[Counted, SupportCounts] = field(default_factory=dict, repr=False)
     _sums: dict[Counted, ReportSums] = field(default_factory=dict, repr=False)
 
@@ -123,10 +110,10 @@ class ExportedReports:
     def counts(
         self, metric: Metric, first: int, last: int, *, groups: Collection[str] | None = None
     ) -> dict[int, SupportCounts]:
-        job = Job.of(metric.mechanism, verify=self.verify)
+        job = Job.of(metric.mechanism)
 
-        def read(files: Files, keys: Sequence[Counted]) -> None:
-            counted = self.counting(job, files).collections
+        def read(units: Sequence[Unit], keys: Sequence[Counted]) -> None:
+            counted = self.counting(job, units).collections
             self._counts.update((key, counted[number]) for number, key in enumerate(keys))
 
         return self._added(self._counts, metric, self._chosen(metric, first, last, groups), read)
@@ -134,29 +121,24 @@ class ExportedReports:
     def sums(
         self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None
     ) -> dict[int, ReportSums]:
-        job = SumsJob.of(metric.mechanism, verify=self.verify)
+        job = SumsJob.of(metric.mechanism)
         if job.watch is None:
             return {}
 
-        def read(files: Files, keys: Sequence[Counted]) -> None:
-            summed = self.counting(job, files._replace(units=list(_watched(files.units)))).collections
+        def read(units: Sequence[Unit], keys: Sequence[Counted]) -> None:
+            summed = self.counting(job, list(_watched(units))).collections
             self._sums.update((key, job.sums(summed[number])) for number, key in enumerate(keys))
 
         return self._added(self._sums, metric, self._chosen(metric, first, last, groups), read)
 
     def reports(self, metric: Metric, first: int, last: int) -> Iterator[ReportBatch]:
-        job, chosen = Job.of(metric.mechanism, verify=self.verify), self._chosen(metric, first, last)
-        for unit in self._files(metric, chosen).units if chosen else ():
-            yield from read_unit(job, unit, metric.mechanism)
+        for unit in self._units(metric, self._chosen(metric, first, last)):
+            yield from read_unit(unit, metric.mechanism)
 
     def answers(self, metric: Metric, first: int, last: int) -> Sequence[Any]:
-        """Return the answers of a search, which the engine counts where they lie."""
-        chosen = self._chosen(metric, first, last)
-        units = self._files(metric, chosen).units if chosen else []
-        files = Files(self._places(chosen), [replace(unit, collection=0) for unit in units])
-        return search_answers(
-            lambda asked: self.counting(asked, files).counts, Job.of(metric.mechanism, verify=self.verify)
-        )
+        units = [replace(unit, collection=0) for unit in self._units(metric, self._chosen(metric, first, last))]
+        job = Job.of(metric.mechanism)
+        return search_answers(lambda asked: self.counting(asked, units).counts, job)
 
     def _chosen(
         self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None
@@ -178,27 +160,27 @@ class ExportedReports:
         known: Mapping[Counted, Read],
         metric: Metric,
         chosen: Sequence[ExportedSet],
-        read: Callable[[Files, Sequence[Counted]], None],
+        read: Callable[[Sequence[Unit], Sequence[Counted]], None],
     ) -> dict[int, Read]:
         """Return what is known of each period, after `read` has read what is missing."""
         missing = [one for one in chosen if _key(metric, one) not in known]
         if missing:
-            read(self._files(metric, missing), _keys(metric, missing))
+            read(self._units(metric, missing), _keys(metric, missing))
         return sum_by_key((key.period, known[key]) for key in _keys(metric, chosen))
 
-    def _files(self, metric: Metric, chosen: Sequence[ExportedSet]) -> Files:
+    def _units(self, metric: Metric, chosen: Sequence[ExportedSet]) -> list[Unit]:
+        if not chosen:
+            return []
         numbers = {key: number for number, key in enumerate(_keys(metric, chosen))}
-        places = self._places(chosen)
         of_address = {one.address(part): numbers[_key(metric, one)] for one in chosen for part in one.manifest.parts}
+        places = sorted(
+            (place_of(one, part) for one in chosen for part in one.manifest.parts), key=attrgetter("address")
+        )
         contents = read_contents(places)
         for file in contents[:1]:  # the others are of the same parameters
             check_label(file.digest, metric.mechanism, file.place.shown)
         units = units_of(contents, unit_bytes(contents, self.workers))
-        return Files(places, [replace(unit, collection=of_address[unit.address]) for unit in units])
-
-    def _places(self, chosen: Iterable[ExportedSet]) -> list[Place]:
-        places = [place_of(one, part) for one in chosen for part in one.manifest.parts]
-        return sorted(places, key=lambda place: place.address)
+        return [replace(unit, collection=of_address[unit.address]) for unit in units]
 
 
 def read_exported(

@@ -16,8 +16,8 @@ from overstory.protocol.metrics.metric_table import metric_from_json
 from overstory.protocol.wire.reasons import check_token, problem_detail
 from overstory.queries.counts import PeriodCounts
 
-MOST_BYTES: Final = 1 << 30
-"""A longer answer is not read to its end: no counts are as large."""
+SECONDS: Final = 60.0  # to wait for the collector
+MOST_BYTES: Final = 1 << 30  # a longer answer is not read to its end: no counts are as large
 
 
 class RemoteError(OverstoryError):
@@ -25,83 +25,24 @@ class RemoteError(OverstoryError):
 
 
 def read_remote(
-    url: str,
-    token: str,
-    metric: Metric,
-    first: int | None = None,
-    last: int | None = None,
-    *,
-    timeout: float = 60.0,
-    group: str | None = None,
+    url: str, token: str, metric: Metric, first: int | None = None, last: int | None = None, *, group: str | None = None
 ) -> PeriodCounts:
-    """Ask the collector at `url` for the counts of a range of periods; by default of all periods with reports.
-
-    Parameters
-    ----------
-    url
-        The collector's address: ``https://collector.example``.
-    token
-        An admin token of that collector.
-    metric
-        The metric, with the parameters whose reports are read.
-    first, last
-        Numbers of periods, both included; None: the first or the last period with reports.
-    timeout
-        How long to wait for the collector, in seconds.
-    group
-        The group whose devices are counted; None: all devices.
-
-    Raises
-    ------
-    RemoteError
-        When the collector cannot be reached, or refuses.
-    ParameterError
-        When the answer holds no counts of this metric, these parameters and this group.
-
-    Examples
-    --------
-    >>> from overstory.protocol.metrics import parse_registry
-    >>> from overstory.protocol.metrics.registry import EXAMPLE
-    >>> read_remote("http://127.0.0.1:1", "", parse_registry(EXAMPLE)["colour"])
-    Traceback (most recent call last):
-    overstory.queries.sources.remote.RemoteError: ...
-    """
+    """Ask a collector for the counts of a range of periods, by default of all; an admin token is needed."""
     ends = {name: None if p is None else metric.period.label(p) for name, p in (("from", first), ("to", last))}
     asked = ends | {"group": group}
     query = urlencode({name: text for name, text in asked.items() if text is not None})
     address = f"{_checked_url(url)}/v1/metrics/{quote(metric.id)}/counts" + (f"?{query}" if query else "")
-    counted = PeriodCounts.from_json(metric, _fetch_json(address, token, timeout))
+    counted = PeriodCounts.from_json(metric, _fetch_json(address, token))
     if counted.group != group:
         raise RemoteError(f"{address}: the answer is of the group {counted.group}: upgrade the collector")
     return counted
 
 
-def read_remote_metric(url: str, name: str, *, timeout: float = 60.0) -> Metric:
-    """Ask the collector at `url` for a metric of its public registry, which has no candidates.
-
-    Parameters
-    ----------
-    url
-        The collector's address: ``https://collector.example``.
-    name
-        The metric's id in the collector's registry.
-    timeout
-        How long to wait for the collector, in seconds.
-
-    Raises
-    ------
-    RemoteError
-        When the collector cannot be reached, or this version cannot read its answer.
-
-    Examples
-    --------
-    >>> read_remote_metric("http://127.0.0.1:1", "colour")
-    Traceback (most recent call last):
-    overstory.queries.sources.remote.RemoteError: ...
-    """
+def read_remote_metric(url: str, name: str) -> Metric:
+    """Ask the collector at `url` for a metric of its public registry, which has no candidates."""
     address = f"{_checked_url(url)}/v1/metrics/{quote(name, safe='')}"
     try:
-        return metric_from_json(_fetch_json(address, "", timeout))
+        return metric_from_json(_fetch_json(address, ""))
     except FormatError as error:
         raise RemoteError(f"{address}: {error}; give --registry FILE") from error
 
@@ -124,11 +65,11 @@ class _NoRedirects(HTTPRedirectHandler):
         """Refuse."""
 
 
-def _fetch_json(address: str, token: str, timeout: float) -> Any:
+def _fetch_json(address: str, token: str) -> Any:
     headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {check_token(token)}"} if token else {})
     try:
         request = Request(address, headers=headers)  # noqa: S310 - the scheme was checked
-        with build_opener(_NoRedirects).open(request, timeout=timeout) as response:
+        with build_opener(_NoRedirects).open(request, timeout=SECONDS) as response:
             raw = response.read(MOST_BYTES + 1)
     except HTTPError as error:
         raise RemoteError(f"{address}: {_refusal(error, token)}") from error

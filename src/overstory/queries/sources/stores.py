@@ -1,8 +1,4 @@
-"""The stores of several shards, read as one: counts are sums over reports, so the sums of the stores are added.
-
-Every report is in one store, and integers are added: what is read equals, bit for bit, what one store with all reports
-would give. Only the order of stored reports differs, and which of them crafted ones are looked for among.
-"""
+"""The stores of several shards, read as one: every report is in one of them, so sums equal one store's, bit for bit."""
 
 from __future__ import annotations
 
@@ -40,7 +36,6 @@ class SeveralStores:
 
     @property
     def url(self) -> str:
-        """The URLs of all databases, without passwords."""
         return "; ".join(store.url for store in self._stores)
 
     def _added(self, read: Callable[[Any], Mapping[Key, Value]]) -> dict[Key, Value]:

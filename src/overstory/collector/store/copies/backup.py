@@ -1,8 +1,4 @@
-"""Backup and restore: a backup is one SQLite file, whatever the store's database, and opens as a store.
-
-So a backup is also the way from one kind of database to the other. It has a digest of each of its tables: a single
-changed bit of a report or an id is noticed when it is restored.
-"""
+"""Backup and restore: a backup is one SQLite file with a digest of each table, and opens as a store."""
 
 from __future__ import annotations
 
@@ -35,11 +31,8 @@ from overstory.collector.store.schema import (
 )
 from overstory.files.io import sync
 
-ROWS: Final = 1000
-"""Rows copied at a time."""
-
-FEW: Final = 16
-"""The same, where a row is some megabytes of reports."""
+ROWS: Final = 1000  # rows copied at a time
+FEW: Final = 16  # the same, where a row is some megabytes of reports
 
 
 def backup(database: Database, path: Path) -> int:
@@ -59,30 +52,7 @@ def backup(database: Database, path: Path) -> int:
 
 
 def restore(path: Path, url: str) -> int:
-    """Fill a new store from a backup, completely or not at all; return the reports in its counts and inbox.
-
-    Parameters
-    ----------
-    path
-        The backup: a file that `Store.backup` wrote.
-    url
-        The new store: a file that does not exist, or an empty PostgreSQL database.
-
-    Raises
-    ------
-    StoreError
-        When the backup is damaged, of another schema, or was written to since it was made; or there is a store already.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from overstory.collector.store import open_store
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with open_store(f"{folder}/store.db", create=True) as store:
-    ...         reports = store.backup(f"{folder}/backup.db")
-    ...     reports, restore(Path(folder, "backup.db"), f"{folder}/restored.db")
-    (0, 0)
-    """
+    """Fill a new store from a backup, completely or not at all; return the reports in its counts and inbox."""
     source = connect(str(path))
     try:
         check(source)

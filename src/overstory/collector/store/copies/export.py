@@ -1,11 +1,7 @@
 """Export: the reports of closed periods become files in a folder or an object store, each report once.
 
-An export is a function of its key: names follow from the store and the key, the order of the reports from the random
-numbers of their chunks. Parts come first, then the manifest that lists them. What has a manifest is complete, and never
-written again; an export that was killed is written once more, under the same names. So neither an object store nor our
-own database has to remember what is where. Neither ids of batches nor times of arrival are in the files. The reports of
-some 8 MiB of chunks are shuffled together; more than that is not shuffled as a whole: reports that were folded together
-into one chunk stay within the same 8 MiB.
+Names follow from the store and the key, and the manifest comes last: what was killed is written once more, under the
+same names. Neither batch ids nor times are in the files; reports are shuffled within some 8 MiB of chunks.
 """
 
 from __future__ import annotations
@@ -44,8 +40,7 @@ from overstory.protocol.errors import OverstoryError
 from overstory.protocol.kinds.base import MAX_COHORTS
 from overstory.protocol.metrics import MetricRegistry
 
-PART_BYTES: Final = 1 << 29
-"""Bytes of reports in a part."""
+PART_BYTES: Final = 1 << 29  # bytes of reports in a part
 
 
 @dataclass
@@ -219,7 +214,6 @@ class Export:
             return [Chunk(*row) for row in connection.execute(rows)]
 
     def _read(self, numbers: Sequence[Sequence[int]]) -> Iterator[ReportBatch]:
-        """Yield the reports of some chunks, shuffled; the same chunks in the same order."""
         for some in numbers:
             with self._database.snapshot() as connection:
                 rows = select(CHUNKS).where(CHUNKS.c.id.in_(some)).order_by(CHUNKS.c.id)
@@ -274,8 +268,3 @@ def _cut(chunks: Sequence[Chunk]) -> Iterator[list[list[int]]]:
     together = grouped(chunks, attrgetter("size"), TOGETHER)
     for part in grouped(together, lambda some: sum(chunk.size for chunk in some), PART_BYTES):
         yield [[chunk.number for chunk in some] for some in part]
-
-
-def retained_too_briefly(registry: MetricRegistry) -> list[str]:
-    """Return the metrics whose reports are deleted before their period is closed: none can be exported."""
-    return [metric.id for metric in registry.values() if metric.retention_days <= metric.grace_days]

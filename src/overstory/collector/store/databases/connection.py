@@ -7,12 +7,11 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from sqlalchemy import URL, Connection, insert, inspect
+from sqlalchemy import Connection, insert, inspect
 
-from overstory.collector.store.databases.database import Database, StoreError
+from overstory.collector.store.databases.database import Database, StoreError, parse_url
 from overstory.collector.store.databases.postgres import PostgresDatabase
 from overstory.collector.store.databases.sqlite import SqliteDatabase
-from overstory.collector.store.databases.urls import parse_url
 from overstory.collector.store.schema import (
     ABOUT,
     BATCH_IDS,
@@ -34,7 +33,10 @@ def connect(url: str, *, create: bool = False) -> Database:
     """Return the database that `url` names; what is in it is not checked."""
     parsed = parse_url(url)
     if parsed.get_backend_name() == "postgresql":
-        return _postgres(parsed)
+        try:
+            return PostgresDatabase(parsed)
+        except ModuleNotFoundError as error:
+            raise StoreError(f"PostgreSQL needs psycopg: {install_hint('postgres')}") from error
     path = Path(parsed.database or "")
     if path.is_dir():
         raise StoreError(f"{path}: this is a folder; name a file in it, such as {path / 'reports.db'}")
@@ -45,13 +47,6 @@ def connect(url: str, *, create: bool = False) -> Database:
     if create:
         create_private_file(path)
     return SqliteDatabase(path)
-
-
-def _postgres(url: URL) -> PostgresDatabase:
-    try:
-        return PostgresDatabase(url)
-    except ModuleNotFoundError as error:
-        raise StoreError(f"PostgreSQL needs psycopg: {install_hint('postgres')}") from error
 
 
 def read_schema(connection: Connection, url: str) -> str | None:

@@ -21,9 +21,9 @@ from overstory.collector.store.databases.database import (
     Result,
     StoreError,
     explain,
+    shown,
     translate_errors,
 )
-from overstory.collector.store.databases.urls import shown
 from overstory.collector.store.schema import (
     ABOUT,
     BATCH_IDS,
@@ -50,8 +50,7 @@ KEEP_DAY: Final = text(
 
 DAYS: Final = text("SELECT day, forget_after FROM batch_ids")
 
-LOCK_MS: Final = 200
-"""How long to wait for the lock of a table: all later users of the table wait behind this one."""
+LOCK_MS: Final = 200  # how long to wait for the lock of a table: all later users of the table wait behind this one
 
 IS_OWNER: Final = text("SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = CAST(:table AS regclass)")
 MARK: Final = text(
@@ -241,8 +240,7 @@ PASSES, PAUSE = 50, 0.02
 
 SLICE: Final = 4000
 MOST_SLICES: Final = 256
-END: Final = bytes([255]) * 17
-"""Greater than every batch id."""
+END: Final = bytes([255]) * 17  # greater than every batch id
 
 COMMIT_TIMES: Final = "the server keeps the time of every commit: set track_commit_timestamp = off"
 LOGGED: Final = (

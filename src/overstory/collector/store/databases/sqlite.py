@@ -1,7 +1,4 @@
-"""The embedded database: one file with a write-ahead log; every commit is on disk before it is acknowledged.
-
-Writers of one process take turns through `FairLock`, in the order in which they asked.
-"""
+"""The embedded database: one file with a write-ahead log; every commit is on disk before it is acknowledged."""
 
 from __future__ import annotations
 
@@ -56,8 +53,7 @@ class FairLock:
                 self.taken = False
 
 
-PATIENCE: Final = 15.0
-"""Seconds to wait for another process's transaction."""
+PATIENCE: Final = 15.0  # seconds to wait for another process's transaction
 
 # Overwriting what is deleted is the default of some builds of SQLite, and not of others.
 PRAGMAS: Final = (
@@ -201,12 +197,8 @@ class SqliteDatabase(Database):
             raw.execute("VACUUM INTO ?", (str(path),))
 
     def checkpoint(self) -> None:
-        """Copy the write-ahead log into the file: nearly all of it while writers write on, the rest while they wait.
-
-        SQLite starts the log again only when it was copied to its end; otherwise it grows until a writer must copy all
-        of it. And only a pass that reaches the end flushes the file, which takes longest. Each pass has less to copy
-        than the one before: one of the last reaches the end between two commits, and no writer has to wait.
-        """
+        """Copy the write-ahead log into the file: nearly all of it while writers write on, the rest while they wait."""
+        # The log begins again only when it was copied to its end, and each pass has less to copy than the one before.
         self.check_in_place()
         with translate_errors(self.url), self.engine.connect() as connection:
             raw = _raw(connection)
@@ -290,8 +282,7 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-STEPS: Final = 100_000
-"""Steps of SQLite's virtual machine, some milliseconds, between two looks for a signal."""
+STEPS: Final = 100_000  # steps of SQLite's virtual machine, some milliseconds, between two looks for a signal
 
 
 @contextmanager

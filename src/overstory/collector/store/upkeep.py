@@ -1,12 +1,11 @@
-"""Compaction: count the reports in the inbox once each, shuffle them among others of their period, delete expired ids.
+"""The upkeep of reports: compaction counts each once and shuffles it among others, retention deletes what is past.
 
-Reading, counting and shuffling happen without a lock. One short transaction then deletes exactly the rows that were
-counted and writes what they became. If any of them is no longer there, another process has folded it: the transaction
-is undone, and nothing was counted twice.
+Counting takes no lock. One short transaction then deletes exactly the rows that were counted, or is undone.
 
-Each folding writes a chunk again. A trickle of reports over many metrics, folded every few seconds, would write a
-hundred thousand bytes for each byte. So the reports of a key are folded when they are a fourth of the chunk that they
-are shuffled into, or have waited for minutes.
+Counts stay past retention only where at least `FEWEST_TOGETHER` reports share what is public about them: of few
+reports, the counts are the reports. A cohort or seed with fewer is taken out of the counts of its period and group.
+Which these are depends on no value, so the others are a random sample. Single reports can be computed from sums over
+all seeds where they are not many more than the seeds, or than the values: of such a period, none stay.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import Connection, Row, Table, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
+from overstory.collector.settings import DAY
 from overstory.collector.store.counts import (
     Key,
     chunk_rows,
@@ -34,17 +34,23 @@ from overstory.collector.store.counts import (
     shuffled,
     sum_reports,
     sums_of_key,
+    unpack_counts,
     unpack_sums,
 )
 from overstory.collector.store.databases.database import Database, RecountError
 from overstory.collector.store.metrics import StoredMetric, StoredMetrics, read_stored_metrics
-from overstory.collector.store.retention import delete_expired_ids
+from overstory.collector.store.operations import retain_operations
 from overstory.collector.store.schema import (
+    ABOUT,
     CHUNKS,
     COUNTS,
+    IDS_DELETED,
     INBOX,
+    OF_REPORTS,
     day_of_ids,
     ids_table_name,
+    put_row,
+    read_fact,
     read_id_days,
 )
 from overstory.protocol.errors import ParameterError
@@ -54,8 +60,7 @@ if TYPE_CHECKING:
     from overstory.analysis.reports import SupportCounts
 
 
-SHARE: Final = 4
-"""Reports are folded when they are at least one to this many in the chunk that is written again."""
+SHARE: Final = 4  # reports are folded when they are at least one to this many in the chunk that is written again
 
 
 class InboxAges:
@@ -98,25 +103,13 @@ CHANGED: Final = (INBOX.name, CHUNKS.name, COUNTS.name)
 
 @dataclass(frozen=True)
 class Compacted:
-    """What a compaction did.
+    """What a compaction did."""
 
-    Attributes
-    ----------
-    reports, rows
-        Reports counted and shuffled, and the rows of the inbox that they came in.
-    forgotten
-        The number of batch ids that were deleted.
-    waiting
-        What could not be counted, and why: most often the store does not know the metric's mechanism.
-    remains
-        What was deleted and can still be read in the database's files, and why; see `Database.erase_deleted`.
-    """
-
-    reports: int = 0
-    rows: int = 0
-    forgotten: int = 0
-    waiting: tuple[str, ...] = ()
-    remains: tuple[str, ...] = ()
+    reports: int = 0  # counted and shuffled
+    rows: int = 0  # of the inbox, that they came in
+    forgotten: int = 0  # batch ids that were deleted
+    waiting: tuple[str, ...] = ()  # what could not be counted, and why
+    remains: tuple[str, ...] = ()  # what was deleted and can still be read in the database's files, and why
 
 
 @dataclass
@@ -277,3 +270,87 @@ def _counts_row(entry: StoredMetric, counts: SupportCounts, sums: ReportSums | N
         "counts": pack_counts(counts),
         "sums": None if sums is None else pack_sums(sums, entry.counts_digest),
     }
+
+
+@dataclass(frozen=True)
+class Retained:
+    """What retention deleted."""
+
+    reports: int
+    chunks: int  # the rows that they were stored in
+    remains: tuple[str, ...] = ()  # what can still be read in the database's files, and why
+
+
+def retain(database: Database, entries: StoredMetrics, now: float) -> Retained:
+    """Delete the reports past their metric's retention at unix time `now`; see `Store.retain`."""
+    with database.snapshot() as connection:
+        entries = read_stored_metrics(connection, entries)
+    # The registry's metrics come last: the registry decides how long a metric's reports are stored.
+    expired = {entry.metric: entry.last_expired(now) for entry in entries.values()}
+    database.write(lambda connection: retain_operations(database, connection, entries, now))
+    sizes = [size for metric, last in expired.items() for size in _delete_reports(database, metric, last)]
+    database.release_free_space()
+    return Retained(sum(sizes), len(sizes), database.erase_deleted(OF_REPORTS if sizes else ()))
+
+
+def _delete_reports(database: Database, metric: str, last: int) -> list[int]:
+    """Delete a metric's chunks up to the period `last`, and small counts; return the chunks' numbers of reports."""
+
+    def work(connection: Connection) -> list[int]:
+        keys = keys_of(connection, CHUNKS, CHUNKS.c.metric == metric, CHUNKS.c.period <= last)
+        sizes = [size for key in keys for size in _delete_key(connection, key)]
+        if sizes:
+            database.note_deletions(connection, OF_REPORTS)
+        return sizes
+
+    return database.write(work)
+
+
+def _delete_key(connection: Connection, key: Key) -> list[int]:
+    from overstory.protocol.metrics.metric import FEWEST_TOGETHER
+
+    # The counts first, as compaction does: whoever adds to them waits here.
+    row = connection.execute(select(COUNTS).where(key.of(COUNTS)).with_for_update()).one_or_none()
+    if row is None:  # another process has deleted these reports
+        return []
+    columns = CHUNKS.c.num_cohorts, CHUNKS.c.num_reports
+    chunks = connection.execute(delete(CHUNKS).where(key.of(CHUNKS)).returning(*columns)).all()
+    if chunks:
+        counts = without_few(unpack_counts(bytes(row.counts)), chunks[0].num_cohorts, FEWEST_TOGETHER)
+        if counts.num_reports or row.num_reports >= FEWEST_TOGETHER:
+            connection.execute(update(COUNTS).where(key.of(COUNTS)).values(counts=pack_counts(counts), sums=None))
+        else:
+            connection.execute(delete(COUNTS).where(key.of(COUNTS)))
+    return [chunk.num_reports for chunk in chunks]
+
+
+def without_few(counts: SupportCounts, num_cohorts: int, fewest: int) -> SupportCounts:
+    """Return the counts without the rows of which single reports could be read: those of fewer than `fewest`."""
+    import numpy as np
+
+    from overstory.analysis.reports import SupportCounts
+
+    in_a_row = min(max(num_cohorts // counts.num_cohorts, 1), counts.num_bits)
+    stay = counts.totals >= fewest * in_a_row
+    return SupportCounts(np.where(stay, counts.totals, 0), np.where(stay[:, None], counts.ones, 0))
+
+
+def delete_expired_ids(database: Database, now: float) -> tuple[int, list[str]]:
+    """Delete, once a day, the ids of days that have passed; return how many, and the tables that are still there."""
+    today = int(now // DAY)
+    with database.snapshot() as connection:
+        last = read_fact(connection, IDS_DELETED)
+        if last is not None and int(last) >= today:
+            return 0, []
+        expired = [day for day, until in read_id_days(connection).items() if until <= now]
+    dropped = {day: database.drop_ids(day, now) for day in expired}
+    deleted = sum(count for count in dropped.values() if count > 0)
+    stay = [f"{ids_table_name(day)}: it is in use, or another user's" for day, count in dropped.items() if count < 0]
+    if not stay:
+        database.write(lambda connection: _note_day(database, connection, str(today)))
+    return deleted, stay
+
+
+def _note_day(database: Database, connection: Connection, day: str) -> None:
+    database.lock(connection)  # of two collectors that delete ids for the first time, only one may make the row
+    put_row(connection, ABOUT, {"key": IDS_DELETED}, value=day)
