@@ -24,7 +24,6 @@ PACKAGES: Final = (
     "overstory.privacy",
     "overstory.planning",
     "overstory.discovery",
-    "overstory.analysis.numeric",
     "overstory.analysis.decoding",
     "overstory.protocol.metrics",
     "overstory.protocol.domains",

@@ -77,22 +77,8 @@ NINE_IN_TEN = _NORMAL.inv_cdf(0.9)
 
 
 def critical_value(alpha: float, num_tests: float) -> float:
-    """Return Q = Phi^-1(1 - alpha / M), one-sided with Bonferroni's correction (RAPPOR, appendix).
+    """Return Q = Phi^-1(1 - alpha / M) of M tests, one-sided with Bonferroni's correction (RAPPOR, appendix).
 
-    Parameters
-    ----------
-    alpha
-        The chance of any false detection, above 0 and below 1.
-    num_tests
-        M, the number of candidates that are tested; at least 1.
-
-    Raises
-    ------
-    ParameterError
-        When alpha is not strictly between 0 and 1, or there is no test.
-
-    Examples
-    --------
     >>> round(critical_value(0.05, 100), 2), round(critical_value(0.05, 10**6), 2)
     (3.29, 5.33)
     """
@@ -112,26 +98,11 @@ def critical_value_fdr(alpha: float, num_candidates: int, frequency: float) -> f
 def learning_limit(mechanism: Mechanism, num_reports: float, num_candidates: int, *, alpha: float = 0.05) -> float:
     """Return how many strings can be learned at most: the x with N / x = Q sd (RAPPOR, appendix, generalized).
 
-    The appendix takes Basic One-time RAPPOR with p = 1/2, where this is ``(2q - 1) sqrt(N) / Q``; here sd is the
-    standard error at frequency 0 of whatever mechanism. Not capped at the number of candidates.
+    Of Basic One-time RAPPOR with p = 1/2 this is ``(2q - 1) sqrt(N) / Q``. Not capped at the number of candidates.
 
-    Parameters
-    ----------
-    mechanism
-        The mechanism that the devices would use: any RAPPOR.
-    num_reports
-        N, the number of reports, one report a device.
-    num_candidates
-        M, the number of strings that are looked for.
-    alpha
-        The chance of any false detection, above 0 and below 1.
-
-    Examples
-    --------
     >>> from overstory.protocol.kinds.registry import mechanism
     >>> basic = mechanism("basic-rappor-one-time", domain_size=100, p=0.5, q=0.75)
-    >>> limit = learning_limit(basic, 10**6, 100)
-    >>> math.isclose(limit, (2 * 0.75 - 1) * 1000 / critical_value(0.05, 100))
+    >>> math.isclose(learning_limit(basic, 10**6, 100), (2 * 0.75 - 1) * 1000 / critical_value(0.05, 100))
     True
     """
     return 1 / detectable_frequency(mechanism, num_reports, num_candidates, critical_value(alpha, num_candidates))

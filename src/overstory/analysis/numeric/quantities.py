@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
 from typing import Any, Final, Literal
 
 import numpy as np
 
-from overstory.analysis.numeric.distribution import Spread, SquareWaveOracle, fitted_spread
-from overstory.analysis.numeric.means import MeanEstimate, MeanOracle, ReportSums
-from overstory.analysis.numeric.ranges import RangeEstimate, RangeOracle
+from overstory.analysis.kinds.numbers import MeanSupport, WaveSupport, debias_lines, sums_of_pairs
+from overstory.analysis.numeric.distribution import Spread, fitted_spread
+from overstory.analysis.numeric.ranges import RangeEstimate, estimate_ranges
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.selection import adjusted_p_values, normal_reach, upper_p_values
 from overstory.protocol.domains.domains import AnyDomain
@@ -96,31 +97,69 @@ Estimated = tuple[list[Quantity], list[str]]
 
 
 def _mean(mechanism: MeanRandomizer, _domain: AnyDomain, counts: SupportCounts, per_device: float) -> Estimated:
-    sums = ReportSums.of_counts(mechanism, counts)
-    learned = MeanOracle(mechanism).estimate(sums, reports_per_device=per_device)
-    if not math.isfinite(learned.standard_error):
+    value, error = estimate_mean(mechanism, counts, reports_per_device=per_device)
+    if not math.isfinite(error):
         return [], ["one report has no standard error"]
     step = mechanism.domain.width / (2 * mechanism.resolution)
     notes = []
-    if step > learned.standard_error / 10:
+    if step > error / 10:
         notes.append(
             f"a device rounds its value to one of {mechanism.num_positions:,} positions, by at most {step:.3g}: the "
             "mean of the true values may differ by as much, which no interval holds"
         )
-    return [_mean_quantity(learned)], notes
+    return [_with_interval("mean", "", value, error)], notes
 
 
-def _mean_quantity(learned: MeanEstimate) -> Quantity:
-    return Quantity("mean", "", learned.value, learned.standard_error, *learned.confidence_interval(LEVEL))
+def estimate_mean(
+    mechanism: MeanRandomizer, counts: SupportCounts, *, reports_per_device: float = 1.0
+) -> tuple[float, float]:
+    """Return the unbiased mean, and its standard error from the reports' own spread: infinite for one report.
+
+    A device's reports are all alike while its value does not change: the error grows by the root of their number.
+    """
+    half, number = MeanSupport(mechanism), counts.num_reports
+    if counts.ones.shape != half.shape(()) or not number:
+        raise ParameterError(f"counts of shape {counts.ones.shape} are not those of {mechanism.name}, or of no report")
+    # Of each branch: number n, sum s and sum of squares q of payloads x, which debias to a + b x:
+    # sum (a + b x) = a n + b s, and sum (a + b x)^2 = a^2 n + 2 a b s + b^2 q; as fractions, nothing is rounded.
+    total, squares = Fraction(0), Fraction(0)
+    branches = zip(debias_lines(mechanism), counts.totals.tolist(), counts.ones, half.branch_bits, strict=True)
+    for (a, b), n, ones, width in branches:
+        s, q = sums_of_pairs(ones, width)
+        total += a * n + b * s
+        squares += a * a * n + 2 * a * b * s + b * b * q
+    # The sample variance (sum of squares - total^2 / n) / (n - 1), over n for the mean.
+    variance = (squares - total * total / number) / (number * (number - 1)) if number > 1 else math.inf
+    return float(total / number), math.sqrt(float(variance) * reports_per_device)
+
+
+def estimate_wave_mean(
+    wave: SquareWave, counts: SupportCounts, *, reports_per_device: float = 1.0
+) -> tuple[float, float]:
+    """Return the same of Square Wave, without a fit; a bucket of several cells counts as its middle."""
+    cells, number = WaveSupport(wave).cells, counts.num_reports
+    if counts.ones.shape != (1, cells.size - 1):
+        raise ParameterError(f"these counts have shape {counts.ones.shape}, not (1, {cells.size - 1})")
+    seen, ((start, slope),) = counts.ones[0].astype(np.float64), debias_lines(wave)
+    values = float(start) + float(slope) * ((cells[:-1] + cells[1:] - 1) / 2)
+    value = float(seen @ values / number)
+    spread = float(seen @ (values - value) ** 2) / (number - 1) if number > 1 else math.inf
+    return value, math.sqrt(spread / number * reports_per_device)
+
+
+def _with_interval(
+    kind: Literal["mean", "share"], of: str, value: float, error: float, *ends: float | None
+) -> Quantity:
+    reach = normal_reach(LEVEL) * error
+    return Quantity(kind, of, value, error, value - reach, value + reach, *ends)
 
 
 def _distribution(mechanism: SquareWave, _domain: AnyDomain, counts: SupportCounts, per_device: float) -> Estimated:
-    oracle = SquareWaveOracle(mechanism)
     if counts.num_reports < 2:
         return [], ["one report has no standard error"]
-    bins = min(FITTED_BINS, mechanism.resolution, oracle.cells.size - 1)
-    fitted = fitted_spread(oracle, counts, num_bins=bins, reports_per_device=per_device)
-    rows = [_mean_quantity(oracle.mean(counts, reports_per_device=per_device))]
+    rows = [_with_interval("mean", "", *estimate_wave_mean(mechanism, counts, reports_per_device=per_device))]
+    bins = min(FITTED_BINS, mechanism.resolution, counts.num_bits)
+    fitted = fitted_spread(mechanism, counts, num_bins=bins, reports_per_device=per_device)
     for q in QUANTILES:
         value, *ends = fitted.quantile(q, LEVEL)
         rows.append(Quantity("quantile", f"{q:g}", value, None, *ends))
@@ -152,15 +191,12 @@ def _ranges(
 ) -> Estimated:
     if not counts.totals.all():
         return [], [f"{int((counts.totals == 0).sum())} levels of the tree have no report yet: there are too few"]
-    learned = RangeOracle(mechanism).estimate_stored(counts, reports_per_device=per_device)
+    learned = estimate_ranges(mechanism, counts, reports_per_device=per_device)
     rows = [_quantile(learned, domain, q) for q in QUANTILES]
     for start, stop in dict.fromkeys((*ranges, *_groups(mechanism.domain_size))):
-        share = learned.range(start, stop)
-        interval = share.confidence_interval(LEVEL)
         first, last = domain.ends(start), domain.ends(stop - 1)
         ends = (None, None) if first is None or last is None else (first[0], last[1])
-        of = group_name(domain, start, stop)
-        rows.append(Quantity("share", of, share.value, share.standard_error, *interval, *ends))
+        rows.append(_with_interval("share", group_name(domain, start, stop), *learned.range(start, stop), *ends))
     return rows, []
 
 

@@ -15,24 +15,21 @@ takes its own estimate with weight ``(B**(l+1) - B**l) / (B**(l+1) - 1)`` (Cormo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from overstory.analysis.kinds.base import Rng, generator, symbols_of
+from overstory.analysis.kinds.split import LevelSupport
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.selection import IntervalKind, normal_reach
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import Report
 from overstory.protocol.numeric.ranges import LevelTree, RangeRandomizer
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
     from overstory.analysis.selection import F64
 
 
@@ -94,98 +91,33 @@ class ConsistentTree:
         return np.repeat(parents, self.tree.branching)[:size]
 
 
-@dataclass(frozen=True)
-class RangeSum:
-    """The share of people in a run of symbols.
-
-    Attributes
-    ----------
-    value : float
-        The unbiased share; noise may make it negative.
-    standard_error : float
-        Of the noise, and of who happened to report at which level.
-    """
-
-    value: float
-    standard_error: float
-
-    def confidence_interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Return the two-sided normal interval.
-
-        Raises
-        ------
-        ParameterError
-            If the level is not between 0 and 1.
-        """
-        reach = normal_reach(level) * self.standard_error
-        return self.value - reach, self.value + reach
-
-
 @dataclass(frozen=True, eq=False)
 class RangeEstimate:
-    """Consistent shares of all nodes of the tree.
+    """Consistent shares of all nodes of the tree."""
 
-    Attributes
-    ----------
-    oracle : RangeOracle
-        The oracle that made the estimate.
-    level_reports : tuple of int
-        The number of reports of each level, level 1 first.
-    consistent : ConsistentTree
-        The fit that makes the levels agree, from which standard errors follow.
-    levels : tuple of ndarray of float64, each of shape (nodes of the level,)
-        Shares, level 1 first; parents are the sums of their children, each level sums to 1, single ones may be
-        negative. They are unbiased: never project them (Norm-Sub) before asking for ranges.
-    raw_levels : tuple of ndarray of float64, each of shape (nodes of the level,)
-        The estimate of each level from its own reports alone.
-    reports_per_device : float
-        How many of the reports one device sent, all alike: variances grow by as much.
-    interval_kind : str
-        "reports" for the devices that reported, "population" for all devices like these.
-    """
-
-    oracle: RangeOracle
+    oracles: tuple[FrequencyOracle, ...]  # of each level
     level_reports: tuple[int, ...]
     consistent: ConsistentTree
+    # Level 1 first; parents are the sums of their children, each level sums to 1, single shares may be negative. They
+    # are unbiased: never project them (Norm-Sub) before asking for ranges.
     levels: tuple[F64, ...]
-    raw_levels: tuple[F64, ...]
-    reports_per_device: float = 1.0
-    interval_kind: IntervalKind = "reports"
-
-    @property
-    def frequencies(self) -> F64:
-        """Shares of the symbols."""
-        return self.levels[-1]
+    reports_per_device: float = 1.0  # all alike: variances grow by as much
+    interval_kind: IntervalKind = "population"
 
     @cached_property
     def cumulated(self) -> F64:
         """Share of people below each symbol, and 1: not quite monotone, for noise is not."""
-        return np.concatenate(([0.0], np.cumsum(self.frequencies)))
+        return np.concatenate(([0.0], np.cumsum(self.levels[-1])))
 
-    def range(self, start: int, stop: int) -> RangeSum:
-        """Return the share of the symbols ``start .. stop - 1``.
-
-        Raises
-        ------
-        ParameterError
-            When they are not in the domain.
-        """
-        size = self.oracle.randomizer.domain_size
+    def range(self, start: int, stop: int) -> tuple[float, float]:
+        """Return the share of the symbols ``start .. stop - 1``, unbiased, and its standard error."""
+        size = self.consistent.tree.domain_size
         if not 0 <= start <= stop <= size:
             raise ParameterError(f"symbols {start} .. {stop} (excluded) are not within 0 .. {size}")
-        value = float(self.cumulated[stop] - self.cumulated[start])
-        return RangeSum(value, math.sqrt(self._variance(start, stop)))
+        return float(self.cumulated[stop] - self.cumulated[start]), math.sqrt(self._variance(start, stop))
 
     def quantile(self, share: float, level: float = 0.95) -> tuple[int, int, int]:
-        """Return the first symbol with `share` of the people at or below it, and the ends of an interval for it.
-
-        The interval inverts the cumulated share's own (Woodruff 1952).
-
-        Raises
-        ------
-        ParameterError
-            When `share` or `level` is not between 0 and 1.
-        """
+        """Return the first symbol with `share` of the people at or below it, and its interval (Woodruff 1952)."""
         if not 0 < share < 1:
             raise ParameterError(f"a quantile is asked for by a share between 0 and 1, not {share}")
         symbol = self._first(share)
@@ -200,7 +132,7 @@ class RangeEstimate:
         """Add up noise and the luck of the levels: people are a sample at each, drawn without replacement."""
         _, weights = self.consistent.weights(start, stop)
         total, reports = 0.0, sum(self.level_reports)
-        for level, oracle in enumerate(self.oracle.oracles):
+        for level, oracle in enumerate(self.oracles):
             weight, shares, mine = weights[level], self.levels[level], self.level_reports[level]
             # The noise of sum w_i f_i: an oracle's variance is linear in the share that is truly there.
             true = np.asarray(np.clip(shares, 0.0, 1.0), np.float64)
@@ -215,84 +147,24 @@ class RangeEstimate:
         return total * self.reports_per_device
 
 
-@dataclass(frozen=True)
-class RangeOracle:
-    """From symbols to reports, and from reports to shares of ranges.
-
-    Parameters
-    ----------
-    randomizer
-        The device's half: a tree and an oracle for each level.
-
-    Examples
-    --------
-    >>> oracle = RangeOracle(RangeRandomizer(64, 1.0))
-    >>> rng = np.random.default_rng(1)
-    >>> counts = oracle.accumulate(oracle.simulate(rng.integers(0, 64, 200_000), rng))
-    >>> half = oracle.estimate(counts).range(16, 48)
-    >>> abs(half.value - 0.5) < 4 * half.standard_error, half.standard_error < 0.01
-    (True, True)
-    """
-
-    randomizer: RangeRandomizer
-
-    @property
-    def epsilon_report(self) -> float:
-        """Epsilon of one report, in nats, rounded up."""
-        return self.randomizer.epsilon_report
-
-    @cached_property
-    def oracles(self) -> tuple[FrequencyOracle, ...]:
-        """Each level's frequency oracle."""
-        return tuple(FrequencyOracle(mechanism) for mechanism in self.randomizer.parts)
-
-    def simulate(self, symbols: ArrayLike, rng: Rng = None) -> list[Any]:
-        """Return one report of each of n simulated people, by level; levels are drawn uniformly.
-
-        Raises
-        ------
-        ParameterError
-            When a symbol is outside the domain.
-        """
-        tree = self.randomizer.tree
-        given = symbols_of(symbols, tree.domain_size)
-        drawn = generator(rng)
-        chosen = drawn.integers(1, tree.num_levels + 1, size=given.size)
-        nodes = (given[chosen == level] // tree.leaves_under(level) for level in range(1, tree.num_levels + 1))
-        return [oracle.simulate(some, drawn) for oracle, some in zip(self.oracles, nodes, strict=True)]
-
-    def accumulate(self, reports: Sequence[Any] | Iterable[Report]) -> tuple[Any, ...]:
-        """Reduce reports, by level or mixed, to each level's support counts; add them up level by level."""
-        held = list(reports)
-        if all(isinstance(report, Report) for report in held):
-            held = [[Report(0, r.bits) for r in held if r.cohort == level] for level in range(len(self.oracles))]
-        return tuple(oracle.accumulate(some) for oracle, some in zip(self.oracles, held, strict=True))
-
-    def estimate_stored(
-        self, counts: SupportCounts, *, reports_per_device: float = 1.0, interval_kind: IntervalKind = "population"
-    ) -> RangeEstimate:
-        """Estimate from counts as a store has them: a row of bits for each level; see `RangeEstimate`."""
-        widths = [mechanism.payload_bits for mechanism in self.randomizer.parts]
-        if counts.ones.shape != (len(widths), max(widths)):
-            raise ParameterError(f"counts of shape {counts.ones.shape} are not those of {self.randomizer.name}")
-        rows = zip(counts.totals, counts.ones, widths, strict=True)
-        learned = self.estimate([SupportCounts([total], [ones[:width]]) for total, ones, width in rows])
-        return replace(learned, reports_per_device=reports_per_device, interval_kind=interval_kind)
-
-    def estimate(self, counts: Sequence[Any]) -> RangeEstimate:
-        """Estimate every node's share, consistently.
-
-        Raises
-        ------
-        ParameterError
-            When a level has no reports.
-        """
-        estimates = [oracle.estimate(level) for oracle, level in zip(self.oracles, counts, strict=True)]
-        reports = tuple(estimate.num_reports for estimate in estimates)
-        if not all(reports):
-            raise ParameterError(f"every level needs a report; by level there are {', '.join(map(str, reports))}")
-        raw = tuple(estimate.raw_frequencies for estimate in estimates)
-        # The weights are those of absent nodes: they must not depend on the reports, or the estimate is biased.
-        noise = tuple(oracle.variance(mine) for oracle, mine in zip(self.oracles, reports, strict=True))
-        consistent = ConsistentTree(self.randomizer.tree, noise)
-        return RangeEstimate(self, reports, consistent, tuple(consistent.consistent(raw)), raw)
+def estimate_ranges(
+    randomizer: RangeRandomizer,
+    counts: SupportCounts,
+    *,
+    reports_per_device: float = 1.0,
+    interval_kind: IntervalKind = "population",
+) -> RangeEstimate:
+    """Estimate every node's share, consistently, from counts as a store has them: a row of bits for each level."""
+    widths = [mechanism.payload_bits for mechanism in randomizer.parts]
+    if counts.ones.shape != (len(widths), max(widths)):
+        raise ParameterError(f"counts of shape {counts.ones.shape} are not those of {randomizer.name}")
+    reports = tuple(counts.totals.tolist())
+    if not all(reports):
+        raise ParameterError(f"every level needs a report; by level there are {', '.join(map(str, reports))}")
+    oracles, half = tuple(map(FrequencyOracle, randomizer.parts)), LevelSupport(randomizer)
+    raw = [oracle.estimate(half.counts_of(counts, place)).raw_frequencies for place, oracle in enumerate(oracles)]
+    # The weights are those of absent nodes: they must not depend on the reports, or the estimate is biased.
+    noise = tuple(oracle.variance(mine) for oracle, mine in zip(oracles, reports, strict=True))
+    consistent = ConsistentTree(randomizer.tree, noise)
+    levels = tuple(consistent.consistent(raw))
+    return RangeEstimate(oracles, reports, consistent, levels, reports_per_device, interval_kind)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field as Parameter
 
 from overstory.console.view import Query, Screen, View
-from overstory.planning import Nearest, Plan, plan_from_needs
+from overstory.planning import Plan, plan_from_needs
 from overstory.planning.kinds import plan_for_domain
+from overstory.planning.nearest import Nearest
 from overstory.planning.yearly import YearPlan
 from overstory.presentation.charts.curves import Scatter, scatter_of_estimates
 from overstory.presentation.document import (
