@@ -22,8 +22,13 @@ from overstory.analysis.estimate import Estimate
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports
 from overstory.analysis.kinds.numbers import WaveSupport, simulate_payloads
 from overstory.analysis.numeric.distribution import GAIN, expectation_maximization, transition_table
-from overstory.analysis.numeric.quantities import Quantity, estimate_mean, estimate_numbers, estimate_wave_mean
-from overstory.analysis.numeric.ranges import estimate_ranges
+from overstory.analysis.numeric.quantities import (
+    Quantity,
+    estimate_mean,
+    estimate_numbers,
+    estimate_ranges,
+    estimate_wave_mean,
+)
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.steps import postprocess
 from overstory.analysis.reports import ReportBatch, SupportCounts

@@ -48,7 +48,7 @@ class AnswersJob(Job):
 
 
 class EngineAnswers:
-    """The answers to one question, in files; see `overstory.discovery.prefixes.RemoteAnswers`."""
+    """The answers to one question, in files; see `overstory.discovery.heavy_hitters.RemoteAnswers`."""
 
     def __init__(self, counting: Counting, job: AnswersJob, size: int) -> None:
         self._counting, self._job, self._size = counting, job, size

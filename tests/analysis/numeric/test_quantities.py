@@ -15,10 +15,10 @@ from overstory.analysis.numeric.quantities import (
     Quantity,
     estimate_mean,
     estimate_numbers,
+    estimate_ranges,
     group_name,
     subtract,
 )
-from overstory.analysis.numeric.ranges import estimate_ranges
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.protocol.domains import Bins, Categories, Integers
 from overstory.protocol.errors import ParameterError

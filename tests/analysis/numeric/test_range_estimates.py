@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports
-from overstory.analysis.numeric.ranges import ConsistentTree, estimate_ranges
+from overstory.analysis.numeric.quantities import ConsistentTree, estimate_ranges
 from overstory.analysis.postprocess.steps import project_simplex
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric import LevelTree, RangeRandomizer

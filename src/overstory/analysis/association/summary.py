@@ -47,6 +47,7 @@ from overstory.analysis.selection import (
     normal_reach,
     upper_p_values,
 )
+from overstory.presentation.charts.heat_map import Cells, heat_map
 from overstory.presentation.document import Block, Column, Lines, Table
 from overstory.presentation.formats import finite, interval, p_value, percent
 
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 
     from overstory.analysis.association.table import Marginal, TableEstimate
     from overstory.analysis.selection import F64, Adjustment, Correction
+    from overstory.presentation.svg import Picture
 
 
 AT_ONCE: Final = 20
@@ -385,3 +387,26 @@ class TableSummary:
             ),
             shown,
         )
+
+
+def table_cells(summary: TableSummary) -> Cells:
+    """Return the numbers of a table's picture."""
+    table, given = summary.table, summary.conditional
+    return Cells(
+        table.names,
+        table.labels,
+        given.shares,
+        normal_reach(summary.level) * given.standard_errors,
+        table.marginals[1].shares,
+        summary.departures.sure & given.estimable[:, None],
+    )
+
+
+def table_picture(name: str, summary: TableSummary) -> Picture:
+    """Return the picture of a table."""
+    first, second = summary.table.names
+    caption = (
+        f"{second} in each {first}, in percent, with what {summary.level:.0%} intervals reach to either side. Coloured "
+        f"shares differ from those of all rows together, at a false discovery rate of {100 * summary.alpha:.3g}%."
+    )
+    return heat_map(name, caption, table_cells(summary))

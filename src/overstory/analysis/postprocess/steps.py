@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from overstory.analysis.estimate import Estimate, converted
-from overstory.analysis.selection import bounded_interval, check_alpha
+from overstory.analysis.selection import bounded_interval
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -28,81 +28,41 @@ if TYPE_CHECKING:
     from overstory.analysis.selection import F64
 
 
-class Step(Protocol):
-    """From an estimate to counts."""
-
-    @property
-    def name(self) -> str: ...
-
-    def __call__(self, estimate: Estimate) -> F64: ...
-
-
-@dataclass(frozen=True)
-class Clip:
+def clip(estimate: Estimate) -> F64:
     """Move each count to the nearest one that is possible: not negative, and no more than the reports."""
-
-    name: ClassVar[str] = "clip"
-
-    def __call__(self, estimate: Estimate) -> F64:
-        return np.clip(estimate.counts, 0.0, estimate.num_reports)
+    return np.clip(estimate.counts, 0.0, estimate.num_reports)
 
 
-@dataclass(frozen=True)
-class EstFreq:
-    """The thesis's Est_Freq (section 4.1): ``max(0, estimate) / sum(estimate)``, times the number of reports."""
-
-    clipped: bool = False
-
-    @property
-    def name(self) -> str:
-        return "est-freq-clipped" if self.clipped else "est-freq"
-
-    def __call__(self, estimate: Estimate) -> F64:
-        clipped = np.maximum(estimate.counts, 0.0)
-        # Literally, the sum before clipping: the result adds up to more than it should.
-        total = float((clipped if self.clipped else estimate.counts).sum())
-        if total <= 0:
-            raise ParameterError(f"{self.name} divides by the sum of the estimates, which is {total:.6g}: use norm-sub")
-        return np.asarray(clipped / total * estimate.num_reports)
+def est_freq(estimate: Estimate) -> F64:
+    """Return the thesis's Est_Freq (section 4.1), ``max(0, estimate) / sum(estimate)``, times the reports."""
+    # Literally, the sum before clipping: the result adds up to more than it should.
+    return _divided("est-freq", estimate, float(estimate.counts.sum()))
 
 
-@dataclass(frozen=True)
-class Norm:
+def est_freq_clipped(estimate: Estimate) -> F64:
+    """Return the same over the sum of what is clipped."""
+    return _divided("est-freq-clipped", estimate, float(np.maximum(estimate.counts, 0.0).sum()))
+
+
+def _divided(name: str, estimate: Estimate, total: float) -> F64:
+    if total <= 0:
+        raise ParameterError(f"{name} divides by the sum of the estimates, which is {total:.6g}: use norm-sub")
+    return np.asarray(np.maximum(estimate.counts, 0.0) / total * estimate.num_reports)
+
+
+def norm(estimate: Estimate) -> F64:
     """Add one number to all counts, so that they sum to the number of reports. Linear, so still unbiased."""
-
-    name: ClassVar[str] = "norm"
-
-    def __call__(self, estimate: Estimate) -> F64:
-        return np.asarray(estimate.counts + (estimate.num_reports - estimate.counts.sum()) / max(len(estimate), 1))
+    return np.asarray(estimate.counts + (estimate.num_reports - estimate.counts.sum()) / max(len(estimate), 1))
 
 
-@dataclass(frozen=True)
-class NormSub:
+def norm_sub(estimate: Estimate) -> F64:
     """Project onto counts >= 0 that sum to the reports: ``max(count + delta, 0)``; sums over many are biased."""
-
-    name: ClassVar[str] = "norm-sub"
-
-    def __call__(self, estimate: Estimate) -> F64:
-        return project_simplex(estimate.counts, estimate.num_reports)
+    return project_simplex(estimate.counts, estimate.num_reports)
 
 
-@dataclass(frozen=True)
-class BaseCut:
+def base_cut(estimate: Estimate) -> F64:
     """Set to 0 counts with p above alpha / d: at most alpha absent values stay on average (Bassily and Smith 2015)."""
-
-    alpha: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.alpha is not None:
-            check_alpha(self.alpha)
-
-    @property
-    def name(self) -> str:
-        return "base-cut" if self.alpha is None else f"base-cut(alpha={self.alpha:g})"
-
-    def __call__(self, estimate: Estimate) -> F64:
-        level = estimate.alpha if self.alpha is None else self.alpha
-        return np.where(estimate.p_values <= level / max(len(estimate), 1), estimate.counts, 0.0)
+    return np.where(estimate.p_values <= estimate.alpha / max(len(estimate), 1), estimate.counts, 0.0)
 
 
 def project_simplex(values: ArrayLike, total: float = 1.0) -> F64:
@@ -117,35 +77,22 @@ def project_simplex(values: ArrayLike, total: float = 1.0) -> F64:
     return np.asarray(np.maximum(given + deltas[last], 0.0))
 
 
-@dataclass(frozen=True)
-class Smooth:
-    """A smoothing spline on the ordered counts, as rough as the counts' own noise allows; one spike is blurred.
+def smooth(estimate: Estimate) -> F64:
+    """Return a smoothing spline on the ordered counts, as rough as their own noise allows; one spike is blurred.
 
     The amplitude of a wave of k half periods shrinks by ``1 / (1 + penalty k**4)``, penalized least squares in the
     cosine basis (Garcia 2010): the slope is 0 at both ends, and the sum stays. The penalty is that of the least squared
     error by Stein's unbiased estimate (Stein 1981). Counts may still be negative: "norm-sub" after it.
     """
+    from scipy.fft import dct, idct
 
-    penalty: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.penalty is not None and not 0 <= self.penalty < np.inf:
-            raise ParameterError(f"penalty = {self.penalty}: give a number, at least 0")
-
-    @property
-    def name(self) -> str:
-        return "smooth" if self.penalty is None else f"smooth(penalty={self.penalty:g})"
-
-    def __call__(self, estimate: Estimate) -> F64:
-        from scipy.fft import dct, idct
-
-        errors = estimate.standard_errors[np.isfinite(estimate.standard_errors)]
-        if self.penalty is None and not errors.size:
-            raise ParameterError("smoothing needs a finite standard error to know noise from shape, or a penalty")
-        # In the orthonormal cosine basis noise keeps its variance, and the penalty acts on each wave alone.
-        amplitudes = dct(estimate.counts, norm="ortho")
-        penalty = least_risk(amplitudes, float(np.mean(errors**2))) if self.penalty is None else self.penalty
-        return np.asarray(idct(amplitudes * shrinkage(amplitudes.size, penalty), norm="ortho"))
+    errors = estimate.standard_errors[np.isfinite(estimate.standard_errors)]
+    if not errors.size:
+        raise ParameterError("smoothing needs a finite standard error to know noise from shape")
+    # In the orthonormal cosine basis noise keeps its variance, and the penalty acts on each wave alone.
+    amplitudes = dct(estimate.counts, norm="ortho")
+    penalty = least_risk(amplitudes, float(np.mean(errors**2)))
+    return np.asarray(idct(amplitudes * shrinkage(amplitudes.size, penalty), norm="ortho"))
 
 
 def shrinkage(size: int, penalty: float) -> F64:
@@ -163,15 +110,15 @@ def least_risk(amplitudes: F64, noise_variance: float) -> float:
     return float(penalties[np.argmin(risk)])
 
 
-STEPS: Final[Mapping[str, Callable[[], Step]]] = MappingProxyType(
+STEPS: Final[Mapping[str, Callable[[Estimate], F64]]] = MappingProxyType(
     {
-        "clip": Clip,
-        "est-freq": EstFreq,
-        "est-freq-clipped": lambda: EstFreq(clipped=True),
-        "norm": Norm,
-        "norm-sub": NormSub,
-        "base-cut": BaseCut,
-        "smooth": Smooth,
+        "clip": clip,
+        "est-freq": est_freq,
+        "est-freq-clipped": est_freq_clipped,
+        "norm": norm,
+        "norm-sub": norm_sub,
+        "base-cut": base_cut,
+        "smooth": smooth,
     }
 )
 """The steps, by name."""
@@ -190,7 +137,7 @@ class Processed(Estimate):
         return {**super().summary(), "steps": list(self.steps)}
 
 
-def postprocess(estimate: Estimate, *steps: str | Step) -> Processed:
+def postprocess(estimate: Estimate, *steps: str) -> Processed:
     """Return `estimate` with the steps applied to its counts, one after the other.
 
     Parameters
@@ -198,7 +145,7 @@ def postprocess(estimate: Estimate, *steps: str | Step) -> Processed:
     estimate
         The estimate to start from; it is not changed.
     *steps
-        Names of `STEPS`, or steps with parameters of their own (``BaseCut(alpha=0.01)``).
+        Names of `STEPS`.
 
     Raises
     ------
@@ -215,10 +162,9 @@ def postprocess(estimate: Estimate, *steps: str | Step) -> Processed:
     """
     done = estimate if isinstance(estimate, Processed) else _with_counts(estimate, estimate.counts)
     for step in steps:
-        if isinstance(step, str) and step not in STEPS:
+        if step not in STEPS:
             raise ParameterError(f"there is no post-processing step {step!r}: choose one of {', '.join(STEPS)}")
-        chosen = STEPS[step]() if isinstance(step, str) else step
-        done = _with_counts(done, chosen(done), chosen.name)
+        done = _with_counts(done, STEPS[step](done), step)
     return done
 
 
