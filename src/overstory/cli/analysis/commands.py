@@ -342,8 +342,8 @@ DECODE: Final = Command(
     ),
     Option(
         "--method",
-        "least squares, the RAPPOR paper's Lasso or, of --pair, the likelihood of whole reports (INPUT)",
-        choices=("gls", "lasso", "likelihood"),
+        "least squares, or the RAPPOR paper's Lasso",
+        choices=("gls", "lasso"),
         default="gls",
     ),
     Option(
@@ -408,7 +408,7 @@ Counting that was killed goes on from DIR.unfinished.""",
                 takes=("INPUT", *_OF_A_METRIC, *_OF_PERIODS, "--engine"),
                 when="analysis.decode:is_of_folders",
             ),
-            Form("with --pair", ("--pair",), ("--params", "--map"), ("INPUT", "--counts")),
+            Form("with --pair", ("--pair",), ("--params", "--map", "--counts")),
             Form(
                 "on files of reports",
                 ("INPUT",),
