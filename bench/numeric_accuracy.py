@@ -30,7 +30,7 @@ from overstory.analysis.numeric.quantities import (
     estimate_wave_mean,
 )
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.postprocess.steps import postprocess
+from overstory.analysis.postprocess import postprocess
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.protocol.domains import Bins
 from overstory.protocol.kinds.bits import oue

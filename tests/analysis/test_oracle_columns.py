@@ -15,7 +15,7 @@ import pytest
 import overstory
 from overstory.analysis.comparison import rank
 from overstory.analysis.kinds.numbers import simulate_payloads
-from overstory.analysis.postprocess.steps import postprocess
+from overstory.analysis.postprocess import postprocess
 from overstory.analysis.tables.output import Row
 from overstory.client import Randomizer
 from overstory.planning.needs import plan_from_needs

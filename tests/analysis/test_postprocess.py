@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from overstory.analysis.estimate import Estimate
-from overstory.analysis.postprocess.steps import (
+from overstory.analysis.postprocess import (
     STEPS,
     Processed,
     least_risk,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from overstory.analysis.kinds.base import pooled
-from overstory.analysis.kinds.searches import answers_of
+from overstory.analysis.kinds.split import answers_of
 from overstory.analysis.kinds.symbols import LinearSupport
 from overstory.engines.units import Job
 

@@ -215,9 +215,11 @@ def smallest_share(
     *,
     alpha: float = 0.05,
     reports_per_device: float = 1.0,
+    num_tests: float | None = None,  # that alpha pays for; unless given, as many as candidates
+    reach: float = NINE_IN_TEN,
 ) -> float | None:
-    """Return the smallest share that so many people show nine times in ten; None when they show none."""
-    shown = _shown(mechanism, num_candidates, alpha, reports_per_device)
+    """Return the smallest share that so many people show nine times in ten, or half the time at reach 0; or None."""
+    shown = _shown(mechanism, num_candidates, alpha, reports_per_device, num_tests, reach)
     if num_people < 1 or not shown(1.0, num_people):
         return None
     low, high = 0.0, 1.0
@@ -228,17 +230,22 @@ def smallest_share(
 
 
 def _shown(
-    mechanism: Mechanism, num_candidates: int, alpha: float, reports_per_device: float
+    mechanism: Mechanism,
+    num_candidates: int,
+    alpha: float,
+    reports_per_device: float,
+    num_tests: float | None = None,
+    reach: float = NINE_IN_TEN,
 ) -> Callable[[float, int], bool]:
-    """Return whether (a share, so many people) is detected nine times in ten."""
-    quantile = critical_value(alpha, num_candidates)
+    """Return whether (a share, so many people) passes its critical value, with `reach` standard errors to spare."""
+    quantile = critical_value(alpha, num_tests or num_candidates)
 
     def error(share: float, people: int) -> float:
         variance = variance_per_person(mechanism, share, num_candidates, reports_per_device=reports_per_device)
         return math.sqrt(variance / people + lasting_variance(mechanism, share, num_candidates=num_candidates))
 
     def shown(share: float, people: int) -> bool:
-        nearly_lowest = share - NINE_IN_TEN * error(share, people)
+        nearly_lowest = share - reach * error(share, people)
         return nearly_lowest > 0 and nearly_lowest >= quantile * error(nearly_lowest, people)
 
     return shown

@@ -34,7 +34,7 @@ from overstory.protocol.numeric.means import MeanRandomizer
 from overstory.protocol.numeric.randomizer import NumericRandomizer
 from overstory.protocol.numeric.ranges import RangeRandomizer
 from overstory.trial.population import TAILS, empty, round_bins, symbols
-from overstory.trial.run import CHUNK, Memory, Trial
+from overstory.trial.run import CHUNK, Trial, count_here
 
 F64 = NDArray[np.float64]
 
@@ -250,7 +250,7 @@ def collect_numbers(
             yield batch
             advance(len(batch))
 
-    counts = Memory().carry(built, batches())
+    counts = count_here(built, batches())
     outside = int(((numbers < domain.minimum) | (numbers > domain.maximum)).sum())
     notes = [*held.notes, *([CHOSEN] if minimum is None or maximum is None else [])]
     if outside:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, cast
@@ -168,30 +168,28 @@ class Paths(NamedTuple):
         return cls(folder, *(folder / name for name in (*names, "counts.csv")))
 
 
-@dataclass(frozen=True)
-class OverHttp:
-    """Reports go over HTTP to a collector in a process of its own; every file stays in the folder."""
+AT_ONCE: Final = 10_000
+"""Reports of one upload."""
 
-    parameters: RapporParameters
-    folder: Path
-    size = 10_000  # reports of one upload
 
-    def carry(self, mechanism: Kind, batches: Iterable[ReportBatch]) -> SupportCounts:
-        """Post every batch, as a relay of many devices would; take the counts from the store when all are committed."""
-        paths = Paths.below(self.folder)
-        registry = write_registry(paths.registry, paths.candidates, self.parameters, dt.datetime.now(dt.UTC).date())
-        metric = registry[METRIC]
-        assert metric.mechanism.digest == mechanism.digest
-        for end in ("", "-wal", "-shm"):  # reports of an earlier demonstration would be counted, too
-            paths.store.with_name(paths.store.name + end).unlink(missing_ok=True)
-        with CollectorService(paths.registry, paths.store, paths.log) as service:
-            write_packed(paths.reports, _posted(batches, metric, service))
-        with open_store(str(paths.store), registry) as store:
-            periods = store.periods(METRIC)
-            by_period = store.counts(metric, periods[0], periods[-1])
-        counts = sum(by_period.values(), SupportCounts.empty(self.parameters.m, self.parameters.k))
-        write_counts(paths.counts, counts)
-        return counts
+def carry_over_http(
+    parameters: RapporParameters, folder: Path, mechanism: Kind, batches: Iterable[ReportBatch]
+) -> SupportCounts:
+    """Post every batch to a collector in a process of its own, as a relay of many devices would; every file stays."""
+    paths = Paths.below(folder)
+    registry = write_registry(paths.registry, paths.candidates, parameters, dt.datetime.now(dt.UTC).date())
+    metric = registry[METRIC]
+    assert metric.mechanism.digest == mechanism.digest
+    for end in ("", "-wal", "-shm"):  # reports of an earlier demonstration would be counted, too
+        paths.store.with_name(paths.store.name + end).unlink(missing_ok=True)
+    with CollectorService(paths.registry, paths.store, paths.log) as service:
+        write_packed(paths.reports, _posted(batches, metric, service))
+    with open_store(str(paths.store), registry) as store:
+        periods = store.periods(METRIC)
+        by_period = store.counts(metric, periods[0], periods[-1])
+    counts = sum(by_period.values(), SupportCounts.empty(parameters.m, parameters.k))
+    write_counts(paths.counts, counts)
+    return counts
 
 
 def _posted(batches: Iterable[ReportBatch], metric: Metric, service: CollectorService) -> Iterator[bytes]:
@@ -258,7 +256,8 @@ def demonstrate(
         text.writelines(f"{state}\n" for state in population.labels)
     write_map(paths.map, hash_candidates(population.labels, mechanism.encoding))
     budget = TrialBudget(mechanism.epsilon_report, mechanism.epsilon_permanent)
-    result = collect(population, budget, mechanism, seed, advance, OverHttp(parameters, folder))
+    carry = partial(carry_over_http, parameters, folder)
+    result = collect(population, budget, mechanism, seed, advance, carry, AT_ONCE)
     decoded = cast("Decoded", result.estimate)
     write_results(folder, decoded, metrics(decoded, parameters, mechanism))
     who = f"{len(population):,} simulated respondents"

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binom
 
 import overstory
-from overstory.analysis.association.effect import departures
+from overstory.analysis.association.independence import departures
 from overstory.analysis.association.summary import TableSummary, table_cells, table_picture
 from overstory.analysis.association.table import pair_table
 from overstory.presentation.render_html import as_svg

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports
 from overstory.analysis.numeric.quantities import ConsistentTree, estimate_ranges
-from overstory.analysis.postprocess.steps import project_simplex
+from overstory.analysis.postprocess import project_simplex
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric import LevelTree, RangeRandomizer
 from support.numeric_alarms import Alarm, check_coverage, check_spread, check_unbiased

@@ -27,19 +27,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from overstory.analysis.association.effect import (
+from overstory.analysis.association.independence import (
+    MOST_CELLS,
     SURE,
     Compared,
     Conditional,
     CramersV,
     Departures,
+    Independence,
     compare_rows,
     conditional,
     cramers_v,
     departures,
+    independence,
 )
-from overstory.analysis.association.independence import MOST_CELLS, Independence, independence
-from overstory.analysis.postprocess.steps import project_simplex
+from overstory.analysis.postprocess import project_simplex
 from overstory.analysis.selection import (
     Selected,
     adjusted_p_values,

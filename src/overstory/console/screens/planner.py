@@ -316,7 +316,7 @@ def _public(mechanism: Mechanism, cohort: int) -> str:
 
 
 def _report_picture(mechanism: Mechanism, truth: int, permanent: int, sent: int) -> Figure:
-    from overstory.presentation.charts.bits import Step, bits_of_a_report
+    from overstory.presentation.charts.curves import Step, bits_of_a_report
 
     def bits(payload: int) -> list[bool]:
         return [bool(payload >> place & 1) for place in range(mechanism.payload_bits)]
