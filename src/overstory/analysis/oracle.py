@@ -184,7 +184,11 @@ class FrequencyOracle:
             What intervals are for: ``reports``, the devices that reported (noise of randomization alone), or
             ``population``, all devices like these, as comparisons need (`analysis.difference`). Both stay available.
         **choices
-            For Bloom filters, `decode`'s: method, correction, alpha, complete.
+            For Bloom filters: `method`, "gls", weighted least squares over all candidates, or pursuit where there are
+            more of them than rows (cohorts times bits), or nearly as many; or "lasso", the RAPPOR paper's procedure.
+            `correction`, "fdr" or "bonferroni": how detection pays for looking at all candidates. `alpha`: the false
+            discovery rate, or the chance of any false detection. `complete`: every reported string is in the list, and
+            frequencies sum to one; if that is not so, the missing strings' reports are counted as candidates'.
 
         Returns
         -------

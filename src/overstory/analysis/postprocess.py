@@ -162,7 +162,7 @@ def postprocess(estimate: Estimate, *steps: str) -> Processed:
     estimate
         The estimate to start from; it is not changed.
     *steps
-        Names of `STEPS`.
+        Names: clip, est-freq, est-freq-clipped, norm, norm-sub, base-cut, smooth.
 
     Raises
     ------

@@ -483,7 +483,7 @@ DEMO: Final = Command(
     more="""\
 Draws respondents from real figures, randomizes each one's state on a simulated device, sends, counts and decodes the
 reports. Shows the truth, the estimates with their intervals, and the privacy loss.""",
-    runs="analysis.demo",
+    runs="analysis.collect:demo",
 )
 
 COMMANDS: Final = {command.name: command for command in (AUDIT, COLLECT, COMPARE, DECODE, DEMO, DISCOVER, PLAN)}
