@@ -19,11 +19,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.estimate import Estimate
-from overstory.analysis.numeric import MeanOracle, RangeOracle, SquareWaveOracle
-from overstory.analysis.numeric.quantities import Quantity, estimate_numbers
+from overstory.analysis.kinds.base import SimulatedDevices, count_reports
+from overstory.analysis.kinds.numbers import WaveSupport, simulate_payloads
+from overstory.analysis.numeric.distribution import GAIN, expectation_maximization, transition_table
+from overstory.analysis.numeric.quantities import (
+    Quantity,
+    estimate_mean,
+    estimate_numbers,
+    estimate_ranges,
+    estimate_wave_mean,
+)
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.postprocess.steps import postprocess
-from overstory.protocol.domains.domains import Bins
+from overstory.analysis.postprocess import postprocess
+from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.protocol.domains import Bins
 from overstory.protocol.kinds.bits import oue
 from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, RangeRandomizer, SquareWave
 
@@ -89,22 +98,34 @@ def binned(values: Floats, size: int) -> NDArray[np.int64]:
     return np.minimum(np.searchsorted(edges, values, side="right") - 1, size - 1)
 
 
+def counts_of(randomizer: Any, values: Floats, rng: np.random.Generator) -> SupportCounts:
+    """The counts of a collection of numbers."""
+    bits = simulate_payloads(randomizer, values, rng).astype(np.uint64)[:, None]
+    batch = ReportBatch(np.zeros(len(bits), np.uint16), bits, randomizer.payload_bits, 1)
+    return count_reports(randomizer, batch)
+
+
+def fitted(wave: SquareWave, counts: SupportCounts, gain: float = GAIN) -> Floats:
+    """Shares of bins by expectation maximization, without spikes."""
+    table = transition_table(wave.channel, WaveSupport(wave).cells, BINS)
+    return expectation_maximization(counts.ones[0], table, tolerance=gain).shares
+
+
 def square_wave(reports: int, seeds: int) -> Iterator[tuple[str, Figures]]:
     """Wasserstein distance (the range counting as 1) of Square Wave and of OUE, d = 100."""
-    oracle = SquareWaveOracle(SquareWave(EPSILON, Interval(0, 2)))
+    wave = SquareWave(EPSILON, Interval(0, 2))
     for name, draw in POPULATIONS.items():
         runs = []
         for seed in range(seeds):
             rng = np.random.default_rng([1, seed])
             bins = binned(values := draw(rng, reports), BINS)
             truth = np.bincount(bins, minlength=BINS) / reports
-            counts = oracle.accumulate(oracle.simulate(values, rng))
+            counts = counts_of(wave, values, rng)
             raw = unary_estimate(bins, BINS, rng)
             shares = {
-                "EM": oracle.estimate(counts).shares,
-                "EM, gain 0.1": oracle.estimate(counts, tolerance=0.1).shares,
-                "EM, gain 0.001": oracle.estimate(counts, tolerance=0.001).shares,
-                "EMS": oracle.estimate(counts, method="ems").shares,
+                "EM": fitted(wave, counts),
+                "EM, gain 0.1": fitted(wave, counts, 0.1),
+                "EM, gain 0.001": fitted(wave, counts, 0.001),
                 "OUE + norm-sub": postprocess(raw, "norm-sub").frequencies,
                 "OUE + smooth + norm-sub": postprocess(raw, "smooth", "norm-sub").frequencies,
                 "OUE + est-freq-clipped": postprocess(raw, "est-freq-clipped").frequencies,
@@ -140,14 +161,13 @@ HELD: dict[str, Callable[[np.random.Generator, int], Floats]] = {
 
 def intervals(reports: int, seeds: int) -> Iterator[tuple[str, Figures]]:
     """How often a distribution's 95% intervals hold the truth, epsilon 2: of all rows of a kind, and of the worst."""
-    oracle = SquareWaveOracle(SquareWave(2.0, Interval(0, 100)))
+    wave = SquareWave(2.0, Interval(0, 100))
     for name, draw in HELD.items():
         everybody = np.sort(draw(np.random.default_rng(1), 4_000_000))
         held: dict[str, list[list[bool]]] = {"share": [], "quantile": []}
         for seed in range(seeds):
             rng = np.random.default_rng([5, seed])
-            counts = oracle.accumulate(oracle.simulate(draw(rng, reports), rng))
-            learned = estimate_numbers(oracle.randomizer, oracle.randomizer.domain, counts)
+            learned = estimate_numbers(wave, wave.domain, counts_of(wave, draw(rng, reports), rng))
             for kind, runs in held.items():
                 rows = [(float(row.low), true_value(row, everybody), float(row.high)) for row in learned.of_kind(kind)]
                 runs.append([low <= true <= high for low, true, high in rows])
@@ -207,13 +227,14 @@ def means(reports: int, seeds: int) -> Iterator[tuple[str, Figures]]:
     """Mean of 2 beta(2, 5) - 1: n x squared error (of all people's mean, not of the sample's), and as stated."""
     for epsilon in (0.5, 1.0, 2.0, 4.0):
         for kind in (Duchi, Piecewise, Hybrid, SquareWave):
-            oracle = MeanOracle(kind(epsilon, Interval(-1, 1)))
+            built = kind(epsilon, Interval(-1, 1))
+            estimate: Any = estimate_wave_mean if isinstance(built, SquareWave) else estimate_mean
             runs = []
             for seed in range(seeds):
                 rng = np.random.default_rng([3, seed])
                 values = rng.beta(2, 5, reports) * 2 - 1
-                found = oracle.estimate(oracle.accumulate(oracle.simulate(values, rng)))
-                error, stated = (found.value - (4 / 7 - 1)) ** 2, found.standard_error**2
+                mean, spread = estimate(built, counts_of(built, values, rng))
+                error, stated = (mean - (4 / 7 - 1)) ** 2, spread**2
                 runs.append({"n x squared error": reports * error, "n x stated variance": reports * stated})
             yield f"eps={epsilon} {kind.name}", summarized(runs)
 
@@ -230,15 +251,16 @@ def ranges(reports: int, seeds: int) -> Iterator[tuple[str, Figures]]:
             run = {"flat": all_ranges(raw.raw_frequencies - truth)}
             run["flat + norm-sub"] = all_ranges(postprocess(raw, "norm-sub").frequencies - truth)
             for branching in (2, 4, 8, 16):
-                oracle = RangeOracle(RangeRandomizer(LEAVES, EPSILON, branching))
-                found = oracle.estimate(oracle.accumulate(oracle.simulate(symbols, rng)))
-                run[f"tree B={branching}"] = all_ranges(found.frequencies - truth)
+                built = RangeRandomizer(LEAVES, EPSILON, branching)
+                devices = SimulatedDevices.holding(built, range(LEAVES), symbols, rng)
+                found = estimate_ranges(built, count_reports(built, devices.report()), interval_kind="reports")
+                run[f"tree B={branching}"] = all_ranges(found.levels[-1] - truth)
                 if branching == 4:
                     asked = rng.integers(0, LEAVES + 1, (50, 2))
-                    stated = [found.range(*sorted(map(int, pair))).standard_error ** 2 for pair in asked]
+                    stated = [found.range(*sorted(map(int, pair)))[1] ** 2 for pair in asked]
                     run["stated, B=4"] = 1e6 * float(np.mean(stated))
                     run["tree B=4 + norm-sub"] = all_ranges(
-                        postprocess(raw_of(found.frequencies, reports), "norm-sub").frequencies - truth
+                        postprocess(raw_of(found.levels[-1], reports), "norm-sub").frequencies - truth
                     )
             runs.append(run)
         yield f"N={reports:,} {name}", summarized(runs, {"flat / tree B=4": ("flat", "tree B=4")})

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from overstory.planning import RapporPlan, critical_value, learning_limit, plan_from_needs, plan_from_parameters
-from overstory.planning.detection import count_error, reports_needed
+from overstory.planning import RapporPlan, plan_from_needs, plan_from_parameters
+from overstory.planning.detection import count_error, critical_value, learning_limit, reports_needed
 from overstory.planning.needs import sufficient_permanent
 from overstory.privacy import change_leak, statement
 from overstory.protocol.kinds.bits import BitMechanism

@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from overstory.analysis.association.effect import cramers_v
-from overstory.analysis.association.independence import independence
+from overstory.analysis.association.independence import cramers_v, independence
 from overstory.analysis.association.linked import linked_cells
 from overstory.analysis.association.table import TableEstimate
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports

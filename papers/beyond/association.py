@@ -3,10 +3,15 @@
 `analysis/R/association_test.R` draws one variable from a Poisson law and makes the other the same or one more, with low
 noise, and asks nine questions of the joint distribution, with tolerances. `tests/assoc_sim.R` draws the same population
 with any parameters. Both are decoded there by expectation and maximization over all reports.
+
+With L_x and L_y the likelihoods of each report's parts, a row for each report and a column for each value, a step is
+two matrix products, never an array of reports times cells: d = rows((L_x P) o L_y), and P becomes
+P o ((L_x / d)' L_y) / n. It is extrapolated by squared iterative methods (Varadhan and Roland 2008).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import product
 from time import process_time
 from typing import Any, Final, NamedTuple
@@ -14,12 +19,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.association.linked_filters import (
-    filter_likelihoods,
-    likeliest_table,
-    linked_filters,
-    listed_values,
-)
+from overstory.analysis.association.linked_filters import linked_filters, listed_values
+from overstory.analysis.decoding import CandidateMap
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports, support_of
 from overstory.analysis.kinds.linked import words_of_part
 from overstory.analysis.reports import unpack_bits
@@ -115,6 +116,77 @@ def _likeliest(built: JointMechanism, batch: Any, labels: Any) -> F64:
         assert candidates is not None  # both parts are strings
         likely.append(filter_likelihoods(bits, batch.cohorts, candidates, support_of(part).rates, complete=True))
     return likeliest_table(*likely).shares
+
+
+MOST_MAXIMIZATIONS: Final = 3_000
+CONVERGED: Final = 1e-8
+"""The largest change of a cell, in one step, at which a table has converged."""
+
+
+@dataclass(frozen=True, eq=False)
+class Likeliest:
+    """The likeliest table, not negative and of sum 1."""
+
+    shares: F64  # shape (k_x, k_y)
+    steps: int  # of expectation and maximization
+    converged: bool  # the last step changed no cell by more than `CONVERGED`
+
+
+def likeliest_table(first: F64, second: F64) -> Likeliest:
+    """Maximize the likelihood of the cells, from that of each report's parts, up to a factor: (n, k_x) and (n, k_y)."""
+    cells = np.full((first.shape[1], second.shape[1]), 1.0 / (first.shape[1] * second.shape[1]))
+    level = -np.inf
+    for steps in range(0, MOST_MAXIMIZATIONS, 3):
+        once, _ = _step(first, second, cells)
+        twice, before = _step(first, second, once)
+        change, curve = once - cells, twice - 2 * once + cells
+        if np.abs(twice - once).max() < CONVERGED:
+            return Likeliest(twice, steps + 2, converged=True)
+        # SQUAREM, third scheme: the step is as long as the changes' ratio says, and shorter where a cell would be < 0.
+        length = max(1.0, float(np.sqrt((change**2).sum() / max((curve**2).sum(), 1e-300))))
+        jumped = _inside(cells + 2 * length * change + length**2 * curve)
+        cells, reached = _step(first, second, jumped)
+        if reached < max(level, before):  # a jump that lost likelihood is taken back
+            cells, reached = twice, before
+        level = reached
+    return Likeliest(cells, MOST_MAXIMIZATIONS, converged=False)
+
+
+def _step(first: F64, second: F64, cells: F64) -> tuple[F64, float]:
+    """Return the cells after one step, and the log likelihood before it."""
+    chance = np.maximum(((first @ cells) * second).sum(axis=1), 1e-300)
+    moved = cells * ((first / chance[:, None]).T @ second) / len(first)
+    return moved, float(np.log(chance).sum())
+
+
+def _inside(cells: F64) -> F64:
+    kept = np.maximum(cells, 1e-12)
+    return np.asarray(kept / kept.sum())
+
+
+def filter_likelihoods(
+    bits: F64,  # shape (n, k)
+    cohorts: NDArray[np.integer[Any]],
+    candidates: CandidateMap,
+    rates: tuple[float, float],  # P(a reported bit is 1 | the true one is), P(1 | it is not)
+    *,
+    complete: bool,
+) -> F64:
+    """Return each filter's likelihood for every candidate, and unless `complete` for others, up to a factor."""
+    p, q = rates
+    lit, unlit = np.log(p / q), np.log((1 - p) / (1 - q))
+    # Strings outside the list set each bit with the chance h/k.
+    rate = q + (p - q) * candidates.fill
+    outside = np.log(rate / q), np.log((1 - rate) / (1 - q))
+    designs = candidates.dense().reshape(candidates.num_cohorts, candidates.num_bits, -1)
+    logarithms = np.empty((len(bits), designs.shape[2] + (not complete)))
+    for cohort, design in enumerate(designs):
+        rows = cohorts == cohort
+        logarithms[rows, : design.shape[1]] = bits[rows] @ design * (lit - unlit) + design.sum(axis=0) * unlit
+        if not complete:
+            ones = bits[rows].sum(axis=1)
+            logarithms[rows, -1] = ones * outside[0] + (bits.shape[1] - ones) * outside[1]
+    return np.asarray(np.exp(logarithms - logarithms.max(axis=1, keepdims=True)))
 
 
 def _judged(decode: Any, built: JointMechanism, batch: Any, labels: Any, truth: F64) -> dict[str, float]:

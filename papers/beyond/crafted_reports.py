@@ -20,7 +20,7 @@ import numpy as np
 from overstory.analysis.alarms.crafted import Check, check_collection
 from overstory.analysis.alarms.sums import Watch
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.postprocess.steps import postprocess
+from overstory.analysis.postprocess import postprocess
 from overstory.protocol.kinds.base import Mechanism
 from overstory.protocol.kinds.registry import mechanism
 from papers.beyond.attacks import Attack, lie

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from overstory.analysis.difference import Combined, Difference, difference, ratio, total
     from overstory.analysis.estimate import Estimate
     from overstory.analysis.oracle import FrequencyOracle, oracle
-    from overstory.analysis.postprocess.steps import postprocess
+    from overstory.analysis.postprocess import postprocess
     from overstory.analysis.reports import ReportBatch, SupportCounts
     from overstory.protocol.errors import FormatError, OverstoryError, ParameterError
     from overstory.trial.item_sets import SetTrial, survey_sets
@@ -70,7 +70,7 @@ __getattr__, __dir__ = lazy_names(
         "TableTrial": "trial.tables",
         "difference": "analysis.difference",
         "oracle": "analysis.oracle",
-        "postprocess": "analysis.postprocess.steps",
+        "postprocess": "analysis.postprocess",
         "ratio": "analysis.difference",
         "survey": "trial.values",
         "survey_sets": "trial.item_sets",

@@ -5,6 +5,7 @@ quick tests raise a false alarm with a chance of at most FALSE_ALARM, were the s
 """
 
 import pickle
+from dataclasses import replace
 from fractions import Fraction
 from itertools import permutations
 
@@ -76,12 +77,12 @@ def covered(kind, epsilon, people, pairs, interval=lambda combined: (combined.lo
     """How often the intervals of two totals and of two ratios hold the population's."""
     f, hits = WEEKS[0], []
     for week, _ in collections(kind, epsilon, people, pairs, seed=11):
-        kinds = {"interval_kind": "population"}
+        week = replace(week, interval_kind="population")  # noqa: PLW2901
         asked = [
-            (total(week, ["v0", "v1"], **kinds), f[0] + f[1]),
-            (total(week, ["v1", "v2", "v3"], **kinds), f[1:4].sum()),
-            (ratio(week, ["v0"], ["v1"], **kinds), f[0] / f[1]),
-            (ratio(week, ["v0", "v1"], ["v1", "v2"], **kinds), (f[0] + f[1]) / (f[1] + f[2])),
+            (total(week, ["v0", "v1"]), f[0] + f[1]),
+            (total(week, ["v1", "v2", "v3"]), f[1:4].sum()),
+            (ratio(week, ["v0"], ["v1"]), f[0] / f[1]),
+            (ratio(week, ["v0", "v1"], ["v1", "v2"]), (f[0] + f[1]) / (f[1] + f[2])),
         ]
         hits.append([low <= truth <= high for (low, high), truth in ((interval(c), truth) for c, truth in asked)])
     return np.array(hits)
@@ -122,11 +123,12 @@ def test_the_total_of_all_values_of_a_symbol_oracle_is_certain(interval_kind):
     """Every report supports one value: the estimates add up to the reports whatever the noise."""
     grr, rng = overstory.oracle("grr", domain_size=5, epsilon=1.0), np.random.default_rng(1)
     learned = grr.estimate(grr.accumulate(grr.simulate(rng.choice(5, 20_000, p=[0.4, 0.3, 0.15, 0.1, 0.05]), rng)))
-    every = total(learned, [str(v) for v in range(5)], interval_kind=interval_kind)
+    learned = replace(learned, interval_kind=interval_kind)
+    every = total(learned, [str(v) for v in range(5)])
     assert every.estimate == pytest.approx(1)
     assert every.high - every.low < 1e-6
-    four = total(learned, ["0", "1", "2", "3"], interval_kind=interval_kind)
-    one = total(learned, ["4"], interval_kind=interval_kind)
+    four = total(learned, ["0", "1", "2", "3"])
+    one = total(learned, ["4"])
     assert four.high - four.low == pytest.approx(one.high - one.low, rel=1e-9)
 
 
@@ -140,7 +142,7 @@ def test_a_ratio_to_what_may_be_nobody_has_no_ends():
 
     for _ in range(2_000):
         drawn = rng.normal([300.0, 30.0, 100.0], 20.0)
-        found = ratio(few(drawn, joint_errors=Apart()), ["a"], ["b"], interval_kind="reports")
+        found = ratio(few(drawn, joint_errors=Apart()), ["a"], ["b"])
         hits += found.low <= 10 <= found.high
         unbounded += not found.is_bounded
         assert found.is_bounded == (abs(drawn[1]) > 1.96 * 20.0) or abs(abs(drawn[1]) - 39.2) < 0.1
@@ -153,7 +155,7 @@ def test_a_ratio_to_what_may_be_nobody_has_no_ends():
 def test_one_value_alone_has_its_own_interval():
     found = few([500.0, 300.0, 100.0])
     for kind in ("reports", "population"):
-        one = total(found, ["b"], interval_kind=kind)
+        one = total(replace(found, interval_kind=kind), ["b"])
         low, high = found.confidence_interval(kind=kind)
         assert (one.low, one.high) == (pytest.approx(low[1] / 1_000), pytest.approx(high[1] / 1_000))
         assert one.interval_kind == kind
@@ -209,7 +211,7 @@ def test_pursuit_knows_how_its_errors_go_together():
         learned = decode(report(rng, shelf, rng.multinomial(40_000, held)), shelf, p_star=P_STAR, q_star=Q_STAR)
         methods.add(learned.method)
         for values in (["v0", "v1"], ["v1", "v2"], ["v0", "v9"]):
-            found = total(learned, values, interval_kind="population")
+            found = total(learned, values)
             hits.append(found.low <= sum(held[int(v[1:])] for v in values) <= found.high)
     assert methods == {"pursuit"}
     assert binom.cdf(sum(hits), len(hits), 0.935) > FALSE_ALARM

@@ -16,7 +16,7 @@ import overstory
 from overstory.analysis.decoding import decode
 from overstory.analysis.difference import difference
 from overstory.analysis.estimate import Estimate
-from overstory.analysis.postprocess.steps import postprocess
+from overstory.analysis.postprocess import postprocess
 from overstory.analysis.reports import SupportCounts
 from overstory.protocol.errors import ParameterError
 from support import two_weeks

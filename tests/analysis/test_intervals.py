@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from overstory.analysis.decoding import decode
 from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.estimate import Estimate
-from overstory.analysis.postprocess.steps import STEPS, postprocess
+from overstory.analysis.postprocess import STEPS, postprocess
 from overstory.analysis.reports import SupportCounts
 from support.estimates import estimate_of
 

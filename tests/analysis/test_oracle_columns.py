@@ -14,8 +14,8 @@ import pytest
 
 import overstory
 from overstory.analysis.comparison import rank
-from overstory.analysis.numeric.means import MeanOracle
-from overstory.analysis.postprocess.steps import postprocess
+from overstory.analysis.kinds.numbers import simulate_payloads
+from overstory.analysis.postprocess import postprocess
 from overstory.analysis.tables.output import Row
 from overstory.client import Randomizer
 from overstory.planning.needs import plan_from_needs
@@ -122,8 +122,8 @@ def test_rng_is_a_seed_a_generator_or_nothing():
     same = [oracle.simulate(held, rng).bits.tolist() for rng in (1, np.int32(1), np.random.default_rng(1))]
     assert same[0] == same[1] == same[2]
     assert oracle.simulate(held).bits.tolist() != oracle.simulate(held).bits.tolist()
-    means = MeanOracle(Hybrid(1.0))
-    assert means.simulate([0.5] * 9, 1).tolist() == means.simulate([0.5] * 9, np.random.default_rng(1)).tolist()
+    payloads = [simulate_payloads(Hybrid(1.0), [0.5] * 9, rng).tolist() for rng in (1, np.random.default_rng(1))]
+    assert payloads[0] == payloads[1]
     for wrong in ("x", 1.5, -1, True):
         with pytest.raises(ParameterError, match="rng = "):
             oracle.simulate(held, wrong)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ import math
 import numpy as np
 import pytest
 
-from overstory.analysis.postprocess.small_areas import smooth
+from overstory.analysis.postprocess import move_to_mean
 from overstory.protocol.errors import ParameterError
 
 GROUPS, VALUES, REPORTS, SEEDS = 50, 10, 1_000_000, 40
@@ -31,7 +31,7 @@ def collected(epsilon, spread, seed):
     return truth, shares, (noise + pooled * (1 - pooled)) / SIZES[:, None]
 
 
-def measured(epsilon, spread, smoothing=smooth):
+def measured(epsilon, spread, smoothing=move_to_mean):
     """Return the root mean squared errors, raw and smoothed, and how often their 95% intervals hold the truth."""
     squared, inside = np.zeros(2), np.zeros(2)
     for seed in range(SEEDS):
@@ -66,7 +66,7 @@ def test_a_spread_that_is_taken_to_be_nothing_is_noticed():
     """Broken on purpose: all groups are moved to the mean, although they differ."""
 
     def to_the_mean(shares, variances):
-        return smooth(shares, variances * 1e6)
+        return move_to_mean(shares, variances * 1e6)
 
     errors, _ = measured(1.0, 0.3, to_the_mean)
     assert errors[1] > 1.5 * 0.0150
@@ -75,17 +75,17 @@ def test_a_spread_that_is_taken_to_be_nothing_is_noticed():
 def test_the_spread_is_found_and_is_nothing_where_noise_explains_all():
     rng = np.random.default_rng(1)
     truth = 0.3 + 0.05 * rng.standard_normal((400, 1))
-    smoothed = smooth(truth + 0.02 * rng.standard_normal((400, 1)), np.full((400, 1), 0.02**2))
+    smoothed = move_to_mean(truth + 0.02 * rng.standard_normal((400, 1)), np.full((400, 1), 0.02**2))
     assert smoothed.spread[0] == pytest.approx(0.05, rel=0.1)
     assert smoothed.mean[0] == pytest.approx(0.3, abs=0.01)
-    equal = smooth(np.full((5, 2), 0.3), np.full((5, 2), 0.01))
+    equal = move_to_mean(np.full((5, 2), 0.3), np.full((5, 2), 0.01))
     assert equal.spread.tolist() == [0, 0]
     assert equal.shares == pytest.approx(np.full((5, 2), 0.3))
 
 
 def test_a_precise_group_stays_where_it_is():
     shares, variances = np.array([[0.9], [0.1], [0.2], [0.3]]), np.array([[1e-12], [0.01], [0.01], [0.01]])
-    smoothed = smooth(shares, variances)
+    smoothed = move_to_mean(shares, variances)
     assert smoothed.shares[0, 0] == pytest.approx(0.9, abs=1e-9)
     assert smoothed.errors[0, 0] == pytest.approx(1e-6, rel=0.1)
 
@@ -101,4 +101,4 @@ def test_a_precise_group_stays_where_it_is():
 )
 def test_what_cannot_be_smoothed_is_refused(shares, variances, says):
     with pytest.raises(ParameterError, match=says):
-        smooth(shares, variances)
+        move_to_mean(shares, variances)

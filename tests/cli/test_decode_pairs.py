@@ -97,13 +97,11 @@ def test_decode_finds_the_table_from_the_counts(folder: Path) -> None:
     assert cells_of(ran, (7, 5))[6, 4] == pytest.approx(0, abs=0.05)  # strings outside both lists: nobody
 
 
-@pytest.mark.parametrize("method", ["gls", "likelihood"])
-def test_a_boolean_variable_is_one_bit(folder: Path, method: str) -> None:
+def test_a_boolean_variable_is_one_bit(folder: Path) -> None:
     pair = "--pair", "word", "early:bit"
     assert json.loads(summed(folder, "boolean.csv", "boolean_counts.csv", *pair).stdout)["bits"] == [32, 1]
-    source = ("--counts", "boolean_counts.csv") if method == "gls" else ("boolean.csv",)
     maps = "--params", "params.csv", "--map", "map_1.csv"
-    ran = run(folder, "decode", *source, *maps, *pair, "--method", method, "--complete", "--json")
+    ran = run(folder, "decode", "--counts", "boolean_counts.csv", *maps, *pair, "--complete", "--json")
     truth = np.column_stack((SHARES[:, :2].sum(axis=1), SHARES[:, 2:].sum(axis=1)))
     shares, errors = cells_of(ran, (6, 2)), cells_of(ran, (6, 2), "standard_error")
     assert (np.abs(shares - truth) < 5 * errors).all()
@@ -128,8 +126,8 @@ def test_a_bad_line_is_named_or_passed_over(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("decode", *PAIR), "--pair needs --counts"),
-        (("decode", "reports.csv", *PAIR), "reports.csv has no effect with --pair and --method gls: give --counts"),
+        (("decode", *PAIR), "--counts missing with --pair"),
+        (("decode", "reports.csv", *PAIR), "INPUT has no effect with --pair"),
         (("decode", *ONE_MAP, "--pair", "word", "page", "--counts", "counts.csv"), "--map: give the map of each"),
         (("decode", *PAIR[:-1], "page:bit", "--counts", "counts.csv"), "--map: give one map: the other variable"),
         (("decode", *PAIR[:-3], "--counts", "counts.csv", "-o", "x"), "--map: give one map: several are for --pair"),

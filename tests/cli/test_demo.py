@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from overstory.cli.analysis.demo import _command
+from overstory.cli.analysis.collect import demo_command
 from overstory.presentation.svg import VARIABLES
 from support.running import overstory, within
 
@@ -77,6 +77,6 @@ def test_the_page_stands_alone_in_both_colour_schemes(told):
 
 def test_the_pages_command_can_be_pasted_whatever_the_states_are_called():
     given = {"reports": 5, "seed": 1, "states": "New York,Ohio", "params": "my params.csv"}
-    words = shlex.split(_command(argparse.Namespace(**given)))
+    words = shlex.split(demo_command(argparse.Namespace(**given)))
     assert words[:2] == ["overstory", "demo"]
     assert dict(zip(words[2::2], words[3::2], strict=True)) == {f"--{name}": str(one) for name, one in given.items()}

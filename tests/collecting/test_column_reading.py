@@ -83,11 +83,13 @@ def test_no_more_values_than_allowed(folder, rows, most):
     write_csv(folder / "m.csv", rows)
     distinct = {row for row in rows if row is not None}
     path = str(folder / "m.csv")
-    if len(distinct) > most:
-        with pytest.raises(TooManyValuesError, match=f"more than {most} distinct values.*--bins.*--candidates"):
-            count_values(path, "c", most=most)
-    else:
-        assert set(told(count_values(path, "c", most=most))) == distinct
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("overstory.trial.population.MOST_VALUES", most)
+        if len(distinct) > most:
+            with pytest.raises(TooManyValuesError, match=f"more than {most} distinct values.*--bins.*--candidates"):
+                count_values(path, "c")
+        else:
+            assert set(told(count_values(path, "c"))) == distinct
 
 
 @settings(deadline=None, max_examples=40)
@@ -211,17 +213,18 @@ def test_text_among_numbers_and_lists_and_broken_files(folder):
         count_values(str(folder / "bytes.parquet"), "c")
 
 
-def test_many_numbers_become_bins_and_many_words_do_not(folder):
+def test_many_numbers_become_bins_and_many_words_do_not(folder, monkeypatch):
     few, many = MANY_NUMBERS, MANY_NUMBERS + 1
     (folder / "few.csv").write_text("c\n" + "\n".join(map(str, range(few))))
     (folder / "many.csv").write_text("c\n" + "\n".join(map(str, range(many))))
     (folder / "words.csv").write_text("c\n" + "\n".join(f"w{i}" for i in range(many)))
     assert len(read_population(Column(str(folder / "few.csv"), "c"), 1).labels) == few
     assert read_population(Column(str(folder / "many.csv"), "c"), 1).edges
-    assert read_population(Column(str(folder / "many.csv"), "c", most=10), 1).edges
     assert not read_population(Column(str(folder / "words.csv"), "c"), 1).edges
+    monkeypatch.setattr("overstory.trial.population.MOST_VALUES", 10)
+    assert read_population(Column(str(folder / "many.csv"), "c"), 1).edges
     with pytest.raises(TooManyValuesError):
-        read_population(Column(str(folder / "words.csv"), "c", most=10), 1)
+        read_population(Column(str(folder / "words.csv"), "c"), 1)
 
 
 def test_people_are_drawn_from_the_rows(folder):
@@ -236,7 +239,6 @@ def test_people_are_drawn_from_the_rows(folder):
     ("given", "words"),
     [
         ({"bins": (0, 1, 2), "device": "d"}, "give one of"),
-        ({"most": 1}, "most = 1"),
         ({"people": 0}, "--people 0: give a whole number from 1 to 10,000,000,000$"),
         ({"people": 10**20}, "from 1 to 10,000,000,000"),
         ({"people": 5, "device": "d"}, "give it or --device-column, not both"),

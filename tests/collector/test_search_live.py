@@ -11,7 +11,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from overstory.analysis.kinds.searches import sorted_answers
+from overstory.analysis.kinds.split import sorted_answers
 from overstory.client import Randomizer
 from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.store import open_store

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports
-from overstory.analysis.kinds.searches import answers_of
+from overstory.analysis.kinds.split import answers_of
 from overstory.analysis.reports import ReportBatch
 from overstory.client import Client, Outcome, Randomizer, recorder
 from overstory.client.recorder import MetricRecorder

@@ -9,7 +9,7 @@ import pytest
 from test_kind_laws import KINDS
 
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports
-from overstory.analysis.kinds.searches import answers_of
+from overstory.analysis.kinds.split import answers_of
 from overstory.analysis.reports import ReportBatch
 from overstory.client import Randomizer
 from overstory.privacy.payloads.base import terms_from_json, terms_of

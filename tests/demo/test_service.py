@@ -1,7 +1,6 @@
 """A collector in a process of its own: what is said when it does not start, refuses a batch, or is gone."""
 
 import datetime as dt
-import socket
 import time
 
 import numpy as np
@@ -40,14 +39,6 @@ def post_and_lose(service):
         service._process.kill()
         service._process.wait()
         service.post(METRIC, today(), packed())
-
-
-def test_a_connection_that_the_collector_closed_meanwhile_is_opened_again(service):
-    """Between two posts the devices' code may be compiled for longer than a collector keeps an idle connection."""
-    with service:
-        assert service.post(METRIC, today(), packed()) == 50
-        service._connection.sock.shutdown(socket.SHUT_RDWR)
-        assert service.post(METRIC, today(), packed()) == 50
 
 
 def test_batches_are_taken_until_the_collector_is_gone(service):

@@ -12,7 +12,7 @@ import pytest
 
 from overstory.analysis.selection import smallest_found
 from overstory.discovery import CodedIntegers, CodedStrings, detectable_frequency, discover, find, simulate
-from overstory.discovery.prefixes import extend
+from overstory.discovery.heavy_hitters import extend
 from overstory.protocol.errors import ParameterError
 from support.populations import zipf
 
@@ -72,7 +72,7 @@ def test_losing_the_best_fails_the_check(monkeypatch):
         kept = extend(question, batch, parents, 4 * keep, domain)
         return dataclasses.replace(kept, rows=kept.rows[keep:], supports=kept.supports[keep:], codes=kept.codes[keep:])
 
-    monkeypatch.setattr("overstory.discovery.prefixes.extend", upside_down)
+    monkeypatch.setattr("overstory.discovery.heavy_hitters.extend", upside_down)
     assert not is_good(searched(discover(epsilon=4.0, domain=DOMAIN, levels=EVEN, beam=64)))
 
 

@@ -18,7 +18,7 @@ from overstory.discovery import (
     find,
     simulate,
 )
-from overstory.discovery.prefixes import (
+from overstory.discovery.heavy_hitters import (
     adjusted,
     counted_from,
     counts_of,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from test_driver import Unreliable
 
-from overstory.analysis.kinds.searches import sorted_answers
+from overstory.analysis.kinds.split import sorted_answers
 from overstory.cli.main import main
 from overstory.discovery import find
 from overstory.discovery.result import Discovered

@@ -87,7 +87,10 @@ def test_an_oracle_counts_with_the_threads_it_is_given(monkeypatch):
     monkeypatch.setattr(
         popcount, "in_parts", lambda *given, **more: begun.append(cores(None)) or in_parts(*given, **more)
     )
-    counts = [oracle.accumulate(reports, threads=threads) for threads in (1, 2)] + [reports.accumulate(threads=3)]
+    counts = []
+    for threads in (1, 2, 3):
+        with at_most(threads):
+            counts.append(oracle.accumulate(reports))
     assert begun == [1, 2, 3]
     assert counts[0] == counts[1] == counts[2] == oracle.accumulate(reports)
 

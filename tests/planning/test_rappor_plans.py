@@ -12,8 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import overstory
-from overstory.planning import critical_value, learning_limit, plan_from_needs, plan_from_parameters
-from overstory.planning.detection import critical_value_fdr, detectable_frequency, reports_needed, required_sample_size
+from overstory.planning import plan_from_needs, plan_from_parameters
+from overstory.planning.detection import (
+    critical_value,
+    critical_value_fdr,
+    detectable_frequency,
+    learning_limit,
+    reports_needed,
+    required_sample_size,
+)
 from overstory.planning.kinds import plan_for_domain
 from overstory.planning.nearest import MOST_EPSILON, nearest
 from overstory.planning.needs import design, paper_design, sufficient_permanent

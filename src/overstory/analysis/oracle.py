@@ -15,7 +15,6 @@ from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.tables.columns import Label, coded, labels_from, missing_values, read_column
 from overstory.analysis.tables.output import label_text
 from overstory.analysis.variance import error_bound, frequency_variance
-from overstory.kernels.threads import at_most
 from overstory.protocol.channels import BinaryChannel, SymbolChannel
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism, Report
@@ -129,11 +128,7 @@ class FrequencyOracle:
         return self.devices(symbols, rng, candidates=candidates).report()
 
     def accumulate(
-        self,
-        reports: ReportBatch | Batch | Iterable[Report],
-        candidates: Sequence[Any] | None = None,
-        *,
-        threads: int | None = None,
+        self, reports: ReportBatch | Batch | Iterable[Report], candidates: Sequence[Any] | None = None
     ) -> SupportCounts:
         """Reduce reports to support counts; counts of several batches add up in any order.
 
@@ -144,8 +139,6 @@ class FrequencyOracle:
         candidates
             Which values to count: strings, needed where a hashing oracle has no domain; or some symbols of a domain.
             Bloom filters and sampled bits take theirs when estimating.
-        threads
-            How many threads to count with; one for each core unless given. A worker among several takes one.
 
         Raises
         ------
@@ -156,8 +149,7 @@ class FrequencyOracle:
             batch = ReportBatch.from_wire(reports)
         else:
             batch = reports if isinstance(reports, ReportBatch) else ReportBatch.of(self.mechanism, reports)
-        with at_most(threads):
-            return count_reports(self.mechanism, batch, candidates)
+        return count_reports(self.mechanism, batch, candidates)
 
     def estimate(
         self,
@@ -184,7 +176,11 @@ class FrequencyOracle:
             What intervals are for: ``reports``, the devices that reported (noise of randomization alone), or
             ``population``, all devices like these, as comparisons need (`analysis.difference`). Both stay available.
         **choices
-            For Bloom filters, `decode`'s: method, correction, alpha, complete.
+            For Bloom filters: `method`, "gls", weighted least squares over all candidates, or pursuit where there are
+            more of them than rows (cohorts times bits), or nearly as many; or "lasso", the RAPPOR paper's procedure.
+            `correction`, "fdr" or "bonferroni": how detection pays for looking at all candidates. `alpha`: the false
+            discovery rate, or the chance of any false detection. `complete`: every reported string is in the list, and
+            frequencies sum to one; if that is not so, the missing strings' reports are counted as candidates'.
 
         Returns
         -------

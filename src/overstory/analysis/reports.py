@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.kernels import columns
-from overstory.kernels.threads import at_most
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import MAX_COHORTS, Kind, Report
 from overstory.protocol.wire.upload import Batch, cohort_width, decode_batch, encode_columns, encode_reports
@@ -260,8 +259,8 @@ class ReportBatch:
     def __repr__(self) -> str:
         return f"ReportBatch({len(self):,} reports, num_bits={self.num_bits}, num_cohorts={self.num_cohorts})"
 
-    def accumulate(self, *, threads: int | None = None) -> SupportCounts:
-        """Count reports per cohort and set bits per (cohort, bit), with one thread for each core unless given.
+    def accumulate(self) -> SupportCounts:
+        """Count reports per cohort and set bits per (cohort, bit).
 
         Raises
         ------
@@ -270,8 +269,7 @@ class ReportBatch:
         """
         if self.num_cohorts > MAX_COHORTS:
             raise ParameterError(f"{self.num_cohorts} cohorts cannot be counted apart: name the values to count")
-        with at_most(threads):
-            totals, ones = self.count_bits()
+        totals, ones = self.count_bits()
         return SupportCounts(totals, ones[:, : self.num_bits])
 
     def count_bits(self) -> tuple[I64, I64]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.kinds.base import pooled
-from overstory.analysis.kinds.searches import answers_of
+from overstory.analysis.kinds.split import answers_of
 from overstory.analysis.kinds.symbols import LinearSupport
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.engines.units import Job
@@ -40,7 +40,7 @@ class AnswersJob(Job):
 
 
 class EngineAnswers:
-    """The answers to one question, in files; see `overstory.discovery.prefixes.RemoteAnswers`."""
+    """The answers to one question, in files; see `overstory.discovery.heavy_hitters.RemoteAnswers`."""
 
     def __init__(self, counting: Counting, job: AnswersJob, size: int) -> None:
         self._counting, self._job, self._size = counting, job, size

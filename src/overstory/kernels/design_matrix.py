@@ -131,10 +131,8 @@ def fingerprints(positions: Any, distinct: Any, first: Any, stop: Any, out: Any)
 
 
 @kernel
-def descend(
-    rows: Any, residual: Any, coefficients: Any, penalty: Any, positive: Any, tolerance: Any, max_sweeps: Any
-) -> Any:
-    """Minimize ||y - X b||^2 / 2 + penalty sum |b| in place. Returns the sweeps."""
+def descend(rows: Any, residual: Any, coefficients: Any, penalty: Any, tolerance: Any, max_sweeps: Any) -> Any:
+    """Minimize ||y - X b||^2 / 2 + penalty sum b over b >= 0, in place. Returns the sweeps."""
     # `rows` (columns, entries) has where a column is 1, and then -1; `residual` and `coefficients` are changed.
     columns, entries = rows.shape
     everything = True
@@ -154,13 +152,8 @@ def descend(
                     length += 1.0
             if length == 0.0:
                 continue
-            # The minimum in b_s alone is soft thresholding: sign(pull) max(|pull| - penalty, 0) / length.
-            pull = slope + length * old
-            new = 0.0
-            if pull > penalty:
-                new = (pull - penalty) / length
-            elif pull < -penalty and not positive:
-                new = (pull + penalty) / length
+            # The minimum in b_s alone is soft thresholding: max(pull - penalty, 0) / length.
+            new = max(slope + length * old - penalty, 0.0) / length
             # Keep residual = y - X b true after the step.
             step = new - old
             if step != 0.0:

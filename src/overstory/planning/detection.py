@@ -77,22 +77,8 @@ NINE_IN_TEN = _NORMAL.inv_cdf(0.9)
 
 
 def critical_value(alpha: float, num_tests: float) -> float:
-    """Return Q = Phi^-1(1 - alpha / M), one-sided with Bonferroni's correction (RAPPOR, appendix).
+    """Return Q = Phi^-1(1 - alpha / M) of M tests, one-sided with Bonferroni's correction (RAPPOR, appendix).
 
-    Parameters
-    ----------
-    alpha
-        The chance of any false detection, above 0 and below 1.
-    num_tests
-        M, the number of candidates that are tested; at least 1.
-
-    Raises
-    ------
-    ParameterError
-        When alpha is not strictly between 0 and 1, or there is no test.
-
-    Examples
-    --------
     >>> round(critical_value(0.05, 100), 2), round(critical_value(0.05, 10**6), 2)
     (3.29, 5.33)
     """
@@ -112,26 +98,11 @@ def critical_value_fdr(alpha: float, num_candidates: int, frequency: float) -> f
 def learning_limit(mechanism: Mechanism, num_reports: float, num_candidates: int, *, alpha: float = 0.05) -> float:
     """Return how many strings can be learned at most: the x with N / x = Q sd (RAPPOR, appendix, generalized).
 
-    The appendix takes Basic One-time RAPPOR with p = 1/2, where this is ``(2q - 1) sqrt(N) / Q``; here sd is the
-    standard error at frequency 0 of whatever mechanism. Not capped at the number of candidates.
+    Of Basic One-time RAPPOR with p = 1/2 this is ``(2q - 1) sqrt(N) / Q``. Not capped at the number of candidates.
 
-    Parameters
-    ----------
-    mechanism
-        The mechanism that the devices would use: any RAPPOR.
-    num_reports
-        N, the number of reports, one report a device.
-    num_candidates
-        M, the number of strings that are looked for.
-    alpha
-        The chance of any false detection, above 0 and below 1.
-
-    Examples
-    --------
     >>> from overstory.protocol.kinds.registry import mechanism
     >>> basic = mechanism("basic-rappor-one-time", domain_size=100, p=0.5, q=0.75)
-    >>> limit = learning_limit(basic, 10**6, 100)
-    >>> math.isclose(limit, (2 * 0.75 - 1) * 1000 / critical_value(0.05, 100))
+    >>> math.isclose(learning_limit(basic, 10**6, 100), (2 * 0.75 - 1) * 1000 / critical_value(0.05, 100))
     True
     """
     return 1 / detectable_frequency(mechanism, num_reports, num_candidates, critical_value(alpha, num_candidates))
@@ -244,9 +215,11 @@ def smallest_share(
     *,
     alpha: float = 0.05,
     reports_per_device: float = 1.0,
+    num_tests: float | None = None,  # that alpha pays for; unless given, as many as candidates
+    reach: float = NINE_IN_TEN,
 ) -> float | None:
-    """Return the smallest share that so many people show nine times in ten; None when they show none."""
-    shown = _shown(mechanism, num_candidates, alpha, reports_per_device)
+    """Return the smallest share that so many people show nine times in ten, or half the time at reach 0; or None."""
+    shown = _shown(mechanism, num_candidates, alpha, reports_per_device, num_tests, reach)
     if num_people < 1 or not shown(1.0, num_people):
         return None
     low, high = 0.0, 1.0
@@ -257,17 +230,22 @@ def smallest_share(
 
 
 def _shown(
-    mechanism: Mechanism, num_candidates: int, alpha: float, reports_per_device: float
+    mechanism: Mechanism,
+    num_candidates: int,
+    alpha: float,
+    reports_per_device: float,
+    num_tests: float | None = None,
+    reach: float = NINE_IN_TEN,
 ) -> Callable[[float, int], bool]:
-    """Return whether (a share, so many people) is detected nine times in ten."""
-    quantile = critical_value(alpha, num_candidates)
+    """Return whether (a share, so many people) passes its critical value, with `reach` standard errors to spare."""
+    quantile = critical_value(alpha, num_tests or num_candidates)
 
     def error(share: float, people: int) -> float:
         variance = variance_per_person(mechanism, share, num_candidates, reports_per_device=reports_per_device)
         return math.sqrt(variance / people + lasting_variance(mechanism, share, num_candidates=num_candidates))
 
     def shown(share: float, people: int) -> bool:
-        nearly_lowest = share - NINE_IN_TEN * error(share, people)
+        nearly_lowest = share - reach * error(share, people)
         return nearly_lowest > 0 and nearly_lowest >= quantile * error(nearly_lowest, people)
 
     return shown

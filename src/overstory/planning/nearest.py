@@ -25,26 +25,13 @@ DevicesNeeded = Callable[[float, float | None, int], int | None]
 
 @dataclass(frozen=True)
 class Nearest:
-    """Needs near the given ones with which a share is detected.
+    """Needs near the given ones with which a share is detected."""
 
-    Attributes
-    ----------
-    share
-        The share that the needs do not let a collection detect.
-    num_reports
-        With the same epsilons: so many devices, to three digits. None where no number of devices is enough.
-    epsilon_report, epsilon_permanent
-        With the same devices: these epsilons, to two decimals. None where 10 is not enough; the permanent one is None
-        where none was given.
-    smallest_share
-        What the needs as they are would detect; None where they detect no share.
-    """
-
-    share: float
-    num_reports: int | None
-    epsilon_report: float | None
-    epsilon_permanent: float | None
-    smallest_share: float | None
+    share: float  # that the needs do not let a collection detect
+    num_reports: int | None  # with the same epsilons: so many devices, to three digits; None: no number is enough
+    epsilon_report: float | None  # with the same devices, to two decimals; None: 10 is not enough
+    epsilon_permanent: float | None  # with it; None where none was given, too
+    smallest_share: float | None  # what the needs as they are would detect; None: no share
 
     def plain_words(self) -> str:
         """Say what would be possible."""
@@ -61,7 +48,6 @@ class Nearest:
         return f"an epsilon of {self.epsilon_report:g}{held}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
         return dict(vars(self))
 
 

@@ -303,7 +303,7 @@ class SearchMechanism(Split):
     num_cohorts = SEEDS
     reads_reports: ClassVar[bool] = True
     once: ClassVar[bool] = True
-    server: ClassVar[str] = "analysis.kinds.searches:SearchSupport"
+    server: ClassVar[str] = "analysis.kinds.split:SearchSupport"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))

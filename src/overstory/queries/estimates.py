@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from overstory.analysis.alarms.crafted import Check, adjust_checks, alarm_notes, check_collection
 from overstory.analysis.estimate import Estimate
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.postprocess.steps import postprocess
+from overstory.analysis.postprocess import postprocess
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.selection import bound_text
 from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, file_columns, records

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from overstory.analysis.postprocess.small_areas import (
+from overstory.analysis.postprocess import (
     LEVEL,
     Smoothed,
     WeightedShares,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import numpy as np
 
-from overstory.analysis.kinds.searches import sorted_answers
+from overstory.analysis.kinds.split import sorted_answers
 from overstory.analysis.selection import IntervalKind
 from overstory.analysis.tables.output import file_columns
 from overstory.discovery.heavy_hitters import find

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from overstory.analysis.association.linked import linked_cells
 from overstory.analysis.association.linked_filters import TooFewReportsError, linked_filters
-from overstory.analysis.association.picture import table_picture
-from overstory.analysis.association.summary import TableSummary
+from overstory.analysis.association.summary import TableSummary, table_picture
 from overstory.analysis.association.table import TableEstimate, divided_tables, pair_table
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import SupportCounts

@@ -27,7 +27,7 @@ from overstory.protocol.kinds.base import Kind, Mechanism
 from overstory.protocol.kinds.item_sets import Items
 from overstory.protocol.kinds.registry import FAMILIES
 from overstory.trial.population import READ_OFF, count_texts
-from overstory.trial.run import Memory, Trial, TrialBudget, seed_of, send, truth_picture
+from overstory.trial.run import CHUNK, Trial, TrialBudget, count_here, seed_of, send, truth_picture
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
@@ -266,8 +266,8 @@ def collect_sets(
         mechanism, instead = ranking[0].mechanism, other_mechanism(ranking)
     else:
         mechanism = cast("Mechanism", builders[oracle](domain_size=size, most=counted, epsilon=budget.epsilon))
-    pair, rng, way = FrequencyOracle(mechanism), np.random.default_rng([seed, 1]), Memory()
-    counts = way.carry(mechanism, send(mechanism, people.sets, people.counts, rng, way.size, advance))
+    pair, rng = FrequencyOracle(mechanism), np.random.default_rng([seed, 1])
+    counts = count_here(mechanism, send(mechanism, people.sets, people.counts, rng, CHUNK, advance))
     learned = cast("ItemEstimate", pair.estimate(counts, people.items))
     return SetTrial(people, pair, learned, instead, oracle == "auto" and most is None)
 

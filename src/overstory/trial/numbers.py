@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from overstory.analysis.comparison import root_mean_square
 from overstory.analysis.kinds.base import Rng, SimulatedDevices, generator
-from overstory.analysis.kinds.numbers import GeneratorDraws, draw_payloads, positions
-from overstory.analysis.numeric.means import MeanOracle
+from overstory.analysis.kinds.numbers import debias_lines, in_branches, simulate_payloads
 from overstory.analysis.numeric.quantities import NumberEstimate, Quantity, estimate_numbers
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.tables.columns import read_numbers
@@ -34,7 +33,7 @@ from overstory.protocol.numeric.mechanisms import MeanRandomizer
 from overstory.protocol.numeric.randomizer import NumericRandomizer
 from overstory.protocol.numeric.ranges import RangeRandomizer
 from overstory.trial.population import TAILS, empty, round_bins, symbols
-from overstory.trial.run import CHUNK, Memory, Trial
+from overstory.trial.run import CHUNK, Trial, count_here
 
 F64 = NDArray[np.float64]
 
@@ -250,7 +249,7 @@ def collect_numbers(
             yield batch
             advance(len(batch))
 
-    counts = Memory().carry(built, batches())
+    counts = count_here(built, batches())
     outside = int(((numbers < domain.minimum) | (numbers > domain.maximum)).sum())
     notes = [*held.notes, *([CHOSEN] if minimum is None or maximum is None else [])]
     if outside:
@@ -265,8 +264,7 @@ def _draw_ranges(built: Kind, shown: Bins, numbers: F64, rng: np.random.Generato
 
 
 def _draw_numbers(built: Any, _: Interval, numbers: F64, rng: np.random.Generator) -> ReportBatch:
-    payloads = draw_payloads(built, positions(built, numbers), GeneratorDraws(rng, numbers.size))
-    bits = payloads.astype(np.uint64).reshape(-1, 1)
+    bits = simulate_payloads(built, numbers, rng).astype(np.uint64).reshape(-1, 1)
     return ReportBatch(np.zeros(numbers.size, np.uint16), bits, built.payload_bits, 1)
 
 
@@ -348,8 +346,14 @@ def measure_means(
     built: NumericRandomizer, numbers: F64, *, rounds: int = ROUNDS, rng: Rng = None
 ) -> tuple[float, float | None]:
     """Return the root mean square error of the mean in simulated collections, and its own standard error."""
-    oracle, drawn = MeanOracle(built), generator(rng)
+    lines, drawn = debias_lines(built), generator(rng)
     truth = float(np.clip(numbers, built.domain.minimum, built.domain.maximum).mean())
-    errors = [oracle.estimate(oracle.accumulate(oracle.simulate(numbers, drawn))).value - truth for _ in range(rounds)]
+
+    def mean() -> float:
+        branches = in_branches(simulate_payloads(built, numbers, drawn), len(lines))
+        sums = ((a * len(part) + b * int(part.sum())) for (a, b), part in zip(lines, branches, strict=True))
+        return float(sum(sums, Fraction(0)) / numbers.size)
+
+    errors = [mean() - truth for _ in range(rounds)]
     measured = root_mean_square(np.square(errors))
     return measured.error, measured.standard_error

@@ -13,8 +13,7 @@ from overstory.analysis.tables.output import not_detected, share_interval
 from overstory.client import Randomizer
 from overstory.planning.detection import smallest_share
 from overstory.presentation import svg
-from overstory.presentation.charts.bits import MOST_BITS, Step, bits_of_a_report
-from overstory.presentation.charts.curves import Loss, loss_over_reports
+from overstory.presentation.charts.curves import MOST_BITS, Loss, Step, bits_of_a_report, loss_over_reports
 from overstory.presentation.charts.drawing import Chart, Scale, apart, text_width
 from overstory.presentation.document import (
     Block,

@@ -69,9 +69,7 @@ class Population:
         return np.asarray(self.counts / max(len(self), 1))
 
 
-def count_values(
-    path: str, column: str, *, most: int = MOST_VALUES, candidates: Sequence[str] | None = None, **how: Any
-) -> Population:
+def count_values(path: str, column: str, *, candidates: Sequence[str] | None = None, **how: Any) -> Population:
     """Count the rows of every distinct value, as text; the values not among `candidates` as one, ``(not listed)``."""
     listed = None if candidates is None else dict.fromkeys([*candidates, NOT_LISTED], 0)
     rows_of, missing = dict(listed or {}), 0
@@ -82,11 +80,11 @@ def count_values(
         for text, count in values.counted().items():
             name = text if listed is None else names.get(folded(text) if form.tidy else text, NOT_LISTED)
             rows_of[name] = rows_of.get(name, 0) + count
-        if listed is None and len(rows_of) > most:
+        if listed is None and len(rows_of) > MOST_VALUES:
             seen = recognize(column, rows_of, replace(form, by="day"))  # of times of the day, days are left
             rows_of = seen.added(rows_of) if seen.are_dates else rows_of
-            if len(rows_of) > most:
-                raise too_many(path, column, most, seen.labels, seen.decimal)
+            if len(rows_of) > MOST_VALUES:
+                raise too_many(path, column, seen.labels, seen.decimal)
     if not sum(rows_of.values()):
         raise empty(path, column, missing)
     (found,) = [Recognized(tuple(rows_of))] if listed else recognize_all({column: rows_of}, form)
@@ -114,13 +112,13 @@ def count_texts(path: str, column: str, **how: Any) -> tuple[Counter[str], int]:
     return counts, missing
 
 
-def too_many(path: str, column: str, most: int, seen: Sequence[str], decimal: str | None = None) -> TooManyValuesError:
+def too_many(path: str, column: str, seen: Sequence[str], decimal: str | None = None) -> TooManyValuesError:
     """Return the error that says what to do about a column of too many values."""
     return TooManyValuesError(
-        f"{path}: the column {column!r} has more than {most:,} distinct values. For numbers give --bins MIN MAX COUNT; "
-        "for text give --candidates FILE with those that you would look for (all others then count as one), or look "
-        "for them by hashing: `overstory encode` with a column of values, `map` and `decode` with the candidates, or "
-        "`overstory discover` without any",
+        f"{path}: the column {column!r} has more than {MOST_VALUES:,} distinct values. For numbers give --bins MIN MAX "
+        "COUNT; for text give --candidates FILE with those that you would look for (all others then count as one), or "
+        "look for them by hashing: `overstory encode` with a column of values, `map` and `decode` with the candidates, "
+        "or `overstory discover` without any",
         seen,
         decimal,
     )
@@ -176,7 +174,7 @@ def arranged(devices: NDArray[np.integer], symbols: NDArray[np.integer]) -> Devi
     return Devices(symbols[order].astype(np.int32), np.bincount(turn))
 
 
-def count_devices(path: str, column: str, device_column: str, *, most: int = MOST_VALUES, **how: Any) -> Population:
+def count_devices(path: str, column: str, device_column: str, **how: Any) -> Population:
     """Read the rows of every device; see `count_values`. Memory is 8 bytes a row, and a dictionary of the devices."""
     values: dict[str, int] = {}
     owners: dict[str, int] = {}
@@ -191,8 +189,8 @@ def count_devices(path: str, column: str, device_column: str, *, most: int = MOS
             raise ParameterError(f"{path}: {nameless:,} rows have a value, but no device in {device_column!r}")
         held.append(numbers[there])
         device_of.append(_numbered(rows, list(named), owners))
-        if len(values) > most:
-            raise too_many(path, column, most, tuple(values))
+        if len(values) > MOST_VALUES:
+            raise too_many(path, column, tuple(values))
         if len(owners) > MOST_DEVICES:
             raise ParameterError(
                 f"{path}: more than {MOST_DEVICES:,} devices in {device_column!r}: give a part of them"
@@ -321,15 +319,12 @@ class Column:
     bins: tuple[float, float, int] | None = None  # minimum, maximum, count, for a column of numbers
     candidates: str | None = None  # a file of the values to look for, one a line
     device: str | None = None  # the column that says whose row it is
-    most: int = MOST_VALUES  # most distinct values
     people: int | None = None  # devices, drawn from the rows with replacement; unless given, each row is one
     form: Form = ANY_FORM  # how a CSV file is written, as far as the user says
 
     def __post_init__(self) -> None:
         if sum(option is not None for option in (self.bins, self.candidates, self.device)) > 1:
             raise ParameterError("give one of --bins, --candidates and --device-column")
-        if self.most < 2:
-            raise ParameterError(f"most = {self.most}: give a whole number from 2")
         if self.people is not None and self.device is not None:
             raise ParameterError("--people draws rows one by one: give it or --device-column, not both")
         if self.people is not None and not 1 <= self.people <= MOST_PEOPLE:
@@ -351,14 +346,14 @@ def _counted(column: Column, rng: np.random.Generator, advance: Advance | None) 
     path, name = column.path, column.name
     how: dict[str, Any] = {"form": column.form, "advance": advance}
     if column.device is not None:
-        return count_devices(path, name, column.device, most=column.most, **how)
+        return count_devices(path, name, column.device, **how)
     if column.bins is not None:
         how["form"], notes = number_form(path, name, column.form)
         return _noted(count_bins(path, name, Bins(*column.bins), **how), notes)
     if column.candidates is not None:
         return count_values(path, name, candidates=read_candidates(column.candidates), **how)
     try:
-        population = count_values(path, name, most=column.most, **how)
+        population = count_values(path, name, **how)
     except TooManyValuesError as error:
         if not _numeric(error.seen):
             raise

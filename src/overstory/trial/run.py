@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, reduce
 from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TextIO
+from typing import Any, ClassVar, Final, TextIO
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from overstory.analysis.comparison import Choice, rank, recommend
 from overstory.analysis.estimate import Estimate, converted
 from overstory.analysis.kinds.base import Rng, SimulatedDevices, count_reports, generator
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.postprocess.steps import Processed, postprocess
+from overstory.analysis.postprocess import Processed, postprocess
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.tables.output import estimate_picture
 from overstory.files.io import writing_text
@@ -34,9 +34,6 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind, Mechanism, whole_number
 from overstory.protocol.kinds.registry import REGISTRY, build_from
 from overstory.trial.population import Devices, Population
-
-if TYPE_CHECKING:
-    pass
 
 CHUNK: Final = 1 << 17
 """Devices at a time."""
@@ -232,24 +229,13 @@ class TrialResult:
         return float(np.sqrt(np.mean(np.square(errors))))
 
 
-class Transport(Protocol):
-    """How reports travel from the devices to whoever counts them."""
-
-    size: int
-    """Devices that report at a time."""
-
-    def carry(self, mechanism: Kind, batches: Iterable[ReportBatch]) -> SupportCounts:
-        """Take every batch, and return the counts of all."""
-        ...
+Transport = Callable[[Kind, Iterable[ReportBatch]], SupportCounts]
+"""How reports travel from the devices to whoever counts them: it takes every batch, and returns the counts of all."""
 
 
-class Memory:
-    """Reports never leave this process."""
-
-    size = CHUNK
-
-    def carry(self, mechanism: Kind, batches: Iterable[ReportBatch]) -> SupportCounts:
-        return reduce(add, (count_reports(mechanism, batch) for batch in batches))
+def count_here(mechanism: Kind, batches: Iterable[ReportBatch]) -> SupportCounts:
+    """Count reports that never leave this process."""
+    return reduce(add, (count_reports(mechanism, batch) for batch in batches))
 
 
 def collect(
@@ -258,22 +244,23 @@ def collect(
     oracle: str | Mechanism,  # or its name at this budget; ``auto`` is the best
     seed: int,
     advance: Advance = lambda _: None,
-    transport: Transport | None = None,  # how reports travel; unless given, they stay in memory
+    transport: Transport = count_here,
+    size: int = CHUNK,  # devices that report at a time
 ) -> TrialResult:
     """Let every device report, count what they send, and decode it."""
     if population.devices is not None and budget.reports != 1:
         raise ParameterError("with --device-column the rows say how many reports a device sends")
     if isinstance(oracle, str):
         oracle = budget.mechanism(oracle, len(population.labels), len(population))
-    pair, way = FrequencyOracle(oracle), transport or Memory()
+    pair = FrequencyOracle(oracle)
     values: Sequence[Any] = population.labels if oracle.encoding.decoded else range(oracle.domain_size or 0)
     rng = np.random.default_rng([seed, 1])
     sent = (
-        send(oracle, values, population.counts, rng, way.size, advance, budget.reports)
+        send(oracle, values, population.counts, rng, size, advance, budget.reports)
         if population.devices is None
-        else _send_rows(oracle, values, population.devices, rng, way.size, advance)
+        else _send_rows(oracle, values, population.devices, rng, size, advance)
     )
-    estimate = _estimate(population, budget, pair, way.carry(oracle, sent))
+    estimate = _estimate(population, budget, pair, transport(oracle, sent))
     return TrialResult(population, pair, estimate, seed, budget)
 
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import datetime as dt
-import http.client
 import json
 import secrets
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from functools import cached_property, partial
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, cast
-from urllib.parse import urlsplit
 
 import numpy as np
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.client.upload.http import Request, endpoint, http_transport, parse_object
 from overstory.collector.store import open_store
 from overstory.files.io import writing_text
 from overstory.files.rappor import (
@@ -60,7 +60,6 @@ class CollectorService:
     def __init__(self, registry: Path, store: Path | str, log: Path) -> None:
         self._command = [sys.executable, "-m", "overstory", "serve", "--registry", str(registry), "--store", str(store)]
         self._log = log
-        self._connection: http.client.HTTPConnection | None = None
 
     def __enter__(self) -> Self:
         with self._log.open("wb") as log:
@@ -71,19 +70,17 @@ class CollectorService:
     def post(self, metric: str, period: int, reports: bytes) -> int:
         """Send one packed batch; return how many reports the collector has committed."""
         body = encode_upload(Upload(secrets.token_bytes(ID_BYTES), metric, period, reports))
-        connection = self._connection = self._connection or self._connected()
-        try:
-            try:
-                answer = _answered(connection, body)
-            except ConnectionError:  # a collector closes what was idle for long: the same bytes, on a new connection
-                connection.close()
-                answer = _answered(connection, body)
-            results = json.loads(answer.read())
-        except (OSError, http.client.HTTPException) as error:
-            raise ServiceError(f"the collector does not answer ({error}); see {self._log}") from error
-        if answer.status != http.client.OK or results["results"][0]["rejected"]:
+        answer = http_transport({})(Request(self._endpoint, body, MEDIA_TYPE, timeout=PATIENCE))
+        if answer.status is None:
+            raise ServiceError(f"the collector does not answer ({answer.error}); see {self._log}")
+        results = parse_object(answer)
+        if answer.status != HTTPStatus.OK or results is None or results["results"][0]["rejected"]:
             raise ServiceError(f"the collector refused reports: {results}")
         return int(results["results"][0]["accepted"])
+
+    @cached_property
+    def _endpoint(self) -> str:
+        return endpoint(self.url())
 
     def url(self) -> str:
         """Wait until the collector says where it listens, and return that."""
@@ -93,15 +90,9 @@ class CollectorService:
                 return "http://" + line.split(READY)[1].split()[0].rstrip("/")
         raise ServiceError(f"the collector did not start; see {self._log}")
 
-    def _connected(self) -> http.client.HTTPConnection:
-        address = urlsplit(self.url())
-        return http.client.HTTPConnection(address.hostname or "", address.port, timeout=PATIENCE)
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._connection is not None:
-            self._connection.close()
         self._process.terminate()  # it commits what it was sent, and goes
         try:
             self._process.communicate(timeout=PATIENCE)
@@ -110,11 +101,6 @@ class CollectorService:
             self._process.communicate()
         if error is None and self._process.returncode:
             raise ServiceError(f"the collector ended with status {self._process.returncode}; see {self._log}")
-
-
-def _answered(connection: http.client.HTTPConnection, body: bytes) -> http.client.HTTPResponse:
-    connection.request("POST", "/v1/reports", body, {"Content-Type": MEDIA_TYPE})
-    return connection.getresponse()
 
 
 METRIC: Final = "home-state"
@@ -168,30 +154,28 @@ class Paths(NamedTuple):
         return cls(folder, *(folder / name for name in (*names, "counts.csv")))
 
 
-@dataclass(frozen=True)
-class OverHttp:
-    """Reports go over HTTP to a collector in a process of its own; every file stays in the folder."""
+AT_ONCE: Final = 10_000
+"""Reports of one upload."""
 
-    parameters: RapporParameters
-    folder: Path
-    size = 10_000  # reports of one upload
 
-    def carry(self, mechanism: Kind, batches: Iterable[ReportBatch]) -> SupportCounts:
-        """Post every batch, as a relay of many devices would; take the counts from the store when all are committed."""
-        paths = Paths.below(self.folder)
-        registry = write_registry(paths.registry, paths.candidates, self.parameters, dt.datetime.now(dt.UTC).date())
-        metric = registry[METRIC]
-        assert metric.mechanism.digest == mechanism.digest
-        for end in ("", "-wal", "-shm"):  # reports of an earlier demonstration would be counted, too
-            paths.store.with_name(paths.store.name + end).unlink(missing_ok=True)
-        with CollectorService(paths.registry, paths.store, paths.log) as service:
-            write_packed(paths.reports, _posted(batches, metric, service))
-        with open_store(str(paths.store), registry) as store:
-            periods = store.periods(METRIC)
-            by_period = store.counts(metric, periods[0], periods[-1])
-        counts = sum(by_period.values(), SupportCounts.empty(self.parameters.m, self.parameters.k))
-        write_counts(paths.counts, counts)
-        return counts
+def carry_over_http(
+    parameters: RapporParameters, folder: Path, mechanism: Kind, batches: Iterable[ReportBatch]
+) -> SupportCounts:
+    """Post every batch to a collector in a process of its own, as a relay of many devices would; every file stays."""
+    paths = Paths.below(folder)
+    registry = write_registry(paths.registry, paths.candidates, parameters, dt.datetime.now(dt.UTC).date())
+    metric = registry[METRIC]
+    assert metric.mechanism.digest == mechanism.digest
+    for end in ("", "-wal", "-shm"):  # reports of an earlier demonstration would be counted, too
+        paths.store.with_name(paths.store.name + end).unlink(missing_ok=True)
+    with CollectorService(paths.registry, paths.store, paths.log) as service:
+        write_packed(paths.reports, _posted(batches, metric, service))
+    with open_store(str(paths.store), registry) as store:
+        periods = store.periods(METRIC)
+        by_period = store.counts(metric, periods[0], periods[-1])
+    counts = sum(by_period.values(), SupportCounts.empty(parameters.m, parameters.k))
+    write_counts(paths.counts, counts)
+    return counts
 
 
 def _posted(batches: Iterable[ReportBatch], metric: Metric, service: CollectorService) -> Iterator[bytes]:
@@ -258,7 +242,8 @@ def demonstrate(
         text.writelines(f"{state}\n" for state in population.labels)
     write_map(paths.map, hash_candidates(population.labels, mechanism.encoding))
     budget = TrialBudget(mechanism.epsilon_report, mechanism.epsilon_permanent)
-    result = collect(population, budget, mechanism, seed, advance, OverHttp(parameters, folder))
+    carry = partial(carry_over_http, parameters, folder)
+    result = collect(population, budget, mechanism, seed, advance, carry, AT_ONCE)
     decoded = cast("Decoded", result.estimate)
     write_results(folder, decoded, metrics(decoded, parameters, mechanism))
     who = f"{len(population):,} simulated respondents"

@@ -233,7 +233,7 @@ class TableTrial(Trial):
 
     def plot(self) -> Picture:
         """Return the table as a picture."""
-        from overstory.analysis.association.picture import table_picture
+        from overstory.analysis.association.summary import table_picture
 
         return table_picture("table", self.summary)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final, Literal, TextIO, get_args
 
 import numpy as np
@@ -15,16 +14,10 @@ from overstory.analysis.comparison import Choice, recommend
 from overstory.analysis.estimate import converted
 from overstory.analysis.kinds.base import Rng
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.postprocess.steps import Processed, postprocess
+from overstory.analysis.postprocess import Processed, postprocess
 from overstory.analysis.tables.columns import PERIODS, Label, coded, labels_from, read_column, read_numbers
 from overstory.analysis.tables.output import label_text, unlike, write_csv
-from overstory.planning.detection import (
-    NINE_IN_TEN,
-    critical_value,
-    required_sample_size,
-    smallest_share,
-    variance_per_person,
-)
+from overstory.planning.detection import required_sample_size, smallest_share
 from overstory.presentation.document import Block, Heading, Lines, Paragraph, Table
 from overstory.presentation.formats import epsilon_text, finite
 from overstory.presentation.svg import Picture
@@ -120,40 +113,19 @@ def advise(result: TrialResult) -> Advice:
     return Advice(ranking, best, _at(result.mechanism, result), _at(built, result))
 
 
-def _threshold(built: Mechanism, result: TrialResult, reach: float) -> float | None:
-    """Return the share whose estimate passes what was detected by, with `reach` standard errors to spare."""
-    estimate = result.estimate
-    values, each = len(estimate), result.reports_per_device
+def _at(built: Mechanism, result: TrialResult) -> AtOracle:
+    values, estimate = len(result.population.labels), result.estimate
     # Benjamini and Hochberg let through p-values up to alpha R / M when R of M passed; of none, the first: alpha / M.
     passed = max(int(np.count_nonzero(estimate.detected())), 1)
-    needed = critical_value(estimate.alpha, values / passed)
-    people = _people(result)
-
-    def error(share: float) -> float:
-        return math.sqrt(variance_per_person(built, share, values, reports_per_device=each) / people)
-
-    def passes(share: float) -> bool:
-        nearly_lowest = share - reach * error(share)
-        return nearly_lowest > 0 and nearly_lowest >= needed * error(nearly_lowest)
-
-    if people < 1 or not passes(1.0):
-        return None
-    low, high = 0.0, 1.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (low, middle) if passes(middle) else (middle, high)
-    return high
-
-
-def _at(built: Mechanism, result: TrialResult) -> AtOracle:
-    values, each = len(result.population.labels), result.reports_per_device
-    people = _people(result)
+    shown = partial(smallest_share, built, _people(result), values, reports_per_device=result.reports_per_device)
+    by_rule = partial(shown, alpha=estimate.alpha, num_tests=values / passed)
+    each = result.reports_per_device
     return AtOracle(
         built.name,
         tuple(required_sample_size(built, share, values, alpha=ALPHA, reports_per_device=each) for share in SHARES),
-        smallest_share(built, people, values, alpha=ALPHA, reports_per_device=each),
-        _threshold(built, result, 0.0),
-        _threshold(built, result, NINE_IN_TEN),
+        shown(alpha=ALPHA),
+        by_rule(reach=0.0),
+        by_rule(),
     )
 
 

@@ -7,8 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 import overstory
-from overstory.analysis.association.effect import compare_rows, conditional, cramers_v
-from overstory.analysis.association.independence import independence
+from overstory.analysis.association.independence import compare_rows, conditional, cramers_v, independence
 from overstory.analysis.association.summary import nearest_distribution, reported
 from overstory.analysis.association.table import TableEstimate, pair_table
 from overstory.protocol.errors import ParameterError

@@ -10,8 +10,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom, ncx2
 
-from overstory.analysis.association.effect import _noncentrality, compare_rows, conditional, cramers_v
-from overstory.analysis.association.independence import independence
+from overstory.analysis.association.independence import (
+    _noncentrality,
+    compare_rows,
+    conditional,
+    cramers_v,
+    independence,
+)
 from overstory.analysis.association.summary import reported
 from support.association_populations import clipped_chi_square, drawn_table, oracle_of, population
 

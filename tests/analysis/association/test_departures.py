@@ -5,9 +5,8 @@ import pytest
 from scipy.stats import binom
 
 import overstory
-from overstory.analysis.association.effect import departures
-from overstory.analysis.association.picture import table_cells, table_picture
-from overstory.analysis.association.summary import TableSummary
+from overstory.analysis.association.independence import departures
+from overstory.analysis.association.summary import TableSummary, table_cells, table_picture
 from overstory.analysis.association.table import pair_table
 from overstory.presentation.render_html import as_svg
 from support.random_collections import FALSE_ALARM

@@ -14,13 +14,14 @@ from scipy.stats import binom
 
 from overstory.analysis.association.independence import independence
 from overstory.analysis.association.linked import FiniteVariable, linked_cells
-from overstory.analysis.association.linked_filters import DENSE, likeliest_table, linked_filters, table_of_likelihoods
+from overstory.analysis.association.linked_filters import DENSE, linked_filters
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports, support_of
 from overstory.analysis.kinds.linked import words_of_part
 from overstory.analysis.reports import SupportCounts, unpack_bits
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.joint import JointMechanism, joint
+from papers.beyond.association import likeliest_table
 from support.association_populations import clipped_chi_square, population
 
 ALARM = 1e-6
@@ -327,11 +328,6 @@ def test_the_likeliest_table_is_where_the_slope_vanishes() -> None:
     slope = (first / chance[:, None]).T @ second / len(batch)
     assert slope.max() < 1 + 1e-3
     assert np.allclose(slope[best.shares > 1e-4], 1.0, atol=1e-3)
-    table = table_of_likelihoods((first, second), ("x", "y"), tuple(labels_of((6, 4))))
-    gls = linked_cells(built, count_reports(built, batch), ("x", "y"), labels_of((6, 4)))
-    large = shares > 0.05
-    assert np.allclose(table.standard_errors[large], gls.standard_errors[large], rtol=0.15)
-    assert (np.abs(table.shares - shares)[large] < 5 * table.standard_errors[large]).all()
 
 
 def test_counts_of_another_collection_are_refused() -> None:

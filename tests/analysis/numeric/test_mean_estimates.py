@@ -8,9 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports, server_half
-from overstory.analysis.kinds.numbers import MeanSupport, count_bit_pairs, sums_of_pairs
-from overstory.analysis.numeric import MeanEstimate, MeanOracle, RangeOracle, ReportSums, SquareWaveOracle
-from overstory.analysis.numeric.means import SPLIT, _sum_of_squares, positions
+from overstory.analysis.kinds.numbers import (
+    MeanSupport,
+    WaveSupport,
+    count_bit_pairs,
+    positions,
+    simulate_payloads,
+    sums_of_pairs,
+)
+from overstory.analysis.numeric.quantities import estimate_mean, estimate_wave_mean
+from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.kernels.devices import StreamKey
 from overstory.protocol.errors import ParameterError
@@ -56,7 +63,7 @@ def test_simulated_reports_follow_the_exact_channel(kind):
     randomizer = kind(1.0, Interval(0, 1), 20)
     fleet = SimulatedDevices.holding(randomizer, [VALUE], np.zeros(COPIES, np.int64), np.random.default_rng(8))
     for payloads in (
-        MeanOracle(randomizer).simulate(np.full(COPIES, VALUE), np.random.default_rng(1)),
+        simulate_payloads(randomizer, np.full(COPIES, VALUE), 1),
         fleet.report().bits[:, 0].astype(np.int64),
         [randomizer.randomize(VALUE, SeededEntropy(i)).bits for i in range(6000)],
     ):
@@ -78,43 +85,45 @@ def test_simulated_positions_are_the_devices(kind, low, high, resolution):
 @pytest.mark.parametrize("kind", [SquareWave, Piecewise])
 def test_a_broken_simulation_is_caught(kind, broken):
     randomizer = kind(1.0, Interval(0, 1), 20)
-    payloads = MeanOracle(randomizer).simulate(np.full(COPIES, VALUE), np.random.default_rng(1))
+    payloads = simulate_payloads(randomizer, np.full(COPIES, VALUE), 1)
     with pytest.raises(Alarm):
         check_cells(
             np.bincount(broken(payloads, randomizer), minlength=1 << randomizer.payload_bits), chances(randomizer)
         )
 
 
-class HalfDebiased(MeanOracle):
+def estimated(randomizer, payloads):
+    """The mean and its error, from the counts of these payloads."""
+    counts = count_reports(randomizer, batch_of(randomizer, payloads))
+    return (estimate_wave_mean if isinstance(randomizer, SquareWave) else estimate_mean)(randomizer, counts)
+
+
+def half_debiased(randomizer, payloads):
     """Divides by slightly too much, as who takes epsilon for 1.05 when it is 1."""
-
-    def estimate(self, sums):
-        found = super().estimate(sums)
-        return MeanEstimate(found.value * 0.95, found.standard_error, found.num_reports, found.limits)
+    value, error = estimated(randomizer, payloads)
+    return value * 0.95, error
 
 
-class Overconfident(MeanOracle):
-    def estimate(self, sums):
-        found = super().estimate(sums)
-        return MeanEstimate(found.value, found.standard_error * 0.85, found.num_reports, found.limits)
+def overconfident(randomizer, payloads):
+    value, error = estimated(randomizer, payloads)
+    return value, error * 0.85
 
 
 COLLECTIONS, PEOPLE = 1200, 400
 
 
-def collect(oracle):
+def collect(randomizer, estimate):
     """Many collections of people drawn anew: errors, stated standard errors, and the true variance."""
     rng = np.random.default_rng(7)
     values = rng.beta(2, 5, (COLLECTIONS, PEOPLE)) * 2 + 4  # mean 4 + 4/7
-    reports = oracle.simulate(values.ravel(), rng).reshape(values.shape)
-    found = [oracle.estimate(oracle.accumulate(row)) for row in reports]
-    errors = np.array([x.value for x in found]) - (4 + 4 / 7)
-    noise = np.mean([float(oracle.randomizer.variance(4 + 2 * x)) for x in rng.beta(2, 5, 2000)])
-    return errors, np.array([x.standard_error for x in found]), (noise + 4 * 10 / (49 * 8)) / PEOPLE
+    reports = simulate_payloads(randomizer, values.ravel(), rng).reshape(values.shape)
+    found = np.array([estimate(randomizer, row) for row in reports])
+    noise = np.mean([float(randomizer.variance(4 + 2 * x)) for x in rng.beta(2, 5, 2000)])
+    return found[:, 0] - (4 + 4 / 7), found[:, 1], (noise + 4 * 10 / (49 * 8)) / PEOPLE
 
 
-def check_all(oracle):
-    errors, stated, variance = collect(oracle)
+def check_all(randomizer, estimate):
+    errors, stated, variance = collect(randomizer, estimate)
     check_unbiased(errors, variance)
     check_spread(errors, np.full(errors.size, stated.mean() ** 2))
     check_coverage(np.abs(errors) <= 1.959964 * stated)
@@ -123,57 +132,46 @@ def check_all(oracle):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_means_are_unbiased_with_the_stated_error(kind):
-    stated, variance = check_all(MeanOracle(kind(1.0, Interval(4, 6))))
+    stated, variance = check_all(kind(1.0, Interval(4, 6)), estimated)
     assert np.mean(stated**2) == pytest.approx(variance, rel=0.02)
 
 
-@pytest.mark.parametrize("broken", [HalfDebiased, Overconfident])
+@pytest.mark.parametrize("broken", [half_debiased, overconfident])
 @pytest.mark.parametrize("kind", [Duchi, Hybrid])
 def test_a_broken_estimate_is_caught(kind, broken):
     with pytest.raises(Alarm):
-        check_all(broken(kind(1.0, Interval(4, 6))))
+        check_all(kind(1.0, Interval(4, 6)), broken)
 
 
 @settings(deadline=None)
-@given(st.lists(st.integers(0, (1 << 2 * SPLIT) - 1), max_size=30))
-def test_squares_are_exact(payloads):
-    assert _sum_of_squares(np.array(payloads, np.int64)) == sum(p * p for p in payloads)
-
-
-@settings(deadline=None)
-@given(st.lists(st.integers(0, (1 << 22) - 1), min_size=2, max_size=40), st.integers(0, 40))
-def test_sums_merge_in_any_split_and_give_the_naive_mean(payloads, cut):
-    oracle = MeanOracle(Hybrid(1.0))
+@given(st.lists(st.integers(0, Hybrid(1.0).payload_limit - 1), min_size=2, max_size=40))
+def test_counts_give_the_naive_mean(payloads):
+    randomizer = Hybrid(1.0)
     payloads = [p & 3 if p & 1 == 0 else p for p in payloads]
-    whole = oracle.accumulate(payloads)
-    parts = oracle.accumulate(payloads[cut:]) + oracle.accumulate(np.array(payloads[:cut], np.int64))
-    assert whole == parts == parts + ReportSums.empty(2)
-    debiased = [oracle.randomizer.debias(p) for p in payloads]
+    debiased = [randomizer.debias(p) for p in payloads]
     mean = sum(debiased, Fraction(0)) / len(debiased)
     variance = sum((x - mean) ** 2 for x in debiased) / (len(debiased) - 1) / len(debiased)
-    found = oracle.estimate(whole)
-    assert found.value == float(mean)
-    assert found.standard_error == pytest.approx(float(variance) ** 0.5, rel=1e-12)
+    value, error = estimated(randomizer, payloads)
+    assert value == float(mean)
+    assert error == pytest.approx(float(variance) ** 0.5, rel=1e-12)
 
 
-def test_a_mean_outside_the_domain_is_kept_and_clamped_only_by_name():
-    found = MeanEstimate(1.2, 0.1, 10, (-1.0, 1.0))
-    assert (found.value, found.clamped) == (1.2, 1.0)
-    assert found.confidence_interval(0.95) == pytest.approx((1.004, 1.396), abs=1e-3)
-    assert MeanOracle(Duchi(1.0)).estimate(MeanOracle(Duchi(1.0)).accumulate([1])).standard_error == np.inf
+def test_one_report_has_no_standard_error():
+    assert estimated(Duchi(1.0), [1])[1] == np.inf
+
+
+NONE = SupportCounts.empty(1, 1)
 
 
 @pytest.mark.parametrize(
     ("act", "says"),
     [
-        (lambda: MeanOracle(Duchi(1.0)).estimate(ReportSums.empty()), "or of none"),
-        (lambda: MeanOracle(Duchi(1.0)).estimate(ReportSums((1, 1), (1, 1), (1, 1))), "not sums"),
-        (lambda: ReportSums.empty(1) + ReportSums.empty(2), "different collections"),
-        (lambda: MeanOracle(Duchi(1.0)).accumulate([2]), "must lie in 0 .. 1"),
-        (lambda: MeanOracle(Duchi(1.0)).accumulate(np.array([0.5])), "whole numbers"),
-        (lambda: MeanOracle(Duchi(1.0)).simulate([np.nan], np.random.default_rng(1)), "finite"),
-        (lambda: MeanOracle(Duchi(1.0, Interval(0, 1, "reject"))).simulate([2.0], np.random.default_rng(1)), "rejects"),
-        (lambda: MeanEstimate(0.0, 1.0, 1, (0.0, 1.0)).confidence_interval(1.0), "between 0 and 1"),
+        (lambda: estimate_mean(Duchi(1.0), NONE), "or of no report"),
+        (lambda: estimate_mean(Piecewise(1.0), SupportCounts([1], [[1]])), "not those of piecewise"),
+        (lambda: estimate_wave_mean(SquareWave(1.0), SupportCounts([1], [[1, 0]])), "not \\(1, 1024\\)"),
+        (lambda: estimated(SquareWave(1.0), [1 << 17]), "is a number below"),
+        (lambda: simulate_payloads(Duchi(1.0), [np.nan]), "finite"),
+        (lambda: simulate_payloads(Duchi(1.0, Interval(0, 1, "reject")), [2.0]), "rejects"),
     ],
 )
 def test_one_clear_error(act, says):
@@ -200,32 +198,30 @@ def test_sums_of_pairs_are_the_sums(payloads):
 
 @pytest.mark.parametrize("kind", MEANS)
 @pytest.mark.parametrize("resolution", [2, 7, 64, 1 << 20])
-def test_stored_counts_hold_the_exact_sums(kind, resolution):
+def test_every_count_has_its_name(kind, resolution):
     mechanism = kind(1.5, RANGE, resolution)
-    payloads = MeanOracle(mechanism).simulate(np.random.default_rng(3).uniform(-5, 40, 5_000), 4)
+    payloads = simulate_payloads(mechanism, np.random.default_rng(3).uniform(-5, 40, 500), 4)
     counts = count_reports(mechanism, batch_of(mechanism, payloads))
-    assert ReportSums.of_counts(mechanism, counts) == MeanOracle(mechanism).accumulate(payloads)
     assert counts.ones.size == server_half(mechanism).num_counts(())
     assert len(server_half(mechanism).count_names(counts.num_bits, ())) == counts.num_bits
 
 
 def test_ten_billion_reports_do_not_overflow():
     mechanism = Hybrid(2.0, RANGE)
-    payloads = MeanOracle(mechanism).simulate(np.full(1000, 39.0), 5)
-    counts = count_reports(mechanism, batch_of(mechanism, payloads))
+    counts = count_reports(mechanism, batch_of(mechanism, simulate_payloads(mechanism, np.full(1000, 39.0), 5)))
     many = SupportCounts(counts.totals * 10**7, counts.ones * 10**7)
-    few, learned = (MeanOracle(mechanism).estimate(ReportSums.of_counts(mechanism, each)) for each in (counts, many))
-    assert learned.num_reports == 10**10
-    assert learned.value == few.value
-    assert learned.standard_error == pytest.approx(few.standard_error * 1e7**-0.5, rel=1e-3)
+    few, learned = (estimate_mean(mechanism, each) for each in (counts, many))
+    assert many.num_reports == 10**10
+    assert learned[0] == few[0]
+    assert learned[1] == pytest.approx(few[1] * 1e7**-0.5, rel=1e-3)
 
 
 def test_a_payload_that_no_branch_has_counts_as_one_that_has():
     """Hybrid's even payloads are Duchi's bit: no device sends another, and it could not add more than a bit."""
     mechanism = Hybrid(2.0, RANGE, 64)
     assert not mechanism.valid(64)
-    sums = ReportSums.of_counts(mechanism, count_reports(mechanism, batch_of(mechanism, [64, 66])))
-    assert sums.totals == (1, 0)
+    counts = count_reports(mechanism, batch_of(mechanism, [64, 66]))
+    assert sums_of_pairs(counts.ones[0], MeanSupport(mechanism).branch_bits[0])[0] == 1
 
 
 @pytest.mark.parametrize("kind", [SquareWave, Piecewise, Hybrid])
@@ -259,10 +255,11 @@ def test_levels_are_counted_each_by_itself_and_stray_bits_not_at_all():
     mechanism = RangeRandomizer(20, 1.0)
     symbols = np.random.default_rng(1).integers(0, 20, 3_000)
     devices = SimulatedDevices.holding(mechanism, range(20), symbols, np.random.default_rng(2))
-    batch, oracle = devices.report(), RangeOracle(mechanism)
+    batch = devices.report()
     counts = count_reports(mechanism, batch)
-    reports = [Report(int(c), int(b)) for c, b in zip(batch.cohorts, batch.bits[:, 0], strict=True)]
-    for level, expected in enumerate(oracle.accumulate(reports)):
+    for level, part in enumerate(mechanism.parts):
+        own = [Report(0, int(b)) for c, b in zip(batch.cohorts, batch.bits[:, 0], strict=True) if c == level]
+        expected = FrequencyOracle(part).accumulate(own)
         width = expected.num_bits
         assert counts.totals[level] == expected.num_reports
         assert counts.ones[level, :width].tolist() == expected.ones[0].tolist()
@@ -270,12 +267,9 @@ def test_levels_are_counted_each_by_itself_and_stray_bits_not_at_all():
     assert not count_reports(mechanism, spoiled).ones[0, 4:].any()
 
 
-def test_buckets_are_those_of_the_oracle():
+def test_a_bucket_is_called_by_its_first_cell():
     mechanism = SquareWave(1.0, RANGE, 3_000)
-    oracle = SquareWaveOracle(mechanism)
-    payloads = oracle.simulate(np.linspace(-5, 40, 2_000), 1)
-    assert count_reports(mechanism, batch_of(mechanism, payloads)) == oracle.accumulate(payloads)
-    assert server_half(mechanism).count_names(1024, ())[1] == f"cell{oracle.cells[1]}"
+    assert server_half(mechanism).count_names(1024, ())[1] == f"cell{WaveSupport(mechanism).cells[1]}"
 
 
 @pytest.mark.parametrize("kind", MEANS)
@@ -285,9 +279,3 @@ def test_values_and_positions_are_inverse(kind):
     assert [mechanism.position(value) for value in values] == list(range(34))
     assert positions(mechanism, [float(value) for value in values]).tolist() == list(range(34))
     assert [float(v) for v in mechanism.neighbours(values[1], 2)] == [float(values[i]) for i in (0, 2, 3)]
-
-
-def test_counts_of_another_mechanism_are_refused():
-    with pytest.raises(ValueError, match="not those of piecewise"):
-        ReportSums.of_counts(Piecewise(1.0), SupportCounts([1], [[1]]))
-    assert MeanSupport(Duchi(1.0)).branch_bits == (1,)

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from overstory.analysis.kinds.base import SimulatedDevices, count_reports
 from overstory.analysis.kinds.numbers import bucket_edges
-from overstory.analysis.numeric import SquareWaveOracle
-from overstory.analysis.numeric.distribution import expectation_maximization, transition_table
-from overstory.analysis.reports import SupportCounts
+from overstory.analysis.numeric.distribution import expectation_maximization, fitted_spread, transition_table
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric import Interval, SquareWave
 from overstory.protocol.numeric.mechanisms import WindowChannel
@@ -74,83 +73,31 @@ def test_every_step_climbs_and_the_shortfall_is_true(rows, data):
         assert run.shares.sum() == pytest.approx(1)
 
 
-def decoded(oracle, values, **choices):
-    rng = np.random.default_rng(5)
-    return oracle.estimate(oracle.accumulate(oracle.simulate(values, rng)), **choices)
+REPORTS, BINS, WITHIN = 200_000, 64, 0.01
 
 
-REPORTS, WITHIN = 200_000, 0.01
-
-
-def closeness(oracle, **choices):
-    """Wasserstein distance from the truth, the range counting as 1, at epsilon 2."""
-    values = np.random.default_rng(2).beta(2, 6, REPORTS) * 4 - 1
-    found = decoded(oracle, values, num_bins=64, **choices)
-    truth = np.histogram(values, found.edges)[0] / REPORTS
-    return wasserstein(found.shares, truth, width=1 / 64)
-
-
-class Unsmeared(SquareWaveOracle):
+def unsmeared(counts):
     """Takes reports for values: forgets the window."""
-
-    def estimate(self, counts, num_bins):
-        middle = counts.ones[0][counts.num_bits // 6 : -counts.num_bits // 6]
-        found = super().estimate(counts, num_bins=num_bins)
-        shares = np.array([part.sum() for part in np.array_split(middle, num_bins)]) / middle.sum()
-        return type(found)(**{**vars(found), "shares": shares})
+    middle = counts.ones[0][counts.num_bits // 6 : -counts.num_bits // 6]
+    return np.array([part.sum() for part in np.array_split(middle, BINS)]) / middle.sum()
 
 
 def test_what_is_found_is_near_the_truth_and_a_broken_decoder_is_not():
-    wave = SquareWave(2.0, Interval(-1, 3))
-    assert closeness(SquareWaveOracle(wave)) < WITHIN
-    assert closeness(SquareWaveOracle(wave), method="ems") < WITHIN
-    assert closeness(Unsmeared(wave)) > 3 * WITHIN
-
-
-def test_a_distribution_answers_questions():
-    values = np.linspace(2, 3, 50_000, endpoint=False)
-    found = decoded(SquareWaveOracle(SquareWave(3.0, Interval(0, 10))), values, num_bins=10)
-    assert found.shares.argmax() == 2
-    assert found.quantile(0) == 0.0
-    assert found.quantile(1) <= 10.0
-    assert 2 <= found.quantile(0.5) <= 3
-    assert found.share_between(0, 10) == pytest.approx(1)
-    assert found.share_between(2, 3) == pytest.approx(found.shares[2])
-    assert found.cumulated[-1] == 1.0
-    assert abs(found.mean - 2.5) < 0.2
-    assert found.to_json()["bins"][2]["low"] == 2.0
-    assert 800 < found.chi_square < 1250  # of 1,024 buckets
-    with pytest.raises(ValueError, match="read-only"):
-        found.shares[0] = 1
-    with pytest.raises(ParameterError, match="share from 0 to 1"):
-        found.quantile(1.1)
-
-
-def test_counts_merge_and_reports_are_payloads():
-    from overstory.protocol.sampling import SeededEntropy
-
-    oracle = SquareWaveOracle(SquareWave(1.0))
-    reports = [oracle.randomizer.randomize(0.5, SeededEntropy(i)) for i in range(40)]
-    whole = oracle.accumulate(reports)
-    assert whole == oracle.accumulate(reports[:7]) + oracle.accumulate(np.array([r.bits for r in reports[7:]]))
-    assert whole.num_reports == 40
-    assert oracle.epsilon_report <= 1.0
-
-
-ORACLE = SquareWaveOracle(SquareWave(1.0))
+    """By the Wasserstein distance, the range counting as 1, at epsilon 2."""
+    wave, rng = SquareWave(2.0, Interval(-1, 3)), np.random.default_rng(2)
+    values = rng.beta(2, 6, REPORTS) * 4 - 1
+    devices = SimulatedDevices.holding(wave, values, np.arange(REPORTS), rng)
+    counts = count_reports(wave, devices.report())
+    found = fitted_spread(wave, counts, num_bins=BINS)
+    truth = np.histogram(values, found.edges)[0] / REPORTS
+    assert wasserstein(found.shares[:BINS], truth, width=1 / BINS) < WITHIN
+    assert wasserstein(unsmeared(counts), truth, width=1 / BINS) > 3 * WITHIN
 
 
 @pytest.mark.parametrize(
     ("act", "says"),
     [
-        (lambda: ORACLE.estimate(SupportCounts([0], [np.zeros(1024, int)])), "some must be positive"),
-        (lambda: ORACLE.estimate(SupportCounts([1], [[1, 0]])), "not \\(1, 1024\\)"),
-        (lambda: ORACLE.estimate(ORACLE.accumulate([1]), method="mle"), "em or ems"),
-        (lambda: ORACLE.estimate(ORACLE.accumulate([1]), num_bins=1), "num_bins"),
-        (lambda: ORACLE.estimate(ORACLE.accumulate([1]), num_bins=5000), "num_bins"),
-        (lambda: ORACLE.accumulate([1 << 17]), "must lie in"),
-        (lambda: ORACLE.accumulate([1 << 70]), "whole numbers, not object"),
-        (lambda: ORACLE.accumulate([1.5]), "whole numbers, not float64"),
+        (lambda: expectation_maximization([0, 0], [[0.5], [0.5]]), "some must be positive"),
         (lambda: expectation_maximization([1, 2], [[1.0], [0.1]]), "columns"),
         (lambda: expectation_maximization([1], [[1.0], [0.0]]), "not the outputs"),
         (lambda: expectation_maximization([1, 2], [[1.0], [0.0]]), "no symbol can give"),

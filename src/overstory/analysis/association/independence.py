@@ -19,21 +19,45 @@ share and a contrast are such weights. For a pair of variables in one report, wi
 .. math:: n (p^* - q^*)^2 \Sigma_{vw} = c_0 + (f_v + f_w) (c_1 - c_0) , \quad v \ne w ,
 
 which is a diagonal and a matrix of rank 2; the sampling of people adds diag f - ff'.
+
+*How strongly* they hang together: conditional shares, their differences, and Cramer's V.
+
+The share of y among those with x, :math:`r = P_{xy} / a_x`, varies as the weighted sum of cells that is its
+derivative: :math:`(e_{xy} - r\, 1_x) / a_x`. The normal approximation of r fails where a_x is unsure: a row whose share
+is below four standard errors has no conditional shares.
+
+For :math:`\Delta = P - a b'`, C its covariances and weights :math:`w = 1 / (a b')`,
+
+.. math:: \hat\phi^2 = \sum w \Delta^2 - m , \qquad m = \sum w \operatorname{Var} \Delta ,
+
+and :math:`V = \sqrt{\max(\phi^2, 0) / (\min(k_x, k_y) - 1)}`: what noise adds to a sum of squares is taken off. The sum
+of squares is taken for :math:`g` times a noncentral chi-square of :math:`\nu` degrees and noncentrality
+:math:`\phi^2 / g`, with the mean and variance that it has without dependence: :math:`g \nu = m`, :math:`g^2 \nu =
+\sum_{uv} w_u w_v C_{uv}^2` (exact for 2 x 2, given the weights). Both ends of the interval are noncentralities at which
+it would be as extreme with probability (1 - level) / 2. The upper end is never below that of a sum of squares as large
+as its noise.
+
+:math:`\Delta` of one cell has the derivative :math:`e_{ij} - b_j 1_{i \cdot} - a_i 1_{\cdot j}`; its error is taken as
+if the variables were independent. Of all cells those differ surely that a false discovery rate admits.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
+from overstory.analysis import selection
 from overstory.analysis.kinds.base import pair_covariance
 from overstory.analysis.selection import check_alpha, chi2_tail
 from overstory.analysis.variance import clustering, support_noise
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from overstory.analysis.association.table import TableEstimate
     from overstory.analysis.selection import F64, IntervalKind
     from overstory.protocol.kinds.base import Mechanism
@@ -247,3 +271,199 @@ def _detectable(table: TableEstimate, precision: F64, degrees: int, alpha: float
     shape = np.kron(*ways)
     mean = float(np.einsum("ij,ik,kj->", precision, shape, shape, optimize=True)) / degrees
     return min(math.sqrt(needed / mean / (min(table.shares.shape) - 1)), 1.0)
+
+
+SURE: Final = 4.0
+"""A row has conditional shares where its own share is at least as many standard errors."""
+
+FAR: Final = 1e6
+"""A chi-square from which its root is as good as normal (its probabilities to 1e-7); SciPy's search ends at 1e10."""
+
+
+@dataclass(frozen=True, eq=False)
+class Conditional:
+    """The shares of the columns' values in each row."""
+
+    table: TableEstimate  # its `transposed` conditions on the columns
+    estimable: NDArray[np.bool_]  # shape (k_x,): which rows are large enough
+    shares: F64  # shape (k_x, k_y): P(column | row); nan in rows that are not estimable
+
+    @cached_property
+    def standard_errors(self) -> F64:
+        errors = np.full(self.shares.shape, math.nan)
+        for row in np.flatnonzero(self.estimable):
+            weights = self.weights(int(row))
+            spread = (weights * self.table.covariance.apply(weights)).sum(axis=(-2, -1))
+            errors[row] = np.sqrt(np.maximum(spread, 0.0))
+        return errors
+
+    def interval(self, level: float = 0.95) -> tuple[F64, F64]:
+        reach = selection.normal_reach(level) * self.standard_errors
+        return np.clip(self.shares - reach, 0.0, 1.0), np.clip(self.shares + reach, 0.0, 1.0)
+
+    def weights(self, row: int) -> F64:
+        """Return the derivative of each share of a row by the cells, shape (k_y, k_x, k_y)."""
+        rows, columns = self.shares.shape
+        weights = np.zeros((columns, rows, columns))
+        weights[:, row, :] = np.eye(columns) - self.shares[row][:, None]
+        return weights / float(self.table.shares[row].sum())
+
+
+def conditional(table: TableEstimate) -> Conditional:
+    """Return the shares of the columns' values in each row."""
+    rows, estimable = table.shares.sum(axis=1), sure(table)[0]
+    shares = np.full(table.shares.shape, math.nan)
+    shares[estimable] = table.shares[estimable] / rows[estimable, None]
+    return Conditional(table, estimable, shares)
+
+
+def sure(table: TableEstimate) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which rows and which columns have a share of at least `SURE` standard errors."""
+    rows, columns = (marginal.shares >= SURE * marginal.standard_errors for marginal in table.sums)
+    reports = np.bool_(table.num_reports > 0)
+    return rows & reports, columns & reports
+
+
+@dataclass(frozen=True, eq=False)
+class Departures:
+    """How far each cell is from the product of its row's and its column's share: shapes (k_x, k_y)."""
+
+    differences: F64  # P - a b'
+    standard_errors: F64  # of the differences, where the variables are independent
+    sure: NDArray[np.bool_]  # which differ from 0, at a false discovery rate over all cells
+
+
+def departures(table: TableEstimate, alpha: float = 0.05) -> Departures:
+    """Return the departures of all cells; of more than 2,500 cells none is sure, and their errors are not known."""
+    cells = table.shares
+    rows, columns = cells.sum(axis=1), cells.sum(axis=0)
+    product = np.outer(rows, columns)
+    difference = cells - product
+    if not table.num_reports or cells.size > MOST_CELLS:
+        return Departures(difference, np.full(cells.shape, np.inf), np.zeros(cells.shape, bool))
+    weights = np.einsum("ia,jb->ijab", np.eye(len(rows)), np.eye(len(columns)))
+    weights = weights - np.einsum("ia,j->ija", np.eye(len(rows)), columns)[..., None]
+    weights = weights - np.einsum("i,jb->ijb", rows, np.eye(len(columns)))[..., None, :]
+    flat = weights.reshape(-1, *cells.shape)
+    variances = (flat * table.covariance.at(product).apply(flat)).sum(axis=(1, 2)).reshape(cells.shape)
+    errors = np.sqrt(np.maximum(variances, 0.0))
+    p_values = np.minimum(2.0 * selection.upper_p_values(np.abs(difference), errors), 1.0)
+    sure = selection.adjusted_p_values(p_values.ravel(), "fdr").reshape(cells.shape) <= alpha
+    return Departures(difference, errors, sure)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The share of `column` in the row `row`, less that in the row `against`."""
+
+    column: str
+    row: str
+    against: str
+    estimate: float
+    low: float
+    high: float
+
+    @property
+    def apart(self) -> bool:
+        """Whether the interval leaves out that the shares are equal."""
+        return not self.low <= 0.0 <= self.high
+
+
+def compare_rows(table: TableEstimate, against: int, level: float = 0.95) -> list[Compared]:
+    """Compare the shares in each row that is large enough with those in one of them; of two columns, the second's."""
+    given, (rows, columns) = conditional(table), table.labels
+    found, base, shown = [], given.weights(against), range(1 if len(columns) == 2 else 0, len(columns))
+    for row in np.flatnonzero(given.estimable).tolist():
+        if row != against:
+            weights = given.weights(row) - base
+            errors = np.sqrt(np.maximum((weights * table.covariance.apply(weights)).sum(axis=(-2, -1)), 0.0))
+            for column in shown:
+                difference = float(given.shares[row, column] - given.shares[against, column])
+                reach = selection.normal_reach(level) * float(errors[column])
+                ends = difference - reach, difference + reach
+                found.append(Compared(columns[column], rows[row], rows[against], difference, *ends))
+    return found
+
+
+@dataclass(frozen=True)
+class CramersV:
+    """Cramer's V: 0 where the variables are independent, 1 where one follows from the other."""
+
+    estimate: float  # nan where independence is not rejected: noise alone would give a V above 0
+    low: float  # 0 where independence is not rejected
+    high: float
+    level: float
+    # rows and columns whose shares are below four standard errors: V is that of the others
+    left_out: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "estimate": None if math.isnan(self.estimate) else self.estimate,
+            "low": self.low,
+            "high": self.high,
+            "level": self.level,
+            "left_out": [list(names) for names in self.left_out],
+        }
+
+
+def cramers_v(
+    table: TableEstimate, level: float = 0.95, alpha: float = 0.05, *, tested: Independence | None = None
+) -> CramersV | None:
+    """Return Cramer's V of the rows and columns that are large enough; None for fewer than two, or over 2,500 cells."""
+    rows, columns = sure(table)
+    tested = independence(table, alpha) if tested is None else tested
+    if tested is None or min(rows.sum(), columns.sum()) < 2:
+        return None
+    squares, noise, scale = _squares(table, np.ix_(rows, columns))
+    degrees = min(rows.sum(), columns.sum()) - 1
+    estimate, low, high = (
+        math.sqrt(min(max(value, 0.0) / degrees, 1.0))
+        for value in (
+            squares - noise,
+            scale * _noncentrality(squares / scale, noise / scale, (1 + level) / 2),
+            scale * _noncentrality(max(squares, noise) / scale, noise / scale, (1 - level) / 2),
+        )
+    )
+    left_out = [
+        tuple(label for label, is_in in zip(labels, kept, strict=True) if not is_in)
+        for labels, kept in zip(table.labels, (rows, columns), strict=True)
+    ]
+    if not tested.rejected:
+        estimate, low = math.nan, 0.0
+    return CramersV(estimate, low, high, level, (left_out[0], left_out[1]))
+
+
+def _noncentrality(statistic: float, degrees: float, chance: float) -> float:
+    """Return the noncentrality at which a chi-square is below `statistic` with this chance; 0 where it is seldom so."""
+    from scipy import special
+
+    if special.chndtr(statistic, degrees, 0.0) <= chance:
+        return 0.0
+    if statistic > FAR:  # Sankaran (1959): sqrt(x - (nu - 1) / 2) has mean sqrt(lambda + (nu - 1) / 2), variance 1
+        shift = (degrees - 1) / 2
+        return (math.sqrt(statistic - shift) - selection.normal_quantile(chance)) ** 2 - shift
+    return float(special.chndtrinc(statistic, degrees, chance))
+
+
+def _squares(table: TableEstimate, chosen: Any) -> tuple[float, float, float]:
+    """Return the sum of squares of some rows and columns by themselves, what noise adds to it (m), and g."""
+    part = table.shares[chosen]
+    total = float(part.sum())
+    cells = part / total
+    rows, columns = cells.sum(axis=1), cells.sum(axis=0)
+    size = cells.size
+    unit = np.zeros((size, *table.shares.shape))
+    for number, weights in enumerate(unit):
+        place = np.unravel_index(number, cells.shape)
+        weights[chosen[0].ravel()[place[0]], chosen[1].ravel()[place[1]]] = 1.0
+    spread = table.covariance.apply(unit)[(slice(None), *chosen)].reshape(size, size)
+    # d(P / total), then d(P - ab') = dP - (dP 1) b' - a (1' dP), as matrices on the cells row by row.
+    scaled = (np.eye(size) - np.outer(cells.ravel(), np.ones(size))) / total
+    by_row = np.kron(np.eye(len(rows)), np.outer(columns, np.ones(len(columns))))
+    by_column = np.kron(np.outer(rows, np.ones(len(rows))), np.eye(len(columns)))
+    derivative = (np.eye(size) - by_row - by_column) @ scaled
+    together = derivative @ spread @ derivative.T
+    product = np.outer(rows, columns)
+    difference, weight = (cells - product).ravel(), 1.0 / product.ravel()
+    noise = float(weight @ np.diag(together))
+    return float(weight @ difference**2), noise, float(weight @ together**2 @ weight) / noise

@@ -12,29 +12,16 @@ supports err independently. So least squares solves, with :math:`W = (p - q)^2 /
 in bases of the vectors of sum 0. The covariance of :math:`\Delta` has the supports' real ones in
 the middle, for a string sets all its bits at once: with low noise its independent bits would claim a fourth too little.
 The marginals are the decoder's. Strings outside a list are one more column, h/k in every bit.
-
-*The likeliest table*, from linked reports that were kept, is found by expectation and maximization.
-
-With L_x and L_y the likelihoods of each report's parts, a row for each report and a column for each value, a step is
-two matrix products, never an array of reports times cells:
-
-.. math:: d = \mathrm{rows}((L_x P) \circ L_y) , \qquad P \leftarrow P \circ ((L_x / d)' L_y) / n ,
-
-and it is extrapolated by squared iterative methods (Varadhan and Roland 2008). Support counts lose next to nothing
-against this except where the noise is low and a part has many bits: RAPPOR's files for tests, say. It takes as long as
-a thousand decodings, and keeps every report in memory.
-
-The standard errors are the observed information's; where a share is 0 they say little.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from overstory.analysis.association.independence import DenseCovariance, orthogonal
+from overstory.analysis.association.independence import orthogonal
 from overstory.analysis.association.linked import DecodedVariable, filter_variable, finite_variable
 from overstory.analysis.association.table import Marginal, TableEstimate
 from overstory.analysis.decoding import CandidateMap
@@ -47,8 +34,6 @@ from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
     from overstory.analysis.reports import I64, SupportCounts
     from overstory.analysis.selection import F64, IntervalKind
@@ -340,121 +325,3 @@ def _system(
             spread[place].append(weight * sums @ variable.together(cohort) @ sums.T)
     stacked = [(np.stack(each[0]), np.stack(each[1])) for each in (working, spread)]
     return system_of(*stacked), right, bases
-
-
-MOST_MAXIMIZATIONS: Final = 3_000
-CONVERGED: Final = 1e-8
-"""The largest change of a cell, in one step, at which a table has converged."""
-MOST_CELLS: Final = 2_000
-"""Cells up to which standard errors are computed."""
-
-
-@dataclass(frozen=True, eq=False)
-class Likeliest:
-    """The likeliest table, not negative and of sum 1."""
-
-    shares: F64  # shape (k_x, k_y)
-    steps: int  # of expectation and maximization
-    converged: bool  # the last step changed no cell by more than `CONVERGED`
-
-
-def likeliest_table(first: F64, second: F64) -> Likeliest:
-    """Maximize the likelihood of the cells, from that of each report's parts, up to a factor: (n, k_x) and (n, k_y)."""
-    cells = np.full((first.shape[1], second.shape[1]), 1.0 / (first.shape[1] * second.shape[1]))
-    level = -np.inf
-    for steps in range(0, MOST_MAXIMIZATIONS, 3):
-        once, _ = _step(first, second, cells)
-        twice, before = _step(first, second, once)
-        change, curve = once - cells, twice - 2 * once + cells
-        if np.abs(twice - once).max() < CONVERGED:
-            return Likeliest(twice, steps + 2, converged=True)
-        # SQUAREM, third scheme: the step is as long as the changes' ratio says, and shorter where a cell would be < 0.
-        length = max(1.0, float(np.sqrt((change**2).sum() / max((curve**2).sum(), 1e-300))))
-        jumped = _inside(cells + 2 * length * change + length**2 * curve)
-        cells, reached = _step(first, second, jumped)
-        if reached < max(level, before):  # a jump that lost likelihood is taken back
-            cells, reached = twice, before
-        level = reached
-    return Likeliest(cells, MOST_MAXIMIZATIONS, converged=False)
-
-
-def _step(first: F64, second: F64, cells: F64) -> tuple[F64, float]:
-    """Return the cells after one step, and the log likelihood before it."""
-    chance = np.maximum(((first @ cells) * second).sum(axis=1), 1e-300)
-    moved = cells * ((first / chance[:, None]).T @ second) / len(first)
-    return moved, float(np.log(chance).sum())
-
-
-def _inside(cells: F64) -> F64:
-    kept = np.maximum(cells, 1e-12)
-    return np.asarray(kept / kept.sum())
-
-
-def filter_likelihoods(
-    bits: F64,  # shape (n, k)
-    cohorts: NDArray[np.integer[Any]],
-    candidates: CandidateMap,
-    rates: tuple[float, float],  # P(a reported bit is 1 | the true one is), P(1 | it is not)
-    *,
-    complete: bool,
-) -> F64:
-    """Return each filter's likelihood for every candidate, and unless `complete` for others, up to a factor."""
-    p, q = rates
-    lit, unlit = np.log(p / q), np.log((1 - p) / (1 - q))
-    # Strings outside the list set each bit with the chance h/k.
-    rate = q + (p - q) * candidates.fill
-    outside = np.log(rate / q), np.log((1 - rate) / (1 - q))
-    designs = candidates.dense().reshape(candidates.num_cohorts, candidates.num_bits, -1)
-    logarithms = np.empty((len(bits), designs.shape[2] + (not complete)))
-    for cohort, design in enumerate(designs):
-        rows = cohorts == cohort
-        logarithms[rows, : design.shape[1]] = bits[rows] @ design * (lit - unlit) + design.sum(axis=0) * unlit
-        if not complete:
-            ones = bits[rows].sum(axis=1)
-            logarithms[rows, -1] = ones * outside[0] + (bits.shape[1] - ones) * outside[1]
-    return np.asarray(np.exp(logarithms - logarithms.max(axis=1, keepdims=True)))
-
-
-def table_of_likelihoods(
-    likely: tuple[F64, F64],
-    names: tuple[str, str],
-    labels: tuple[tuple[str, ...], tuple[str, ...]],
-    *,
-    interval_kind: IntervalKind = "population",
-) -> TableEstimate:
-    """Return the likeliest table of reports with these likelihoods, of shapes (n, k_x) and (n, k_y)."""
-    reports = len(likely[0])
-    best = likeliest_table(*likely)
-    notes = [f"likelihood of {reports:,} reports, {best.steps:,} steps; errors say little where a share is 0"]
-    if not best.converged:
-        notes.append(f"it had not converged after {best.steps:,} steps")
-    people = 1.0 / reports
-    noise = np.full((best.shares.size, best.shares.size), np.nan)
-    if best.shares.size <= MOST_CELLS:
-        noise = _noise(*likely, best.shares, people)
-    else:
-        notes.append(f"{best.shares.size:,} cells: standard errors are computed up to {MOST_CELLS:,}")
-    return TableEstimate(
-        names=names,
-        labels=labels,
-        shares=best.shares,
-        covariance=DenseCovariance(noise, best.shares, people * (interval_kind == "population")),
-        num_reports=reports,
-        design="linked",
-        interval_kind=interval_kind,
-        notes=tuple(notes),
-    )
-
-
-def _noise(first: F64, second: F64, cells: F64, people: float) -> F64:
-    """Return the inverse of the observed information among shares of sum 1, less the sampling of people."""
-    chance = ((first @ cells) * second).sum(axis=1)
-    information = np.zeros((cells.size, cells.size))
-    for start in range(0, len(first), 4096):
-        rows = slice(start, start + 4096)
-        scores = (first[rows, :, None] * second[rows, None, :]).reshape(len(chance[rows]), -1) / chance[rows, None]
-        information += scores.T @ scores
-    basis = orthogonal(np.ones(cells.size))
-    total = basis @ np.linalg.pinv(basis.T @ information @ basis, hermitian=True) @ basis.T
-    flat = cells.ravel()
-    return np.asarray(total - people * (np.diag(flat) - np.outer(flat, flat)))

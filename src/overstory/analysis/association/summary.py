@@ -27,19 +27,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from overstory.analysis.association.effect import (
+from overstory.analysis.association.independence import (
+    MOST_CELLS,
     SURE,
     Compared,
     Conditional,
     CramersV,
     Departures,
+    Independence,
     compare_rows,
     conditional,
     cramers_v,
     departures,
+    independence,
 )
-from overstory.analysis.association.independence import MOST_CELLS, Independence, independence
-from overstory.analysis.postprocess.steps import project_simplex
+from overstory.analysis.postprocess import project_simplex
 from overstory.analysis.selection import (
     Selected,
     adjusted_p_values,
@@ -47,6 +49,7 @@ from overstory.analysis.selection import (
     normal_reach,
     upper_p_values,
 )
+from overstory.presentation.charts.heat_map import Cells, heat_map
 from overstory.presentation.document import Block, Column, Lines, Table
 from overstory.presentation.formats import finite, interval, p_value, percent
 
@@ -57,6 +60,7 @@ if TYPE_CHECKING:
 
     from overstory.analysis.association.table import Marginal, TableEstimate
     from overstory.analysis.selection import F64, Adjustment, Correction
+    from overstory.presentation.svg import Picture
 
 
 AT_ONCE: Final = 20
@@ -385,3 +389,26 @@ class TableSummary:
             ),
             shown,
         )
+
+
+def table_cells(summary: TableSummary) -> Cells:
+    """Return the numbers of a table's picture."""
+    table, given = summary.table, summary.conditional
+    return Cells(
+        table.names,
+        table.labels,
+        given.shares,
+        normal_reach(summary.level) * given.standard_errors,
+        table.marginals[1].shares,
+        summary.departures.sure & given.estimable[:, None],
+    )
+
+
+def table_picture(name: str, summary: TableSummary) -> Picture:
+    """Return the picture of a table."""
+    first, second = summary.table.names
+    caption = (
+        f"{second} in each {first}, in percent, with what {summary.level:.0%} intervals reach to either side. Coloured "
+        f"shares differ from those of all rows together, at a false discovery rate of {100 * summary.alpha:.3g}%."
+    )
+    return heat_map(name, caption, table_cells(summary))

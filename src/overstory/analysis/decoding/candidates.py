@@ -27,39 +27,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class CandidateMap:
-    """The design matrix in its compact form.
+    """The design matrix of RAPPOR (CCS 2014, section 4) in its compact form.
 
-    The design matrix of [1]_, section 4, has a row for each (cohort, bit) and a column for each candidate; its entry
-    is 1 when any of the candidate's hashes falls on that bit. Here a column is its bit positions: at a
-    million candidates, 32 cohorts and two hashes that is 64 MB, where a sparse matrix takes 800 MB.
-
-    Parameters
-    ----------
-    candidates : sequence of str, length M
-        The strings, as given (a list, a tuple, or an Arrow string array).
-    positions : ndarray of int, shape (num_cohorts, M, num_hashes)
-        Bit positions ``0 .. num_bits - 1``. A position named twice in one cohort counts once: a Bloom bit is set once.
-    num_bits : int
-        The payload bits of one report: the Bloom filter's size.
-
-    Raises
-    ------
-    ParameterError
-        If the shapes disagree or a position is outside the report.
-
-    References
-    ----------
-    .. [1] Erlingsson, Pihur, Korolova, "RAPPOR", CCS 2014.
-
-    Examples
-    --------
-    >>> shelf = CandidateMap(["ash", "elm", "oak"], np.array([[[0, 1], [2, 2], [1, 0]]]), num_bits=4)
-    >>> shelf.num_candidates, shelf.num_cohorts, shelf.num_hashes
-    (3, 1, 2)
+    It has a row for each (cohort, bit) and a column for each candidate, 1 where any of the candidate's hashes falls on
+    that bit. Here a column is its bit positions: at a million candidates, 32 cohorts and two hashes that is 64 MB,
+    where a sparse matrix takes 800 MB.
     """
 
-    candidates: Sequence[str]
-    positions: Positions
+    candidates: Sequence[str]  # as given: a list, a tuple, or an Arrow string array
+    positions: Positions  # shape (num_cohorts, M, num_hashes); a Bloom bit that is named twice in a cohort is set once
     num_bits: int
 
     def __post_init__(self) -> None:
@@ -85,22 +61,18 @@ class CandidateMap:
 
     @property
     def num_cohorts(self) -> int:
-        """Number of cohorts, each with its own hash functions."""
         return int(self.positions.shape[0])
 
     @property
     def num_candidates(self) -> int:
-        """Number of candidates, M."""
         return int(self.positions.shape[1])
 
     @property
     def num_hashes(self) -> int:
-        """Hash functions per cohort."""
         return int(self.positions.shape[2])
 
     @property
     def num_rows(self) -> int:
-        """Rows of the design matrix: cohorts times bits."""
         return self.num_cohorts * self.num_bits
 
     @cached_property

@@ -221,33 +221,16 @@ class Decoded(Estimate):
 
     `counts` are the maximum-likelihood counts that are not negative and, with those outside the list, add up to the
     reports; `raw_counts`, `standard_errors` and everything derived from them are the unbiased estimates.
-
-    Attributes
-    ----------
-    method : str
-        ``gls``, ``pursuit`` or ``lasso``: what really ran.
-    unallocated : float
-        Reports whose string is not in the list (by pursuit: or was too rare to fit), raw and unbiased.
-    unallocated_standard_error : float
-        The standard error of `unallocated`, in reports.
-    dispersion : float
-        Residual variance over the channel's own; standard errors carry its square root when it is above 1.
-    degrees_of_freedom : int
-        Rows left to judge the dispersion by.
-    cohort_chi_square, cohort_p_value : float
-        Test of the cohorts' sizes against equal shares.
-    colliding : tuple of tuple of str
-        Groups of candidates that no cohort distinguishes; each row of a group shows the group's raw count.
     """
 
-    method: str
-    unallocated: float
+    method: str  # ``gls``, ``pursuit`` or ``lasso``: what really ran
+    unallocated: float  # reports whose string is not in the list (by pursuit: or was too rare to fit), raw and unbiased
     unallocated_standard_error: float
-    dispersion: float
-    degrees_of_freedom: int
-    cohort_chi_square: float
+    dispersion: float  # residual variance over the channel's own; standard errors carry its root when it is above 1
+    degrees_of_freedom: int  # rows left to judge the dispersion by
+    cohort_chi_square: float  # test of the cohorts' sizes against equal shares
     cohort_p_value: float
-    colliding: tuple[tuple[str, ...], ...] = ()
+    colliding: tuple[tuple[str, ...], ...] = ()  # candidates that no cohort distinguishes: each shows its group's count
 
     def _around(self, reach: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         return bounded_interval(self.counts, self.raw_counts, reach, self.num_reports)
@@ -280,55 +263,22 @@ def decode(
     counts: SupportCounts,
     candidate_map: CandidateMap,
     *,
-    p_star: float,
-    q_star: float,
+    p_star: float,  # P(report bit is 1 | Bloom bit is 1), over all rounds of randomization
+    q_star: float,  # P(1 | Bloom bit is 0)
     method: str = "gls",
     correction: Correction = "fdr",
     alpha: float = 0.05,
     complete: bool = False,
+    # The memoized round, where devices report more than once; without it all noise is taken to be memoized, which makes
+    # standard errors too large rather than too small.
     permanent: BinaryChannel | None = None,
     reports_per_device: float = 1.0,
     interval_kind: IntervalKind = "reports",
 ) -> Decoded:
-    """Estimate how many reports hold each candidate.
+    """Estimate how many reports hold each candidate; see `FrequencyOracle.estimate` for the choices.
 
-    Parameters
-    ----------
-    counts : SupportCounts
-        The reports of each cohort, and how often each bit was set.
-    candidate_map : CandidateMap
-        The candidates' Bloom bits, made with the clients' own hash functions.
-    p_star, q_star : float
-        P(report bit is 1 | Bloom bit is 1), and P(1 | Bloom bit is 0), over all rounds of randomization.
-    method : {"gls", "lasso"}
-        ``gls`` is weighted least squares over all candidates, or pursuit where there are more candidates than
-        rows (cohorts times bits), or nearly as many; ``lasso`` is the RAPPOR paper's procedure.
-    correction : {"fdr", "bonferroni"}
-        How detection pays for looking at all candidates.
-    alpha : float
-        The false discovery rate, or the chance of any false detection.
-    complete : bool
-        Declare that every reported string is in the list: the frequencies then sum to one. If that is not so,
-        the missing strings' reports are counted as candidates'.
-    permanent : BinaryChannel, optional
-        The memoized round; only needed where devices report more than once. Without it all noise is taken to be
-        memoized, which makes standard errors too large rather than too small.
-    reports_per_device : float
-        How many of the reports one device sent, its string unchanged; for uneven numbers see
-        `overstory.analysis.variance.reports_per_device`.
-    interval_kind : {"reports", "population"}
-        What intervals are for: see `Estimate`.
-
-    Raises
-    ------
-    ParameterError
-        If the counts and the map disagree, or an option is out of range.
-
-    Examples
-    --------
     Two strings in one cohort, without noise in the counts:
 
-    >>> import numpy as np
     >>> shelf = CandidateMap(["ash", "elm"], np.array([[[0, 1], [2, 3]]]), num_bits=6)
     >>> from overstory.analysis.reports import SupportCounts
     >>> ones = 0.25 * 10_000 + 0.5 * np.array([7_000, 7_000, 3_000, 3_000, 0, 0])

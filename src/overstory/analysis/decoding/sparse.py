@@ -312,7 +312,7 @@ def lasso(candidates: CandidateMap, response: F64, penalty: float) -> F64:
             from overstory.kernels import design_matrix
 
             rows = column_rows(candidates, working)
-            design_matrix.descend(rows, residual, block, penalty, True, tolerance, 100_000)
+            design_matrix.descend(rows, residual, block, penalty, tolerance, 100_000)
         coefficients[working] = block
 
 

@@ -78,21 +78,17 @@ class Combined:
         }
 
 
-def total(
-    estimate: Estimate, values: Sequence[Any], *, level: float = 0.95, interval_kind: IntervalKind | None = None
-) -> Combined:
+def total(estimate: Estimate, values: Sequence[Any], *, level: float = 0.95) -> Combined:
     """Return the share of all reports that hold one of several values.
 
     Parameters
     ----------
     estimate
-        The estimate whose unbiased counts are added up.
+        The estimate whose unbiased counts are added up; the interval is of its kind.
     values
         Which of the estimate's values.
     level
         The confidence level of the interval, between 0 and 1.
-    interval_kind
-        What the interval describes; the estimate's own kind unless given.
 
     Raises
     ------
@@ -111,42 +107,32 @@ def total(
     >>> round(both.estimate + rest.estimate, 9), round((both.high - both.low) / (rest.high - rest.low), 2)
     (1.0, 1.0)
     """
-    kind = estimate.interval_kind if interval_kind is None else interval_kind
     places = _places(estimate, values)
     reach = selection.normal_reach(level)
     scale = max(estimate.num_reports, 1)
     share = float(estimate.raw_counts[places].sum()) / scale
-    error = math.sqrt(max(_added(estimate, kind, places), 0.0)) / scale
+    error = math.sqrt(max(_added(estimate, places), 0.0)) / scale
     return Combined(
         values=_names(estimate, places),
         estimate=share,
         low=share - reach * error,
         high=share + reach * error,
         level=level,
-        interval_kind=kind,
+        interval_kind=estimate.interval_kind,
     )
 
 
-def ratio(
-    estimate: Estimate,
-    values: Sequence[Any],
-    per: Sequence[Any],
-    *,
-    level: float = 0.95,
-    interval_kind: IntervalKind | None = None,
-) -> Combined:
+def ratio(estimate: Estimate, values: Sequence[Any], per: Sequence[Any], *, level: float = 0.95) -> Combined:
     """Return how many times as many reports hold one of `values` as one of `per`.
 
     Parameters
     ----------
     estimate
-        The estimate whose unbiased counts are divided.
+        The estimate whose unbiased counts are divided; the interval is of its kind.
     values, per
         Which of the estimate's values: those of the numerator and those of the denominator.
     level
         The confidence level of the interval, between 0 and 1.
-    interval_kind
-        What the interval describes; the estimate's own kind unless given.
 
     Returns
     -------
@@ -167,7 +153,6 @@ def ratio(
     >>> bool(twice.low < 2 < twice.high), ratio(asked, ["no"], ["never"]).is_bounded
     (True, False)
     """
-    kind = estimate.interval_kind if interval_kind is None else interval_kind
     above, below = _places(estimate, values), _places(estimate, per)
     scale = max(estimate.num_reports, 1)
     every = list(dict.fromkeys([*above, *below]))
@@ -176,7 +161,7 @@ def ratio(
     top, bottom = (float(x) for x in weights @ estimate.raw_counts[every] / scale)
     spread = np.full((2, 2), np.inf)
     if np.isfinite(estimate.standard_errors[every]).all():
-        spread = weights @ estimate.covariance(kind, every) @ weights.T / scale**2
+        spread = weights @ estimate.covariance(places=every) @ weights.T / scale**2
     low, high = fieller(top, bottom, spread, selection.normal_reach(level))
     return Combined(
         values=_names(estimate, above),
@@ -185,7 +170,7 @@ def ratio(
         low=low,
         high=high,
         level=level,
-        interval_kind=kind,
+        interval_kind=estimate.interval_kind,
     )
 
 
@@ -200,13 +185,13 @@ def fieller(top: float, bottom: float, spread: Any, reach: float) -> tuple[float
     return float((b - root) / a), float((b + root) / a)
 
 
-def _added(estimate: Estimate, kind: IntervalKind, places: list[int]) -> float:
+def _added(estimate: Estimate, places: list[int]) -> float:
     _check_apart(estimate, places)
     if not np.isfinite(estimate.standard_errors[places]).all():
         return math.inf
     if len(places) == 1:
-        return float(estimate.errors(kind)[places[0]] ** 2)
-    return float(estimate.covariance(kind, places).sum())
+        return float(estimate.errors()[places[0]] ** 2)
+    return float(estimate.covariance(places=places).sum())
 
 
 def _places(estimate: Estimate, values: Sequence[Any]) -> list[int]:

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.kinds.base import Cohorts, ServerHalf, Words, server_half
+from overstory.analysis.kinds.base import Cohorts, Rng, ServerHalf, Words, generator, server_half
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.protocol.channels import ONE
 from overstory.protocol.errors import ParameterError
@@ -187,6 +188,18 @@ class HybridSupport(MeanSupport):
         return np.where(first, pieces << 1 | 1, ends << 1)
 
 
+def simulate_payloads(randomizer: NumericRandomizer, values: ArrayLike, rng: Rng = None) -> I64:
+    """Return one report's payload of each of n simulated people, int64 of shape (n,)."""
+    places = positions(randomizer, values)
+    return draw_payloads(randomizer, places, GeneratorDraws(generator(rng), places.size))
+
+
+def debias_lines(randomizer: NumericRandomizer) -> list[tuple[Fraction, Fraction]]:
+    """Return by branch (a, b) with debias(payload) = a + b * (the payload within its branch)."""
+    debias, branches = randomizer.debias, len(randomizer.branches)
+    return [(debias(i), debias(i + branches) - debias(i)) for i in range(branches)]
+
+
 def in_branches(payloads: I64, branches: int) -> list[I64]:
     """Return the payloads of each branch, without the bit that says which."""
     return [payloads] if branches == 1 else [payloads[(payloads & 1) == branch] >> 1 for branch in range(branches)]
@@ -205,14 +218,12 @@ class WaveSupport(NumberSupport):
         return 1, self.cells.size - 1
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None = None) -> SupportCounts:  # noqa: ARG002 - no candidates
-        return self.count_payloads(self.payloads(batch))
+        payloads = self.payloads(batch)
+        buckets = np.searchsorted(self.cells, payloads, side="right") - 1
+        return SupportCounts([payloads.size], [np.bincount(buckets, minlength=self.cells.size - 1)])
 
     def count_names(self, size: int, labels: Sequence[str]) -> list[str]:  # noqa: ARG002 - there are none
         return [f"cell{first}" for first in self.cells[:size].tolist()]
-
-    def count_payloads(self, payloads: I64) -> SupportCounts:
-        buckets = np.searchsorted(self.cells, payloads, side="right") - 1
-        return SupportCounts([payloads.size], [np.bincount(buckets, minlength=self.cells.size - 1)])
 
 
 def bucket_edges(num_cells: int, num_buckets: int) -> I64:

@@ -23,114 +23,22 @@ some of them in it may or may not have the spike, and its interval holds both.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from scipy.special import ndtri
 
 from overstory.analysis.kinds.numbers import WaveSupport
-from overstory.analysis.numeric.means import MeanEstimate, NumericOracle, as_payloads
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.selection import normal_reach
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import Report
 from overstory.protocol.numeric.mechanisms import SquareWave, WindowChannel
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from overstory.analysis.selection import F64
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Distribution:
-    """Shares of equal bins.
-
-    Attributes
-    ----------
-    edges : ndarray of float64, shape (d + 1,)
-        The edges of the bins, ascending.
-    shares : ndarray of float64, shape (d,)
-        Not negative, of sum 1. Made by maximum likelihood, so biased where many are near 0; there is no unbiased
-        estimate of a bin from these reports with a variance worth having.
-    method : str
-        How it was fitted: "em", or "ems" with smoothing.
-    num_reports : int
-        The number of reports behind the estimate.
-    iterations : int
-        The number of steps that the fit took.
-    observed, expected : ndarray of int64 and of float64, shape (m,)
-        How many reports fell into each bucket, and how many these shares would send there.
-    notes : tuple of str
-        What a reader must know before trusting the numbers.
-    """
-
-    edges: F64
-    shares: F64
-    method: str
-    num_reports: int
-    iterations: int
-    observed: NDArray[np.int64]
-    expected: F64
-    notes: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for name in ("edges", "shares", "observed", "expected"):
-            array = np.array(getattr(self, name))
-            array.flags.writeable = False
-            object.__setattr__(self, name, array)
-
-    @cached_property
-    def cumulated(self) -> F64:
-        """Share of people at or below each edge: 0 at the first, 1 at the last."""
-        inner = np.cumsum(self.shares)
-        return np.concatenate(([0.0], inner / inner[-1]))
-
-    @property
-    def mean(self) -> float:
-        """Mean, everybody at the middle of their bin."""
-        return float(self.shares @ (self.edges[:-1] + self.edges[1:]) / 2)
-
-    def share_between(self, low: float, high: float) -> float:
-        """Return the share of people from `low` to `high`, spread evenly within a bin."""
-        below = np.interp([low, high], self.edges, self.cumulated)
-        return float(below[1] - below[0])
-
-    def quantile(self, share: float) -> float:
-        """Return the value that `share` of the people are at or below.
-
-        Raises
-        ------
-        ParameterError
-            When it is no share.
-        """
-        if not 0 <= share <= 1:
-            raise ParameterError(f"a quantile is asked for by a share from 0 to 1, not {share}")
-        at = min(int(np.searchsorted(self.cumulated, share)), self.shares.size)
-        if at == 0:
-            return float(self.edges[0])
-        return float(np.interp(share, self.cumulated[at - 1 : at + 1], self.edges[at - 1 : at + 1]))
-
-    @property
-    def chi_square(self) -> float:
-        """Pearson's statistic of the buckets: near their number when the model fits."""
-        return float(((self.observed - self.expected) ** 2 / self.expected).sum())
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything but the buckets, ready for JSON."""
-        bins = zip(self.edges[:-1].tolist(), self.edges[1:].tolist(), self.shares.tolist(), strict=True)
-        return {
-            "reports": self.num_reports,
-            "method": self.method,
-            "iterations": self.iterations,
-            "mean": self.mean,
-            "notes": list(self.notes),
-            "bins": [{"low": low, "high": high, "frequency": share} for low, high, share in bins],
-        }
 
 
 def transition_table(channel: WindowChannel, cells: NDArray[np.int64], num_bins: int) -> F64:
@@ -180,7 +88,6 @@ def expectation_maximization(
     table: ArrayLike,  # shape (m, d): P(output | symbol); columns sum to 1
     *,
     tolerance: float = 1e-6,
-    smooth: bool = False,  # EMS (Silverman et al. 1990; Li et al. 2020): `shortfall` is large
     most_iterations: int = MOST_ITERATIONS,
     start: F64 | None = None,  # shape (d,): equal shares unless given
 ) -> Mixture:
@@ -200,15 +107,7 @@ def expectation_maximization(
         before = likelihood
         # Expectation and maximization in one: f_j <- f_j slope_j / n, which never lowers L.
         shares = shares * slope / total
-        if smooth:
-            shares = smoothed(shares)
     return Mixture(shares / shares.sum(), iteration, likelihood, float(slope.max() - total), finished)
-
-
-def smoothed(shares: F64) -> F64:
-    """Return (1, 2, 1) / 4 of each share and its neighbours; an end is its own neighbour, so the sum stays."""
-    padded = np.concatenate((shares[:1], shares, shares[-1:]))
-    return np.asarray(padded[:-2] / 4 + padded[1:-1] / 2 + padded[2:] / 4)
 
 
 def _checked(counts: ArrayLike, table: ArrayLike) -> tuple[F64, F64]:
@@ -226,115 +125,10 @@ def _checked(counts: ArrayLike, table: ArrayLike) -> tuple[F64, F64]:
     return seen[occurs], channel[occurs]
 
 
-Method = Literal["em", "ems"]
-
 # A step that gains less log-likelihood than this fits noise. With it EM stops after some hundred steps, at about the
 # least Wasserstein distance; run to its maximum it would be jagged (docs/explanation/numbers.md;
 # `bench/numeric_accuracy.py`).
-GAIN = {"em": 0.01, "ems": 0.001}
-
-
-@dataclass(frozen=True)
-class SquareWaveOracle(NumericOracle):
-    """From numbers to reports, and from reports to the distribution of the numbers.
-
-    Parameters
-    ----------
-    randomizer
-        The device's half: a Square Wave over the range.
-
-    Examples
-    --------
-    >>> oracle = SquareWaveOracle(SquareWave(1.0))
-    >>> rng = np.random.default_rng(1)
-    >>> counts = oracle.accumulate(oracle.simulate(rng.beta(2, 5, 100_000), rng))
-    >>> learned = oracle.estimate(counts, num_bins=20)
-    >>> abs(learned.mean - 2 / 7) < 0.01, abs(learned.quantile(0.5) - 0.2644) < 0.02
-    (True, True)
-    """
-
-    randomizer: SquareWave
-
-    @cached_property
-    def cells(self) -> NDArray[np.int64]:
-        """Where the buckets begin in which reports are counted: at most 1,024 of them."""
-        return WaveSupport(self.randomizer).cells
-
-    def accumulate(self, reports: ArrayLike | Iterable[Report]) -> SupportCounts:
-        """Count reports by bucket; counts of several batches add up in any order.
-
-        Raises
-        ------
-        ParameterError
-            When a payload is no cell.
-        """
-        payloads = as_payloads(reports, self.randomizer.channel.num_cells)
-        return WaveSupport(self.randomizer).count_payloads(payloads)
-
-    def mean(self, counts: SupportCounts, *, reports_per_device: float = 1.0) -> MeanEstimate:
-        """Estimate the mean without a fit: unbiased, with its standard error; see `MeanOracle.estimate`.
-
-        A bucket of several cells counts as its middle.
-        """
-        self._check(counts)
-        number, seen = counts.num_reports, counts.ones[0].astype(np.float64)
-        middles = (self.cells[:-1] + self.cells[1:] - 1) / 2
-        # A report debiases to a + b (its cell).
-        start = float(self.randomizer.debias(0))
-        values = start + (float(self.randomizer.debias(1)) - start) * middles
-        value = float(seen @ values / number)
-        spread = float(seen @ (values - value) ** 2) / (number - 1) if number > 1 else math.inf
-        domain = self.randomizer.domain
-        error = math.sqrt(spread / number * reports_per_device)
-        return MeanEstimate(value, error, number, (domain.minimum, domain.maximum))
-
-    def _check(self, counts: SupportCounts) -> None:
-        if counts.ones.shape != (1, self.cells.size - 1):
-            raise ParameterError(f"these counts have shape {counts.ones.shape}, not (1, {self.cells.size - 1})")
-
-    def estimate(
-        self, counts: SupportCounts, *, num_bins: int = 100, method: Method = "em", tolerance: float | None = None
-    ) -> Distribution:
-        """Estimate the distribution by expectation maximization.
-
-        Parameters
-        ----------
-        counts
-            Reports by bucket.
-        num_bins
-            Equal bins of the range.
-        method
-            "em", or "ems" with smoothing after each step: better for few reports of a smooth distribution, worse
-            for many or where it is steep.
-        tolerance
-            The least gain of log-likelihood for which another step is taken; .01 for EM and .001 for EMS unless
-            given.
-
-        Raises
-        ------
-        ParameterError
-            When there are no reports, the counts are another collection's, or a choice is none.
-        """
-        if method not in GAIN:
-            raise ParameterError(f"method = {method!r}: choose em or ems")
-        if not isinstance(num_bins, int) or not 2 <= num_bins <= self.cells.size - 1:
-            raise ParameterError(f"num_bins = {num_bins!r}: give a whole number from 2 to {self.cells.size - 1}")
-        self._check(counts)
-        # P(bucket | bin), inverted by maximum likelihood: the counts of the buckets are one multinomial.
-        table = transition_table(self.randomizer.channel, self.cells, num_bins)
-        observed, gain = counts.ones[0], GAIN[method] if tolerance is None else tolerance
-        mixture = expectation_maximization(observed, table, tolerance=gain, smooth=method == "ems")
-        domain = self.randomizer.domain
-        return Distribution(
-            edges=np.linspace(domain.minimum, domain.maximum, num_bins + 1),
-            shares=mixture.shares,
-            method=method,
-            num_reports=counts.num_reports,
-            iterations=mixture.iterations,
-            observed=observed,
-            expected=table @ mixture.shares * counts.num_reports,
-            notes=() if mixture.converged else ("stopped at the limit on steps",),
-        )
+GAIN: Final = 0.01
 
 
 ROUNDS: Final = 40
@@ -428,12 +222,10 @@ class Spread:
         return values[:, 0], np.hstack((bins, (places < values) | (places == values) & reached))
 
 
-def fitted_spread(
-    oracle: SquareWaveOracle, counts: SupportCounts, *, num_bins: int, reports_per_device: float = 1.0
-) -> Spread:
+def fitted_spread(wave: SquareWave, counts: SupportCounts, *, num_bins: int, reports_per_device: float = 1.0) -> Spread:
     """Fit a distribution with its spikes, and simulated collections; a device sends so many reports, all alike."""
-    bins, places = (transition_table(oracle.randomizer.channel, oracle.cells, n) for n in (num_bins, num_bins * PLACES))
-    domain = oracle.randomizer.domain
+    bins, places = (transition_table(wave.channel, WaveSupport(wave).cells, n) for n in (num_bins, num_bins * PLACES))
+    domain = wave.domain
     edges = np.linspace(domain.minimum, domain.maximum, num_bins * PLACES + 1)
     reports = _Reports(counts.ones[0].astype(np.float64), bins, places, edges, reports_per_device)
     sure, smallest = reports.spikes(float(-ndtri(SURE / places.shape[1])))
@@ -479,7 +271,7 @@ class _Reports:
     def _scores(self, spots: tuple[Spot, ...]) -> tuple[F64, float]:
         """Return each place's score as of a spike, and the share of one whose score is 1, the median over places."""
         (table, start), number = self._table(spots), self.observed.sum()
-        fitted = expectation_maximization(self.observed, table, tolerance=GAIN["em"], start=start)
+        fitted = expectation_maximization(self.observed, table, tolerance=GAIN, start=start)
         expected = table @ fitted.shares
         scale = np.sqrt(expected)[:, None]
         wide = np.add.reduceat(table, [*range(0, self.bins.shape[1], 2), *range(self.bins.shape[1], table.shape[1])], 1)
@@ -495,15 +287,15 @@ class _Reports:
     def fit(self, spots: tuple[Spot, ...]) -> Spread:
         """Fit bins and these spikes, and simulated collections."""
         table, start = self._table(spots)
-        fitted = expectation_maximization(self.observed, table, tolerance=GAIN["em"], start=start)
+        fitted = expectation_maximization(self.observed, table, tolerance=GAIN, start=start)
         starts = np.arange(0, self.observed.size, -(-self.observed.size // FEW_BUCKETS))
         merged, few = (np.add.reduceat(counts, starts) for counts in (self.observed, table))
-        proxy = fit_many(merged[None], few, GAIN["em"] / LESS, start)[0]
+        proxy = fit_many(merged[None], few, GAIN / LESS, start)[0]
         # The seed is fixed: the same counts have the same intervals, and no person's report depends on it.
         rng, sent, reports = np.random.default_rng(0), few @ proxy, float(merged.sum())
         people = max(round(reports / self.per_device), 1)
         drawn = rng.multinomial(people, sent / sent.sum(), size=ROUNDS) * (reports / people)
-        simulated = fit_many(np.asarray(drawn, np.float64), few, GAIN["em"], start)
+        simulated = fit_many(np.asarray(drawn, np.float64), few, GAIN, start)
         spikes = tuple(self._spike(*spot) for spot in spots)
         return Spread(self.edges[::PLACES], spikes, fitted.shares, simulated, proxy, fitted.converged)
 

@@ -1,24 +1,41 @@
-"""What is learned of numbers, as rows: means, quantiles and shares, in one form for the three ways to collect them."""
+"""What is learned of numbers, as rows: means, quantiles and shares, in one form for the three ways to collect them.
+
+*Ranges*: a tree of noisy shares made consistent, the best linear unbiased estimate of all nodes from all nodes: Hay et
+al. (VLDB 2010), for unequal variances and short last nodes. With s the variance of a node's own estimate and V the sum
+of its children's:
+
+    up      z = (own / s + (sum of children) / V) / (1 / s + 1 / V),  of variance 1 / (1 / s + 1 / V)
+    down    child = z of the child + (child's variance / V) (parent - sum of the children's z)
+
+The root is everybody: exactly 1. With equal variances and full nodes of B children, a node l levels above the leaves
+takes its own estimate with weight ``(B**(l+1) - B**l) / (B**(l+1) - 1)`` (Cormode et al., VLDB 2019, section 4.4).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final, Literal
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
-from overstory.analysis.numeric.distribution import Spread, SquareWaveOracle, fitted_spread
-from overstory.analysis.numeric.means import MeanEstimate, MeanOracle, ReportSums
-from overstory.analysis.numeric.ranges import RangeEstimate, RangeOracle
+from overstory.analysis.kinds.numbers import MeanSupport, WaveSupport, debias_lines, sums_of_pairs
+from overstory.analysis.kinds.split import LevelSupport
+from overstory.analysis.numeric.distribution import Spread, fitted_spread
+from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import SupportCounts
-from overstory.analysis.selection import adjusted_p_values, normal_reach, upper_p_values
+from overstory.analysis.selection import IntervalKind, adjusted_p_values, normal_reach, upper_p_values
 from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind
 from overstory.protocol.numeric.mechanisms import MeanRandomizer, SquareWave
-from overstory.protocol.numeric.ranges import RangeRandomizer
+from overstory.protocol.numeric.ranges import LevelTree, RangeRandomizer
+
+if TYPE_CHECKING:
+    from overstory.analysis.selection import F64
 
 LEVEL: Final = 0.95
 QUANTILES: Final = (0.1, 0.25, 0.5, 0.75, 0.9)
@@ -95,31 +112,69 @@ Estimated = tuple[list[Quantity], list[str]]
 
 
 def _mean(mechanism: MeanRandomizer, _domain: AnyDomain, counts: SupportCounts, per_device: float) -> Estimated:
-    sums = ReportSums.of_counts(mechanism, counts)
-    learned = MeanOracle(mechanism).estimate(sums, reports_per_device=per_device)
-    if not math.isfinite(learned.standard_error):
+    value, error = estimate_mean(mechanism, counts, reports_per_device=per_device)
+    if not math.isfinite(error):
         return [], ["one report has no standard error"]
     step = mechanism.domain.width / (2 * mechanism.resolution)
     notes = []
-    if step > learned.standard_error / 10:
+    if step > error / 10:
         notes.append(
             f"a device rounds its value to one of {mechanism.num_positions:,} positions, by at most {step:.3g}: the "
             "mean of the true values may differ by as much, which no interval holds"
         )
-    return [_mean_quantity(learned)], notes
+    return [_with_interval("mean", "", value, error)], notes
 
 
-def _mean_quantity(learned: MeanEstimate) -> Quantity:
-    return Quantity("mean", "", learned.value, learned.standard_error, *learned.confidence_interval(LEVEL))
+def estimate_mean(
+    mechanism: MeanRandomizer, counts: SupportCounts, *, reports_per_device: float = 1.0
+) -> tuple[float, float]:
+    """Return the unbiased mean, and its standard error from the reports' own spread: infinite for one report.
+
+    A device's reports are all alike while its value does not change: the error grows by the root of their number.
+    """
+    half, number = MeanSupport(mechanism), counts.num_reports
+    if counts.ones.shape != half.shape(()) or not number:
+        raise ParameterError(f"counts of shape {counts.ones.shape} are not those of {mechanism.name}, or of no report")
+    # Of each branch: number n, sum s and sum of squares q of payloads x, which debias to a + b x:
+    # sum (a + b x) = a n + b s, and sum (a + b x)^2 = a^2 n + 2 a b s + b^2 q; as fractions, nothing is rounded.
+    total, squares = Fraction(0), Fraction(0)
+    branches = zip(debias_lines(mechanism), counts.totals.tolist(), counts.ones, half.branch_bits, strict=True)
+    for (a, b), n, ones, width in branches:
+        s, q = sums_of_pairs(ones, width)
+        total += a * n + b * s
+        squares += a * a * n + 2 * a * b * s + b * b * q
+    # The sample variance (sum of squares - total^2 / n) / (n - 1), over n for the mean.
+    variance = (squares - total * total / number) / (number * (number - 1)) if number > 1 else math.inf
+    return float(total / number), math.sqrt(float(variance) * reports_per_device)
+
+
+def estimate_wave_mean(
+    wave: SquareWave, counts: SupportCounts, *, reports_per_device: float = 1.0
+) -> tuple[float, float]:
+    """Return the same of Square Wave, without a fit; a bucket of several cells counts as its middle."""
+    cells, number = WaveSupport(wave).cells, counts.num_reports
+    if counts.ones.shape != (1, cells.size - 1):
+        raise ParameterError(f"these counts have shape {counts.ones.shape}, not (1, {cells.size - 1})")
+    seen, ((start, slope),) = counts.ones[0].astype(np.float64), debias_lines(wave)
+    values = float(start) + float(slope) * ((cells[:-1] + cells[1:] - 1) / 2)
+    value = float(seen @ values / number)
+    spread = float(seen @ (values - value) ** 2) / (number - 1) if number > 1 else math.inf
+    return value, math.sqrt(spread / number * reports_per_device)
+
+
+def _with_interval(
+    kind: Literal["mean", "share"], of: str, value: float, error: float, *ends: float | None
+) -> Quantity:
+    reach = normal_reach(LEVEL) * error
+    return Quantity(kind, of, value, error, value - reach, value + reach, *ends)
 
 
 def _distribution(mechanism: SquareWave, _domain: AnyDomain, counts: SupportCounts, per_device: float) -> Estimated:
-    oracle = SquareWaveOracle(mechanism)
     if counts.num_reports < 2:
         return [], ["one report has no standard error"]
-    bins = min(FITTED_BINS, mechanism.resolution, oracle.cells.size - 1)
-    fitted = fitted_spread(oracle, counts, num_bins=bins, reports_per_device=per_device)
-    rows = [_mean_quantity(oracle.mean(counts, reports_per_device=per_device))]
+    rows = [_with_interval("mean", "", *estimate_wave_mean(mechanism, counts, reports_per_device=per_device))]
+    bins = min(FITTED_BINS, mechanism.resolution, counts.num_bits)
+    fitted = fitted_spread(mechanism, counts, num_bins=bins, reports_per_device=per_device)
     for q in QUANTILES:
         value, *ends = fitted.quantile(q, LEVEL)
         rows.append(Quantity("quantile", f"{q:g}", value, None, *ends))
@@ -151,15 +206,12 @@ def _ranges(
 ) -> Estimated:
     if not counts.totals.all():
         return [], [f"{int((counts.totals == 0).sum())} levels of the tree have no report yet: there are too few"]
-    learned = RangeOracle(mechanism).estimate_stored(counts, reports_per_device=per_device)
+    learned = estimate_ranges(mechanism, counts, reports_per_device=per_device)
     rows = [_quantile(learned, domain, q) for q in QUANTILES]
     for start, stop in dict.fromkeys((*ranges, *_groups(mechanism.domain_size))):
-        share = learned.range(start, stop)
-        interval = share.confidence_interval(LEVEL)
         first, last = domain.ends(start), domain.ends(stop - 1)
         ends = (None, None) if first is None or last is None else (first[0], last[1])
-        of = group_name(domain, start, stop)
-        rows.append(Quantity("share", of, share.value, share.standard_error, *interval, *ends))
+        rows.append(_with_interval("share", group_name(domain, start, stop), *learned.range(start, stop), *ends))
     return rows, []
 
 
@@ -195,6 +247,143 @@ _ESTIMATORS: Final[Mapping[str, Callable[..., Estimated]]] = {
     "ranges": _ranges,
 }
 """By the name of the reading."""
+
+
+@dataclass(frozen=True, eq=False)
+class ConsistentTree:
+    """The linear map from every node's own estimate to consistent ones, and back to what each node contributes."""
+
+    tree: LevelTree
+    level_variances: tuple[float, ...]
+
+    @cached_property
+    def variances(self) -> tuple[F64, ...]:
+        """Variance of each node's z, by level."""
+        by_level = [np.full(self.tree.domain_size, self.level_variances[-1])]
+        for level in range(self.tree.num_levels - 1, 0, -1):
+            # Var z = 1 / (1 / s + 1 / V): two independent estimates, weighted by their inverse variances.
+            by_level.insert(0, 1 / (1 / self.level_variances[level - 1] + 1 / self._sums(by_level[0])))
+        return tuple(by_level)
+
+    @cached_property
+    def _child_variances(self) -> tuple[F64, ...]:
+        """Sum of the children's variances, by level of the parent, the root first."""
+        return tuple(self._sums(level) for level in self.variances)
+
+    def consistent(self, own: Sequence[F64]) -> list[F64]:
+        """Return consistent shares of all nodes, by level: parents are the sums of their children, the root is 1."""
+        # Up: z = w own + (1 - w) (sum of the children's z), w = Var z / s.
+        raised = [own[-1]]
+        for level in range(self.tree.num_levels - 1, 0, -1):
+            weight = self.variances[level - 1] / self.level_variances[level - 1]
+            raised.insert(0, weight * own[level - 1] + (1 - weight) * self._sums(raised[0]))
+        # Down: what the children's sum misses of the parent is divided among them by their variances.
+        parents = np.ones(1)
+        for level, below in enumerate(raised):
+            missing = (parents - self._sums(below)) / self._child_variances[level]
+            parents = raised[level] = below + self.variances[level] * self._spread(missing, below.size)
+        return raised
+
+    def weights(self, start: int, stop: int) -> tuple[float, list[F64]]:
+        """Return (constant, weights by level): how own estimates make the consistent share of ``start .. stop-1``."""
+        # b: the regression of the range's part on a node's total, in the node's subtree; 1 or 0 at a leaf.
+        slopes = [((np.arange(self.tree.domain_size) >= start) & (np.arange(self.tree.domain_size) < stop)) * 1.0]
+        for level in range(self.tree.num_levels - 1, -1, -1):
+            # A parent's b: the children's, weighted with their variances.
+            below = self._sums(slopes[0] * self.variances[level])
+            slopes.insert(0, below / self._child_variances[level])
+        shared, by_level = np.zeros(1), []
+        for level, spread in enumerate(self.variances):
+            # Covariance with a child: (its variance / V) (the parent's) + its variance (its b - the parent's b).
+            upper = shared / self._child_variances[level] - slopes[level]
+            shared = spread * (self._spread(upper, spread.size) + slopes[level + 1])
+            by_level.append(np.asarray(shared / self.level_variances[level]))
+        return float(slopes[0][0]), by_level
+
+    def _sums(self, nodes: F64) -> F64:
+        return np.asarray(np.add.reduceat(nodes, np.arange(0, nodes.size, self.tree.branching)))
+
+    def _spread(self, parents: F64, size: int) -> F64:
+        return np.repeat(parents, self.tree.branching)[:size]
+
+
+@dataclass(frozen=True, eq=False)
+class RangeEstimate:
+    """Consistent shares of all nodes of the tree."""
+
+    oracles: tuple[FrequencyOracle, ...]  # of each level
+    level_reports: tuple[int, ...]
+    consistent: ConsistentTree
+    # Level 1 first; parents are the sums of their children, each level sums to 1, single shares may be negative. They
+    # are unbiased: never project them (Norm-Sub) before asking for ranges.
+    levels: tuple[F64, ...]
+    reports_per_device: float = 1.0  # all alike: variances grow by as much
+    interval_kind: IntervalKind = "population"
+
+    @cached_property
+    def cumulated(self) -> F64:
+        """Share of people below each symbol, and 1: not quite monotone, for noise is not."""
+        return np.concatenate(([0.0], np.cumsum(self.levels[-1])))
+
+    def range(self, start: int, stop: int) -> tuple[float, float]:
+        """Return the share of the symbols ``start .. stop - 1``, unbiased, and its standard error."""
+        size = self.consistent.tree.domain_size
+        if not 0 <= start <= stop <= size:
+            raise ParameterError(f"symbols {start} .. {stop} (excluded) are not within 0 .. {size}")
+        return float(self.cumulated[stop] - self.cumulated[start]), math.sqrt(self._variance(start, stop))
+
+    def quantile(self, share: float, level: float = 0.95) -> tuple[int, int, int]:
+        """Return the first symbol with `share` of the people at or below it, and its interval (Woodruff 1952)."""
+        if not 0 < share < 1:
+            raise ParameterError(f"a quantile is asked for by a share between 0 and 1, not {share}")
+        symbol = self._first(share)
+        reach = normal_reach(level) * math.sqrt(self._variance(0, symbol + 1))
+        return symbol, self._first(share - reach), self._first(share + reach)
+
+    def _first(self, share: float) -> int:
+        rising = np.maximum.accumulate(self.cumulated[1:])
+        return min(int(np.searchsorted(rising, share)), rising.size - 1)
+
+    def _variance(self, start: int, stop: int) -> float:
+        """Add up noise and the luck of the levels: people are a sample at each, drawn without replacement."""
+        _, weights = self.consistent.weights(start, stop)
+        total, reports = 0.0, sum(self.level_reports)
+        for level, oracle in enumerate(self.oracles):
+            weight, shares, mine = weights[level], self.levels[level], self.level_reports[level]
+            # The noise of sum w_i f_i: an oracle's variance is linear in the share that is truly there.
+            true = np.asarray(np.clip(shares, 0.0, 1.0), np.float64)
+            nobody, everybody = oracle.variance(mine, 0.0), oracle.variance(mine, 1.0)
+            noise = weight**2 @ (nobody + true * (everybody - nobody))
+            # Var w of a person, over n_l of n people: (sum w^2 f - (sum w f)^2) (1 - n_l / n) / n_l.
+            luck = max(float(weight**2 @ true - (weight @ true) ** 2), 0.0) * (1 - mine / reports) / mine
+            total += float(noise + luck)
+        if self.interval_kind == "population":
+            share = min(max(float(self.cumulated[stop] - self.cumulated[start]), 0.0), 1.0)
+            total += share * (1 - share) / reports
+        return total * self.reports_per_device
+
+
+def estimate_ranges(
+    randomizer: RangeRandomizer,
+    counts: SupportCounts,
+    *,
+    reports_per_device: float = 1.0,
+    interval_kind: IntervalKind = "population",
+) -> RangeEstimate:
+    """Estimate every node's share, consistently, from counts as a store has them: a row of bits for each level."""
+    widths = [mechanism.payload_bits for mechanism in randomizer.parts]
+    if counts.ones.shape != (len(widths), max(widths)):
+        raise ParameterError(f"counts of shape {counts.ones.shape} are not those of {randomizer.name}")
+    reports = tuple(counts.totals.tolist())
+    if not all(reports):
+        raise ParameterError(f"every level needs a report; by level there are {', '.join(map(str, reports))}")
+    oracles, half = tuple(map(FrequencyOracle, randomizer.parts)), LevelSupport(randomizer)
+    raw = [oracle.estimate(half.counts_of(counts, place)).raw_frequencies for place, oracle in enumerate(oracles)]
+    # The weights are those of absent nodes: they must not depend on the reports, or the estimate is biased.
+    noise = tuple(oracle.variance(mine) for oracle, mine in zip(oracles, reports, strict=True))
+    consistent = ConsistentTree(randomizer.tree, noise)
+    levels = tuple(consistent.consistent(raw))
+    return RangeEstimate(oracles, reports, consistent, levels, reports_per_device, interval_kind)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""``overstory collect``: the user's own column, collected by simulated devices, and what was learned of it."""
+"""``overstory collect``: the user's own column, collected by simulated devices; ``overstory demo``: real data."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import numpy as np
 from overstory.cli.arguments import check_pipes, form_of, print_answer, seekable
 from overstory.cli.output import progress
 from overstory.files.io import writing_csv, writing_text
+from overstory.files.rappor import RapporParameters, read_params
 from overstory.presentation.document import Paragraph
 from overstory.protocol.channels import MAX_EPSILON
 from overstory.protocol.errors import ParameterError
@@ -163,3 +164,30 @@ def _write_together(args: argparse.Namespace, trial: Trial, folder: Path) -> Non
             print(f"overstory collect: replaced the result in {folder}; -o DIR keeps both", file=sys.stderr)
         for file in sorted(part.iterdir()):
             file.replace(folder / file.name)
+
+
+def demo(args: argparse.Namespace) -> int:
+    """Do the main job on bundled real data, from devices to a page."""
+    from overstory.trial.service import Paths, demonstrate, draw_population
+
+    usual = RapporParameters(k=128, h=2, m=16, p=0.5, q=0.75, f=0.5)
+    parameters = read_params(args.params) if args.params else usual
+    population = draw_population(args.states, args.reports, np.random.default_rng([args.seed, 0]))
+    with progress("devices report", len(population), quiet=args.quiet) as bar:
+        summary = demonstrate(population, parameters, args.seed, Path(args.output), bar.advance)
+    page = summary.write_page(Path(args.output, "demo.html"), demo_command(args))
+    files = Paragraph(f"Files: {args.output}; page: {page.resolve()}")
+    print_answer(args, summary.to_json() | {"page": str(page)}, chain(summary.blocks(), [files]))
+    if args.console:
+        from overstory.cli.service.console import show_store
+
+        paths = Paths.below(Path(args.output))
+        show_store(str(paths.registry), str(paths.store))
+    return 0
+
+
+def demo_command(args: argparse.Namespace) -> str:
+    """Return the command that makes the demonstration's page again."""
+    names = ("reports", "seed", "states", *(["params"] if args.params else []))
+    given = (["--" + name, str(getattr(args, name))] for name in names)
+    return shlex.join(["overstory", "demo", *chain.from_iterable(given)])

@@ -342,8 +342,8 @@ DECODE: Final = Command(
     ),
     Option(
         "--method",
-        "least squares, the RAPPOR paper's Lasso or, of --pair, the likelihood of whole reports (INPUT)",
-        choices=("gls", "lasso", "likelihood"),
+        "least squares, or the RAPPOR paper's Lasso",
+        choices=("gls", "lasso"),
         default="gls",
     ),
     Option(
@@ -406,7 +406,7 @@ every period (of a panel: as often as it asks one device), unless --reports-per-
                 takes=("INPUT", *_OF_A_METRIC, *_OF_PERIODS, "--engine"),
                 when="analysis.decode:is_of_folders",
             ),
-            Form("with --pair", ("--pair",), ("--params", "--map"), ("INPUT", "--counts")),
+            Form("with --pair", ("--pair",), ("--params", "--map", "--counts")),
             Form(
                 "on files of reports",
                 ("INPUT",),
@@ -481,7 +481,7 @@ DEMO: Final = Command(
     more="""\
 Draws respondents from real figures, randomizes each one's state on a simulated device, sends, counts and decodes the
 reports. Shows the truth, the estimates with their intervals, and the privacy loss.""",
-    runs="analysis.demo",
+    runs="analysis.collect:demo",
 )
 
 COMMANDS: Final = {command.name: command for command in (AUDIT, COLLECT, COMPARE, DECODE, DEMO, DISCOVER, PLAN)}

@@ -118,8 +118,6 @@ def run(args: argparse.Namespace) -> int:
     args.map = args.map or []
     check_pipes(args, "params", "counts", "map", "inputs")
     request = _request(args)
-    if request.options.method == "likelihood" and not request.pair:
-        raise ParameterError("--method likelihood is for --pair: of one variable, gls is as accurate")
     if len(request.maps) > 1 and not request.pair:
         raise ParameterError("--map: give one map: several are for --pair, one for each variable")
     if args.form not in FORMS:

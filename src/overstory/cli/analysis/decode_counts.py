@@ -171,7 +171,7 @@ def _estimated(
     if notes:
         estimate = replace(estimate, notes=(*estimate.notes, *notes))
     if options.steps:
-        from overstory.analysis.postprocess.steps import postprocess
+        from overstory.analysis.postprocess import postprocess
 
         estimate = postprocess(estimate, *options.steps)
     return CountedEstimate(mechanism, estimate, checks)

@@ -5,20 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
 from overstory.analysis.association.linked import boolean_variable, filter_variable
-from overstory.analysis.association.linked_filters import (
-    filter_likelihoods,
-    table_of_likelihoods,
-    table_of_variables,
-)
+from overstory.analysis.association.linked_filters import table_of_variables
 from overstory.analysis.association.summary import ROW, TableSummary
 from overstory.analysis.kinds.linked import apart
-from overstory.analysis.reports import unpack_bits
 from overstory.analysis.tables.output import NOT_LISTED, unlike
-from overstory.cli.output import reading_bar, show_answer
-from overstory.files.rappor import BIT, pair_form, read_map, read_pair_counts, read_pairs, read_params
+from overstory.cli.output import show_answer
+from overstory.files.rappor import BIT, pair_form, read_map, read_pair_counts, read_params
 from overstory.presentation.document import Column, Table
 from overstory.presentation.formats import epsilons_text, finite
 from overstory.presentation.result import Result
@@ -66,38 +59,27 @@ class PairAnswer(Result):
 
 def run(request: DecodeRequest) -> int:
     """Read the table of two variables, from files of RAPPOR's public tools."""
-    source = _check(request)
-
+    _check(request)
     assert request.params is not None
+    assert request.counts is not None
     assert request.pair is not None
     parameters = read_params(request.params)
     mechanism = parameters.mechanism()
     form = pair_form(parameters, request.pair)
-    maps = _maps(request, parameters, form)
-    learn = _likeliest if request.options.method == "likelihood" else _from_counts
-    table = learn(request, source, form, mechanism, maps)
+    table = _learned(request, request.counts, form, mechanism, _maps(request, parameters, form))
     show_answer(
         request.printing, PairAnswer(TableSummary(table, alpha=request.options.alpha), _privacy(mechanism, form))
     )
     return 0
 
 
-def _check(request: DecodeRequest) -> str:
-    """Return the file that has the reports, or their counts."""
-    whole, reports = request.options.method == "likelihood", " ".join(request.inputs)
-    source, other = (reports, request.counts) if whole else (request.counts, reports)
-    if other:
-        wrong, right = ("--counts", "the reports") if whole else (other, "--counts")
-        raise ParameterError(f"{wrong} has no effect with --pair and --method {request.options.method}: give {right}")
-    if not source or len(request.inputs) > 1:
-        raise ParameterError(f"--pair needs {'one file of reports, INPUT,' if whole else '--counts'}")
+def _check(request: DecodeRequest) -> None:
     has_bit = any(name.endswith(BIT) for name in request.pair or ())
     if len(request.maps) != (1 if has_bit else 2):
         problem = "one map: the other variable is one bit" if has_bit else "the map of each variable, in order"
         raise ParameterError(f"--map: give {problem}")
     if request.options.method == "lasso" or request.plot:
         raise ParameterError(f"{'--plot' if request.plot else '--method lasso'} does not apply to --pair")
-    return source
 
 
 def _maps(request: DecodeRequest, parameters: RapporParameters, form: PairForm) -> list[CandidateMap | None]:
@@ -115,7 +97,7 @@ def _labels(request: DecodeRequest, maps: list[CandidateMap | None]) -> tuple[tu
     return named[0], named[1]
 
 
-def _from_counts(
+def _learned(
     request: DecodeRequest, source: str, form: PairForm, mechanism: BitMechanism, maps: list[CandidateMap | None]
 ) -> TableEstimate:
     counts = apart(read_pair_counts(source, form), *form.widths)
@@ -132,35 +114,6 @@ def _from_counts(
         form.names,
         _labels(request, maps),
         reports_per_device=each,
-        interval_kind=request.options.interval_kind or "population",
-    )
-
-
-def _likeliest(
-    request: DecodeRequest, source: str, form: PairForm, mechanism: BitMechanism, maps: list[CandidateMap | None]
-) -> TableEstimate:
-    """Read all reports, and maximize their likelihood."""
-    if request.repeats != 1:
-        raise ParameterError(
-            "--reports-per-device does not apply to --method likelihood: it takes reports as independent"
-        )
-    with reading_bar("reading", [source], quiet=request.printing.quiet) as advance:
-        batches = list(read_pairs(source, form, advance=advance))
-    if not batches:
-        raise ParameterError(f"{source}: there are no reports")
-    bits = np.concatenate([unpack_bits(batch.bits)[:, : form.num_bits] for batch in batches]).astype(np.float64)
-    cohorts = np.concatenate([batch.cohorts for batch in batches])
-    p, q = float(mechanism.p_star), float(mechanism.q_star)
-    likely = []
-    for given, part in zip(maps, np.split(bits, [form.widths[0]], axis=1), strict=True):
-        if given is None:
-            likely.append(np.where(part > 0, (p, q), (1 - p, 1 - q)))
-        else:
-            likely.append(filter_likelihoods(part, cohorts, given, (p, q), complete=request.options.complete))
-    return table_of_likelihoods(
-        (likely[0], likely[1]),
-        form.names,
-        _labels(request, maps),
         interval_kind=request.options.interval_kind or "population",
     )
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field as Parameter
 
 from overstory.console.view import Query, Screen, View
-from overstory.planning import Nearest, Plan, plan_from_needs
+from overstory.planning import Plan, plan_from_needs
 from overstory.planning.kinds import plan_for_domain
+from overstory.planning.nearest import Nearest
 from overstory.planning.yearly import YearPlan
 from overstory.presentation.charts.curves import Scatter, scatter_of_estimates
 from overstory.presentation.document import (
@@ -315,7 +316,7 @@ def _public(mechanism: Mechanism, cohort: int) -> str:
 
 
 def _report_picture(mechanism: Mechanism, truth: int, permanent: int, sent: int) -> Figure:
-    from overstory.presentation.charts.bits import Step, bits_of_a_report
+    from overstory.presentation.charts.curves import Step, bits_of_a_report
 
     def bits(payload: int) -> list[bool]:
         return [bool(payload >> place & 1) for place in range(mechanism.payload_bits)]

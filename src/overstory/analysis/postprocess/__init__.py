@@ -1,1 +1,0 @@
-"""Named steps after an unbiased estimate."""
