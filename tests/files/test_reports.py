@@ -50,10 +50,6 @@ def csv_path(tmp_path: Path) -> Any:
     return path
 
 
-def test_reports_survive(csv_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert both_ways(csv_path, monkeypatch) == ROWS
-
-
 def test_the_fast_reader_is_really_used(csv_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SMALLEST", 1)
     monkeypatch.setattr(module, "records", lambda *_: pytest.fail("the exact reader was asked"))

@@ -245,12 +245,6 @@ def test_a_false_discovery_rate_lets_more_pass():
     assert critical_value_fdr(0.05, 5, 0.1) == critical_value(0.05, 5)
 
 
-def test_the_letters_of_one_round():
-    plan = plan_from_parameters(mechanism("rappor-one-time", f=0.5), 1000, 5)
-    assert dict(plan.parameters) == {"k": 128, "h": 2, "m": 16, "p": 0.0, "q": 1.0, "f": 0.5}
-    assert plan_from_parameters(LN_3, 1000, 5).parameters["f"] == 0.0
-
-
 def test_what_nothing_can_be_learned_from_is_said():
     plan = plan_from_parameters(mechanism("rappor"), 100, 200, share=0.5)
     assert plan.detectable_frequency > 1
@@ -258,13 +252,6 @@ def test_what_nothing_can_be_learned_from_is_said():
     assert plan.people_needed > 100
     assert "too uncertain" in plan.plain_words()
     assert "too few" in plan.plain_words()
-
-
-def test_the_words_of_a_screened_plan_and_of_a_closed_list():
-    assert "first screens them" in plan_from_parameters(mechanism("rappor"), 10**6, 10**5).plain_words()
-    plan = plan_from_needs(1.0, 4.0, 10**6, 26)
-    assert plan.basic_standard_error < plan.standard_error
-    assert "Basic RAPPOR" in plan.plain_words()
 
 
 @pytest.mark.parametrize(

@@ -191,13 +191,6 @@ def test_two_reports_are_hidden_less_where_other_devices_come_or_other_values_ch
     assert {TAKING_PART, UNCHANGED} <= set(shuffled(SMALL["grr"], 10**4, periods=2).rests_on)
 
 
-def test_nobody_hides_a_change_of_value_among_values_that_stay():
-    """The difference of the two periods' reports is the person's own two: however many others there are."""
-    deltas = [delta_of_two_answers([(2, 2)] * others, [(0, 1), (1, 0)], 0.6) for others in (1, 2, 3)]
-    assert deltas == [pytest.approx(deltas[0])] * 3
-    assert deltas[0] > 0.1
-
-
 @pytest.mark.parametrize("name", ["square-wave", "piecewise"])
 def test_windows_by_enumeration(name: str) -> None:
     built = any_mechanism(name, epsilon=1.0, resolution=3)

@@ -73,12 +73,6 @@ def test_every_altered_byte_is_valid_or_the_declared_error(number):
     assert {"valid", "magic", "version", "metric", "length"} <= seen
 
 
-@given(st.binary(max_size=200))
-def test_any_bytes_at_all(raw):
-    outcome(raw)
-    outcome(b"OVSU\1\0\3\0" + raw)
-
-
 def test_ten_thousand_damaged_bodies():
     seen = outcomes(10_000, seed=1)
     assert REASONS | {"valid"} == set(seen)
