@@ -1,6 +1,5 @@
 """The effective state: every source is a ceiling, and the cause is told."""
 
-import json
 import os
 import sys
 import tempfile
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from overstory.client import Choice, Outcome
-from overstory.client.consent.consent import Agreement, choose, read_consent
+from overstory.client.consent.consent import choose, read_consent
 from overstory.client.consent.policy import CI_VARIABLES, PermissionSources, effective, of_environment
 from overstory.client.state.files import policy_file, state_folder
 from overstory.protocol.errors import ParameterError
@@ -144,19 +143,6 @@ def test_files_that_did_not_change_are_not_read_again(paths, policy, monkeypatch
     first = authority.now()
     monkeypatch.setattr("overstory.client.consent.policy.read_consent", lambda _: pytest.fail("read again"))
     assert authority.now() is first
-
-
-def test_a_choice_says_when_for_which_registry_and_for_which_metrics(paths):
-    choose(paths, REGISTRY, "on", TODAY)
-    read = json.loads(paths.consent.read_text())
-    assert {key: read[key] for key in ("consent", "choice", "date", "registry")} == {
-        "consent": 1,
-        "choice": "on",
-        "date": "2026-11-21",
-        "registry": "2026-11-21",
-    }
-    assert read["metrics"] == {name: Agreement.to(REGISTRY[name]).to_json() for name in DEFAULT}
-    assert all(agreed["digest"] == REGISTRY[name].digest.hex() for name, agreed in read["metrics"].items())
 
 
 @pytest.mark.parametrize("choice", ["yes", "", None, 1, "ON"])

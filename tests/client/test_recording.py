@@ -15,36 +15,18 @@ import pytest
 
 from overstory.client import Client, Outcome
 from overstory.client.outcomes import Fault, StateError
-from overstory.client.randomizer import randomizer_of
 from overstory.client.state import rows as rows_module
 from overstory.client.state.rows import Bounds, RowState, ends_at
 from overstory.client.state.state import State
 from overstory.client.upload.http import Response
 from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.wire.upload import decode_batch, decode_uploads
 from support.devices import BINS, DAY, DEFAULT, NOON, REGISTRY, Clock, device, registry, rows_of
 
 
 def responses_of(client, metric):
     with State(client.paths).snapshot() as rows:
         return rows.responses(metric)
-
-
-def test_the_bytes_are_one_upload_of_one_report_by_the_devices_randomizer(client):
-    client.record("colour", "green")
-    client.flush()
-    (row,) = rows_of(client)
-    (upload,) = decode_uploads(row.body, 1)
-    assert (upload.batch, upload.metric, upload.period) == (row.batch, "colour", int(NOON // DAY))
-    metric = REGISTRY["colour"]
-    batch = decode_batch(upload.reports)
-    assert batch.digest == metric.mechanism.digest
-    (report,) = batch
-    secret = State(client.paths).begin().key("colour")
-    randomizer = randomizer_of(metric, secret)
-    assert report.cohort == randomizer.cohort
-    assert responses_of(client, "colour")[0].permanent == randomizer.permanent(metric.encode("green"))
 
 
 def test_nothing_is_made_before_the_first_record_nor_where_the_environment_forbids_it(tmp_path):
@@ -341,27 +323,6 @@ def test_development_mode_shows_what_is_mistyped_before_anybody_has_consented(tm
         "7: UserWarning: a value is outside the domain of colour: reported as nothing",
     ]
     assert "my-secret-value" not in "".join(shown)
-
-
-@pytest.mark.parametrize(
-    ("name", "values", "stand_ins"),
-    [
-        ("nearest", (40, 50, 45, 46, 0, 99, 44), (40, 50, 40, 50, 40, 50, 40)),  # of two as near, the lower
-        ("first", (40, 50, 45, 99, 50), (40, 50, 40, 40, 50)),
-        ("dropping", (1, 2, 3, 4, 3), (1, 2, 3, None, 3)),
-    ],
-)
-def test_past_the_cap_the_metrics_rule_decides(clock, name, values, stand_ins, client):
-    metric = REGISTRY[name]
-    for value in values:
-        clock.tomorrow()
-        client.record(name, value)
-    client.flush()
-    randomizer = randomizer_of(metric, State(client.paths).begin().key(name))
-    permanent = {response.number: response.permanent for response in responses_of(client, name)}
-    assert len(permanent) == metric.max_responses
-    sent = [permanent[row.response] for row in rows_of(client)]
-    assert sent == [randomizer.nothing() if value is None else randomizer.permanent(value) for value in stand_ins]
 
 
 def many_metrics(number):
