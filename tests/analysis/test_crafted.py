@@ -11,14 +11,7 @@ from scipy import stats
 
 import overstory
 from overstory.analysis.alarms import crafted as nulls
-from overstory.analysis.alarms.crafted import (
-    ALPHA,
-    Check,
-    adjust_checks,
-    alarm_notes,
-    check_collection,
-    ones_chances,
-)
+from overstory.analysis.alarms.crafted import ALPHA, Check, adjust_checks, alarm_notes, check_collection, ones_chances
 from overstory.analysis.alarms.sums import BUCKETS, WATCHED, Watch, count_vote_pairs, expected_buckets
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.protocol.errors import ParameterError

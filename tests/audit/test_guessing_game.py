@@ -1,7 +1,4 @@
-"""The game's bound: right as often as it says at exactly the declared epsilon, sharp enough, and printed as proved.
-
-What an audit says that it would have seen: less noise in every report, nine times in ten; and nothing more.
-"""
+"""The game's bound: right as often as it says at exactly the declared epsilon, sharp enough, and printed as proved."""
 
 import math
 import re

@@ -1,7 +1,4 @@
-"""A metric's accounts: under other parameters, or another meaning of its symbols, a device's responses are others.
-
-What is printed of the past is then a sum: an unchanged value had one permanent response in each account.
-"""
+"""A metric's accounts: under other parameters, or another meaning of its symbols, a device's responses are others."""
 
 import pytest
 
@@ -35,10 +32,7 @@ CHANGES = {
     "fewer cohorts": (TEXTS + RAPPOR.format(16, ""), TEXTS + RAPPOR.format(8, "")),
     "another hash key": (TEXTS + RAPPOR.format(4, ""), TEXTS + RAPPOR.format(4, ', hash_key = "again"')),
     "fewer seeds": (ABC + OLH.format(128), ABC + OLH.format(64)),
-    "another alphabet": (
-        WORDS.format(', alphabet = "abcdef"') + THREE,
-        WORDS.format(', alphabet = "abcdxy"') + THREE,
-    ),
+    "another alphabet": (WORDS.format(', alphabet = "abcdef"') + THREE, WORDS.format(', alphabet = "abcdxy"') + THREE),
     "other known words": (WORDS.format(', known = ["abc"]') + THREE, WORDS.format(', known = ["abd"]') + THREE),
     "another oracle": (ABC + BASIC, ABC + CHAIN),
 }

@@ -318,11 +318,7 @@ print(*sorted(name.rpartition(".")[2] for name in sys.modules if name.startswith
 
 @pytest.mark.parametrize(
     ("table", "recorded", "loaded"),
-    [
-        (False, ["first"], ""),
-        (True, ["first"], "formats"),
-        (True, ["colour"], "formats messages"),
-    ],
+    [(False, ["first"], ""), (True, ["first"], "formats"), (True, ["colour"], "formats messages")],
 )
 def test_a_cipher_is_loaded_when_an_oblivious_metric_has_something_to_send(tmp_path, table, recorded, loaded):
     registry = oblivious_registry("http://127.0.0.1:1/", RECEIVER.keys)

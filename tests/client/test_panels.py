@@ -37,14 +37,6 @@ def answers(client, of, weeks, value="oak"):
     return found
 
 
-def test_a_panel_that_comes_later_counts_what_was_reported_before(tmp_path):
-    before, after, clock = registry("", one=""), registry(one="", two=""), Clock()
-    assert len(answers(device(tmp_path, registry=before, clock=clock), before, 3)) == 3
-    found = answers(device(tmp_path, registry=after, clock=clock), after, 110)
-    assert found
-    assert found[0][1] >= 365 + 14 - 6
-
-
 def test_no_permanent_response_of_a_panel_is_kept(tmp_path):
     of = registry(one="")
     client = device(tmp_path, registry=of)
@@ -80,16 +72,6 @@ def test_what_linked_answers_tell_multiplies_and_an_explained_one_is_an_example(
     shown = explain(State(client.paths), of["one"], "oak")
     assert (shown.permanent, shown.known, shown.example) == ("", None, True)
     assert explain(State(client.paths), of["two"], "oak").known == 1
-
-
-def test_a_yearly_budget_ends_reports_and_allows_them_again_a_year_later(tmp_path):
-    head = HEAD.format(version="1") + 'budget = {epsilon = 2.5, per = "year"}\n'
-    rest = TREE.replace('"grr"', '"opt-wb"').replace("1.0", "1.0, window = 1") + WEEK
-    of = parse_registry(head + ENTRY.format(name="one", rest=rest, expires="2099-01-01"))
-    found = [day for _, day in answers(device(tmp_path, registry=of), of, 110)]
-    assert found[:2] == [0, 7]
-    assert found[2] >= 365
-    assert all(sum(day <= other < day + 365 for other in found) <= 2 for day in found)
 
 
 def test_a_report_that_waited_in_memory_is_counted_in_the_year_of_its_period(tmp_path):

@@ -157,10 +157,7 @@ KINDS = {
     "a cap": {"oracle": '"basic-rappor"', "parameters": "{}", "max_values": "2", "over_cap": '"drop"'},
     "one round": {"oracle": '"grr"', "parameters": "{epsilon = 1.0}", "max_values": "3"},
     "a window": {"oracle": '"opt-wb"', "parameters": "{epsilon = 1.0, window = 4}"},
-    "a seed": {
-        "oracle": '"loloha"',
-        "parameters": "{epsilon_permanent = 2.0, epsilon_report = 1.0, hash_range = 2}",
-    },
+    "a seed": {"oracle": '"loloha"', "parameters": "{epsilon_permanent = 2.0, epsilon_report = 1.0, hash_range = 2}"},
 }
 FOUR = '{kind = "categories", names = ["a", "b", "c", "d"]}'
 

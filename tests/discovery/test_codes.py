@@ -353,15 +353,6 @@ def test_the_characters_after_any_context_share_the_unit(words, order, before):
     assert all(low < high for low, high in itertools.pairwise(bounds))
 
 
-def test_a_context_is_mixed_with_the_shorter_ones():
-    """By hand, order 1 of "ab": after the start, a is 1 of 1: 1/(1+2) its own, 2/(1+2) of the order below."""
-    model = CharacterModel(("ab",), 1)
-    order_0 = Fraction(1, 3 + 2 * 3) + Fraction(2 * 3, 3 + 2 * 3) * Fraction(1, 3)  # end, a and b: once each
-    share = Fraction(1, 3) + Fraction(2, 3) * order_0
-    bounds = model.bounds("")
-    assert (bounds[2] - bounds[1]) / 65536 == pytest.approx(float(share), abs=3 / 65536)
-
-
 def test_neither_order_nor_repetition_of_the_words_matters():
     again = ModelStrings((*reversed(TREES), "oak", ""))
     assert again.digest == ORDERS[2].digest

@@ -1,5 +1,4 @@
-"""What a search finds: recall on a fixed seed, broken searches that must fail the same check, few or no people, results
-that machines and people read, and nothing infinite where JSON has no word for it."""
+"""What a search finds: recall on a fixed seed, broken searches that fail, few or no people, results that are read."""
 
 import csv
 import dataclasses

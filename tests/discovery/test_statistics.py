@@ -1,7 +1,4 @@
-"""Unbiased counts, honest errors, exact p-values, a false discovery rate that holds; and that each can fail.
-
-Also of strings that end early: they leave the search and are tested by all later levels, exactly.
-"""
+"""Unbiased counts, honest errors, exact p-values, a false discovery rate that holds; and that each can fail."""
 
 import math
 
@@ -9,15 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest, chi2
 
-from overstory.discovery import (
-    AlphabetStrings,
-    CodedIntegers,
-    CodedStrings,
-    ModelStrings,
-    discover,
-    find,
-    simulate,
-)
+from overstory.discovery import AlphabetStrings, CodedIntegers, CodedStrings, ModelStrings, discover, find, simulate
 from overstory.discovery.prefixes import (
     adjusted,
     counted_from,

@@ -16,13 +16,7 @@ from overstory.files import reports as module
 from overstory.files.csv import Skipped
 from overstory.files.parquet import Label, read_label, read_parquet, write_parquet
 from overstory.files.rappor import RapporParameters
-from overstory.files.reports import (
-    read_packed,
-    read_reports,
-    read_reports_csv,
-    sum_reports,
-    write_packed,
-)
+from overstory.files.reports import read_packed, read_reports, read_reports_csv, sum_reports, write_packed
 from overstory.protocol.errors import FormatError
 from support.samples import MECHANISM, PARAMETERS, ROWS, batch, reports_csv, rows_of
 

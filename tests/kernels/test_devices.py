@@ -195,14 +195,6 @@ def test_a_permanent_response_follows_from_symbol_and_cohort_and_a_fresh_one_fro
         assert np.mean(one == make(symbols ^ 1, cohorts, permanent)) < 0.01
 
 
-@pytest.mark.parametrize("many", [16, 300, 1 << 16, 1 << 31])
-def test_cohorts_are_uniform(many):
-    drawn = assign_cohorts(StreamKey(KEY), many, 100_003)
-    parts = np.bincount(drawn.astype(np.int64) * 16 // many, minlength=16)
-    assert abs(parts - 100_003 / 16).max() < 6 * (100_003 / 16) ** 0.5
-    assert not assign_cohorts(StreamKey(KEY), 1, 10).any()
-
-
 BITS = {
     "positions": np.array([[[5]]]), "symbols": np.array([0]), "cohorts": np.array([0]), "permanent": None,
     "instantaneous": None, "stream": StreamKey(KEY), "num_bits": 128,

@@ -246,11 +246,7 @@ def test_a_device_that_memoizes_values_instead_of_symbols_is_caught():
 
 @pytest.mark.parametrize(
     ("first", "second", "says"),
-    [
-        ([], [], "not empty"),
-        ([0], [0, 1], "one length"),
-        ([0] * 3, [0, 1, 7], "outside the domain"),
-    ],
+    [([], [], "not empty"), ([0], [0, 1], "one length"), ([0] * 3, [0, 1, 7], "outside the domain")],
 )
 def test_what_cannot_be_compared(first, second, says):
     with pytest.raises(ParameterError, match=says):

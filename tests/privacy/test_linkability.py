@@ -1,7 +1,4 @@
-"""What reports of one device share, equal or alike: against real devices, enumeration, and an attempt to link them.
-
-The table is the audit's (finding F3); `test_kind_laws` enumerates what is equal.
-"""
+"""What reports of one device share, equal or alike: against real devices, enumeration, and an attempt to link them."""
 
 import itertools
 import math

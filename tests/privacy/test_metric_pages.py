@@ -1,7 +1,4 @@
-"""What a metric's public page says, and what a reviewer is warned of.
-
-Groups are sent in clear, and nothing protects them: people and reviewers read it.
-"""
+"""What a metric's public page says, and what a reviewer is warned of."""
 
 import datetime as dt
 import math

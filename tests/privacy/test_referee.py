@@ -1,8 +1,4 @@
-"""No printed number is below the truth: all oracles, all pairs of histories of up to three reports, also of nothing.
-
-What cannot be reported is reported as nothing: that is one more value. At the edges of what parameters
-may be: single reports, permanent responses and one change.
-"""
+"""No printed number is below the truth: all oracles, all pairs of histories of up to three reports, also of nothing."""
 
 import math
 from decimal import Decimal

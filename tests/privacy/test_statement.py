@@ -1,7 +1,4 @@
-"""The statement as data: what it says, what it refuses, how it reads; a fixed map's worst pairs against all pairs.
-
-Where a paper claims more than it proves, it says so, beside the number, with figures that are right.
-"""
+"""The statement as data: what it says, what it refuses, how it reads; a fixed map's worst pairs against all pairs."""
 
 import json
 import math

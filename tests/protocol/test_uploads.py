@@ -1,7 +1,4 @@
-"""Uploads: what is sent is what arrives; what was altered on its way is valid, or one declared error.
-
-A batch's columns are checked alike with NumPy and without it.
-"""
+"""Uploads: what is sent is what arrives; what was altered on its way is valid, or one declared error."""
 
 import json
 import random
