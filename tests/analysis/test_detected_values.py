@@ -1,5 +1,6 @@
 """Intervals and estimates of detected values: they pay for the selection, and say so (issue 13, item 7)."""
 
+import json
 import runpy
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from scipy.stats import binom, norm
 from overstory.analysis.difference import difference
 from overstory.analysis.selection import Selected, needed_p_value, normal_reach
 from overstory.discovery.result import Discovered
+from overstory.protocol.errors import ParameterError
 from support.estimates import estimate_of
 from support.random_collections import FALSE_ALARM
 
@@ -115,6 +117,29 @@ def test_the_needed_p_value_is_that_of_the_rule():
         share = 0.9 if correction == "fdr" else 1.0
         needed = needed_p_value(0.05, correction, number, len(estimate), share)
         assert np.array_equal(estimate.p_values <= needed, estimate.detected())
+
+
+def test_every_output_names_the_adjustment(tmp_path):
+    for adjustment, words in (
+        ("fcr", "wider for detected values, so that the level holds for them too (false coverage rate)"),
+        ("conditional", "for detected values, given that they were detected"),
+        ("none", "not corrected for selection: too short for detected values"),
+    ):
+        estimate = estimate_of(RAW, adjustment=adjustment)
+        assert estimate.to_json()["adjustment"] == adjustment
+        assert [row["adjustment"] for row in estimate.rows()][:4] == [adjustment] * 3 + ["none"]
+        assert estimate.table().splitlines()[-1].endswith(words)
+        estimate.to_csv(tmp_path / "results.csv")
+        header, *lines = (tmp_path / "results.csv").read_text(encoding="utf-8").splitlines()
+        row = dict(zip(header.split(","), lines[0].split(","), strict=True))
+        assert row["adjustment"] == adjustment
+        assert float(row["prop_plain_low_95"]) == pytest.approx(0.1 - 0.0196, abs=1e-4)
+        assert ("corrected_estimate" in row) == (adjustment == "conditional")
+        assert ("corrected_count" in estimate["v0"]._fields) == (adjustment == "conditional")
+        assert estimate.to_arrow().column_names == list(next(iter(estimate))._fields)
+        json.dumps(estimate.to_json(), allow_nan=False)
+    with pytest.raises(ParameterError, match="adjustment = 'fdr': choose one of fcr, conditional, none"):
+        estimate_of(RAW, adjustment="fdr")
 
 
 def test_changed_values_pay_as_well():

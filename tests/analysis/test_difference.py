@@ -241,6 +241,19 @@ def test_the_change_that_could_have_been_missed_is_computed():
         before.detectable(1.0)
 
 
+def test_the_sentence_names_what_changed():
+    rng, oue = np.random.default_rng(7), overstory.oracle("oue", labels=["dark", "light", "auto"], epsilon=3.0)
+    weeks = [
+        week(oue, ["dark"] * a + ["light"] * b + ["auto"] * 2_000, rng) for a, b in ((6_000, 2_000), (4_000, 4_000))
+    ]
+    both = difference(*weeks)
+    low, high = both.interval()
+    text = f"dark {100 * both.differences[0]:+.1f} ({100 * low[0]:.1f} to {100 * high[0]:.1f})"
+    assert both.sentence().startswith("changed, in percentage points: ")
+    assert text in both.sentence()
+    assert both.sentence() in both.table()
+
+
 def overlapping(name, parameters, stay, rng):
     """Two weeks of 2,000 devices each, of which a share stays and keeps its values: the difference of the first value.
 

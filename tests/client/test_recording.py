@@ -15,6 +15,7 @@ import pytest
 
 from overstory.client import Client, Outcome
 from overstory.client.outcomes import Fault, StateError
+from overstory.client.randomizer import randomizer_of
 from overstory.client.state import rows as rows_module
 from overstory.client.state.rows import Bounds, RowState, ends_at
 from overstory.client.state.state import State
@@ -323,6 +324,27 @@ def test_development_mode_shows_what_is_mistyped_before_anybody_has_consented(tm
         "7: UserWarning: a value is outside the domain of colour: reported as nothing",
     ]
     assert "my-secret-value" not in "".join(shown)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "stand_ins"),
+    [
+        ("nearest", (40, 50, 45, 46, 0, 99, 44), (40, 50, 40, 50, 40, 50, 40)),  # of two as near, the lower
+        ("first", (40, 50, 45, 99, 50), (40, 50, 40, 40, 50)),
+        ("dropping", (1, 2, 3, 4, 3), (1, 2, 3, None, 3)),
+    ],
+)
+def test_past_the_cap_the_metrics_rule_decides(clock, name, values, stand_ins, client):
+    metric = REGISTRY[name]
+    for value in values:
+        clock.tomorrow()
+        client.record(name, value)
+    client.flush()
+    randomizer = randomizer_of(metric, State(client.paths).begin().key(name))
+    permanent = {response.number: response.permanent for response in responses_of(client, name)}
+    assert len(permanent) == metric.max_responses
+    sent = [permanent[row.response] for row in rows_of(client)]
+    assert sent == [randomizer.nothing() if value is None else randomizer.permanent(value) for value in stand_ins]
 
 
 def many_metrics(number):

@@ -6,14 +6,14 @@ from itertools import product
 
 import pytest
 
-from overstory.presentation.formats import epsilon_text
+from overstory.presentation.formats import epsilon_text, factor
 from overstory.privacy import epsilon_between, statement, terms_of
 from overstory.privacy.caveats import first_change_above
 from overstory.privacy.statements import ANY_BOUND, ANY_EXACT, claims_blocks
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import encode
 from overstory.protocol.kinds.bits import OneHot, SampledBits, oue, wb
-from overstory.protocol.kinds.hashes import loloha, olh
+from overstory.protocol.kinds.hashes import loloha, olh, random_matrix
 from overstory.protocol.kinds.rappor import Bloom, rappor
 from overstory.protocol.kinds.registry import REGISTRY
 from overstory.protocol.kinds.sets import subset
@@ -94,6 +94,16 @@ def test_no_two_values_overlap_past_the_shapes_that_an_encoding_answers(encoding
             assert min(near) <= (a & b).bit_count() <= max(near), (cohort, first, second)
 
 
+def test_factors_are_rounded_up():
+    assert [factor(e) for e in (0.0, 0.001, math.log(3), 4.394449154672439, 25.0)] == [
+        "1",
+        "1.01",
+        "3",
+        "81",
+        "more than a million",
+    ]
+
+
 LOLOHA = loloha(epsilon_permanent=2, epsilon_report=1)
 
 
@@ -122,11 +132,23 @@ def test_the_search_goes_as_far_as_it_says(epsilon, first):
     assert first_change_above(OneAReport(), epsilon) == first
 
 
+def test_the_lectures_epsilon():
+    said = statement(random_matrix(advantage=0.1))
+    assert said.epsilon_report == pytest.approx(math.log(0.6 / 0.4), abs=1e-8)
+    assert "4.1 times as much" in claim(random_matrix(advantage=0.1), "one report").caution
+    assert claim(random_matrix(epsilon=1.0), "one report").caution is None
+
+
 def test_the_published_second_round_adds_too_much_noise():
     published = l_grr(domain_size=100, epsilon_permanent=4, epsilon_report=2, published=True)
     assert published.epsilon_report < 1.9
     assert f"for {epsilon_text(published.epsilon_report)}" in claim(published, "one report").caution
     assert claim(l_grr(domain_size=100, epsilon_permanent=4, epsilon_report=2), "one report").caution is None
+
+
+def test_the_thesis_on_windows_and_rappor_on_many_reports():
+    assert "40 reports cost 10.0000" in claim(wb(domain_size=5, epsilon=1, window=4), "whatever you hold").caution
+    assert "it can" in claim(rappor(), "2 reports").caution
 
 
 @pytest.mark.parametrize("built", [grr(domain_size=5, epsilon=1), oue(domain_size=5, epsilon=1), olh(epsilon=1)])
