@@ -101,14 +101,3 @@ def test_reports_are_sorted_by_cohort_as_numpy_sorts_them(n, words, cohorts, few
 def test_a_cohort_too_large_is_refused():
     with pytest.raises(ValueError, match="below 3"):
         bit_counts.group_by_cohort(np.zeros((2, 1), np.uint64), np.array([0, 3], np.uint16), 3)
-
-
-def test_sorted_reports_are_counted_as_unsorted_ones_are():
-    drawn = np.random.default_rng(1)
-    rows, column = drawn.integers(0, 1 << 63, (300_000, 2), np.uint64), drawn.integers(0, 9, 300_000).astype(np.uint16)
-    grouped, offsets = bit_counts.group_by_cohort(rows, column, 9)
-    in_order = np.repeat(np.arange(9, dtype=np.uint16), np.diff(offsets))
-    assert (
-        bit_counts.ReportBatch(column, rows, 128, 9).accumulate()
-        == bit_counts.ReportBatch(in_order, grouped, 128, 9).accumulate()
-    )

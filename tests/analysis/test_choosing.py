@@ -100,28 +100,6 @@ def test_what_is_more_than_one_percent_worse_is_not_preferred():
     assert recommend(with_variances(ranking, **{"loloha": 1.0, "l-osue": 1.0101})).name == "loloha"
 
 
-def test_the_trade_says_what_is_given_up_in_either_direction():
-    ranking = rank(100, 1.0, 10**6, epsilon_permanent=2.0)
-    free, small = (next(one for one in ranking if one.name == name) for name in ("l-osue", "loloha"))
-    seeds = small.parameters["num_seeds"]
-    assert free.report_bits == 100
-    said = trade(ranking, free)
-    assert said.startswith(f"loloha would send {small.report_bits} bits instead of 100 at the same error")
-    assert f"{seeds.bit_length() - 1} bits of them are the same in every report" in said
-    assert f"of a million devices {1 + (10**6 - 1) // seeds:,} share them" in said
-    assert "two reports of an unchanged value share 2.8 bits with l-osue, 10.1 bits with loloha" in said
-    assert "a change of value within two linked reports has epsilon" in said
-    twice = with_variances(ranking, **{"l-osue": 1.0, "loloha": 1.96})
-    assert "loloha would send 12 bits instead of 100 at an error 40% larger" in trade(twice, twice[0])
-    beyond = with_variances(ranking, **{"l-osue": 1.0, "loloha": 2.01})
-    assert trade(beyond, beyond[0]) is None  # more than twice the variance is no alternative
-    other = with_variances(ranking, **{"l-osue": 1.21, "loloha": 1.0})
-    assert trade(other, other[0]).startswith(
-        "l-osue would carry nothing that is the same whatever the value, for an error 10.0% larger and 100 bits"
-    )
-    assert trade(other[:1], other[0]) is None
-
-
 @pytest.mark.parametrize(("domain_size", "epsilon"), [(1000, 3.0), (1000, 4.0), (10_000, 6.0)])
 def test_a_seed_of_a_devices_own_is_no_alternative(domain_size, epsilon):
     """`linear-hash` has the least error of those with small reports, and its 31 bits name a device."""

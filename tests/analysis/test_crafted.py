@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import json
 import math
 import operator
 
@@ -12,25 +11,14 @@ from scipy import stats
 
 import overstory
 from overstory.analysis.alarms import crafted as nulls
-from overstory.analysis.alarms.alarm import crafted
-from overstory.analysis.alarms.crafted import (
-    ALPHA,
-    MEANINGS,
-    Check,
-    adjust_checks,
-    alarm_notes,
-    check_collection,
-    ones_chances,
-)
+from overstory.analysis.alarms.crafted import ALPHA, Check, adjust_checks, alarm_notes, check_collection, ones_chances
 from overstory.analysis.alarms.sums import BUCKETS, WATCHED, Watch, count_vote_pairs, expected_buckets
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.selection import binomial_law
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.bits import OneHot
 from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.kinds.sets import Subsets
 from overstory.protocol.kinds.symbols import Direct
-from papers.beyond.attacks import lie
 from papers.beyond.crafted_reports import collect, shares
 
 E = {"domain_size": 100, "epsilon": 1.0}
@@ -200,44 +188,12 @@ def test_a_check_changes_with_its_null():
     assert nulls.chi_square_of_mixture(sums.ones, wrong, wrong)[2] < 1e-9
 
 
-def test_order_changes_nothing():
-    oracle, rng = overstory.oracle("oue", **E), np.random.default_rng(2)
-    honest, liars = oracle.simulate(np.arange(3_000) % 100, rng), lie(oracle, "crafted reports", 100, TEN, rng)
-    watch = Watch.of(oracle.mechanism)
-    counts = oracle.accumulate(honest) + oracle.accumulate(liars)
-    estimate = oracle.estimate(counts)
-    first, second = (
-        check_collection(oracle.mechanism, counts, estimate, sums=sums)
-        for sums in (watch.sum(honest) + watch.sum(liars), watch.sum(liars) + watch.sum(honest))
-    )
-    assert first == second
-
-
 def test_few_reports_and_other_mechanisms_are_not_checked():
     oracle = overstory.oracle("oue", **E)
     counts = oracle.accumulate(oracle.simulate(np.arange(999) % 100, 1))
     assert check_collection(oracle.mechanism, counts, oracle.estimate(counts)) == ()
     empty = SupportCounts.empty(1, 100)
     assert check_collection(oracle.mechanism, empty, oracle.estimate(empty)) == ()
-
-
-def test_what_a_check_says_and_its_stable_keys():
-    [check] = adjust_checks([Check(name="pairs", statistic=9.5, p_value=1e-20, detail="9.5 standard errors")])
-    assert check.raised
-    assert json.loads(json.dumps(check.to_json())) == {
-        "name": "pairs",
-        "statistic": 9.5,
-        "p_value": 1e-20,
-        "adjusted": 1e-20,
-        "alarm": True,
-        "means": MEANINGS["pairs"][0],
-        "cannot_see": MEANINGS["pairs"][1],
-    }
-    [note] = alarm_notes([check])
-    assert note.startswith("alarm: The same reports vote for both values")
-    assert "not seen by this check: reports crafted for one value" in note
-    [alarm] = crafted("colour", "2026-W47", [check])
-    assert (alarm.kind, alarm.severity, alarm.numbers["name"]) == ("crafted", "amber", "pairs")
 
 
 def test_holms_rule_by_hand():
@@ -267,12 +223,6 @@ def test_a_sum_past_what_nothing_explains():
         z[ones] = next(c.statistic for c in check_collection(oracle.mechanism, counts) if c.name == "sum")
     error = math.sqrt(1_000 * 2 * 3 / 16)
     assert z == pytest.approx({200: -100 / error, 250: 0.0, 400: 0.0, 500: 0.0, 600: 200 / error}, abs=0.01)
-
-
-@pytest.mark.parametrize(("trials", "probability"), [(1, 0.5), (100, 0.27), (10_000, 0.018), (5, 0.0), (5, 1.0)])
-def test_binomial_is_scipys(trials, probability):
-    expected = stats.binom.pmf(np.arange(trials + 1), trials, probability)
-    assert binomial_law(trials, probability) == pytest.approx(expected, abs=1e-12)
 
 
 def test_shares_below_zero_at_the_worst_population():

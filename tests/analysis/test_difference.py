@@ -16,7 +16,6 @@ import overstory
 from overstory.analysis.decoding import decode
 from overstory.analysis.difference import difference
 from overstory.analysis.estimate import Estimate
-from overstory.analysis.postprocess import postprocess
 from overstory.analysis.reports import SupportCounts
 from overstory.protocol.errors import ParameterError
 from support import two_weeks
@@ -112,22 +111,6 @@ def test_detection_does_not_depend_on_the_kind():
     assert (reports.p_values == population.p_values).all()
     assert (reports.detected() == population.detected()).all()
     assert (population.errors() > reports.errors()).all()
-
-
-def test_everything_that_shows_an_estimate_names_the_kind(tmp_path):
-    for kind, words in (("reports", "of these reports"), ("population", "of all devices like these")):
-        found = estimate([300.0, 70.0, 10.0], interval_kind=kind)
-        assert found.to_json()["interval"] == kind
-        assert found["a"].interval == kind
-        assert {row["interval"] for row in found.rows()} == set(found.to_pandas()["interval"]) == {kind}
-        assert words in found.table().splitlines()[-1]
-        found.to_csv(tmp_path / "x.csv")
-        lines = (tmp_path / "x.csv").read_text(encoding="utf-8").splitlines()
-        place = lines[0].split(",").index("interval")
-        assert {line.split(",")[place] for line in lines[1:]} == {kind}
-        done = postprocess(found, "norm-sub")
-        assert (done.interval_kind, done.to_json()["interval"]) == (kind, kind)
-        assert np.allclose(done.errors(), found.errors())
 
 
 def test_a_difference_has_error_interval_p_and_q():

@@ -49,26 +49,6 @@ def collections(oracle, sets, symbols, blocks, seed):
         yield oracle.accumulate(replace(batch, cohorts=batch.cohorts[rows], bits=batch.bits[rows]))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", MECHANISMS)
-def test_the_variance_is_the_formulas_within_three_percent(kind):
-    """4,000 collections of the same 400 people; an average over 10 items has a standard error of .7%: 4 of them."""
-    oracle, blocks, each = oracle_of(kind), 4000, 400
-    sets, held = people(each, 3)
-    symbols = np.tile(np.arange(each, dtype=np.int32), blocks)
-    raw = np.array([oracle.estimate(c).raw_counts for c in collections(oracle, sets, symbols, blocks, 11)])
-    shares = held.mean(axis=0)
-    expected = np.array([oracle.variance(each, share) for share in shares]) * each**2
-    least = 0.9 if kind == "olh" else 0.97  # OLH's own fit over its seeds: errors up to 5% too large, here and alone
-    assert least <= np.mean(raw.var(axis=0, ddof=1) / expected) <= 1.03
-    errors = np.sqrt(expected / blocks)
-    assert np.all(np.abs(raw.mean(axis=0) - held.sum(axis=0)) < 5 * errors)  # unbiased: 5e-7 for each of 50 items
-    if kind == "grr":  # the check sees what it would miss without the draw of one item of several
-        noise = MOST**2 * each * oracle.mechanism.inner.q_star * (1 - oracle.mechanism.inner.q_star)
-        alone = float(noise / (oracle.mechanism.inner.p_star - oracle.mechanism.inner.q_star) ** 2)
-        assert np.mean(raw.var(axis=0, ddof=1)) > 1.03 * alone
-
-
 def coverage(oracle, kind, blocks=1500, each=1200, seed=5):
     """The share of intervals that hold the true counts, and that hold the true mean size, over new people each time."""
     sets, held = people(blocks * each, seed)

@@ -48,15 +48,6 @@ def test_one_sampled_bit_needs_half_the_noise():
     assert float(two.p_star) == pytest.approx(math.sqrt(E) / (math.sqrt(E) + 1), abs=1e-9)
 
 
-@pytest.mark.parametrize("name", ["wb", "opt-wb"])
-def test_a_window_costs_its_epsilon_whatever_the_values(name):
-    built = mechanism(name, domain_size=10, epsilon=1.0, window=10)
-    assert 1 - 1e-6 < built.epsilon_n(built.parameters["window"]) <= 1
-    assert built.epsilon_n(1) == built.epsilon_report
-    assert built.epsilon_n(25) == pytest.approx(25 * built.epsilon_report, rel=1e-12)
-    assert built.epsilon_permanent == math.inf
-
-
 @pytest.mark.parametrize(
     ("name", "size", "ever", "once", "exact", "published"),
     [

@@ -67,14 +67,6 @@ def test_the_fast_hash_equals_the_slow_one(values):
     assert len(words_of(encoding, asked)) == len(asked)
 
 
-def test_over_keys_two_values_collide_in_one_seed_in_g():
-    hits = [collisions(SeededHash(4, 64, 10, f"metric-{key}"), 3, 7) for key in range(300)]
-    low, high = binom.ppf([LEVEL, 1 - LEVEL], 300 * 64, 1 / 4)
-    assert low <= sum(hits) <= high
-    spread = np.var(hits) / (64 * 3 / 16)  # independent seeds: the binomial's
-    assert chi2.ppf(LEVEL, 299) < 299 * spread < chi2.ppf(1 - LEVEL, 299)
-
-
 def collections(runs, size, devices, listed=None, shares=ZIPF, seed=1, **parameters):
     """Errors of the shares and their standard errors, each run with a key of its own; and the shares."""
     shares = np.asarray(shares[:size] / shares[:size].sum())

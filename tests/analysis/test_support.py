@@ -50,15 +50,6 @@ def test_what_is_no_symbol_is_refused_as_a_device_refuses_it(name, symbols, said
         oracle.accumulate(oracle.simulate([1, 2], np.random.default_rng(1)), symbols)
 
 
-@pytest.mark.parametrize("name", COUNTED)
-def test_symbols_may_stand_in_an_array_of_any_integers(name):
-    oracle = overstory.oracle(name, domain_size=40, epsilon=1.0)
-    reports = oracle.simulate(np.arange(40, dtype=np.uint8), np.random.default_rng(1))
-    asked = [oracle.accumulate(reports, values).ones.tolist() for values in ([7, 3], np.array([7, 3], np.uint16))]
-    assert asked[0] == asked[1]
-    assert oracle.accumulate(reports, range(5, 8)) == oracle.accumulate(reports, [5, 6, 7])
-
-
 @pytest.mark.parametrize("name", ["l-grr", "loloha", "subset", "dbitflip", "hadamard", "l-osue"])
 def test_a_device_reports_alike_whatever_rows_it_is_computed_with(name):
     chain = (

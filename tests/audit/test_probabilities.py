@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from overstory.analysis.selection import binomial_law, clopper_pearson, holm, lower_bound
+from overstory.analysis.selection import binomial_law, clopper_pearson, lower_bound
 from overstory.audit import checks as probabilities
 from overstory.audit.checks import at_least, joined, most_extreme, outcomes_p, too_many, two_sided
 
@@ -85,9 +85,3 @@ def test_the_lower_bound_is_above_the_truth_as_rarely_as_it_says() -> None:
             assert not above or float(at_least(above[0], total, truth)) <= alpha * ROUNDING
     assert clopper_pearson(0, 100, 0.95)[0] == 0.0
     assert clopper_pearson(100, 100, 0.95)[1] == 1.0
-
-
-def test_holm_is_between_bonferroni_and_the_smallest() -> None:
-    p_values = [0.001, 0.3, 0.02, 0.0]
-    assert holm(p_values) == [0.003, 0.3, 0.04, 0.0]
-    assert holm([]) == []

@@ -10,10 +10,10 @@ from overstory.client import Client
 from overstory.client.consent.consent import read_consent
 from overstory.client.outcomes import StateError
 from overstory.client.person.commands import main
-from overstory.client.state.files import StatePaths, applications, introduce, is_state, left_registry, read_application
+from overstory.client.state.files import StatePaths, applications, is_state, left_registry, read_application
 from overstory.client.state.state import State, erase
 from overstory.protocol.metrics import MetricRegistry
-from support.devices import DEFAULT, REGISTRY, Clock, device, registry
+from support.devices import DEFAULT, REGISTRY, Clock, registry
 
 
 @pytest.fixture
@@ -96,13 +96,6 @@ def test_where_nothing_is_here_status_says_so(home, run):
     assert f"no application has a state here, in {home['XDG_STATE_HOME']}/overstory" in told
     assert run("off", "--all")[0] == 0
     assert not Path(home["XDG_STATE_HOME"]).exists()
-
-
-def test_a_state_may_be_begun_with_a_registry(home, run, tmp_path):
-    (tmp_path / "metrics.toml").write_text(REGISTRY.text)
-    assert run("on", "--yes", "--app", "editor", "--registry", "metrics.toml")[0] == 0
-    assert list(applications(home)) == ["editor"]
-    assert run("off")[0] == 0
 
 
 def test_the_folder_that_the_environment_names_is_the_only_one(home, run, tmp_path):
@@ -195,14 +188,6 @@ def test_no_command_needs_a_file(home, run):
     assert run("on", "--yes")[0] == 0, "what is asked for is no secret, and stays"
 
 
-def test_the_page_has_the_name_of_the_application_wherever_its_state_is(tmp_path, run):
-    """`view --app ./X` was titled with the folder."""
-    client = device(tmp_path)
-    client.record("colour", "red")
-    client.close()
-    assert "What test sends from this device" in run("view", "--app", str(tmp_path / "state"))[1]
-
-
 def test_a_later_version_of_the_program_leaves_its_registry(home):
     paths = started(home, "notes")
     later = registry(version="2027-01-01", colour=DEFAULT["colour"])
@@ -271,12 +256,3 @@ def test_a_registry_that_others_could_have_written_is_not_shown(home, run):
     assert read_consent(paths) is None
     with pytest.raises(StateError, match="chmod 600"):
         left_registry(paths)
-
-
-def test_leaving_it_makes_nothing_in_a_folder_of_others(home):
-    paths = started(home, "notes")
-    paths.application.unlink()
-    paths.folder.chmod(0o777)
-    with pytest.raises(StateError):
-        introduce(paths, "notes", REGISTRY)
-    assert not paths.application.exists()

@@ -18,7 +18,7 @@ from overstory.client.state.files import StatePaths
 from overstory.presentation.formats import epsilon_text
 from overstory.protocol.metrics import load_registry
 from support.devices import NOON, Clock
-from support.registry_texts import COLOURS, metric_table, registry_of
+from support.registry_texts import COLOURS, registry_of
 
 METRICS = registry_of(
     {
@@ -90,27 +90,6 @@ def test_on_says_when_something_else_forbids_it(here, capsys, monkeypatch):
     assert "all the same it is off now: DO_NOT_TRACK is set" in capsys.readouterr().out
 
 
-def test_one_report_is_spoken_of_as_one(here, capsys):
-    (here / "metrics.toml").write_text(METRICS.replace("max_values = 2", "max_values = 1"))
-    run("on", *ALL, "--yes")
-    assert "at most 1 different value from one device, ever" in capsys.readouterr().out
-    record(here, "red")
-    assert run("status", *ALL) == 0
-    assert "colour: 1 report from 1 noisy answer\n" in capsys.readouterr().out
-    assert run("view", *ALL, "--explain", "colour=green") == 0
-    told = " ".join(capsys.readouterr().out.split())
-    assert "has reported 1 distinct value, the most it may: the first one would be reported instead" in told
-    assert "cohorts: there is 1 " in told
-
-
-def test_a_new_metric_is_asked_about_again(here, capsys):
-    run("on", *ALL, "--yes")
-    (here / "metrics.toml").write_text(METRICS + metric_table("shade", domain=COLOURS))
-    capsys.readouterr()
-    assert run("status", *ALL) == 0
-    assert "not asked about yet, so not recorded: shade" in capsys.readouterr().out
-
-
 def test_looking_makes_no_file(here, capsys):
     before = sorted(here.rglob("*"))
     for command in ("status", "view"):
@@ -158,14 +137,6 @@ def test_bad_input_is_one_sentence_and_exit_code_2(here, capsys, argv, said: str
     told = capsys.readouterr().err
     assert said in told
     assert "Traceback" not in told
-
-
-def test_a_faulty_registry_is_told_with_its_lines(here, capsys):
-    (here / "metrics.toml").write_text(METRICS.replace('"day"', '"daily"').replace('"hour"', '"hourly"'))
-    assert run("on", *ALL, "--yes") == 2
-    told = capsys.readouterr().err
-    assert "2 faults" in told
-    assert not (here / "state").exists()
 
 
 class Terminal(io.StringIO):

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from overstory.client import Client, Outcome
-from overstory.client.consent.consent import Agreement, choose, origin, read_consent
+from overstory.client.consent.consent import Agreement, choose, read_consent
 from overstory.client.outcomes import ConsentError, Fault, StateError
 from overstory.client.person.commands import main
 from overstory.client.person.status import read_status
@@ -120,11 +120,6 @@ def test_what_allows_more_is_asked_about_and_what_promises_more_is_covered(tmp_p
     assert other.status().missing.get("colour") == (reason and (reason,))
 
 
-def test_a_collector_is_named_by_scheme_host_and_port():
-    assert origin("https://Collector.example:443/eu/") == "https://collector.example"
-    assert origin("http://localhost:8080") == "http://localhost:8080"
-
-
 def test_another_collector_is_asked_about(tmp_path):
     client(tmp_path, choice="on")
     collector = Collector()
@@ -170,30 +165,6 @@ def test_what_waits_for_one_collector_does_not_go_to_the_next(tmp_path):
     assert other.record("engine", "x") is Outcome.RECORDED
     other.flush()
     assert second.metrics == ["engine"]
-
-
-def test_a_narrowed_choice_drops_what_waits(tmp_path):
-    collector = Collector()
-    recorder = client(tmp_path, choice="on", server=None)
-    recorder.record("colour", "red")
-    recorder.record("engine", "x")
-    recorder.flush()
-    choose(recorder.paths, registry(engine=DEFAULT["engine"]), "on", TODAY)
-    wide = client(tmp_path, collector=collector, clock=Clock(NOON + 7200))
-    assert wide.record("colour", "red") is Outcome.NOT_ASKED
-    wide.flush()
-    assert collector.metrics == ["engine"]
-    wide.consent("on")
-    wide.flush()
-    assert collector.metrics == ["engine"], "and a wider choice does not bring it back"
-
-
-def test_a_report_in_memory_does_not_outlive_a_narrowed_choice(tmp_path):
-    recorder = client(tmp_path, choice="on", server=None)
-    recorder.record("colour", "red")
-    recorder.record("engine", "x")
-    choose(recorder.paths, registry(engine=DEFAULT["engine"]), "on", TODAY)
-    assert recorder.flush().written == {"withdrawn": 1, "queued": 1}
 
 
 def test_a_choice_narrowed_while_a_report_travels_keeps_the_others_from_leaving(tmp_path):

@@ -2,16 +2,14 @@
 
 import json
 import logging
-from itertools import pairwise
 
 import pytest
 
 from overstory.client import Client, Outcome
 from overstory.client.person.explanation import annotate
-from overstory.client.state.state import State
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
-from overstory.protocol.wire.upload import decode_batch, decode_uploads
+from overstory.protocol.wire.upload import decode_uploads
 from support.devices import device, rows_of
 from support.registry_texts import COLOURS, registry_of
 
@@ -47,19 +45,6 @@ def recorded(folder, clock, groups, metric="grouped"):
 def test_the_upload_names_the_listed_group_and_nothing_else(tmp_path, clock, groups, group):
     (upload,) = uploads_of(recorded(tmp_path, clock, groups))
     assert (upload.metric, upload.group) == ("grouped", group)
-
-
-def test_noise_does_not_depend_on_the_group(tmp_path, clock):
-    """A device that is updated sends the same permanent response under the new group: no noise is drawn again."""
-    reports = []
-    for groups in ({"release": "1.0"}, {"release": "1.1"}, {"release": "2"}, None):
-        (*_, upload) = uploads_of(recorded(tmp_path, clock, groups))
-        reports.append((upload.group, list(decode_batch(upload.reports))))
-        clock.tomorrow()
-    assert [group for group, _ in reports] == ["1.0", "1.1", "other", "other"]
-    assert all(before == after for (_, before), (_, after) in pairwise(reports))
-    with State(device(tmp_path).paths).snapshot() as rows:
-        assert len(rows.responses("grouped")) == 1
 
 
 def test_a_forgotten_group_is_said_once(tmp_path, caplog):

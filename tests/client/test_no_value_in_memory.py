@@ -1,7 +1,4 @@
-"""Once `record` has returned, nothing that the client holds is a true value, or a true encoding.
-
-The test walks everything that a client reaches, closures, frames and tracebacks too, and reads the process's memory.
-"""
+"""Once `record` has returned, nothing that the client holds is a true value, or a true encoding."""
 
 import subprocess
 import sys

@@ -12,11 +12,9 @@ from overstory.client.state.state import State
 from overstory.client.upload.delivery import Delivery, oblivious_transport
 from overstory.client.upload.http import Request, Response
 from overstory.client.upload.retry import Decision
-from overstory.collector.oblivious.opening import KeyRing
 from overstory.gateway.gateway import Gateway, Settings
 from overstory.gateway.readings import Reading
 from overstory.gateway.sinks import CollectorSink
-from overstory.protocol.metrics import MetricRegistry
 from overstory.protocol.metrics.tables import ObliviousRoute
 from overstory.protocol.wire.upload import decode_uploads
 from support.collector_doubles import CountingCollector, accepted
@@ -24,7 +22,7 @@ from support.collector_in_process import NOW
 from support.devices import NOON, OBLIVIOUS, Clock, device, oblivious_registry, rows_of
 from support.oblivious_receiver import RESPONSE_TYPE, Receiver, hop, inner_response, opening, passing_on, read_inner
 from support.running import within
-from support.sealed_reports import KEYS, METRICS, RING
+from support.sealed_reports import METRICS, RING
 from support.served import served
 
 TOKEN = "ovw_of-this-application"
@@ -263,18 +261,6 @@ def gateway_with(folder, sink):
     return Gateway(METERED, Settings("mode", folder / "state", agree="on"), sink, environ={})
 
 
-def test_a_gateway_sends_each_report_in_a_message_of_its_own(tmp_path):
-    transport = Hears(lambda _: Response(202))
-    gateway = gateway_with(tmp_path, CollectorSink(COLLECTOR, transport, TOKEN))
-    for period in range(20):
-        gateway.take(Reading(period + 1, NOON + period * 1800, "on"))
-    gateway.finish()
-    assert gateway.summary()["handed_over"] == 20
-    bodies = [read_inner(RECEIVER.open(request.body)[0])[2] for request in transport.relayed()]
-    assert [len(decode_uploads(body, 99)) for body in bodies] == [1] * 20
-    assert len({upload.period for body in bodies for upload in decode_uploads(body, 1)}) == 20
-
-
 def test_a_gateway_stops_where_a_relay_takes_no_more_and_goes_on_later(tmp_path):
     answers = iter([*[Response(202)] * 5, *[Response(429, {"retry-after": "3600"})], *[Response(202)] * 20])
     transport = Hears(lambda _: next(answers))
@@ -332,11 +318,7 @@ print(*sorted(name.rpartition(".")[2] for name in sys.modules if name.startswith
 
 @pytest.mark.parametrize(
     ("table", "recorded", "loaded"),
-    [
-        (False, ["first"], ""),
-        (True, ["first"], "formats"),
-        (True, ["colour"], "formats messages"),
-    ],
+    [(False, ["first"], ""), (True, ["first"], "formats"), (True, ["colour"], "formats messages")],
 )
 def test_a_cipher_is_loaded_when_an_oblivious_metric_has_something_to_send(tmp_path, table, recorded, loaded):
     registry = oblivious_registry("http://127.0.0.1:1/", RECEIVER.keys)
@@ -349,44 +331,6 @@ def test_a_cipher_is_loaded_when_an_oblivious_metric_has_something_to_send(tmp_p
 
 
 # --- the real collector behind a relay that passes on -----------------------------------------------------------------
-
-SERVER = "https://collector.example.com"  # nothing may be posted there: there is no such host
-HIDDEN = replace(METRICS, metrics={"hidden": METRICS["hidden"]})
-
-
-def sent_through(folder, registry: MetricRegistry, *, metrics: MetricRegistry = METRICS, ring: KeyRing | None = RING):
-    """Return the row of a report that went through a relay to a collector, the device, and what the relay saw."""
-    with (
-        served(metrics=metrics, ring=ring, clock=lambda: NOW) as (_, (host, port)),
-        hop(passing_on(f"http://{host}:{port}/v1/oblivious")) as (relay, seen),
-    ):
-        listed = replace(registry, oblivious=replace(registry.oblivious, relay=relay))
-        client = device(folder, registry=listed, server=SERVER, spread=0.0, clock=Clock(NOW))
-        assert client.record("hidden", "red") == "recorded"
-        client.flush()
-    (row,) = rows_of(client)
-    return row, client, seen
-
-
-@pytest.mark.parametrize(
-    ("ring", "answer", "why"),
-    [
-        (KeyRing(KEYS[:1]), "relay: keys refused", "the collector refuses the registry's keys"),
-        (None, None, "the answers are not a relay's"),
-    ],
-    ids=["the key was retired", "a collector without keys"],
-)
-def test_a_collector_that_cannot_open_the_message_keeps_it_waiting_and_status_says_so(tmp_path, ring, answer, why):
-    row, client, _ = sent_through(tmp_path, HIDDEN, ring=ring)
-    assert row.state is RowState.WAITING
-    assert answer in {None, row.answer}
-    assert client.status().relay.waits["hidden"].startswith(why)
-
-
-def test_a_collector_that_does_not_list_the_metric_keeps_it_waiting_as_one_that_is_asked_directly(tmp_path):
-    row, client, _ = sent_through(tmp_path, HIDDEN, metrics=replace(METRICS, metrics={"plain": METRICS["plain"]}))
-    assert (row.state, row.answer) == (RowState.WAITING, "unknown-metric")
-    assert client.status().problem.startswith("the collector refuses hidden (unknown-metric) since ")
 
 
 def test_a_report_of_a_registry_in_which_the_metric_is_direct_is_refused_for_good(tmp_path):

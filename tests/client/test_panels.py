@@ -1,28 +1,20 @@
 """A device in panels: one answer in any year, whatever happens to the registry, with noise of its own each time."""
 
-import itertools
 import math
-import shutil
-from collections import Counter
 
 import pytest
 
 from overstory.client import Outcome
-from overstory.client.budget import ledger_of
 from overstory.client.person.explanation import explain, infer
-from overstory.client.recorder import MetricRecorder
 from overstory.client.state.rows import RowState
 from overstory.client.state.state import State
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import PersonBudget, parse_registry
-from support.devices import DAY, ENTRY, HEAD, NOON, OBLIVIOUS, Clock, device, rows_of
-from support.devices import registry as plain_registry
-from support.oblivious_receiver import Receiver
+from support.devices import DAY, ENTRY, HEAD, NOON, Clock, device, rows_of
 
 TREE = 'domain = {kind = "categories", names = ["oak", "ash"]}\noracle = "grr"\nparameters = {epsilon = 1.0}\n'
 WEEK = 'period = "week"\n'
 PANEL = 'panel = {cycle = "year"}\n'
-YEARS = 54 * 3
 
 
 def registry(head=PANEL, expires="2099-01-01", **more):
@@ -43,86 +35,6 @@ def answers(client, of, weeks, value="oak"):
         client.flush()
         client._clock.tomorrow(7)
     return found
-
-
-def test_a_device_answers_one_question_once_in_each_cycle(tmp_path):
-    of = registry(one="", two="")
-    client = device(tmp_path, registry=of)
-    found = answers(client, of, YEARS)
-    assert len(found) == 3
-    assert len({name for name, _ in found}) == 1
-    with State(client.paths).snapshot() as rows:
-        (account,) = ledger_of(rows, of).accounts
-    assert account.numbered == ((0, 3),)
-    assert account.epsilon_any == pytest.approx(3 * of["one"].mechanism.epsilon_report)
-
-
-def test_two_answers_are_a_year_apart_when_metrics_end_come_and_go(tmp_path):
-    ends = {"one": "2027-05-01", "two": "2028-03-01", "three": "2099-01-01"}
-    first, second = registry(expires=ends, one="", two="", three=""), registry(four="", three="")
-    moved = 0
-    for number in range(40):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        clock = Clock()
-        found = answers(device(folder, registry=first, clock=clock), first, 70)
-        found += answers(device(folder, registry=second, clock=clock), second, 70)
-        days = [day for _, day in found]
-        assert all(later - earlier >= 365 for earlier, later in itertools.pairwise(days)), found
-        moved += len({name for name, _ in found}) > 1
-    assert moved > 5  # of 40 devices: the case was there
-
-
-def test_a_panel_that_comes_later_counts_what_was_reported_before(tmp_path):
-    before, after, clock = registry("", one=""), registry(one="", two=""), Clock()
-    assert len(answers(device(tmp_path, registry=before, clock=clock), before, 3)) == 3
-    found = answers(device(tmp_path, registry=after, clock=clock), after, 110)
-    assert found
-    assert found[0][1] >= 365 + 14 - 6
-
-
-def test_a_panel_of_more_answers_gives_as_many_in_any_year(tmp_path):
-    of = registry(one='panel = {cycle = "quarter", answers = 2}\n')
-    found = [day for _, day in answers(device(tmp_path, registry=of), of, YEARS)]
-    most = max(sum(day <= other < day + 365 for other in found) for day in found)
-    assert 2 <= most <= of["one"].panel.most_in_a_year == 8
-
-
-def test_a_restored_device_repeats_its_answer_and_its_place(tmp_path):
-    of = registry(one="")
-    clock, first = Clock(), tmp_path / "first"
-    first.mkdir()
-    device(first, registry=of, clock=clock)
-    client = device(first, registry=of, clock=clock)
-    client.record("one", "oak")
-    shutil.copytree(first, tmp_path / "second")
-    bodies = []
-    for folder in (first, tmp_path / "second"):
-        again = Clock()
-        client = device(folder, registry=of, clock=again)
-        answers(client, of, YEARS)
-        bodies.append([row.body for row in rows_of(client)])
-    assert bodies[0] == bodies[1]
-    assert len(bodies[0]) == 3
-
-
-def test_every_answer_has_noise_and_a_cohort_of_its_own():
-    rest = 'domain = {kind = "strings"}\noracle = "rappor"\n' + WEEK
-    metric = parse_registry(HEAD.format(version="1") + PANEL + ENTRY.format(name="n", rest=rest, expires="2099-01-01"))[
-        "n"
-    ]
-    recorder = MetricRecorder(metric, bytes(32), asks=lambda _: True)
-    bodies = {recorder.make("oak", period).body[24:] for period in range(3000, 3100)}
-    assert len(bodies) == 100
-    same = Counter()
-    grr = registry(one="")["one"]
-    for number in range(2000):
-        recorder = MetricRecorder(grr, number.to_bytes(32, "big"), asks=lambda _: True)
-        one, two = (recorder.make("oak", period).body[-1] for period in (3000, 3054))
-        same[one == two] += 1
-    true = 1 / (1 + 2.718281828**-1)
-    expected = 2000 * (true**2 + (1 - true) ** 2)
-    assert abs(same[True] - expected) < 5 * (2000 * 0.25) ** 0.5  # memoized, all 2,000 would be the same
 
 
 def test_no_permanent_response_of_a_panel_is_kept(tmp_path):
@@ -148,18 +60,6 @@ def test_an_answer_that_stays_with_the_person_is_none_of_the_cycles_answers(tmp_
         assert sum(reports for _, _, reports in rows.reports_since(0.0)) == 1
 
 
-SEALED = f'[oblivious]\nrelay = "https://relay.example/"\noperator = "R"\nkeys = "{Receiver().keys.hex()}"\n'
-
-
-@pytest.mark.parametrize(("own", "table"), [(OBLIVIOUS, SEALED), ("", "[shards]\ncount = 4\n")])
-def test_a_panel_goes_with_a_relay_and_with_shards(tmp_path, own, table):
-    of = plain_registry(more=table, one=TREE + WEEK + PANEL + own)
-    client = device(tmp_path, registry=of)
-    first, second = answers(client, of, 108)
-    assert second[1] - first[1] == 54 * 7
-    assert len(rows_of(client, metric="one")) == 2
-
-
 def test_what_linked_answers_tell_multiplies_and_an_explained_one_is_an_example(tmp_path):
     of = registry(one="", two='panel = "none"')
     oak, ash = Report(0, 0), Report(0, 1)
@@ -172,39 +72,6 @@ def test_what_linked_answers_tell_multiplies_and_an_explained_one_is_an_example(
     shown = explain(State(client.paths), of["one"], "oak")
     assert (shown.permanent, shown.known, shown.example) == ("", None, True)
     assert explain(State(client.paths), of["two"], "oak").known == 1
-
-
-@pytest.mark.parametrize("values", [("oak",), ("oak", "ash"), ("no tree",), (None, "oak", "ash")])
-def test_when_a_device_answers_says_nothing_of_its_values(tmp_path, values):
-    of = registry(one="", two="")
-    days = []
-    for number, history in enumerate((("ash",), values)):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        client = device(folder, registry=of)
-        client.consent("on")
-        if number:
-            shutil.copytree(tmp_path / "0" / "at first", client.paths.folder, dirs_exist_ok=True)
-        else:
-            client.record("one", "oak")
-            shutil.copytree(client.paths.folder, folder / "at first")
-        found = []
-        for week in range(60):
-            found += [outcome.value for name in of if (outcome := client.record(name, history[week % len(history)]))]
-            client.flush()
-            client._clock.tomorrow(7)
-        days.append([{"unfit": "recorded"}.get(word, word) for word in found])
-    assert days[0] == days[1]
-
-
-def test_a_yearly_budget_ends_reports_and_allows_them_again_a_year_later(tmp_path):
-    head = HEAD.format(version="1") + 'budget = {epsilon = 2.5, per = "year"}\n'
-    rest = TREE.replace('"grr"', '"opt-wb"').replace("1.0", "1.0, window = 1") + WEEK
-    of = parse_registry(head + ENTRY.format(name="one", rest=rest, expires="2099-01-01"))
-    found = [day for _, day in answers(device(tmp_path, registry=of), of, 110)]
-    assert found[:2] == [0, 7]
-    assert found[2] >= 365
-    assert all(sum(day <= other < day + 365 for other in found) <= 2 for day in found)
 
 
 def test_a_report_that_waited_in_memory_is_counted_in_the_year_of_its_period(tmp_path):

@@ -1,155 +1,208 @@
-"""F2: every number that a person is shown bounds any two histories, or names its condition in the same line."""
+"""The numbers that a person is shown: a year's first, by all metrics together, and the same on every surface."""
 
+import html
 import json
-import math
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from overstory.cli.main import main
 from overstory.client import Client
+from overstory.client.outcomes import MADE
 from overstory.client.person.question import Asked, question
+from overstory.collector.http.pages import public_html
 from overstory.presentation.document import KeyValues
 from overstory.presentation.formats import epsilon_text
 from overstory.privacy import Account, Ledger
 from overstory.privacy.payloads.base import terms_of
 from overstory.privacy.registry.cost import metric_cost
+from overstory.privacy.registry.yearly import yearly
+from overstory.protocol.kinds.registry import FAMILIES, REGISTRY
 from overstory.protocol.metrics import parse_registry
-from support.devices import Clock
-from support.two_histories import epsilon_between
+from support.devices import DAY, NOON, Clock
+from support.privacy_cases import toml_parameters
+from support.registry_texts import registry_of
+from support.running import within
 
-HEAD = 'registry = "1"\n'
-ENTRY = """[metrics.{id}]
-title = "Theme"
-description = "Which theme."
-owner = "O"
-purpose = "https://example.org/issues/1"
-domain = {{kind = "categories", names = ["a", "b", "c", "d"]}}
-period = "day"
-retention_days = 9
-expires = 2099-01-01
-{rest}
-"""
-UNCHANGED = "only while the value never changes"
-SHARED = "not counting which reports share their noise"
-CONDITIONS = (UNCHANGED, SHARED)
-REPORTS = re.compile(r"([\d,]+|one) reports?")
-
-CASES = {
-    "basic-rappor": "max_values = 2",
-    "grr": "parameters = {epsilon = 1.0}",
-    "l-grr": "parameters = {epsilon_permanent = 2.0, epsilon_report = 1.0}\nmax_values = 3",
-    "l-osue": "parameters = {epsilon_permanent = 2.0, epsilon_report = 1.0}",
-    "oue": "parameters = {epsilon = 1.0}",
-    "subset": "parameters = {epsilon = 1.0}\nmax_values = 2",
-    "opt-wb": "parameters = {epsilon = 2.0, window = 4}",
-    "opt-dr": "parameters = {epsilon_permanent = 2.0}",
+TREE = {"parameters": "{epsilon = 4.0}", "period": '"week"'}
+THREE = {"tree": TREE, "leaf": TREE, "root": TREE}
+FRESH = {"oracle": '"opt-wb"', "parameters": "{epsilon = 4.0, window = 1}", "panel": '"none"'}
+WITHOUT = THREE | {"root": TREE | FRESH}
+YEARLY = 'panel = {cycle = "year"}\n'
+ROUNDS = {"oracle": '"l-grr"', "parameters": "{epsilon_permanent = 2.0, epsilon_report = 1.0}", "period": '"week"'}
+REGISTRIES = {
+    "a panel": (YEARLY, THREE, "1 answer to one of 3 questions", 4.0),
+    "one metric": (YEARLY, {"tree": TREE}, "1 answer", 4.0),
+    "a budget": (f'{YEARLY}budget = {{epsilon = 5.0, per = "year"}}\n', WITHOUT, "until the budget is used up", 5.0),
+    "its own panel": (YEARLY, THREE | {"root": TREE | {"panel": '{cycle = "quarter"}'}}, "4 reports of root", 20.0),
+    "no panel": ("", {"tree": ROUNDS, "leaf": ROUNDS}, "54 reports of tree, 54 reports of leaf", None),
+}
+EPSILON = re.compile(r"(?i)epsilon ([\d.]+)|no bound")
+COMMANDS = {
+    "on": "on --app ./new --yes",
+    "status": "status --app ./state",
+    "view": "view --app ./state",
+    "show": "metrics show metrics.toml",
+    "markdown": "metrics show metrics.toml --markdown",
 }
 
 
-@pytest.fixture(autouse=True)
-def here(nothing_forbids, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(params=REGISTRIES)
+def case(request, tmp_path, nothing_forbids):
+    head, metrics, words, epsilon = REGISTRIES[request.param]
+    text = registry_of(metrics, expires="2099-01-01")
+    (tmp_path / "metrics.toml").write_text(head + text)
+    registry = parse_registry(head + text)
+    return tmp_path, registry, words, epsilon
 
 
-def entry(rest, name="theme", domain=None):
-    text = ENTRY.format(id=name, rest=rest)
-    return text if domain is None else re.sub("domain = .*", lambda _: f"domain = {domain}", text)
+def first_epsilon(text):
+    return EPSILON.search(text).group(0).lower()
 
 
-def reported(values, rest, capsys, *, domain=None, groups=None, beside=""):
-    """Report values, one a day, through a client that was agreed to; return its registry."""
-    Path("metrics.toml").write_text(HEAD + entry(rest, domain=domain) + beside)
-    registry = parse_registry(Path("metrics.toml").read_text())
+def expected(registry):
+    return yearly(registry.values(), registry.budget).amount
+
+
+@pytest.mark.parametrize("page", COMMANDS)
+def test_the_first_epsilon_is_a_year_s(case, page):
+    folder, registry, words, epsilon = case
+    claim = yearly(registry.values(), registry.budget)
+    assert epsilon is None or claim.epsilon == pytest.approx(epsilon)
+    with Client(
+        "t", registry=registry, state=folder / "state", clock=Clock(), environ={}, policy=folder / "none"
+    ) as it:
+        it.consent("on")
+        for name in registry:
+            it.record(name, "a")
+    arguments = COMMANDS[page].split()
+    ran = within(*arguments, *([] if "metrics" in arguments else ["--registry", "metrics.toml"]), cwd=folder)
+    shown = " ".join(ran.stdout.split())
+    assert first_epsilon(shown) == expected(registry)
+    year = "any year" if all(metric.is_afresh for metric in registry.values()) else "the first year"
+    assert f"whatever you hold and however it changes, in {year}: " in shown
+    assert words in shown
+
+
+def test_one_metric_s_page_begins_with_its_own_year(case):
+    folder, registry, _, _ = case
+    for name, metric in registry.items():
+        for line in (("privacy", name, "--registry", "metrics.toml"), ("metrics", "show", "metrics.toml", name)):
+            shown = within(*line, cwd=folder).stdout.partition("Why  ")[0 if line[0] == "privacy" else 2]
+            assert first_epsilon(shown) == yearly([metric]).amount
+
+
+def test_the_collector_s_front_page_begins_with_it(case):
+    _, registry, words, _ = case
+    text = html.unescape(re.sub("<[^>]*>", " ", public_html(registry).partition("</style>")[2]))
+    assert first_epsilon(text) == expected(registry)
+    assert words in text
+
+
+def test_an_owner_is_told_when_the_device_is_asked_next(tmp_path, nothing_forbids):
+    registry = parse_registry(YEARLY + registry_of(THREE, expires="2099-01-01"))
     clock = Clock()
-    with Client("t", registry=registry, state="state", clock=clock, environ={}, policy="none", groups=groups) as client:
+    with Client("t", registry=registry, state=tmp_path / "s", clock=clock, environ={}, policy=tmp_path / "n") as client:
         client.consent("on")
-        for value in values:
-            for name in registry:
-                assert client.record(name, value if name == "theme" else "a") == "recorded"
+        assert client.status().next_answers is None  # no secret yet
+        client.record("tree", "a")
+        client.flush()
+        ((name, label),) = client.status().next_answers.items()
+        asked = registry[name].period.parse_label(label)
+        (said,) = [line for line in client.status().words() if "asked next" in line]
+        assert said == f"of its panel, this device is asked next in: {label} ({name})"
+        for week in range(54):
+            clock.now = NOON + 7 * DAY * week
+            made = [each for each in registry if client.record(each, "a") in MADE]
+            assert made == ([name] if registry[name].period.number(clock.now) == asked else [])
             client.flush()
+        assert client.status().next_answers[name] == registry[name].period.label(asked + 54)
+
+
+def test_where_a_metric_has_ended_its_answer_counts_for_the_next_ones(tmp_path, nothing_forbids):
+    """The first devices' places alone would name a period in which they have answered already."""
+    text = YEARLY + registry_of({"tree": TREE | {"expires": "2027-04-01"}, "leaf": TREE | {"expires": "2099-01-01"}})
+    registry, told = parse_registry(text), 0
+    for number in range(80):  # one in five answers while the first metric lasts
+        clock, state = Clock(), tmp_path / str(number)
+        with Client("t", registry=registry, state=state, clock=clock, environ={}, policy=tmp_path / "n") as client:
+            client.consent("on")
+            for week in range(20):
+                clock.now = NOON + 7 * DAY * week
+                told += client.record("tree", "a") in MADE
+                client.record("leaf", "a")
+                client.flush()
+            period = registry["leaf"].period
+            clock.now = period.start(period.parse_label(client.status().next_answers["leaf"])) + 6 * DAY
+            assert client.record("leaf", "a") in MADE
+    assert told
+
+
+def test_a_device_that_is_never_asked_again_is_told_so(tmp_path, nothing_forbids):
+    ends = {**TREE, "expires": "2026-11-30"}
+    registry = parse_registry(YEARLY + registry_of({"tree": ends}))
+    clock, told = Clock(), set()
+    for number in range(6):
+        state = tmp_path / str(number)
+        with Client("t", registry=registry, state=state, clock=clock, environ={}, policy=tmp_path / "n") as client:
+            client.consent("on")
+            client.record("tree", "a")
+            client.flush()
+            told |= {line for line in client.status().words() if "asked next" in line}
+    assert "of its panel, this device is asked next in: no period before the end" in told
+
+
+KINDS = {
+    "no cap": {"oracle": '"basic-rappor"', "parameters": "{}"},
+    "a cap": {"oracle": '"basic-rappor"', "parameters": "{}", "max_values": "2", "over_cap": '"drop"'},
+    "one round": {"oracle": '"grr"', "parameters": "{epsilon = 1.0}", "max_values": "3"},
+    "a window": {"oracle": '"opt-wb"', "parameters": "{epsilon = 1.0, window = 4}"},
+    "a seed": {"oracle": '"loloha"', "parameters": "{epsilon_permanent = 2.0, epsilon_report = 1.0, hash_range = 2}"},
+}
+FOUR = '{kind = "categories", names = ["a", "b", "c", "d"]}'
+
+
+@pytest.mark.parametrize("keys", KINDS.values(), ids=list(KINDS))
+def test_public_page_question_view_and_status_say_the_same_of_every_registry(keys, tmp_path, nothing_forbids):
+    """A5: before there are reports and after, line by line, and of how many values they are."""
+    text = registry_of({"theme": {"domain": FOUR, **keys}})
+    (tmp_path / "metrics.toml").write_text(text)
+
+    def printed(page, *more):
+        arguments = [part.replace("./new", "./state") for part in COMMANDS[page].split()]
+        chosen = [] if "metrics" in arguments else ["--registry", "metrics.toml"]
+        return within(*arguments, *chosen, *more, cwd=tmp_path).stdout
+
+    def lines(page, entry, of):
+        (metric,) = json.loads(printed(page, "--json"))[entry]
+        return metric[of]["lines"] if of else metric["lines"]
+
+    (page,) = json.loads(printed("show", "--json"))["metrics"]
+    assert lines("on", "metrics", "cost") == lines("view", "metrics", "budget") == page["privacy"]["cost"]["lines"]
+    for fact in ("How many values", "How often"):
+        for each in ("on", "view"):
+            assert page["facts"][fact] in " ".join(printed(each).split())
+    clock, registry, state = Clock(), parse_registry(text), tmp_path / "state"
+    with Client("t", registry=registry, state=state, clock=clock, environ={}, policy=tmp_path / "none") as client:
+        client.consent("on")
+        for value in ("a", "b", "a"):
+            assert client.record("theme", value) == "recorded"
             clock.tomorrow()
-    capsys.readouterr()
-    return registry
+    spent = lines("status", "budget", None)
+    assert lines("on", "metrics", "cost") == lines("view", "metrics", "budget") == spent
+    status = printed("status").splitlines()
+    for amount, about in ((line["epsilon"], line["about"]) for line in spent):
+        shown = "no bound" if amount is None else epsilon_text(amount)
+        assert any(shown in line and about in line for line in status)
 
 
-def printed(capsys, *argv):
-    assert main([*argv]) == 0
-    return capsys.readouterr().out
-
-
-ON = ("on", "--yes", "--app", "./state", "--registry", "metrics.toml")
-STATUS = ("status", "--app", "./state", "--registry", "metrics.toml")
-VIEW = ("view", "--app", "./state", "--registry", "metrics.toml")
-
-
-def surfaces(capsys, reports):
-    show = ("metrics", "show", "metrics.toml", "theme", "--reports", str(reports))
-    return {
-        "status": printed(capsys, *STATUS),
-        "view": printed(capsys, *VIEW),
-        "on": printed(capsys, *ON),
-        "show": printed(capsys, *show),
-        "markdown": printed(capsys, *show, "--markdown"),
-    }
-
-
-def numbers(text):
-    """Return (line, epsilon, reports) of every line with an epsilon; infinite without a bound, 1 for one report."""
-    for line in text.splitlines():
-        found = re.search(r"(?i)epsilon (\d+\.\d+)", line)
-        cells = re.match(
-            r"\W*(whatever .*?|[\d,]+ reports,.*?|any number .*?|one report)(?: {2,}| \| )(no bound|\d+\.\d+)\s", line
-        )
-        if not found and not cells and not re.search(r"(?i)no bound", line):
-            continue
-        amount = found[1] if found else cells[2] if cells else "no bound"
-        counted = REPORTS.search(line)
-        reports = 1 if counted is None or counted[1] == "one" else int(counted[1].replace(",", ""))
-        yield line, math.inf if amount == "no bound" else float(amount), reports
-
-
-def assert_true_as_worded(text, truth):
-    lines = list(numbers(text))
-    assert len(lines) >= 2, text
-    for line, epsilon, reports in lines:
-        if not any(condition in line for condition in CONDITIONS):
-            assert epsilon >= truth(reports) - 1e-9, (line, truth(reports))
-    return lines
-
-
-def test_thirty_days_with_one_change_are_not_stated_below_the_truth(capsys):
-    """The audit's case: status printed 4.3822 for what is 22.04."""
-    registry = reported(["a"] * 15 + ["b"] * 15, 'oracle = "basic-rappor"\nmax_values = 2\nover_cap = "first"', capsys)
-    built = registry["theme"].mechanism
-    changed = epsilon_between(built, [0] * 30, [0] * 15 + [1] * 15)
-    assert changed == pytest.approx(22.04, abs=0.01)
-
-    def truth(reports):
-        return changed if reports >= 30 else built.epsilon_report
-
-    for name, text in surfaces(capsys, 30).items():
-        lines = assert_true_as_worded(text, truth)
-        assert any(reports == 30 and not any(c in line for c in CONDITIONS) for line, _, reports in lines), name
-        for lie in ("can ever cost", "beyond that", "for ever", "all so far"):
-            assert lie not in text
-
-
-def test_a_page_that_drops_its_conditions_is_caught(capsys):
-    reported(["a"] * 2 + ["b"] * 2, 'oracle = "basic-rappor"\nmax_values = 2', capsys)
-    text = printed(capsys, *STATUS)
-    for condition in CONDITIONS:
-        text = text.replace(condition, "whatever")
-    with pytest.raises(AssertionError):
-        assert_true_as_worded(text, lambda reports: 22.04 if reports > 1 else 0.5)
-
-
-@pytest.mark.parametrize("oracle", CASES)
+@pytest.mark.parametrize("oracle", sorted(REGISTRY))
 def test_what_a_metric_costs_is_told_in_at_most_five_lines(oracle):
     """What is planned, the reports so far, and those under two accounts; as a table, and in the question."""
-    registry = parse_registry(HEAD + entry(f'oracle = "{oracle}"\n{CASES[oracle]}'))
+    entry = {"domain": FOUR, "oracle": f'"{oracle}"', "parameters": toml_parameters(oracle)}
+    if oracle in FAMILIES["strings"].builders and oracle not in FAMILIES["symbols"].builders:
+        entry["domain"] = '{kind = "strings"}'
+    registry = parse_registry(registry_of({"theme": entry}))
     metric = registry["theme"]
     mine = [Account("theme", metric.account.hex(), terms_of(metric.mechanism), numbered) for numbered in REPORTED]
     for accounts in ((), *((one,) for one in mine), *((one, replace(one, digest="0")) for one in mine)):
@@ -161,75 +214,3 @@ def test_what_a_metric_costs_is_told_in_at_most_five_lines(oracle):
 
 
 REPORTED = [((0, 1),), ((0, 2),), ((0, 20), (1, 10))]
-
-
-def test_a_metric_without_a_cap_is_bounded_by_its_domain_everywhere(capsys):
-    """One surface said 20 values and the other that there is no bound."""
-    twenty = ", ".join(f'"v{i}"' for i in range(20))
-    rest = 'oracle = "basic-rappor"'
-    Path("metrics.toml").write_text(HEAD + entry(rest).replace('"a", "b", "c", "d"', twenty))
-    said = {}
-    show = ("metrics", "show", "metrics.toml", "theme")
-    for name, argv in {"show": show, "on": ON, "view": VIEW}.items():
-        (line,) = [line for line, _, _ in numbers(printed(capsys, *argv)) if "of 20 values" in line]
-        said[name] = re.search(r"\d+\.\d{4}", line)[0]
-    assert set(said.values()) == {"46.1418"}, "ln 9 for each of 20 values, and for nothing"
-
-
-REGISTRIES = {
-    "no cap": 'oracle = "basic-rappor"',
-    "a cap": 'oracle = "basic-rappor"\nmax_values = 2\nover_cap = "drop"',
-    "one round": 'oracle = "grr"\nparameters = {epsilon = 1.0}\nmax_values = 3',
-    "a window": 'oracle = "opt-wb"\nparameters = {epsilon = 1.0, window = 4}',
-    "a seed": 'oracle = "loloha"\nparameters = {epsilon_permanent = 2.0, epsilon_report = 1.0, hash_range = 2}',
-}
-
-
-@pytest.mark.parametrize("rest", REGISTRIES.values(), ids=list(REGISTRIES))
-def test_public_page_question_view_and_status_say_the_same_of_every_registry(rest, capsys):
-    """A5: before there are reports and after, line by line, and of how many values they are."""
-    Path("metrics.toml").write_text(HEAD + entry(rest))
-    (asked,) = json.loads(printed(capsys, *ON, "--json"))["metrics"]
-    (seen,) = json.loads(printed(capsys, *VIEW, "--json"))["metrics"]
-    (page,) = json.loads(printed(capsys, "metrics", "show", "metrics.toml", "--json"))["metrics"]
-    assert asked["cost"]["lines"] == seen["budget"]["lines"] == page["privacy"]["cost"]["lines"]
-    for fact in ("How many values", "How often"):
-        for argv in (ON, VIEW):
-            assert page["facts"][fact] in " ".join(printed(capsys, *argv).split())
-    reported(["a", "b", "a"], rest, capsys)
-    (asked,) = json.loads(printed(capsys, *ON, "--json"))["metrics"]
-    (seen,) = json.loads(printed(capsys, *VIEW, "--json"))["metrics"]
-    (spent,) = json.loads(printed(capsys, *STATUS, "--json"))["budget"]
-    assert asked["cost"]["lines"] == seen["budget"]["lines"] == spent["lines"]
-    text = printed(capsys, *STATUS)
-    for amount, about in ((line["epsilon"], line["about"]) for line in spent["lines"]):
-        shown = "no bound" if amount is None else epsilon_text(amount)
-        assert any(shown in line and about in line for line in text.splitlines())
-
-
-def test_metrics_of_one_attribute_are_added_up(capsys):
-    four = "".join(entry('oracle = "basic-rappor"\nmax_values = 1\nattribute = "age"', f"age{i}") for i in range(4))
-    Path("metrics.toml").write_text(HEAD + four + entry('oracle = "basic-rappor"\nmax_values = 1', "other"))
-    shown = printed(capsys, "metrics", "show", "metrics.toml")
-    asked = printed(capsys, *ON)
-    for text in (shown, asked):
-        (_, of_age) = text.split("Together: ")[1:3]
-        assert "all that tells of age (age0, age1, age2, age3)" in of_age
-        assert "epsilon 8.7889" in of_age
-    clock = Clock()
-    registry = parse_registry(Path("metrics.toml").read_text())
-    with Client("t", registry=registry, state="state", clock=clock, environ={}, policy="none") as client:
-        for _ in range(2):
-            for name in registry:
-                client.record(name, "a")
-            clock.tomorrow()
-    capsys.readouterr()
-    for text in (printed(capsys, *STATUS), printed(capsys, *VIEW)):
-        assert "all metrics (age0, age1, age2, age3, other)" in text
-        assert "all that tells of age (age0, age1, age2, age3)" in text
-        assert "whatever you hold and however it changes: your 10 reports" in text
-        assert f"your 8 reports, {SHARED}" in text
-    total, of_age = json.loads(printed(capsys, *STATUS, "--json"))["totals"]
-    one = registry["other"].mechanism.epsilon_n(2)
-    assert total["epsilon_same_pattern"] == pytest.approx(5 * one)
-    assert of_age["epsilon_same_pattern"] == pytest.approx(4 * one)

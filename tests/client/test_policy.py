@@ -1,6 +1,5 @@
 """The effective state: every source is a ceiling, and the cause is told."""
 
-import json
 import os
 import sys
 import tempfile
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from overstory.client import Choice, Outcome
-from overstory.client.consent.consent import Agreement, choose, read_consent
+from overstory.client.consent.consent import choose, read_consent
 from overstory.client.consent.policy import CI_VARIABLES, PermissionSources, effective, of_environment
 from overstory.client.state.files import policy_file, state_folder
 from overstory.protocol.errors import ParameterError
@@ -146,19 +145,6 @@ def test_files_that_did_not_change_are_not_read_again(paths, policy, monkeypatch
     assert authority.now() is first
 
 
-def test_a_choice_says_when_for_which_registry_and_for_which_metrics(paths):
-    choose(paths, REGISTRY, "on", TODAY)
-    read = json.loads(paths.consent.read_text())
-    assert {key: read[key] for key in ("consent", "choice", "date", "registry")} == {
-        "consent": 1,
-        "choice": "on",
-        "date": "2026-11-21",
-        "registry": "2026-11-21",
-    }
-    assert read["metrics"] == {name: Agreement.to(REGISTRY[name]).to_json() for name in DEFAULT}
-    assert all(agreed["digest"] == REGISTRY[name].digest.hex() for name, agreed in read["metrics"].items())
-
-
 @pytest.mark.parametrize("choice", ["yes", "", None, 1, "ON"])
 def test_there_are_three_choices(paths, choice):
     with pytest.raises(ParameterError, match="choose one of off, local, on"):
@@ -177,25 +163,6 @@ def test_a_new_metric_asks_again_and_the_others_go_on(tmp_path):
     assert client.record("extra", 1) is Outcome.RECORDED
     assert client.flush().written == {"queued": 2}  # a renewed consent does not take back what it covers
     assert read_consent(client.paths).registry == "2027-01-01"
-
-
-def test_off_is_an_answer_to_what_is_asked_later_too(tmp_path):
-    device(tmp_path, choice="off", registry=registry(colour=DEFAULT["colour"]))
-    later = device(tmp_path, choice=None)
-    assert later.status().missing == {}
-    assert later.record("engine", "x") is Outcome.OFF
-
-
-@pytest.mark.parametrize(("choice", "left"), [("off", "dropped"), ("local", "local")])
-def test_what_waits_does_not_outlive_its_consent(tmp_path, choice, left):
-    client = device(tmp_path, spread=0)
-    client.record("colour", "red")
-    client.flush()
-    client.record("engine", "x")  # not flushed yet
-    client.consent(choice)
-    client.consent("on")
-    assert client.flush().written == {"withdrawn": 1}
-    assert {state: n for state, n in client.status().outbox.items() if n} == {left: 1}
 
 
 @pytest.mark.parametrize("environ", [{"DO_NOT_TRACK": "1"}, {"OVERSTORY": "off"}, {"CI": "1"}], ids=str)

@@ -8,7 +8,6 @@ import pytest
 from overstory.client import Randomizer
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.registry import mechanism
-from overstory.protocol.sampling import SeededEntropy
 
 SECRET = bytes(range(32))
 
@@ -16,11 +15,6 @@ SECRET = bytes(range(32))
 def device(name="rappor", metric="engine", **choices):
     parameters = {"domain_size": 4} if name.startswith("basic") else {}
     return Randomizer(mechanism(name, **parameters), **({"secret": SECRET, "metric": metric} | choices))
-
-
-def test_a_seeded_experiment_repeats():
-    first, second = (device(entropy=SeededEntropy(5)) for _ in range(2))
-    assert [first.report(v) for v in "abca"] == [second.report(v) for v in "abca"]
 
 
 def test_the_operating_system_is_asked_for_every_report(monkeypatch):

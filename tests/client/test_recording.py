@@ -22,29 +22,12 @@ from overstory.client.state.state import State
 from overstory.client.upload.http import Response
 from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.wire.upload import decode_batch, decode_uploads
 from support.devices import BINS, DAY, DEFAULT, NOON, REGISTRY, Clock, device, registry, rows_of
 
 
 def responses_of(client, metric):
     with State(client.paths).snapshot() as rows:
         return rows.responses(metric)
-
-
-def test_the_bytes_are_one_upload_of_one_report_by_the_devices_randomizer(client):
-    client.record("colour", "green")
-    client.flush()
-    (row,) = rows_of(client)
-    (upload,) = decode_uploads(row.body, 1)
-    assert (upload.batch, upload.metric, upload.period) == (row.batch, "colour", int(NOON // DAY))
-    metric = REGISTRY["colour"]
-    batch = decode_batch(upload.reports)
-    assert batch.digest == metric.mechanism.digest
-    (report,) = batch
-    secret = State(client.paths).begin().key("colour")
-    randomizer = randomizer_of(metric, secret)
-    assert report.cohort == randomizer.cohort
-    assert responses_of(client, "colour")[0].permanent == randomizer.permanent(metric.encode("green"))
 
 
 def test_nothing_is_made_before_the_first_record_nor_where_the_environment_forbids_it(tmp_path):

@@ -344,13 +344,6 @@ def walked(root, metric):
     return path
 
 
-@given(names)
-def test_a_key_is_the_end_of_the_way_down(metric):
-    path = walked(ROOT, metric)
-    assert len(path) == DEPTH + 1
-    assert DeviceSecret.of_root(ROOT).key(metric) == path[-1]
-
-
 @settings(max_examples=50, deadline=None)
 @given(st.lists(names, max_size=6), st.lists(names, max_size=6))
 def test_only_what_is_taken_away_is_gone(taken, others):

@@ -4,11 +4,9 @@ import pytest
 
 from overstory.client import Outcome
 from overstory.client.person.explanation import explain
-from overstory.client.randomizer import randomizer_of
 from overstory.client.state.state import State
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
 from support.devices import Clock, device, registry, rows_of
-from support.running import within
 
 WORDS = 'domain = {kind = "unknown-strings", max_bytes = 8}\noracle = "prefix-search"\nperiod = "day"\n'
 PLAIN = WORDS + "parameters = {epsilon = 3.0}\n"
@@ -21,26 +19,6 @@ LATER = PANEL.replace("8}", '8, known = ["oak"]}')
 def answers(client, metric="word"):
     bodies = [row.body for row in rows_of(client, metric=metric)]
     return [report for body in bodies for upload in decode_uploads(body, 1) for report in decode_batch(upload.reports)]
-
-
-@pytest.mark.parametrize("later", [["oak", "oak", "oak"], ["elm", "oak", "x" * 99], [None, 7, "elm"]])
-def test_a_device_answers_once_whether_its_value_changes_or_not(tmp_path, later, clock):
-    client = device(tmp_path, clock=clock, registry=registry(word=PLAIN))
-    outcomes = [client.record("word", "oak")]
-    for value in later:
-        client.flush()
-        clock.tomorrow()
-        outcomes.append(client.record("word", value))
-    client.flush()
-    assert outcomes == [Outcome.RECORDED, *[Outcome.ALREADY] * 3]
-    (answer,) = answers(client)
-    (spent,) = client.status().spent
-    assert (spent.reports, spent.distinct) == (1, 1)
-    assert spent.epsilon_pattern == client.registry["word"].mechanism.epsilon_report
-    metric = client.registry["word"]
-    secret = State(client.paths).begin().key("word")
-    own = randomizer_of(metric, secret)
-    assert answer == (own.cohort, own.permanent(metric.encode("oak")))
 
 
 @pytest.mark.parametrize(("value", "outcome"), [("x" * 99, Outcome.RECORDED), (None, Outcome.UNFIT)])
@@ -125,15 +103,3 @@ def test_the_person_reads_which_question_this_device_answers(tmp_path):
     assert explained.known == 1
     assert explained.report == explained.permanent
     assert explain(state, metric, "x" * 99).encoded.startswith("a value that the search does not cover")
-
-
-def test_the_question_to_the_person_says_that_there_is_one_report(tmp_path):
-    metrics = registry(word=PLAIN)
-    (tmp_path / "metrics.toml").write_text(metrics.text)
-    client = device(tmp_path, registry=metrics, choice=None)
-    assert client.record("word", "oak") is Outcome.NOT_ASKED
-    where = ("--app", client.paths.folder, "--registry", "metrics.toml", "--server", "https://example.org")
-    shown = " ".join(within("on", *where, cwd=tmp_path).stdout.split())
-    assert "one report per device, and no other" in shown
-    assert shown.count("epsilon 3.0000") == 2
-    assert "(one per day until" not in shown

@@ -447,22 +447,6 @@ def test_a_device_sends_each_report_to_its_shard_and_a_retry_to_the_same(tmp_pat
     assert urls == {batch: {address_of(batch, 5)} for batch in urls}
 
 
-def test_a_report_that_another_shard_takes_waits_by_itself(tmp_path):
-    clock, collectors = Clock(NOON), CountingCollector(lambda _: refusal(Reason.WRONG_SHARD))
-    client = device(tmp_path, clock=clock, registry=SHARDED, server=SERVER, transport=collectors)
-    client.record("colour", "red")
-    clock.tomorrow()
-    client.flush()
-    (row,) = rows_of(client)
-    assert (row.state, row.answer) == (RowState.WAITING, "wrong-shard")
-    assert len(collectors.requests) == 1
-    answer = decide(
-        row, refusal(Reason.WRONG_SHARD), now=clock(), failures={"": 3}, policy=RetryPolicy(), uniform=lambda: 0.5
-    )
-    assert answer.resume is None, "other reports are not kept waiting"
-    assert answer.due > clock()
-
-
 def gateway(folder, collectors):
     sharded = parse_registry(registry_text() + "\n[shards]\ncount = 4\n")
     sink = CollectorSink(SERVER, collectors)

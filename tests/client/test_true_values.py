@@ -70,12 +70,7 @@ FRESH = [metric for metric in ALL.values() if terms_of(metric.mechanism).fresh]
 
 
 @pytest.mark.parametrize(
-    "metric",
-    [
-        *FRESH,
-        metric_of("rappor", ["{f = 0.0, p = 0.25, q = 0.75}"]),
-    ],
-    ids=lambda metric: metric.mechanism.name,
+    "metric", [*FRESH, metric_of("rappor", ["{f = 0.0, p = 0.25, q = 0.75}"])], ids=lambda metric: metric.mechanism.name
 )
 def test_where_all_noise_is_fresh_nothing_of_the_value_is_kept(tmp_path, metric, clock):
     client = device(tmp_path, clock=clock, registry=MetricRegistry({"m": metric}, "now"))

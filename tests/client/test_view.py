@@ -16,7 +16,6 @@ from overstory.client.person.explanation import (
     explain,
     infer,
     matches,
-    read_value,
     report_in,
 )
 from overstory.client.person.status import read_status
@@ -29,7 +28,7 @@ from overstory.client.upload.http import Response
 from overstory.presentation.document import Table
 from overstory.presentation.render_text import as_text
 from overstory.privacy.attacks import posterior
-from overstory.protocol.errors import ParameterError, WireError
+from overstory.protocol.errors import WireError
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.metrics import MetricRegistry
@@ -125,13 +124,6 @@ def test_two_reports_are_not_what_a_device_sends():
         report_in(encode_upload(Upload(bytes(16), "colour", 1, packed)))
 
 
-@given(bits=st.integers(0, 2**20 - 1))
-def test_drawn_bits_are_the_payload(bits: int) -> None:
-    text = bit_string(mechanism("basic-rappor", domain_size=20), bits)
-    assert int(text.replace(" ", "")[::-1], 2) == bits
-    assert [len(group) for group in text.split(" ")] == [8, 8, 4]
-
-
 def test_the_bytes_shown_are_the_bytes_sent(tmp_path):
     collector = CountingCollector()
     recorded(tmp_path, ["red", "red", "blue"], spread=0)
@@ -164,16 +156,6 @@ def test_what_is_told_is_the_exact_posterior(tmp_path):
         )
         assert inference.likeliest[0]["probability"] == pytest.approx(max(exact.values()), abs=1e-12)
     assert not metric.hypothetical
-
-
-@given(reports=st.lists(st.integers(0, 7), min_size=1, max_size=12))
-def test_no_belief_moves_further_than_promised(reports):
-    basic = replace(COLOUR, mechanism=mechanism("basic-rappor", domain_size=3))
-    found = infer(basic, [Report(0, bits) for bits in reports])
-    assert isinstance(found, Inference)
-    probabilities = [one["probability"] for one in found.likeliest]
-    assert math.log(max(probabilities) / min(probabilities)) <= found.epsilon + 1e-9
-    assert math.isclose(sum(probabilities), 1.0)
 
 
 def test_what_cannot_be_computed_is_said(tmp_path):
@@ -329,13 +311,6 @@ def test_a_lost_secret_is_not_replaced_to_explain_something(tmp_path):
     with pytest.raises(StateError):
         explain(state_in(tmp_path), COLOUR, "red")
     assert not (tmp_path / "state" / "secret").exists()
-
-
-def test_values_are_read_by_their_domain():
-    assert read_value(COLOUR, "red") == "red"
-    assert read_value(REGISTRY["first"], "7") == 7
-    with pytest.raises(ParameterError, match="is no number"):
-        read_value(REGISTRY["first"], "seven")
 
 
 def test_status_says_what_was_dropped_sent_and_when(tmp_path):

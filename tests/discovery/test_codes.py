@@ -259,17 +259,6 @@ def test_a_search_asks_of_few_prefixes_whether_they_are_one(monkeypatch, size, l
 # --- bytes and alphabets ------------------------------------------------------------------------------------------
 
 
-@given(st.lists(st.binary(max_size=6), unique=True), st.text("aé語🌳", max_size=9))
-def test_no_two_strings_share_a_code(values, text):
-    domain = CodedStrings(6)
-    codes = [domain.code(value) for value in values]
-    assert [domain.value(code) for code in codes] == values
-    assert all(code < 1 << domain.width for code in codes)
-    domain = AlphabetStrings(9, "aé語🌳")
-    assert domain.text(domain.value(domain.code(text))) == text
-    assert domain.code(text.encode()) == domain.code(text)
-
-
 def test_the_shortest_blocks_are_taken():
     assert AlphabetStrings(32, NAMES).width == 176  # three of 40 symbols in 16 bits
     assert AlphabetStrings(20, NAMES).width == 112
@@ -305,13 +294,6 @@ def test_bits_that_hold_no_text_are_no_prefix_of_one(raw, odd):
     if (code := domain.only(bits, num_bits)) is not None:
         assert domain.code(domain.value(code).decode()) == code
         assert code >> (72 - num_bits) == bits
-
-
-def test_among_arbitrary_bytes_only_a_full_code_is_complete():
-    domain = CodedStrings(3)
-    code = domain.code("a")
-    assert [domain.only(code >> (32 - bits), bits) for bits in (16, 24, 32)] == [None, None, code]
-    assert domain.value(domain.code(b"a\x80\0")) == b"a\x80\0"
 
 
 def test_the_last_level_counts_values_alone():
@@ -369,15 +351,6 @@ def test_the_characters_after_any_context_share_the_unit(words, order, before):
     bounds = model.bounds(before)
     assert (bounds[0], bounds[-1], len(bounds)) == (0, 1 << 16, len(model.symbols) + 1)
     assert all(low < high for low, high in itertools.pairwise(bounds))
-
-
-def test_a_context_is_mixed_with_the_shorter_ones():
-    """By hand, order 1 of "ab": after the start, a is 1 of 1: 1/(1+2) its own, 2/(1+2) of the order below."""
-    model = CharacterModel(("ab",), 1)
-    order_0 = Fraction(1, 3 + 2 * 3) + Fraction(2 * 3, 3 + 2 * 3) * Fraction(1, 3)  # end, a and b: once each
-    share = Fraction(1, 3) + Fraction(2, 3) * order_0
-    bounds = model.bounds("")
-    assert (bounds[2] - bounds[1]) / 65536 == pytest.approx(float(share), abs=3 / 65536)
 
 
 def test_neither_order_nor_repetition_of_the_words_matters():

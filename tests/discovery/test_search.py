@@ -1,5 +1,4 @@
-"""What a search finds: recall on a fixed seed, broken searches that must fail the same check, few or no people, results
-that machines and people read, and nothing infinite where JSON has no word for it."""
+"""What a search finds: recall on a fixed seed, broken searches that fail, few or no people, results that are read."""
 
 import csv
 import dataclasses
@@ -106,14 +105,6 @@ def test_the_longest_strings_and_the_empty_one():
     plan = discover(epsilon=8.0, domain=CodedStrings(32), beam=8)
     values = [bytes([65 + i % 26]) * 32 if i % 2 else b"" for i in range(2)] * 15_000
     assert set(searched(plan, values, correction="bonferroni").found()) == {b"B" * 32, b""}
-
-
-def test_the_same_seed_finds_the_same():
-    plan = discover(epsilon=4.0, domain=DOMAIN, levels=EVEN, beam=16)
-    once, again = searched(plan), searched(plan)
-    assert once.raw_values == again.raw_values
-    assert np.array_equal(once.counts, again.counts)
-    assert searched(plan, seed=3).raw_values != once.raw_values
 
 
 def test_progress_is_told_and_rises():

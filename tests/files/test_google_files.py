@@ -1,7 +1,4 @@
-"""Files as google/rappor has them: maps with fewer positions, `rappor` for `irr`, redundant cohorts, odd strings.
-
-The files are made here, in the shapes of those; `make google-rappor-files CHECKOUT=DIR` reads the files themselves.
-"""
+"""Files as google/rappor has them: maps with fewer positions, `rappor` for `irr`, redundant cohorts, odd strings."""
 
 import csv
 from pathlib import Path

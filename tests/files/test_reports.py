@@ -16,13 +16,7 @@ from overstory.files import reports as module
 from overstory.files.csv import Skipped
 from overstory.files.parquet import Label, read_label, read_parquet, write_blocks
 from overstory.files.rappor import RapporParameters
-from overstory.files.reports import (
-    read_packed,
-    read_reports,
-    read_reports_csv,
-    sum_reports,
-    write_packed,
-)
+from overstory.files.reports import read_packed, read_reports, read_reports_csv, sum_reports, write_packed
 from overstory.protocol.errors import FormatError
 from support.samples import MECHANISM, PARAMETERS, ROWS, batch, reports_csv, rows_of
 
@@ -48,10 +42,6 @@ def csv_path(tmp_path: Path) -> Any:
     path = tmp_path / "reports.csv"
     path.write_text(reports_csv())
     return path
-
-
-def test_reports_survive(csv_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert both_ways(csv_path, monkeypatch) == ROWS
 
 
 def test_the_fast_reader_is_really_used(csv_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

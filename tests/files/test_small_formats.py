@@ -299,10 +299,7 @@ NONE: dict[str, tuple[Callable[[Path], object], list[tuple[Any, str]]]] = {
             (f"5,1,2\n{1 << 63},1,1\n", "line 2, field total: expected a whole number"),
         ],
     ),
-    "candidates": (
-        read_candidates,
-        [("", "the file is empty"), (b"ok\n\xff\n", "line 2, field candidate: expect")],
-    ),
+    "candidates": (read_candidates, [("", "the file is empty"), (b"ok\n\xff\n", "line 2, field candidate: expect")]),
 }
 
 

@@ -110,14 +110,7 @@ def test_json_lines():
     assert items(text, format="jsonl") == [Reading(1, NOON, 0.5), Reading(2, NOON + 1800, 0.7)]
 
 
-@pytest.mark.parametrize(
-    ("line", "field"),
-    [
-        ("noon,1", "time"),
-        ("", "time"),
-        (f'{int(NOON)},"1', None),
-    ],
-)
+@pytest.mark.parametrize(("line", "field"), [("noon,1", "time"), ("", "time"), (f'{int(NOON)},"1', None)])
 def test_bad_lines_of_csv_are_told_and_passed_over(line, field):
     bad, good = items(f"time,value\n{line or ','}\n{int(NOON)},1\n")
     assert isinstance(bad, BadLine)

@@ -83,37 +83,9 @@ def symbol_of(symbol, cohort, size, permanent, instantaneous, device, index):
     return symbol
 
 
-def subset_of(symbol, d, size, inside, device):
-    """Floyd's sampling of the others; a subset that holds the value leaves out the first draw."""
-    words = Words(b"subsets1", device, symbol)
-    held = words.coin() < inside
-    count, number, drawn = size - held, 1 + held, set()
-    for last in range(d - 1 - count, d - 1):
-        other = words.below(number, last + 1)
-        drawn.add(last if other in drawn else other)
-        number += 1
-    return held << symbol | sum(1 << (d - 1 if other == symbol else other) for other in drawn)
-
-
 def space(field_size, dimension):
     """The space all of whose points are values."""
     return Projective((field_size**dimension - 1) // (field_size - 1), field_size)
-
-
-def point_of(symbol, system, inside, device):
-    """The one-to-one maps of `overstory.analysis.kinds.sets`, over the protocol's own coordinates and numbers."""
-    q, t, words = system.field_size, system.dimension, Words(b"points-1", device, symbol)
-    held = words.coin() < inside
-    drawn = words.below(1, system.sizes[1] if held else q ** (t - 1))
-    if held:
-        others = list(space(q, t - 1).coordinates(drawn)) if t > 2 else [1]
-    else:
-        others = [drawn // q**i % q for i in reversed(range(t - 1))]
-    normal = system.coordinates(symbol)
-    pivot = normal.index(1)
-    vector = [*others[:pivot], 0, *others[pivot:]]
-    vector[pivot] = system.field.minus(int(not held), system.field.inner(normal, vector))
-    return system.number(vector)
 
 
 def as_integers(reports):
@@ -157,31 +129,6 @@ def test_any_symbols_equal_the_twin(permanent, instantaneous, size, first, index
     assert got.dtype == np.uint32
     held = zip(symbols.tolist(), cohorts.tolist(), strict=True)
     assert got.tolist() == [symbol_of(*own, size, *rounds, first + row, index) for row, own in enumerate(held)]
-
-
-insides = st.sampled_from([0, ONE, 1 << 31])
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(2, 200).flatmap(lambda d: st.tuples(st.just(d), st.integers(1, d - 1))), insides, firsts)
-def test_any_subset_equals_the_twin(shape, inside, first):
-    symbols = [0, shape[0] - 1, shape[0] // 2]
-    got = as_integers(simulate_subsets(np.array(symbols), *shape, inside, StreamKey(KEY, first)))
-    assert got == [subset_of(symbol, *shape, inside, first + row) for row, symbol in enumerate(symbols)]
-    assert all(report.bit_count() == shape[1] for report in got)
-
-
-PRIMES = [(2, 2), (2, 3), (2, 7), (3, 2), (3, 3), (3, 5), (5, 4), (7, 3), (59, 3), (101, 2), (32749, 2)]
-POWERS = [(4, 2), (4, 3), (4, 6), (8, 3), (9, 4), (27, 2), (32, 3), (625, 2), (1024, 2)]
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.sampled_from(PRIMES) | st.sampled_from(POWERS), insides, firsts, st.data())
-def test_any_point_equals_the_twin(shape, inside, first, data):
-    system = space(*shape)
-    symbols = data.draw(st.lists(st.integers(0, system.domain_size - 1), min_size=1, max_size=9))
-    got = simulate_points(np.array(symbols), system, inside, StreamKey(KEY, first))
-    assert got.tolist() == [point_of(symbol, system, inside, first + row) for row, symbol in enumerate(symbols)]
 
 
 QUARTER = ((3 << 30, 1 << 30), (3 << 30, 1 << 31))  # f = .5, p = .5, q = .75
@@ -246,14 +193,6 @@ def test_a_permanent_response_follows_from_symbol_and_cohort_and_a_fresh_one_fro
         assert np.mean(one == make(symbols, cohorts ^ np.uint16(1), permanent)) < 0.01
         assert np.array_equal(other, make(symbols, cohorts ^ np.uint16(1), instantaneous))
         assert np.mean(one == make(symbols ^ 1, cohorts, permanent)) < 0.01
-
-
-@pytest.mark.parametrize("many", [16, 300, 1 << 16, 1 << 31])
-def test_cohorts_are_uniform(many):
-    drawn = assign_cohorts(StreamKey(KEY), many, 100_003)
-    parts = np.bincount(drawn.astype(np.int64) * 16 // many, minlength=16)
-    assert abs(parts - 100_003 / 16).max() < 6 * (100_003 / 16) ** 0.5
-    assert not assign_cohorts(StreamKey(KEY), 1, 10).any()
 
 
 BITS = {

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from overstory.kernels import small_hashes
 from overstory.kernels.threads import at_most
-from overstory.protocol.kinds.hashes import SeededHash, hash_word, value_word
+from overstory.protocol.kinds.hashes import hash_word, value_word
 
 ONE = 2**32
 EDGES = [0, 1, 2**31 - 1, 2**31, ONE - 1]
@@ -39,12 +39,6 @@ def test_any_symbols_equal_the_twin(kernels, hash_range, words, seed):
     assert got.dtype == np.uint32
     expected = [twin_symbol(words[symbol], row, hash_range) for symbol, row in zip(symbols, seeds, strict=True)]
     assert got.tolist() == expected
-
-
-def test_symbols_are_the_device_s(kernels):
-    encoding = SeededHash(5, 64, domain_size=20)
-    got = kernels.encode_hash(small_hashes.value_words(range(20)), np.arange(20), np.array(encoding.seeds[:20]), 5)
-    assert got.tolist() == [encoding.symbol(value, value) for value in range(20)]
 
 
 def test_threads_and_parts_change_nothing(kernels):

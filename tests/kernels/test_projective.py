@@ -51,17 +51,6 @@ def test_any_support_equals_numpys(shape, data):
     assert got.tolist() == expected.tolist()
 
 
-@pytest.mark.parametrize("shape", [(2, 2), (2, 6), (3, 4), (5, 3), (31, 3), (32749, 2), (4, 5), (8, 4), (81, 2)])
-def test_one_report_supports_the_values_whose_sets_hold_it(shape):
-    system = space(*shape)
-    for point in {0, 1, 2, system.domain_size // 2, system.domain_size - 1}:
-        histogram = np.zeros(system.domain_size, np.int64)
-        histogram[point] = 1
-        values = min(system.domain_size, 2_000)
-        got = count_plane_support(histogram, packed(system.field), shape[1], values)
-        assert got.tolist() == [int(system.contains(point, value)) for value in range(values)]
-
-
 @pytest.mark.parametrize("dimension", [1, 33])
 def test_what_is_no_space_is_refused(dimension):
     with pytest.raises(ValueError, match="dimension"):

@@ -1,6 +1,5 @@
 """What `reproduce` writes, finds again, and refuses."""
 
-import json
 import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -10,10 +9,8 @@ import pytest
 
 from overstory.protocol.errors import ParameterError
 from papers import run
-from papers.figures import Picture, for_a_page
 from papers.page import markdown, page
 from papers.run import EXPERIMENTS, experiment, key_of, load, reproduce
-from papers.study import Context
 
 SMALL = EXPERIMENTS["rappor-75-of-100"]
 
@@ -42,14 +39,6 @@ def test_a_finished_result_is_not_computed_again(made, tmp_path, monkeypatch):
     again, found = reproduce(SMALL, tmp_path, quick=True)
     assert found
     assert again == made
-
-
-def test_another_mode_computes_again(made, tmp_path, monkeypatch):
-    monkeypatch.setattr(type(SMALL), "run", lambda _, context: replace(made, quick=context.quick, key=context.key))
-    again, found = reproduce(SMALL, tmp_path, quick=False)
-    assert not found
-    assert not again.quick
-    assert reproduce(SMALL, tmp_path, quick=False)[1]
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"key": 1}', "null", '{"key": "x", "name": "y"}'])
@@ -147,47 +136,3 @@ def test_the_page_stands_alone_and_can_be_read_without_seeing_it(made):
     assert reader.tags.count("caption") == reader.tags.count("table") == 6
     assert "prefers-color-scheme: dark" in text
     assert "#0072b2" not in text.partition("</style>")[2].lower()  # every colour of a picture is the page's own
-
-
-def test_a_figure_on_a_page_has_no_style_and_names_of_its_own():
-    drawn = (
-        '<?xml version="1.0"?><svg width="9pt" height="8pt"><defs><style type="text/css">*{a: b}</style></defs>'
-        '<path id="a" style="fill: #1d2520; stroke: none"/><use href="#a"/>'
-        "<text style=\"font: bold 10px 'DejaVu Sans', sans-serif; text-anchor: middle\">x</text></svg>"
-    )
-    figure = for_a_page(Picture("p", "caption", "what it shows", drawn)).svg
-    assert '<path id="p-a" fill="#1d2520" stroke="none"/><use href="#p-a"/>' in figure
-    assert 'font-weight="bold" font-size="10px"' in figure.replace('text-anchor="middle" ', "")
-    assert "style" not in figure
-
-
-def test_what_an_experiment_says_of_itself_cannot_break_the_page(made):
-    figure = replace(made.figures[0], caption="<b>&", alt='"<')
-    text = page([replace(made, title="<script>x</script>", figures=(figure,))], "overstory <x>")
-    reader = Reader()
-    reader.feed(text)
-    assert "script" not in reader.tags
-    assert "b" not in reader.tags
-
-
-def test_a_context_draws_the_same_numbers_for_the_same_path_only():
-    context = Context(SMALL)
-    first = context.rng(1, 2).integers(1 << 60)
-    assert first == context.rng(1, 2).integers(1 << 60)
-    assert first != context.rng(2, 1).integers(1 << 60)
-
-
-def test_work_on_two_threads_keeps_its_order_and_tells_how_far():
-    told = []
-    context = Context(SMALL, progress=lambda share, doing: told.append((share, doing)))
-    assert context.parallel(lambda x: x * x, [3, 1, 2], "squares") == [9, 1, 4]
-    assert list(context.steps(["a", "b"])) == ["a", "b"]
-    assert told[2] == (1.0, "squares")
-    assert [share for share, _ in told[3:]] == [0.0, 0.5, 1.0]
-
-
-def test_json_on_disk_has_what_scripts_rely_on(made, tmp_path):
-    known = json.loads((tmp_path / f"{SMALL.name}.json").read_text())
-    wanted = {"name", "unit", "published", "ours", "low", "high", "verdict", "because"}
-    assert all(wanted <= set(row) for row in known["comparisons"])
-    assert known["inputs"]["answers"] == 100

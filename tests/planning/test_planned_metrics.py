@@ -1,7 +1,4 @@
-"""A metric's needs, in a registry, become an oracle with parameters: for numbers, unknown values and sets.
-
-For sets: the least error, both of its parts as simulated, and what is refused.
-"""
+"""A metric's needs, in a registry, become an oracle with parameters: for numbers, unknown values and sets."""
 
 import json
 import math

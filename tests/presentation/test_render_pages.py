@@ -1,7 +1,4 @@
-"""Documents as HTML and Markdown, tables as CSV and JSON: the same rows, and no text that is anything but text.
-
-Forms, notices and rows of links: on a page, and left out or flattened elsewhere.
-"""
+"""Documents as HTML and Markdown, tables as CSV and JSON: the same rows, and no text that is anything but text."""
 
 import csv
 import io

@@ -11,7 +11,6 @@ from overstory.privacy.attacks import linkability
 from overstory.privacy.ledger import Account, Ledger, charge
 from overstory.privacy.payloads.base import attack, change_leak, terms_from_json, terms_of
 from overstory.privacy.payloads.combined import LinkedTerms, terms_of_several
-from overstory.privacy.statements import statement
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.joint import joint
@@ -91,12 +90,6 @@ def test_what_reports_share_is_what_the_parts_share():
     assert filters.unchanged.bits == pytest.approx(2 * own.unchanged.bits - 3)
     once = linkability(ONCE)
     assert once.unchanged.bits == pytest.approx(linkability(ONCE.components[0]).unchanged.bits)
-
-
-def test_the_statement_names_the_parts_epsilons():
-    text = json.dumps(statement(PAIR).to_json())
-    assert "alone they cost 1.0000 (l-grr)" in text
-    assert "each part of a pair has its own" in text
 
 
 def ledger_of(built, pairs):

@@ -38,12 +38,6 @@ def test_no_report_is_free_and_the_numbers_do_not_matter(kind, reports, which):
     assert account(built, *reversed(reports)).epsilon == one.epsilon
 
 
-def test_fresh_noise_is_counted_in_reports_whatever_the_values():
-    built = MECHANISMS["fresh"]
-    assert account(built, 4, 1).epsilon == account(built, 5).epsilon == built.epsilon_n(5)
-    assert account(built, 5, 10**6).epsilon == pytest.approx(1_000_005 * built.epsilon_report)
-
-
 def test_memoized_values_reach_their_ceiling():
     long = account(CHAIN, 10**6)
     assert long.epsilon == CHAIN.epsilon_permanent

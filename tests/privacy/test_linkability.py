@@ -1,20 +1,14 @@
-"""What reports of one device share, equal or alike: against real devices, enumeration, and an attempt to link them.
-
-The table is the audit's (finding F3); `test_kind_laws` enumerates what is equal.
-"""
+"""What reports of one device share, equal or alike: against real devices, enumeration, and an attempt to link them."""
 
 import itertools
 import math
-import os
 import re
-from collections import Counter
 
 import numpy as np
 import pytest
 
-from overstory.client.randomizer import Randomizer
 from overstory.privacy.attacks import linkability
-from overstory.privacy.payloads.shared import Constant, Likeness, bits_text
+from overstory.privacy.payloads.shared import Constant, Likeness
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.registry import REGISTRY, any_mechanism, mechanism
 from overstory.protocol.kinds.symbols import SymbolMechanism
@@ -57,71 +51,12 @@ def test_the_audits_table_of_what_carries_nothing(name):
     assert stated.words().startswith("nothing stays" if fresh else "nothing is equal in every report, but reports")
 
 
-def devices_of(built, value, count, secret=lambda: os.urandom(32)):
-    return [Randomizer(built, secret=secret(), metric="linked") for _ in range(count)]
-
-
-def seen(device, value, reports=24):
-    """What of a device's reports stays the same: the cohort, and the payload where all of them have one."""
-    sent = [device.report(value) for _ in range(reports)]
-    payload = {report.bits for report in sent}
-    return sent[0].cohort, payload.pop() if len(payload) == 1 else None
-
-
-def pairs_alike(keys):
-    return sum(many * (many - 1) // 2 for many in Counter(keys).values())
-
-
-@pytest.mark.parametrize("name", sorted(REGISTRY))
-def test_real_devices_are_alike_as_often_as_stated(name):
-    """Pairs of 300 devices with one cohort and one constant payload, against the stated chance, at five sigma."""
-    built, count = some_mechanism(name), 300
-    value = 1 if built.domain_size else "example.org"
-    alike = pairs_alike(seen(device, value) for device in devices_of(built, value, count))
-    assert near(alike, linkability(built), count), alike
-
-
-def near(alike, stated, count):
-    """Whether a number of pairs is within five standard deviations; pairs that share a device are not independent."""
-    pairs, c = count * (count - 1) / 2, 2.0**-stated.bits
-    triples = sum(math.exp(n + 3 * p) for n, p in stated.unchanged.groups)  # three devices alike
-    spread = math.sqrt(pairs * c * (1 - c) + count * (count - 1) * (count - 2) * max(triples - c * c, 0))
-    return abs(alike - pairs * c) <= 5 * spread + 1e-6
-
-
-@pytest.mark.parametrize("name", ["grr", "hadamard", "oue"])
-def test_devices_that_share_a_secret_are_seen_by_this_test(name):
-    built, few = some_mechanism(name), [os.urandom(32) for _ in range(2)]
-    devices = devices_of(built, 1, 300, secret=lambda: few[os.urandom(1)[0] & 1])
-    assert not near(pairs_alike(seen(device, 1) for device in devices), linkability(built), 300)
-
-
-def test_words_name_their_condition():
-    assert [bits_text(bits) for bits in (31.0, 7.72, 1.0)] == ["31 bits", "7.8 bits", "1 bit"]
-    oue, hadamard = (linkability(mechanism(name, **HUNDRED)).words() for name in ("oue", "hadamard"))
-    assert oue.startswith("the same in every report while the value does not change: ")
-    assert hadamard == (
-        "the same in every report: 7 bits; of a million devices 7,813 share it; with the payload, the same in every "
-        "report while the value does not change: 7.8 bits; of a million devices with that value 4,741 share it"
-    )
-    seed = linkability(mechanism("linear-hash", **HUNDRED))
-    assert seed.words().startswith("the same in every report: 31 bits; of a million devices 1 shares it; with the")
-
-
 @pytest.mark.parametrize("name", sorted(REGISTRY))
 def test_a_crowd_of_one_payload_is_counted_among_devices_with_one_value(name):
     """A second audit: of a million devices far fewer share the payload of a value that few of them hold."""
     stated = linkability(some_mechanism(name))
     crowds = re.findall(r"of a million (devices.*?) [\d,]+ shares? it", stated.words())
     assert crowds == ["devices"] * (stated.always.bits > 0) + ["devices with that value"] * stated.has_payload
-
-
-def test_json_has_every_number():
-    shown = linkability(mechanism("hadamard", **HUNDRED)).to_json()
-    assert shown["always"]["bits"] == 7
-    payload = shown["unchanged"]["shannon_bits"]
-    assert shown["shared"] == {"two_reports": payload, "thirty_and_thirty": payload, "thirty_is_exact": True}
-    assert set(shown["unchanged"]) == {"bits", "shannon_bits", "min_bits", "crowd_of_a_million", "alone_of_a_million"}
 
 
 @pytest.mark.parametrize("devices", [0, -1, 1.5, True])

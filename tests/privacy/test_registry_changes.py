@@ -8,14 +8,12 @@ from itertools import product
 
 import pytest
 
-from overstory.presentation.formats import epsilon_text
 from overstory.privacy.payloads.base import terms_of
 from overstory.privacy.registry.changes import Change, Harm, compare_registries
 from overstory.privacy.registry.cost import lifetime_epsilon
 from overstory.protocol.metrics import Metric, parse_registry
 from referee.model import cohorts_of, lived, step, truth
 from support.registry_texts import OBLIVIOUS, registry_of
-from support.two_histories import epsilon_between
 
 PLAIN = {
     "domain": '{kind = "bins", min = 0, max = 2, count = 4}',
@@ -367,32 +365,6 @@ def test_a_change_of_other_promises(what, before, after, weakens):
 )
 def test_what_breaks_stored_counts(new, breaks):
     assert {change.what for change in changes(new) if change.kind == Harm.BREAKS} == breaks
-
-
-def test_less_noise_never_comes_free_where_responses_are_memoized():
-    found = changes({"parameters": "{epsilon_permanent = 2.0, epsilon_report = 0.5}"})
-    assert weakened(found) == {"parameters"}
-    (said,) = [change.detail for change in found if change.kind == Harm.WEAKENS]
-    old, new = (
-        terms_of(registry(**p)["m"].mechanism).epsilon_permanent
-        for p in ({}, {"parameters": "{epsilon_permanent = 2.0, epsilon_report = 0.5}"})
-    )
-    assert f"cost {epsilon_text(old + new)} together, where {epsilon_text(old)} was promised" in said
-
-
-def test_two_responses_of_one_value_really_cost_both():
-    """Reports of a value that was symbol 0 and is 1, against one that was 2 and is 3."""
-    built = registry()["m"].mechanism
-    cost = epsilon_between(built, [0] * 200 + [1] * 200, [2] * 200 + [3] * 200)
-    assert built.epsilon_permanent * 1.99 < cost <= built.epsilon_permanent * 2
-    (said,) = [c.detail for c in changes({"domain": '{kind = "integers", min = 1, max = 4}'}) if c.kind == Harm.WEAKENS]
-    assert f"cost {epsilon_text(cost)} together, where {epsilon_text(built.epsilon_permanent)} was promised" in said
-
-
-def test_leaving_the_memo_is_without_bound():
-    found = changes({"oracle": '"opt-wb"', "parameters": "{epsilon = 0.5, window = 10}"})
-    (said,) = [change.detail for change in found if change.what == "any number of reports of one unchanged value"]
-    assert said == "epsilon 3.0000 becomes without bound"
 
 
 def test_metrics_that_come_and_go():

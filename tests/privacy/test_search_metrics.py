@@ -7,7 +7,6 @@ import pytest
 from overstory.privacy.attacks import linkability, metric_linkability
 from overstory.privacy.registry.changes import Harm, compare_registries
 from overstory.privacy.registry.cost import metric_cost
-from overstory.privacy.registry.page import metric_page
 from overstory.privacy.registry.warnings import registry_warnings
 from overstory.protocol.metrics import parse_registry
 from support.registry_texts import registry_text
@@ -21,26 +20,6 @@ def text(parameters="epsilon = 3.0", domain=STRINGS, *more):
 
 def registry(*given):
     return parse_registry(text(*given))
-
-
-def test_the_page_says_that_a_device_answers_once():
-    page = metric_page(registry()["word"])
-    facts = dict(page.facts)
-    assert facts["What a report can be about"].startswith("any text of at most 12 bytes; any other text")
-    assert "one report per device, and no other" in facts["How often"]
-    assert facts["How many values"] == "one: the value that the device has when it reports"
-    words = page.privacy.plain_words()
-    assert "A device sends one report by these parameters, and no other" in words
-    assert "each different value adds" not in words
-
-
-def test_whatever_a_person_holds_costs_one_epsilon():
-    metric = registry()["word"]
-    cost = metric_cost(metric, 365)
-    assert cost.reports == 1
-    assert {line.epsilon for line in cost.lines} == {metric.mechanism.epsilon_report}
-    assert cost.epsilon_pattern == metric.mechanism.epsilon_report
-    assert "the only one that a device sends by these parameters" in cost.headline.about
 
 
 KNOWN = STRINGS.replace("12", '12, known = ["oak", "elm"]')

@@ -1,7 +1,4 @@
-"""Shuffled reports: never above the truth by enumeration, the figures that others derived, and what is refused.
-
-Of reports that came through a relay it is claimed from recorded releases alone, never without delta and n.
-"""
+"""Shuffled reports: never above the truth by enumeration, the figures that others derived, and what is refused."""
 
 import itertools
 import json
@@ -9,7 +6,6 @@ import math
 import re
 from collections import Counter
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,7 +37,6 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism, Report
 from overstory.protocol.kinds.registry import any_mechanism, mechanism
 from support.referee_device import device
-from support.registry_texts import registry_text
 
 NAMES = {"domain_size": 3}
 SMALL: dict[str, Mechanism] = {
@@ -191,13 +186,6 @@ def test_two_reports_are_hidden_less_where_other_devices_come_or_other_values_ch
     assert delta_of_two_answers([(2, 2), (2, 2)], [(0, 0), (1, 1)], 0.6) <= stated
     assert delta_of_two_answers(others, [(0, 0), (1, 1)], 0.6) > stated
     assert {TAKING_PART, UNCHANGED} <= set(shuffled(SMALL["grr"], 10**4, periods=2).rests_on)
-
-
-def test_nobody_hides_a_change_of_value_among_values_that_stay():
-    """The difference of the two periods' reports is the person's own two: however many others there are."""
-    deltas = [delta_of_two_answers([(2, 2)] * others, [(0, 1), (1, 0)], 0.6) for others in (1, 2, 3)]
-    assert deltas == [pytest.approx(deltas[0])] * 3
-    assert deltas[0] > 0.1
 
 
 @pytest.mark.parametrize("name", ["square-wave", "piecewise"])
@@ -472,27 +460,10 @@ def test_the_command_says_it_with_its_assumptions(capsys: pytest.CaptureFixture[
     assert "without --shuffled" in capsys.readouterr().err
 
 
-def test_a_metric_with_groups_gets_no_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Among all 20,000 devices it would be false: of a group of 1,000, the exact delta is 2.6e-3, and not 1e-9."""
-    groups = '{by = "release", shares = {"1.0" = 0.9, "1.1" = 0.05}, devices = 20000}'
-    path = tmp_path / "metrics.toml"
-    command = ["privacy", "theme", "--registry", str(path), "--shuffled", "20000", "--periods", "1"]
-    path.write_text(registry_text(f"groups = {groups}", metric="theme"))
-    assert main(command) == 2
-    printed = capsys.readouterr()
-    assert (printed.out, GROUPED in printed.err) == ("", True)
-    path.write_text(registry_text(metric="theme"))
-    assert main(command) == 0
-    assert "epsilon 0.0384 at delta 1e-09" in capsys.readouterr().out
+def test_among_all_devices_the_number_of_a_group_would_be_false() -> None:
+    """Of 20,000 devices, 1,000 in a group: the exact delta is 2.6e-3, and not 1e-9 (finding H4 of tests/referee)."""
     built = mechanism("grr", domain_size=3, epsilon=1.0)
     assert delta_in_a_cohort(built, 1_000, shuffled(built, 20_000).epsilon) == pytest.approx(2.55e-3, rel=0.01)
-
-
-def test_the_page_shows_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (Path(__file__).parents[2] / "docs/explanation/shuffling.md").read_text()
-    command, line = (text.strip() for text in page.splitlines() if text.startswith("    ") and "huffled" in text)
-    assert main(command.split()[1:]) == 0
-    assert line in capsys.readouterr().out
 
 
 GRR = mechanism("grr", domain_size=4, epsilon=1.0)

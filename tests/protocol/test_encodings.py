@@ -38,12 +38,6 @@ def test_one_hot_differences_by_brute_force(size):
     assert dominating(apart) == set(OneHot(size).differences)
 
 
-@given(st.text(), st.integers(0, 15))
-def test_a_string_and_its_utf8_are_one_value(text, cohort):
-    bloom = Bloom(128, 2, 16)
-    assert bloom.positions(text, cohort) == bloom.positions(text.encode("utf-8", "surrogatepass"), cohort)
-
-
 @given(st.binary(), st.integers(0, 3))
 def test_bits_are_the_positions(value, cohort):
     bloom = Bloom(67, 5, 4)

@@ -97,14 +97,6 @@ def test_a_key_of_another_length_is_refused(private, public):
         shared_secret(private, public)
 
 
-def test_the_block_of_rfc_8439():
-    entry = VECTORS["chacha20_block"]
-    zeros = bytes(64)
-    stream = messages.seal(hexa(entry["key"]), hexa(entry["nonce"]), zeros)[:64]
-    assert entry["counter"] == 1, "the message is encrypted from block 1 on"
-    assert stream.hex() == entry["block"]
-
-
 @pytest.mark.parametrize("entry", named(VECTORS["chacha20_poly1305"]))
 def test_chacha20_poly1305_of_rfc_8439(entry):
     key, nonce, message, about = (hexa(entry[name]) for name in ("key", "nonce", "message", "about"))

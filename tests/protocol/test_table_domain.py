@@ -1,6 +1,5 @@
 """Tables: several variables in one value, each cell a symbol; and those of which a variable is any string."""
 
-import datetime as dt
 import json
 from itertools import product
 from pathlib import Path
@@ -13,11 +12,9 @@ from overstory.client.recorder import MetricRecorder
 from overstory.client.state.secret_file import DeviceSecret
 from overstory.gateway.readings import Alignment
 from overstory.planning.registry import plan_registry
-from overstory.privacy.registry.changes import compare_registries
-from overstory.privacy.registry.page import how_many_values, metric_page
-from overstory.privacy.registry.warnings import registry_warnings
-from overstory.protocol.domains import domain_from
-from overstory.protocol.domains.domains import Bins, Categories, Integers
+from overstory.privacy.registry.page import how_many_values
+from overstory.protocol.domains import Bins, domain_from
+from overstory.protocol.domains.domains import Categories, Integers
 from overstory.protocol.domains.tables import Strings, StringTable, Table
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.metrics import RegistryError, load_registry, parse_registry
@@ -291,20 +288,3 @@ def test_devices_divided_over_tables_have_no_plan_either_and_are_said_to_be_divi
 def needs(text: str) -> str:
     lines = [line for line in text.splitlines() if not line.startswith(("oracle", "parameters"))]
     return "\n".join([*lines, "needs = {epsilon_report = 1.0, reports = 10000}", ""])
-
-
-def test_the_page_the_warnings_and_the_diff(tmp_path):
-    registry = loaded(tmp_path, text_of())
-    facts = dict(metric_page(registry["crashes"]).facts)
-    assert facts["What a report can be about"].startswith("site, crash together (a change of any of them")
-    assert "site: any text, hashed" in facts["What a report can be about"]
-    longer = loaded(tmp_path, text_of(), sites="a.org\nb.org\nc.org\n")
-    (change,) = compare_registries(registry, longer)
-    assert (change.what, change.detail) == ("candidates", "stored counts can be decoded again with the new list")
-    other = loaded(tmp_path, text_of(LISTED.replace('["no", "yes"]', '["yes", "no"]')))
-    kinds = {change.kind.value for change in compare_registries(registry, other)}
-    assert kinds >= {"breaks-counts", "weakens-privacy"}
-    without = f'opt_out = "o"\n{text_of(LISTED.replace(", candidates = " + chr(34) + "sites.txt" + chr(34), ""))}'
-    text = without + 'publish = "estimates"\n'
-    warned = registry_warnings(loaded(tmp_path, text), text, dt.date(2026, 11, 23))
-    assert any("strings without a file of candidates" in fault.message for fault in warned)

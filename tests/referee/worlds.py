@@ -48,9 +48,7 @@ def search(known: str = "", epsilon: float = 2.0) -> dict[str, str]:
 
 
 def bloom(cohorts: int, f: float = 0.5) -> dict[str, str]:
-    return {
-        "parameters": f"{{num_bits = 4, num_hashes = 2, num_cohorts = {cohorts}, f = {f}, p = 0.5, q = 0.75}}",
-    }
+    return {"parameters": f"{{num_bits = 4, num_hashes = 2, num_cohorts = {cohorts}, f = {f}, p = 0.5, q = 0.75}}"}
 
 
 TITLED = {"title": '"Another title"'}
@@ -116,12 +114,7 @@ WORLDS: dict[str, World] = {
     ),
     "nearest": World(
         (0, 2, 3),
-        {
-            "domain": NUMBERS.format(most=3, outside="reject"),
-            "max_values": "2",
-            "over_cap": '"nearest"',
-            "window": "3",
-        },
+        {"domain": NUMBERS.format(most=3, outside="reject"), "max_values": "2", "over_cap": '"nearest"', "window": "3"},
         {
             "drop": {"over_cap": '"drop"'},
             "first": {"over_cap": '"first"'},
@@ -131,12 +124,7 @@ WORLDS: dict[str, World] = {
     ),
     "window": World(
         ("red", "green", "mauve"),
-        {
-            "domain": COLOURS,
-            "oracle": '"opt-wb"',
-            "parameters": "{epsilon = 2.0, window = 4}",
-            "groups": GROUPS,
-        },
+        {"domain": COLOURS, "oracle": '"opt-wb"', "parameters": "{epsilon = 2.0, window = 4}", "groups": GROUPS},
         {"swapped": {"domain": SWAPPED}, "shorter": {"parameters": "{epsilon = 2.0, window = 3}"}, "titled": TITLED},
     ),
     "grouped": World(
@@ -173,12 +161,7 @@ WORLDS: dict[str, World] = {
     ),
     "flips": World(
         ("red", "green", "mauve"),
-        {
-            "domain": SIX,
-            "oracle": '"dbitflip"',
-            "parameters": "{epsilon = 1.0, sampled_bits = 1}",
-            "window": "2",
-        },
+        {"domain": SIX, "oracle": '"dbitflip"', "parameters": "{epsilon = 1.0, sampled_bits = 1}", "window": "2"},
         {"one-more": {"domain": SIX.replace('"white"', '"white", "black"')}, "titled": TITLED},
     ),
     "seeds": World(

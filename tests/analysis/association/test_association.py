@@ -186,28 +186,7 @@ def test_marginals_have_the_errors_of_sums():
     np.testing.assert_allclose(table.marginals[1].standard_errors ** 2, np.diag(columns @ whole @ columns.T))
 
 
-def test_a_sum_of_kronecker_products_is_one_matrix():
-    drawn = np.random.default_rng(3)
-    terms = tuple((_spread(drawn, 3), _spread(drawn, 2)) for _ in range(3))
-    table = TableEstimate(
-        names=("x", "y"),
-        labels=LABELS,
-        shares=np.full((3, 2), 1 / 6),
-        covariance=KroneckerCovariance(terms),
-        num_reports=10,
-        design="linked",
-    )
-    whole = sum(np.kron(rows, columns) for rows, columns in terms)
-    np.testing.assert_allclose(_matrix(table), whole)
-    np.testing.assert_allclose(table.standard_errors.ravel() ** 2, np.diag(whole))
-
-
 def test_a_table_refuses_cells_of_another_shape():
     mechanism, estimate = _estimate("grr", 2.0, 6)
     with pytest.raises(ParameterError, match="a table of 3 x 3 cells, but 6 values"):
         pair_table(mechanism, estimate, ["x", "y"], [("a", "b", "c")] * 2)
-
-
-def _spread(drawn: np.random.Generator, size: int):
-    root = drawn.normal(size=(size, size))
-    return root @ root.T

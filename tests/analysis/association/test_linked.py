@@ -95,22 +95,6 @@ def test_cells_are_unbiased_and_their_variances_exact_by_enumeration(
 
 
 @pytest.mark.slow
-def test_the_covariances_are_those_of_repeated_collections() -> None:
-    """3,000 collections: all covariances of 3 x 2 cells within 6 standard errors of theirs."""
-    shares = np.array([[0.3, 0.1], [0.05, 0.25], [0.2, 0.1]])
-    built = linked("oue", (3, 2), epsilon=2.0)
-    drawn = np.array([table_of(built, shares, 2000, seed).shares.ravel() for seed in range(3000)])
-    stated = table_of(built, shares, 2000, 0).covariance.at(shares)
-    matrix = stated.apply(np.eye(6).reshape(6, 3, 2)).reshape(6, 6)
-    assert np.allclose(np.diag(matrix), stated.variances().ravel())
-    spread = np.sqrt((np.outer(np.diag(matrix), np.diag(matrix)) + matrix**2) / 3000)
-    apart = np.abs(np.cov(drawn.T) - matrix)
-    assert (apart < 6 * spread).all()
-    assert not (np.abs(np.cov(drawn.T) - 1.5 * matrix) < 6 * spread).all()  # half as much again is caught
-    assert (np.abs(drawn.mean(axis=0) - shares.ravel()) < 5 * np.sqrt(np.diag(matrix) / 3000)).all()
-
-
-@pytest.mark.slow
 def test_reports_of_one_device_share_its_permanent_responses() -> None:
     """Four reports each of 500 devices: the mean squared error is the stated one, and not that of 2,000 devices."""
     shares = np.array([[0.3, 0.1], [0.05, 0.25], [0.2, 0.1]])
@@ -175,11 +159,7 @@ def rejections(name: str, parameters: dict[str, float], shares: Any, reports: in
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "parameters"),
-    [
-        ("grr", {"epsilon": 2.0}),
-        ("oue", {"epsilon": 1.0}),
-        ("basic-rappor", {"f": 0.2, "p": 0.2239, "q": 0.5307}),
-    ],
+    [("grr", {"epsilon": 2.0}), ("oue", {"epsilon": 1.0}), ("basic-rappor", {"f": 0.2, "p": 0.2239, "q": 0.5307})],
 )
 def test_the_test_of_independence_has_its_size(name: str, parameters: dict[str, float]) -> None:
     """Independent variables: T rejects 1 in 20; the usual statistic on the repaired table nearly always."""

@@ -21,8 +21,6 @@ from overstory.protocol.metrics.metric_table import metric_from_json
 from overstory.protocol.metrics.registry import EXAMPLE
 from support.registry_texts import BINS, COLOURS, LISTED, STRINGS, oblivious_text, registry_text
 
-DAY = 86_400
-
 
 def metric(*more, folder=None, **spoiled) -> Metric:
     return parse_registry(registry_text(*more, **spoiled), folder)["colour"]
@@ -139,22 +137,6 @@ def test_an_unknown_metric_is_named_with_the_known_ones():
     assert registry.get("color") is None
     with pytest.raises(TypeError):
         registry.metrics["x"] = registry["colour"]
-
-
-def test_the_public_form_is_json_and_says_it_all():
-    text = registry_text('max_values = 3\nover_cap = "first"\nwindow = 5')
-    public = json.loads(json.dumps(parse_registry(text).to_json()))
-    (entry,) = public["metrics"]
-    assert public["registry"] == "2026-11-21"
-    assert entry["parameters"] == {"domain_size": 3, "epsilon": 1.0}
-    assert entry["domain"] == {
-        "domain": "categories",
-        "names": ["red", "green", "blue"],
-        "other": None,
-        "ordered": False,
-    }
-    assert (entry["max_values"], entry["over_cap"], entry["window"], entry["expires"]) == (3, "first", 5, "2027-11-21")
-    assert entry["mechanism_digest"] == metric().mechanism.digest.hex()
 
 
 # What a registry says, and ways of saying it.

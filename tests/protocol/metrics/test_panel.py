@@ -101,11 +101,6 @@ def test_a_metric_may_have_a_panel_of_its_own_or_none():
     assert len(asked(os.urandom(32), of, range(3000, 3054))) == 2 + 54
 
 
-def test_a_registry_without_a_panel_asks_always():
-    assert registry("", one="")["one"].panel is None
-    assert registry('panel = "none"\n', one="")["one"].panel is None
-
-
 @pytest.mark.parametrize("own", ["", "panel = {share = 7}\n", 'panel = {cycle = "month", answers = 2}\n'])
 def test_the_public_entry_says_it(own):
     metric = registry(one=own)["one"]

@@ -4,11 +4,8 @@ import datetime as dt
 
 import pytest
 
-from overstory.collector.http.pages import public_html, public_registry
-from overstory.presentation.document import KeyValues
-from overstory.privacy.registry.page import metric_page
 from overstory.privacy.registry.warnings import registry_warnings
-from overstory.protocol.metrics import MetricRegistry, RegistryError, parse_registry
+from overstory.protocol.metrics import RegistryError, parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
 
 STOP = "Settings, Privacy, <b>Send statistics</b>"
@@ -68,22 +65,3 @@ def test_lint_warns_of_estimates_that_there_cannot_be() -> None:
     assert not [
         fault for fault in registry_warnings(parse_registry(PUBLISHED), PUBLISHED, today) if "publish" in fault.field
     ]
-
-
-def test_the_public_page_of_a_collector_says_how_to_stop_it() -> None:
-    registry = parse_registry(PUBLISHED)
-    assert "How to stop it: Settings, Privacy, &lt;b&gt;Send statistics&lt;/b&gt;" in public_html(registry)
-    listed = public_registry(registry)
-    assert (listed["opt_out"], listed["metrics"][0]["publish"]) == (STOP, "estimates")
-    assert "opt_out" not in public_registry(parse_registry(EXAMPLE))
-
-
-def test_a_metrics_page_says_what_is_published() -> None:
-    def published(registry: MetricRegistry) -> list[str]:
-        pairs = [block.pairs for block in metric_page(registry["colour"]).blocks() if isinstance(block, KeyValues)]
-        return [value for name, value in pairs[0] if name == "Published"]
-
-    assert published(parse_registry(PUBLISHED)) == [
-        "everybody can read the estimates of a period once it takes no more reports, if at least 100 came"
-    ]
-    assert published(parse_registry(EXAMPLE)) == []

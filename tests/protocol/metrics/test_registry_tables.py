@@ -2,8 +2,6 @@
 
 import datetime as dt
 import hashlib
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
@@ -185,19 +183,6 @@ def test_keys_of_a_kind_that_this_version_cannot_use_are_read():
     registry = parse_registry(oblivious_text(keys=f'"{of_p256}"'))
     assert registry.oblivious is not None
     assert registry.oblivious.keys.hex() == of_p256
-
-
-@pytest.mark.parametrize(("text", "loaded"), [(registry_text(), []), (oblivious_text(), ["formats"])])
-def test_reading_a_registry_loads_no_cipher_and_without_the_table_nothing_at_all(text, loaded):
-    program = """
-import sys
-from overstory.protocol.metrics import parse_registry
-parse_registry(sys.stdin.read())
-print([name for name in sys.modules if name.startswith("overstory.protocol.oblivious.")])
-"""
-    names = [f"overstory.protocol.oblivious.{name}" for name in loaded]
-    run = subprocess.run([sys.executable, "-c", program], input=text, text=True, capture_output=True, check=True)
-    assert run.stdout.strip() == str(names)
 
 
 RELEASES = '{by = "release", shares = {"1.0" = 0.6, "1.1" = 0.3}, devices = 500000}'

@@ -225,12 +225,6 @@ def test_broken_randomizers_are_caught():
     assert math.log(worst_ratio(drawn(biased))) <= biased.epsilon_report + 1e-12
 
 
-def test_ranges_declare_the_largest_epsilon_of_a_level():
-    ranges = RangeRandomizer(100, 1.0)
-    assert ranges.epsilon_report == max(mechanism.epsilon_report for mechanism in ranges.parts)
-    assert 1 - 1e-6 < ranges.epsilon_report <= 1.0
-
-
 @pytest.mark.parametrize("epsilon", [0, -1, 0.0001, 21, math.nan, math.inf, "1", None, True])
 @pytest.mark.parametrize("kind", RANDOMIZERS)
 def test_an_epsilon_that_cannot_be_kept_is_refused(kind, epsilon):

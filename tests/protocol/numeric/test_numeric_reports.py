@@ -16,7 +16,6 @@ from overstory.protocol.numeric.ranges import LevelTree
 from overstory.protocol.sampling import SeededEntropy
 
 RANDOMIZERS = [SquareWave, Piecewise, Duchi, Hybrid]
-SECRET = bytes(range(32))
 
 
 @settings(deadline=None)
@@ -26,29 +25,6 @@ def test_a_position_is_the_nearest_or_the_owning_one(share, resolution):
     at = wave.position(share)
     assert Fraction(at, resolution) <= share < Fraction(at + 1, resolution) or (share == 1 and at == resolution - 1)
     assert abs(Fraction(piecewise.position(share), resolution) - share) <= Fraction(1, 2 * resolution)
-
-
-@pytest.mark.parametrize("kind", RANDOMIZERS)
-def test_the_permanent_response_is_kept_and_belongs_to_device_metric_parameters_and_position(kind):
-    randomizer = kind(1.0, Interval(0, 1), 64)
-    values = [i / 64 for i in range(64)]
-
-    def answers(built=randomizer, secret=SECRET, metric="energy"):
-        respond = built.responder(secret, metric, 0)
-        return [respond(value) for value in values]
-
-    first = answers()
-    assert first == answers()
-    others = [answers(secret=SECRET[::-1]), answers(metric="power"), answers(kind(1.1, Interval(0, 1), 64))]
-    assert all(first != other for other in others)
-    answers_by_key = set(zip([randomizer.response_key(value, 0) for value in values], first, strict=True))
-    assert len(answers_by_key) == len({key for key, _ in answers_by_key})
-    respond = randomizer.responder(SECRET, "energy", 0)
-    assert respond(0.5) == respond(0.5 + 1e-9)
-    with pytest.raises(ParameterError):
-        randomizer.responder(b"short", "energy", 0)
-    with pytest.raises(ParameterError, match="cohort"):
-        randomizer.responder(SECRET, "energy", 1)
 
 
 @pytest.mark.parametrize("kind", RANDOMIZERS)
