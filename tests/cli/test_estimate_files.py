@@ -12,7 +12,7 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import load_registry
 from support.registry_texts import plain_registry
-from support.running import within
+from support.running import done
 from support.store_samples import received_batch
 
 
@@ -26,9 +26,7 @@ def test_decode_reads_googles_files_and_says_what_it_did(tmp_path: Path) -> None
             row[bit] = 750
     (tmp_path / "counts.csv").write_text("".join(",".join(map(str, row)) + "\n" for row in counts))
     files = ("--params", "params.csv", "--counts", "counts.csv", "--map", "map.csv", "-o", "out")
-    ran = within("decode", *files, "--json", cwd=tmp_path)
-    assert ran.returncode == 0, ran.stderr
-    said = json.loads(ran.stdout)
+    said = json.loads(done(tmp_path, "decode", *files, "--json").stdout)
     assert said["reports"] == 6000
     assert [row["value"] for row in said["estimates"] if row["detected"]] == ["V_1"]
     assert said["estimates"][0]["raw_count"] == pytest.approx(6000, rel=0.01)
@@ -51,12 +49,6 @@ REGISTRY = plain_registry(
 )
 
 
-def run(folder: Path, *arguments: object) -> str:
-    ran = within(*arguments, cwd=folder)
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout
-
-
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, list[dict[str, Any]]]]:
     """For every command that estimates: its CSV file, and the estimates of its JSON."""
@@ -68,21 +60,21 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, l
     (folder / "trees.txt").write_text("oak\nash, white\nelm\nyew\nfir\n")
     (folder / "metrics.toml").write_text(REGISTRY)
     params = ("--params", "params.csv")
-    run(folder, "encode", *params, "--values", "values.csv", "--seed", 1, "-o", "reports.csv")
-    run(folder, "sum", *params, "reports.csv", "-o", "counts.csv")
-    run(folder, "map", *params, "--candidates", "trees.txt", "-o", "map.csv")
+    done(folder, "encode", *params, "--values", "values.csv", "--seed", 1, "-o", "reports.csv")
+    done(folder, "sum", *params, "reports.csv", "-o", "counts.csv")
+    done(folder, "map", *params, "--candidates", "trees.txt", "-o", "map.csv")
     files = (*params, "--counts", "counts.csv", "--map", "map.csv", "-o", "results")
-    of_files = json.loads(run(folder, "decode", *files, "--all", "--json"))["estimates"]
+    of_files = json.loads(done(folder, "decode", *files, "--all", "--json").stdout)["estimates"]
     metric = load_registry(folder / "metrics.toml")["colour"]
     oracle = FrequencyOracle(metric.mechanism)
     sent = oracle.simulate(np.arange(900) % 5 // 3, np.random.default_rng(1))
     with open_store(str(folder / "reports.db"), create=True) as store:
         store.add([received_batch(metric, 20_700, sent)])
     kept = ("--store", "reports.db", "--registry", "metrics.toml", "--metric", "colour", "-o", "kept")
-    of_store = json.loads(run(folder, "decode", *kept, "--all", "--json"))["readings"][0]["estimates"]
+    of_store = json.loads(done(folder, "decode", *kept, "--all", "--json").stdout)["readings"][0]["estimates"]
     column = ("values.csv", "--column", "value", "--candidates", "trees.txt")
-    collected = json.loads(run(folder, "collect", *column, "-o", "mine", "--json"))
-    found = run(
+    collected = json.loads(done(folder, "collect", *column, "-o", "mine", "--json").stdout)
+    found = done(
         folder, "discover", "values.csv", "--column", "value", "--bytes", 10, "--epsilon", 2, "--seed", 1, "--known",
         "trees.txt", "-o", "found.csv", "--json"
     )  # fmt: skip
@@ -90,7 +82,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, l
         "decode files": (folder / "results" / "results.csv", of_files),
         "decode store": (folder / "kept" / "estimates.csv", of_store),
         "collect": (folder / "mine" / "learned.csv", collected["estimates"]),
-        "discover": (folder / "found.csv", json.loads(found)["estimates"]),
+        "discover": (folder / "found.csv", json.loads(found.stdout)["estimates"]),
     }
 
 

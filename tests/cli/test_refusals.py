@@ -11,6 +11,7 @@ from pyarrow import parquet
 from overstory.collector.store import open_store
 from overstory.protocol.metrics.registry import EXAMPLE
 from support.gateway_samples import registry_text
+from support.registry_texts import registry_of
 from support.running import within
 from support.store_samples import registry
 
@@ -19,6 +20,13 @@ COLOUR = re.sub("expires = .*", "expires = 2999-01-01", EXAMPLE)
 STRINGS = COLOUR.replace('{kind = "categories", names = ["red", "green", "blue"]}', '{kind = "strings"}').replace(
     'oracle = "grr"\nparameters = {epsilon = 1.0}', 'oracle = "rappor"'
 )
+
+GROUPS = '{by = "release", shares = {"1.0" = 0.5, "1.1" = 0.4}, devices = 100000}'
+CRASHES = {
+    "domain": '{kind = "table", names = ["version", "crash"], of = ['
+    '{kind = "categories", names = ["1.0", "2.0"]}, {kind = "categories", names = ["no", "yes"]}]}',
+    "oracle": '"oue"',
+}
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +55,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "readings.csv": "time,value\n2026-10-24T00:00,0.5\n",
         "colour.toml": COLOUR,
         "strings.toml": STRINGS,
+        "grouped.toml": f"{COLOUR}groups = {GROUPS}\n",
+        "table.toml": registry_of({"crashes": CRASHES}),
         "faulty.toml": text.replace('oracle = "grr"', 'oracle = "gr"'),
     }
     for name, content in files.items():
@@ -67,6 +77,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 FILES = "--params params.csv --counts counts.csv --map map.csv"
+STORED = "--store reports.db --registry colour.toml --metric colour"
+BY_RELEASE = "--store reports.db --registry grouped.toml --metric colour"
+PAIR = "--params params.csv --map map.csv map.csv --pair word"
+TABLE = "--store reports.db --registry table.toml --metric crashes"
 NEEDS = "--domain-size 10 --epsilon 2 --reports 5000"
 FOR_STRINGS = "--epsilon 1.0743 --epsilon-permanent 4.3945 --reports 1000000 --candidates 200"
 GIVEN = "--params params.csv --reports 5 --candidates 3"
@@ -147,6 +161,10 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("--epsilon 1 --numeric 0 nan --reports 5", "maximum = nan"),
         ("--epsilon 1 --numeric 0 2 --reports 5 --column kwh", "FILE missing: FILE and --column belong together"),
     ],
+    "sum --params params.csv": [
+        ("values.csv -o - --pair word:bit page:bit", "one of the two may be a bit"),
+        ("values.csv -o - --pair value moon", "moon not found"),
+    ],
     "demo": [
         ("--reports 0 -o never", "at least 1"),
         ("--states Narnia,Ohio -o never", "Narnia"),
@@ -186,7 +204,55 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("--params params.csv --counts counts.csv --map counts.csv -o x", "counts.csv, line 1"),
         (f"{FILES} -o x --alpha 5", "5"),
         (f"{FILES} -o known.txt", "known.txt: file exists"),
-        ("--store reports.db --registry metrics.toml --metric colour --pool 1", "--pool 1: give a whole number from 2"),
+        (f"{STORED} --pool 1", "--pool 1: give a whole number from 2"),
+        ("", "--params, --counts, --map, --output missing without INPUT or --store: `overstory decode --help`"),
+        ("--params p.csv --metric colour", "--metric has no effect without INPUT or --store"),
+        ("--params p.csv --range 1:2", "--range has no effect without INPUT or --store"),
+        (f"{STORED} --counts c.csv", "--counts has no effect with --store"),
+        (f"{STORED} --plot c.gif", "--plot c.gif: pictures are SVG: give a name that ends in .svg"),
+        (f"{STORED} --plot c.svg", "--plot c.svg: there are no reports to draw"),
+        (f"{STORED} --store http://x", "http://x: a collector is read alone: give one --store"),
+        (f"{STORED} --engine dask", "--engine has no effect with --store"),
+        (f"{STORED} --overlap .5", "--overlap has no effect without --compare"),
+        (f"{STORED} --smooth", "--smooth has no effect without --by-group"),
+        (f"{STORED} --by-group --group 1.0", "--group and --by-group exclude each other: give one"),
+        (f"{STORED} --by-group", "colour has no groups: its reports name none"),
+        (f"{STORED} --group 1.0", "colour has no groups: its reports name none"),
+        ("--store reports.db", "--metric missing with --store"),
+        ("--store reports.db --metric colour", "--store needs --registry"),
+        ("--store reports.db --registry colour.toml --metric shape", "there is no metric 'shape'"),
+        (f"{STORED} --from yesterday", "'yesterday' is no week: give one such as"),
+        (f"{STORED} --from 2026-W37 --to 2026-W36", "ends before it begins"),
+        ("--store absent.db --registry colour.toml --metric colour", "absent.db"),
+        ("--store reports.db --registry absent.toml --metric colour", "absent.toml"),
+        ("--store https:// --registry colour.toml --metric colour", "no collector's address"),
+        (f"{BY_RELEASE} --group 1.3", "there is no group '1.3': the groups are 1.0, 1.1, other"),
+        (f"{BY_RELEASE} --by-group --smooth --aggregate per-period", "smoothing is of shares, over a range of periods"),
+        (f"{BY_RELEASE} --compare 1.0 1.0", "give two different groups"),
+        (f"{BY_RELEASE} --compare 1.3 1.4", "'1.3' is no week: give one such as"),
+        (f"{BY_RELEASE} --compare 1.0 2", "there is no group '2'"),
+        (f"{BY_RELEASE} --compare 1.0 2026-W45", "there is no group '2026-W45'"),
+        (f"{BY_RELEASE} --compare 1.0 1.1 --steps norm-sub", "--steps has no effect with --compare"),
+        (f"{BY_RELEASE} --compare 1.0 1.1 --group 1.0", "--group has no effect with --compare 1.0 1.1: these are"),
+        (f"{BY_RELEASE} --compare 1.0 1.1 --overlap 1", "--overlap has no effect with --compare 1.0 1.1: these are"),
+        (f"{STORED} --compare 2026-W45.. 2026-W44", "is no range of periods: give FIRST..LAST"),
+        (f"{STORED} --compare 2026-W45..2026-W44 2026-W43", "ends before it begins"),
+        (f"{STORED} --compare 2026-11-20 2026-W43", "2026-11-20"),
+        (f"{STORED} --compare 2026-W45 2026-W44 --from 2026-W44", "--from has no effect with --compare"),
+        (f"{TABLE} --steps norm-sub", "crashes is read as a table: --steps does not apply"),
+        (f"{TABLE} --method lasso", "crashes is read as a table: --method does not apply"),
+        (f"{PAIR} page", "--pair needs --counts"),
+        (f"values.csv {PAIR} page", "values.csv has no effect with --pair and --method gls: give --counts"),
+        (f"{PAIR} page --store x.db --counts counts.csv", "--store has no effect with --pair"),
+        (f"{PAIR} word --counts counts.csv", "name two variables"),
+        (f"{PAIR} page --counts params.csv", "params.csv"),
+        (f"{PAIR} page:bit --counts counts.csv", "--map: give one map: the other variable"),
+        (f"{FILES} --pair word page", "--map: give the map of each"),
+        (f"{FILES} map.csv -o x", "--map: give one map: several are for --pair"),
+        ("reports.ovsb --counts counts.json", "--counts has no effect on files of reports"),
+        ("reports.ovsb --map map.csv", "--map has no effect on files of reports"),
+        ("--counts counts.json --engine dask", "--engine has no effect on counts with a label"),
+        ("--counts counts.json --store x.db", "--store has no effect on"),
     ],
     "gateway": [
         (TO_FILE, "nobody has agreed that this gateway reports: --agree on does"),

@@ -7,7 +7,6 @@ one, or a permanent response drawn anew would each show.
 
 import asyncio
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,17 +18,13 @@ import numpy as np
 import pytest
 
 from overstory.client import Client
-from overstory.client.upload.http import Response
-from overstory.collector.service import Collector
 from overstory.collector.store import open_store
-from overstory.protocol.metrics import MetricRegistry, load_registry, parse_registry
-from overstory.protocol.metrics.registry import EXAMPLE
-from overstory.protocol.wire.upload import MEDIA_TYPE
+from overstory.protocol.metrics import MetricRegistry, load_registry
 from support.collector_in_process import METRICS as SERVED
-from support.collector_in_process import NEVER, NOW, FakeStore, asked
+from support.collector_in_process import NOW, FakeStore
 from support.collector_processes import CollectorProcess
 from support.device_program import METRIC
-from support.devices import NOON, Clock, device
+from support.devices import Clock, device
 from support.faulty_network import FaultyNetwork
 from support.registry_texts import plain_registry
 from support.served import served
@@ -132,69 +127,10 @@ def test_many_devices_killed_two_hundred_times(tmp_path):
 # A real collector and its store count the reports of a state that was restored, or copied, once
 
 
-METRICS = parse_registry(EXAMPLE)
-RESTORED = 20
-
-
-def sent_by(folder, values):
-    """What a device sends that is put back from one backup before each of these values, all of one day."""
-    bodies = []
-
-    def keeps(request):
-        bodies.append(request.body)
-        return Response(503)
-
-    def client():
-        return device(folder, choice=None, registry=METRICS, server="http://c", spread=0.0, transport=keeps)
-
-    with client() as first:
-        first.consent("on")
-        assert first.record("colour", values[0]) == "recorded"
-        first._session._pending.clear()  # a state that has begun, and reported nothing yet
-    shutil.copytree(folder / "state", folder / "backup")
-    for value in values:
-        shutil.rmtree(folder / "state")
-        shutil.copytree(folder / "backup", folder / "state")
-        with client() as again:
-            assert again.record("colour", value) == "recorded"
-    return bodies
-
-
-def counted(url, bodies):
-    """What a collector answers, and what its store has of the day."""
-
-    async def main(store):
-        collector = Collector(METRICS, store, intervals=NEVER, open_writes=True, clock=lambda: NOON)
-        answers = []
-        async with asked(collector) as client:
-            for body in bodies:
-                answer = await client.post("/v1/reports", content=body, headers={"content-type": MEDIA_TYPE})
-                answers += answer.json()["results"]
-        return answers
-
-    answers = asyncio.run(main(open_store(url, METRICS, create=True)))
-    with open_store(url, METRICS) as store:
-        (period,) = store.periods("colour")
-        (counts,) = store.counts(METRICS["colour"], period, period).values()
-    return answers, counts.num_reports
-
-
-@pytest.mark.parametrize(("values", "expected"), [(["red"] * RESTORED, 1), (["red", "green"] * 3, 2)])
-def test_a_restored_devices_day_is_counted_once_for_each_response(tmp_path, values, expected):
-    """Two values are two responses, and two counts: what nobody but the copies knows cannot be taken for one."""
-    bodies = sent_by(tmp_path, values)
-    assert len(bodies) == len(values)
-    answers, reports = counted(f"sqlite:///{tmp_path / 'store.db'}", bodies)
-    assert reports <= expected  # both colours may have one permanent response
-    assert reports == len(set(bodies))
-    assert [answer["duplicate"] for answer in answers] == [body in bodies[:at] for at, body in enumerate(bodies)]
-
-
 # A client that is rolled out before its collector is ready for it loses nothing
 
 
 BEFORE = MetricRegistry({name: SERVED[name] for name in ("bloom", "colour")}, "before")
-OTHER = MetricRegistry({"hashed": SERVED["hashed"], "chosen": SERVED["chosen"]}, "other")
 
 
 class Device:

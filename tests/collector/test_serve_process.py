@@ -113,23 +113,6 @@ def test_a_signal_under_load_loses_nothing_that_was_acknowledged_and_it_is_not_r
     assert all(status == 503 and int(after) > 0 for status, after in refused)
 
 
-def test_a_full_queue_refuses_and_what_it_holds_is_kept(registry) -> None:
-    with running(registry, "--open-writes", "OVERSTORY_QUEUE_REPORTS=4", "OVERSTORY_COMPACT_EVERY=0") as process:
-        locked = sqlite3.connect(registry.parent / "store.db", isolation_level=None)
-        locked.execute("BEGIN IMMEDIATE")  # the writer waits for it
-        waiting = [Wire(process.address).send(post(upload())) for _ in range(4)]
-        time.sleep(0.5)
-        with Wire(process.address) as wire:
-            status, headers, body = wire.send(post(upload())).answer()
-        assert (status, json.loads(body)["reason"]) == (429, "queue-full")
-        assert int(headers["retry-after"]) > 0
-        locked.execute("ROLLBACK")
-        locked.close()
-        assert [wire.answer()[0] for wire in waiting] == [200] * 4
-        for wire in waiting:
-            wire.close()
-
-
 def test_tokens_rotate_while_it_runs(registry) -> None:
     store_file = str(registry.parent / "store.db")
     with open_store(store_file, METRICS, create=True) as store, running(registry, store=store_file) as process:

@@ -78,35 +78,18 @@ def test_some_values_of_a_domain_are_counted_by_their_numbers(
     )
 
 
-@pytest.mark.parametrize(
-    ("command", "says"),
-    [
-        (["decode", "{folder}", "--counts", "{counts}"], "--counts has no effect on files of reports"),
-        (["decode", "--counts", "{counts}", "--engine", "dask"], "--engine has no effect on counts with a label"),
-        (["decode", "--store", "x.db", "--metric", "m", "--engine", "dask"], "--engine has no effect with --store"),
-        (["decode", "{folder}", "--map", "map.csv"], "--map has no effect on files of reports"),
-        (
-            ["decode", "--counts", "{counts}", "--candidates", "{names}"],
-            "--candidates has no effect: grr was counted over its",
-        ),
-        (["decode", "--counts", "{counts}", "--complete"], "--method and --complete are for Bloom filters"),
-        (["decode", "--counts", "{names}.json"], "expected counts in JSON, from `overstory sum -o NAME.json`"),
-        (["decode", "--counts", "{counts}", "--store", "x.db"], "--store has no effect on"),
-    ],
-)
-def test_options_of_two_forms_are_refused(
-    collection: Callable[..., Collection],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    command: list[str],
-    says: str,
+def test_options_that_do_not_go_with_counts_are_refused(
+    collection: Callable[..., Collection], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = collection("grr", ONE | {"domain_size": 9}, 300)
-    places = {"folder": made.folder, "counts": tmp_path / "counts.json", "names": tmp_path / "names.txt"}
-    for name in (places["names"], f"{places['names']}.json"):
-        Path(name).write_text("1\n2\n")
-    printed(capsys, "sum", made.folder, "-o", places["counts"])
-    assert says in printed(capsys, *(part.format(**places) for part in command), status=2)
+    made, out = collection("grr", ONE | {"domain_size": 9}, 300), tmp_path / "counts.json"
+    (tmp_path / "names.json").write_text("1\n2\n")
+    printed(capsys, "sum", made.folder, "-o", out)
+    for options, says in (
+        ([out, "--candidates", tmp_path / "names.json"], "--candidates has no effect: grr was counted over its"),
+        ([out, "--complete"], "--method and --complete are for Bloom filters"),
+        ([tmp_path / "names.json"], "expected counts in JSON, from `overstory sum -o NAME.json`"),
+    ):
+        assert says in printed(capsys, "decode", "--counts", *options, status=2)
 
 
 def test_counts_that_were_altered_are_refused(
