@@ -88,6 +88,7 @@ GATEWAY = "--metric energy --registry energy.toml --state meter --readings"
 TO_FILE = f"{GATEWAY} readings.csv --output out.ovsu"
 INIT = "init new.toml --id theme --description 'The theme.' --owner Design --purpose https://example.org/7 --yes"
 YES_NO = f"{INIT} --kind yes-no"
+PAIR_OF_FILES = "OVERSTORY_TLS_KEY=colour.pem OVERSTORY_TLS_CERTIFICATE=colour.pem"
 TOKEN = "tokens reports.db --add admin --application a --expires"
 REFUSED: dict[str, list[tuple[str, str]]] = {
     "": [  # mistyped: one line with what may be meant, and no usage
@@ -160,6 +161,20 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("--epsilon 1 --numeric 0 1", "--numeric needs --reports N"),
         ("--epsilon 1 --numeric 0 nan --reports 5", "maximum = nan"),
         ("--epsilon 1 --numeric 0 2 --reports 5 --column kwh", "FILE missing: FILE and --column belong together"),
+    ],
+    "console --registry colour.toml --store reports.db": [
+        ("--host 0.0.0.0", "--host 0.0.0.0 can be reached from other machines, and there is no TLS"),
+        ("--port 70000", "--port 70000: ports are 0 .. 65535"),
+        ("OVERSTORY_CONSOLE_TLS_KEY=key.pem", "tls_certificate and tls_key belong together"),
+        ("OVERSTORY_CONSOLE_TRUST_HEADER=X-User", "trust_header needs from"),
+        ("--store no.db --check", "no.db: there is no such store"),
+        ("--registry no.toml", "no.toml: no such file or directory"),
+    ],
+    "serve --registry metrics.toml --port 0": [
+        ("--store reports.db OVERSTORY_TLS_KEY=key.pem", "tls_certificate and tls_key belong together"),
+        (f"--store reports.db {PAIR_OF_FILES}", "no such file"),
+        (f"--store reports.db {PAIR_OF_FILES.replace('.pem', '.toml')}", "certificate and key"),
+        ("--store reports.db --registry faulty.toml", "faulty.toml"),
     ],
     "sum --params params.csv": [
         ("values.csv -o - --pair word:bit page:bit", "one of the two may be a bit"),
