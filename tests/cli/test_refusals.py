@@ -57,10 +57,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "strings.toml": STRINGS,
         "grouped.toml": f"{COLOUR}groups = {GROUPS}\n",
         "table.toml": registry_of({"crashes": CRASHES}),
+        "t": "ovr_a-token",
+        "empty": "",
+        "relay.toml": "gateway = 'http://c'\nmost_bytes = 0\n",
         "faulty.toml": text.replace('oracle = "grr"', 'oracle = "gr"'),
     }
     for name, content in files.items():
         (path / name).write_text(content, "utf-8")
+    (path / "t").chmod(0o644)
     (path / "binary.toml").write_bytes(b"\xff\xfe")
     parquet.write_table(pa.table({"state": [["Ohio"], ["Utah"]]}), path / "lists.parquet")
     columns = {name: [row.split(",")[place] for row in rows.split()] for place, name in enumerate(("client", "tree"))}
@@ -88,7 +92,7 @@ GATEWAY = "--metric energy --registry energy.toml --state meter --readings"
 TO_FILE = f"{GATEWAY} readings.csv --output out.ovsu"
 INIT = "init new.toml --id theme --description 'The theme.' --owner Design --purpose https://example.org/7 --yes"
 YES_NO = f"{INIT} --kind yes-no"
-PAIR_OF_FILES = "OVERSTORY_TLS_KEY=colour.pem OVERSTORY_TLS_CERTIFICATE=colour.pem"
+SHUFFLING = "--gateway http://c --spool s OVERSTORY_RELAY_TOKEN_FILE="
 TOKEN = "tokens reports.db --add admin --application a --expires"
 REFUSED: dict[str, list[tuple[str, str]]] = {
     "": [  # mistyped: one line with what may be meant, and no usage
@@ -172,8 +176,6 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
     ],
     "serve --registry metrics.toml --port 0": [
         ("--store reports.db OVERSTORY_TLS_KEY=key.pem", "tls_certificate and tls_key belong together"),
-        (f"--store reports.db {PAIR_OF_FILES}", "no such file"),
-        (f"--store reports.db {PAIR_OF_FILES.replace('.pem', '.toml')}", "certificate and key"),
         ("--store reports.db --registry faulty.toml", "faulty.toml"),
     ],
     "sum --params params.csv": [
@@ -360,6 +362,36 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("duchi --param resolution=2.5", "--param resolution=2.5: give a whole number"),
         ("duchi --param epsilon=1 --param outside=wrap", "outside = 'wrap': choose clamp or reject"),
         ("dutchi --param epsilon=1", "there is no mechanism 'dutchi'; did you mean duchi? choose one of"),
+    ],
+    "relay": [
+        ("--gateway collector", "--gateway: 'collector': give an address such as https://collector.example"),
+        ("--gateway http://c/v1/oblivious", "give the collector's address without a path"),
+        ("--port 0", "--gateway must be given, or OVERSTORY_RELAY_GATEWAY, or gateway in the --config file"),
+        ("--gateway http://c --spool s", "--spool and token_file belong together: a relay that shuffles needs both"),
+        (
+            "--gateway http://c OVERSTORY_RELAY_TOKEN_FILE=t",
+            "--spool and token_file belong together: a relay that shuffles needs both",
+        ),
+        ("--gateway http://c OVERSTORY_RELAY_TLS_KEY=k", "tls_certificate and tls_key belong together"),
+        ("--gateway http://c --port 70000", "ports are 0 .. 65535"),
+        ("--gateway http://c OVERSTORY_RELAY_PER_HOUR=0", "OVERSTORY_RELAY_PER_HOUR=0: give 1 to 1,048,576"),
+        ("--gateway http://c OVERSTORY_RELAY_PER_RELEASE=0", "OVERSTORY_RELAY_PER_RELEASE=0: give 1 to 1,048,576"),
+        (
+            "--gateway http://c OVERSTORY_RELAY_PER_HOURS=9",
+            "there is no such setting; did you mean OVERSTORY_RELAY_PER_HOUR?",
+        ),
+        (f"{SHUFFLING}t OVERSTORY_RELAY_LEAST=1", "give 2 <= least <= capacity"),
+        (f"{SHUFFLING}t OVERSTORY_RELAY_EVERY=soon", "a number with s, m, h or d"),
+        (f"{SHUFFLING}t OVERSTORY_RELAY_EVERY=40d", "shorter than every = 40d"),
+        (f"{SHUFFLING}t OVERSTORY_RELAY_EVERY=0s OVERSTORY_RELAY_AT_MOST=1s", "1s: give at least 2s"),
+        (f"{SHUFFLING}t", "other users can read this token: chmod 600 t"),
+        (f"{SHUFFLING}none", "none: no such file or directory"),
+        (f"{SHUFFLING}empty", "empty: it is empty"),
+        (
+            "--gateway http://c OVERSTORY_RELAY_TLS_CERTIFICATE=t OVERSTORY_RELAY_TLS_KEY=t",
+            "t: no certificate and key that belong together",
+        ),
+        ("--config relay.toml", "relay.toml: most_bytes: give 1 to 16,777,216"),
     ],
     "reproduce --quick -o out": [
         ("figure-99", "rappor-75-of-100"),

@@ -189,9 +189,13 @@ def test_a_host_that_no_name_can_be_is_said(host) -> None:
 
 def test_it_says_why_it_cannot_serve(registry) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        for address, says in ((("--port", port), "in use"), (("--host", "192.0.2.1"), "cannot listen on")):
-            ran = overstory("serve", "--registry", registry, "--store", "s.db", *address, cwd=registry.parent)
+        for options, says in (
+            (("--port", taken.getsockname()[1]), "in use"),
+            (("--host", "192.0.2.1"), "cannot listen on"),
+            (("OVERSTORY_TLS_KEY=a.pem", "OVERSTORY_TLS_CERTIFICATE=a.pem"), "no such file"),
+            ((f"OVERSTORY_TLS_KEY={registry}", f"OVERSTORY_TLS_CERTIFICATE={registry}"), "certificate and key"),
+        ):
+            ran = overstory("serve", "--registry", registry, "--store", "s.db", *options, cwd=registry.parent)
             assert (ran.returncode, says in ran.stderr, "Traceback" in ran.stderr) == (2, True, False)
 
 

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import re
 import time
 from collections import Counter
 from contextlib import closing
@@ -35,7 +34,7 @@ from support.relays import (
     shuffling,
     take_all,
 )
-from support.running import overstory, within
+from support.running import overstory
 
 
 def test_messages_are_released_together_once_enough_are_there_and_the_time_has_passed(tmp_path):
@@ -437,41 +436,6 @@ def test_a_second_relay_on_a_spool_ends_with_one_sentence(tmp_path):
             assert (ran.returncode, ran.stdout) == (2, "")
             assert ran.stderr.count("\n") == 1
             assert "another relay uses this spool: stop it, or give this one a --spool of its own" in ran.stderr
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ("--gateway collector", "--gateway: 'collector': give an address such as https://collector.example"),
-        ("--gateway http://c/v1/oblivious", "give the collector's address without a path"),
-        ("--port 0", "--gateway must be given, or OVERSTORY_RELAY_GATEWAY, or gateway in the --config file"),
-        ("--gateway http://c --spool s", "--spool and token_file belong together: a relay that shuffles needs both"),
-        ("--gateway http://c token_file=t", "--spool and token_file belong together: a relay that shuffles needs both"),
-        ("--gateway http://c tls_key=k", "tls_certificate and tls_key belong together"),
-        ("--gateway http://c --port 70000", "ports are 0 .. 65535"),
-        ("--gateway http://c per_hour=0", "OVERSTORY_RELAY_PER_HOUR=0: give 1 to 1,048,576"),
-        ("--gateway http://c per_release=0", "OVERSTORY_RELAY_PER_RELEASE=0: give 1 to 1,048,576"),
-        ("--gateway http://c per_hours=9", "there is no such setting; did you mean OVERSTORY_RELAY_PER_HOUR?"),
-        ("--gateway http://c --spool s token_file=t least=1", "give 2 <= least <= capacity"),
-        ("--gateway http://c --spool s token_file=t every=soon", "a number with s, m, h or d"),
-        ("--gateway http://c --spool s token_file=t every=40d", "shorter than every = 40d"),
-        ("--gateway http://c --spool s token_file=t every=0s at_most=1s", "1s: give at least 2s"),
-        ("--gateway http://c --spool s token_file=t", "other users can read this token: chmod 600 t"),
-        ("--gateway http://c --spool s token_file=none", "none: no such file or directory"),
-        ("--gateway http://c --spool s token_file=empty", "empty: it is empty"),
-        ("--gateway http://c tls_certificate=t tls_key=t", "t: no certificate and key that belong together"),
-        ("--config relay.toml", "relay.toml: most_bytes: give 1 to 16,777,216"),
-    ],
-)
-def test_a_mistake_in_the_options_is_one_sentence(tmp_path, options, sentence):
-    (tmp_path / "t").write_text(TOKEN)
-    (tmp_path / "t").chmod(0o644)
-    (tmp_path / "empty").write_text("")
-    (tmp_path / "relay.toml").write_text("gateway = 'http://c'\nmost_bytes = 0\n")
-    words = (re.sub(r"^\w+=", lambda key: f"OVERSTORY_RELAY_{key[0].upper()}", word) for word in options.split())
-    ran = within("relay", *words, cwd=tmp_path)
-    assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
-    assert sentence in ran.stderr
 
 
 @pytest.mark.slow
