@@ -294,6 +294,8 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         (f"{INIT} --kind colour", "--kind: 'colour': give one of choice, yes-no, number, words"),
         (f"{INIT} --values one", "--values: give at least two different values"),
         (f"{INIT} --kind number --answer min=5 --answer max=5", "--answer max: 5: give a number above 5"),
+        (YES_NO.replace("new.toml", "metrics.toml"), "metrics.toml exists: give another FILE, or remove it"),
+        (f"{YES_NO} --devices 0", "--devices: "),
         (f"{YES_NO} --epsilon 1e9", "--epsilon: 1e9: give a number from 0.01 to 8"),
         (f"{YES_NO} --answer period=daily", "--answer period: 'daily' is no period"),
         (f"{YES_NO} --answer expires=2001-01-01", "--answer expires: '2001-01-01': give a day after today"),

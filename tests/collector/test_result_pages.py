@@ -62,11 +62,6 @@ def test_what_is_unknown_or_malformed_is_refused_with_a_reason(metrics, url, pat
     assert detail in page.json()["detail"]
 
 
-def test_without_a_token_nothing_is_said_of_parameters(metrics, url):
-    pages = pages_of(metrics, url, "tree/counts", "tree/counts?colour=red", token=False)
-    assert [page.status_code for page in pages] == [401, 401]
-
-
 def test_an_answer_is_bounded_and_says_what_to_ask_instead(metrics, url, monkeypatch):
     with pytest.raises(ParameterError, match="an answer has at most 10,000,000"):
         counts.check_counts(metrics["tree"], 10_000_000)
