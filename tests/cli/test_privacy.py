@@ -108,11 +108,7 @@ def test_a_name_that_is_both_is_the_oracle_and_it_is_said(tmp_path):
         in ran.stderr
     )
     ran = within("privacy", "rappor", "--registry", "metrics.toml", "--json", cwd=tmp_path)
-    assert (json.loads(ran.stdout)["metric"], json.loads(ran.stdout)["mechanism"], ran.stderr) == (
-        "rappor",
-        "grr",
-        "",
-    )
+    assert (json.loads(ran.stdout)["metric"], json.loads(ran.stdout)["mechanism"], ran.stderr) == ("rappor", "grr", "")
 
 
 def test_oracles_work_beside_a_registry_with_faults(tmp_path):

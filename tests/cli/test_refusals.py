@@ -433,9 +433,7 @@ LINES = [(f"{command} {rest}".strip(), says) for command, rows in REFUSED.items(
 
 
 @pytest.mark.parametrize(("line", "says"), LINES)
-def test_what_cannot_be_done_is_one_sentence_and_writes_nothing(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, line: str, says: str
-) -> None:
+def test_what_cannot_be_done_is_one_sentence_and_writes_nothing(folder, monkeypatch, line, says):
     for name in ("DO_NOT_TRACK", "OVERSTORY", "OVERSTORY_WRITE_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     before = {path.name for path in folder.iterdir()}

@@ -298,9 +298,7 @@ class Endpoint:
         ("gzip", "application/json", 100, False),
     ],
 )
-def test_what_can_take_long_is_not_decided_on_the_event_loop(
-    encoding: str, content_type: str, size: int, on_loop: bool
-) -> None:
+def test_what_can_take_long_is_not_decided_on_the_event_loop(encoding, content_type, size, on_loop):
     head = read_head([(b"content-type", content_type.encode()), (b"content-encoding", encoding.encode())])
     post = ReportEntrance(cast("Any", Endpoint()), Bodies(Limits().reading_bytes))
     decided = cast("Any", asyncio.run(post.post(head, bytes(size))))

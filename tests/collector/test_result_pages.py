@@ -144,9 +144,7 @@ def collector(tmp_path_factory: Any) -> Any:
             yield url, f"http://{host}:{port}", token
 
 
-def test_each_group_is_counted_apart_and_read_as_from_the_store(
-    collector: Any, tmp_path: Any, monkeypatch: Any
-) -> None:
+def test_each_group_is_counted_apart_and_read_as_from_the_store(collector, tmp_path, monkeypatch):
     store_url, url, token = collector
     read = {group: read_remote(url, token, METRIC, group=group) for group in (None, "1.0", "1.1", "other")}
     sizes = {group: counted.num_reports for group, counted in read.items()}

@@ -66,9 +66,7 @@ def test_a_batch_that_is_sent_again_after_midnight_is_known(store: Store, metric
 
 
 @pytest.mark.parametrize("graces", [(2, 30), (30, 2)])
-def test_a_registry_with_another_grace_finds_the_ids_of_before(
-    store: Store, metrics: Any, graces: tuple[int, int]
-) -> None:
+def test_a_registry_with_another_grace_finds_the_ids_of_before(store, metrics, graces):
     end = (PERIOD + 1) * DAY
     batch = some(metrics["bloom"], PERIOD, 5, 1)
     assert store.add([batch._replace(forget_after=end + graces[0] * DAY)]) == [True]

@@ -3,7 +3,7 @@
 import io
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ from overstory.files.parquet import label_of, opened, read_row_groups
 from overstory.files.rappor import read_candidates
 from overstory.protocol.errors import FormatError, OverstoryError, ParameterError
 from overstory.protocol.search import prefix_search
-from support.engine_files import Collection
 from support.exported_store import export_all, fill, registry, registry_toml
 from support.object_store import put
 from support.searched_files import in_files, searched_files
@@ -164,9 +163,7 @@ class System:
 
 
 @pytest.mark.parametrize("kind", [None, fs.FileType.Directory, fs.FileType.NotFound])
-def test_a_store_that_does_not_answer_is_not_passed_over(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: fs.FileType | None
-) -> None:
+def test_a_store_that_does_not_answer_is_not_passed_over(monkeypatch, capsys, kind):
     monkeypatch.setattr(folders, "file_system", lambda _address: (System(kind), "b/day"))
     with pytest.raises(FolderError, match=r"^s3://b/day: when listing objects .*NETWORK_CONNECTION"):
         is_exported("s3://b/day?region=eu-west-1")
@@ -203,9 +200,7 @@ class Failing(io.BytesIO):
         MemoryError(),
     ],
 )
-def test_what_the_system_says_is_not_said_of_the_file(
-    collection: Callable[..., Collection], error: BaseException
-) -> None:
+def test_what_the_system_says_is_not_said_of_the_file(collection, error):
     raw = Failing((collection().folder / "b.parquet").read_bytes(), error)
     with pytest.raises(type(error)) as caught, opened(raw, "b.parquet") as file:
         list(read_row_groups(file, label_of(file, "b.parquet"), "b.parquet"))
@@ -236,8 +231,7 @@ def test_the_command_searches_files(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert shown["levels"] == expected["levels"]
     assert main([*command, "--engine", "local"]) == 0
     assert re.search(
-        r"overstory: \d+ units in [\d.]+ s by local: [\d,]+ reports and .* a second\n",
-        (capsys.readouterr().err),
+        r"overstory: \d+ units in [\d.]+ s by local: [\d,]+ reports and .* a second\n", (capsys.readouterr().err)
     )
     assert main([*command, "--store", "x.db"]) == 2
     assert "--store has no effect on files of reports" in capsys.readouterr().err

@@ -42,9 +42,7 @@ class Unreliable:
 @pytest.mark.sampled(16)
 @pytest.mark.parametrize("largest", [1, 1000, 1 << 30])
 @pytest.mark.parametrize(("name", "parameters"), EVERY_ORACLE, ids=str)
-def test_every_oracle_counts_alike_in_any_partition_and_order(
-    collection: Callable[..., Collection], name: str, parameters: dict[str, Any], largest: int
-) -> None:
+def test_every_oracle_counts_alike_in_any_partition_and_order(collection, name, parameters, largest):
     made = collection(name, parameters)
     units = made.units(largest)
     assert {unit.layout for unit in units} == {"blocks", "rows", "packed batches"}
@@ -78,9 +76,7 @@ def of_fewer(raw: bytes) -> bytes:
         (lambda results: [*results, (len(results), results[0][1])], "a unit that it was not given"),
     ],
 )
-def test_no_wrong_count_comes_of_an_engine_that_fails(
-    collection: Callable[..., Collection], spoil: Any, says: str
-) -> None:
+def test_no_wrong_count_comes_of_an_engine_that_fails(collection, spoil, says):
     made = collection()
     with pytest.raises((EngineError, FormatError), match=says):
         count(Unreliable(3, spoil), made.job(), made.units())
@@ -133,9 +129,7 @@ class Interrupted(Unreliable):
         raise KeyboardInterrupt
 
 
-def test_a_run_goes_on_from_finished_units(
-    collection: Callable[..., Collection], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_goes_on_from_finished_units(collection, tmp_path, monkeypatch):
     monkeypatch.setattr("overstory.engines.driver.EVERY", 0.0)
     monkeypatch.setattr("overstory.engines.driver.SHARE", math.inf)
     made = collection()
@@ -154,9 +148,7 @@ def test_a_run_goes_on_from_finished_units(
     assert other.read() is None
 
 
-def test_what_a_run_wrote_is_read_completely_or_refused(
-    collection: Callable[..., Collection], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_run_wrote_is_read_completely_or_refused(collection, tmp_path, monkeypatch):
     monkeypatch.setattr("overstory.engines.driver.EVERY", 0.0)
     monkeypatch.setattr("overstory.engines.driver.SHARE", math.inf)
     made, path = collection(), tmp_path / "unfinished"

@@ -85,9 +85,7 @@ def test_a_killed_search_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.slow
-def test_a_killed_reading_of_exported_folders_goes_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_reading_of_exported_folders_goes_on(tmp_path, capsys, monkeypatch):
     small_parts(monkeypatch.setattr)
     (tmp_path / "metrics.toml").write_text(registry_toml())
     fill(f"sqlite:///{tmp_path}/store.db", registry())
@@ -109,13 +107,7 @@ def test_what_another_search_left_is_not_gone_on_with(tmp_path: Path, capsys: py
 
 
 @pytest.mark.parametrize("name", ["c.csv.unfinished", "sub/../c.csv.unfinished", "link.csv", "c.csv.unfinished.1"])
-def test_an_input_is_not_the_file_that_a_run_removes(
-    collection: Callable[..., Collection],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-) -> None:
+def test_an_input_is_not_the_file_that_a_run_removes(collection, tmp_path, monkeypatch, capsys, name):
     made = collection()
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sub").mkdir()
@@ -130,9 +122,7 @@ def test_an_input_is_not_the_file_that_a_run_removes(
 
 
 @pytest.mark.parametrize("option", ["--plot", "--candidates-out"])
-def test_a_search_does_not_remove_what_it_writes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], option: str
-) -> None:
+def test_a_search_does_not_remove_what_it_writes(tmp_path, monkeypatch, capsys, option):
     command, *_ = searched_files(tmp_path)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "found.svg").symlink_to("found.unfinished")
@@ -144,9 +134,7 @@ DAMAGED = [b"", b"PAR1", b'{"run": "a", "parts": []}\n', b"\0" * 300]
 
 
 @pytest.mark.parametrize("content", DAMAGED)
-def test_a_damaged_file_beside_the_output_is_refused_and_kept(
-    collection: Callable[..., Collection], tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes
-) -> None:
+def test_a_damaged_file_beside_the_output_is_refused_and_kept(collection, tmp_path, capsys, content):
     """It may be a file of another kind that happens to have this name."""
     made = collection()
     counts, unfinished = tmp_path / "c.csv", tmp_path / "c.csv.unfinished"

@@ -3,7 +3,6 @@
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -86,9 +85,7 @@ def test_each_file_is_read_once_more_whatever_its_units_are(tmp_path: Path, monk
     assert checked == [place.address for place in places]
 
 
-def test_a_run_that_did_not_verify_is_not_gone_on_with(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_did_not_verify_is_not_gone_on_with(folder, tmp_path, capsys):
     """It would be said of all units that their checksums were compared."""
     metric = registry()["bloom"]
     places = find_places([str(folder / "metric=bloom")])
@@ -104,9 +101,7 @@ def test_a_run_that_did_not_verify_is_not_gone_on_with(
 
 
 @pytest.mark.parametrize(("name", "parameters"), ORACLES, ids=str)
-def test_a_few_random_bytes_are_refused_or_change_nothing(
-    tmp_path: Path, name: str, parameters: dict[str, Any]
-) -> None:
+def test_a_few_random_bytes_are_refused_or_change_nothing(tmp_path, name, parameters):
     """Of files without a manifest, one to three bytes at random, 100 times a layout; what is compared finds them."""
     made, rng = Collection(tmp_path, name, parameters, 9000), np.random.default_rng(5)
     silent = 0
