@@ -1,21 +1,16 @@
 """`decode --range A:B`: the share of a range."""
 
-import csv
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports
-from overstory.collector.store import open_store
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics import load_registry, parse_registry
+from overstory.protocol.metrics import parse_registry
 from overstory.queries.counts import PeriodCounts
 from overstory.queries.readings import EstimateOptions, read
 from support.registry_texts import registry_of
-from support.running import within
-from support.store_samples import received_batch
 
 AGES = {"domain": '{kind = "integers", min = 0, max = 63}', "oracle": '"ranges"', "parameters": "{epsilon = 3.0}"}
 WORDS = {
@@ -23,7 +18,6 @@ WORDS = {
     "oracle": '"ranges"',
     "parameters": "{epsilon = 3.0}",
 }
-GROUPS = {"groups": '{by = "release", shares = {"1.0" = 0.5, "1.1" = 0.4}, devices = 100000, floor = 1000}'}
 
 
 def counted(entry: dict[str, str], held: Any) -> PeriodCounts:
@@ -67,29 +61,3 @@ def test_other_metrics_have_no_ranges() -> None:
     metric = {"domain": '{kind = "categories", names = ["a", "b"]}', "oracle": '"grr"', "parameters": "{epsilon = 1.0}"}
     with pytest.raises(ParameterError, match="age is not collected by ranges: --range 1:2 does not apply to it"):
         asked(counted(metric, np.zeros(10, int)), "1:2")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: Any) -> Path:
-    """A store with 600 reports of one release, and 200 of another."""
-    path: Path = tmp_path_factory.mktemp("groups")
-    path.joinpath("metrics.toml").write_text(registry_of({"age": {**AGES, **GROUPS}}))
-    registry = load_registry(path / "metrics.toml")
-    metric = registry["age"]
-    with open_store(str(path / "store.db"), registry, create=True) as store:
-        for number, (group, count) in enumerate((("1.0", 600), ("1.1", 200))):
-            held = np.full(count, 20)
-            sent = SimulatedDevices.holding(metric.mechanism, range(64), held, np.random.default_rng(number)).report()
-            store.add([received_batch(metric, 20_000, sent)._replace(group=group)])
-    return path
-
-
-def test_decode_prints_the_range_that_was_asked_for(folder: Path) -> None:
-    where = "--store", "store.db", "--registry", "metrics.toml", "--metric", "age"
-    ran = within("decode", *where, "--range", "18:25", "--range=20:20", "-o", "-", cwd=folder)
-    assert ran.returncode == 0, ran.stderr
-    rows = {row["of"]: row for row in csv.DictReader(ran.stdout.splitlines())}
-    assert float(rows["18 .. 25"]["value"]) > 0.7
-    assert float(rows["20"]["value"]) > 0.7
-    files = within("decode", "--params", "p.csv", "--range", "1:2", cwd=folder)
-    assert (files.returncode, "--range has no effect without INPUT or --store" in files.stderr) == (2, True)

@@ -8,7 +8,6 @@ import shlex
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 from overstory.presentation.charts import numbers as charts
 from support.running import within
@@ -60,30 +59,6 @@ def test_the_page_fetches_nothing_and_escapes_values(folder):
 def test_the_pages_command_has_the_very_bins(folder):
     told = said(folder, "--column", "kwh", "--bins", 0, 1.23456789, 4, "-o", "bins")
     assert "--bins 0 1.23456789 4 " in (folder / told["page"]).read_text()
-
-
-def test_few_people_have_intervals_that_end_where_shares_do(folder):
-    shown = within("collect", "s.csv", "--column", "state", "--people", 3, "-o", "few", cwd=folder).stdout
-    ends = [float(end) for end in re.findall(r" to (\d+\.\d+)%", shown)]
-    assert len(ends) == 3
-    assert max(ends) <= 100
-    assert "3 simulated devices, drawn from the rows" in shown
-    assert re.search(r"detected about half the time from +none", shown)
-
-
-def test_an_error_above_a_hundred_points_is_written_out(folder):
-    (folder / "two.csv").write_text("name\na\nb\n")
-    shown = within("collect", "two.csv", "--column", "name", "--seed", 1, "-o", "two", cwd=folder).stdout
-    assert "shares are off by 108 percentage points" in shown  # 1.1e+02 is no number for a person
-
-
-def test_the_same_command_gives_the_same_page(folder):
-    pages = []
-    for name in ("one", "two"):
-        within("collect", "s.csv", "--column", "state", "--seed", 3, "-o", name, cwd=folder)
-        pages.append((folder / name / "collect.html").read_text())
-    assert pages[0] == pages[1]
-    assert "overstory collect s.csv --column state --oracle auto" in pages[0]
 
 
 def test_table_page_picture_and_files_show_one_interval(folder, monkeypatch):
@@ -161,24 +136,6 @@ def test_an_earlier_result_is_replaced_with_a_word_and_as_a_whole(folder, monkey
     monkeypatch.setattr("overstory.trial.values.Summary.write_page", interrupted)
     assert within(*given, "--seed", 3, cwd=folder).returncode == 130
     assert {path.name: path.read_bytes() for path in (folder / "again").iterdir()} == after
-
-
-def test_nearly_all_printed_intervals_hold_the_truth(tmp_path):
-    """Of n intervals Binomial(n, 5%) miss; more misses than `most` come by chance once in a million seeds."""
-    carats = "\n".join(f"{0.2 + i % 300 / 100:.2f}" for i in range(2_000))
-    (tmp_path / "diamonds.csv").write_text(f"carat\n{carats}\n")
-    options = ("--column", "carat", "--epsilon", 4, "--bins", 0, 3.2, 64)
-    shown = within("collect", "diamonds.csv", *options, cwd=tmp_path).stdout
-    share = r"(-?\d+\.\d\d)%"
-    row = rf"{share} +(?:{share}|not detected) +{share} to {share}(?:  █*)?$"
-    rows = [(float(truth), float(low), float(high)) for truth, _, low, high in re.findall(row, shown, re.MULTILINE)]
-    most = binom.isf(1e-6, len(rows), 0.05)
-    assert len(rows) == 64
-
-    def missed(stretch):  # cells are rounded to .01
-        return sum(abs(truth - (low + high) / 2) > stretch * (high - low) / 2 + 0.011 for truth, low, high in rows)
-
-    assert missed(1) <= most < missed(0.5)  # intervals of half the width are noticed
 
 
 def test_several_choices_in_one_answer_are_one_value(tmp_path):

@@ -12,9 +12,8 @@ from overstory.collector.store import open_store
 from overstory.engines.driver import LocalEngine, count
 from overstory.engines.places import find_sets
 from overstory.protocol.metrics import Metric, parse_registry
-from overstory.queries.counts import read_store, with_sums
 from overstory.queries.sources import exported
-from overstory.queries.sources.exported import ExportedReports, read_exported
+from overstory.queries.sources.exported import ExportedReports
 from support.exported_store import LATER, PERIODS, add, export_all, fill, registry, registry_toml, small_parts
 from support.registry_texts import registry_of
 from support.store_samples import ABOUT, sample_metrics
@@ -37,20 +36,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def in_units(metric: Metric) -> ExportedReports:
     """Return exported reports, of which each row group is a unit."""
     return ExportedReports(find_sets("exported"), lambda job, units: count(LocalEngine(1), job, units))
-
-
-@pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("name", ["bloom", "colour", "size"])
-def test_counts_and_sums_are_those_of_the_store(name: str) -> None:
-    metric = registry()[name]
-    with open_store("sqlite:///store.db", registry()) as store:
-        stored = with_sums(store, read_store(store, metric))
-    there = in_units(metric)
-    read = read_exported(there, metric, None, None)
-    assert read.to_json() == stored.to_json()
-    assert read.sums == stored.sums
-    one = read_exported(there, metric, PERIODS[1], None)
-    assert one.counts == {PERIODS[1]: stored.counts[PERIODS[1]]}
 
 
 def test_metrics_of_equal_parameters_are_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,16 +119,3 @@ def test_files_without_a_manifest_keep_their_own_form(capsys: pytest.CaptureFixt
     parts = list(map(str, Path("exported/metric=colour").rglob("part-*.parquet")))
     assert main(["decode", *parts, *OPTIONS, "colour", "--json", "--quiet"]) == 0
     assert json.loads(capsys.readouterr().out)["counting"]["engine"] == "local"
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # of schedulers
-@pytest.mark.parametrize("engine", ["dask", "spark"])
-@pytest.mark.usefixtures("folder")
-def test_a_cluster_reads_the_same(engine: str, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip({"dask": "distributed", "spark": "pyspark"}[engine])
-    shown = []
-    for source in (("--store", "store.db"), ("exported", "--engine", f"{engine}:2")):
-        assert main(["decode", *source, *OPTIONS, "colour", "--json", "--quiet", "--aggregate", "per-period"]) == 0
-        shown.append(json.loads(capsys.readouterr().out))
-    assert shown[0] == shown[1]

@@ -93,13 +93,6 @@ def test_groups_count_by_their_public_shares_and_not_by_who_reports(folder: Path
     assert red["high"] / plain["reports"] < 0.44, "without it, who reports most weighs most"
 
 
-def test_one_group_and_the_sum_of_all(folder: Path) -> None:
-    one = json.loads(decode(folder, "--group", "1.1", "--json").stdout)
-    assert (one["group"], one["reports"]) == ("1.1", 8000)
-    whole = json.loads(decode(folder, "--json").stdout)
-    assert ("group" in whole, whole["reports"]) == (False, 14_150)
-
-
 def test_smoothed_shares_stand_next_to_the_raw_ones_and_their_intervals(folder: Path, tmp_path: Path) -> None:
     ran = decode(folder, "--by-group", "--smooth", "-o", str(tmp_path))
     assert ran.returncode == 0
@@ -126,41 +119,6 @@ def test_the_difference_of_two_groups_has_an_interval(folder: Path) -> None:
         assert by_value[value]["low"] < truth < by_value[value]["high"]
     assert [by_value[value]["changed"] for value in ("red", "green", "blue")] == [True, False, True]
     assert "a: group 1.1, 8,000 reports from" in decode(folder, "--compare", "1.1", "1.0").stdout
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--group", "1.3"], "there is no group '1.3': the groups are 1.0, 1.1, 1.2, other"),
-        (["--smooth"], "--smooth has no effect without --by-group"),
-        (["--by-group", "--group", "1.0"], "--group and --by-group exclude each other: give one"),
-        (
-            ["--by-group", "--smooth", "--aggregate", "per-period"],
-            "smoothing is of shares, over a range of periods in total",
-        ),
-        (["--compare", "1.0", "1.0"], "give two different groups"),
-        (["--compare", "1.3", "1.4"], "'1.3' is no day: give one such as"),
-        (["--compare", "1.0", "2"], "there is no group '2'"),
-        (["--compare", "1.0", "1.1", "--steps", "norm-sub"], "--steps has no effect with --compare"),
-        (
-            ["--compare", "1.0", "1.1", "--group", "1.0"],
-            "--group has no effect with --compare 1.0 1.1: these are groups",
-        ),
-        (["--compare", "1.0", "1.1", "--overlap", "1"], "--overlap has no effect with --compare 1.0 1.1: these are"),
-        (["--compare", "1.0", "2026-W45"], "there is no group '2026-W45'"),
-    ],
-)
-def test_what_cannot_be_asked_is_one_sentence(folder: Path, options: list[str], says: str) -> None:
-    ran = decode(folder, *options)
-    assert (ran.returncode, ran.stdout) == (2, "")
-    assert says in ran.stderr
-
-
-@pytest.mark.parametrize("options", [["--by-group"], ["--group", "1.0"]])
-def test_a_metric_without_groups_has_none_to_read(folder: Path, options: list[str]) -> None:
-    ran = decode(folder, *options, metric="plain")
-    assert ran.returncode == 2
-    assert "plain has no groups: its reports name none" in ran.stderr
 
 
 def test_names_that_are_periods_too_are_groups_only_where_both_are(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """decode of a store and of a collector: what is printed, what is written, and what is refused."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from overstory.collector.store import open_store
 from overstory.protocol.metrics import load_registry
 from overstory.queries import readings
 from support.registry_texts import COLOURS, LISTED, registry_of
-from support.running import within
+from support.running import done
 from support.served import served
 from support.store_samples import received_batch
 
@@ -53,45 +52,8 @@ def folder(tmp_path_factory: Any) -> Path:
     return path
 
 
-def decode(folder: Path, *more: object, status: int = 0) -> Any:
-    ran = within("decode", *more, cwd=folder)
-    assert ran.returncode == status, ran.stderr
-    assert status == 0 or (ran.stderr.startswith("overstory: error: ") and len(ran.stderr.splitlines()) == 1)
-    return ran
-
-
 KEPT = ("--store", "reports.db", "--registry", "metrics-1.5.toml")
 COLOUR = (*KEPT, "--metric", "colour")
-
-
-def test_a_range_is_estimated_and_what_is_supposed_is_said(folder: Path) -> None:
-    out = decode(folder, *COLOUR).stdout
-    assert "red" in out
-    assert "blue" not in out
-    assert "9,000 reports of colour in 3 periods between 2026-09-04 and 2026-09-07; estimated over all of them" in out
-    assert "standard errors assume 3 reports per device, the worst case; use --reports-per-device" in out
-    assert "intervals: of these reports" in out
-    assert "120 reports from 2026-09-04 to 2026-09-07 were made with other parameters" in out
-    everything = decode(folder, *COLOUR, "--all").stdout
-    assert "blue" in everything
-    assert "not detected" in everything
-    assert "every value:" not in decode(folder, *COLOUR, "--quiet", "-o", "out").stdout
-    assert "detected" in decode(folder, *COLOUR, "--quiet").stdout
-
-
-def test_a_range_and_the_number_of_reports_are_obeyed(folder: Path) -> None:
-    first = json.loads(decode(folder, *COLOUR, "--to", "2026-09-05", "--json", "--all").stdout)
-    assert (first["from"], first["to"], first["reports"]) == ("2026-09-04", "2026-09-05", 6000)
-    errors = [
-        json.loads(decode(folder, *COLOUR, *more, "--json", "--all").stdout)["readings"][0]["estimates"][0][
-            "standard_error"
-        ]
-        for more in (("--reports-per-device", "1"), ("--reports-per-device", "2"), ())
-    ]
-    assert errors == sorted(errors)
-    assert errors[0] < errors[1] < errors[2]
-    nothing = decode(folder, *COLOUR, "--from", "2026-10-01").stdout
-    assert nothing == "no reports of colour between 2026-10-01 and 2026-10-01\n"
 
 
 def texts(picture: Path) -> str:
@@ -99,11 +61,11 @@ def texts(picture: Path) -> str:
 
 
 def test_a_reading_is_drawn_as_every_estimate_is(folder: Path) -> None:
-    decode(folder, *COLOUR, "--plot", "total.svg", "--json")
+    done(folder, "decode", *COLOUR, "--plot", "total.svg", "--json")
     shown = texts(folder / "total.svg")
     assert "2026-09-04 to 2026-09-07: 2 of 3 values detected" in shown
     assert "95% intervals of these reports" in shown
-    decode(folder, *COLOUR, "--aggregate", "per-period", "--plot", "days.svg", "--quiet")
+    done(folder, "decode", *COLOUR, "--aggregate", "per-period", "--plot", "days.svg", "--quiet")
     shown = texts(folder / "days.svg")
     assert all(f"{day}: 2 of 3 values detected" in shown for day in ("2026-09-04", "2026-09-05", "2026-09-07"))
     assert "95% intervals of all devices like these" in shown
@@ -111,7 +73,7 @@ def test_a_reading_is_drawn_as_every_estimate_is(folder: Path) -> None:
 
 def test_a_picture_of_many_periods_says_how_many_it_leaves_out(folder: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(readings.RangeReading, "most_drawn", 2)
-    decode(folder, *COLOUR, "--aggregate", "cumulative", "--plot", "two.svg")
+    done(folder, "decode", *COLOUR, "--aggregate", "cumulative", "--plot", "two.svg")
     shown = texts(folder / "two.svg")
     assert "2 of 3 ranges shown, the last" in shown
     assert "2026-09-04: " not in shown
@@ -131,38 +93,15 @@ def test_over_http_the_same(folder: Path, collector: tuple[str, str, str], monke
     """A collector says itself what a metric is; it wants the token for reading."""
     url, admin, write = collector
     far = ("--store", url, "--metric", "colour", "--aggregate", "cumulative", "--json", "--all")
-    near = decode(folder, *COLOUR, "--aggregate", "cumulative", "--json", "--all").stdout
+    near = done(folder, "decode", *COLOUR, "--aggregate", "cumulative", "--json", "--all").stdout
     monkeypatch.setenv("OVERSTORY_ADMIN_TOKEN", admin)
     monkeypatch.setenv("OVERSTORY_WRITE_TOKEN", write)
-    assert decode(folder, *far, "--registry", "metrics-1.5.toml").stdout == near
-    decode(folder, "--store", url, *COLOUR[2:], "--plot", "far.svg")
+    assert done(folder, "decode", *far, "--registry", "metrics-1.5.toml").stdout == near
+    done(folder, "decode", "--store", url, *COLOUR[2:], "--plot", "far.svg")
     assert (folder / "far.svg").read_text().startswith("<svg")
-    assert decode(folder, *far).stdout == near
+    assert done(folder, "decode", *far).stdout == near
     monkeypatch.delenv("OVERSTORY_ADMIN_TOKEN")
-    assert "wants an admin token: give one with OVERSTORY_ADMIN_TOKEN" in decode(folder, *far, status=2).stderr
+    assert "wants an admin token: give one with OVERSTORY_ADMIN_TOKEN" in done(folder, "decode", *far, status=2).stderr
     monkeypatch.setenv("OVERSTORY_ADMIN_TOKEN", "wrong")
-    said = decode(folder, *far, status=2).stderr
+    said = done(folder, "decode", *far, status=2).stderr
     assert "does not take this token: give one with OVERSTORY_ADMIN_TOKEN (" in said
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ((), "--params, --counts, --map, --output missing without INPUT or --store: `overstory decode --help`"),
-        (("--params", "p.csv", "--metric", "colour"), "--metric has no effect without INPUT or --store"),
-        ((*COLOUR, "--counts", "c.csv"), "--counts has no effect with --store"),
-        ((*COLOUR, "--plot", "c.gif"), "--plot c.gif: pictures are SVG: give a name that ends in .svg"),
-        ((*COLOUR, "--from", "2026-10-01", "--plot", "c.svg"), "--plot c.svg: there are no reports to draw"),
-        ((*COLOUR, "--store", "http://x"), "http://x: a collector is read alone: give one --store"),
-        (("--store", "reports.db"), "--metric missing with --store"),
-        (("--store", "reports.db", "--metric", "colour"), "--store needs --registry"),
-        ((*KEPT, "--metric", "shape"), "there is no metric 'shape'"),
-        ((*COLOUR, "--from", "yesterday"), "'yesterday' is no day"),
-        ((*COLOUR, "--from", "2026-09-05", "--to", "2026-09-04"), "ends before it begins"),
-        (("--store", "absent.db", *COLOUR[2:]), "absent.db"),
-        ((*COLOUR[:2], "--registry", "absent.toml", *COLOUR[4:]), "absent.toml"),
-        (("--store", "https://", *COLOUR[2:]), "no collector's address"),
-    ],
-)
-def test_mixed_or_faulty_use_is_one_clear_error(folder: Path, arguments: Any, says: str) -> None:
-    assert says in decode(folder, *arguments, status=2).stderr

@@ -34,20 +34,6 @@ def test_what_is_learned_is_near_the_truth(told):
     assert all(0 <= row["low"] <= row["count"] <= row["high"] <= 20_000 for row in known["estimates"])
 
 
-def test_the_file_tools_read_the_demonstrations_files_and_agree(told, tmp_path):
-    known, folder = told
-    shared = ["--params", folder / "params.csv"]
-    counts = tmp_path / "counts.csv"
-    summing = ["sum", *shared, folder / "reports.ovsb", "-o", counts]
-    assert within(*summing, cwd=tmp_path).returncode == 0
-    assert counts.read_bytes() == (folder / "counts.csv").read_bytes()
-    decoding = ["decode", *shared, "--counts", counts, "--map", folder / "map.csv", "-o", tmp_path, "--json"]
-    done = within(*decoding, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    again = {row["value"]: row["count"] for row in json.loads(done.stdout)["estimates"]}
-    assert again == {row["value"]: row["count"] for row in known["estimates"]}
-
-
 def test_a_seed_gives_the_same_output_twice_and_another_seed_does_not(told, small, tmp_path):
     """In a process of its own, and in this one."""
     _, folder = told

@@ -11,14 +11,21 @@ import shlex
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from overstory.cli.service.commands import COMMANDS, CONSOLE_SETTINGS, SERVE_SETTINGS
+from overstory.cli.service import serve
+from overstory.cli.service.commands import COMMANDS, CONSOLE_SETTINGS, SERVE, SERVE_SETTINGS
 from overstory.cli.service.settings import fill_in
+from overstory.protocol.errors import OverstoryError
+from overstory.protocol.wire.upload import decode_uploads
 from support import relays
+from support.gateway_samples import registry_text
+from support.running import done, overstory, within
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "examples" / "deploy"
@@ -207,3 +214,199 @@ def test_the_commands_of_the_image_make_a_collector_that_serves(tmp_path) -> Non
         assert process.stdout.readline().startswith("listening on http://127.0.0.1:")
         process.terminate()
     assert process.returncode == 0
+
+
+# `serve` is configured by its command line, the environment or a file
+
+
+def settings(*options: str, **environ: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    SERVE.add_to(parser.add_subparsers())
+    args = parser.parse_args(["serve", *options])
+    fill_in(args, SERVE_SETTINGS, {f"OVERSTORY_{name}": value for name, value in environ.items()})
+    return args
+
+
+def test_the_command_line_goes_before_the_environment_and_that_before_the_file(tmp_path) -> None:
+    file = tmp_path / "serve.toml"
+    file.write_text('host = "a"\nport = 1\ncompact-every = 7\nopen-writes = true\ntls_key = "key.pem"\n')
+    args = settings("--config", str(file), "--host", "c", HOST="b", PORT="2")
+    assert (args.host, args.port, args.compact_every, args.open_writes) == ("c", 2, 7.0, True)
+    assert (args.tls_key, args.grace, args.store) == (Path("key.pem"), 1.0, None)
+    assert settings("--no-open-writes", CONFIG=str(file)).open_writes is False
+    assert settings(OPEN_WRITES="0", CONFIG=str(file)).open_writes is False
+
+
+def test_every_option_is_a_variable_and_a_key(tmp_path) -> None:
+    examples = {str: "x", int: "3", float: "0.5", bool: "1", Path: "file"}
+    for setting in SERVE_SETTINGS:
+        text = "json" if setting.choices else examples[setting.kind]
+        by_variable = getattr(settings(**{setting.key.upper(): text}), setting.key)
+        written = "true" if setting.kind is bool else text if setting.kind in {int, float} else repr(text)
+        (tmp_path / "one.toml").write_text(f"{setting.key} = {written}")
+        assert by_variable == getattr(settings("--config", str(tmp_path / "one.toml")), setting.key)
+        assert by_variable not in {setting.default, None}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("compact_evry = 1", "compact_evry: there is no such setting; did you mean compact_every?"),
+        ("zebra = 1", "the settings are registry, store, host"),
+        ('port = "80"', "field port: give a whole number, not '80'"),
+        ("port = true", "field port: give a whole number, not True"),
+        ("open_writes = 1", "give true or false, not 1"),
+        ("store = 5", "give text, not 5"),
+        ('log_format = "xml"', "log_format: give text or json"),
+        ("compact-every = 1\ncompact_every = 2", "given twice"),
+        ("port = ", "this is not TOML"),
+    ],
+)
+def test_what_a_file_may_not_say(tmp_path, text, said) -> None:
+    (tmp_path / "serve.toml").write_text(text)
+    with pytest.raises(OverstoryError) as caught:
+        settings("--config", str(tmp_path / "serve.toml"))
+    assert said in str(caught.value)
+    assert str(caught.value).startswith(str(tmp_path / "serve.toml"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("PROT", "80", "OVERSTORY_PROT: there is no such setting; did you mean OVERSTORY_PORT?"),
+        ("PORT", "many", "OVERSTORY_PORT=many: give a whole number"),
+        ("GRACE", "long", "OVERSTORY_GRACE=long: give a number"),
+        ("OPEN_WRITES", "maybe", "OVERSTORY_OPEN_WRITES=maybe: give 1 or 0"),
+        ("LOG_FORMAT", "xml", "OVERSTORY_LOG_FORMAT=xml: give text or json"),
+    ],
+)
+def test_what_a_variable_may_not_say(name, value, said) -> None:
+    with pytest.raises(OverstoryError) as caught:
+        settings(**{name: value})
+    assert str(caught.value) == said
+
+
+def test_variables_of_others_are_left_alone() -> None:
+    args = settings(
+        STATE="folder", ADMIN_TOKEN="t", SERVICE_HOST="10.0.0.1", SERVICE_PORT="80", PORT="tcp://10.0.0.1:8000",
+        RELAY_PORT="1", CONSOLE_HOST="c",
+    )  # fmt: skip
+    assert args.port == 8000  # Kubernetes sets OVERSTORY_PORT for a service of that name
+
+
+def test_a_setting_that_few_need_is_listed_by_the_help_and_is_no_option(tmp_path) -> None:
+    shown = within("serve", "--help", cwd=tmp_path).stdout
+    assert re.search(
+        r"^  grace +seconds of refusing reports before it stops listening \(default: 1\)$", shown, re.MULTILINE
+    )
+    refused = within("serve", "--grace", "1", cwd=tmp_path)
+    assert (refused.returncode, "there is no option --grace" in refused.stderr) == (2, True)
+
+
+def test_a_value_out_of_bounds_is_refused_wherever_it_stands(tmp_path) -> None:
+    (tmp_path / "serve.toml").write_text("grace = nan\n")
+    for given in (
+        {"CONFIG": str(tmp_path / "serve.toml")},
+        {"GRACE": "-1"},
+        {"COMPACT_EVERY": "nan"},
+        {"PORT": "65536"},
+    ):
+        with pytest.raises(OverstoryError, match=r"give a number that is not negative|ports are 0 \.\. 65535"):
+            settings(**given)
+
+
+def test_what_is_needed_is_named_with_every_place_for_it(monkeypatch) -> None:
+    monkeypatch.delenv("OVERSTORY_STORE", raising=False)
+    parser = argparse.ArgumentParser()
+    SERVE.add_to(parser.add_subparsers())
+    with pytest.raises(OverstoryError, match="--store must be given, or OVERSTORY_STORE, or store in the --config"):
+        serve.check_settings(parser.parse_args(["serve", "--registry", "metrics.toml"]))
+
+
+# gateway as a command: what it prints, where reports go, and what is refused
+
+
+ROWS = "".join(f"2026-10-2{d}T{h:02}:00,0.{h:02}\n" for d in (4, 5) for h in range(24))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "metrics.toml").write_text(registry_text())
+    (tmp_path / "readings.csv").write_text(f"time,value\n{ROWS}")
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: Any) -> None:
+    for name in ("DO_NOT_TRACK", "OVERSTORY", "OVERSTORY_WRITE_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+
+
+GATEWAY = ("gateway", "--metric", "energy", "--registry", "metrics.toml", "--state", "meter")
+FILE = (*GATEWAY, "--readings", "readings.csv", "--output", "out.ovsu")
+
+
+def test_a_period_that_was_reported_as_nothing_is_reported(folder: Path) -> None:
+    lines = (folder / "readings.csv").read_text().splitlines()
+    lines[-1] = lines[-1].partition(",")[0] + ",Null"
+    (folder / "readings.csv").write_text("\n".join(lines))
+    assert "48 periods reported (1 unfit), 47 missing" in done(folder, *FILE, "--agree", "on").stdout
+
+
+def test_local_times_and_clocks_that_are_set_back(folder: Path) -> None:
+    """Berlin, 25 October 2026: the file's 24 local hours from 00:00 are 24 of the day's 25."""
+    ran = json.loads(done(folder, *FILE, "--agree", "on", "--timezone", "Europe/Berlin", "--json").stdout)
+    assert ran["reports"] == {"recorded": 48}
+    periods = sorted(u.period for u in decode_uploads((folder / "out.ovsu").read_bytes(), 99))
+    steps = [later - earlier for earlier, later in pairwise(periods)]
+    assert sorted(steps) == [2] * 46 + [4]
+
+
+def test_bad_lines_are_told_with_their_numbers(folder: Path) -> None:
+    (folder / "readings.csv").write_text(f"time,value\nnever,1\n{ROWS}2026-10-26T00:00,much\n")
+    ran = done(folder, *FILE, "--agree", "on")
+    assert "readings.csv, line 2, field time: 'never' is no time" in ran.stderr
+    assert "readings.csv, line 51, field value: 'much' is no finite number" in ran.stderr
+    assert "50 lines, 2 bad" in ran.stdout
+    strict = done(folder, *FILE, "--strict", status=2)
+    assert strict.stderr.startswith("overstory: error: readings.csv, line 2, field time")
+
+
+def test_json_lines_by_name(folder: Path) -> None:
+    (folder / "readings.jsonl").write_text('{"t": 1792800000, "kwh": 0.5}\n{"t": 1792801800, "kwh": 0.7}\n')
+    args = (*GATEWAY, "--readings", "readings.jsonl", "--time-column", "t", "--value-column", "kwh", "--agree", "local")
+    ran = json.loads(done(folder, *args, "--pick", "mean", "--missing", "zero", "--json").stdout)
+    assert ran["reports"] == {"recorded": 2}
+    assert (ran["handed_over"], ran["privacy"]["reports"]) == (0, 0)
+
+
+def test_a_collector_that_is_not_there(folder: Path) -> None:
+    args = (*GATEWAY, "--readings", "readings.csv", "--server", "http://127.0.0.1:9", "--agree", "on")
+    out = done(folder, *args).stdout
+    assert "0 handed over, 0 refused, 48 waiting (no connection" in out
+
+
+def test_do_not_track_is_honoured_and_named(folder: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("DO_NOT_TRACK", "1")
+    assert "DO_NOT_TRACK is set" in done(folder, *FILE, "--agree", "on", status=2).stderr
+
+
+def test_a_stream_as_a_process(folder: Path) -> None:
+    args = (*GATEWAY, "--readings", "-", "--clock", "readings", "--output", "out.ovsu", "--agree", "on", "--json")
+    ran = overstory(*args, cwd=folder, CI="true")
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout)["lines"]["read"] == 0
+
+
+def test_a_gateway_names_its_group_and_goes_on_with_its_file(folder: Path) -> None:
+    groups = 'groups = {by = "grid", shares = {"north-1" = 0.5, "south" = 0.4}, devices = 90000}'
+    (folder / "metrics.toml").write_text(registry_text().replace("[metrics.fixed]", f"{groups}\n[metrics.fixed]"))
+    done(folder, *FILE, "--agree", "on", "--group", "north-1")
+    (folder / "readings.csv").write_text(f"time,value\n{ROWS}2026-10-26T00:00,0.5\n2026-10-26T01:00,0.5\n")
+    done(folder, *FILE)
+    uploads = decode_uploads((folder / "out.ovsu").read_bytes(), 99)
+    assert [upload.group for upload in uploads].count("north-1") == 48
+    assert {upload.group for upload in uploads[48:]} == {"other"}
+    assert len(uploads) > 48, "the file with groups was read to its end"
+    error = done(folder, *FILE, "--group", "east", status=2).stderr
+    assert "there is no group 'east': the groups are north-1, south, other" in error

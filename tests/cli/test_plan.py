@@ -20,13 +20,6 @@ def test_no_share_above_all_and_no_one_strings(reports, tmp_path):
     assert ("and no share nine times in ten" in words) == (len(shares) == 2)
 
 
-def test_thrifty_needs_of_a_size_that_is_given(tmp_path):
-    given = ["--epsilon", 1.0743, "--epsilon-permanent", 4.3945, "--reports", "1000000", "--candidates", 200]
-    planned = json.loads(within("plan", *given, "--num-cohorts", 16, "--thrifty", "--json", cwd=tmp_path).stdout)
-    assert planned["epsilon_permanent"] < 1.36
-    assert planned["parameters"]["m"] == 16
-
-
 def run(capsys, *arguments):
     status = main([str(argument) for argument in arguments])
     return status, *capsys.readouterr()

@@ -47,14 +47,6 @@ def params(tmp_path):
     return path
 
 
-def test_rappors_parameters_more_reports_and_values(capsys, params):
-    status, out, err = run(capsys, "--params", params, "--reports", 20, "--values", 3, "--json")
-    read = json.loads(out)
-    assert (status, err) == (0, "")
-    assert (round(read["epsilon_n"]["20"], 4), round(read["change_leak"]["2"], 2)) == (4.3928, 8.61)
-    assert (read["values"], round(read["epsilon_values"], 3)) == (3, 13.183)
-
-
 def test_windows_and_what_has_no_bound(capsys):
     options = ("wb", "--param", "domain_size=5", "--param", "epsilon=1", "--param", "window=4")
     _, out, _ = run(capsys, *options, "--values", 2)
@@ -92,15 +84,6 @@ def test_texts_and_flags_are_read_as_the_oracle_wants_them(capsys):
 EXAMPLE = Path(__file__).parents[2] / "examples" / "metrics.toml"
 
 
-def test_reports_and_values_asked_about_come_beside_the_metrics_own(tmp_path):
-    ran = within(
-        "privacy", "search-engine", "--registry", EXAMPLE, "--reports", 20, "--values", 2, "--json", cwd=tmp_path
-    )
-    read = json.loads(ran.stdout)
-    assert {"10", "20"} <= set(read["epsilon_n"])
-    assert read["epsilon_values"] == pytest.approx(2 * read["epsilon_permanent"])
-
-
 def test_the_registry_of_this_folder_is_the_default(tmp_path):
     (tmp_path / "metrics.toml").write_bytes(EXAMPLE.read_bytes())  # its candidate files are not needed
     ran = within("privacy", "meter-memo", cwd=tmp_path)
@@ -125,11 +108,7 @@ def test_a_name_that_is_both_is_the_oracle_and_it_is_said(tmp_path):
         in ran.stderr
     )
     ran = within("privacy", "rappor", "--registry", "metrics.toml", "--json", cwd=tmp_path)
-    assert (json.loads(ran.stdout)["metric"], json.loads(ran.stdout)["mechanism"], ran.stderr) == (
-        "rappor",
-        "grr",
-        "",
-    )
+    assert (json.loads(ran.stdout)["metric"], json.loads(ran.stdout)["mechanism"], ran.stderr) == ("rappor", "grr", "")
 
 
 def test_oracles_work_beside_a_registry_with_faults(tmp_path):

@@ -2,18 +2,26 @@
 
 import csv
 import json
+import random
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from scipy.stats import binom
 
 import overstory
+from overstory.cli.main import main
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, SquareWave
+from overstory.trial.item_sets import SetPeople, collect_sets, count_sets
+from overstory.trial.numbers import LEARNED, Numbers, collect_numbers, mean_error, measure_means, survey_numbers
 from overstory.trial.run import TrialBudget
 from overstory.trial.tables import Pairs, collect_pairs, count_pairs
+from support.running import within
 from support.running import within as run
 
 ALARM = 1e-6
@@ -112,3 +120,246 @@ def test_two_columns_of_a_data_frame() -> None:
         overstory.survey_table({"a": [1, 2], "b": [1]})
     with pytest.raises(ParameterError, match="nothing can depend on it"):
         overstory.survey_table({"a": ["x", "x"], "b": ["x", "y"]})
+
+
+# A column of numbers: the estimates beside the truth, on the command line and in Python
+
+
+NUMBERS = np.random.default_rng(1).beta(2, 5, 20_000) * 2
+
+
+@pytest.fixture(scope="module")
+def homes(tmp_path_factory):
+    path = tmp_path_factory.mktemp("homes") / "homes.csv"
+    path.write_text("kwh,who\n" + "".join(f"{number:.6f},a\n" for number in NUMBERS) + ",b\nNaN,c\n,d\n9,e\n")
+    return path
+
+
+def collected(path, *options):
+    done = within("collect", path, "--column", "kwh", *options, cwd=path.parent)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("learned", LEARNED)
+def test_a_column_is_collected_and_shown_beside_the_truth(homes, learned, tmp_path):
+    asked = ("--numeric", learned, "--range", 0, 2, "--epsilon", 2, "-o", tmp_path)
+    trial = json.loads(collected(homes, *asked, "--json"))
+    assert trial["estimate"] == learned
+    assert trial["reports"] == 20_001
+    assert trial["missing"] == 3
+    rows = trial["estimates"]
+    assert trial["intervals_that_hold_the_truth"] == sum(row["holds"] for row in rows) >= 0.7 * len(rows)
+    if rows[0]["kind"] == "mean":
+        assert rows[0]["truth"] == pytest.approx(NUMBERS.mean(), abs=1e-3)
+    assert "1 numbers lie outside the range and count as the nearest end" in trial["notes"]
+    with (tmp_path / "learned.csv").open() as text:
+        assert [row["kind"] for row in csv.DictReader(text)] == [row["kind"] for row in rows]
+    assert f"intervals of 95% hold the truth\n{3} rows without a number send nothing" in collected(homes, *asked)
+
+
+def test_the_mean_is_the_default_and_a_seed_repeats_itself(homes, tmp_path):
+    asked = ("--numeric", "--range", 0, 2, "--seed", 5, "-o", tmp_path, "--json")
+    first, second = (json.loads(collected(homes, *asked)) for _ in range(2))
+    assert first == second
+    assert first["oracle"] == "hybrid"
+
+
+def test_a_range_that_is_not_given_is_chosen_and_said_to_be(homes, tmp_path):
+    trial = json.loads(collected(homes, "--numeric", "-o", tmp_path, "--json"))
+    assert trial["notes"][0].startswith("the range was chosen by your own numbers")
+    assert 0 <= trial["parameters"]["minimum"] <= 0.1
+
+
+def test_mechanisms_are_measured_on_a_column(homes):
+    asked = ("compare", homes, "--column", "kwh", "--numeric", 0, 2, "--epsilon", 1)
+    rows = json.loads(within(*asked, "--json", "--measure", 200, cwd=homes.parent).stdout)["randomizers"]
+    assert [row["exact"] for row in rows] == sorted(row["exact"] for row in rows)
+    for row in rows:
+        # The root of a mean of 200 squares: five of its own standard errors.
+        assert abs(row["measured_error"] - row["exact"]) < 5 * row["exact"] / np.sqrt(400)
+        assert row["measured_runs"] == 200
+    text = within(*asked, "--measure", 2, cwd=homes.parent).stdout
+    assert "measured: root mean square error of 2 simulated collections" in text
+
+
+@pytest.mark.parametrize("kind", [Duchi, Piecewise, Hybrid, SquareWave])
+def test_the_exact_error_is_the_average_variance(kind):
+    built, numbers = kind(1.0, Interval(0, 2), 64), np.array([0.0, 0.5, 0.75, 2.0])
+    places = [built.value_at(built.position(value)) for value in numbers.tolist()]
+    if kind is not SquareWave:
+        each = [float(built.variance(value)) for value in places]
+        assert mean_error(built, np.array([float(p) for p in places])) == pytest.approx(np.sqrt(np.mean(each) / 4))
+    error, spread = measure_means(built, np.tile(numbers, 500), rounds=100, rng=3)
+    assert abs(error - mean_error(built, np.tile(numbers, 500))) < 5 * spread + 0.02
+    assert measure_means(built, numbers, rounds=1, rng=3)[1] is None
+
+
+def test_numbers_in_python():
+    trial = overstory.survey_numbers([*NUMBERS, None], epsilon=2, learn="distribution", minimum=0, maximum=2, rng=1)
+    assert isinstance(trial, overstory.NumberTrial)
+    assert trial.missing == 1
+    assert trial.truth[0] == pytest.approx(NUMBERS.mean())
+    with pytest.raises(ParameterError, match="holds no numbers"):
+        survey_numbers(np.array([np.nan]))
+    with pytest.raises(ParameterError, match="choose one of mean, distribution, ranges"):
+        survey_numbers(NUMBERS, learn="median")
+
+
+def test_large_columns_are_counted_in_chunks():
+    numbers, seen = np.full(150_000, 0.5), []
+    trial = collect_numbers(Numbers(numbers), "mean", minimum=0, maximum=1, rng=1, advance=seen.append)
+    assert seen == [1 << 17, 150_000 - (1 << 17)]
+    assert trial.estimate.num_reports == 150_000
+
+
+# ``collect --separator`` and ``survey_sets``: a column with several answers in a row, next to the truth
+
+
+LANGUAGES = {"Python": 0.6, "C": 0.3, "Rust": 0.2, "SQL": 0.45, "Haskell": 0.05}
+
+
+def answers(count, seed=1):
+    draws = random.Random(seed)
+    return [[name for name, share in LANGUAGES.items() if draws.random() < share] for _ in range(count)]
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("answers") / "people.csv"
+    with path.open("w", newline="") as out:
+        writer = csv.writer(out)
+        writer.writerow(["who", "languages"])
+        writer.writerows([n, " ; ".join(held)] for n, held in enumerate(answers(6000)))
+    return path
+
+
+def test_the_column_is_read_as_sets(file):
+    people = count_sets(str(file), "languages", ";")
+    held = answers(6000)
+    assert people.items == tuple(sorted(LANGUAGES))
+    assert people.missing == sum(not items for items in held)
+    assert len(people) + people.missing == 6000
+    assert people.holders.tolist() == [sum(name in items for items in held) for name in people.items]
+    assert people.sizes.tolist() == [sum(len(items) == size for items in held if items) for size in range(6)]
+
+
+@pytest.mark.parametrize("oracle", ["auto", "padding-and-sampling", "item-bits"])
+def test_the_command_learns_the_items_and_the_mean_size(file, tmp_path, capsys, oracle):
+    given = ["collect", str(file), "--column", "languages", "--separator", ";", "--epsilon", "4", "--seed", "3"]
+    assert main([*given, "--oracle", oracle, "-o", str(tmp_path / "out"), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert "--separator &#x27;;&#x27;" in Path(answer.pop("page")).read_text("utf-8")
+    assert answer == json.loads((tmp_path / "out" / "collect.json").read_text())
+    assert answer["inside"] >= 3
+    assert answer["epsilon_report"] <= 4
+    assert len(answer["estimates"]) == answer["items"] == 5
+    assert abs(answer["mean_size"]["mean"] - answer["true_mean_size"]) < 0.5
+    for row in answer["estimates"]:
+        assert abs(row["frequency"] - row["true_share"]) < 6 * row["standard_error"] / answer["rows"] + 0.02
+    people = count_sets(str(file), "languages", ";")
+    with (tmp_path / "out" / "learned.csv").open() as text:
+        assert {row["string"]: int(row["truth"]) for row in csv.DictReader(text)} == dict(
+            zip(sorted(LANGUAGES), people.counted(answer["mean_size"]["most"]).round(), strict=True)
+        )
+
+
+def test_what_the_terminal_shows(file, tmp_path, capsys):
+    given = ["collect", str(file), "--column", "languages", "--separator", ";", "--epsilon", "3"]
+    assert main([*given, "-o", str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr().out
+    for words in ("Items of a row: ", "Instead: item-bits would have", "epsilon 3.0000 for the set", "truth"):
+        assert words in printed
+    assert "rows have no value and sent nothing" in printed
+    assert main([*given, "--most", "2", "-o", "-"]) == 0
+    assert capsys.readouterr().out.startswith("string,estimate,")
+
+
+def test_equal_seeds_give_equal_results_and_a_smaller_most_counts_less(file):
+    people = count_sets(str(file), "languages", ";")
+    first, again = (collect_sets(people, TrialBudget(6.0), "item-bits", 7) for _ in range(2))
+    assert first.to_json() == again.to_json()
+    cut = collect_sets(people, TrialBudget(6.0), "item-bits", 7, most=1)
+    assert cut.estimate.mean_size.mean < 1.1
+    assert any("near 1: many sets may be larger" in note for note in cut.to_json()["notes"])
+
+
+# Of 4,000 rows 2% have five items, and 8% none: sets of five are longer than the padding length that has least error.
+LARGE = SetPeople(
+    tuple("abcde"), ((0,), (0, 1), (1, 2), (0, 1, 2, 3, 4), ()), np.array([1600, 1200, 800, 80, 320]), missing=0
+)
+
+
+def test_the_truth_next_to_an_interval_counts_large_sets_as_the_interval_does():
+    learned = collect_sets(LARGE, TrialBudget(2.0), seed=1)
+    most = learned.estimate.mean_size.most
+    assert most < 5
+    truth = {row["value"]: row["true_share"] for row in learned.rows()}
+    assert truth["a"] == pytest.approx((2800 + 80 * most / 5) / 4000)
+    assert learned.to_json()["true_mean_size"] == pytest.approx((1600 + 2 * 2000 + most * 80) / 4000)
+    (said,) = (note for note in learned.to_json()["notes"] if "of the rows have more" in note)
+    assert said.startswith(f"2.00% of the rows have more than {most} items")
+    assert f"up to {2 * (5 - most) / 5:.2f} points higher, and a row has 1.50 items" in said
+
+
+@pytest.mark.parametrize("most", [1, 3, 5])
+def test_as_many_items_count_as_was_asked_for(most):
+    learned = collect_sets(LARGE, TrialBudget(2.0), seed=1, most=most)
+    assert learned.estimate.mean_size.most == most
+    assert any("of the rows have more" in note for note in learned.to_json()["notes"]) == (most < 5)
+    assert not any("padding length was chosen" in note for note in learned.to_json()["notes"])
+
+
+@pytest.mark.slow
+def test_intervals_hold_the_truth_that_is_shown_where_sets_are_too_large():
+    """150 collections; by a binomial test of an item's coverage below .94 a false alarm has a chance of 1e-6."""
+    hits = np.zeros(6)
+    for seed in range(150):
+        learned = collect_sets(LARGE, TrialBudget(2.0), seed=seed)
+        size = learned.estimate.mean_size.interval()
+        inside = [row["low"] <= row["true_share"] * 4000 <= row["high"] for row in sorted_rows(learned)]
+        hits += [*inside, size[0] <= learned.true_size <= size[1]]
+    assert binom.cdf(hits, 150, 0.94).min() > 1e-6
+
+
+def sorted_rows(learned):
+    return sorted(learned.rows(), key=lambda row: row["value"])
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        lambda rows: rows,
+        lambda rows: [set(row) for row in rows],
+        lambda rows: [";".join(row) for row in rows],
+        pa.array,
+        pl.Series,
+        pd.Series,
+        lambda rows: pa.chunked_array([rows[:100], rows[100:]]),
+    ],
+    ids=["lists", "sets", "texts", "arrow", "polars", "pandas", "chunks"],
+)
+def test_equal_columns_of_every_library_give_equal_surveys(column):
+    rows = answers(500)
+    expected = overstory.survey_sets(rows, epsilon=3, rng=5).to_json()
+    assert overstory.survey_sets(column(rows), epsilon=3, rng=5).to_json() == expected
+    assert expected["missing"] == 0
+
+
+def test_missing_values_send_nothing_and_an_empty_list_is_a_set():
+    learned = overstory.survey_sets([["a"], [], None, ["a", "b"], float("nan")] * 50, epsilon=2, rng=1)
+    assert (len(learned.people), learned.people.missing) == (150, 100)
+    assert learned.people.sizes.tolist() == [50, 50, 50]
+
+
+@pytest.mark.parametrize("column", [["a", "a"], [], [3, 4], [["a"], 5]])
+def test_a_column_that_is_none_of_sets_is_refused(column):
+    with pytest.raises(ParameterError):
+        overstory.survey_sets(column)
+
+
+def test_nobody_needs_to_hold_an_item():
+    people = SetPeople(("a", "b"), ((),), np.array([2000]))
+    learned = collect_sets(people, TrialBudget(2.0), seed=1)
+    assert abs(learned.estimate.mean_size.mean) < 6 * learned.estimate.mean_size.standard_error
+    assert not learned.estimate.detected().any()

@@ -21,7 +21,6 @@ from support.collector_processes import CollectorProcess
 from support.devices import Clock
 from support.misfortunes import until
 from support.served import Wire, post
-from support.store_databases import fresh
 
 WEEKLY = REGISTRY.replace('period = "day"', 'period = "week"')
 METRICS = parse_registry(WEEKLY)
@@ -178,18 +177,3 @@ def test_refusals_survive_a_collector_that_is_killed_and_the_last_ones_one_that_
         "cohort": 300,
         "damaged": 0,
     }
-
-
-@pytest.mark.slow
-def test_two_collectors_of_one_database_both_appear(tmp_path: Path, server_folder: Path) -> None:
-    with (
-        fresh("postgresql", server_folder) as url,
-        open_store(url, create=True) as store,
-        collector(tmp_path, url) as first,
-        collector(tmp_path, url) as second,
-    ):
-        for process in (first, second):
-            with Wire(process.address) as wire:
-                assert wire.send(post(b"OVUP")).answer()[0] == 400
-        until(lambda: len(store.collectors()) == 2 and sum(store.refusals().by_day.values()) == 2)
-        assert not any(state.silent(time.time()) for state in store.collectors())

@@ -106,15 +106,6 @@ def test_a_known_head_elsewhere_than_at_a_beginning_is_no_head(heads, first) -> 
         assert heads.taken == taken == 1
 
 
-def test_requests_that_arrive_together_are_parsed(heads) -> None:
-    known = post(upload(batch=batch_id()))
-    with served() as (_, address), Wire(address) as wire:
-        assert [wire.send(known).answer()[0] for _ in range(2)] == [200, 200]
-        wire.send(known + known)
-        assert [wire.answer()[0] for _ in range(2)] == [200, 200]
-        assert heads.taken == 1
-
-
 @given(
     st.lists(st.sampled_from(sorted(REQUESTS)), min_size=2, max_size=6),
     st.lists(st.integers(1, 400), min_size=1, max_size=8),
@@ -251,21 +242,6 @@ def learned(*requests: bytes, names: tuple[bytes, ...] = NAMES, length: int = 3)
     for one in requests:
         known.learn(one, Head(length=length), names)
     return known
-
-
-@given(st.integers(0, len(request()) - 1), st.binary(min_size=1, max_size=5))
-def test_less_or_more_than_one_request_is_not_split(end: int, more: bytes) -> None:
-    known = learned(request())
-    assert known.split(request()[:end]) is None
-    assert known.split(request() + more) is None
-    assert known.split(more + request()) is None
-
-
-@given(st.binary(max_size=60))
-def test_what_is_split_is_the_head_that_was_learned_and_a_body_of_its_length(data: bytes) -> None:
-    known = learned(request(b"\r\n\r\n"), length=4)
-    found = known.split(request(b"1234")[:-4] + data)
-    assert found == ((Head(length=4), data) if len(data) == 4 else None)
 
 
 @pytest.mark.parametrize("name", [b"x-forwarded-for", b"user-agent", b"forwarded", b"cookie", b"transfer-encoding"])

@@ -21,10 +21,7 @@ from support.served import Wire, post, served
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: c\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
-BEGUN = {
-    "page": GET + CHUNKED,
-    "post": post(b"", b"Transfer-Encoding: chunked").replace(b"Content-Length: 0\r\n", b""),
-}
+BEGUN = {"page": GET + CHUNKED, "post": post(b"", b"Transfer-Encoding: chunked").replace(b"Content-Length: 0\r\n", b"")}
 
 
 @pytest.fixture

@@ -222,9 +222,7 @@ def test_what_a_killed_export_left_of_deleted_reports_goes(filled: Any) -> None:
     assert parts_there(folder) == listed
 
 
-def test_reports_that_change_while_they_are_written_are_not_listed(
-    filled: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reports_that_change_while_they_are_written_are_not_listed(filled, monkeypatch):
     url, metrics, folder = filled
     read = Export._read
 

@@ -15,9 +15,8 @@ from overstory.collector.service import Collector
 from overstory.protocol.errors import FormatError
 from overstory.protocol.metrics import MetricRegistry, parse_registry
 from overstory.protocol.metrics.metric_table import metric_from_json
-from support.collector_in_process import ABOUT, METRICS, REGISTRY, FakeStore
+from support.collector_in_process import METRICS, REGISTRY, FakeStore
 from support.html_reader import HtmlReader
-from support.registry_texts import registry_of
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror=alert(2)> \\" &lt;'
 
@@ -70,36 +69,7 @@ def test_programs_that_ask_for_json_get_the_public_registry() -> None:
 # A metric that a collector lists in public is the metric: decode --store needs no registry of its own
 
 
-OTHERS = parse_registry(
-    registry_of(
-        {
-            "window": {
-                "domain": '{kind = "bins", min = 0.5, max = 2, count = 100, outside = "separate"}',
-                "oracle": '"wb"',
-                "parameters": "{epsilon = 1.0, window = 7}",
-                "max_values": "3",
-                "over_cap": '"nearest"',
-                "attribute": '"energy"',
-            },
-            "ordered": {
-                "domain": '{kind = "categories", names = ["low", "high"], ordered = true}',
-                "oracle": '"l-grr"',
-                "parameters": "{epsilon_permanent = 2.0, epsilon_report = 1.0}",
-                "window": "5",
-            },
-            "googles": {
-                "domain": '{kind = "strings", candidates = "list.txt"}',
-                "oracle": '"rappor"',
-                "parameters": "{num_bits = 16, num_cohorts = 4, num_hashes = 2, f = 0.5, p = 0.5, q = 0.75, "
-                'hash_family = "google-rappor-python"}',
-            },
-        },
-        **ABOUT,
-    )
-)
-
-
-@pytest.mark.parametrize("metric", [*METRICS.values(), *OTHERS.values()], ids=lambda metric: metric.id)
+@pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.id)
 def test_what_is_public_is_all_that_a_metric_is(metric) -> None:
     listed = json.loads(json.dumps(public_metric(metric)))
     assert metric_from_json(listed) == metric

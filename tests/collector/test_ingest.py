@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.collector.ingest.ingest import JSON, Ingest, TemplateCache, inflate
+from overstory.collector.ingest.ingest import JSON, Ingest, inflate
 from overstory.collector.settings import Limits
 from overstory.protocol.errors import WireError
 from overstory.protocol.kinds.base import Report
@@ -111,12 +111,6 @@ def test_few_and_many_are_judged_alike(name, data) -> None:
     split = 32 + shape.cohort_bytes * len(rows)
     columns = len(rows), raw[32:split], raw[split:-4]
     assert shape._few(*columns) == shape._many(*columns)
-
-
-def test_a_batch_of_bad_reports_alone_has_their_reason() -> None:
-    decision = decide(upload(raw=packed(METRICS["bloom"], [Report(12, 0), Report(0, 1 << 23)])))
-    assert only(decision).reason is Reason.COHORT
-    assert decision.received == []
 
 
 def test_one_refused_upload_leaves_the_others() -> None:
@@ -235,12 +229,6 @@ def test_json_is_taken_like_binary(name) -> None:
 def test_bad_json_refuses_the_request_and_says_where(body, reason, where) -> None:
     decision = decide(body, JSON)
     assert (decision.refused, where in decision.where) == (reason, True)
-
-
-def test_json_names_bad_reports_by_index_too() -> None:
-    decision = decide(as_json(reports=[[0, "000000"], [12, "000000"]]), JSON)
-    assert only(decision).rejected == ((1, Reason.COHORT),)
-    assert only(decision).accepted == 1
 
 
 @given(st.binary(max_size=400))
@@ -417,11 +405,6 @@ def test_patterns_are_bounded(monkeypatch) -> None:
     for period in range(TODAY - 25, TODAY):
         ingest.decide(upload(period=period), MEDIA_TYPE, NOW)
         assert len(ingest._templates._by_key) <= 10
-
-
-def test_nothing_is_recognised_by_who_has_seen_nothing() -> None:
-    assert TemplateCache().recognise(upload(batch=batch_id()), NOW) is None
-    assert TemplateCache().recognise(b"", NOW) is None
 
 
 # Uploads that name a group.

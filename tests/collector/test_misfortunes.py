@@ -5,7 +5,6 @@ import dataclasses
 import io
 import json
 import logging
-import resource
 import socket
 import sqlite3
 import subprocess
@@ -155,20 +154,6 @@ def test_what_retention_leaves_readable_is_logged(caplog) -> None:
         until(lambda: "rows can still be read in its files: chunks: another transaction holds it" in caplog.text)
 
 
-def test_a_store_that_is_away_is_logged_once_and_counted(caplog) -> None:
-    store = Upset()
-
-    store.before = raising(StoreError("the database server cannot be reached"))
-    with caplog.at_level(logging.ERROR, "overstory.collector"), served(store=store, intervals=OFTEN) as (_, address):
-        store.error = StoreError("the database server cannot be reached")
-        with Wire(address) as wire:
-            for _ in range(300):
-                assert wire.send(post(upload())).answer()[0] == 503
-    lines = [record.getMessage() for record in caplog.records]
-    assert 1 <= len(lines) <= 5  # one for commits, one for each task
-    assert len(set(lines)) == len(lines)
-
-
 def test_a_store_that_hangs_keeps_nobody_waiting_and_is_logged_once(caplog) -> None:
     store, answers = FakeStore(), threading.Event()
     store.before = lambda: assert_soon(answers)
@@ -261,10 +246,6 @@ def process(folder: Path, *options: str) -> CollectorProcess:
     return CollectorProcess(folder / "metrics.toml", str(folder / "store.db"), options)
 
 
-def today(name: str = "bloom") -> int:
-    return METRICS[name].period.number(time.time())
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="the length of the queue is Linux's to say")
 def test_senders_that_nobody_accepts_are_counted() -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=8) as listening:
@@ -355,37 +336,6 @@ assert not reserve.short
 @pytest.mark.skipif(sys.platform != "linux", reason="how much address space is taken is read from /proc")
 def test_the_reserve_is_given_back_while_memory_is_short_and_taken_again() -> None:
     subprocess.run([sys.executable, "-c", RESERVE], check=True, timeout=60)
-
-
-@pytest.mark.slow
-def test_without_memory_for_a_while_no_report_is_refused_and_everything_goes_on(tmp_path) -> None:
-    store_file = str(tmp_path / "store.db")
-    large = upload("bloom", 250_000 // 5, period=today())
-    at_once = "OVERSTORY_COMPACT_EVERY=0.5", "OVERSTORY_COMPACT_WITHIN=0"
-    with open_store(store_file, METRICS, create=True) as store, process(tmp_path, *at_once) as running:
-        token = store.add_token("write", "app")
-
-        def status(body: bytes, timeout: float = 10) -> int:
-            try:
-                with Wire(running.address, timeout) as wire:
-                    return wire.send(post(body, b"Authorization: Bearer " + token.encode())).answer()[0]
-            except (OSError, AssertionError):
-                return 0  # no answer: a sender asks again
-
-        until(lambda: status(upload(period=today())) == 200)
-        until(lambda: not _rows(store, INBOX))  # whatever is loaded when it is needed has been loaded
-        taken = int(Path(f"/proc/{running.pid}/statm").read_text().split()[0]) * resource.getpagesize()
-        unlimited = resource.prlimit(running.pid, resource.RLIMIT_AS, (taken, resource.RLIM_INFINITY))
-        begun, statuses = time.monotonic(), set()
-        while time.monotonic() < begun + 15:  # many of them are answered nothing at all
-            statuses |= {status(large, 1), status(upload(period=today()), 1)}
-        resource.prlimit(running.pid, resource.RLIMIT_AS, unlimited)
-        assert statuses <= {0, 200, 503}
-        assert statuses & {0, 503}, "memory was never short"
-        until(lambda: status(large) == 200)
-        until(lambda: not _rows(store, INBOX))
-        store.revoke_token(store.tokens()[0].id)
-        until(lambda: status(large) == 401)
 
 
 def _rows(store: Any, table: Any) -> int:

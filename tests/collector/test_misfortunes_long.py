@@ -19,16 +19,7 @@ from overstory.collector.store import open_store
 from overstory.collector.store.upkeep import INBOX
 from support.collector_in_process import METRICS, REGISTRY, batch_id, upload
 from support.collector_processes import CollectorProcess
-from support.misfortunes import (
-    EVERYWHERE,
-    SECONDS,
-    Misfortune,
-    disk_for,
-    may_mount,
-    small_disk,
-    unlucky,
-    until,
-)
+from support.misfortunes import EVERYWHERE, SECONDS, Misfortune, disk_for, may_mount, small_disk, unlucky, until
 from support.running import overstory
 from support.served import Wire, post
 from support.store_databases import fresh

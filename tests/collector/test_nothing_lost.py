@@ -82,13 +82,7 @@ def shard_in(request: bytes) -> int:
 
 @dataclass
 class Balancer(FaultyNetwork):
-    """Forwards a request to the collector of the shard in its path, which may be down; at random where that is meant.
-
-    Parameters
-    ----------
-    at_random
-        Whether any collector is chosen, whatever the path.
-    """
+    """Forwards a request to the collector of the shard in its path, which may be down; or, if meant, to any."""
 
     at_random: bool = False
 

@@ -144,15 +144,6 @@ def test_periods_that_are_compared_count_the_sampling_of_people(store):
     assert "1.5 reports per device" in known.notes[0]
 
 
-def test_fresh_noise_shares_nothing():
-    periods = [900_000, 900_001]
-    reading = read_estimates(read_store(Kept(ENERGY, collected(ENERGY, periods)), ENERGY))
-    assert not reading.notes
-    assert not reading.parts[0].estimate.notes
-    one = read_estimates(read_store(Kept(ENERGY, collected(ENERGY, periods)), ENERGY), "total", EstimateOptions(1.0))
-    assert one.parts[0].estimate.rows() == reading.parts[0].estimate.rows()
-
-
 def test_other_parameters_are_told_apart():
     store = Kept(COLOUR, collected(COLOUR, DAYS), {(20_701, OLD): 17, (20_702, OLD): 5})
     counted = read_store(store, COLOUR)
@@ -177,24 +168,6 @@ def test_strings_take_their_candidates_from_the_registry_or_the_analyst():
     assert (estimate.correction, estimate.alpha) == ("bonferroni", 0.01)
     lasso = EstimateOptions(candidates=tuple(PAGES), method="lasso")
     assert read_estimates(read_store(store, PAGE), "total", lasso).parts[0].estimate.summary()["method"] == "lasso"
-
-
-def test_steps_are_named(store):
-    reading = read_estimates(read_store(store, COLOUR), "total", EstimateOptions(steps=("norm-sub",)))
-    shown = reading.to_json()["readings"][0]
-    assert shown["steps"] == ["norm-sub"]
-    assert sum(row["count"] for row in shown["estimates"]) == pytest.approx(3 * DEVICES)
-    raw = read_estimates(read_store(store, COLOUR)).parts[0].estimate.raw_counts
-    assert reading.parts[0].estimate.raw_counts.tolist() == raw.tolist()
-
-
-def test_no_reports_is_said():
-    for store, ends in ((Kept(COLOUR, {}), (None, None)), (Kept(COLOUR, collected(COLOUR, DAYS)), (1, 2))):
-        reading = read_estimates(read_store(store, COLOUR, *ends), "cumulative")
-        assert not reading.parts
-        assert reading.notes == ("there are no reports in this range",)
-        json.dumps(reading.to_json(), allow_nan=False)
-        assert len(list(reading.csv_lines())) == 1
 
 
 @pytest.mark.parametrize(

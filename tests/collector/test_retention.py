@@ -109,9 +109,7 @@ def test_no_cell_of_few_reports_stays(store_url: str, name: str) -> None:
         assert after[PERIOD + 4, ""][0].num_reports > 0
 
 
-def test_a_recount_that_retention_overtakes_writes_no_report(
-    store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recount_that_retention_overtakes_writes_no_report(store_url, tmp_path, monkeypatch):
     """Counts of another list of candidates are read again, and the reports are deleted before they are written."""
     first = samples(folder=tmp_path)
     with open_store(store_url, first, create=True) as store:

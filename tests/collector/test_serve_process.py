@@ -111,23 +111,6 @@ def test_a_signal_under_load_loses_nothing_that_was_acknowledged_and_it_is_not_r
     assert all(status == 503 and int(after) > 0 for status, after in refused)
 
 
-def test_a_full_queue_refuses_and_what_it_holds_is_kept(registry) -> None:
-    with running(registry, "--open-writes", "OVERSTORY_QUEUE_REPORTS=4", "OVERSTORY_COMPACT_EVERY=0") as process:
-        locked = sqlite3.connect(registry.parent / "store.db", isolation_level=None)
-        locked.execute("BEGIN IMMEDIATE")  # the writer waits for it
-        waiting = [Wire(process.address).send(post(upload())) for _ in range(4)]
-        time.sleep(0.5)
-        with Wire(process.address) as wire:
-            status, headers, body = wire.send(post(upload())).answer()
-        assert (status, json.loads(body)["reason"]) == (429, "queue-full")
-        assert int(headers["retry-after"]) > 0
-        locked.execute("ROLLBACK")
-        locked.close()
-        assert [wire.answer()[0] for wire in waiting] == [200] * 4
-        for wire in waiting:
-            wire.close()
-
-
 def test_tokens_rotate_while_it_runs(registry) -> None:
     store_file = str(registry.parent / "store.db")
     with open_store(store_file, METRICS, create=True) as store, running(registry, store=store_file) as process:
@@ -202,29 +185,16 @@ def test_a_host_that_no_name_can_be_is_said(host) -> None:
         Listening(host, 0).bind()
 
 
-def refused(registry, *options: str) -> str:
-    """What the command says when it cannot serve."""
-    done = overstory("serve", "--registry", registry, *options, cwd=registry.parent)
-    assert done.returncode == 2, done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stderr
-
-
 def test_it_says_why_it_cannot_serve(registry) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        assert "in use" in refused(registry, "--store", "store.db", "--port", port)
-    assert "no folder" in refused(registry, "--store", "nowhere/store.db")
-    assert "belong together" in refused(registry, "--store", "store.db", "OVERSTORY_TLS_KEY=key.pem")
-    assert "no such file" in refused(
-        registry, "--store", "store.db", "OVERSTORY_TLS_KEY=key.pem", "OVERSTORY_TLS_CERTIFICATE=certificate.pem"
-    )
-    assert "certificate and key" in refused(
-        registry, "--store", "store.db", f"OVERSTORY_TLS_KEY={registry}", f"OVERSTORY_TLS_CERTIFICATE={registry}"
-    )
-    assert "cannot listen on" in refused(registry, "--store", "store.db", "--host", "192.0.2.1")
-    registry.write_text("registry = 1")
-    assert "metrics.toml" in refused(registry, "--store", "store.db")
+        for options, says in (
+            (("--port", taken.getsockname()[1]), "in use"),
+            (("--host", "192.0.2.1"), "cannot listen on"),
+            (("OVERSTORY_TLS_KEY=a.pem", "OVERSTORY_TLS_CERTIFICATE=a.pem"), "no such file"),
+            ((f"OVERSTORY_TLS_KEY={registry}", f"OVERSTORY_TLS_CERTIFICATE={registry}"), "certificate and key"),
+        ):
+            ran = overstory("serve", "--registry", registry, "--store", "s.db", *options, cwd=registry.parent)
+            assert (ran.returncode, says in ran.stderr, "Traceback" in ran.stderr) == (2, True, False)
 
 
 def test_a_public_address_without_tls_is_warned_of(registry) -> None:

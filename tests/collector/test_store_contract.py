@@ -229,9 +229,7 @@ def test_the_summary_counts_what_is_where(store: Store, metrics: Any) -> None:
     assert summary.size > 10_000
 
 
-def test_a_backup_and_what_is_restored_from_it_are_the_store(
-    store: Store, metrics: Any, tmp_path: Path, fresh_url: str
-) -> None:
+def test_a_backup_and_what_is_restored_from_it_are_the_store(store, metrics, tmp_path, fresh_url):
     sent = [some(metrics[name], PERIOD, 10, seed) for seed, name in enumerate(ALL)]
     sent[0] = sent[0]._replace(group="1.0")
     store.add(sent[:3])
@@ -265,9 +263,7 @@ def test_a_backup_and_what_is_restored_from_it_are_the_store(
             assert copy.summary().metrics[0].kept == 20
 
 
-def test_a_restore_that_breaks_off_leaves_no_store(
-    store: Store, metrics: Any, tmp_path: Path, fresh_url: str, monkeypatch: Any
-) -> None:
+def test_a_restore_that_breaks_off_leaves_no_store(store, metrics, tmp_path, fresh_url, monkeypatch):
     store.add([some(metrics["bloom"], PERIOD, 10, 1)])
     store.backup(tmp_path / "backup.db")
     whole = backup._copy_table

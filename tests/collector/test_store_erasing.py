@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import delete, select
 
 from overstory.cli.main import main
-from overstory.collector.ingest.received import Released
+from overstory.collector.ingest.received import Received, Released
 from overstory.collector.store import open_store
 from overstory.collector.store.databases import postgres
 from overstory.collector.store.databases.postgres import REST, Eraser
@@ -73,11 +73,10 @@ def births(heap: bytes) -> list[int]:
 
 def commits(url: str, rng: random.Random, *, folded: bool = True) -> tuple[list[bytes], list[bytes]]:
     """Add 12 batches of 30 reports one by one, and compact after every fourth; return ids and payloads as they came."""
-    metrics = registry()
     ids, payloads = [], []
-    with open_store(url, metrics, create=True) as store:
+    with open_store(url, registry(), create=True) as store:
         for number in range(12):
-            one = received(metrics["bloom"], PERIOD, reports(metrics["bloom"], 30, rng), batch=rng.randbytes(16))
+            one = bloom(rng)._replace(batch=rng.randbytes(16))
             ids.append(one.batch)
             payloads.append(one.bits)
             assert store.add([one]) == [True]
@@ -88,6 +87,11 @@ def commits(url: str, rng: random.Random, *, folded: bool = True) -> tuple[list[
     return ids, payloads
 
 
+def bloom(rng: random.Random, count: int = 30, period: int = PERIOD) -> Received:
+    metric = registry()["bloom"]
+    return received(metric, period, reports(metric, count, rng))
+
+
 def rested(store: Any) -> None:
     """Let all tables have rested since they were last rewritten."""
     store._database.write(
@@ -95,10 +99,24 @@ def rested(store: Any) -> None:
     )
 
 
-def test_nothing_folded_is_in_the_files(url: str) -> None:
-    _, payloads = commits(url, random.Random(1))
+def test_nothing_folded_forgotten_or_past_retention_is_in_the_files(url: str) -> None:
+    ids, payloads = commits(url, random.Random(1))
     assert present(url, payloads) == 0
     assert births(files(url, "inbox").popitem()[1]) == []
+    heap = births(files(url, IDS).popitem()[1])
+    assert (len(heap), len(set(heap))) == (12, 1), "no transaction number is of an arrival"
+    for order in ("xmin::text::bigint, ctid", "ctid"):
+        rows = ask(url, f"SELECT id FROM {IDS} ORDER BY {order}")
+        assert [row[0] for row in rows] == sorted(ids) != ids
+    bits = ask(url, "SELECT bits FROM chunks")[0][0][:50]
+    assert (present(url, ids), present(url, [bits])) == (12, 1)
+    with open_store(url, registry()) as store:
+        rested(store)
+        done = store.compact(NOW + 400 * DAY)
+        assert (done.forgotten, done.remains) == (12, ())
+        assert present(url, ids) == 0
+        assert store.retain(NOW + 400 * DAY).reports == 360
+    assert present(url, [bits]) == 0
 
 
 def test_payloads_that_were_not_folded_are_seen_in_the_files(url: str) -> None:
@@ -150,73 +168,57 @@ def test_samples_that_are_taken_stay_in_the_files(url: str) -> None:
     assert present(url, ids) == 12
 
 
-@pytest.mark.parametrize(
-    "setting",
-    [
-        "log_statement = 'mod'",
-        "log_min_duration_statement = '1d'",
-        "log_min_duration_sample = '1d'",
-        "log_transaction_sample_rate = 0.001",
-        "log_parameter_max_length_on_error = 9",
-    ],
+LOGGING = (
+    "log_statement = 'mod'",
+    "log_min_duration_statement = '1d'",
+    "log_min_duration_sample = '1d'",
+    "log_transaction_sample_rate = 0.001",
+    "log_parameter_max_length_on_error = 9",
+    "auto_explain.log_min_duration = 250",
 )
+
+
+@pytest.mark.parametrize("setting", LOGGING)
 def test_a_server_that_logs_values_is_named(url: str, setting: str) -> None:
-    name = urlsplit(url).path.removeprefix("/")
+    name, silent = urlsplit(url).path.removeprefix("/"), {"auto_explain.log_min_duration": -1}
+    silent |= dict.fromkeys(("log_parameter_max_length", "log_parameter_max_length_on_error"), 0)
     with open_store(url, registry(), create=True) as store:
         assert store.compact(NOW).remains == ()
     ask(url, f"ALTER DATABASE {name} SET {setting}")
     with open_store(url, registry()) as store:
-        assert "set log_parameter_max_length = 0" in " ".join(store.compact(NOW).remains)
-    ask(url, *(f"ALTER DATABASE {name} SET log_parameter_max_length{error} = 0" for error in ("", "_on_error")))
+        (named,) = store.compact(NOW).remains
+    explained = "auto_explain.log_min_duration = -1"
+    assert ("set " + (explained if setting.startswith("auto") else "log_parameter_max_length = 0")) in named
+    ask(url, *(f"ALTER DATABASE {name} SET {key} = {value}" for key, value in silent.items()))
     with open_store(url, registry()) as store:
         assert store.compact(NOW).remains == ()
-
-
-def test_a_server_that_explains_statements_in_its_log_is_named(url: str) -> None:
-    name = urlsplit(url).path.removeprefix("/")
-    open_store(url, registry(), create=True).close()
-    for milliseconds, named in ((250, True), (-1, False)):
-        set_to = {"log_min_duration": milliseconds, "log_parameter_max_length": 0}
-        ask(url, *(f"ALTER DATABASE {name} SET auto_explain.{key} = {value}" for key, value in set_to.items()))
-        with open_store(url, registry()) as store:
-            assert ("set auto_explain.log_min_duration = -1" in " ".join(store.compact(NOW).remains)) is named
 
 
 LARGE = (("bits", "chunks"), ("counts", "counts"))
 
 
 def test_a_partly_filled_chunk_and_earlier_counts_are_not_in_the_files(url: str) -> None:
-    metrics, rng = registry(), random.Random(1)
+    rng = random.Random(1)
     kept = []
-    with open_store(url, metrics, create=True) as store:
+    with open_store(url, registry(), create=True) as store:
         for _ in range(3):
-            store.add([received(metrics["bloom"], PERIOD, reports(metrics["bloom"], 2000, rng))])
+            store.add([bloom(rng, 2000)])
             assert store.compact(NOW).remains == ()
             rested(store)
             kept += [[ask(url, f"SELECT {of} FROM {table}")[0][0][:100]] for of, table in LARGE]
     assert [present(url, one) for one in kept] == [0, 0, 0, 0, 1, 1]
 
 
-def test_no_transaction_number_is_of_an_arrival(url: str) -> None:
-    ids, _ = commits(url, random.Random(1))
-    heap = births(files(url, IDS).popitem()[1])
-    assert len(heap) == 12
-    assert len(set(heap)) == 1
-    for order in ("xmin::text::bigint, ctid", "ctid"):
-        rows = ask(url, f"SELECT id FROM {IDS} ORDER BY {order}")
-        assert [row[0] for row in rows] == sorted(ids) != ids
-
-
 def test_no_number_of_postgresql_shows_the_order_of_chunks(url: str) -> None:
     """Nor of counts: not a transaction's number, not a place in the file, not the number of what lies outside a row."""
-    metrics, rng = registry(), random.Random(1)
-    with open_store(url, metrics, create=True) as store:
+    rng = random.Random(1)
+    with open_store(url, registry(), create=True) as store:
         for period in rng.sample(range(PERIOD, PERIOD + 12), 12):
-            store.add([received(metrics["bloom"], period, reports(metrics["bloom"], 2000, rng))])
+            store.add([bloom(rng, 2000, period)])
             store.compact(NOW)
         assert order_of(url) != sorted(order_of(url))
         rested(store)
-        store.add([received(metrics["bloom"], PERIOD, reports(metrics["bloom"], 2000, rng))])
+        store.add([bloom(rng, 2000)])
         assert store.compact(NOW).remains == ()
         own = order_of(url, "id")
         assert [order_of(url, order) for order in OTHER_ORDERS] == [own] * len(OTHER_ORDERS)
@@ -233,10 +235,10 @@ def order_of(url: str, order: str = "ctid", table: str = "chunks") -> list[int]:
 
 
 def test_attempts_while_a_transaction_is_open_do_not_pile_up_copies(url: str) -> None:
-    metrics, rng = registry(), random.Random(1)
+    rng = random.Random(1)
     sizes = []
-    with open_store(url, metrics, create=True) as store, psycopg.connect(url) as reader:
-        store.add([received(metrics["bloom"], PERIOD, reports(metrics["bloom"], 40_000, rng))])
+    with open_store(url, registry(), create=True) as store, psycopg.connect(url) as reader:
+        store.add([bloom(rng, 40_000)])
         store.compact(NOW)
         reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         reader.execute("SELECT count(*) FROM about")
@@ -260,33 +262,14 @@ def rested_with_reasons(url: str) -> None:
     )
 
 
-def test_forgotten_ids_are_not_in_the_files(url: str) -> None:
-    ids, _ = commits(url, random.Random(1))
-    assert present(url, ids) == 12
-    with open_store(url, registry()) as store:
-        rested(store)
-        done = store.compact(NOW + 400 * DAY)
-    assert (done.forgotten, done.remains) == (12, ())
-    assert present(url, ids) == 0
-
-
-def test_reports_past_retention_are_not_in_the_files(url: str) -> None:
-    commits(url, random.Random(1))
-    bits = ask(url, "SELECT bits FROM chunks")[0][0]
-    assert present(url, [bits[:50]]) == 1
-    with open_store(url, registry()) as store:
-        assert store.retain(NOW + 400 * DAY).reports == 360
-    assert present(url, [bits[:50]]) == 0
-
-
 def test_what_operators_had_deleted_is_not_in_the_files(url: str) -> None:
-    metrics, rng = registry(), random.Random(1)
+    rng = random.Random(1)
     release, collector = rng.randbytes(16), CollectorState("5f3a9c0177", "0.2.0", int(NOW), int(NOW), 0)
     refused = {("bloom", PERIOD, "a reason to look for"): 1}
-    with open_store(url, metrics, create=True) as store:
+    with open_store(url, registry(), create=True) as store:
         store.compact(NOW)  # a store without marks is rewritten once
         rested(store)
-        one = received(metrics["bloom"], PERIOD, reports(metrics["bloom"], 30, rng))
+        one = bloom(rng)
         store.add([one._replace(released=Released(release, 0))])
         store.report_state(collector, refused)
         note = store.add_note("Jane Doe broke the build", PERIOD)
@@ -299,9 +282,9 @@ def test_what_operators_had_deleted_is_not_in_the_files(url: str) -> None:
 
 
 def test_a_table_in_use_is_not_waited_for_and_is_rewritten_later(url: str) -> None:
-    metrics, rng = registry(), random.Random(1)
-    first, second = (received(metrics["bloom"], PERIOD, reports(metrics["bloom"], 30, rng)) for _ in range(2))
-    with open_store(url, metrics, create=True) as store, psycopg.connect(url) as reader:
+    rng = random.Random(1)
+    first, second = (bloom(rng) for _ in range(2))
+    with open_store(url, registry(), create=True) as store, psycopg.connect(url) as reader:
         store.add([first])
         reader.execute("LOCK TABLE inbox IN ACCESS SHARE MODE")
         began = time.monotonic()
@@ -322,16 +305,15 @@ def test_a_table_in_use_is_not_waited_for_and_is_rewritten_later(url: str) -> No
 
 
 def test_a_user_who_does_not_own_the_tables_hears_of_it(url: str) -> None:
-    metrics = registry()
-    with open_store(url, metrics, create=True) as store:
-        store.add([received(metrics["bloom"], PERIOD, reports(metrics["bloom"], 30, random.Random(1)))])
+    with open_store(url, registry(), create=True) as store:
+        store.add([bloom(random.Random(1))])
     name = urlsplit(url).path.removeprefix("/")
     with psycopg.connect(url, autocommit=True) as sql:
         sql.execute(f"CREATE ROLE {name} LOGIN")
         try:
             sql.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {name}")
             sql.execute(f"GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO {name}")
-            with open_store(url.replace("postgres:@", f"{name}:@"), metrics) as store:
+            with open_store(url.replace("postgres:@", f"{name}:@"), registry()) as store:
                 done = store.compact(NOW)
                 assert done.reports == 30
                 assert [one.split(":")[0] for one in done.remains] == ["inbox", "chunks", "counts", IDS]
@@ -396,9 +378,9 @@ def test_collectors_share_a_tables_rest(url: str, monkeypatch: pytest.MonkeyPatc
     for table in REST:
         monkeypatch.setitem(REST, table, 10**6)
     monkeypatch.setattr(postgres, "REST_OF_IDS", 10**6)
-    metrics, rng = registry(), random.Random(1)
-    first, second = (received(metrics["bloom"], PERIOD, reports(metrics["bloom"], 30, rng)) for _ in range(2))
-    with open_store(url, metrics, create=True) as store, open_store(url, metrics) as other:
+    rng = random.Random(1)
+    first, second = (bloom(rng) for _ in range(2))
+    with open_store(url, registry(), create=True) as store, open_store(url, registry()) as other:
         store.add([first])
         store.compact(NOW)
         before = heaps(url)
@@ -413,7 +395,7 @@ def test_collectors_share_a_tables_rest(url: str, monkeypatch: pytest.MonkeyPatc
 
 def test_what_a_process_left_owed_the_next_one_rewrites(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     commits(url, random.Random(1))
-    one = received(registry()["bloom"], PERIOD, reports(registry()["bloom"], 30, random.Random(2)))
+    one = bloom(random.Random(2))
     with monkeypatch.context() as patched, open_store(url, registry()) as store:
         patched.setattr(Eraser, "erase", lambda *_: ())  # killed just before it
         store.add([one])
@@ -427,7 +409,7 @@ def test_what_a_process_left_owed_the_next_one_rewrites(url: str, monkeypatch: p
 
 def test_rows_deleted_while_their_table_is_rewritten_stay_owed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     commits(url, random.Random(1), folded=False)
-    one = received(registry()["bloom"], PERIOD, reports(registry()["bloom"], 30, random.Random(2)))
+    one = bloom(random.Random(2))
     rewrite = Eraser._rewrite
     with open_store(url, registry()) as store, open_store(url, registry()) as other:
 

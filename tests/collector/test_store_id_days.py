@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,7 +26,6 @@ from overstory.collector.store.schema import (
     tables_of_ids,
 )
 from overstory.collector.store.upkeep import _delete_key, _note_day
-from support.store_crashes import until_it_waits
 from support.store_samples import DAY, NOW, received, registry, reports, some
 
 PERIOD = 20_000
@@ -66,9 +66,7 @@ def test_a_batch_that_is_sent_again_after_midnight_is_known(store: Store, metric
 
 
 @pytest.mark.parametrize("graces", [(2, 30), (30, 2)])
-def test_a_registry_with_another_grace_finds_the_ids_of_before(
-    store: Store, metrics: Any, graces: tuple[int, int]
-) -> None:
+def test_a_registry_with_another_grace_finds_the_ids_of_before(store, metrics, graces):
     end = (PERIOD + 1) * DAY
     batch = some(metrics["bloom"], PERIOD, 5, 1)
     assert store.add([batch._replace(forget_after=end + graces[0] * DAY)]) == [True]
@@ -228,6 +226,20 @@ def test_batches_are_counted_once_while_tables_are_dropped(store_url: str) -> No
             assert forgetting.result() > 3
         assert total == 80
         assert one.counts(metric, PERIOD + 50, PERIOD + 50)[PERIOD + 50].num_reports == 80
+
+
+WAITING = text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+
+
+def until_it_waits(store: Store, work: Any, number: int = 1) -> None:
+    """Return once so many wait for a lock of this database."""
+    end = time.monotonic() + 20
+    while not work.done() and time.monotonic() < end:
+        with store._database.snapshot() as connection:
+            if connection.execute(WAITING).scalar_one() >= number:
+                return
+        time.sleep(0.01)
+    raise AssertionError("nobody waited")
 
 
 # Two collectors that do something for the first time at the same moment: one does it, the other waits and goes on

@@ -82,9 +82,7 @@ def test_an_empty_database(store_url: str) -> None:
     [("UPDATE about SET value = '2'", "2"), ("DELETE FROM about", "without a number")],
     ids=["another number", "no number"],
 )
-def test_a_store_of_another_schema_is_refused_and_left_as_it_is(
-    store_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: str, schema: str
-) -> None:
+def test_a_store_of_another_schema_is_refused_and_left_as_it_is(store_url, tmp_path, capsys, change, schema):
     with open_store(store_url, registry(), create=True) as store:
         store.backup(tmp_path / "backup.db")
     urls = store_url, str(tmp_path / "backup.db")

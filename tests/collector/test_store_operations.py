@@ -1,7 +1,6 @@
 """Refusals, collectors' heartbeats and notes in a store: added, read, retained, backed up."""
 
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,9 +58,7 @@ def test_notes_are_on_a_metric_or_on_all(store: Store) -> None:
         ("x", "note", "colou", "the store remembers no metric colou: it remembers bloom, colour, size"),
     ],
 )
-def test_a_note_that_cannot_be_stored_is_refused(
-    tmp_path: Path, words: str, kind: str, metric: str | None, why: str
-) -> None:
+def test_a_note_that_cannot_be_stored_is_refused(tmp_path, words, kind, metric, why):
     with open_store(str(tmp_path / "store.db"), registry(), create=True) as store:
         with pytest.raises(ParameterError, match=why):
             store.add_note(words, TODAY, kind, metric)
@@ -77,8 +74,7 @@ def test_retention_deletes_refusals_and_collectors_that_ended_and_leaves_notes(s
     note = store.add_note("long ago", TODAY - 5000)
     store.retain(NOW)
     assert store.refusals() == Refusals(
-        {(TODAY - 400, "bits"): 1, (TODAY, "bits"): 1},
-        {("bloom", TODAY - 90, "bits"): 1, ("bloom", TODAY, "bits"): 1},
+        {(TODAY - 400, "bits"): 1, (TODAY, "bits"): 1}, {("bloom", TODAY - 90, "bits"): 1, ("bloom", TODAY, "bits"): 1}
     )
     assert (store.collectors(), store.notes()) == ([STATE], [note])
 

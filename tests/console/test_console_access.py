@@ -1,8 +1,5 @@
 """Who may open the console: links, sessions, roles, a trusted proxy, and requests that another site caused."""
 
-import asyncio
-import json
-
 import pytest
 
 from overstory.collector.auth import sha256
@@ -20,7 +17,6 @@ from overstory.console.access import (
     read_roles,
 )
 from overstory.protocol.errors import FormatError, ParameterError
-from support.collector_in_process import until
 from support.console_browser import served_console
 from support.console_in_process import ADDRESS, MOMENT, SAME_ORIGIN, client_of, console_on, log_in
 from support.devices import Clock
@@ -340,21 +336,6 @@ def test_a_request_that_does_not_arrive_is_given_up(served, monkeypatch) -> None
         for wire in (half, slow):
             assert wire.answer()[0] == 408
             assert wire.ended()
-
-
-def test_answers_that_nobody_reads_end_their_connection(served, monkeypatch) -> None:
-    monkeypatch.setattr("overstory.supervision.connection.BoundedConnection.limits", Limits(taking_seconds=0.3))
-    with Wire(served[1]) as wire:
-        wire.flood(b"GET /static/console.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 20_000)
-        asyncio.run(until(lambda: served[0].connections))
-        asyncio.run(until(lambda: not served[0].connections))
-
-
-def test_a_fault_while_a_request_is_read_is_ours(served, monkeypatch) -> None:
-    monkeypatch.setattr("overstory.supervision.connection.refuse_head", lambda *_: 1 / 0)
-    with Wire(served[1]) as wire:
-        status, headers, body = wire.send(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").answer()
-        assert (status, headers["retry-after"], json.loads(body)["reason"]) == (503, "60", "fault")
 
 
 def test_a_login_after_which_a_long_address_follows_fits_into_its_form(client) -> None:

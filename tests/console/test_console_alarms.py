@@ -11,7 +11,7 @@ import pytest
 from overstory.analysis.estimate import Estimate
 from overstory.analysis.reports import ReportBatch
 from overstory.collector.store import open_store
-from overstory.console.alarms import MetricHistory, check, find_alarms, read_history
+from overstory.console.alarms import MetricHistory, find_alarms, read_history
 from overstory.console.data import ConsoleData
 from overstory.console.estimates.estimates import Estimates
 from overstory.console.estimates.worker import Worker
@@ -72,13 +72,6 @@ def test_a_check_of_a_quiet_store_exits_with_0(quiet, tmp_path):
     assert (result["red"], result["amber"], result["note"], result["metrics"]) == (0, 0, 0, 5)
 
 
-def test_a_check_that_cannot_read_says_so_and_exits_with_2(quiet, tmp_path):
-    file, _ = quiet
-    done = within("console", "--check", "--registry", file, "--store", tmp_path / "none.db", cwd=tmp_path)
-    assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (2, "", False)
-    assert "none.db" in done.stderr
-
-
 @pytest.fixture(scope="module")
 def changed(tmp_path_factory):
     return make_store(tmp_path_factory.mktemp("changed"), NOW, ("step", "drift"))
@@ -113,18 +106,7 @@ def test_a_page_does_not_wait_for_the_decoding_of_its_alarms(data):
 def test_an_ended_metric_raises_nothing(data):
     metrics = {name: replace(metric, expires=dt.date(2026, 11, 18)) for name, metric in data.registry.metrics.items()}
     data.registry = replace(data.registry, metrics=metrics)
-    assert check(data) == (
-        {
-            "checked": "2026-11-18T12:00:00+00:00",
-            "registry": "2026-11-20",
-            "metrics": 5,
-            "red": 0,
-            "amber": 0,
-            "note": 0,
-            "alarms": [],
-        },
-        False,
-    )
+    assert find_alarms(data) == []
 
 
 def test_a_silent_metric_is_red(data):
@@ -346,14 +328,3 @@ def test_an_alarm_is_a_note_and_changes_no_number(liars_data, place):
     assert set(before.notes) < set(after.notes)
     for name in ("counts", "raw_counts", "standard_errors", "p_values"):
         assert (getattr(before, name) == getattr(after, name)).all()
-
-
-def test_decode_prints_the_alarm_and_its_stable_keys(place, tmp_path):
-    file, url, _ = place
-    source = ("--store", url, "--registry", file, "--metric", "fit", "--from", "2026-W46")
-    text = within("decode", *source, cwd=tmp_path).stdout
-    assert "note: alarm, in 2026-W46: Reports vote for more or fewer values" in " ".join(text.split())
-    checks = json.loads(within("decode", *source, "--json", cwd=tmp_path).stdout)["checks"]
-    assert {check["name"] for check in checks if check["alarm"]} >= {"ones"}
-    keys = ["name", "period", "statistic", "p_value", "adjusted", "alarm", "means", "cannot_see"]
-    assert all(list(check) == keys for check in checks)

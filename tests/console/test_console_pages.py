@@ -16,15 +16,7 @@ from overstory.console.view import Query, Screen, View
 from overstory.presentation.document import Column, Heading, Table
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
-from support.console_in_process import (
-    ADDRESS,
-    SAME_ORIGIN,
-    HostileScreen,
-    PublicScreen,
-    client_of,
-    console_on,
-    log_in,
-)
+from support.console_in_process import ADDRESS, SAME_ORIGIN, HostileScreen, PublicScreen, client_of, console_on, log_in
 
 PAGE = "/m/hostile"
 WORD = "<script>alert(1)</script>\u202egnp"

@@ -39,11 +39,7 @@ METRICS = {
         "parameters": "{epsilon = 3.0}",
         "period": '"week"',
     },
-    "tree": {
-        "domain": '{kind = "strings", candidates = "trees.txt"}',
-        "oracle": '"rappor"',
-        "parameters": FILTERS,
-    },
+    "tree": {"domain": '{kind = "strings", candidates = "trees.txt"}', "oracle": '"rappor"', "parameters": FILTERS},
     "word": {"domain": '{kind = "strings"}', "oracle": '"rappor"', "parameters": FILTERS},
     "rare": {"domain": LETTERS, "parameters": "{epsilon = 0.2}"},
     "none": {"domain": LETTERS},

@@ -1,7 +1,5 @@
 """The page of an operator: reports against their median, refusals, collectors, the store; each from real rows."""
 
-import sqlite3
-
 import pytest
 
 from overstory.collector.store import open_store
@@ -131,26 +129,6 @@ def test_sizes_are_of_the_last_week_and_of_what_retention_will_delete(store, rng
     assert sizes["deleted_within_a_week"] == 50 - sum(store.stored("colour").values()) > 0
     (facts,) = (block for block in view.blocks if isinstance(block, KeyValues))
     assert ("Store", store.url) in facts.pairs
-
-
-def test_without_a_login_there_is_no_page_and_a_store_that_is_gone_is_named(tmp_path) -> None:
-    path = tmp_path / "store.db"
-    with open_store(str(path), REGISTRY, create=True) as store:
-        console = console_on(store, registry=REGISTRY, clock=Clock(NOW))
-        client = client_of(console)
-        assert client.get("/health").status_code == 401
-        assert log_in(client, console.gate.sessions.make_link("viewer")).status_code == 303
-        assert client.get("/health").status_code == 200
-        assert client.get("/health.csv").text.startswith("title,last,state,")
-        assert "days: this page has no such parameter" not in client.get("/health?days=3").text
-        assert client.get("/health?day=3").status_code == 400
-        with sqlite3.connect(path) as raw:
-            raw.execute("DROP TABLE tallies")
-        raw.close()
-        answer = client.get("/health")
-    assert answer.status_code == 503
-    assert str(path) in answer.text
-    assert "Traceback" not in answer.text
 
 
 def test_an_analyst_writes_and_removes_notes_and_a_viewer_reads_them(store) -> None:

@@ -359,9 +359,7 @@ def test_the_property_notices_the_newest_period_that_is_over(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("slack", [0, SLACK])
-def test_a_report_that_waits_for_its_commit_when_the_grace_ends_is_noticed(
-    monkeypatch: pytest.MonkeyPatch, slack: int
-) -> None:
+def test_a_report_that_waits_for_its_commit_when_the_grace_ends_is_noticed(monkeypatch, slack):
     """Planted, with 0: the newest period whose grace is over, to the second."""
     newest = lambda metric, now: metric.period.number(now - metric.grace_days * DAY - slack) - 1  # noqa: E731
     monkeypatch.setattr(Metric, "newest_final", newest)

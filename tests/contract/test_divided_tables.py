@@ -11,6 +11,7 @@ from test_kind_laws import GRR, KINDS, OUE
 
 from overstory.analysis.association.table import divided_tables
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports
+from overstory.analysis.reports import ReportBatch
 from overstory.client import Randomizer
 from overstory.client.recorder import Tagger
 from overstory.collector.ingest.ingest import ReportFormat
@@ -22,6 +23,8 @@ from overstory.protocol.kinds.split import DividedMechanism, divided
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.sampling import SeededEntropy
 from overstory.protocol.wire.upload import encode_reports
+from overstory.queries.counts import PeriodCounts
+from overstory.queries.readings import EstimateOptions, read
 from support.likelihoods import exact_epsilon_of, payloads_of
 from support.registry_texts import registry_of
 from support.two_histories import epsilon_between
@@ -110,6 +113,9 @@ def test_a_registry_has_divided_tables() -> None:
     metric = parse_registry(REGISTRY)["crashes"]
     assert metric.mechanism.num_cohorts == 2
     assert metric.reading == "table"
+    counts = count_reports(metric.mechanism, ReportBatch.of(metric.mechanism, [Report(0, 1), Report(1, 1)]))
+    with pytest.raises(ParameterError, match="crashes: a table is answered by a part of the devices: ask for"):
+        read(PeriodCounts(metric, 1, 1, {1: counts}), "total", EstimateOptions(interval_kind="reports"))
     tables = '[["version", "crash"], ["version"]]'
     pairs: Any = parse_registry(REGISTRY.replace(tables, '"all pairs"'))["crashes"]
     assert pairs.domain.tables == (("version", "crash"),)

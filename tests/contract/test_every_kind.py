@@ -446,9 +446,7 @@ def test_answers_of_two_cycles_have_noise_of_their_own(panels: Any, kind: str) -
 
 
 @pytest.mark.parametrize("kind", ["grr of symbols", "l-osue of symbols", "rappor of strings", "joint", "set by items"])
-def test_noise_that_is_drawn_once_for_two_cycles_is_noticed(
-    panels: Any, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_noise_that_is_drawn_once_for_two_cycles_is_noticed(panels, kind, monkeypatch):
     """Broken on purpose: the key that the metric would have without a panel."""
     monkeypatch.setattr(recorder, "key_of_answer", lambda key, _: key)
     noise, cohorts = likeness(panels[kind], ASKED[kind][3][0])

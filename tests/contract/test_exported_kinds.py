@@ -112,9 +112,7 @@ def test_an_option_does_what_it_does_to_a_store(said: Callable[..., str], kind: 
     assert exported == stored
 
 
-def test_all_groups_are_counted_by_one_run_and_summed_by_another(
-    said: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_groups_are_counted_by_one_run_and_summed_by_another(said, monkeypatch):
     runs, count = [], driver.count
 
     def counting(*given, **options):

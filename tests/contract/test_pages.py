@@ -2,11 +2,17 @@
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+
+import grimp
+import pytest
+
+import overstory
 
 ROOT = Path(__file__).parents[2]
 ARCHITECTURE = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
@@ -81,3 +87,131 @@ def test_the_walks_written_down_are_those_that_are_run():
     command = [sys.executable, str(ROOT / "bench" / "walks.py"), "--json"]
     walks = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=120).stdout)
     assert written == {name: len(walk["files"]) for name, walk in walks.items()}, "run `python bench/walks.py --write`"
+
+
+# The house's plan: no circle among modules, none among the packages of a floor, and no floor with too many rooms
+
+
+MOST_ROOMS = 14
+"""Modules and packages side by side; the root, whose rooms are the layers of pyproject.toml, may have five more."""
+
+
+@pytest.fixture(scope="module")
+def graph():
+    """Imports at run time, also those inside functions; what is imported for annotations alone is left out."""
+    return grimp.build_graph("overstory", "papers", exclude_type_checking_imports=True, cache_dir=None)
+
+
+def circles(edges: dict[str, set[str]]) -> list[list[str]]:
+    """Return what cannot be put in an order in which each imports only what came before."""
+    left = {name: set(targets) for name, targets in edges.items()}
+    while free := [name for name, targets in left.items() if not targets & left.keys()]:
+        for name in free:
+            del left[name]
+    while needed := [name for name in left if any(name in targets for targets in left.values())]:
+        if len(needed) == len(left):
+            break
+        left = {name: left[name] for name in needed}
+    return [sorted(left)] if left else []
+
+
+def floor(graph, package: str) -> dict[str, set[str]]:
+    """Return which of a package's rooms imports which."""
+    rooms = graph.find_children(package)
+    room_of = {module: room for room in rooms for module in (room, *graph.find_descendants(room))}
+    imported = {
+        room: {
+            room_of[target]
+            for module in (room, *graph.find_descendants(room))
+            for target in graph.find_modules_directly_imported_by(module)
+            if target in room_of
+        }
+        for room in rooms
+    }
+    return {room: targets - {room} for room, targets in imported.items()}
+
+
+def test_no_module_imports_itself_through_others(graph):
+    assert circles({name: graph.find_modules_directly_imported_by(name) for name in graph.modules}) == []
+
+
+def test_the_rooms_of_a_floor_have_an_order(graph):
+    packages = sorted(name for name in graph.modules if graph.find_children(name))
+    assert [circle for package in packages for circle in circles(floor(graph, package))] == []
+
+
+def test_no_floor_has_too_many_rooms(graph):
+    counts = {
+        name: sum(f"{name}._" not in room for room in graph.find_children(name)) for name in sorted(graph.modules)
+    }
+    assert {name: count for name, count in counts.items() if count > MOST_ROOMS + 5 * (name == "overstory")} == {}
+
+
+def test_a_circle_is_noticed():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": set()}) == [["a", "b", "c"]]
+    assert circles({"a": {"b"}, "b": {"c"}, "c": set()}) == []
+
+
+# No signature shows the environment (finding A2): `help` and a notebook's tooltips print every default
+
+
+LONGEST = 125
+SECRET = "correct horse battery staple"
+
+LOOK = """
+import importlib, inspect, json, os, pkgutil, sys
+import overstory
+
+def signatures(module):
+    for name, thing in vars(module).items():
+        if getattr(thing, "__module__", None) != module.__name__ or name.startswith("_"):
+            continue
+        yield name, thing
+        if inspect.isclass(thing):
+            for inner, method in vars(thing).items():
+                if not inner.startswith("_") or inner in ("__init__", "__call__", "__new__"):
+                    yield f"{name}.{inner}", getattr(method, "__func__", method)
+
+looked = {}
+wanted = tuple(sys.argv[1:])
+names = [module.name for module in pkgutil.walk_packages(overstory.__path__, "overstory.")]
+names = [name for name in names if name.split(".")[1] in wanted or not wanted]
+for name in names:
+    if name.endswith("__main__"):
+        continue
+    module = importlib.import_module(name)
+    for thing, what in signatures(module):
+        try:
+            parameters = inspect.signature(what).parameters.values()
+        except (TypeError, ValueError):
+            continue
+        for parameter in parameters:
+            if parameter.default is not parameter.empty:
+                looked[f"{name}:{thing}({parameter.name})"] = repr(parameter.default)
+json.dump(looked, sys.stdout)
+"""
+
+
+def defaults(*packages: str) -> dict[str, str]:
+    """The repr of every default of every public function, class and method, read where a variable is a secret."""
+    environ = os.environ | {"DATABASE_PASSWORD": SECRET}
+    done = subprocess.run([sys.executable, "-c", LOOK, *packages], env=environ, capture_output=True, check=True)
+    shown: dict[str, str] = json.loads(done.stdout)
+    here = str(Path(overstory.__file__).parent)  # where the package lies may be in the environment, too
+    return {name: default.replace(here, "") for name, default in shown.items()}
+
+
+ON_A_DEVICE = ("client", "gateway", "protocol", "privacy", "cli")
+
+
+@pytest.mark.parametrize("packages", [ON_A_DEVICE, pytest.param((), marks=pytest.mark.slow)], ids=["device", "all"])
+def test_no_default_shows_the_environment(packages: tuple[str, ...]) -> None:
+    shown = defaults(*packages)
+    assert shown["overstory.client.client:Client.__init__(environ)"] == "None"
+    assert shown["overstory.gateway.gateway:Gateway.__init__(environ)"] == "None"
+    looked_at = {name.split(".")[1] for name in shown}
+    assert looked_at == set(packages) or looked_at > {"analysis", "client", "collector", "discovery", "kernels"}
+    assert {name: default[:40] for name, default in shown.items() if len(default) > LONGEST} == {}
+    # Spark is told by a variable to stay on this machine (SPARK_LOCAL_IP): the loopback address is nobody's secret.
+    values = ({value for value in os.environ.values() if len(value) >= 8} - {"127.0.0.1"}) | {SECRET}
+    assert [name for name, default in shown.items() if any(value in default for value in values)] == []

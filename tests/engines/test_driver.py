@@ -38,9 +38,7 @@ class Unreliable:
 @pytest.mark.sampled(16)
 @pytest.mark.parametrize("largest", [1, 1000, 1 << 30])
 @pytest.mark.parametrize(("name", "parameters"), EVERY_ORACLE, ids=str)
-def test_every_oracle_counts_alike_in_any_partition_and_order(
-    collection: Callable[..., Collection], name: str, parameters: dict[str, Any], largest: int
-) -> None:
+def test_every_oracle_counts_alike_in_any_partition_and_order(collection, name, parameters, largest):
     made = collection(name, parameters)
     units = made.units(largest)
     assert {unit.layout for unit in units} == {"blocks", "packed batches"}
@@ -74,9 +72,7 @@ def of_fewer(raw: bytes) -> bytes:
         (lambda results: [*results, (len(results), results[0][1])], "a unit that it was not given"),
     ],
 )
-def test_no_wrong_count_comes_of_an_engine_that_fails(
-    collection: Callable[..., Collection], spoil: Any, says: str
-) -> None:
+def test_no_wrong_count_comes_of_an_engine_that_fails(collection, spoil, says):
     made = collection()
     with pytest.raises((EngineError, FormatError), match=says):
         count(Unreliable(3, spoil), made.job(), made.units())

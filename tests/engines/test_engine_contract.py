@@ -57,9 +57,7 @@ def spark_session_at(master: str) -> Iterator[Any]:
 
 
 @pytest.fixture
-def engine(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Made]:
+def engine(request, tmp_path_factory, monkeypatch):
     if request.param == "local":
         yield partial(LocalEngine, 2)
     elif request.param == "dask":
@@ -100,9 +98,7 @@ def test_an_engine_counts_alike(engine: Made, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_search_on_a_running_scheduler_finds_what_one_process_finds(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], small_blocks: None, scheduler: str
-) -> None:
+def test_a_search_on_a_running_scheduler_finds_what_one_process_finds(tmp_path, capsys, small_blocks, scheduler):
     command, *_ = searched_files(tmp_path)
     found = []
     for by in ("local", f"dask:{scheduler}"):
@@ -129,9 +125,7 @@ def test_a_scheduler_that_is_not_there_is_one_sentence(collection: Callable[...,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kills", [KILLS, *(pytest.param(10, id=f"ten kills, {seed}") for seed in range(2))])
-def test_dask_counts_alike_when_workers_are_killed(
-    collection: Callable[..., Collection], watched: Path, kills: int, request: pytest.FixtureRequest
-) -> None:
+def test_dask_counts_alike_when_workers_are_killed(collection, watched, kills, request):
     import dask
     import distributed  # noqa: F401 - it has defaults, which must be there before one is set
 
@@ -143,9 +137,7 @@ def test_dask_counts_alike_when_workers_are_killed(
 
 
 @pytest.mark.slow
-def test_objects_are_counted_alike_when_workers_are_killed(
-    collection: Callable[..., Collection], bucket: str, watched: Path
-) -> None:
+def test_objects_are_counted_alike_when_workers_are_killed(collection, bucket, watched):
     made = collection()
     for path in sorted(made.folder.iterdir()):
         put(bucket, f"dask/reports/{path.name}", path.read_bytes())
@@ -157,9 +149,7 @@ def test_objects_are_counted_alike_when_workers_are_killed(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("java")
-def test_spark_counts_alike_when_what_it_runs_is_killed(
-    collection: Callable[..., Collection], tmp_path: Path, watched: Path
-) -> None:
+def test_spark_counts_alike_when_what_it_runs_is_killed(collection, tmp_path, watched):
     made = collection(size=1800)
     with running(tmp_path) as daemons:
         cluster = Cluster(daemons)
@@ -173,9 +163,7 @@ def test_spark_counts_alike_when_what_it_runs_is_killed(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("java")
-def test_spark_counts_as_many_units_at_a_time_as_the_cluster_has_threads(
-    collection: Callable[..., Collection],
-) -> None:
+def test_spark_counts_as_many_units_at_a_time_as_the_cluster_has_threads(collection):
     """They were those of this machine, and eight of a cluster, of whatever size."""
     with spark_session_at("local[4]") as session:
         made, tracker = collection(size=1800), session.sparkContext.statusTracker()
@@ -192,9 +180,7 @@ class Counts:
 
 @pytest.mark.parametrize("pause", [0.0, 0.001])
 @pytest.mark.parametrize(("name", "most"), [("local", 12), ("spark", 50)])
-def test_counts_are_released_as_they_are_taken(
-    collection: Callable[..., Collection], monkeypatch: pytest.MonkeyPatch, name: str, most: int, pause: float
-) -> None:
+def test_counts_are_released_as_they_are_taken(collection, monkeypatch, name, most, pause):
     """Memory does not grow with the number of units: little is counted ahead of what is added."""
     alive: weakref.WeakSet[Counts] = weakref.WeakSet()
 

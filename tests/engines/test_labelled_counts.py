@@ -1,9 +1,7 @@
 """Counts with a label, of any oracle: what decode makes of them is what the oracle estimates from the same reports."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -39,13 +37,7 @@ def names_file(made: Collection, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(("name", "parameters"), EVERY_ORACLE, ids=str)
-def test_decode_estimates_what_the_oracle_does(
-    collection: Callable[..., Collection],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-    parameters: dict[str, Any],
-) -> None:
+def test_decode_estimates_what_the_oracle_does(collection, tmp_path, capsys, name, parameters):
     made = collection(name, parameters, 300)
     candidates, out = names_file(made, tmp_path), tmp_path / "counts.json"
     given = candidates if made.job().asked is not None else []
@@ -61,9 +53,7 @@ def test_decode_estimates_what_the_oracle_does(
     assert at_once["counting"]["engine"] == "local"
 
 
-def test_some_values_of_a_domain_are_counted_by_their_numbers(
-    collection: Callable[..., Collection], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_some_values_of_a_domain_are_counted_by_their_numbers(collection, tmp_path, capsys):
     made, out = collection("grr", ONE | {"domain_size": 9}, 300), tmp_path / "counts.json"
     (tmp_path / "some.txt").write_text("4\n2\n")
     printed(capsys, "sum", made.folder, "--candidates", tmp_path / "some.txt", "-o", out)
@@ -78,40 +68,19 @@ def test_some_values_of_a_domain_are_counted_by_their_numbers(
     )
 
 
-@pytest.mark.parametrize(
-    ("command", "says"),
-    [
-        (["decode", "{folder}", "--counts", "{counts}"], "--counts has no effect on files of reports"),
-        (["decode", "--counts", "{counts}", "--engine", "dask"], "--engine has no effect on counts with a label"),
-        (["decode", "--store", "x.db", "--metric", "m", "--engine", "dask"], "--engine has no effect with --store"),
-        (["decode", "{folder}", "--map", "map.csv"], "--map has no effect on files of reports"),
-        (
-            ["decode", "--counts", "{counts}", "--candidates", "{names}"],
-            "--candidates has no effect: grr was counted over its",
-        ),
-        (["decode", "--counts", "{counts}", "--complete"], "--method and --complete are for Bloom filters"),
-        (["decode", "--counts", "{names}.json"], "expected counts in JSON, from `overstory sum -o NAME.json`"),
-        (["decode", "--counts", "{counts}", "--store", "x.db"], "--store has no effect on"),
-    ],
-)
-def test_options_of_two_forms_are_refused(
-    collection: Callable[..., Collection],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    command: list[str],
-    says: str,
-) -> None:
-    made = collection("grr", ONE | {"domain_size": 9}, 300)
-    places = {"folder": made.folder, "counts": tmp_path / "counts.json", "names": tmp_path / "names.txt"}
-    for name in (places["names"], f"{places['names']}.json"):
-        Path(name).write_text("1\n2\n")
-    printed(capsys, "sum", made.folder, "-o", places["counts"])
-    assert says in printed(capsys, *(part.format(**places) for part in command), status=2)
+def test_options_that_do_not_go_with_counts_are_refused(collection, tmp_path, capsys):
+    made, out = collection("grr", ONE | {"domain_size": 9}, 300), tmp_path / "counts.json"
+    (tmp_path / "names.json").write_text("1\n2\n")
+    printed(capsys, "sum", made.folder, "-o", out)
+    for options, says in (
+        ([out, "--candidates", tmp_path / "names.json"], "--candidates has no effect: grr was counted over its"),
+        ([out, "--complete"], "--method and --complete are for Bloom filters"),
+        ([tmp_path / "names.json"], "expected counts in JSON, from `overstory sum -o NAME.json`"),
+    ):
+        assert says in printed(capsys, "decode", "--counts", *options, status=2)
 
 
-def test_counts_that_were_altered_are_refused(
-    collection: Callable[..., Collection], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_counts_that_were_altered_are_refused(collection, tmp_path, capsys):
     made, out = collection("grr", ONE | {"domain_size": 9}, 300), tmp_path / "counts.json"
     printed(capsys, "sum", made.folder, "-o", out)
     fields = json.loads(out.read_text())

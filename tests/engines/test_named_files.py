@@ -4,7 +4,6 @@ import itertools
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
@@ -19,7 +18,6 @@ from overstory.engines.places import ExportedSet, find_copies, find_places, find
 from overstory.engines.units import read_contents, units_of
 from overstory.protocol.errors import FormatError, ParameterError
 from support import exported_store
-from support.engine_files import Collection
 from support.exported_store import PERIODS, export_all, fill, registry, small_parts
 from support.object_store import put
 
@@ -68,9 +66,7 @@ def test_a_missing_file_is_the_operating_systems_error(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_objects_are_counted_where_they_lie(
-    bucket: str, collection: Callable[..., Collection], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_objects_are_counted_where_they_lie(bucket, collection, tmp_path, capsys):
     made = collection()
     for path in sorted(made.folder.iterdir()):
         put(bucket, f"reports/metric=theme/{path.name}", path.read_bytes())
@@ -89,9 +85,7 @@ def test_objects_are_counted_where_they_lie(
 
 
 @pytest.mark.slow
-def test_an_export_into_an_object_store_is_counted_and_decoded(
-    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_export_into_an_object_store_is_counted_and_decoded(bucket, tmp_path, monkeypatch, capsys):
     exported_store.small_parts(monkeypatch.setattr)
     metrics, url = exported_store.registry(), f"sqlite:///{tmp_path}/store.db"
     exported_store.fill(url, metrics)
@@ -167,9 +161,7 @@ def test_a_named_pipe_in_a_folder_is_named(tmp_path: Path) -> None:
         find_places([str(tmp_path)])
 
 
-def test_a_copy_of_a_file_is_said(
-    collection: Callable[..., Collection], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_copy_of_a_file_is_said(collection, tmp_path, capsys):
     made = collection()
     command = ["sum", str(made.folder), "-o", str(tmp_path / "counts.csv")]
     assert main(command) == 0
@@ -207,9 +199,7 @@ def test_odd_names_of_objects_are_read(bucket: str) -> None:
 
 
 @pytest.mark.parametrize("glob", ["{}/[a].parquet", "{}/?.parquet", "{}/a*", "{}/[[]1].parquet", "{}/[1].parquet"])
-def test_globs_are_those_of_the_shell(
-    collection: Callable[..., Collection], tmp_path: Path, glob: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_globs_are_those_of_the_shell(collection, tmp_path, glob, capsys):
     """A file whose own name has brackets is that file; with and without ``--params``."""
     made = collection()
     for name in ("b.parquet", "c.ovsb"):

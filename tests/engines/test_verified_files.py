@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -85,9 +84,7 @@ def test_each_file_is_read_once_more_whatever_its_units_are(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize(("name", "parameters"), ORACLES, ids=str)
-def test_a_few_random_bytes_are_refused_or_change_nothing(
-    tmp_path: Path, name: str, parameters: dict[str, Any]
-) -> None:
+def test_a_few_random_bytes_are_refused_or_change_nothing(tmp_path, name, parameters):
     """Of files without a manifest, one to three bytes at random, 100 times a layout; what is compared finds them."""
     made, rng = Collection(tmp_path, name, parameters, 9000), np.random.default_rng(5)
     silent = 0

@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import json
 import logging
-import re
 import time
 from collections import Counter
+from contextlib import closing
+from itertools import pairwise
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,7 +17,7 @@ from overstory.client.upload.http import Response
 from overstory.protocol.oblivious.formats import RELEASE_TYPE, read_release
 from overstory.relay import shuffling as module
 from overstory.relay.shuffling import Shuffler
-from overstory.relay.spool import Rules, SlotFile, Spool, Taken
+from overstory.relay.spool import SLOT, WAITING, Rules, SlotFile, Spool, Taken
 from overstory.supervision.upkeep import Upkeep
 from support.misfortunes import until
 from support.relays import (
@@ -32,7 +33,7 @@ from support.relays import (
     shuffling,
     take_all,
 )
-from support.running import overstory, within
+from support.running import overstory
 
 
 def test_messages_are_released_together_once_enough_are_there_and_the_time_has_passed(tmp_path):
@@ -436,41 +437,6 @@ def test_a_second_relay_on_a_spool_ends_with_one_sentence(tmp_path):
             assert "another relay uses this spool: stop it, or give this one a --spool of its own" in ran.stderr
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ("--gateway collector", "--gateway: 'collector': give an address such as https://collector.example"),
-        ("--gateway http://c/v1/oblivious", "give the collector's address without a path"),
-        ("--port 0", "--gateway must be given, or OVERSTORY_RELAY_GATEWAY, or gateway in the --config file"),
-        ("--gateway http://c --spool s", "--spool and token_file belong together: a relay that shuffles needs both"),
-        ("--gateway http://c token_file=t", "--spool and token_file belong together: a relay that shuffles needs both"),
-        ("--gateway http://c tls_key=k", "tls_certificate and tls_key belong together"),
-        ("--gateway http://c --port 70000", "ports are 0 .. 65535"),
-        ("--gateway http://c per_hour=0", "OVERSTORY_RELAY_PER_HOUR=0: give 1 to 1,048,576"),
-        ("--gateway http://c per_release=0", "OVERSTORY_RELAY_PER_RELEASE=0: give 1 to 1,048,576"),
-        ("--gateway http://c per_hours=9", "there is no such setting; did you mean OVERSTORY_RELAY_PER_HOUR?"),
-        ("--gateway http://c --spool s token_file=t least=1", "give 2 <= least <= capacity"),
-        ("--gateway http://c --spool s token_file=t every=soon", "a number with s, m, h or d"),
-        ("--gateway http://c --spool s token_file=t every=40d", "shorter than every = 40d"),
-        ("--gateway http://c --spool s token_file=t every=0s at_most=1s", "1s: give at least 2s"),
-        ("--gateway http://c --spool s token_file=t", "other users can read this token: chmod 600 t"),
-        ("--gateway http://c --spool s token_file=none", "none: no such file or directory"),
-        ("--gateway http://c --spool s token_file=empty", "empty: it is empty"),
-        ("--gateway http://c tls_certificate=t tls_key=t", "t: no certificate and key that belong together"),
-        ("--config relay.toml", "relay.toml: most_bytes: give 1 to 16,777,216"),
-    ],
-)
-def test_a_mistake_in_the_options_is_one_sentence(tmp_path, options, sentence):
-    (tmp_path / "t").write_text(TOKEN)
-    (tmp_path / "t").chmod(0o644)
-    (tmp_path / "empty").write_text("")
-    (tmp_path / "relay.toml").write_text("gateway = 'http://c'\nmost_bytes = 0\n")
-    words = (re.sub(r"^\w+=", lambda key: f"OVERSTORY_RELAY_{key[0].upper()}", word) for word in options.split())
-    ran = within("relay", *words, cwd=tmp_path)
-    assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
-    assert sentence in ran.stderr
-
-
 @pytest.mark.slow
 def test_memory_stays_flat_while_a_hundred_thousand_messages_are_read_and_released(tmp_path):
     """Measured: 30 MB at the peak, of which an idle relay takes 27."""
@@ -496,3 +462,86 @@ def test_memory_stays_flat_while_a_hundred_thousand_messages_are_read_and_releas
         until(lambda: health(relay.address)["totals"] == {"releases": 1, "taken": 100_000})
     assert set(came.values()) == {1}
     assert peak < 50_000_000
+
+
+# How long a shuffling relay keeps what it has accepted, for every setting and whenever it comes
+
+
+HOUR = 3600.0
+BEGUN = 1_800_000_000.25
+LEAST = 3
+
+
+def staged(folder, every, at_most):
+    return StagedRelay(folder, Rules(LEAST, every, at_most, per_release=LEAST), capacity=20, now=BEGUN)
+
+
+def take(relay, number=1):
+    return relay.deliver(*(message(n) for n in range(number))).count(202)
+
+
+# In shares of `at_most`: among others those around which the rules change.
+pauses = st.floats(0, 1.2) | st.sampled_from([0.49, 0.4999, 0.5, 0.51, 0.99, 0.9972, 1.0, 1.01, 1.49, 7.77])
+steps = st.lists(st.tuples(st.sampled_from(["take", "look", "look", "start again"]), pauses), min_size=1, max_size=25)
+
+
+@settings(max_examples=150)
+@given(every=st.floats(0, 1), at_most=st.floats(2, 1e6), steps=steps)
+def test_nothing_is_dropped_released_or_kept_against_the_rules(tmp_path_factory, every, at_most, steps):
+    relay = staged(tmp_path_factory.mktemp("relay") / "spool", every * at_most, at_most)
+    last, started = relay.now, relay.now  # when the last release or drop was, and the last start
+    waiting = []  # when each message that waits came
+    for step, pause in steps:
+        relay.now += pause * at_most
+        if step == "take":
+            waiting += [relay.now] * take(relay)
+        elif step == "start again":
+            relay.restart()
+            started = relay.now
+        else:
+            released, due = len(relay.released), relay.now - last >= every * at_most
+            relay.look()
+            if len(relay.released) > released:
+                assert len(waiting) >= LEAST
+                assert relay.now - last >= every * at_most - 1, "the spool counts whole seconds"
+                assert relay.spool.count == 0
+            elif waiting and not relay.spool.count:
+                assert len(waiting) < LEAST
+                assert relay.now - last >= at_most - 1
+                assert relay.now - waiting[0] >= at_most / 2
+            else:
+                assert not (due and len(waiting) >= LEAST), "a release was due"
+                kept = max([*waiting[:1], started])
+                assert len(waiting) >= LEAST or not waiting or relay.now - kept < at_most, "too old"
+                continue
+            last, waiting = relay.now, []
+    relay.spool.close()
+
+
+def test_the_disk_has_no_time_of_the_first_message_after_a_silence(tmp_path):
+    """The time moves on by halves of `at_most`: from anywhere within one, the same bytes."""
+    starts = []
+    for number, arrival in enumerate((1.5, 1.6, 1.75, 1.99, 2.0)):
+        relay = staged(tmp_path / str(number), 24 * HOUR, 36 * HOUR)
+        relay.now += arrival * 36 * HOUR
+        take(relay)
+        starts.append((relay.folder / WAITING).read_bytes()[:SLOT])
+        assert relay.spool.waited == relay.now - (int(BEGUN) + (1.5 if number < 4 else 2.0) * 36 * HOUR)
+        waited = relay.spool.waited
+        relay.restart()
+        assert relay.spool.waited == waited, "and after a restart it is the same"
+        relay.spool.close()
+    assert [one == two for one, two in pairwise(starts)] == [True, True, True, False]
+
+
+def test_messages_that_became_enough_at_the_last_moment_are_not_dropped(tmp_path):
+    relay = staged(tmp_path, 24 * HOUR, 36 * HOUR)
+    with closing(relay.spool):
+        take(relay, LEAST - 1)
+        relay.now += 36 * HOUR
+        drop = relay.spool.drop
+        relay.spool.drop = lambda: (put(relay.spool, [message(9)]), drop())[1]
+        relay.look()
+        assert relay.spool.count == LEAST
+        relay.look()
+        assert (len(relay.released), dict(relay.spool.totals)) == (LEAST, {"releases": 1, "taken": LEAST})

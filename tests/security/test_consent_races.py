@@ -2,9 +2,13 @@
 
 import datetime as dt
 
+import pytest
+
 from overstory.client.consent.consent import choose
 from overstory.client.upload.http import Response
+from overstory.privacy.registry.changes import compare_registries
 from overstory.protocol.metrics import parse_registry
+from overstory.protocol.metrics.registry import EXAMPLE
 from support.devices import DAY, NOON, Clock, device, rows_of
 from support.registry_texts import plain_registry
 
@@ -57,3 +61,14 @@ def test_off_and_on_again_in_the_middle_of_a_round_end_it(tmp_path):
     sending.flush()
     sending.flush()
     assert len(asked) == 1
+
+
+# A longer grace opens periods whose batch ids are forgotten: reviewers are told
+
+
+@pytest.mark.parametrize(("days", "told"), [(60, True), (10, False)])
+def test_a_longer_grace_says_what_it_opens_again(days, told):
+    before = parse_registry(EXAMPLE)
+    after = parse_registry(EXAMPLE.rstrip() + f"\ngrace_days = {days}\n")
+    (change,) = [change for change in compare_registries(before, after) if change.what == "grace_days"]
+    assert ("would count twice" in change.detail) is told

@@ -1,9 +1,11 @@
 """Retry-After is no cookie: the times at which reports come back do not tell the time that a device was given."""
 
 import random
+import sqlite3
 
 import pytest
 
+from overstory.client.outcomes import Fault, StateError
 from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import RowState
 from overstory.client.state.state import State
@@ -11,6 +13,7 @@ from overstory.client.upload import retry
 from overstory.client.upload.delivery import Collector
 from overstory.client.upload.http import Response
 from overstory.client.upload.retry import RetryPolicy
+from overstory.collector.store import StoreError, open_store
 from overstory.protocol.metrics import parse_registry
 from support.registry_texts import plain_registry
 
@@ -128,3 +131,37 @@ def test_what_is_asked_is_obeyed_and_bounded(state, asked):
     obeyed = min(asked, policy.longest_asked / 2)
     backs = Device(state, asked).returns(asked)
     assert all(obeyed <= back <= 2 * (obeyed + policy.first) for back in backs)
+
+
+# A database whose own words are no text: SQLite complains in those words, and the user still reads one sentence
+
+
+def spoil(path, word):
+    content = path.read_bytes()
+    assert word in content
+    path.write_bytes(content.replace(word, b"\xa2" * len(word)))
+    connection = sqlite3.connect(path)
+    with pytest.raises((UnicodeDecodeError, sqlite3.DatabaseError)):
+        connection.execute("SELECT * FROM sqlite_master").fetchall()
+    connection.close()
+
+
+def test_a_store_is_damaged(tmp_path):
+    path = tmp_path / "store.db"
+    open_store(str(path), create=True).close()
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode = DELETE")
+    connection.close()
+    spoil(path, b"CREATE TABLE batch_ids")
+    with pytest.raises(StoreError, match="damaged"):
+        open_store(str(path))
+
+
+def test_a_state_is_damaged(tmp_path):
+    state = State(StatePaths(tmp_path / "state"))
+    state.begin()
+    spoil(state.paths.database, b"CREATE TABLE outbox")
+    for work in (state.begin, state.snapshot().__enter__, state.transaction().__enter__):
+        with pytest.raises(StateError) as raised:
+            work()
+        assert raised.value.fault is Fault.DAMAGED

@@ -10,22 +10,12 @@ from support.listening_process import ListeningProcess
 
 @dataclass
 class CollectorProcess(ListeningProcess):
-    """One collector on a store.
-
-    Parameters
-    ----------
-    registry, store
-        The metric registry's file, and the store's URL.
-    options
-        More options of `overstory serve`.
-    program
-        What runs that: the command itself, or `support.misfortunes.unlucky`.
-    """
+    """One collector on a store."""
 
     registry: Path
     store: str
     options: Sequence[str] = ("--open-writes",)
-    program: Sequence[str] = (sys.executable, "-m", "overstory", "serve")
+    program: Sequence[str] = (sys.executable, "-m", "overstory", "serve")  # or what `support.misfortunes.unlucky` says
     said: list[str] = field(default_factory=list, init=False)
 
     def command(self) -> list[str]:

@@ -1,6 +1,6 @@
 """A program on one device, to be killed and started again.
 
-Usage: `device_program.py STATE REGISTRY SERVER VALUE BEGINNING PERIODS [METRIC TOKEN]`.
+Usage: `device_program.py STATE REGISTRY SERVER VALUE BEGINNING PERIODS`.
 
 It records the same value in every period, by a clock of its own that starts anew with each start: what was reported
 before must not be reported again. It exits with 0 when everything it recorded has reached the collector.
@@ -18,16 +18,13 @@ HOUR = 3600
 
 def main() -> int:
     """Record and send, then wait until nothing waits."""
-    state, registry, server, value, beginning, periods, *more = sys.argv[1:]
-    metric, token = more or (METRIC, "")
+    state, registry, server, value, beginning, periods = sys.argv[1:]
     now = float(beginning)
     settings: dict[str, Any] = {"environ": {}, "policy": Path(state) / "no-policy", "spread": 0.0}
-    with Client(
-        "device", registry=registry, server=server, state=state, clock=lambda: now, token=token, **settings
-    ) as client:
+    with Client("device", registry=registry, server=server, state=state, clock=lambda: now, **settings) as client:
         client.consent("on")
         for _ in range(int(periods)):
-            client.record(metric, int(value) if value.isdigit() else value)
+            client.record(METRIC, int(value))
             client.flush(timeout=5.0)
             now += 24 * HOUR
         for _ in range(1000):

@@ -41,16 +41,10 @@ class Recorded:
 
 @dataclass
 class Eavesdropper:
-    """Passes connections on, and records them.
-
-    Attributes
-    ----------
-    source
-        The address that the next connections come from, as the side that they lead to sees it.
-    """
+    """Passes connections on, and records them."""
 
     to: tuple[str, int]
-    source: str = "127.0.0.1"
+    source: str = "127.0.0.1"  # of the next connections, as the side that they lead to sees it
     address: tuple[str, int] = ("", 0)
     records: list[Recorded] = field(default_factory=list)
 

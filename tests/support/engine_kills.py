@@ -56,13 +56,7 @@ def itself(pid: int, _: random.Random) -> int:
 
 
 class Kills:
-    """Kills, one at a time, what is counting a unit just then, until so many are killed.
-
-    Parameters
-    ----------
-    victim
-        Which process to kill in place of the one that counts: itself, or what it belongs to.
-    """
+    """Kills, one at a time, what is counting a unit just then, or what that belongs to, until so many are killed."""
 
     def __init__(self, left: int, seed: str, victim: Callable[[int, random.Random], int | None] = itself) -> None:
         self.left, self._victim, self._random = left, victim, random.Random(seed)
@@ -117,13 +111,7 @@ def count_while_killing(
     folder: Path,
     limit: int,
 ) -> None:
-    """Count again and again until all kills are made; each run must count right, or fail for its kills.
-
-    Parameters
-    ----------
-    limit
-        Losses with which an engine gives a unit up: a run that ends in an error after fewer kills is a failure.
-    """
+    """Count again and again until all kills are made; each run must count right, or fail for `limit` kills at least."""
     for attempt in range(kills.left + 5):
         watched = folder / f"run {attempt}"
         watched.mkdir()

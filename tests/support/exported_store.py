@@ -106,10 +106,7 @@ class Ended(BaseException):
 class Killer:
     """Ends its process at the n-th step; a step is a file synchronized, renamed or removed, a batch read, a commit.
 
-    Parameters
-    ----------
-    patch
-        Undoes what is installed, where the process does not end: a step then raises `Ended`. None: it is killed.
+    With a patch, which undoes what is installed, a step raises `Ended`; without one the process is killed.
     """
 
     def __init__(self, at: int, patch=None) -> None:

@@ -31,17 +31,9 @@ USUAL: Final = Faults()
 
 @dataclass
 class FaultyNetwork:
-    """Forward requests to whichever collectors are up.
+    """Forward requests to whichever collectors are up; a doubled one goes to two at once."""
 
-    Parameters
-    ----------
-    collectors
-        Gives the addresses to forward to; asked anew for every request. A doubled request goes to two at once.
-    faults, seed
-        What goes wrong, and the randomness of it.
-    """
-
-    collectors: Callable[[], list[Address]]
+    collectors: Callable[[], list[Address]]  # asked anew for every request
     faults: Faults = USUAL
     seed: int = 0
     met: Counter[str] = field(default_factory=Counter)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from overstory.analysis.alarms.sums import ReportSums, Watch
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import MetricRegistry, load_registry
@@ -51,6 +52,7 @@ class Books:
 
     registry: MetricRegistry
     acknowledged: dict[tuple[str, int], SupportCounts] = field(default_factory=dict)
+    sums: dict[tuple[str, int], ReportSums] = field(default_factory=dict)
     uploads: int = 0
     attempts: int = 0
     duplicates: int = 0
@@ -66,6 +68,10 @@ class Books:
         place = upload.metric, upload.period
         known = self.acknowledged.get(place, SupportCounts.empty(reports.num_cohorts, reports.num_bits))
         self.acknowledged[place] = known + reports.accumulate()
+        watch = Watch.of(self.registry[upload.metric].mechanism)
+        assert watch is not None
+        summed = watch.sum(reports)
+        self.sums[place] = self.sums[place] + summed if place in self.sums else summed
 
     def balance(self, *urls: str) -> None:
         """Hold the store, or the stores of all shards, against the books: every (metric, period), cohort and bit."""
@@ -80,6 +86,8 @@ class Books:
                     assert {p: (c.totals.tolist(), c.ones.tolist()) for p, c in stored.items()} == {
                         p: (c.totals.tolist(), c.ones.tolist()) for p, c in mine.items()
                     }
+                    sums = {period: of_period for (of, period), of_period in self.sums.items() if of == name}
+                    assert store.sums(metric, min(mine), max(mine)) == sums
         finally:
             for each in stores:
                 each.close()
@@ -192,7 +200,8 @@ async def rounds(
 def rounds_balance(url: str, folder: Path, *, number: int, collectors: int, seed: int) -> tuple[Books, Counter[str]]:
     """Run the rounds, balance the books, and return what happened, so that a test can see that something did."""
     path = write_registry(folder)
-    running = [CollectorProcess(path, url) for _ in range(collectors)]
+    often = ("--open-writes", "OVERSTORY_COMPACT_EVERY=0.05", "OVERSTORY_COMPACT_WITHIN=0")
+    running = [CollectorProcess(path, url, often) for _ in range(collectors)]
     network = FaultyNetwork(lambda: [c.address for c in running if c.address is not None], seed=seed)
     books, met = asyncio.run(rounds(running, network, path, number=number, seed=seed, at_once=8))
     books.balance(url)

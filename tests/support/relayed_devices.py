@@ -31,19 +31,11 @@ ROUTE = '[oblivious]\nrelay = "RELAY"\noperator = "Example Relays"\nkeys = "{key
 
 @dataclass
 class Site:
-    """A collector that runs, in a folder of its own.
-
-    Attributes
-    ----------
-    registry
-        Its text, with RELAY for the relay's address.
-    tokens
-        By their roles.
-    """
+    """A collector that runs, in a folder of its own."""
 
     folder: Path
-    registry: str
-    tokens: dict[str, str]
+    registry: str  # its text, with RELAY for the relay's address
+    tokens: dict[str, str]  # by their roles
     collector: CollectorProcess
 
     @property

@@ -44,6 +44,14 @@ def within(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(texts, status, written.getvalue().decode("utf-8"), err.getvalue())
 
 
+def done(cwd: Path, *arguments: object, status: int = 0) -> subprocess.CompletedProcess[str]:
+    """Do the same, and hold the command to its status; an error is one line."""
+    ran = within(*arguments, cwd=cwd)
+    assert ran.returncode == status, ran.stderr
+    assert status == 0 or len(ran.stderr.splitlines()) == 1
+    return ran
+
+
 def at_a_terminal(arguments: str, cwd: Path, stream: str, **environment: str) -> str:
     """What a command writes to a terminal by one of its streams, without colours."""
     ours, theirs = pty.openpty()

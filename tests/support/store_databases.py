@@ -60,15 +60,7 @@ def _drop_database(running, url: str) -> None:
 
 @contextmanager
 def fresh(kind: str, folder: Path) -> Iterator[str]:
-    """Give the URL of an empty database.
-
-    Parameters
-    ----------
-    kind
-        One of KINDS.
-    folder
-        The folder of the server; see `server`.
-    """
+    """Give the URL of an empty database of a kind; the folder is that of the `server`."""
     if kind == "sqlite":
         with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as own:
             yield f"sqlite:///{own}/store.db"

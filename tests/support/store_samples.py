@@ -167,12 +167,12 @@ def as_multiset(batch: ReportBatch) -> list[tuple[int, ...]]:
     return sorted(tuple(int(x) for x in row) for row in rows)
 
 
-def pages_of(metrics: MetricRegistry, url: str, *paths: str, token: bool = True) -> list[httpx.Response]:
+def pages_of(metrics: MetricRegistry, url: str, *paths: str) -> list[httpx.Response]:
     """Return what a collector of these metrics answers to an admin, page by page."""
 
     async def main() -> list[httpx.Response]:
         store = open_store(url, metrics)
-        headers = {"authorization": f"Bearer {store.add_token('admin', 'ops')}"} if token else {}
+        headers = {"authorization": f"Bearer {store.add_token('admin', 'ops')}"}
         collector = Collector(metrics, store, intervals=NEVER, clock=lambda: NOW)
         async with asked(collector, headers=headers) as client:
             return [await client.get(f"/v1/metrics/{path}") for path in paths]
