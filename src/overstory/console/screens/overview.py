@@ -1,79 +1,91 @@
-"""All metrics at a glance, under the alarms: what is newest, how sure, whether it fits, and until when."""
+"""The board: every metric with its share over time, what changed in words, and its health, under the alarms."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-import numpy as np
-
 from overstory.analysis.decoding.decoder import Decoded
-from overstory.console.alarms import TONES, MetricHistory, find_alarms, read_histories
-from overstory.console.screens.page import is_shares, not_listed, reading_words, state_words
-from overstory.console.view import Query, Screen, View
-from overstory.presentation.charts.numbers import sparkline
+from overstory.console.alarms import MetricHistory, find_alarms, notice, read_histories
+from overstory.console.changes import Trend
+from overstory.console.screens.page import WHOLE_RANGE, is_shares, not_listed, reading_words, state_words
+from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.document import (
     Block,
     Column,
+    Field,
+    Form,
     Heading,
     Lines,
-    Links,
     Notice,
     Paragraph,
     Preformatted,
     Row,
     Table,
 )
-from overstory.presentation.formats import finite, percent, thousands
+from overstory.presentation.formats import finite, thousands
 from overstory.protocol.metrics.period import DAY
+from overstory.queries.readings import EstimateOptions
 
 if TYPE_CHECKING:
     from overstory.analysis.alarms.alarm import Alarm
     from overstory.console.data import ConsoleData
-    from overstory.presentation.svg import Picture
+    from overstory.protocol.metrics import Metric
 
 DRAWN: Final = 26
-"""Periods of a metric's small line."""
+"""Periods of a metric's picture."""
 MOST_ALARMS: Final = 20
 NOTES_BEFORE: Final = 7
 """Days before a period whose notes may explain its alarm."""
+ASK_AGAIN: Final = 3
+"""Seconds after which a board that lacks a number asks again."""
 
 Order = Literal["title", "reports", "detected", "alarms", "expires"]
 ORDERS: Final[Mapping[Order, str]] = {
-    "title": "Name",
-    "reports": "Reports",
-    "detected": "Detected",
-    "alarms": "Alarms",
-    "expires": "Expiry",
+    "title": "name",
+    "reports": "reports",
+    "detected": "detected",
+    "alarms": "alarms",
+    "expires": "expiry",
 }
 
 
 class OverviewQuery(Query):
-    """By what the metrics are sorted."""
+    """Which metrics are shown, and by what they are sorted."""
 
+    owner: str = ""
+    search: str = ""
     sort: Order = "title"
+
+    def shows(self, metric: Metric) -> bool:
+        words = f"{metric.id} {metric.title} {metric.description} {metric.owner}".casefold()
+        return self.owner in {"", metric.owner} and all(word in words for word in self.search.casefold().split())
 
 
 class OverviewScreen(Screen):
     """The first page after the login."""
 
-    name = "Overview"
+    name = "Board"
     path = "/m/"
     query = OverviewQuery
 
     def view(self, data: ConsoleData, query: OverviewQuery, **path: str) -> View:  # noqa: ARG002 - every screen takes it
-        histories = read_histories(data)
-        overview = _Overview(data, query, histories, find_alarms(data, histories))
-        facts = {"alarms": [alarm.to_json() for alarm in overview.alarms]}
-        return View("Overview", tuple(overview.blocks()), overview.table, facts=facts)
+        histories = read_histories(data, DRAWN)
+        shown = [history for history in histories if query.shows(history.metric)]
+        ids = {None, *(history.metric.id for history in shown)}
+        alarms = [alarm for alarm in find_alarms(data, histories) if alarm.metric in ids]
+        board = _Board(data, query, shown, alarms)
+        facts = {"alarms": [alarm.to_json() for alarm in alarms]}
+        waits = any(row["waits"] for row in board.table.rows)
+        return View("Board", tuple(board.blocks()), board.table, facts=facts, refresh=ASK_AGAIN if waits else 0)
 
 
 @dataclass(frozen=True)
-class _Overview:
+class _Board:
     data: ConsoleData
     query: OverviewQuery
     histories: Sequence[MetricHistory]
@@ -81,35 +93,50 @@ class _Overview:
 
     def blocks(self) -> Iterator[Block]:
         counts = Counter(alarm.severity for alarm in self.alarms)
-        words = [f"{counts[severity]} {severity}" for severity in ("red", "amber") if counts[severity]]
-        alarms = f"alarms: {', '.join(words)}" if words else "no alarms"
-        yield Heading(1, f"{len(self.histories)} metric{'s' if len(self.histories) != 1 else ''}, {alarms}")
-        yield from self._notices()
+        words = ", ".join(f"{counts[severity]} {severity}" for severity in ("red", "amber") if counts[severity])
+        of = "" if len(self.histories) == len(self.data.registry) else f" of {len(self.data.registry)}"
+        metrics = f"{len(self.histories)}{of} metric{'s' if len(self.histories) != 1 else ''}"
+        yield Heading(1, f"{metrics}, {f'alarms: {words}' if words else 'no alarms'}")
         if not any(history.reports for history in self.histories):
             yield from self._first_report()
-        chosen = OverviewQuery(sort=self.query.sort)
-        places = tuple((words, chosen.address("/m/", sort=order)) for order, words in ORDERS.items())
-        yield Links("Sort by", places, ORDERS[self.query.sort])
-        yield self.table
+        urgent = [alarm for alarm in self.alarms if alarm.severity != "note"]
+        yield from map(self._notice, urgent[:MOST_ALARMS])
+        if len(urgent) > MOST_ALARMS:
+            yield Paragraph(f"{len(urgent) - MOST_ALARMS} more alarms are in the JSON of this page.")
+        if len(self.data.registry) > 1:
+            yield self._form()
+        yield replace(self.table, columns=BOARD) if self.histories else Notice("No metric is like that.", "faint")
+        yield from (self._notice(alarm) for alarm in self.alarms if alarm.severity == "note")
+        yield replace(self.table, caption="Every number", fold="closed")
         yield Heading(2, "What these numbers rest on")
         yield Lines(
             "Estimates are of the newest period that is over, in percent of its reports, one per device; while there "
             "is none, of the newest one with reports. Until a period is final, late reports may change them, and its "
             "alarms are provisional. Intervals are 95%, of all devices like these.",
-            f"The small lines show the reports of up to {DRAWN} periods, the newest of which may still be running.",
+            f"The pictures show up to {DRAWN} periods, each with its 95% interval; a dotted line is the last release.",
+            "A sentence names a change, or who overtook whom, where noise does not explain it: of all that this board "
+            "names, at most 5% is chance, on average. “Would have been” seen is what is seen 19 times in 20. Since a "
+            "release: the newest period against the last one before it.",
             "“Not listed” are the reports whose string is in no list of candidates; only lists have this.",
             "An alarm is something to look at, no verdict. Steps and drifts are tests at a false discovery rate of 1% "
             "while the same share of devices stays from period to period. A volume, a fit and refusals are past fixed "
             "limits. An expiry is a date of the registry.",
         )
 
-    def _notices(self) -> Iterator[Block]:
-        for alarm in self.alarms[:MOST_ALARMS]:
-            metric = "" if alarm.metric is None else f", {self.data.registry[alarm.metric].title}"
-            text = f"{alarm.severity_words}: {alarm.kind}{metric}, {alarm.period}. {alarm.text}"
-            yield Notice(" ".join([text, *self._notes(alarm)]), TONES[alarm.severity])
-        if len(self.alarms) > MOST_ALARMS:
-            yield Paragraph(f"{len(self.alarms) - MOST_ALARMS} more alarms are in the JSON of this page.")
+    def _form(self) -> Form:
+        owners = sorted({metric.owner for metric in self.data.registry.values()}, key=str.casefold)
+        fields = (
+            Field("search", "Search", self.query.search),
+            Field(
+                "owner", "Responsible", self.query.owner, "choice", (("", "everybody"), *((one, one) for one in owners))
+            ),
+            Field("sort", "Sort by", self.query.sort, "choice", tuple(ORDERS.items())),
+        )
+        return Form("Which metrics", fields, "Show", "/m/", is_live=True)
+
+    def _notice(self, alarm: Alarm) -> Notice:
+        title = "" if alarm.metric is None else self.data.registry[alarm.metric].title
+        return notice(self.data, alarm, title, self._notes(alarm))
 
     def _notes(self, alarm: Alarm) -> Iterator[str]:
         """Yield the notes of the period of a step, a drift or a volume, and of the week before."""
@@ -120,8 +147,7 @@ class _Overview:
         first, last = period.start(number) // DAY - NOTES_BEFORE, (period.start(number + 1) - 1) // DAY
         for note in self.data.store.notes(alarm.metric):
             if first <= note.day <= last:
-                day = dt.datetime.fromtimestamp(note.day * DAY, dt.UTC).date()
-                yield f"{note.kind.capitalize()} of {day}: {note.text}."
+                yield f"{note.kind.capitalize()} of {self.data.words(note.to_json()['day'])}: {note.text}."
 
     def _first_report(self) -> Iterator[Block]:
         metric = next(iter(self.data.registry), "METRIC")
@@ -141,27 +167,9 @@ class _Overview:
 
     @cached_property
     def table(self) -> Table:
-        columns = (
-            Column("title", "Metric", is_left=True, link=lambda row: f"/m/{row['metric']}"),
-            Column(
-                "alarms",
-                "Alarms",
-                lambda number: thousands(number) if number else "none",
-                tone=lambda number: "bad" if number else "",
-            ),
-            Column("detected_of", "Detected", _detected, ("detected", "candidates")),
-            Column("unlisted", "Not listed", _unlisted, ("unlisted", "unlisted_error")),
-            Column("newest", "Estimate", is_left=True),
-            Column("period", "Newest", lambda period: period or "none", is_left=True, link=_period_address),
-            Column("state", "State", is_left=True),
-            Column("reports", "Reports", thousands),
-            Column("line", "Reports by period", lambda _: "", ("metric",), picture=self._line),
-            Column("fit", "Fit", is_left=True, tone=lambda fit: "bad" if fit == "past limits" else ""),
-            Column("expires", "Expires", _expires, ("expires", "days"), is_left=True),
-        )
         rows = sorted((self._row(history) for history in self.histories), key=self._key)
         faint = {number for number, row in enumerate(rows) if row["days"] <= 0}
-        return Table("", columns, rows, faint)
+        return Table("", NUMBERS, rows, faint)
 
     def _key(self, row: Row) -> tuple[Any, str]:
         title = str(row["title"]).casefold()
@@ -172,30 +180,82 @@ class _Overview:
     def _row(self, history: MetricHistory) -> dict[str, Any]:
         metric, period = history.metric, history.shown
         days = (metric.expires - dt.datetime.fromtimestamp(self.data.clock(), dt.UTC).date()).days
-        fits = [alarm for alarm in self.alarms if alarm.metric == metric.id and alarm.kind == "fit"]
         own = [alarm for alarm in self.alarms if alarm.metric == metric.id and alarm.severity != "note"]
-        return {
+        fits = any(alarm.kind == "fit" for alarm in self.alarms if alarm.metric == metric.id)
+        row = {
             "metric": metric.id,
             "title": metric.title,
+            "owner": metric.owner,
+            "kind": reading_words(metric),
             "period": None if period is None else history.label(period),
             "state": "no reports" if period is None else state_words(self.data, metric, period),
             "reports": 0 if period is None else history.reports[period],
             **_estimated(history),
             "fit": "past limits" if fits else "within limits" if isinstance(history.newest_estimate, Decoded) else "",
             "alarms": len(own),
+            "severity": own[0].severity if own else "",
             "expires": metric.expires.isoformat(),
             "days": days,
+            "waits": False,
         }
+        about = [f"{alarm.severity}: {alarm.kind}" for alarm in own]
+        if period is not None:
+            when = self.data.words(history.label(period))
+            about.append(f"{history.reports[period]:,} reports, {when}, {row['state'].partition(';')[0]}")
+        if days <= 0:
+            about.append(_expires(row["expires"], days))
+        return row | self._learned(history) | {"health": "; ".join(about) or "no reports"}
 
-    def _line(self, row: Row) -> Picture | None:
-        history = next(history for history in self.histories if history.metric.id == row["metric"])
-        if not history.reports:
-            return None
-        last = max(history.reports)
-        first = max(last - DRAWN + 1, min(history.reports))
-        numbers = np.array([history.reports.get(period, 0) for period in range(first, last + 1)], np.float64)
-        caption = f"Reports of {history.metric.title}, {history.label(first)} to {history.label(last)}"
-        return sparkline(f"overview-{history.metric.id}", caption, numbers)
+    def _learned(self, history: MetricHistory) -> dict[str, Any]:
+        """Return what the trend says: its newest number, its picture and its sentence, or what these wait for."""
+        try:
+            trend = self._trend(history)
+        except ScreenError as error:
+            waits = error.status == 202
+            return {"newest": "being computed" if waits else str(error), "picture": None, "told": "", "waits": waits}
+        words = {"picture": trend.picture(), "told": trend.sentence}
+        if trend.points and not is_shares(history.metric):
+            newest = trend.newest
+            words["newest"] = newest.words(newest.largest[0]) if newest.names else "nothing found"
+        return words
+
+    def _trend(self, history: MetricHistory) -> Trend:
+        metric, shown, estimates = history.metric, history.shown, history.estimates
+        if shown is not None and not is_shares(metric):
+            first, options = shown - DRAWN + 1, EstimateOptions(interval_kind="population")
+            if metric.reading in WHOLE_RANGE:
+                counted = self.data.counts(metric, None, shown)
+                estimates = {shown: self.data.reading(counted, "total", options).discovered}
+            else:
+                reading = self.data.reading(self.data.counts(metric, max(first, 0), shown), "per-period", options)
+                estimates = {part.last: part.estimate for part in reading.parts}
+        drawn = {
+            period: one for period, one in estimates.items() if shown is not None and shown - DRAWN < period <= shown
+        }
+        notes, number = self.data.store.notes(metric.id), len(self.data.registry)
+        return Trend.of(metric, drawn, notes, number, lambda period: self.data.words(history.label(period)))
+
+
+def _picture(row: Row) -> Any:
+    return row["picture"]
+
+
+TITLE: Final = Column("title", "Metric", is_left=True, link=lambda row: f"/m/{row['metric']}")
+BOARD: Final = (
+    TITLE,
+    Column("newest", "Now", is_left=True),
+    Column("picture", "Over time", lambda _: "", picture=_picture),
+    Column("told", "What changed", is_left=True),
+    Column(
+        "health",
+        "Health",
+        lambda _, words: words,
+        ("severity", "health"),
+        is_left=True,
+        tone=lambda severity: {"red": "bad", "amber": "warn"}.get(severity, ""),
+    ),
+)
+"""The columns of the board."""
 
 
 def _estimated(history: MetricHistory) -> dict[str, Any]:
@@ -203,12 +263,14 @@ def _estimated(history: MetricHistory) -> dict[str, Any]:
     row: dict[str, Any] = {"newest": "", "detected": None, "candidates": None, "unlisted": None, "unlisted_error": None}
     if estimate is None:
         if not is_shares(history.metric):
-            return row | {"newest": reading_words(history.metric) if history.reports else ""}
+            return row
         no_list = not history.metric.labels and history.reports
         return row | {"newest": history.problem or ("there is no list of candidates" if no_list else "")}
     first = estimate.rows(1)[0]
-    interval = f"({percent(first['frequency_low'])} to {percent(first['frequency_high'])})"
-    words = f"{first['value']} {percent(first['frequency'])} {interval}" if first["detected"] else "nothing detected"
+    words = "nothing detected"
+    if first["detected"]:
+        share, low, high = (f"{first[name]:.1%}" for name in ("frequency", "frequency_low", "frequency_high"))
+        words = f"{first['value']} {share} ({low} to {high})"
     row |= {"newest": words, "detected": int(estimate.detected().sum()), "candidates": len(estimate)}
     if isinstance(estimate, Decoded) and estimate.num_reports:
         row["unlisted"], row["unlisted_error"] = (finite(float(number)) for number in not_listed(estimate))
@@ -229,3 +291,21 @@ def _unlisted(share: float | None, error: float | None) -> str:
 
 def _expires(date: str, days: int) -> str:
     return f"in {days:,} days" if days > 0 else f"ended {date}"
+
+
+NUMBERS: Final = (
+    TITLE,
+    Column("owner", "Responsible", is_left=True),
+    Column("kind", "What it is", is_left=True),
+    Column("alarms", "Alarms", lambda number: thousands(number) if number else "none"),
+    Column("newest", "Estimate", is_left=True),
+    Column("told", "What changed", is_left=True),
+    Column("period", "Newest", lambda period: period or "none", is_left=True, link=_period_address),
+    Column("state", "State", is_left=True),
+    Column("reports", "Reports", thousands),
+    Column("detected_of", "Detected", _detected, ("detected", "candidates")),
+    Column("unlisted", "Not listed", _unlisted, ("unlisted", "unlisted_error")),
+    Column("fit", "Fit", is_left=True, tone=lambda fit: "bad" if fit == "past limits" else ""),
+    Column("expires", "Expires", _expires, ("expires", "days"), is_left=True),
+)
+"""The columns of the table below, and of the files."""

@@ -51,6 +51,7 @@ SHARES: Final = "shares"
 """The reading whose pages are the screens' own."""
 
 WORDS: Final[Mapping[str, str]] = {
+    "shares": "shares of values",
     "table": "a table of several variables",
     "items": "sets of items",
     "search": "a search for values that nobody listed",
