@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
@@ -49,6 +49,9 @@ class Point:
     names: tuple[str, ...]
     numbers: F64
     errors: F64
+    low: F64  # ends of 95% intervals, wider for detected values; as `high`
+    high: F64
+    detected: NDArray[np.bool_]
     reports: int
     is_share: bool = True
 
@@ -56,21 +59,22 @@ class Point:
     def of(cls, estimate: Any) -> Point:
         """Return the shares of values or items, the cells of the first table, or the mean; without one, its shares."""
         if isinstance(estimate, Estimate):
-            errors = estimate.errors("population") / max(estimate.num_reports, 1)
-            return cls(tuple(map(str, estimate.values)), estimate.raw_frequencies, errors, estimate.num_reports)
+            scale = max(estimate.num_reports, 1)
+            ends = [end / scale for end in replace(estimate, interval_kind="population").interval(0.95)]
+            columns = estimate.raw_frequencies, estimate.errors("population") / scale, *ends, estimate.detected()
+            return cls(tuple(map(str, estimate.values)), *columns, estimate.num_reports)
         if isinstance(estimate, tuple):
             table = estimate[0].table
-            names = tuple(f"{x}, {y}" for x, y in product(*table.labels))
-            return cls(names, table.shares.ravel(), table.standard_errors.ravel(), table.num_reports)
-        known = [row for row in estimate.quantities if row.standard_error is not None]
-        rows = [row for row in known if row.kind == "mean"] or [row for row in known if row.kind == "share"]
-        columns = np.array([[row.value, row.standard_error] for row in rows], np.float64).reshape(-1, 2).T
-        is_share = any(row.kind == "share" for row in rows)
-        return cls(tuple(row.of or row.kind for row in rows), *columns, estimate.num_reports, is_share)
-
-    @property
-    def largest(self) -> list[int]:
-        return np.argsort(-self.numbers, kind="stable")[:MOST_LINES].tolist()
+            names, is_share = tuple(f"{x}, {y}" for x, y in product(*table.labels)), True
+            numbers, errors, reports = table.shares.ravel(), table.standard_errors.ravel(), table.num_reports
+        else:
+            known = [row for row in estimate.quantities if row.standard_error is not None]
+            rows = [row for row in known if row.kind == "mean"] or [row for row in known if row.kind == "share"]
+            numbers, errors = np.array([[row.value, row.standard_error] for row in rows], np.float64).reshape(-1, 2).T
+            names, is_share = tuple(row.of or row.kind for row in rows), any(row.kind == "share" for row in rows)
+            reports = estimate.num_reports
+        reach, detected = normal_reach(0.95) * errors, np.ones(numbers.size, bool)
+        return cls(names, numbers, errors, numbers - reach, numbers + reach, detected, reports, is_share)
 
     @property
     def is_sure(self) -> bool:
@@ -84,17 +88,21 @@ class Point:
         An error of a difference is at most the sum of both errors, however they go together (Cauchy and Schwarz); a
         false leader is surely above the true one, which is one of at most ``len(names) - 1`` tests.
         """
-        if len(self.names) < 2 or not self.is_sure:
+        if len(self.names) < 2:
             return None
         first = int(np.argmax(self.numbers))
         reach = -normal_quantile(chance / (len(self.names) - 1)) * (self.errors + self.errors[first])
-        ahead = self.numbers[first] - self.numbers > reach
-        return first if np.count_nonzero(ahead) == len(self.names) - 1 else None
+        return first if np.delete(self.numbers[first] - self.numbers > reach, first).all() else None
 
-    def words(self, place: int) -> str:
-        number, reach = float(self.numbers[place]), normal_reach(0.95) * float(self.errors[place])
+    @property
+    def words(self) -> str:
+        """The largest number, with its interval."""
+        place = int(np.argmax(self.numbers)) if self.names else 0
+        if not self.detected[place : place + 1].any():
+            return "nothing detected"
         show = "{:.1%}".format if self.is_share else "{:.4g}".format
-        return f"{self.names[place]} {show(number)} ({show(number - reach)} to {show(number + reach)})"
+        number, low, high = (show(float(column[place])) for column in (self.numbers, self.low, self.high))
+        return f"{self.names[place]} {number} ({low} to {high})"
 
     def size(self, change: float, sign: str = "") -> str:
         """Return a change in two digits that count."""
@@ -110,7 +118,7 @@ class Trend:
     points: Mapping[int, Point]  # by period, the newest last; the same names in all
     level: float
     words: Callable[[int], str]
-    release: Note | None = None  # the last one on or before the newest period
+    release: tuple[int, str] | None = None  # the period of the last one, and its version
 
     @classmethod
     def of(
@@ -123,63 +131,53 @@ class Trend:
     ) -> Trend:
         """Return the trend of estimates by period, on a board of so many metrics."""
         points = {period: Point.of(estimates[period]) for period in sorted(estimates)}
-        newest = next(reversed(points), 0)
-        names = points[newest].names if points else ()
-        same = {period: point for period, point in points.items() if point.names == names}
-        end = metric.period.start(newest + 1)
-        releases = [note for note in notes if note.kind == "release" and note.day * DAY < end]
-        return cls(
-            metric, same, ALPHA / (COMPARISONS * metrics), words, max(releases, key=lambda note: note.day, default=None)
-        )
-
-    @property
-    def newest(self) -> Point:
-        return self.points[self.periods[-1]]
+        newest = max(points, default=0)
+        same = {period: point for period, point in points.items() if point.names == points[newest].names}
+        released = [(metric.period.number(note.day * DAY), note.text) for note in notes if note.kind == "release"]
+        last = max((one for one in released if one[0] <= newest), default=None)
+        if last is not None:
+            version = VERSION.search(last[1])
+            last = last[0], version[0] if version else f"“{shortened(last[1], 40)}”"
+        return cls(metric, same, ALPHA / (COMPARISONS * metrics), words, last)
 
     @cached_property
     def periods(self) -> list[int]:
         return list(self.points)
 
+    @cached_property
+    def newest(self) -> Point:
+        return self.points[self.periods[-1]]
+
     @property
     def sentence(self) -> str:
         """Say who overtook whom, and what changed; where nothing surely did, what would have been seen."""
-        if not self.points:
-            return ""
-        if len(self.points) == 1:
-            return f"One {self.metric.period} has reports: there is nothing to compare it with yet."
+        if len(self.points) < 2:
+            return f"One {self.metric.period} has reports: there is nothing to compare it with yet." * len(self.points)
         compared = {when: self._difference(period) for period, when in self._references().items()}
         moved = {when: both for when, both in compared.items() if both.changed().any()}
-        parts, overtaken = [], self._overtaking()
-        if overtaken:
+        quiet = {when: both.detectable() for when, both in compared.items() if when not in moved}
+        parts, since = [], f"since {self.release[1]}" if self.release else ""
+        if overtaken := self._overtaking():
             winner, text = overtaken
-            since = self._since()
-            if since in moved and moved[since].changed()[winner]:  # of two changes since then the other one follows
+            if since in moved and moved[since].changed()[winner]:  # what else changed since then followed from it
                 text += f", {self.newest.size(moved.pop(since).differences[winner], '+')} {since}"
             parts.append(f"{text}.")
         parts += [f"{self._named(both)} {when}." for when, both in moved.items()]
-        quiet = {when: both for when, both in compared.items() if not both.changed().any()}
         if quiet:
-            seen = np.concatenate([both.detectable() for both in quiet.values()])
-            seen = seen[np.isfinite(seen)]
-            would = f"; a change of {self.newest.size(float(seen.max()))} or more would have been" if seen.size else ""
+            seen = max((size for sizes in quiet.values() for size in sizes[np.isfinite(sizes)].tolist()), default=None)
+            would = f"; a change of {self.newest.size(seen)} or more would have been" if seen else ""
             parts.append(f"No change {' or '.join(quiet)} that could be seen{would}.")
         return " ".join(parts)
 
     def _references(self) -> dict[int, str]:
         """Return the periods that the newest one is compared with, and how a sentence calls each."""
-        newest, before, unit = self.periods[-1], self.periods[-2], str(self.metric.period)
-        unit = unit if unit.isalpha() else "period"
-        found = {before: f"against the {unit} before" if before == newest - 1 else f"against {self._the(before)}"}
+        before, newest = self.periods[-2:]
+        unit = str(self.metric.period) if str(self.metric.period).isalpha() else "period"
+        found = {before: f"against {f'the {unit} before' if before == newest - 1 else self._the(before)}"}
         if self.release is not None:
-            earlier = [period for period in self.periods if period < self.metric.period.number(self.release.day * DAY)]
-            found |= {period: self._since() for period in earlier[-1:]}
+            earlier = [period for period in self.periods if period < self.release[0]]
+            found |= dict.fromkeys(earlier[-1:], f"since {self.release[1]}")
         return found
-
-    def _since(self) -> str:
-        if self.release is None:
-            return ""
-        version = VERSION.search(self.release.text)
-        return f"since {version[0] if version else f'“{shortened(self.release.text, 40)}”'}"
 
     def _difference(self, period: int) -> Difference:
         both = self.newest, self.points[period]
@@ -195,18 +193,16 @@ class Trend:
 
     def _overtaking(self) -> tuple[int, str] | None:
         """Return the value that surely leads since another one did, and when that happened."""
-        chance = self.level / len(self.periods)
-        sure = [(period, lead) for period, point in self.points.items() if (lead := point.leader(chance)) is not None]
-        if not sure or sure[-1][0] != self.periods[-1]:
-            return None
-        winner = sure[-1][1]
+        leaders = {period: point.leader(self.level / len(self.periods)) for period, point in self.points.items()}
+        sure = [(period, leader) for period, leader in leaders.items() if leader is not None]
+        winner = leaders[self.periods[-1]]
         last = next((place for place in range(len(sure) - 1, -1, -1) if sure[place][1] != winner), None)
-        if last is None:
+        if winner is None or last is None:
             return None
         (before, loser), (after, _) = sure[last : last + 2]
-        seen = self.periods.index(after) - self.periods.index(before) == 1
-        at = "in" if self.metric.period.seconds == WEEK else "on"
-        when = f"{at} {self._the(after)}" if seen else f"between {self._the(before)} and {self._the(after)}"
+        when = f"between {self._the(before)} and {self._the(after)}"
+        if self.periods.index(after) - self.periods.index(before) == 1:
+            when = f"{'in' if self.metric.period.seconds == WEEK else 'on'} {self._the(after)}"
         return winner, f"{self.newest.names[winner]} overtook {self.newest.names[loser]} {when}"
 
     def _the(self, period: int) -> str:
@@ -216,19 +212,17 @@ class Trend:
         """Draw the largest shares, or the mean, over time."""
         if not self.points or not self.newest.is_sure:
             return None
-        first, newest, reach = self.periods[0], self.newest, normal_reach(0.95)
-        lines = []
-        for place in newest.largest:
-            numbers, errors = np.full((2, self.periods[-1] - first + 1), np.nan)
-            for period, point in self.points.items():
-                numbers[period - first], errors[period - first] = point.numbers[place], point.errors[place]
-            ends = numbers - reach * errors, numbers + reach * errors
-            lines.append(Line(newest.names[place], numbers, *ends, np.ones(numbers.size, bool)))
-        ends_of = [self.words(period).removeprefix("week of ") for period in (first, self.periods[-1])]
+        first, newest = self.periods[0], self.newest
+        columns = np.full((4, len(newest.names), self.periods[-1] - first + 1), np.nan)
+        for period, point in self.points.items():
+            columns[:, :, period - first] = point.numbers, point.low, point.high, point.detected
+        drawn = np.argsort(-newest.numbers, kind="stable")[:MOST_LINES].tolist()
+        lines = [Line(newest.names[place], *columns[:3, place], columns[3, place] == 1) for place in drawn]
+        ends = [self.words(period).removeprefix("week of ") for period in (first, self.periods[-1])]
         what = "Shares" if newest.is_share else newest.names[0].capitalize()
-        caption = f"{what} of {self.metric.title}, {ends_of[0]} to {ends_of[1]}"
-        events = []
-        if self.release is not None and (column := self.metric.period.number(self.release.day * DAY) - first) > 0:
-            events = [Event(column - 0.5, self._since().removeprefix("since "))]
+        place, version = self.release or (first, "")
+        events = [Event(place - first - 0.5, version)] if place > first else []
         number = percent_tick if newest.is_share else plain_number
-        return small_multiple(f"board-{self.metric.id}", caption, ends_of, lines, events=events, number=number)
+        caption = f"{what} of {self.metric.title}, {' to '.join(dict.fromkeys(ends))}"
+        how = {"number": number, "has_zero": newest.is_share}
+        return small_multiple(f"board-{self.metric.id}", caption, ends, lines, events=events, **how)

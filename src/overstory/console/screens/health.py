@@ -17,7 +17,8 @@ from overstory.collector.store import CollectorState, Refusals, Store, Summary
 from overstory.collector.store.operations import NOTE_KINDS
 from overstory.console.screens.page import number_field, state_words
 from overstory.console.view import Query, Screen, ScreenError, View
-from overstory.presentation.charts.numbers import sparkline
+from overstory.presentation.charts.drawing import plain_number
+from overstory.presentation.charts.series import Line, small_multiple
 from overstory.presentation.document import (
     Block,
     Column,
@@ -67,6 +68,7 @@ def volume(data: ConsoleData, metric: Metric) -> dict[str, Any]:
         "share": share,
         "running": by_period.get(current, 0),
         "stands_out": volume_tone(share) == "bad" and not metric.expired(period.start(newest)),
+        "unit": str(period),
         "line": [by_period.get(number, 0) for number in range(max(began, current - DRAWN), current)],
         "of_a_week": sum(n for number, n in by_period.items() if now - WEEK < period.start(number + 1) <= now),
     }
@@ -170,7 +172,7 @@ class _Health:
             Column("median", f"Median of the {BEFORE} before", _known),
             Column("share", "Of the median", _share, tone=volume_tone),
             Column("running", "Running", _known),
-            Column("line", f"{DRAWN} periods", lambda _: "", ("metric",), picture=_line),
+            Column("line", f"{DRAWN} periods", lambda _: "", ("metric",), picture=_line, is_left=True),
         )
         rows = [volume(self.data, metric) for metric in self.data.registry.values()]
         return Table("Reports of each metric", columns, rows)
@@ -339,8 +341,14 @@ class _Health:
 
 
 def _line(row: Row) -> Picture | None:
-    caption = f"Reports of {row['title']} in its last {len(row['line'])} periods"
-    return sparkline(f"health-{row['metric']}", caption, np.array(row["line"], float)) if row["line"] else None
+    if not row["line"]:
+        return None
+    numbers = np.array(row["line"], float)
+    caption, line = (
+        f"Reports of {row['title']}, by {row['unit']}",
+        Line("", *[numbers] * 3, np.ones(numbers.size, bool)),
+    )
+    return small_multiple(f"health-{row['metric']}", caption, ("", ""), [line], number=plain_number)
 
 
 def _known(number: float | None) -> str:

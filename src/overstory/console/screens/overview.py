@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from overstory.analysis.decoding.decoder import Decoded
 from overstory.console.alarms import MetricHistory, find_alarms, notice, read_histories
 from overstory.console.changes import Trend
-from overstory.console.screens.page import WHOLE_RANGE, is_shares, not_listed, reading_words, state_words
+from overstory.console.screens.page import WHOLE_RANGE, is_shares, reading_words, state_words
 from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.document import (
     Block,
@@ -27,7 +26,7 @@ from overstory.presentation.document import (
     Row,
     Table,
 )
-from overstory.presentation.formats import finite, thousands
+from overstory.presentation.formats import thousands
 from overstory.protocol.metrics.period import DAY
 from overstory.queries.readings import EstimateOptions
 
@@ -117,7 +116,6 @@ class _Board:
             "A sentence names a change, or who overtook whom, where noise does not explain it: of all that this board "
             "names, at most 5% is chance, on average. “Would have been” seen is what is seen 19 times in 20. Since a "
             "release: the newest period against the last one before it.",
-            "“Not listed” are the reports whose string is in no list of candidates; only lists have this.",
             "An alarm is something to look at, no verdict. Steps and drifts are tests at a false discovery rate of 1% "
             "while the same share of devices stays from period to period. A volume, a fit and refusals are past fixed "
             "limits. An expiry is a date of the registry.",
@@ -181,43 +179,44 @@ class _Board:
         metric, period = history.metric, history.shown
         days = (metric.expires - dt.datetime.fromtimestamp(self.data.clock(), dt.UTC).date()).days
         own = [alarm for alarm in self.alarms if alarm.metric == metric.id and alarm.severity != "note"]
-        fits = any(alarm.kind == "fit" for alarm in self.alarms if alarm.metric == metric.id)
-        row = {
+        health, state = [f"{alarm.severity}: {alarm.kind}" for alarm in own], "no reports"
+        if period is not None:
+            state = state_words(self.data, metric, period)
+            when = self.data.words(history.label(period))
+            health.append(f"{history.reports[period]:,} reports, {when}, {state.partition(';')[0]}")
+        return {
             "metric": metric.id,
             "title": metric.title,
             "owner": metric.owner,
             "kind": reading_words(metric),
             "period": None if period is None else history.label(period),
-            "state": "no reports" if period is None else state_words(self.data, metric, period),
+            "state": state,
             "reports": 0 if period is None else history.reports[period],
-            **_estimated(history),
-            "fit": "past limits" if fits else "within limits" if isinstance(history.newest_estimate, Decoded) else "",
+            **self._learned(history),
             "alarms": len(own),
             "severity": own[0].severity if own else "",
+            "health": "; ".join(health + [_expires("", days)] * (days <= 0)) or state,
             "expires": metric.expires.isoformat(),
             "days": days,
-            "waits": False,
         }
-        about = [f"{alarm.severity}: {alarm.kind}" for alarm in own]
-        if period is not None:
-            when = self.data.words(history.label(period))
-            about.append(f"{history.reports[period]:,} reports, {when}, {row['state'].partition(';')[0]}")
-        if days <= 0:
-            about.append(_expires(row["expires"], days))
-        return row | self._learned(history) | {"health": "; ".join(about) or "no reports"}
 
     def _learned(self, history: MetricHistory) -> dict[str, Any]:
         """Return what the trend says: its newest number, its picture and its sentence, or what these wait for."""
+        metric, row = history.metric, dict.fromkeys(("newest", "told", "detected", "candidates", "picture"))
+        row |= {"newest": history.problem, "told": "", "waits": False}
         try:
             trend = self._trend(history)
         except ScreenError as error:
             waits = error.status == 202
-            return {"newest": "being computed" if waits else str(error), "picture": None, "told": "", "waits": waits}
-        words = {"picture": trend.picture(), "told": trend.sentence}
-        if trend.points and not is_shares(history.metric):
-            newest = trend.newest
-            words["newest"] = newest.words(newest.largest[0]) if newest.names else "nothing found"
-        return words
+            return row | {"newest": "being computed" if waits else str(error), "waits": waits}
+        if not trend.points:
+            no_list = history.reports and is_shares(metric) and not metric.labels
+            return row | ({"newest": "there is no list of candidates"} if no_list else {})
+        newest, told = trend.newest, {"told": "All periods are searched together: there is nothing to compare."}
+        if metric.reading not in WHOLE_RANGE:
+            told = {"told": trend.sentence, "picture": trend.picture()}
+        detected = {"detected": int(newest.detected.sum()), "candidates": len(newest.names)}
+        return row | {"newest": newest.words} | told | (detected if is_shares(metric) else {})
 
     def _trend(self, history: MetricHistory) -> Trend:
         metric, shown, estimates = history.metric, history.shown, history.estimates
@@ -236,15 +235,11 @@ class _Board:
         return Trend.of(metric, drawn, notes, number, lambda period: self.data.words(history.label(period)))
 
 
-def _picture(row: Row) -> Any:
-    return row["picture"]
-
-
 TITLE: Final = Column("title", "Metric", is_left=True, link=lambda row: f"/m/{row['metric']}")
 BOARD: Final = (
     TITLE,
     Column("newest", "Now", is_left=True),
-    Column("picture", "Over time", lambda _: "", picture=_picture),
+    Column("picture", "Over time", lambda _: "", picture=lambda row: row["picture"], is_left=True),
     Column("told", "What changed", is_left=True),
     Column(
         "health",
@@ -258,25 +253,6 @@ BOARD: Final = (
 """The columns of the board."""
 
 
-def _estimated(history: MetricHistory) -> dict[str, Any]:
-    estimate = history.newest_estimate
-    row: dict[str, Any] = {"newest": "", "detected": None, "candidates": None, "unlisted": None, "unlisted_error": None}
-    if estimate is None:
-        if not is_shares(history.metric):
-            return row
-        no_list = not history.metric.labels and history.reports
-        return row | {"newest": history.problem or ("there is no list of candidates" if no_list else "")}
-    first = estimate.rows(1)[0]
-    words = "nothing detected"
-    if first["detected"]:
-        share, low, high = (f"{first[name]:.1%}" for name in ("frequency", "frequency_low", "frequency_high"))
-        words = f"{first['value']} {share} ({low} to {high})"
-    row |= {"newest": words, "detected": int(estimate.detected().sum()), "candidates": len(estimate)}
-    if isinstance(estimate, Decoded) and estimate.num_reports:
-        row["unlisted"], row["unlisted_error"] = (finite(float(number)) for number in not_listed(estimate))
-    return row
-
-
 def _period_address(row: Row) -> str:
     return "" if row["period"] is None else f"/m/{row['metric']}/{row['period']}"
 
@@ -285,12 +261,8 @@ def _detected(detected: int | None, candidates: int | None) -> str:
     return "" if detected is None else f"{detected:,} of {candidates:,}"
 
 
-def _unlisted(share: float | None, error: float | None) -> str:
-    return "" if share is None else f"{share:.1%}" if error is None else f"{share:.1%} ± {1.96 * error:.1%}"
-
-
 def _expires(date: str, days: int) -> str:
-    return f"in {days:,} days" if days > 0 else f"ended {date}"
+    return f"in {days:,} days" if days > 0 else f"ended {date}".rstrip()
 
 
 NUMBERS: Final = (
@@ -304,8 +276,6 @@ NUMBERS: Final = (
     Column("state", "State", is_left=True),
     Column("reports", "Reports", thousands),
     Column("detected_of", "Detected", _detected, ("detected", "candidates")),
-    Column("unlisted", "Not listed", _unlisted, ("unlisted", "unlisted_error")),
-    Column("fit", "Fit", is_left=True, tone=lambda fit: "bad" if fit == "past limits" else ""),
     Column("expires", "Expires", _expires, ("expires", "days"), is_left=True),
 )
 """The columns of the table below, and of the files."""

@@ -87,29 +87,32 @@ def small_multiple(
     lines: Sequence[Line],
     *,
     events: Sequence[Event] = (),
-    number: Callable[[float], str] = percent_tick,  # shares have zero on their axis, other numbers need not
+    number: Callable[[float], str] = percent_tick,
+    has_zero: bool = True,  # on its upright axis
 ) -> Picture:
     """Draw a few lines with their bands for a row of a table, wide and narrow alike."""
-    names = _names(SMALL, lines)
-    places = np.concatenate([end[np.isfinite(end)] for line in lines for end in (line.low, line.high)])
+    places = np.concatenate(
+        [[0.0][not has_zero :], *(end[np.isfinite(end)] for line in lines for end in (line.low, line.high))]
+    )
     low, high = float(places.min()), float(places.max())
-    low = min(low, 0.0) if number is percent_tick else low
-    x = Scale(0, max(lines[0].shares.size - 1, 1), 44, SMALL.width - 26 - max(map(SMALL.text_width, names)))
-    chart = SMALL.chart(104, x, Scale(low, high if high > low else low + 1, 84, 18 if events else 6))
+    left, right = (max(map(SMALL.text_width, texts)) for texts in ((number(low), number(high)), _names(SMALL, lines)))
+    x = Scale(0, max(lines[0].shares.size - 1, 1), 8 + left, SMALL.width - 30 - right)
+    chart = SMALL.chart(104, x, Scale(low, high if high > low else low + 1, 84, 18))
     chart.numbers["small"] = ""
     ticks = chart.y.ticks()
     for tick in dict.fromkeys((ticks[0], ticks[-1])):
         chart.text(x.start - 5, chart.y.at(tick), number(tick), MUTED, "end")
         chart.add(f'<path d="M{x.start:.1f} {chart.y.at(tick):.1f}H{x.stop:.1f}" stroke="{FAINT}"/>')
-    for place, text, anchor in ((x.start, ends[0], "start"), (x.stop, ends[-1], "end"))[len(set(ends)) == 1 :]:
+    fits = ends[0] != ends[1] and sum(map(SMALL.text_width, ends)) < x.stop - x.start
+    for place, text, anchor in ((x.start, ends[0], "start"), (x.stop, ends[1], "end"))[not fits :]:
         chart.text(place, 96, text, MUTED, anchor)
     _draw_events(chart, SMALL, events)
     for place, line in enumerate(lines):
         chart.add("".join(_line(chart, place, line, has_marks=False)))
     _draw_names(chart, SMALL, lines)
-    return Picture(
-        name, caption, "".join(_described(ends, lines, events)) if number is percent_tick else caption, chart.svg()
-    )
+    newest = f"{caption}; the newest is {number(float(lines[0].shares[-1]))}."
+    alt = "".join(_described(ends, lines, events)) if number is percent_tick else newest
+    return Picture(name, caption, alt, chart.svg())
 
 
 def _described(labels: Sequence[str], lines: Sequence[Line], events: Sequence[Event]) -> Iterator[str]:
@@ -281,21 +284,22 @@ def _draw_names(chart: Chart, sheet: Sheet, lines: Sequence[Line]) -> None:
     wanted = [chart.y.at(float(end[-1])) if end.size else chart.y.start for end in ends]
     names = _names(sheet, lines)
     for number, place in enumerate(apart(wanted, 1.25 * sheet.font)):
-        _draw_name(chart, number, names[number], chart.x.stop + 12, place)
+        _draw_name(chart, number, names[number], chart.x.stop + 12, place, lines[number].name)
 
 
 def _draw_legend(chart: Chart, sheet: Sheet, lines: Sequence[Line]) -> None:
     for number, name in enumerate(_names(sheet, lines)):
-        _draw_name(chart, number, name, 12 + (number % 2) * chart.width / 2, 44 + 18 * (number // 2))
+        place = 12 + (number % 2) * chart.width / 2, 44 + 18 * (number // 2)
+        _draw_name(chart, number, name, *place, lines[number].name)
 
 
 def _names(sheet: Sheet, lines: Sequence[Line]) -> list[str]:
     return sheet.names([line.name for line in lines])
 
 
-def _draw_name(chart: Chart, number: int, name: str, x: float, y: float) -> None:
+def _draw_name(chart: Chart, number: int, name: str, x: float, y: float, whole: str) -> None:
     chart.add(f'<path fill="{SERIES[number]}" stroke="{SERIES[number]}" d="{mark(number, x, y)}"/>')
-    chart.text(x + 8, y, name)
+    chart.text(x + 8, y, name, extra=f'data-name="{escape(drawable(whole))}"')
 
 
 def _draw_key(chart: Chart, sheet: Sheet) -> None:
