@@ -10,7 +10,7 @@ from overstory import Estimate
 from overstory.analysis.numeric.quantities import NumberEstimate, Quantity
 from overstory.analysis.selection import people_variance
 from overstory.collector.store.operations import Note
-from overstory.console.changes import ALPHA, Trend
+from overstory.console.changes import ALPHA, Trend, largest
 from overstory.presentation.formats import date_words
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.period import DAY
@@ -117,7 +117,7 @@ def test_a_mean_has_no_points():
     assert trend(mean(3.0), mean(5.0)).sentence == "mean +2 against the week before."
     quiet = trend(mean(3.0), mean(3.1))
     assert quiet.sentence.startswith("No change against the week before that could be seen; a change of 0.")
-    assert quiet.newest.words == "mean 3.1 (2.904 to 3.296)"
+    assert largest(mean(3.1)) == "mean 3.1 (2.904 to 3.296)"
     assert quiet.picture().caption == "Mean of T, 2 November to 9 November"
 
 

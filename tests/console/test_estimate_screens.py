@@ -271,9 +271,9 @@ def test_strings_without_a_list_are_asked_for_and_too_many_are_for_the_command_l
     assert "<textarea" in page
     assert "Type the strings to look for" in page
     many = data.lists.hold([f"tree{number}" for number in range(100_001)])
-    page = client.get(f"/m/word/{DAY}?list={many}").text
-    assert "100,001 candidates" in page
-    assert "overstory decode --store URL --registry FILE --metric word --from 2026-11-21" in page
+    answer = client.get(f"/m/word/{DAY}?list={many}")
+    assert answer.status_code == 400
+    assert "100,001 candidates are too many for a page, which takes 100,000; run: overstory decode" in answer.text
     assert "Look for strings in 2026-11-21" in client.get("/m/word").text
 
 

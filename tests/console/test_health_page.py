@@ -140,7 +140,7 @@ def test_without_a_login_there_is_no_page_and_a_store_that_is_gone_is_named(tmp_
         assert client.get("/health").status_code == 401
         assert log_in(client, console.gate.sessions.make_link("viewer")).status_code == 303
         assert client.get("/health").status_code == 200
-        assert client.get("/health.csv").text.startswith("title,last,state,")
+        assert client.get("/health.csv").text.startswith("title,period,reports,")
         assert "days: this page has no such parameter" not in client.get("/health?days=3").text
         assert client.get("/health?day=3").status_code == 400
         with sqlite3.connect(path) as raw:

@@ -60,7 +60,7 @@ def test_an_ended_metric_stays_marked(data):
 
 
 @pytest.mark.parametrize(
-    ("sort", "first"), [("title", "over"), ("reports", "home"), ("detected", "home"), ("expires", "over")]
+    ("sort", "first"), [("name", "over"), ("reports", "home"), ("detected", "home"), ("expiry", "over")]
 )
 def test_rows_are_sorted_by_a_field(data, sort, first):
     assert fields(view := shown(data, sort=sort))["sort"].value == sort

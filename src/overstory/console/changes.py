@@ -46,12 +46,9 @@ VERSION: Final = re.compile(r"\d+(?:\.\d+)+")
 class Point:
     """What was learned in one period: shares, or a mean; the errors are of all devices like these."""
 
-    names: tuple[str, ...]
+    names: Sequence[str]
     numbers: F64
     errors: F64
-    low: F64  # ends of 95% intervals, wider for detected values; as `high`
-    high: F64
-    detected: NDArray[np.bool_]
     reports: int
     is_share: bool = True
 
@@ -59,22 +56,17 @@ class Point:
     def of(cls, estimate: Any) -> Point:
         """Return the shares of values or items, the cells of the first table, or the mean; without one, its shares."""
         if isinstance(estimate, Estimate):
-            scale = max(estimate.num_reports, 1)
-            ends = [end / scale for end in replace(estimate, interval_kind="population").interval(0.95)]
-            columns = estimate.raw_frequencies, estimate.errors("population") / scale, *ends, estimate.detected()
-            return cls(tuple(map(str, estimate.values)), *columns, estimate.num_reports)
+            errors = estimate.errors("population") / max(estimate.num_reports, 1)
+            return cls(estimate.values, estimate.raw_frequencies, errors, estimate.num_reports)
         if isinstance(estimate, tuple):
             table = estimate[0].table
-            names, is_share = tuple(f"{x}, {y}" for x, y in product(*table.labels)), True
-            numbers, errors, reports = table.shares.ravel(), table.standard_errors.ravel(), table.num_reports
-        else:
-            known = [row for row in estimate.quantities if row.standard_error is not None]
-            rows = [row for row in known if row.kind == "mean"] or [row for row in known if row.kind == "share"]
-            numbers, errors = np.array([[row.value, row.standard_error] for row in rows], np.float64).reshape(-1, 2).T
-            names, is_share = tuple(row.of or row.kind for row in rows), any(row.kind == "share" for row in rows)
-            reports = estimate.num_reports
-        reach, detected = normal_reach(0.95) * errors, np.ones(numbers.size, bool)
-        return cls(names, numbers, errors, numbers - reach, numbers + reach, detected, reports, is_share)
+            names = tuple(f"{x}, {y}" for x, y in product(*table.labels))
+            return cls(names, table.shares.ravel(), table.standard_errors.ravel(), table.num_reports)
+        known = [row for row in estimate.quantities if row.standard_error is not None]
+        rows = [row for row in known if row.kind == "mean"] or [row for row in known if row.kind == "share"]
+        numbers, errors = np.array([[row.value, row.standard_error] for row in rows], np.float64).reshape(-1, 2).T
+        is_share = any(row.kind == "share" for row in rows)
+        return cls(tuple(row.of or row.kind for row in rows), numbers, errors, estimate.num_reports, is_share)
 
     @property
     def is_sure(self) -> bool:
@@ -94,20 +86,27 @@ class Point:
         reach = -normal_quantile(chance / (len(self.names) - 1)) * (self.errors + self.errors[first])
         return first if np.delete(self.numbers[first] - self.numbers > reach, first).all() else None
 
-    @property
-    def words(self) -> str:
-        """The largest number, with its interval."""
-        place = int(np.argmax(self.numbers)) if self.names else 0
-        if not self.detected[place : place + 1].any():
-            return "nothing detected"
-        show = "{:.1%}".format if self.is_share else "{:.4g}".format
-        number, low, high = (show(float(column[place])) for column in (self.numbers, self.low, self.high))
-        return f"{self.names[place]} {number} ({low} to {high})"
-
     def size(self, change: float, sign: str = "") -> str:
         """Return a change in two digits that count."""
         number = f"{float(f'{(100 if self.is_share else 1) * change:.2g}'):{sign}g}".replace("-", "\N{MINUS SIGN}")
         return f"{number} points" if self.is_share else number
+
+
+def largest(estimate: Any) -> str:
+    """Return the largest share with its interval, as the metric's own page has it, or the mean."""
+    point = Point.of(estimate)
+    if not len(point.names):
+        return "nothing found"
+    place, show = int(np.argmax(point.numbers)), "{:.1%}".format if point.is_share else "{:.4g}".format
+    if isinstance(estimate, Estimate):
+        if not estimate.detected()[place]:
+            return "nothing detected"
+        scale = max(estimate.num_reports, 1)
+        low, high = (end[place] / scale for end in replace(estimate, interval_kind="population").interval(0.95))
+    else:
+        reach = normal_reach(0.95) * point.errors[place]
+        low, high = point.numbers[place] - reach, point.numbers[place] + reach
+    return f"{point.names[place]} {show(point.numbers[place])} ({show(low)} to {show(high)})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +131,7 @@ class Trend:
         """Return the trend of estimates by period, on a board of so many metrics."""
         points = {period: Point.of(estimates[period]) for period in sorted(estimates)}
         newest = max(points, default=0)
-        same = {period: point for period, point in points.items() if point.names == points[newest].names}
+        same = {period: one for period, one in points.items() if tuple(one.names) == tuple(points[newest].names)}
         released = [(metric.period.number(note.day * DAY), note.text) for note in notes if note.kind == "release"]
         last = max((one for one in released if one[0] <= newest), default=None)
         if last is not None:
@@ -213,13 +212,16 @@ class Trend:
         if not self.points or not self.newest.is_sure:
             return None
         first, newest = self.periods[0], self.newest
-        columns = np.full((4, len(newest.names), self.periods[-1] - first + 1), np.nan)
+        drawn = np.argsort(-newest.numbers, kind="stable")[:MOST_LINES]
+        columns = np.full((2, drawn.size, self.periods[-1] - first + 1), np.nan)
         for period, point in self.points.items():
-            columns[:, :, period - first] = point.numbers, point.low, point.high, point.detected
-        drawn = np.argsort(-newest.numbers, kind="stable")[:MOST_LINES].tolist()
-        lines = [Line(newest.names[place], *columns[:3, place], columns[3, place] == 1) for place in drawn]
+            columns[:, :, period - first] = point.numbers[drawn], normal_reach(0.95) * point.errors[drawn]
+        lines = [
+            Line(str(newest.names[place]), share, share - reach, share + reach, np.isfinite(share))
+            for place, share, reach in zip(drawn.tolist(), *columns, strict=True)
+        ]
         ends = [self.words(period).removeprefix("week of ") for period in (first, self.periods[-1])]
-        what = "Shares" if newest.is_share else newest.names[0].capitalize()
+        what = "Shares" if newest.is_share else str(newest.names[0]).capitalize()
         place, version = self.release or (first, "")
         events = [Event(place - first - 0.5, version)] if place > first else []
         number = percent_tick if newest.is_share else plain_number

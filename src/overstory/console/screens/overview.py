@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from overstory.console.alarms import MetricHistory, find_alarms, notice, read_histories
-from overstory.console.changes import Trend
+from overstory.console.changes import Trend, largest
 from overstory.console.screens.page import WHOLE_RANGE, is_shares, reading_words, state_words
 from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.document import (
@@ -43,14 +43,7 @@ NOTES_BEFORE: Final = 7
 ASK_AGAIN: Final = 3
 """Seconds after which a board that lacks a number asks again."""
 
-Order = Literal["title", "reports", "detected", "alarms", "expires"]
-ORDERS: Final[Mapping[Order, str]] = {
-    "title": "name",
-    "reports": "reports",
-    "detected": "detected",
-    "alarms": "alarms",
-    "expires": "expiry",
-}
+Order = Literal["name", "reports", "detected", "alarms", "expiry"]
 
 
 class OverviewQuery(Query):
@@ -58,7 +51,7 @@ class OverviewQuery(Query):
 
     owner: str = ""
     search: str = ""
-    sort: Order = "title"
+    sort: Order = "name"
 
     def shows(self, metric: Metric) -> bool:
         words = f"{metric.id} {metric.title} {metric.description} {metric.owner}".casefold()
@@ -128,7 +121,7 @@ class _Board:
             Field(
                 "owner", "Responsible", self.query.owner, "choice", (("", "everybody"), *((one, one) for one in owners))
             ),
-            Field("sort", "Sort by", self.query.sort, "choice", tuple(ORDERS.items())),
+            Field("sort", "Sort by", self.query.sort, "choice", tuple((order, order) for order in get_args(Order))),
         )
         return Form("Which metrics", fields, "Show", "/m/", is_live=True)
 
@@ -171,9 +164,9 @@ class _Board:
 
     def _key(self, row: Row) -> tuple[Any, str]:
         title = str(row["title"]).casefold()
-        if self.query.sort == "title":
+        if self.query.sort == "name":
             return 0, title
-        return (row["days"] if self.query.sort == "expires" else -(row[self.query.sort] or 0)), title
+        return (row["days"] if self.query.sort == "expiry" else -(row[self.query.sort] or 0)), title
 
     def _row(self, history: MetricHistory) -> dict[str, Any]:
         metric, period = history.metric, history.shown
@@ -201,38 +194,40 @@ class _Board:
         }
 
     def _learned(self, history: MetricHistory) -> dict[str, Any]:
-        """Return what the trend says: its newest number, its picture and its sentence, or what these wait for."""
+        """Return the newest number, the picture and the sentence of a metric, or what these wait for."""
         metric, row = history.metric, dict.fromkeys(("newest", "told", "detected", "candidates", "picture"))
         row |= {"newest": history.problem, "told": "", "waits": False}
         try:
-            trend = self._trend(history)
+            estimates = self._estimates(history)
         except ScreenError as error:
             waits = error.status == 202
             return row | {"newest": "being computed" if waits else str(error), "waits": waits}
-        if not trend.points:
+        if history.shown not in estimates:
             no_list = history.reports and is_shares(metric) and not metric.labels
             return row | ({"newest": "there is no list of candidates"} if no_list else {})
-        newest, told = trend.newest, {"told": "All periods are searched together: there is nothing to compare."}
-        if metric.reading not in WHOLE_RANGE:
-            told = {"told": trend.sentence, "picture": trend.picture()}
-        detected = {"detected": int(newest.detected.sum()), "candidates": len(newest.names)}
-        return row | {"newest": newest.words} | told | (detected if is_shares(metric) else {})
-
-    def _trend(self, history: MetricHistory) -> Trend:
-        metric, shown, estimates = history.metric, history.shown, history.estimates
-        if shown is not None and not is_shares(metric):
-            first, options = shown - DRAWN + 1, EstimateOptions(interval_kind="population")
-            if metric.reading in WHOLE_RANGE:
-                counted = self.data.counts(metric, None, shown)
-                estimates = {shown: self.data.reading(counted, "total", options).discovered}
-            else:
-                reading = self.data.reading(self.data.counts(metric, max(first, 0), shown), "per-period", options)
-                estimates = {part.last: part.estimate for part in reading.parts}
-        drawn = {
-            period: one for period, one in estimates.items() if shown is not None and shown - DRAWN < period <= shown
-        }
+        newest = estimates[history.shown]
+        row["newest"] = largest(newest)
+        if metric.reading in WHOLE_RANGE:
+            return row | {"told": "All periods are searched together: there is nothing to compare."}
+        if is_shares(metric):
+            row |= {"detected": int(newest.detected().sum()), "candidates": len(newest)}
         notes, number = self.data.store.notes(metric.id), len(self.data.registry)
-        return Trend.of(metric, drawn, notes, number, lambda period: self.data.words(history.label(period)))
+        trend = Trend.of(metric, estimates, notes, number, lambda period: self.data.words(history.label(period)))
+        return row | {"told": trend.sentence, "picture": trend.picture()}
+
+    def _estimates(self, history: MetricHistory) -> dict[int, Any]:
+        """Return the estimates of the periods that are drawn; those of a search are one."""
+        metric, shown, options = history.metric, history.shown, EstimateOptions(interval_kind="population")
+        if shown is None:
+            return {}
+        first = max(shown - DRAWN + 1, 0)
+        if is_shares(metric):
+            return {period: one for period, one in history.estimates.items() if first <= period <= shown}
+        if metric.reading in WHOLE_RANGE:
+            search: Any = self.data.reading(self.data.counts(metric, None, shown), "total", options)
+            return {shown: search.discovered}
+        reading = self.data.reading(self.data.counts(metric, first, shown), "per-period", options)
+        return {part.last: part.estimate for part in reading.parts}
 
 
 TITLE: Final = Column("title", "Metric", is_left=True, link=lambda row: f"/m/{row['metric']}")

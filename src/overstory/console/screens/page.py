@@ -29,7 +29,6 @@ from overstory.presentation.document import (
     Tone,
 )
 from overstory.presentation.formats import epsilon_text, interval, percent
-from overstory.privacy.payloads.registry import metric_terms
 from overstory.privacy.registry.cost import metric_cost
 from overstory.protocol.errors import ParameterError
 from overstory.queries.readings import EstimateOptions, Reading
@@ -309,15 +308,10 @@ def metric_links(data: ConsoleData, metric: Metric, current: str, period: str = 
 
 
 @lru_cache(maxsize=256)
-def epsilons(metric: Metric) -> tuple[tuple[str, str], ...]:
-    """Return what a year of reports, one report and one value cost a person at most."""
-    cost, terms = metric_cost(metric), metric_terms(metric)
+def epsilon_of_a_year(metric: Metric) -> tuple[str, str]:
+    """Return what a year of reports costs a person at most; the page on privacy has the other epsilons."""
     which = "any" if metric.is_afresh else "the first"
-    return (
-        (f"Epsilon, {which} year", epsilon_text(cost.headline.epsilon)),
-        ("Epsilon, one report", epsilon_text(terms.epsilon_any(1))),
-        ("Epsilon, one value", epsilon_text(terms.epsilon_permanent)),
-    )
+    return f"Epsilon, {which} year", epsilon_text(metric_cost(metric).headline.epsilon)
 
 
 @lru_cache(maxsize=4096)

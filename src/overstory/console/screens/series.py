@@ -32,7 +32,7 @@ from overstory.console.screens.page import (
     Page,
     ReadingPage,
     adjustment_field,
-    epsilons,
+    epsilon_of_a_year,
     facts_of,
     is_shares,
     not_listed,
@@ -280,7 +280,7 @@ class OverTime(Page):
         return super().words() if self.counted.periods else "no reports"
 
     def figures(self) -> Iterable[tuple[str, str]]:
-        return epsilons(self.metric)
+        return (epsilon_of_a_year(self.metric),)
 
     def fields(self) -> Iterator[Field]:
         query = self.query
@@ -466,7 +466,7 @@ class SharesOverTime(OverTime):
             yield f"Devices in the newest period ({active.low:,} to {active.high:,})", f"{active.estimate:,}"
         yield "Detected", f"{int(estimate.detected().sum()):,} of {values:,}"
         yield "Smallest share, nine times in ten", share_that_shows(self.metric.mechanism, reports, values)
-        yield from epsilons(self.metric)
+        yield epsilon_of_a_year(self.metric)
 
     def notices(self) -> Iterator[Block]:
         if self.alarms is None:
