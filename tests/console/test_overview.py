@@ -8,7 +8,8 @@ import pytest
 from overstory.collector.store import open_store
 from overstory.console.data import ConsoleData
 from overstory.console.screens.overview import OverviewQuery, OverviewScreen
-from overstory.presentation.document import Form, Heading, Notice, Preformatted, Table
+from overstory.console.screens.series import SeriesQuery, SeriesScreen
+from overstory.presentation.document import Form, Heading, Notice, Paragraph, Preformatted, Table
 from overstory.presentation.render_text import UNFOLDED, as_text
 from overstory.protocol.metrics import load_registry
 from overstory.protocol.metrics.period import DAY
@@ -103,6 +104,8 @@ def test_the_board_says_what_changed_since_the_release_and_draws_it(data):
         r"\d+ points or more would have been\.",
         row["told"],
     )
+    page = SeriesScreen().view(data, SeriesQuery(), metric="theme")
+    assert row["told"] in [block.text for block in page.blocks if isinstance(block, Paragraph)], "its own page says so"
     assert row["picture"].caption == "Shares of Colour theme, 3 August to 9 November"
     assert row["picture"].svg.count("data-series=") == 3
     assert ">3.1</text>" in row["picture"].svg

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 ALPHA: Final = 0.05
 COMPARISONS: Final = 3
 """Of each metric: with the period before, with the one before the last release, and between its values."""
+DRAWN: Final = 26
+"""Periods that a trend looks back on."""
 MOST_LINES: Final = 3
 MOST_NAMED: Final = 2
 VERSION: Final = re.compile(r"\d+(?:\.\d+)+")
@@ -226,5 +228,5 @@ class Trend:
         events = [Event(place - first - 0.5, version)] if place > first else []
         number = percent_tick if newest.is_share else plain_number
         caption = f"{what} of {self.metric.title}, {' to '.join(dict.fromkeys(ends))}"
-        how = {"number": number, "has_zero": newest.is_share}
-        return small_multiple(f"board-{self.metric.id}", caption, ends, lines, events=events, **how)
+        name, zero = f"board-{self.metric.id}", newest.is_share
+        return small_multiple(name, caption, ends, lines, events=events, number=number, has_zero=zero)

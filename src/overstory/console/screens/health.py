@@ -15,7 +15,7 @@ from pydantic import Field as Parameter
 from overstory.analysis.alarms.alarm import BEFORE, HIGHEST_VOLUME, LOWEST_VOLUME
 from overstory.collector.store import CollectorState, Refusals, Store, Summary
 from overstory.collector.store.operations import NOTE_KINDS
-from overstory.console.screens.overview import DRAWN
+from overstory.console.changes import DRAWN
 from overstory.console.screens.page import number_field
 from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.charts.drawing import plain_number
@@ -338,10 +338,8 @@ def _line(row: Row) -> Picture | None:
     if not row["line"]:
         return None
     numbers = np.array(row["line"], float)
-    caption, line = (
-        f"Reports of {row['title']}, by {row['unit']}",
-        Line("", *[numbers] * 3, np.ones(numbers.size, bool)),
-    )
+    caption = f"Reports of {row['title']}, by {row['unit']}"
+    line = Line("", numbers, numbers, numbers, np.ones(numbers.size, bool))
     return small_multiple(f"health-{row['metric']}", caption, ("", ""), [line], number=plain_number)
 
 

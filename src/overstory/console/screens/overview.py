@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-from overstory.console.alarms import MetricHistory, find_alarms, notice, read_histories
-from overstory.console.changes import Trend, largest
+from overstory.console.alarms import TONES, MetricHistory, find_alarms, notice, read_histories
+from overstory.console.changes import DRAWN, Trend, largest
 from overstory.console.screens.page import WHOLE_RANGE, is_shares, reading_words, state_words
 from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.document import (
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from overstory.console.data import ConsoleData
     from overstory.protocol.metrics import Metric
 
-DRAWN: Final = 26
-"""Periods of a metric's picture."""
 MOST_ALARMS: Final = 20
 NOTES_BEFORE: Final = 7
 """Days before a period whose notes may explain its alarm."""
@@ -187,7 +185,7 @@ class _Board:
             "reports": 0 if period is None else history.reports[period],
             **self._learned(history),
             "alarms": len(own),
-            "severity": own[0].severity if own else "",
+            "tone": TONES[own[0].severity] if own else "",
             "health": "; ".join(health + [_expires("", days)] * (days <= 0)) or state,
             "expires": metric.expires.isoformat(),
             "days": days,
@@ -236,14 +234,7 @@ BOARD: Final = (
     Column("newest", "Now", is_left=True),
     Column("picture", "Over time", lambda _: "", picture=lambda row: row["picture"], is_left=True),
     Column("told", "What changed", is_left=True),
-    Column(
-        "health",
-        "Health",
-        lambda _, words: words,
-        ("severity", "health"),
-        is_left=True,
-        tone=lambda severity: {"red": "bad", "amber": "warn"}.get(severity, ""),
-    ),
+    Column("health", "Health", lambda _, words: words, ("tone", "health"), is_left=True, tone=lambda tone: tone),
 )
 """The columns of the board."""
 

@@ -25,6 +25,7 @@ from overstory.analysis.tables.output import (
     unlike,
 )
 from overstory.console.alarms import find_alarms, notice
+from overstory.console.changes import DRAWN, Trend
 from overstory.console.screens.page import (
     DETECTING,
     OF_NUMBERS,
@@ -366,6 +367,16 @@ class SharesOverTime(OverTime):
                 raise
             return None
 
+    def head(self) -> Iterator[Block]:
+        """Say what the board says, of the range that is shown."""
+        yield from super().head()
+        metric, data, newest = self.metric, self.data, self.metric.newest_over(self.data.clock())
+        shown = {one.last: one.estimate for one in self.series.parts if newest - DRAWN < one.last <= newest}
+        each = (self.query.reading, self.query.pool, self.columns.every) == ("per-period", 1, 1)
+        trend = Trend.of(metric, shown, data.store.notes(metric.id), len(data.registry), self.said_label)
+        if trend.sentence and each and self.uncertain is None:
+            yield Paragraph(trend.sentence)
+
     @property
     def refresh(self) -> int:
         return ASK_AGAIN if self.alarms is None else 0
@@ -508,7 +519,7 @@ class SharesOverTime(OverTime):
         fewer = {f"without {name}": [one for one in drawn if one != name] for name in drawn if len(drawn) > 1}
         others = [name for name in every[: 2 * MOST_VALUES] if name not in drawn][: MOST_VALUES - 1]
         more = {f"with {name}": [*drawn, name] for name in others if len(drawn) < MOST_VALUES}
-        usual = {"the most frequent": []} if self.query.values else {}
+        usual: dict[str, list[str]] = {"the most frequent": []} if self.query.values else {}
         if chosen := fewer | more | usual:
             places = {text: self.query.address(self.address, values=tuple(names)) for text, names in chosen.items()}
             yield Links("Values in the chart", tuple(places.items()))
