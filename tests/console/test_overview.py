@@ -7,6 +7,7 @@ import pytest
 
 from overstory.collector.store import open_store
 from overstory.console.data import ConsoleData
+from overstory.console.screens import overview
 from overstory.console.screens.overview import OverviewQuery, OverviewScreen
 from overstory.console.screens.series import SeriesQuery, SeriesScreen
 from overstory.presentation.document import Form, Heading, Notice, Paragraph, Preformatted, Table
@@ -105,12 +106,22 @@ def test_the_board_says_what_changed_since_the_release_and_draws_it(data):
         row["told"],
     )
     page = SeriesScreen().view(data, SeriesQuery(), metric="theme")
-    assert row["told"] in [block.text for block in page.blocks if isinstance(block, Paragraph)], "its own page says so"
+    said = [block.text for block in page.blocks if isinstance(block, Paragraph)]
+    assert f"Week of 9 November: {row['told']}" in said, "its own page says so"
     assert row["picture"].caption == "Shares of Colour theme, 3 August to 9 November"
     assert row["picture"].svg.count("data-series=") == 3
     assert ">3.1</text>" in row["picture"].svg
     assert row["health"] == "red: step; 8,000 reports, week of 9 November, final"
     assert "alert(2)" not in row["picture"].svg
+
+
+def test_a_board_of_many_metrics_shows_some_and_its_files_have_all(data, monkeypatch):
+    monkeypatch.setattr(overview, "MOST_ROWS", 2)
+    view = shown(data)
+    board, numbers = (block for block in view.blocks if isinstance(block, Table))
+    assert [row["metric"] for row in board.rows] == [row["metric"] for row in numbers.rows] == ["over", "quiet"]
+    assert any("3 more metrics" in block.text for block in view.blocks if isinstance(block, Paragraph))
+    assert len(view.table.rows) == 5
 
 
 def test_a_board_decodes_nothing_twice(data):

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics import Metric
 
 MOST_ALARMS: Final = 20
+MOST_ROWS: Final = 40
+"""Metrics of one page, whose pictures take 5 kB each; the downloads have all."""
 NOTES_BEFORE: Final = 7
 """Days before a period whose notes may explain its alarm."""
 ASK_AGAIN: Final = 3
@@ -95,9 +97,12 @@ class _Board:
             yield Paragraph(f"{len(urgent) - MOST_ALARMS} more alarms are in the JSON of this page.")
         if len(self.data.registry) > 1:
             yield self._form()
-        yield replace(self.table, columns=BOARD) if self.histories else Notice("No metric is like that.", "faint")
+        shown = replace(self.table, rows=self.table.rows[:MOST_ROWS])
+        yield replace(shown, columns=BOARD) if shown.rows else Notice("No metric is like that.", "faint")
+        if (left_out := len(self.table.rows) - len(shown.rows)) > 0:
+            yield Paragraph(f"{left_out:,} more metrics: search for them, or sort by something else.")
         yield from (self._notice(alarm) for alarm in self.alarms if alarm.severity == "note")
-        yield replace(self.table, caption="Every number", fold="closed")
+        yield replace(shown, caption="Every number", fold="closed")
         yield Heading(2, "What these numbers rest on")
         yield Lines(
             "Estimates are of the newest period that is over, in percent of its reports, one per device; while there "

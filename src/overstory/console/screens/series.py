@@ -375,7 +375,8 @@ class SharesOverTime(OverTime):
         each = (self.query.reading, self.query.pool, self.columns.every) == ("per-period", 1, 1)
         trend = Trend.of(metric, shown, data.store.notes(metric.id), len(data.registry), self.said_label)
         if trend.sentence and each and self.uncertain is None:
-            yield Paragraph(trend.sentence)
+            when = self.said_label(trend.periods[-1])
+            yield Paragraph(f"{when[:1].upper()}{when[1:]}: {trend.sentence}")
 
     @property
     def refresh(self) -> int:
