@@ -108,11 +108,12 @@ def test_the_board_says_what_changed_since_the_release_and_draws_it(data):
     page = SeriesScreen().view(data, SeriesQuery(), metric="theme")
     said = [block.text for block in page.blocks if isinstance(block, Paragraph)]
     assert f"Week of 9 November: {row['told']}" in said, "its own page says so"
-    assert row["picture"].caption == "Shares of Colour theme, 3 August to 9 November"
-    assert row["picture"].svg.count("data-series=") == 3
-    assert ">3.1</text>" in row["picture"].svg
+    picture = row["trend"].picture()
+    assert picture.caption == "Shares of Colour theme, 3 August to 9 November"
+    assert picture.svg.count("data-series=") == 3
+    assert ">3.1</text>" in picture.svg
     assert row["health"] == "red: step; 8,000 reports, week of 9 November, final"
-    assert "alert(2)" not in row["picture"].svg
+    assert "alert(2)" not in picture.svg
 
 
 def test_a_board_of_many_metrics_shows_some_and_its_files_have_all(data, monkeypatch):

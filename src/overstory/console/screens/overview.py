@@ -32,6 +32,7 @@ from overstory.queries.readings import EstimateOptions
 
 if TYPE_CHECKING:
     from overstory.analysis.alarms.alarm import Alarm
+    from overstory.collector.store.operations import Note
     from overstory.console.data import ConsoleData
     from overstory.protocol.metrics import Metric
 
@@ -139,8 +140,8 @@ class _Board:
         period = self.data.registry[alarm.metric].period
         number = period.parse_label(alarm.period)
         first, last = period.start(number) // DAY - NOTES_BEFORE, (period.start(number + 1) - 1) // DAY
-        for note in self.data.store.notes(alarm.metric):
-            if first <= note.day <= last:
+        for note in self._every_note:
+            if first <= note.day <= last and note.metric in {None, alarm.metric}:
                 yield f"{note.kind.capitalize()} of {self.data.words(note.to_json()['day'])}: {note.text}."
 
     def _first_report(self) -> Iterator[Block]:
@@ -198,7 +199,7 @@ class _Board:
 
     def _learned(self, history: MetricHistory) -> dict[str, Any]:
         """Return the newest number, the picture and the sentence of a metric, or what these wait for."""
-        metric, row = history.metric, dict.fromkeys(("newest", "told", "detected", "candidates", "picture"))
+        metric, row = history.metric, dict.fromkeys(("newest", "told", "detected", "candidates", "trend"))
         row |= {"newest": history.problem, "told": "", "waits": False}
         try:
             estimates = self._estimates(history)
@@ -214,9 +215,13 @@ class _Board:
             return row | {"told": "All periods are searched together: there is nothing to compare."}
         if is_shares(metric):
             row |= {"detected": int(newest.detected().sum()), "candidates": len(newest)}
-        notes, number = self.data.store.notes(metric.id), len(self.data.registry)
+        notes, number = [note for note in self._every_note if note.metric in {None, metric.id}], len(self.data.registry)
         trend = Trend.of(metric, estimates, notes, number, lambda period: self.data.words(history.label(period)))
-        return row | {"told": trend.sentence, "picture": trend.picture()}
+        return row | {"told": trend.sentence, "trend": trend}
+
+    @cached_property
+    def _every_note(self) -> Sequence[Note]:
+        return self.data.store.notes()
 
     def _estimates(self, history: MetricHistory) -> dict[int, Any]:
         """Return the estimates of the periods that are drawn; those of a search are one."""
@@ -237,7 +242,9 @@ TITLE: Final = Column("title", "Metric", is_left=True, link=lambda row: f"/m/{ro
 BOARD: Final = (
     TITLE,
     Column("newest", "Now", is_left=True),
-    Column("picture", "Over time", lambda _: "", picture=lambda row: row["picture"], is_left=True),
+    Column(
+        "trend", "Over time", lambda _: "", picture=lambda row: row["trend"] and row["trend"].picture(), is_left=True
+    ),
     Column("told", "What changed", is_left=True),
     Column("health", "Health", lambda _, words: words, ("tone", "health"), is_left=True, tone=lambda tone: tone),
 )
