@@ -133,7 +133,7 @@ def test_a_change_is_said_at_once_and_is_provisional_until_its_period_is_final(d
     assert replace(early, is_provisional=False) == final
     blocks = OverviewScreen().view(data, OverviewQuery()).blocks
     [notice] = [block for block in blocks if isinstance(block, Notice) and ": step" in block.text]
-    assert notice.text.startswith(f"Amber, provisional: step, Title of step, {early.period}. ")
+    assert notice.text.startswith("Amber, provisional: step, Title of step, week of 9 November. ")
     assert notice.tone == "warn", "red looks otherwise"
     data.clock = lambda: NOW + 31 * DAY  # late reports have come, and reports of later weeks have not
     assert final in find_alarms(data)
@@ -279,7 +279,7 @@ def test_the_page_of_a_metric_shows_its_alarms_and_asks_again_while_others_are_d
     year.decoder.patience = None
     late = SeriesScreen().view(year, query, **path)
     year.decoder.close()
-    assert notices(late)[0].startswith("Amber: step, 2026-11-18T10:30Z. ")
+    assert notices(late)[0].startswith("Amber: step, 18 November, 10:30 UTC. ")
     assert late.refresh == 0
 
 

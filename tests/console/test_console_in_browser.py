@@ -398,15 +398,15 @@ def test_arrow_keys_read_the_numbers_of_a_chart_out(reading) -> None:
     figure.focus()
     figure.press("End")
     assert output.get_attribute("aria-live") == "polite"
-    for week in ("2026-W47", "2026-W46", "2026-W45"):
+    for week, day in (("2026-W47", "16 Nov"), ("2026-W46", "9 Nov"), ("2026-W45", "2 Nov")):
         words = output.text_content()
-        assert words.startswith(f"{week}: ")
-        assert sorted(words.removeprefix(f"{week}: ").split("; ")) == sorted(expected(reading, week))
+        assert words.startswith(f"{day}: ")
+        assert sorted(words.removeprefix(f"{day}: ").split("; ")) == sorted(expected(reading, week))
         figure.press("ArrowLeft")
     figure.press("Home")
-    assert output.text_content().startswith("2026-W32: ")
+    assert output.text_content().startswith("3 Aug: ")
     figure.press("ArrowLeft")
-    assert output.text_content().startswith("2026-W32: ")
+    assert output.text_content().startswith("3 Aug: ")
     assert reading.problems == []
 
 
@@ -416,12 +416,54 @@ def test_the_mouse_reads_the_column_under_it(reading) -> None:
     drawing = figure.locator("svg.on-wide")
     box, size = drawing.bounding_box(), drawing.get_attribute("viewBox").split()
     first, last = (float(number) for number in drawing.get_attribute("data-cursor").split()[1:])
-    for column, week in ((0, "2026-W32"), (7, "2026-W39"), (15, "2026-W47")):
+    for column, day in ((0, "3 Aug"), (7, "21 Sep"), (15, "16 Nov")):
         across = first + (last - first) * column / 15
         reading.page.mouse.move(box["x"] + across / float(size[2]) * box["width"] + 1, box["y"] + box["height"] / 2)
-        assert figure.locator("output").text_content().startswith(f"{week}: ")
+        assert figure.locator("output").text_content().startswith(f"{day}: ")
     line = drawing.locator(".cursor-line")
     assert float(line.get_attribute("x1")) == pytest.approx(last, abs=0.1)
+
+
+def test_a_click_on_a_name_in_the_chart_leaves_it_out_as_its_link_does(reading) -> None:
+    reading.open("/m/theme?level=0.9")
+    link = reading.page.get_by_role("link", name="without light").get_attribute("href")
+    reading.page.locator("figure svg.on-wide [data-name=light]").click()
+    reading.page.wait_for_url(f"{reading.served.address}{link}")
+    assert reading.page.locator("figure svg.on-wide [data-name=light]").count() == 0
+    assert reading.page.get_by_label("Values, one a line").input_value() == "dark\nsystem\ncontrast"
+    assert reading.problems == []
+
+
+INK_AND_PAPER = """() => [...document.querySelectorAll("h1, th, td, .notice, svg text")]
+  .filter((one) => one.checkVisibility())
+  .map((one) => [getComputedStyle(one).color, getComputedStyle(one).backgroundColor, getComputedStyle(one).fill])
+  .flat().filter((colour) => colour.startsWith("rgb("))
+  .filter((colour) => colour.match(/\\d+/g).some((part) => part > 60 && part < 250))"""
+
+
+@pytest.mark.parametrize("path", ["/m/", "/m/theme"])
+def test_on_paper_a_dark_page_is_black_on_white_and_alarms_are_unfolded(browser, served, path) -> None:
+    with logged_in(browser, served, scheme="dark") as reading:
+        reading.open(path)
+        page = reading.page
+        assert page.evaluate(INK_AND_PAPER) != []
+        page.emulate_media(media="print")
+        assert page.evaluate(INK_AND_PAPER) == []
+        assert page.get_by_text("A release, another mix of devices").first.is_visible()
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        page.set_viewport_size({"width": 718, "height": 1000})  # A4 with Chromium's margins
+        assert page.evaluate("document.documentElement.scrollWidth") <= 718
+        assert page.pdf(format="A4").startswith(b"%PDF-")
+
+
+def test_the_board_is_painted_within_half_a_second(reading) -> None:
+    reading.open("/m/")
+    times = []
+    for _ in range(3):
+        reading.page.reload()
+        reading.page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length")
+        times.append(reading.page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
+    assert min(times) < 500
 
 
 def test_a_live_form_changes_the_page_and_its_address_and_the_field_keeps_the_focus(reading) -> None:

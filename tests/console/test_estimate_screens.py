@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.selection import normal_reach
 from overstory.collector.store import open_store
 from overstory.console.data import ConsoleData
 from overstory.console.screens.series import Columns, SeriesQuery, SeriesScreen
@@ -213,14 +212,12 @@ def test_other_is_the_sum_with_an_interval_of_its_own(client, data, registry):
     assert other["share"][3] is None  # the week without reports
 
 
-def test_what_is_not_listed_is_one_number_over_time_in_a_period_and_in_the_overview(client):
+def test_what_is_not_listed_is_one_number_over_time_and_in_a_period(client):
     """Its interval is of all devices like these, as all others of a page are."""
-    [row] = [row for row in client.get("/m.json").json()["rows"] if row["metric"] == "tree"]
-    page = unescape(client.get(f"/m/tree/{row['period']}").text)
-    share, reach = row["unlisted"], normal_reach(0.95) * row["unlisted_error"]
-    assert f"Not listed ({interval(percent)(share - reach, share + reach)})" in page
-    cells = next(cells for cells in tables(client.get("/m/tree").text)[1] if cells[0] == row["period"])
-    assert f"({interval(percent)(share - reach, share + reach)})" in cells[-1]
+    page = unescape(client.get(f"/m/tree/{DAY}").text)
+    words = re.search(r"Not listed \((.*? to .*?)\)", page)[1]
+    cells = next(cells for cells in tables(client.get("/m/tree").text)[1] if cells[0] == DAY)
+    assert f"({words})" in cells[-1]
 
 
 def test_strings_left_out_raise_the_fit_warning_and_typing_them_in_detects_them(client, store, registry):
@@ -270,9 +267,9 @@ def test_strings_without_a_list_are_asked_for_and_too_many_are_for_the_command_l
     assert "<textarea" in page
     assert "Type the strings to look for" in page
     many = data.lists.hold([f"tree{number}" for number in range(100_001)])
-    page = client.get(f"/m/word/{DAY}?list={many}").text
-    assert "100,001 candidates" in page
-    assert "overstory decode --store URL --registry FILE --metric word --from 2026-11-21" in page
+    answer = client.get(f"/m/word/{DAY}?list={many}")
+    assert answer.status_code == 400
+    assert "100,001 candidates are too many for a page, which takes 100,000; run: overstory decode" in answer.text
     assert "Look for strings in 2026-11-21" in client.get("/m/word").text
 
 
@@ -287,8 +284,8 @@ def test_too_few_reports_are_no_picture_but_the_number_that_is_needed(client):
     ("address", "status", "words"),
     [
         ("/m/none", 200, "There are no reports of this metric yet"),
-        ("/m/theme?from=2027-W01", 200, "there are some from 2026-W42 to 2026-W47"),
-        ("/m/theme/2026-W45", 200, "there are some from 2026-W42 to 2026-W47"),
+        ("/m/theme?from=2027-W01", 200, "there are some from week of 12 October to week of 16 November"),
+        ("/m/theme/2026-W45", 200, "there are some from week of 12 October to week of 16 November"),
         ("/m/theme?from=&level=", 200, "Over time"),
         ("/m/theme?colour=1", 400, "olour: this page has no such parameter"),
         ("/m/theme?values=purple", 400, "alues: theme has no value"),
@@ -331,6 +328,46 @@ def test_chosen_values_are_the_lines_and_stay_in_the_form(client):
     assert "mono\namber</textarea>" in page
     assert "90% interval" in page
     assert "prop_low_90,prop_high_90" in client.get("/m/theme.csv?level=0.9").text
+
+
+def links_of(page, label):
+    """Return the places of a page's links by their texts, and the current one."""
+    nav = re.search(rf'<nav class="links" aria-label="{label}">(.*?)</nav>', page)[1]
+    found = re.findall(r'<a href="([^"]*)"( aria-current="page")?>(.*?)</a>', nav)
+    return {text: unescape(address) for address, _, text in found}, [
+        text for _, is_current, text in found if is_current
+    ]
+
+
+def test_usual_ranges_are_links_that_the_form_obeys_and_no_week_is_typed(client):
+    page = client.get("/m/theme?level=0.9").text
+    places, current = links_of(page, "Range")
+    assert places == {"last 4 weeks": "/m/theme?from=2026-W44&level=0.9", "all": "/m/theme?level=0.9"}
+    assert current == ["all"]
+    page = client.get(places["last 4 weeks"]).text
+    assert links_of(page, "Range")[1] == ["last 4 weeks"]
+    form = page[page.index('<select name="from">') : page.index("</select>")]
+    assert re.findall(r'<option value="([^"]*)" selected>(.*?)</option>', form) == [("2026-W44", "week of 26 October")]
+    assert [row[0] for row in tables(page)[1]] == ["2026-W47", "2026-W46", "2026-W44"]
+    assert links_of(client.get("/m/theme?from=2026-W44&to=2026-W46").text, "Range")[1] == []
+
+
+def test_a_dominating_value_is_left_out_by_a_link_and_another_one_is_added(client):
+    def names(address):
+        tree = ET.fromstring(client.get(address.replace("/m/theme", "/m/theme.svg")).text)
+        lines = json.loads(tree.find(f".//{SVG}metadata").text)["series"]
+        return [line["name"] for line in lines], float(tree.find(f"{SVG}svg").get("data-y").split()[1])
+
+    every, top = names("/m/theme")
+    places, _ = links_of(client.get("/m/theme").text, "Values in the chart")
+    assert [text for text in places if text.startswith("without ")] == [f"without {name}" for name in every[:-1]]
+    fewer, lower = names(places[f"without {every[0]}"])
+    assert fewer == every[1:-1]
+    assert lower < 0.9 * top, "the others have room"
+    again, current = links_of(client.get(places[f"without {every[0]}"]).text, "Values in the chart")
+    assert (again["the most frequent"], current) == ("/m/theme", [])
+    assert names(again[f"with {every[0]}"])[0] == [*fewer, every[0]]
+    assert links_of(client.get(again[f"with {every[0]}"]).text, "Range")[0]["all"].count("values=") == len(every) - 1
 
 
 def test_releases_and_incidents_are_marked(client, store):

@@ -85,7 +85,7 @@ def test_the_link_of_a_group_leads_to_its_page(served: Any) -> None:
     links = [unescape(link) for link in re.findall(r'href="([^"]*[?]group=[^"]*)"', html)]
     assert links == [f"/m/colour/{WEEK}?group=1.0", f"/m/colour/{WEEK}?group=1.1%2Bbuild%202"]
     for link, group in zip(links, ("1.0", "1.1+build 2"), strict=True):
-        assert f"Colour, {WEEK}, release {group}: " in unescape(page(served, link))
+        assert f"Colour, week of 16 November, release {group}: " in unescape(page(served, link))
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,16 @@
-"""The overview: every metric in a row, under the alarms."""
+"""The board: every metric in a row, with its picture, what changed and its health, under the alarms."""
 
 import datetime as dt
+import re
 
 import pytest
 
 from overstory.collector.store import open_store
 from overstory.console.data import ConsoleData
+from overstory.console.screens import overview
 from overstory.console.screens.overview import OverviewQuery, OverviewScreen
-from overstory.presentation.document import Heading, Links, Notice, Preformatted
-from overstory.presentation.formats import percent
+from overstory.console.screens.series import SeriesQuery, SeriesScreen
+from overstory.presentation.document import Form, Heading, Notice, Paragraph, Preformatted, Table
 from overstory.presentation.render_text import UNFOLDED, as_text
 from overstory.protocol.metrics import load_registry
 from overstory.protocol.metrics.period import DAY
@@ -49,11 +51,9 @@ def test_the_numbers_are_those_of_decode_for_the_same_period(data, name):
     counted = read_store(data.store, metric, period, period)
     [part] = read_estimates(counted, "per-period", EstimateOptions(interval_kind="population")).parts
     first = part.estimate.rows(1)[0]
-    assert row["newest"].startswith(f"{first['value']} {percent(first['frequency'])} (")
-    assert percent(first["frequency_low"]) in row["newest"]
+    share, low, high = (f"{first[end]:.1%}" for end in ("frequency", "frequency_low", "frequency_high"))
+    assert row["newest"] == f"{first['value']} {share} ({low} to {high})"
     assert (row["detected"], row["candidates"]) == (part.estimate.detected().sum(), len(part.estimate))
-    if name == "home":
-        assert row["unlisted"] == part.estimate.unallocated / part.estimate.num_reports
 
 
 def test_an_ended_metric_stays_marked(data):
@@ -64,15 +64,74 @@ def test_an_ended_metric_stays_marked(data):
 
 
 @pytest.mark.parametrize(
-    ("sort", "first"), [("title", "over"), ("reports", "home"), ("detected", "home"), ("expires", "over")]
+    ("sort", "first"), [("name", "over"), ("reports", "home"), ("detected", "home"), ("expiry", "over")]
 )
-def test_rows_are_sorted_by_links(data, sort, first):
-    view = shown(data, sort=sort)
+def test_rows_are_sorted_by_a_field(data, sort, first):
+    assert fields(view := shown(data, sort=sort))["sort"].value == sort
     assert view.table.rows[0]["metric"] == first
-    [links] = [block for block in view.blocks if isinstance(block, Links)]
-    assert dict(links.places)["Name"] == "/m/"
-    assert dict(links.places)["Reports"] == "/m/?sort=reports"
-    assert links.current in dict(links.places)
+
+
+def fields(view):
+    [form] = [block for block in view.blocks if isinstance(block, Form)]
+    assert (form.method, form.action) == ("get", "/m/")
+    return {field.name: field for field in form.fields}
+
+
+@pytest.mark.parametrize(
+    ("asked", "metrics"),
+    [
+        ({"owner": "Design team"}, ["theme"]),
+        ({"owner": "O"}, ["over", "quiet", "home", "start"]),
+        ({"search": "IN use built"}, ["theme"]),  # of its description; all words, in any order
+        ({"search": "start"}, ["start"]),
+        ({"search": "metric", "owner": "Design team"}, []),
+        ({"search": "nowhere"}, []),
+    ],
+)
+def test_metrics_are_chosen_by_their_owner_and_by_words(data, asked, metrics):
+    view = shown(data, **asked)
+    assert list(rows_by_metric(view)) == metrics
+    assert {alarm["metric"] for alarm in view.facts["alarms"]} <= {None, *metrics}
+    assert {name: fields(view)[name].value for name in asked} == asked
+    assert {value for value, _ in fields(view)["owner"].choices} == {"", "Design team", "O"}
+    heading = next(block for block in view.blocks if isinstance(block, Heading))
+    assert heading.text.startswith(f"{len(metrics)} of 5 metric")
+    chosen = rows_by_metric(view).items()
+    assert all(row["told"] == rows_by_metric(shown(data))[name]["told"] for name, row in chosen), "the same tests"
+
+
+def test_the_board_says_what_changed_since_the_release_and_draws_it(data):
+    row = rows_by_metric(shown(data))["theme"]
+    assert re.fullmatch(
+        r"dark \+\d\.\d points since 3\.1\. No change against the week before that could be seen; a change of "
+        r"\d+ points or more would have been\.",
+        row["told"],
+    )
+    page = SeriesScreen().view(data, SeriesQuery(), metric="theme")
+    said = [block.text for block in page.blocks if isinstance(block, Paragraph)]
+    assert f"Week of 9 November: {row['told']}" in said, "its own page says so"
+    picture = row["trend"].picture()
+    assert picture.caption == "Shares of Colour theme, 3 August to 9 November"
+    assert picture.svg.count("data-series=") == 3
+    assert ">3.1</text>" in picture.svg
+    assert row["health"] == "red: step; 8,000 reports, week of 9 November, final"
+    assert "alert(2)" not in picture.svg
+
+
+def test_a_board_of_many_metrics_shows_some_and_its_files_have_all(data, monkeypatch):
+    monkeypatch.setattr(overview, "MOST_ROWS", 2)
+    view = shown(data)
+    board, numbers = (block for block in view.blocks if isinstance(block, Table))
+    assert [row["metric"] for row in board.rows] == [row["metric"] for row in numbers.rows] == ["over", "quiet"]
+    assert any("3 more metrics" in block.text for block in view.blocks if isinstance(block, Paragraph))
+    assert len(view.table.rows) == 5
+
+
+def test_a_board_decodes_nothing_twice(data):
+    shown(data)
+    before = data.decoder.decoded
+    shown(data)
+    assert data.decoder.decoded == before
 
 
 def test_a_store_without_reports_shows_how_to_send_the_first(tmp_path):
@@ -97,14 +156,19 @@ def test_alarms_are_above_the_table_with_the_notes_that_may_explain_them(tmp_pat
         view = shown(made, sort="alarms")
         made.decoder.close()
     notices = [block for block in view.blocks if isinstance(block, Notice)]
-    step = next(notice.text for notice in notices if ": step," in notice.text)
-    assert step.startswith("Amber: step, Title of step, 2026-W46. light -")
-    assert step.endswith("Release of 2026-11-09: Version 3 <b>is out.")
+    step = next(notice for notice in notices if ": step," in notice.text)
+    assert re.fullmatch(
+        r"Amber: step, Title of step, week of 9 November\. light -\d.*? points against the 8 periods before\.",
+        step.text,
+    )
+    assert step.more[0].startswith("A release, another mix of devices, or the world")
+    assert step.more[-1] == "Release of 9 November: Version 3 <b>is out."
     assert {notice.tone for notice in notices} == {"bad", "warn", "faint"}
     heading = next(block for block in view.blocks if isinstance(block, Heading))
     assert heading.text.startswith("5 metrics, alarms: ")
     assert view.table.rows[0]["metric"] == "fit"
-    assert view.table.rows[0]["fit"] == "past limits"
+    assert view.table.rows[0]["health"].startswith("amber: fit")
     assert [alarm["kind"] for alarm in view.facts["alarms"]]
-    places = [number for number, block in enumerate(view.blocks) if block in (notices[-1], view.table)]
-    assert places == sorted(places)
+    board = next(number for number, block in enumerate(view.blocks) if isinstance(block, Table))
+    tones = [block.tone for block in view.blocks[:board] if isinstance(block, Notice)]
+    assert set(tones) == {"bad", "warn"}, "notes are below the board"

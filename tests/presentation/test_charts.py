@@ -11,8 +11,8 @@ import pytest
 from overstory.presentation.charts import heat_map as maps
 from overstory.presentation.charts.drawing import NARROW, WIDE, Scale
 from overstory.presentation.charts.heat_map import Cells, heat_map
-from overstory.presentation.charts.numbers import counts_over_time, differences, dots, sparkline
-from overstory.presentation.charts.series import MOST_COLUMNS, Event, Line, over_time
+from overstory.presentation.charts.numbers import counts_over_time, differences, dots
+from overstory.presentation.charts.series import MOST_COLUMNS, Event, Line, over_time, small_multiple
 from overstory.presentation.document import Figure
 from overstory.presentation.render_html import DRAWING_STYLE, as_html, as_svg
 from overstory.presentation.svg import COLOUR
@@ -148,7 +148,7 @@ def test_rows_of_intervals_and_of_differences_are_the_numbers(part):
     assert drawn(getattr(pictures[1], part))[1].low == -drawn(getattr(pictures[1], part))[1].high
 
 
-def test_bars_and_the_small_line_are_the_numbers():
+def test_bars_and_small_lines_are_the_numbers():
     counts = np.array([10.0, 0.0, 25.0])
     tree, x, y = drawn(counts_over_time("p", "c", labels(3), counts).svg)
     (bars,) = (path for path in tree.iter(f"{SVG}path") if path.get("data-bars"))
@@ -156,12 +156,19 @@ def test_bars_and_the_small_line_are_the_numbers():
     middles = [round(x.number(float(start) + float(width) / 2)) for start, _, width in tops]
     assert middles == [0, 2]
     assert [y.number(float(top)) for _, top, _ in tops] == pytest.approx([10, 25], abs=half_pixel(y))
-    tree, x, y = drawn(sparkline("s", "c", np.array([1.0, np.nan, 3.0, -2.0])).svg)
-    (path,) = tree.findall(f"{SVG}path")
-    assert path.get("d").count("M") == 2
-    assert [y.number(float(up)) for _, up in re.findall(r"([\d.]+) ([\d.]+)", path.get("d"))] == pytest.approx(
-        [1, 3, -2], abs=half_pixel(y)
-    )
+    tree, x, y = drawn(small([1.0, 2.0, np.nan, 3.0, -2.0]).svg)
+    found = [ends(path.get("d")) for path in paths(tree, "data-line")]
+    assert [[round(x.number(across)) for across, _ in each] for each in found] == [[0, 1], [3, 4]]
+    assert [y.number(up) for each in found for _, up in each] == pytest.approx([1, 2, 3, -2], abs=half_pixel(y))
+    assert y.number(84) <= -2.5
+    assert "the newest is -2." in small([3.0, -2.0], number="{:g}".format).alt
+
+
+def small(numbers, **options):
+    """Draw a line of numbers with a band of half a unit to either side."""
+    numbers = np.array(numbers)
+    line = Line("oak", numbers, numbers - 0.5, numbers + 0.5, np.ones(numbers.size, bool))
+    return small_multiple("s", "The second", ("first", "last"), [line], events=[Event(0.5, "3.1")], **options)
 
 
 @pytest.mark.parametrize("columns", [0, 1, 2])
@@ -170,7 +177,7 @@ def test_few_columns_are_a_picture_too(columns):
     tree, *_ = drawn(over_time("p", "c", labels(columns), empty, events=[Event(0, "first")]).svg)
     assert sum(path.get("d").count("M") for path in tree.iter(f"{SVG}path") if path.get("data-detected")) == columns
     drawn(counts_over_time("p", "c", labels(columns), np.ones(columns)).svg)
-    drawn(sparkline("p", "c", np.ones(columns)).svg)
+    drawn(small(np.ones(max(columns, 1)), has_zero=False).svg)
     nothing = np.zeros(0)
     drawn(dots("p", "c", [], shares=nothing, low=nothing, high=nothing, detected=np.zeros(0, bool)).svg)
 
@@ -251,7 +258,7 @@ def test_a_file_has_light_colours_of_its_own_and_the_dark_ones_in_its_style():
 
 
 def test_a_file_of_several_pictures_has_each_below_its_caption():
-    pictures = [over_time("p", f"{EVIL} " * 9, labels(), lines()), sparkline("s", "The second", np.array([1.0, 2.0]))]
+    pictures = [over_time("p", f"{EVIL} " * 9, labels(), lines()), small([1.0, 2.0])]
     tree = ET.fromstring(as_svg(*pictures))
     assert tree.find(f"{SVG}style").text == DRAWING_STYLE
     drawings = tree.findall(f"{SVG}svg")

@@ -34,6 +34,7 @@ from overstory.analysis.alarms.alarm import (
 )
 from overstory.analysis.decoding.decoder import Decoded
 from overstory.console.view import ScreenError
+from overstory.presentation.document import Notice
 from overstory.protocol.metrics.period import DAY, WEEK
 from overstory.queries.counts import PeriodCounts
 from overstory.queries.estimates import check_periods
@@ -122,13 +123,22 @@ class MetricHistory:
         return Comparison(self.metric.id, self.label(self.drift_end), after, before, apart)
 
 
-def read_history(data: ConsoleData, metric: Metric) -> MetricHistory:
-    """Read what alarms need to know of a metric; ScreenError 202 while its periods are being decoded."""
+def notice(data: ConsoleData, alarm: Alarm, title: str = "", notes: Iterable[str] = ()) -> Notice:
+    """Return an alarm in one sentence; what it means, and the notes that may explain it, are folded away."""
+    what, _, rest = alarm.text.replace(f" in {alarm.period}", "").replace(f" on {alarm.period}", "").partition(". ")
+    kind = f"{alarm.kind}, {title}" if title else alarm.kind
+    text = f"{alarm.severity_words}: {kind}, {data.words(alarm.period)}. {what.removesuffix('.')}."
+    return Notice(text, TONES[alarm.severity], more=tuple(filter(None, (rest, *notes))))
+
+
+def read_history(data: ConsoleData, metric: Metric, drawn: int = 0) -> MetricHistory:
+    """Read what alarms, and a picture of so many periods, need to know; ScreenError 202 while these are decoded."""
     reports = data.reports(metric, *ANY_PERIOD)
     now = data.clock()
     history = MetricHistory(metric, metric.newest_over(now), reports, {}, final=metric.newest_final(now))
     compared = set() if metric.expired(now) else history.wanted() | history.of_final.wanted()
-    wanted = sorted(reports.keys() & {*compared, history.shown})
+    last = -1 if history.shown is None else history.shown
+    wanted = sorted(reports.keys() & {*compared, last, *range(last - drawn + 1, last + 1)})
     if not wanted or not metric.labels or metric.reading != "shares":
         return history
     try:
@@ -146,9 +156,9 @@ def read_history(data: ConsoleData, metric: Metric) -> MetricHistory:
     return replace(history, estimates=estimates, checks=checks)
 
 
-def read_histories(data: ConsoleData) -> list[MetricHistory]:
+def read_histories(data: ConsoleData, drawn: int = 0) -> list[MetricHistory]:
     """Read what alarms need to know of every metric; see `read_history`."""
-    return [read_history(data, metric) for metric in data.registry.values()]
+    return [read_history(data, metric, drawn) for metric in data.registry.values()]
 
 
 def find_alarms(data: ConsoleData, histories: Sequence[MetricHistory] | None = None) -> list[Alarm]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import time
 from collections import Counter
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from overstory.console.estimates.estimates import BoundedCache, Estimates
 from overstory.console.estimates.worker import WorkerError
 from overstory.console.view import ScreenError
+from overstory.presentation.formats import date_words
 from overstory.protocol.errors import ParameterError
 from overstory.queries.counts import PeriodCounts, read_store
 from overstory.queries.readings import Aggregation, EstimateOptions, Reading
@@ -57,6 +59,10 @@ class ConsoleData:
         for (period, _), number in self.store.tally(metric.id, first, last).items():
             reports[period] += number
         return reports
+
+    def words(self, label: str) -> str:
+        """Return a period's label as people say it."""
+        return date_words(label, dt.datetime.fromtimestamp(self.clock(), dt.UTC).year)
 
     def state(self, metric: Metric, period: int) -> PeriodState:
         now = self.clock()

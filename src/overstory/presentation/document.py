@@ -114,6 +114,7 @@ class Notice:
     text: str
     tone: Tone = "bad"
     address: str = ""  # where to read more
+    more: tuple[str, ...] = ()  # sentences that a page folds away
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections.abc import Callable, Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
@@ -155,6 +156,13 @@ def duration(seconds: float) -> str:
         return f"{minutes // 60} h" + (f" {minutes % 60} min" if minutes % 60 else "")
     hours = math.ceil(minutes / 60)
     return f"{hours // 24} days" + (f" {hours % 24} h" if hours % 24 else "")
+
+
+def date_words(label: str, year: int | None = None) -> str:
+    """Return a period's label as people say it: "week of 9 November", "9 November", with its year unless it is this."""
+    start = dt.datetime.fromisoformat(label)
+    day = f"{start.day} {start:%B}" + ("" if start.year == year else f" {start.year}")
+    return f"week of {day}" if "W" in label else f"{day}, {start:%H:%M} UTC" if "T" in label else day
 
 
 def share(probability: float) -> str:

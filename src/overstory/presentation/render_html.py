@@ -191,8 +191,10 @@ def _sentences(block: Block) -> str:
             return f'<ul class="lines">{"".join(f"<li>{escaped(text)}</li>" for text in texts)}</ul>'
         case Link(text, address):
             return f"<p>{linked(text, address)}</p>"
-        case Notice(text, tone, address):
-            return f'<p{_class("notice", tone)} role="note">{linked(text, address)}</p>'
+        case Notice(text, tone, address, more):
+            folded = "".join(f"<p>{escaped(one)}</p>" for one in more)
+            shown = f"<details><summary>{escaped(text)}</summary>{folded}</details>" if more else linked(text, address)
+            return f'<{"div" if more else "p"}{_class("notice", tone)} role="note">{shown}</{"div" if more else "p"}>'
         case Preformatted(text):
             return f'<pre tabindex="0"><code>{escaped_lines(text)}</code></pre>'
     return ""

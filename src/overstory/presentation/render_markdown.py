@@ -41,8 +41,8 @@ def _line(block: Block) -> str:
             return f"{'#' * level} {escaped(text)}"
         case Paragraph(text):
             return escaped(text)
-        case Notice(text):
-            return f"**{escaped(text)}**"
+        case Notice(text, more=more):
+            return " ".join((f"**{escaped(text)}**", *map(escaped, more)))
         case Link(text, address):
             return f"[{escaped(text)}]({address})"
         case Figure(picture):

@@ -107,7 +107,7 @@ def _lines(block: Block, layout: Layout) -> Iterator[str]:
 def _sentences(block: Block) -> Sequence[str]:
     match block:
         case Paragraph(text) | Notice(text):
-            return (text,)
+            return (text, *getattr(block, "more", ()))
         case Lines(texts):
             return texts
         case Link(text, address):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import Field as Parameter
@@ -15,9 +15,11 @@ from pydantic import Field as Parameter
 from overstory.analysis.alarms.alarm import BEFORE, HIGHEST_VOLUME, LOWEST_VOLUME
 from overstory.collector.store import Store
 from overstory.collector.store.operations import NOTE_KINDS, CollectorState, Refusals, Summary
-from overstory.console.screens.page import number_field, state_words
+from overstory.console.changes import DRAWN
+from overstory.console.screens.page import number_field
 from overstory.console.view import Query, Screen, ScreenError, View
-from overstory.presentation.charts.numbers import sparkline
+from overstory.presentation.charts.drawing import plain_number
+from overstory.presentation.charts.series import Line, small_multiple
 from overstory.presentation.document import (
     Block,
     Column,
@@ -43,30 +45,26 @@ if TYPE_CHECKING:
     from overstory.presentation.svg import Picture
 
 
-DRAWN: Final = 26
-
-
 def volume(data: ConsoleData, metric: Metric) -> dict[str, Any]:
     """Return a metric's row: its newest period that is over, the median before (None: too young), and its line."""
     now, period = data.clock(), metric.period
     current = period.number(now)
     newest, first = current - 1, current - 1 - BEFORE
     by_period = data.reports(metric, min(period.number(now - WEEK), first + 1 - DRAWN), current + 1)
-    began, last = min(by_period, default=current), max(data.store.periods(metric.id), default=None)
+    began = min(by_period, default=current)
     usual = None if began > first else median(by_period.get(number, 0) for number in range(first, newest))
     reports = by_period.get(newest, 0)
     share = reports / usual if usual else None
     return {
         "metric": metric.id,
         "title": metric.title,
-        "last": "none" if last is None else period.label(last),
-        "state": "" if last is None else state_words(data, metric, last),
         "period": period.label(newest),
         "reports": reports,
         "median": usual,
         "share": share,
         "running": by_period.get(current, 0),
         "stands_out": volume_tone(share) == "bad" and not metric.expired(period.start(newest)),
+        "unit": str(period),
         "line": [by_period.get(number, 0) for number in range(max(began, current - DRAWN), current)],
         "of_a_week": sum(n for number, n in by_period.items() if now - WEEK < period.start(number + 1) <= now),
     }
@@ -163,14 +161,12 @@ class _Health:
     def reports(self) -> Table:
         columns = (
             Column("title", "Metric", is_left=True, link=lambda row: f"/m/{row['metric']}"),
-            Column("last", "Last period with reports", is_left=True),
-            Column("state", "Its state", is_left=True),
             Column("period", "Newest that is over", is_left=True),
             Column("reports", "Reports", _known),
             Column("median", f"Median of the {BEFORE} before", _known),
-            Column("share", "Of the median", _share, tone=volume_tone),
+            Column("share", "Of the median", lambda share: _known(share and 100 * share, "%"), tone=volume_tone),
             Column("running", "Running", _known),
-            Column("line", f"{DRAWN} periods", lambda _: "", ("metric",), picture=_line),
+            Column("line", f"{DRAWN} periods", lambda _: "", ("metric",), picture=_line, is_left=True),
         )
         rows = [volume(self.data, metric) for metric in self.data.registry.values()]
         return Table("Reports of each metric", columns, rows)
@@ -339,16 +335,16 @@ class _Health:
 
 
 def _line(row: Row) -> Picture | None:
-    caption = f"Reports of {row['title']} in its last {len(row['line'])} periods"
-    return sparkline(f"health-{row['metric']}", caption, np.array(row["line"], float)) if row["line"] else None
+    if not row["line"]:
+        return None
+    numbers = np.array(row["line"], float)
+    caption = f"Reports of {row['title']}, by {row['unit']}"
+    line = Line("", numbers, numbers, numbers, np.ones(numbers.size, bool))
+    return small_multiple(f"health-{row['metric']}", caption, ("", ""), [line], number=plain_number)
 
 
-def _known(number: float | None) -> str:
-    return "" if number is None else thousands(number)
-
-
-def _share(share: float | None) -> str:
-    return "" if share is None else f"{share:.0%}"
+def _known(number: float | None, unit: str = "") -> str:
+    return "" if number is None else thousands(number) + unit
 
 
 def _short(digits: str) -> str:

@@ -1,79 +1,84 @@
-"""All metrics at a glance, under the alarms: what is newest, how sure, whether it fits, and until when."""
+"""The board: every metric with its share over time, what changed in words, and its health, under the alarms."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-import numpy as np
-
-from overstory.analysis.decoding.decoder import Decoded
-from overstory.console.alarms import TONES, MetricHistory, find_alarms, read_histories
-from overstory.console.screens.page import is_shares, not_listed, reading_words, state_words
-from overstory.console.view import Query, Screen, View
-from overstory.presentation.charts.numbers import sparkline
+from overstory.console.alarms import TONES, MetricHistory, find_alarms, notice, read_histories
+from overstory.console.changes import DRAWN, Trend, largest
+from overstory.console.screens.page import WHOLE_RANGE, is_shares, reading_words, state_words
+from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.document import (
     Block,
     Column,
+    Field,
+    Form,
     Heading,
     Lines,
-    Links,
     Notice,
     Paragraph,
     Preformatted,
     Row,
     Table,
 )
-from overstory.presentation.formats import finite, percent, thousands
+from overstory.presentation.formats import thousands
 from overstory.protocol.metrics.period import DAY
+from overstory.queries.readings import EstimateOptions
 
 if TYPE_CHECKING:
     from overstory.analysis.alarms.alarm import Alarm
+    from overstory.collector.store.operations import Note
     from overstory.console.data import ConsoleData
-    from overstory.presentation.svg import Picture
+    from overstory.protocol.metrics import Metric
 
-DRAWN: Final = 26
-"""Periods of a metric's small line."""
 MOST_ALARMS: Final = 20
+MOST_ROWS: Final = 40
+"""Metrics of one page, whose pictures take 5 kB each; the downloads have all."""
 NOTES_BEFORE: Final = 7
 """Days before a period whose notes may explain its alarm."""
+ASK_AGAIN: Final = 3
+"""Seconds after which a board that lacks a number asks again."""
 
-Order = Literal["title", "reports", "detected", "alarms", "expires"]
-ORDERS: Final[Mapping[Order, str]] = {
-    "title": "Name",
-    "reports": "Reports",
-    "detected": "Detected",
-    "alarms": "Alarms",
-    "expires": "Expiry",
-}
+Order = Literal["name", "reports", "detected", "alarms", "expiry"]
 
 
 class OverviewQuery(Query):
-    """By what the metrics are sorted."""
+    """Which metrics are shown, and by what they are sorted."""
 
-    sort: Order = "title"
+    owner: str = ""
+    search: str = ""
+    sort: Order = "name"
+
+    def shows(self, metric: Metric) -> bool:
+        words = f"{metric.id} {metric.title} {metric.description} {metric.owner}".casefold()
+        return self.owner in {"", metric.owner} and all(word in words for word in self.search.casefold().split())
 
 
 class OverviewScreen(Screen):
     """The first page after the login."""
 
-    name = "Overview"
+    name = "Board"
     path = "/m/"
     query = OverviewQuery
 
     def view(self, data: ConsoleData, query: OverviewQuery, **path: str) -> View:  # noqa: ARG002 - every screen takes it
-        histories = read_histories(data)
-        overview = _Overview(data, query, histories, find_alarms(data, histories))
-        facts = {"alarms": [alarm.to_json() for alarm in overview.alarms]}
-        return View("Overview", tuple(overview.blocks()), overview.table, facts=facts)
+        histories = read_histories(data, DRAWN)
+        shown = [history for history in histories if query.shows(history.metric)]
+        ids = {None, *(history.metric.id for history in shown)}
+        alarms = [alarm for alarm in find_alarms(data, histories) if alarm.metric in ids]
+        board = _Board(data, query, shown, alarms)
+        facts = {"alarms": [alarm.to_json() for alarm in alarms]}
+        waits = any(row["waits"] for row in board.table.rows)
+        return View("Board", tuple(board.blocks()), board.table, facts=facts, refresh=ASK_AGAIN if waits else 0)
 
 
 @dataclass(frozen=True)
-class _Overview:
+class _Board:
     data: ConsoleData
     query: OverviewQuery
     histories: Sequence[MetricHistory]
@@ -81,35 +86,52 @@ class _Overview:
 
     def blocks(self) -> Iterator[Block]:
         counts = Counter(alarm.severity for alarm in self.alarms)
-        words = [f"{counts[severity]} {severity}" for severity in ("red", "amber") if counts[severity]]
-        alarms = f"alarms: {', '.join(words)}" if words else "no alarms"
-        yield Heading(1, f"{len(self.histories)} metric{'s' if len(self.histories) != 1 else ''}, {alarms}")
-        yield from self._notices()
+        words = ", ".join(f"{counts[severity]} {severity}" for severity in ("red", "amber") if counts[severity])
+        of = "" if len(self.histories) == len(self.data.registry) else f" of {len(self.data.registry)}"
+        metrics = f"{len(self.histories)}{of} metric{'s' if len(self.histories) != 1 else ''}"
+        yield Heading(1, f"{metrics}, {f'alarms: {words}' if words else 'no alarms'}")
         if not any(history.reports for history in self.histories):
             yield from self._first_report()
-        chosen = OverviewQuery(sort=self.query.sort)
-        places = tuple((words, chosen.address("/m/", sort=order)) for order, words in ORDERS.items())
-        yield Links("Sort by", places, ORDERS[self.query.sort])
-        yield self.table
+        urgent = [alarm for alarm in self.alarms if alarm.severity != "note"]
+        yield from map(self._notice, urgent[:MOST_ALARMS])
+        if len(urgent) > MOST_ALARMS:
+            yield Paragraph(f"{len(urgent) - MOST_ALARMS} more alarms are in the JSON of this page.")
+        if len(self.data.registry) > 1:
+            yield self._form()
+        shown = replace(self.table, rows=self.table.rows[:MOST_ROWS])
+        yield replace(shown, columns=BOARD) if shown.rows else Notice("No metric is like that.", "faint")
+        if (left_out := len(self.table.rows) - len(shown.rows)) > 0:
+            yield Paragraph(f"{left_out:,} more metrics: search for them, or sort by something else.")
+        yield from (self._notice(alarm) for alarm in self.alarms if alarm.severity == "note")
+        yield replace(shown, caption="Every number", fold="closed")
         yield Heading(2, "What these numbers rest on")
         yield Lines(
             "Estimates are of the newest period that is over, in percent of its reports, one per device; while there "
             "is none, of the newest one with reports. Until a period is final, late reports may change them, and its "
             "alarms are provisional. Intervals are 95%, of all devices like these.",
-            f"The small lines show the reports of up to {DRAWN} periods, the newest of which may still be running.",
-            "“Not listed” are the reports whose string is in no list of candidates; only lists have this.",
+            f"The pictures show up to {DRAWN} periods, each with its 95% interval; a dotted line is the last release.",
+            "A sentence names a change, or who overtook whom, where noise does not explain it: of all that this board "
+            "names, at most 5% is chance, on average. “Would have been” seen is what is seen 19 times in 20. Since a "
+            "release: the newest period against the last one before it.",
             "An alarm is something to look at, no verdict. Steps and drifts are tests at a false discovery rate of 1% "
             "while the same share of devices stays from period to period. A volume, a fit and refusals are past fixed "
             "limits. An expiry is a date of the registry.",
         )
 
-    def _notices(self) -> Iterator[Block]:
-        for alarm in self.alarms[:MOST_ALARMS]:
-            metric = "" if alarm.metric is None else f", {self.data.registry[alarm.metric].title}"
-            text = f"{alarm.severity_words}: {alarm.kind}{metric}, {alarm.period}. {alarm.text}"
-            yield Notice(" ".join([text, *self._notes(alarm)]), TONES[alarm.severity])
-        if len(self.alarms) > MOST_ALARMS:
-            yield Paragraph(f"{len(self.alarms) - MOST_ALARMS} more alarms are in the JSON of this page.")
+    def _form(self) -> Form:
+        owners = sorted({metric.owner for metric in self.data.registry.values()}, key=str.casefold)
+        fields = (
+            Field("search", "Search", self.query.search),
+            Field(
+                "owner", "Responsible", self.query.owner, "choice", (("", "everybody"), *((one, one) for one in owners))
+            ),
+            Field("sort", "Sort by", self.query.sort, "choice", tuple((order, order) for order in get_args(Order))),
+        )
+        return Form("Which metrics", fields, "Show", "/m/", is_live=True)
+
+    def _notice(self, alarm: Alarm) -> Notice:
+        title = "" if alarm.metric is None else self.data.registry[alarm.metric].title
+        return notice(self.data, alarm, title, self._notes(alarm))
 
     def _notes(self, alarm: Alarm) -> Iterator[str]:
         """Yield the notes of the period of a step, a drift or a volume, and of the week before."""
@@ -118,10 +140,9 @@ class _Overview:
         period = self.data.registry[alarm.metric].period
         number = period.parse_label(alarm.period)
         first, last = period.start(number) // DAY - NOTES_BEFORE, (period.start(number + 1) - 1) // DAY
-        for note in self.data.store.notes(alarm.metric):
-            if first <= note.day <= last:
-                day = dt.datetime.fromtimestamp(note.day * DAY, dt.UTC).date()
-                yield f"{note.kind.capitalize()} of {day}: {note.text}."
+        for note in self._every_note:
+            if first <= note.day <= last and note.metric in {None, alarm.metric}:
+                yield f"{note.kind.capitalize()} of {self.data.words(note.to_json()['day'])}: {note.text}."
 
     def _first_report(self) -> Iterator[Block]:
         metric = next(iter(self.data.registry), "METRIC")
@@ -141,78 +162,93 @@ class _Overview:
 
     @cached_property
     def table(self) -> Table:
-        columns = (
-            Column("title", "Metric", is_left=True, link=lambda row: f"/m/{row['metric']}"),
-            Column(
-                "alarms",
-                "Alarms",
-                lambda number: thousands(number) if number else "none",
-                tone=lambda number: "bad" if number else "",
-            ),
-            Column("detected_of", "Detected", _detected, ("detected", "candidates")),
-            Column("unlisted", "Not listed", _unlisted, ("unlisted", "unlisted_error")),
-            Column("newest", "Estimate", is_left=True),
-            Column("period", "Newest", lambda period: period or "none", is_left=True, link=_period_address),
-            Column("state", "State", is_left=True),
-            Column("reports", "Reports", thousands),
-            Column("line", "Reports by period", lambda _: "", ("metric",), picture=self._line),
-            Column("fit", "Fit", is_left=True, tone=lambda fit: "bad" if fit == "past limits" else ""),
-            Column("expires", "Expires", _expires, ("expires", "days"), is_left=True),
-        )
         rows = sorted((self._row(history) for history in self.histories), key=self._key)
         faint = {number for number, row in enumerate(rows) if row["days"] <= 0}
-        return Table("", columns, rows, faint)
+        return Table("", NUMBERS, rows, faint)
 
     def _key(self, row: Row) -> tuple[Any, str]:
         title = str(row["title"]).casefold()
-        if self.query.sort == "title":
+        if self.query.sort == "name":
             return 0, title
-        return (row["days"] if self.query.sort == "expires" else -(row[self.query.sort] or 0)), title
+        return (row["days"] if self.query.sort == "expiry" else -(row[self.query.sort] or 0)), title
 
     def _row(self, history: MetricHistory) -> dict[str, Any]:
         metric, period = history.metric, history.shown
         days = (metric.expires - dt.datetime.fromtimestamp(self.data.clock(), dt.UTC).date()).days
-        fits = [alarm for alarm in self.alarms if alarm.metric == metric.id and alarm.kind == "fit"]
         own = [alarm for alarm in self.alarms if alarm.metric == metric.id and alarm.severity != "note"]
+        health, state = [f"{alarm.severity}: {alarm.kind}" for alarm in own], "no reports"
+        if period is not None:
+            state = state_words(self.data, metric, period)
+            when = self.data.words(history.label(period))
+            health.append(f"{history.reports[period]:,} reports, {when}, {state.partition(';')[0]}")
         return {
             "metric": metric.id,
             "title": metric.title,
+            "owner": metric.owner,
+            "kind": reading_words(metric),
             "period": None if period is None else history.label(period),
-            "state": "no reports" if period is None else state_words(self.data, metric, period),
+            "state": state,
             "reports": 0 if period is None else history.reports[period],
-            **_estimated(history),
-            "fit": "past limits" if fits else "within limits" if isinstance(history.newest_estimate, Decoded) else "",
+            **self._learned(history),
             "alarms": len(own),
+            "tone": TONES[own[0].severity] if own else "",
+            "health": "; ".join(health + [_expires("", days)] * (days <= 0)) or state,
             "expires": metric.expires.isoformat(),
             "days": days,
         }
 
-    def _line(self, row: Row) -> Picture | None:
-        history = next(history for history in self.histories if history.metric.id == row["metric"])
-        if not history.reports:
-            return None
-        last = max(history.reports)
-        first = max(last - DRAWN + 1, min(history.reports))
-        numbers = np.array([history.reports.get(period, 0) for period in range(first, last + 1)], np.float64)
-        caption = f"Reports of {history.metric.title}, {history.label(first)} to {history.label(last)}"
-        return sparkline(f"overview-{history.metric.id}", caption, numbers)
+    def _learned(self, history: MetricHistory) -> dict[str, Any]:
+        """Return the newest number, the picture and the sentence of a metric, or what these wait for."""
+        metric, row = history.metric, dict.fromkeys(("newest", "told", "detected", "candidates", "trend"))
+        row |= {"newest": history.problem, "told": "", "waits": False}
+        try:
+            estimates = self._estimates(history)
+        except ScreenError as error:
+            waits = error.status == 202
+            return row | {"newest": "being computed" if waits else str(error), "waits": waits}
+        if history.shown not in estimates:
+            no_list = history.reports and is_shares(metric) and not metric.labels
+            return row | ({"newest": "there is no list of candidates"} if no_list else {})
+        newest = estimates[history.shown]
+        row["newest"] = largest(newest)
+        if metric.reading in WHOLE_RANGE:
+            return row | {"told": "All periods are searched together: there is nothing to compare."}
+        if is_shares(metric):
+            row |= {"detected": int(newest.detected().sum()), "candidates": len(newest)}
+        notes, number = [note for note in self._every_note if note.metric in {None, metric.id}], len(self.data.registry)
+        trend = Trend.of(metric, estimates, notes, number, lambda period: self.data.words(history.label(period)))
+        return row | {"told": trend.sentence, "trend": trend}
+
+    @cached_property
+    def _every_note(self) -> Sequence[Note]:
+        return self.data.store.notes()
+
+    def _estimates(self, history: MetricHistory) -> dict[int, Any]:
+        """Return the estimates of the periods that are drawn; those of a search are one."""
+        metric, shown, options = history.metric, history.shown, EstimateOptions(interval_kind="population")
+        if shown is None:
+            return {}
+        first = max(shown - DRAWN + 1, 0)
+        if is_shares(metric):
+            return {period: one for period, one in history.estimates.items() if first <= period <= shown}
+        if metric.reading in WHOLE_RANGE:
+            search: Any = self.data.reading(self.data.counts(metric, None, shown), "total", options)
+            return {shown: search.discovered}
+        reading = self.data.reading(self.data.counts(metric, first, shown), "per-period", options)
+        return {part.last: part.estimate for part in reading.parts}
 
 
-def _estimated(history: MetricHistory) -> dict[str, Any]:
-    estimate = history.newest_estimate
-    row: dict[str, Any] = {"newest": "", "detected": None, "candidates": None, "unlisted": None, "unlisted_error": None}
-    if estimate is None:
-        if not is_shares(history.metric):
-            return row | {"newest": reading_words(history.metric) if history.reports else ""}
-        no_list = not history.metric.labels and history.reports
-        return row | {"newest": history.problem or ("there is no list of candidates" if no_list else "")}
-    first = estimate.rows(1)[0]
-    interval = f"({percent(first['frequency_low'])} to {percent(first['frequency_high'])})"
-    words = f"{first['value']} {percent(first['frequency'])} {interval}" if first["detected"] else "nothing detected"
-    row |= {"newest": words, "detected": int(estimate.detected().sum()), "candidates": len(estimate)}
-    if isinstance(estimate, Decoded) and estimate.num_reports:
-        row["unlisted"], row["unlisted_error"] = (finite(float(number)) for number in not_listed(estimate))
-    return row
+TITLE: Final = Column("title", "Metric", is_left=True, link=lambda row: f"/m/{row['metric']}")
+BOARD: Final = (
+    TITLE,
+    Column("newest", "Now", is_left=True),
+    Column(
+        "trend", "Over time", lambda _: "", picture=lambda row: row["trend"] and row["trend"].picture(), is_left=True
+    ),
+    Column("told", "What changed", is_left=True),
+    Column("health", "Health", lambda _, words: words, ("tone", "health"), is_left=True, tone=lambda tone: tone),
+)
+"""The columns of the board."""
 
 
 def _period_address(row: Row) -> str:
@@ -223,9 +259,21 @@ def _detected(detected: int | None, candidates: int | None) -> str:
     return "" if detected is None else f"{detected:,} of {candidates:,}"
 
 
-def _unlisted(share: float | None, error: float | None) -> str:
-    return "" if share is None else f"{share:.1%}" if error is None else f"{share:.1%} ± {1.96 * error:.1%}"
-
-
 def _expires(date: str, days: int) -> str:
-    return f"in {days:,} days" if days > 0 else f"ended {date}"
+    return f"in {days:,} days" if days > 0 else f"ended {date}".rstrip()
+
+
+NUMBERS: Final = (
+    TITLE,
+    Column("owner", "Responsible", is_left=True),
+    Column("kind", "What it is", is_left=True),
+    Column("alarms", "Alarms", lambda number: thousands(number) if number else "none"),
+    Column("newest", "Estimate", is_left=True),
+    Column("told", "What changed", is_left=True),
+    Column("period", "Newest", lambda period: period or "none", is_left=True, link=_period_address),
+    Column("state", "State", is_left=True),
+    Column("reports", "Reports", thousands),
+    Column("detected_of", "Detected", _detected, ("detected", "candidates")),
+    Column("expires", "Expires", _expires, ("expires", "days"), is_left=True),
+)
+"""The columns of the table below, and of the files."""

@@ -29,7 +29,6 @@ from overstory.presentation.document import (
     Tone,
 )
 from overstory.presentation.formats import epsilon_text, interval, percent
-from overstory.privacy.payloads.base import metric_terms
 from overstory.privacy.registry.cost import metric_cost
 from overstory.protocol.errors import ParameterError
 from overstory.queries.readings import EstimateOptions, Reading
@@ -51,6 +50,7 @@ SHARES: Final = "shares"
 """The reading whose pages are the screens' own."""
 
 WORDS: Final[Mapping[str, str]] = {
+    "shares": "shares of values",
     "table": "a table of several variables",
     "items": "sets of items",
     "search": "a search for values that nobody listed",
@@ -101,7 +101,7 @@ class Page:
 
     @property
     def title(self) -> str:
-        period = f", {self.period}" if self.period else ""
+        period = f", {self.data.words(self.period)}" if self.period else ""
         group = f", {self.metric.groups.by} {self.group}" if self.metric.groups is not None and self.group else ""
         return f"{self.metric.title}{period}{group}"
 
@@ -126,11 +126,16 @@ class Page:
         """Return the page; its first picture is that of the downloads."""
         figures, fields, rests_on = tuple(self.figures()), tuple(self.fields()), tuple(self.rests_on())
         form = Form(self.asks, (*self.group_fields(), *fields), self.submit, self.address, is_live=True)
+        notices, pictures = tuple(self.notices()), tuple(map(Figure, self.pictures()))
+        faint = tuple(block for block in notices if isinstance(block, Notice) and block.tone == "faint" and pictures)
         blocks = (
             *self.head(),
+            *(block for block in notices if block not in faint),
+            *pictures[:1],
+            *self.choices(),
+            *pictures[1:],
             *((KeyValues(figures, "figures"),) if figures else ()),
-            *self.notices(),
-            *map(Figure, self.pictures()),
+            *(replace(note, more=tuple(other.text for other in faint[1:])) for note in faint[:1]),
             *self.tables(),
             *((form,) if fields else ()),
             *self.more(),
@@ -157,6 +162,9 @@ class Page:
         return self.said
 
     def pictures(self) -> Iterable[Picture]:
+        return ()
+
+    def choices(self) -> Iterable[Block]:
         return ()
 
     def tables(self) -> Iterable[Block]:
@@ -218,13 +226,17 @@ class Page:
     def label(self, period: int) -> str:
         return self.metric.period.label(period)
 
+    def said_label(self, period: int) -> str:
+        return self.data.words(self.label(period))
+
     def when(self, period: int) -> str:
-        return f"{self.label(period)} ({state_words(self.data, self.metric, period)})"
+        return f"{self.said_label(period)} ({state_words(self.data, self.metric, period)})"
 
     def state(self, period: int, subject: str = "") -> Iterator[Notice]:
         if self.data.state(self.metric, period) != "final":
             words = state_words(self.data, self.metric, period)
-            yield Notice(f"{subject or self.label(period)} is {words}.", "faint")
+            said = subject or self.said_label(period)
+            yield Notice(f"{said[:1].upper()}{said[1:]} is {words}.", "faint")
 
     def noted(self, notes: Iterable[str], tone: Tone) -> Iterator[Notice]:
         return (Notice(sentence(note), tone) for note in dict.fromkeys(notes))
@@ -233,7 +245,7 @@ class Page:
         every = self.data.counts(self.metric).periods
         if not every:
             return Notice("There are no reports of this metric yet.", "faint")
-        some = f"there are some from {self.label(every[0])} to {self.label(every[-1])}"
+        some = f"there are some from {self.said_label(every[0])} to {self.said_label(every[-1])}"
         return Notice(f"There are no reports in this {where}; {some}.", "faint")
 
 
@@ -296,15 +308,10 @@ def metric_links(data: ConsoleData, metric: Metric, current: str, period: str = 
 
 
 @lru_cache(maxsize=256)
-def epsilons(metric: Metric) -> tuple[tuple[str, str], ...]:
-    """Return what a year of reports, one report and one value cost a person at most."""
-    cost, terms = metric_cost(metric), metric_terms(metric)
+def epsilon_of_a_year(metric: Metric) -> tuple[str, str]:
+    """Return what a year of reports costs a person at most; the page on privacy has the other epsilons."""
     which = "any" if metric.is_afresh else "the first"
-    return (
-        (f"Epsilon, {which} year", epsilon_text(cost.headline.epsilon)),
-        ("Epsilon, one report", epsilon_text(terms.epsilon_any(1))),
-        ("Epsilon, one value", epsilon_text(terms.epsilon_permanent)),
-    )
+    return f"Epsilon, {which} year", epsilon_text(metric_cost(metric).headline.epsilon)
 
 
 @lru_cache(maxsize=4096)
@@ -337,8 +344,8 @@ def state_words(data: ConsoleData, metric: Metric, period: int) -> str:
     """Say whether a period is running, settling or final, and until when."""
     state = data.state(metric, period)
     if state == "running":
-        return f"running until {_day(metric.period.start(period + 1))}"
-    return "final" if state == "final" else f"over; final from {_day(metric.final_from(period))}"
+        return f"running until {_day(data, metric.period.start(period + 1))}"
+    return "final" if state == "final" else f"over; final from {_day(data, metric.final_from(period))}"
 
 
 def sentence(note: str) -> str:
@@ -347,8 +354,8 @@ def sentence(note: str) -> str:
     return f"{words[:1].upper()}{words[1:]}."
 
 
-def _day(unix_time: float) -> str:
-    return f"{dt.datetime.fromtimestamp(unix_time, dt.UTC):%Y-%m-%d %H:%M} UTC"
+def _day(data: ConsoleData, unix_time: float) -> str:
+    return data.words(f"{dt.datetime.fromtimestamp(unix_time, dt.UTC):%Y-%m-%dT%H:%M}")
 
 
 ADJUSTMENT_NAMES: Final[Mapping[Adjustment, str]] = {
@@ -371,12 +378,6 @@ def adjustment_field(chosen: Adjustment, selected: str = "detected") -> Field:
     choices = tuple((adjustment, ADJUSTMENT_NAMES[adjustment].format(selected)) for adjustment in ADJUSTMENTS)
     hint = f"They were chosen because they are {selected}: plain ones are too short."
     return Field("adjustment", f"Intervals of {selected} values", chosen, "choice", choices, hint=hint)
-
-
-def ends(counted: PeriodCounts) -> str:
-    """Return the periods with reports, from the first to the last."""
-    first, last = (counted.label(counted.periods[end]) for end in (0, -1))
-    return str(first) if first == last else f"{first} to {last}"
 
 
 def for_a_page(block: Block) -> Block:

@@ -12,12 +12,13 @@ from pydantic import Field as Parameter
 
 from overstory.analysis.selection import Adjustment, normal_reach
 from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, interval_caption
+from overstory.console.estimates.estimates import MOST_CANDIDATES
 from overstory.console.screens.page import (
     DETECTING,
     Page,
     ReadingPage,
     adjustment_field,
-    epsilons,
+    epsilon_of_a_year,
     is_shares,
     not_listed,
     number_field,
@@ -35,7 +36,6 @@ from overstory.presentation.document import (
     Link,
     Notice,
     Paragraph,
-    Preformatted,
     Table,
 )
 from overstory.presentation.formats import interval, percent
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 
 MOST_SHARES: Final = 4
 """Values in the table of groups: the most frequent of all devices."""
-MOST_CANDIDATES: Final = 100_000
-"""More are decoded by the command line, not by a page."""
 MOST_ROWS: Final = 500
 MOST_BEFORE: Final = 1_000
 """Characters of the list before that an address carries."""
@@ -95,10 +93,7 @@ class PeriodScreen(Screen):
             refuse_options({name: getattr(query, name) for name in OF_SHARES}, metric)
             return ReadingOfPeriod(*about).view()
         page = SharesOfPeriod(*about)
-        names = page.candidates or metric.labels
-        if not names:
-            return PeriodPage(*about).view()
-        return (LongListPage(*about) if len(names) > MOST_CANDIDATES else page).view()
+        return (page if page.candidates or metric.labels else PeriodPage(*about)).view()
 
 
 class PeriodPage(Page):
@@ -178,29 +173,6 @@ def _hidden_fields(**values: str) -> Iterator[Field]:
     return (Field(name, "", value, "hidden") for name, value in values.items() if value)
 
 
-class LongListPage(PeriodPage):
-    """The page of a list that is too long: the command to run."""
-
-    def words(self) -> str:
-        return f"{len(self.candidates or self.metric.labels):,} candidates"
-
-    @property
-    def _command(self) -> str:
-        return (
-            f"overstory decode --store URL --registry FILE --metric {self.metric.id} --from {self.period} "
-            f"--to {self.period} --candidates FILE --alpha {self.query.alpha:g} --correction {self.query.correction} "
-            f"--interval population --adjustment {self.query.adjustment} -o results"
-        )
-
-    def notices(self) -> Iterator[Block]:
-        yield Notice(f"A page decodes at most {MOST_CANDIDATES:,} candidates. This command decodes them all:")
-        yield Preformatted(self._command)
-
-    def facts(self) -> Mapping[str, Any]:
-        number = len(self.candidates or self.metric.labels)
-        return {"metric": self.metric.id, "period": self.period, "candidates": number, "command": self._command}
-
-
 class SharesOfPeriod(PeriodPage):
     """The page of a period's shares."""
 
@@ -250,7 +222,7 @@ class SharesOfPeriod(PeriodPage):
             share, error = not_listed(estimate)
             reach = normal_reach(query.level) * error
             yield f"Not listed ({interval(percent)(share - reach, share + reach)})", percent(share)
-        yield from epsilons(self.metric)[:2]
+        yield epsilon_of_a_year(self.metric)
 
     def notices(self) -> Iterator[Block]:
         yield from self.state(self.series.parts[0].last, "This period")
@@ -304,7 +276,7 @@ class ReadingOfPeriod(ReadingPage, PeriodPage):
 
     def figures(self) -> Iterator[tuple[str, str]]:
         yield "Reports", f"{self.counted.num_reports:,}"
-        yield from epsilons(self.metric)[:2]
+        yield epsilon_of_a_year(self.metric)
 
     def notices(self) -> Iterable[Block]:
         return self.state(self.counted.periods[-1])
@@ -324,10 +296,7 @@ def group_blocks(data: ConsoleData, counted: PeriodCounts, options: EstimateOpti
         Column("group", groups.by, is_left=True, link=lambda row: f"{path}?group={quote(row['group'])}"),
         Column("expected", "expected devices", "{:,.0f}".format),
         Column("reports", text="{:,}".format),
-        *(
-            Column(f"share{place}", str(value), _share_words, (f"share{place}", f"low{place}", f"high{place}"))
-            for place, value in enumerate(values)
-        ),
+        *(Column(f"share{place}", str(value)) for place, value in enumerate(values)),
     )
     rows = [
         {"group": name, "expected": groups.expected(name), "reports": own.counted.num_reports, **_shares(own, values)}
@@ -341,17 +310,12 @@ def group_blocks(data: ConsoleData, counted: PeriodCounts, options: EstimateOpti
     yield Table("", columns, rows)
 
 
-def _shares(series: EstimateSeries, values: Sequence[Any]) -> dict[str, float | None]:
+def _shares(series: EstimateSeries, values: Sequence[Any]) -> dict[str, str]:
     rows = {row["value"]: row for part in series.parts for row in part.estimate.rows()}
-    keys = {"share": "frequency", "low": "frequency_low", "high": "frequency_high"}
-    return {
-        f"{short}{place}": rows[value][key] if value in rows else None
-        for place, value in enumerate(values)
-        for short, key in keys.items()
-    }
+    return {f"share{place}": _share_words(rows.get(value)) for place, value in enumerate(values)}
 
 
-def _share_words(share: float | None, low: float | None, high: float | None) -> str:
-    if share is None or low is None or high is None:
+def _share_words(row: Mapping[str, Any] | None) -> str:
+    if row is None or None in (row["frequency"], row["frequency_low"], row["frequency_high"]):
         return "unknown"
-    return f"{percent(share)} ({interval(percent)(low, high)})"
+    return f"{percent(row['frequency'])} ({interval(percent)(row['frequency_low'], row['frequency_high'])})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,7 +24,8 @@ from overstory.analysis.tables.output import (
     interval_caption,
     unlike,
 )
-from overstory.console.alarms import TONES, find_alarms
+from overstory.console.alarms import find_alarms, notice
+from overstory.console.changes import DRAWN, Trend
 from overstory.console.screens.page import (
     DETECTING,
     OF_NUMBERS,
@@ -31,8 +33,7 @@ from overstory.console.screens.page import (
     Page,
     ReadingPage,
     adjustment_field,
-    ends,
-    epsilons,
+    epsilon_of_a_year,
     facts_of,
     is_shares,
     not_listed,
@@ -44,10 +45,10 @@ from overstory.console.screens.page import (
 from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.charts.numbers import counts_over_time
 from overstory.presentation.charts.series import MOST_COLUMNS, Event, Line, over_time
-from overstory.presentation.document import Block, Column, Field, Figure, Heading, Link, Notice, Paragraph, Table
+from overstory.presentation.document import Block, Column, Field, Figure, Heading, Link, Links, Notice, Paragraph, Table
 from overstory.presentation.formats import UNKNOWN, interval, percent, thousands
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics.period import DAY, Period
+from overstory.protocol.metrics.period import DAY, WEEK, Period
 from overstory.queries.counts import PeriodCounts, parse_range
 from overstory.queries.estimates import EstimateSeries
 from overstory.queries.readings import Aggregation, EstimateOptions, PeriodEstimate, Reading
@@ -67,6 +68,10 @@ if TYPE_CHECKING:
 MOST_CUMULATIVE: Final = 60
 """Each of them adds up all counts before it."""
 EVENTS: Final = ("release", "incident")
+PRESETS: Final = (4, 12)
+"""Weeks up to the newest report that a link shows."""
+MOST_CHOICES: Final = 200
+"""Periods that a form lists; of more, a label is typed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +99,15 @@ class Columns:
     def labels(self) -> list[str]:
         label = self.counted.metric.period.label
         return [label(max(column * self.every, 0)) for column in range(self.first, self.first + self.number)]
+
+    @property
+    def days(self) -> list[str]:
+        """What a chart calls its columns: the first day, with its year where there are several, or a label."""
+        starts = [dt.datetime.fromisoformat(label) for label in self.labels]
+        several = len({start.year for start in starts}) > 1
+        if self.counted.metric.period.seconds < DAY:
+            return self.labels
+        return [f"{start.day} {start:%b}{f' {start.year}' if several else ''}" for start in starts]
 
     @property
     def unit(self) -> str:
@@ -160,7 +174,7 @@ def reports_picture(metric: Metric, columns: Columns) -> Picture:
     return counts_over_time(
         f"{metric.id}-reports",
         f"Reports by {columns.unit}." if columns.every == 1 else f"Reports; {columns.unit}.",
-        columns.labels,
+        columns.days,
         columns.reports(),
         xlabel=columns.unit,
     )
@@ -267,14 +281,12 @@ class OverTime(Page):
         return super().words() if self.counted.periods else "no reports"
 
     def figures(self) -> Iterable[tuple[str, str]]:
-        return epsilons(self.metric)
+        return (epsilon_of_a_year(self.metric),)
 
     def fields(self) -> Iterator[Field]:
-        query, labels = self.query, self.columns.labels
-        first, last = (f"such as {labels[end]}" if labels else "" for end in (0, -1))
+        query = self.query
         shares, whole = is_shares(self.metric), self.metric.reading in WHOLE_RANGE
-        yield Field("from", "From", query.first or "", hint=first)
-        yield Field("to", "To", query.last or "", hint=last)
+        yield from (self._end(*end) for end in (("from", "From", query.first), ("to", "To", query.last)))
         if shares:
             yield number_field("every", "Periods in a column", query.every, 1, None, 1)
         if not whole:
@@ -290,6 +302,33 @@ class OverTime(Page):
         if shares:
             names = "\n".join(query.names())
             yield Field("values", "Values, one a line", names, "lines", hint="Empty: the five most frequent.")
+
+    @cached_property
+    def every_label(self) -> list[str]:
+        """The labels of all periods with reports, the newest first."""
+        return [self.label(period) for period in reversed(self.data.store.periods(self.metric.id))]
+
+    def _end(self, name: str, title: str, chosen: str | None) -> Field:
+        labels = dict.fromkeys((*filter(None, [chosen]), *self.every_label))
+        if len(labels) > MOST_CHOICES:
+            return Field(name, title, chosen or "", hint=f"such as {self.every_label[0]}")
+        choices = tuple((label, self.data.words(label)) for label in labels)
+        return Field(name, title, chosen or "", "choice", (("", "all"), *choices))
+
+    def choices(self) -> Iterator[Block]:
+        """Yield links to usual ranges, whatever else is chosen."""
+        ends = (
+            [self.metric.period.parse_label(self.every_label[end]) for end in (-1, 0)] if self.every_label else [0, 0]
+        )
+        starts = {f"last {weeks} weeks": ends[1] + 1 - weeks * WEEK // self.metric.period.seconds for weeks in PRESETS}
+        chosen = {name: self.label(start) for name, start in starts.items() if start > ends[0]}
+        if chosen and self.columns.every == 1:
+            places = {name: self.query.address(self.address, first=label, last=None) for name, label in chosen.items()}
+            current = {label: name for name, label in chosen.items()} | {None: "all"}
+            shown = "" if self.query.last else current.get(self.query.first, "")
+            yield Links(
+                "Range", (*places.items(), ("all", self.query.address(self.address, first=None, last=None))), shown
+            )
 
     def notices(self) -> Iterable[Block]:
         return (self.no_reports("range"),)
@@ -327,6 +366,17 @@ class SharesOverTime(OverTime):
             if error.status != 202:
                 raise
             return None
+
+    def head(self) -> Iterator[Block]:
+        """Say what the board says, of the range that is shown."""
+        yield from super().head()
+        metric, data, newest = self.metric, self.data, self.metric.newest_over(self.data.clock())
+        shown = {one.last: one.estimate for one in self.series.parts if newest - DRAWN < one.last <= newest}
+        each = (self.query.reading, self.query.pool, self.columns.every) == ("per-period", 1, 1)
+        trend = Trend.of(metric, shown, data.store.notes(metric.id), len(data.registry), self.said_label)
+        if trend.sentence and each and self.uncertain is None:
+            when = self.said_label(trend.periods[-1])
+            yield Paragraph(f"{when[:1].upper()}{when[1:]}: {trend.sentence}")
 
     @property
     def refresh(self) -> int:
@@ -409,9 +459,12 @@ class SharesOverTime(OverTime):
     def words(self) -> str:
         if self.uncertain:
             return ""
-        part, row = self.newest, self._rows(-1, 1)[0]
-        when = self.label(part.last) if part.first == part.last else f"to {self.label(part.last)}"
+        row, when = self._rows(-1, 1)[0], self._newest_words()
         return f"{row['value']} {percent(row['frequency'])}, {when}" if row["detected"] else f"nothing detected, {when}"
+
+    def _newest_words(self) -> str:
+        part = self.newest
+        return f"{'' if part.first == part.last else 'to '}{self.said_label(part.last)}"
 
     def _rows(self, number: int, limit: int | None = None) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self.series.parts[number].estimate.rows(limit, self.query.level)
@@ -425,15 +478,14 @@ class SharesOverTime(OverTime):
             yield f"Devices in the newest period ({active.low:,} to {active.high:,})", f"{active.estimate:,}"
         yield "Detected", f"{int(estimate.detected().sum()):,} of {values:,}"
         yield "Smallest share, nine times in ten", share_that_shows(self.metric.mechanism, reports, values)
-        yield from epsilons(self.metric)
+        yield epsilon_of_a_year(self.metric)
 
     def notices(self) -> Iterator[Block]:
         if self.alarms is None:
             words = "Alarms are not there yet: earlier periods are being decoded. This page asks again by itself."
             yield Notice(words, "faint")
         for alarm in self.alarms or ():
-            words = f"{alarm.severity_words}: {alarm.kind}, {alarm.period}. {alarm.text}"
-            yield Notice(words, TONES[alarm.severity])
+            yield notice(self.data, alarm)
         estimate = self.newest.estimate
         if self.uncertain is not None:
             needed = people_for(self.metric.mechanism, 0.1, len(estimate.values))
@@ -452,16 +504,32 @@ class SharesOverTime(OverTime):
             yield estimate_picture(name, caption, rows)
         elif self.uncertain is None:
             kind = interval_caption(self.query.level, self.query.adjustment)
-            caption = f"Share of each value, {columns.labels[0]} to {columns.labels[-1]}, with {kind}."
+            ends = " to ".join(dict.fromkeys(self.data.words(columns.labels[end]) for end in (0, -1)))
+            caption = f"Share of each value, {ends}, with {kind}."
             events = columns.events(self.data.store.notes(self.metric.id))
-            yield over_time(name, caption, columns.labels, self.shown[0], events=events, xlabel=columns.unit)
+            yield over_time(name, caption, columns.days, self.shown[0], events=events, xlabel=columns.unit)
         yield reports_picture(self.metric, columns)
+
+    def choices(self) -> Iterator[Block]:
+        """Yield links that leave a value out of the chart, which gives the others room, or add one."""
+        yield from super().choices()
+        if self.uncertain is not None or self.query.reading == "total":
+            return
+        every = [str(row["value"]) for row in self._rows(-1)]
+        drawn = [line.name for line in self.shown[0] if line.name in set(every)]
+        fewer = {f"without {name}": [one for one in drawn if one != name] for name in drawn if len(drawn) > 1}
+        others = [name for name in every[: 2 * MOST_VALUES] if name not in drawn][: MOST_VALUES - 1]
+        more = {f"with {name}": [*drawn, name] for name in others if len(drawn) < MOST_VALUES}
+        usual: dict[str, list[str]] = {"the most frequent": []} if self.query.values else {}
+        if chosen := fewer | more | usual:
+            places = {text: self.query.address(self.address, values=tuple(names)) for text, names in chosen.items()}
+            yield Links("Values in the chart", tuple(places.items()))
 
     def more(self) -> Iterator[Block]:
         if self.uncertain is not None:
             return
         newest, parts = self._rows(-1), len(self.series.parts)
-        yield Heading(2, f"Newest: {self.series.when(self.newest)}")
+        yield Heading(2, f"Newest: {self._newest_words()}")
         yield estimate_table(newest[:NEWEST_ROWS], level=self.query.level)
         if len(newest) > NEWEST_ROWS:
             yield Paragraph(f"{len(newest) - NEWEST_ROWS:,} more values are in the downloads.")
@@ -517,7 +585,8 @@ class ReadingOverTime(ReadingPage, OverTime):
         return self.data.reading(counted, self.query.reading, self.options)
 
     def words(self) -> str:
-        return f"{super().words()}, {ends(self.counted)}"
+        ends = " to ".join(dict.fromkeys(self.said_label(self.counted.periods[end]) for end in (0, -1)))
+        return f"{super().words()}, {ends}"
 
     def notices(self) -> Iterable[Block]:
         return self.state(self.counted.periods[-1])

@@ -55,6 +55,14 @@ function addCursor(figure) {
   }
 }
 
+// A click on a name of a chart does what its link below the chart does.
+function addPicking(figure) {
+  figure.addEventListener("click", (event) => {
+    const name = event.target.closest("[data-name]")?.dataset.name;
+    [...document.querySelectorAll("main .links a")].find((link) => link.textContent === `without ${name}`)?.click();
+  });
+}
+
 // The numbers of one line at a place, as a sentence's part; nothing where there are no reports.
 function reading(one, place) {
   const name = one.name ? `${one.name} ` : "";
@@ -137,7 +145,7 @@ function replaceAll(main) {
 
 function enhance(part) {
   const all = (selector) => [...(part.matches?.(selector) ? [part] : []), ...part.querySelectorAll(selector)];
-  all("figure").forEach(addCursor);
+  all("figure").forEach((figure) => (addCursor(figure), addPicking(figure)));
   all('input[type="range"][hidden]').forEach(addSlider);
   all("form[data-live]").forEach(follow);
 }

@@ -1,4 +1,4 @@
-"""Numbers over time and side by side: bars, a small line without axes, a histogram and estimates with intervals."""
+"""Numbers over time and side by side: bars, a histogram and estimates with intervals."""
 
 from __future__ import annotations
 
@@ -51,30 +51,6 @@ def _bars(sheet: Sheet, labels: Sequence[str], counts: F64, xlabel: str) -> str:
     if not sheet.is_narrow:
         chart.add(cursor_numbers(labels, [{"name": "", "count": counts}]))
     return chart.svg()
-
-
-def sparkline(name: str, caption: str, numbers: F64) -> Picture:
-    """Draw a small line from zero up, without axes; NaN is a gap, and the newest number has a dot."""
-    width, height = 120.0, 28.0
-    is_number = np.isfinite(numbers)
-    finite = numbers[is_number]
-    low, high = min(0.0, float(finite.min(initial=0))), max(float(finite.max(initial=0)), 1e-12)
-    x, y = Scale(0, max(numbers.size - 1, 1), 4, width - 6), Scale(low, high, height - 4, 4)
-    across, up = x.places(np.arange(numbers.size, dtype=np.float64)), y.places(numbers)
-    path = "".join(
-        f"{'L' if place and is_number[place - 1] else 'M'}{across[place]:.1f} {up[place]:.1f}"
-        for place in np.flatnonzero(is_number).tolist()
-    )
-    parts = (
-        [f'<path fill="none" stroke="{BLUE}" stroke-width="1.4" stroke-linecap="round" d="{path}"/>'] if path else []
-    )
-    if finite.size and is_number[-1]:
-        parts.append(f'<circle cx="{across[-1]:.1f}" cy="{up[-1]:.1f}" r="2.4" fill="{BLUE}"/>')
-    alt = f"{finite.size} number(s); the newest is {float(finite[-1]):,.6g}." if finite.size else "No numbers."
-    box = f'width="{width:g}px" height="{height:g}px" viewBox="0 0 {width:g} {height:g}" data-x="{x}" data-y="{y}"'
-    return Picture(
-        name, caption, alt, f'<svg class="spark" xmlns="http://www.w3.org/2000/svg" {box}>{"".join(parts)}</svg>\n'
-    )
 
 
 HEIGHT: Final = 240

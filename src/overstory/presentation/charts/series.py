@@ -6,7 +6,7 @@ their marks, and have their name at their end. Shares below zero are drawn below
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
@@ -29,7 +29,7 @@ from overstory.presentation.charts.drawing import (
     shortened,
 )
 from overstory.presentation.formats import interval, percent
-from overstory.presentation.svg import INK, MUTED, PAPER, SERIES, VERMILION, Picture
+from overstory.presentation.svg import FAINT, INK, MUTED, PAPER, SERIES, VERMILION, Picture
 
 MOST_COLUMNS: Final = 400
 """A page has no room for more; who has more periods adds their counts up."""
@@ -77,6 +77,44 @@ def over_time(
     return on_both_sheets(name, caption, alt, lambda sheet: _drawing(sheet, labels, lines, events, xlabel))
 
 
+SMALL: Final = Sheet(380, 12, 14)
+
+
+def small_multiple(
+    name: str,
+    caption: str,
+    ends: Sequence[str],  # what the first and the last column are called
+    lines: Sequence[Line],
+    *,
+    events: Sequence[Event] = (),
+    number: Callable[[float], str] = percent_tick,
+    has_zero: bool = True,  # on its upright axis
+) -> Picture:
+    """Draw a few lines with their bands for a row of a table, wide and narrow alike."""
+    places = np.concatenate(
+        [[0.0][not has_zero :], *(end[np.isfinite(end)] for line in lines for end in (line.low, line.high))]
+    )
+    low, high = float(places.min()), float(places.max())
+    left, right = (max(map(SMALL.text_width, texts)) for texts in ((number(low), number(high)), _names(SMALL, lines)))
+    x = Scale(0, max(lines[0].shares.size - 1, 1), 8 + left, SMALL.width - 30 - right)
+    chart = SMALL.chart(104, x, Scale(low, high if high > low else low + 1, 84, 18))
+    chart.numbers["small"] = ""
+    ticks = chart.y.ticks()
+    for tick in dict.fromkeys((ticks[0], ticks[-1])):
+        chart.text(x.start - 5, chart.y.at(tick), number(tick), MUTED, "end")
+        chart.add(f'<path d="M{x.start:.1f} {chart.y.at(tick):.1f}H{x.stop:.1f}" stroke="{FAINT}"/>')
+    fits = ends[0] != ends[1] and sum(map(SMALL.text_width, ends)) < x.stop - x.start
+    for place, text, anchor in ((x.start, ends[0], "start"), (x.stop, ends[1], "end"))[not fits :]:
+        chart.text(place, 96, text, MUTED, anchor)
+    _draw_events(chart, SMALL, events)
+    for place, line in enumerate(lines):
+        chart.add("".join(_line(chart, place, line, has_marks=False)))
+    _draw_names(chart, SMALL, lines)
+    newest = f"{caption}; the newest is {number(float(lines[0].shares[-1]))}."
+    alt = "".join(_described(ends, lines, events)) if number is percent_tick else newest
+    return Picture(name, caption, alt, chart.svg())
+
+
 def _described(labels: Sequence[str], lines: Sequence[Line], events: Sequence[Event]) -> Iterator[str]:
     yield f"{len(lines)} line(s) over {len(labels)} column(s)"
     yield f", {labels[0]} to {labels[-1]}. " if labels else ". "
@@ -84,8 +122,8 @@ def _described(labels: Sequence[str], lines: Sequence[Line], events: Sequence[Ev
         last = np.flatnonzero(np.isfinite(line.shares))
         if last.size:
             share, low, high, detected = line.at(int(last[-1]))
-            missing = "" if detected else ", not detected"
-            yield f"{line.name}, {labels[last[-1]]}: {percent(share)} ({interval(percent)(low, high)}){missing}. "
+            missing, when = "" if detected else ", not detected", labels[min(last[-1], len(labels) - 1)]
+            yield f"{line.name}, {when}: {percent(share)} ({interval(percent)(low, high)}){missing}. "
     for event in events:
         yield f"{event.kind.capitalize()}: {event.text}. "
 
@@ -158,7 +196,7 @@ def _draw_events(chart: Chart, sheet: Sheet, events: Sequence[Event]) -> None:
             chart.text(start, top - 7, words, colour)
 
 
-def _line(chart: Chart, number: int, line: Line) -> Iterator[str]:
+def _line(chart: Chart, number: int, line: Line, *, has_marks: bool = True) -> Iterator[str]:
     colour = SERIES[number]
     x = chart.x.places(np.arange(line.shares.size, dtype=np.float64))
     y, low, high = (chart.y.places(column) for column in (line.shares, line.low, line.high))
@@ -169,7 +207,7 @@ def _line(chart: Chart, number: int, line: Line) -> Iterator[str]:
         if stop - start > 1:
             look = 'stroke-width="1.8"' if detected else 'stroke-width="1.4" stroke-dasharray="4 3"'
             yield f'<path data-line="{start}" fill="none" {look} d="{path(x[here], y[here])}"/>'
-    yield from _marks(number, x, y, line)
+    yield from _marks(number, x, y, line) if has_marks else ()
     yield "</g>"
 
 
@@ -246,21 +284,22 @@ def _draw_names(chart: Chart, sheet: Sheet, lines: Sequence[Line]) -> None:
     wanted = [chart.y.at(float(end[-1])) if end.size else chart.y.start for end in ends]
     names = _names(sheet, lines)
     for number, place in enumerate(apart(wanted, 1.25 * sheet.font)):
-        _draw_name(chart, number, names[number], chart.x.stop + 12, place)
+        _draw_name(chart, number, names[number], chart.x.stop + 12, place, lines[number].name)
 
 
 def _draw_legend(chart: Chart, sheet: Sheet, lines: Sequence[Line]) -> None:
     for number, name in enumerate(_names(sheet, lines)):
-        _draw_name(chart, number, name, 12 + (number % 2) * chart.width / 2, 44 + 18 * (number // 2))
+        place = 12 + (number % 2) * chart.width / 2, 44 + 18 * (number // 2)
+        _draw_name(chart, number, name, *place, lines[number].name)
 
 
 def _names(sheet: Sheet, lines: Sequence[Line]) -> list[str]:
     return sheet.names([line.name for line in lines])
 
 
-def _draw_name(chart: Chart, number: int, name: str, x: float, y: float) -> None:
+def _draw_name(chart: Chart, number: int, name: str, x: float, y: float, whole: str) -> None:
     chart.add(f'<path fill="{SERIES[number]}" stroke="{SERIES[number]}" d="{mark(number, x, y)}"/>')
-    chart.text(x + 8, y, name)
+    chart.text(x + 8, y, name, extra=f'data-name="{escape(drawable(whole))}"')
 
 
 def _draw_key(chart: Chart, sheet: Sheet) -> None:

@@ -1,0 +1,232 @@
+"""What changed of a metric, in words: who leads, the change against the period before, and since the last release.
+
+A board of K metrics makes 3 K comparisons, each at level alpha / 3 K. The share of false ones among all that it names
+is at most the sum of the comparisons' own: E[V / R] <= sum E[V_k / R_k] <= alpha.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from overstory.analysis.decoding.decoder import NEEDED_SHARE
+from overstory.analysis.estimate import Estimate
+from overstory.analysis.selection import normal_quantile, normal_reach
+from overstory.presentation.charts.drawing import percent_tick, plain_number, shortened
+from overstory.presentation.charts.series import Event, Line, small_multiple
+from overstory.protocol.metrics.period import DAY, WEEK
+from overstory.queries.comparison import less
+from overstory.queries.readings import EstimateOptions
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from overstory.analysis.difference import Difference
+    from overstory.collector.store.operations import Note
+    from overstory.presentation.svg import Picture
+    from overstory.protocol.metrics import Metric
+
+    F64 = NDArray[np.float64]
+
+ALPHA: Final = 0.05
+COMPARISONS: Final = 3
+"""Of each metric: with the period before, with the one before the last release, and between its values."""
+DRAWN: Final = 26
+"""Periods that a trend looks back on."""
+MOST_LINES: Final = 3
+MOST_NAMED: Final = 2
+VERSION: Final = re.compile(r"\d+(?:\.\d+)+")
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """What was learned in one period: shares, or a mean; the errors are of all devices like these."""
+
+    names: Sequence[str]
+    numbers: F64
+    errors: F64
+    reports: int
+    is_share: bool = True
+
+    @classmethod
+    def of(cls, estimate: Any) -> Point:
+        """Return the shares of values or items, the cells of the first table, or the mean; without one, its shares."""
+        if isinstance(estimate, Estimate):
+            errors = estimate.errors("population") / max(estimate.num_reports, 1)
+            return cls(estimate.values, estimate.raw_frequencies, errors, estimate.num_reports)
+        if isinstance(estimate, tuple):
+            table = estimate[0].table
+            names = tuple(f"{x}, {y}" for x, y in product(*table.labels))
+            return cls(names, table.shares.ravel(), table.standard_errors.ravel(), table.num_reports)
+        known = [row for row in estimate.quantities if row.standard_error is not None]
+        rows = [row for row in known if row.kind == "mean"] or [row for row in known if row.kind == "share"]
+        numbers, errors = np.array([[row.value, row.standard_error] for row in rows], np.float64).reshape(-1, 2).T
+        is_share = any(row.kind == "share" for row in rows)
+        return cls(tuple(row.of or row.kind for row in rows), numbers, errors, estimate.num_reports, is_share)
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether there is a number, and shares are not so uncertain that a picture would show noise alone."""
+        finite = self.errors[np.isfinite(self.errors)]
+        return bool(finite.size) and (not self.is_share or float(np.median(finite)) <= NEEDED_SHARE)
+
+    def leader(self, chance: float) -> int | None:
+        """Return the value that is surely above all others; false with this probability at most.
+
+        An error of a difference is at most the sum of both errors, however they go together (Cauchy and Schwarz); a
+        false leader is surely above the true one, which is one of at most ``len(names) - 1`` tests.
+        """
+        if len(self.names) < 2:
+            return None
+        first = int(np.argmax(self.numbers))
+        reach = -normal_quantile(chance / (len(self.names) - 1)) * (self.errors + self.errors[first])
+        return first if np.delete(self.numbers[first] - self.numbers > reach, first).all() else None
+
+    def size(self, change: float, sign: str = "") -> str:
+        """Return a change in two digits that count."""
+        number = f"{float(f'{(100 if self.is_share else 1) * change:.2g}'):{sign}g}".replace("-", "\N{MINUS SIGN}")
+        return f"{number} points" if self.is_share else number
+
+
+def largest(estimate: Any) -> str:
+    """Return the largest share with its interval, as the metric's own page has it, or the mean."""
+    point = Point.of(estimate)
+    if not len(point.names):
+        return "nothing found"
+    place, show = int(np.argmax(point.numbers)), "{:.1%}".format if point.is_share else "{:.4g}".format
+    if isinstance(estimate, Estimate):
+        if not estimate.detected()[place]:
+            return "nothing detected"
+        scale = max(estimate.num_reports, 1)
+        low, high = (end[place] / scale for end in replace(estimate, interval_kind="population").interval(0.95))
+    else:
+        reach = normal_reach(0.95) * point.errors[place]
+        low, high = point.numbers[place] - reach, point.numbers[place] + reach
+    return f"{point.names[place]} {show(point.numbers[place])} ({show(low)} to {show(high)})"
+
+
+@dataclass(frozen=True, eq=False)
+class Trend:
+    """The points of a metric's newest periods; `level` is that of one comparison, `words` names a period."""
+
+    metric: Metric
+    points: Mapping[int, Point]  # by period, the newest last; the same names in all
+    level: float
+    words: Callable[[int], str]
+    release: tuple[int, str] | None = None  # the period of the last one, and its version
+
+    @classmethod
+    def of(
+        cls,
+        metric: Metric,
+        estimates: Mapping[int, Any],
+        notes: Sequence[Note],
+        metrics: int,
+        words: Callable[[int], str],
+    ) -> Trend:
+        """Return the trend of estimates by period, on a board of so many metrics."""
+        points = {period: Point.of(estimates[period]) for period in sorted(estimates)}
+        newest = max(points, default=0)
+        same = {period: one for period, one in points.items() if tuple(one.names) == tuple(points[newest].names)}
+        released = [(metric.period.number(note.day * DAY), note.text) for note in notes if note.kind == "release"]
+        last = max((one for one in released if one[0] <= newest), default=None)
+        if last is not None:
+            version = VERSION.search(last[1])
+            last = last[0], version[0] if version else f"“{shortened(last[1], 40)}”"
+        return cls(metric, same, ALPHA / (COMPARISONS * metrics), words, last)
+
+    @cached_property
+    def periods(self) -> list[int]:
+        return list(self.points)
+
+    @cached_property
+    def newest(self) -> Point:
+        return self.points[self.periods[-1]]
+
+    @property
+    def sentence(self) -> str:
+        """Say who overtook whom, and what changed; where nothing surely did, what would have been seen."""
+        if len(self.points) < 2:
+            return f"One {self.metric.period} has reports: there is nothing to compare it with yet." * len(self.points)
+        compared = {when: self._difference(period) for period, when in self._references().items()}
+        moved = {when: both for when, both in compared.items() if both.changed().any()}
+        quiet = {when: both.detectable() for when, both in compared.items() if when not in moved}
+        parts, since = [], f"since {self.release[1]}" if self.release else ""
+        if overtaken := self._overtaking():
+            winner, text = overtaken
+            if since in moved and moved[since].changed()[winner]:  # what else changed since then followed from it
+                text += f", {self.newest.size(moved.pop(since).differences[winner], '+')} {since}"
+            parts.append(f"{text}.")
+        parts += [f"{self._named(both)} {when}." for when, both in moved.items()]
+        if quiet:
+            seen = max((size for sizes in quiet.values() for size in sizes[np.isfinite(sizes)].tolist()), default=None)
+            would = f"; a change of {self.newest.size(seen)} or more would have been" if seen else ""
+            parts.append(f"No change {' or '.join(quiet)} that could be seen{would}.")
+        return " ".join(parts)
+
+    def _references(self) -> dict[int, str]:
+        """Return the periods that the newest one is compared with, and how a sentence calls each."""
+        before, newest = self.periods[-2:]
+        unit = str(self.metric.period) if str(self.metric.period).isalpha() else "period"
+        found = {before: f"against {f'the {unit} before' if before == newest - 1 else self._the(before)}"}
+        if self.release is not None:
+            earlier = [period for period in self.periods if period < self.release[0]]
+            found |= dict.fromkeys(earlier[-1:], f"since {self.release[1]}")
+        return found
+
+    def _difference(self, period: int) -> Difference:
+        both = self.newest, self.points[period]
+        numbers, errors = (np.array([getattr(point, what) for point in both]) for what in ("numbers", "errors"))
+        reports = both[0].reports, both[1].reports
+        return less(list(both[0].names), numbers, errors, reports, EstimateOptions(alpha=self.level))
+
+    def _named(self, both: Difference) -> str:
+        changed = np.flatnonzero(both.changed())
+        most = changed[np.argsort(-np.abs(both.z[changed]), kind="stable")][:MOST_NAMED].tolist()
+        named = ", ".join(f"{both.values[place]} {self.newest.size(both.differences[place], '+')}" for place in most)
+        return named + (f" and {changed.size - len(most):,} more" if changed.size > len(most) else "")
+
+    def _overtaking(self) -> tuple[int, str] | None:
+        """Return the value that surely leads since another one did, and when that happened."""
+        leaders = {period: point.leader(self.level / len(self.periods)) for period, point in self.points.items()}
+        sure = [(period, leader) for period, leader in leaders.items() if leader is not None]
+        winner = leaders[self.periods[-1]]
+        last = next((place for place in range(len(sure) - 1, -1, -1) if sure[place][1] != winner), None)
+        if winner is None or last is None:
+            return None
+        (before, loser), (after, _) = sure[last : last + 2]
+        when = f"between {self._the(before)} and {self._the(after)}"
+        if self.periods.index(after) - self.periods.index(before) == 1:
+            when = f"{'in' if self.metric.period.seconds == WEEK else 'on'} {self._the(after)}"
+        return winner, f"{self.newest.names[winner]} overtook {self.newest.names[loser]} {when}"
+
+    def _the(self, period: int) -> str:
+        return f"{'the ' if self.metric.period.seconds == WEEK else ''}{self.words(period)}"
+
+    def picture(self) -> Picture | None:
+        """Draw the largest shares, or the mean, over time."""
+        if not self.points or not self.newest.is_sure:
+            return None
+        first, newest = self.periods[0], self.newest
+        drawn = np.argsort(-newest.numbers, kind="stable")[:MOST_LINES]
+        columns = np.full((2, drawn.size, self.periods[-1] - first + 1), np.nan)
+        for period, point in self.points.items():
+            columns[:, :, period - first] = point.numbers[drawn], normal_reach(0.95) * point.errors[drawn]
+        lines = [
+            Line(str(newest.names[place]), share, share - reach, share + reach, np.isfinite(share))
+            for place, share, reach in zip(drawn.tolist(), *columns, strict=True)
+        ]
+        ends = [self.words(period).removeprefix("week of ") for period in (first, self.periods[-1])]
+        what = "Shares" if newest.is_share else str(newest.names[0]).capitalize()
+        place, version = self.release or (first, "")
+        events = [Event(place - first - 0.5, version)] if place > first else []
+        number = percent_tick if newest.is_share else plain_number
+        caption = f"{what} of {self.metric.title}, {' to '.join(dict.fromkeys(ends))}"
+        name, zero = f"board-{self.metric.id}", newest.is_share
+        return small_multiple(name, caption, ends, lines, events=events, number=number, has_zero=zero)
