@@ -23,7 +23,7 @@ from overstory.analysis.numeric import MeanOracle, RangeOracle, SquareWaveOracle
 from overstory.analysis.numeric.quantities import Quantity, estimate_numbers
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.steps import postprocess
-from overstory.protocol.domains.domains import Bins
+from overstory.protocol.domains.numbers import Bins
 from overstory.protocol.kinds.bits import oue
 from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, RangeRandomizer, SquareWave
 

@@ -17,7 +17,8 @@ from overstory.privacy.registry.changes import compare_registries
 from overstory.privacy.registry.page import how_many_values, metric_page
 from overstory.privacy.registry.warnings import registry_warnings
 from overstory.protocol.domains import domain_from
-from overstory.protocol.domains.domains import Bins, Categories, Integers
+from overstory.protocol.domains.domains import Categories
+from overstory.protocol.domains.numbers import Bins, Integers
 from overstory.protocol.domains.tables import Strings, StringTable, Table
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.metrics import RegistryError, load_registry, parse_registry

@@ -12,7 +12,8 @@ from overstory.analysis.kinds.base import SimulatedDevices, count_reports
 from overstory.analysis.numeric import MeanOracle, RangeOracle, ReportSums, SquareWaveOracle
 from overstory.analysis.numeric.quantities import NumberEstimate, Quantity, estimate_numbers, group_name, subtract
 from overstory.analysis.reports import SupportCounts
-from overstory.protocol.domains.domains import Bins, Categories, Integers
+from overstory.protocol.domains.domains import Categories
+from overstory.protocol.domains.numbers import Bins, Integers
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, RangeRandomizer, SquareWave
