@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.protocol.domains.domains import Bins
+from overstory.protocol.domains.numbers import Bins
 from overstory.protocol.errors import FormatError
 from papers.study import Context
 

@@ -13,7 +13,7 @@ from pyarrow import parquet
 
 from overstory.files import columns as reader
 from overstory.files.columns import Form, blocks, columns_of, layout_of
-from overstory.protocol.domains.domains import Bins
+from overstory.protocol.domains.numbers import Bins
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.trial.population import (
     MANY_NUMBERS,

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import overstory
-from overstory.protocol.domains.domains import Bins
+from overstory.protocol.domains.numbers import Bins
 from overstory.protocol.errors import ParameterError
 from overstory.trial.population import Column, read_population
 from overstory.trial.run import TrialBudget, collect

@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from overstory.protocol.domains.domains import Bins
+from overstory.protocol.domains.numbers import Bins
 from overstory.protocol.errors import FormatError
 from papers.run import experiment
 from papers.smart_homes import homes

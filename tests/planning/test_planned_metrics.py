@@ -22,7 +22,7 @@ from overstory.planning.kinds import (
     worst_error,
 )
 from overstory.planning.registry import plan_registry
-from overstory.protocol.domains.domains import Interval
+from overstory.protocol.domains.numbers import Interval
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import RegistryError, parse_registry
 from overstory.protocol.numeric import Duchi, Hybrid, Piecewise

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.protocol.domains import domain_from
-from overstory.protocol.domains.domains import MAX_SIZE, Bins, Categories, Domain, Integers
+from overstory.protocol.domains.domains import MAX_SIZE, Categories, Domain
 from overstory.protocol.domains.item_sets import ItemSet
+from overstory.protocol.domains.numbers import Bins, Integers
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric import Interval
 

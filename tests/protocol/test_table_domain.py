@@ -14,7 +14,8 @@ from overstory.gateway.readings import Alignment
 from overstory.planning.registry import plan_registry
 from overstory.privacy.registry.page import how_many_values
 from overstory.protocol.domains import Bins, domain_from
-from overstory.protocol.domains.domains import Categories, Integers
+from overstory.protocol.domains.domains import Categories
+from overstory.protocol.domains.numbers import Integers
 from overstory.protocol.domains.tables import Strings, StringTable, Table
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.metrics import RegistryError, load_registry, parse_registry

@@ -36,7 +36,7 @@ NUMBERS = {
     "console/estimates/worker.py: int(seconds)": "a setting",
     "supervision/connection.py: int(offer.args[0])": "the parser's place in the bytes",
     "collector/ingest/ingest.py: int(i)": "a place in an array",
-    "protocol/domains/domains.py: int(value)": "a float",
+    "protocol/domains/numbers.py: int(value)": "a float",
 }
 """Arguments that are no text."""
 

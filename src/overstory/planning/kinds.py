@@ -23,7 +23,8 @@ from overstory.planning.needs import plan_from_needs
 from overstory.planning.plan import ALPHA, Plan, detected
 from overstory.presentation.document import Column, Table
 from overstory.presentation.formats import percent, thousands
-from overstory.protocol.domains.domains import AnyDomain, Interval
+from overstory.protocol.domains.domains import AnyDomain
+from overstory.protocol.domains.numbers import Interval
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism, check_count
 from overstory.protocol.kinds.item_sets import INNER, ItemBits, item_bits, padding_and_sampling

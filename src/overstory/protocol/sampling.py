@@ -13,7 +13,6 @@ memoized; drawing it again would let an observer average the noise away).
 from __future__ import annotations
 
 import hashlib
-import hmac
 import math
 import os
 from collections.abc import Callable
@@ -259,6 +258,8 @@ class GoogleClientPermanence(GooglePermanence):
 
 def google_response(channel: BinaryChannel, num_bits: int, key: bytes) -> Responder:
     """Return Google's function of the true bits under a key."""
+    import hmac  # which loads OpenSSL, and no other device needs it
+
     replaced = int(2 * channel.raise_zero * 128)
 
     def respond(value: bytes, bits: int) -> int:  # noqa: ARG001 - the filter alone decides

@@ -25,7 +25,7 @@ from overstory.presentation.charts.numbers import estimates_over_time, histogram
 from overstory.presentation.document import Block, Column, Table
 from overstory.presentation.formats import epsilon_text
 from overstory.presentation.svg import Picture
-from overstory.protocol.domains.domains import Bins, Interval
+from overstory.protocol.domains.numbers import Bins, Interval
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind
 from overstory.protocol.kinds.registry import FAMILIES, any_mechanism

@@ -19,7 +19,7 @@ from overstory.files.columns import ANY_FORM, NO_NUMBERS, Form, blocks, is_numbe
 from overstory.files.io import Advance
 from overstory.files.rappor import read_candidates
 from overstory.files.recognition import Recognized, folded, number_form, read_as_numbers, recognize, recognize_all
-from overstory.protocol.domains.domains import Bins
+from overstory.protocol.domains.numbers import Bins
 from overstory.protocol.errors import ParameterError
 
 MOST_VALUES: Final = 10_000

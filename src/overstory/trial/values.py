@@ -22,7 +22,7 @@ from overstory.presentation.document import Block, Heading, Lines, Paragraph, Ta
 from overstory.presentation.formats import epsilon_text, finite
 from overstory.presentation.svg import Picture
 from overstory.privacy.statements import statement
-from overstory.protocol.domains.domains import Bins
+from overstory.protocol.domains.numbers import Bins
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind, Mechanism
 from overstory.protocol.kinds.registry import mechanism

@@ -21,7 +21,8 @@ from overstory.analysis.numeric.quantities import (
 )
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.protocol.domains import Bins
-from overstory.protocol.domains.domains import Categories, Integers
+from overstory.protocol.domains.domains import Categories
+from overstory.protocol.domains.numbers import Integers
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, RangeRandomizer, SquareWave

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from overstory.protocol import channels
 from overstory.protocol.channels import BinaryChannel, round_up
-from overstory.protocol.domains.domains import Bins, Categories, Integers
+from overstory.protocol.domains.domains import Categories
 from overstory.protocol.domains.item_sets import ItemSet
+from overstory.protocol.domains.numbers import Bins, Integers
 from overstory.protocol.domains.tables import Strings, StringTable, Table
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric, load_registry, parse_registry

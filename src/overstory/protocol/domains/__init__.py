@@ -9,20 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from overstory.protocol.domains.domains import FIELDS, AnyDomain, Bins
+from overstory._lazy import lazy_names
+from overstory.protocol.domains.domains import FIELDS, AnyDomain
 from overstory.protocol.errors import ParameterError
+
+if TYPE_CHECKING:
+    from overstory.protocol.domains.numbers import Bins
 
 __all__ = ["Bins", "domain_from"]
 
+__getattr__, __dir__ = lazy_names(__name__, {"protocol.domains.numbers": ("Bins",)})
+
 _KINDS: Final[Mapping[str, str]] = {
     "categories": "domains:Categories",
-    "integers": "domains:Integers",
-    "bins": "domains:Bins",
+    "integers": "numbers:Integers",
+    "bins": "numbers:Bins",
     "strings": "tables:Strings",
     "set": "item_sets:item_set",
-    "interval": "domains:Interval",
+    "interval": "numbers:Interval",
     "unknown-strings": "unknown:UnknownStrings",
     "unknown-integers": "unknown:UnknownIntegers",
     "table": "tables:table_of",

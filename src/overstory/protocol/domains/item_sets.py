@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import combinations, islice
 from typing import Any, ClassVar, Final
 
-from overstory.protocol.domains.domains import MOST_NAMES, AnyDomain, Domain, whole
+from overstory.protocol.domains.domains import MOST_NAMES, AnyDomain, Domain
+from overstory.protocol.domains.numbers import whole
 from overstory.protocol.errors import ParameterError
 
 SEPARATOR: Final = ";"  # between the items of a set that is written as a text

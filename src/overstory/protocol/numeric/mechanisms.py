@@ -39,7 +39,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from overstory.protocol.channels import ONE, THRESHOLD_BITS, SymbolChannel, check_probability, log_ratio, round_up
-from overstory.protocol.domains.domains import Interval
+from overstory.protocol.domains.numbers import Interval
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import check_count, check_symbol
 from overstory.protocol.numeric.randomizer import (

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from overstory.protocol.domains.domains import Interval
+from overstory.protocol.domains.numbers import Interval
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind, Report, check_count, check_symbol, outward
 from overstory.protocol.sampling import Entropy, uniform_below
