@@ -17,7 +17,7 @@ from typing import Any, Final
 from overstory.analysis.comparison import SLACK, rank, recommend, trade
 from overstory.analysis.selection import detectable_frequency, null_error
 from overstory.analysis.variance import frequency_variance
-from overstory.planning.detection import critical_value, required_sample_size, smallest_share
+from overstory.planning.detection import check_share, critical_value, required_sample_size, smallest_share
 from overstory.planning.nearest import COMMON_SHARE, nearest
 from overstory.planning.needs import plan_from_needs
 from overstory.planning.plan import ALPHA, Plan, detected
@@ -47,8 +47,8 @@ def plan_for_domain(
     alpha: float = ALPHA,
 ) -> Plan:
     """Return the plan of a collection over a domain of `domain_size` values."""
-    if share is not None and not 0 < share <= 1:
-        raise ParameterError(f"share = {share}: give a fraction above 0 and at most 1, such as 0.01")
+    if share is not None:
+        check_share(share)
     check_count("reports", num_reports, 1, 1 << 62)
     ranking = rank(domain_size, epsilon, num_reports, epsilon_permanent=epsilon_permanent)
     best = recommend(ranking)
@@ -356,18 +356,9 @@ def item_table(ranking: Sequence[ItemChoice]) -> Table:
         Column("error", "error of a share", percent),
         Column("standard_error", "standard error", percent),
         Column("left_out", "items left out", percent),
-        Column("bits", text=thousands),
+        Column("payload_bits", "bits", thousands),
     )
-    return Table("Mechanisms for sets of items, the least error first", columns, list(_rows(chosen)))
-
-
-def _rows(choices: Sequence[ItemChoice]) -> Iterator[dict[str, Any]]:
-    for choice in choices:
-        yield {
-            "mechanism": choice.label,
-            "length": str(choice.parameters.get("length", "")),
-            "error": choice.error,
-            "standard_error": choice.standard_error,
-            "left_out": choice.left_out,
-            "bits": choice.mechanism.payload_bits,
-        }
+    rows = [
+        {**each.to_json(), "mechanism": each.label, "length": str(each.parameters.get("length", ""))} for each in chosen
+    ]
+    return Table("Mechanisms for sets of items, the least error first", columns, rows)

@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 
 class Result(ABC):
-    """What was learned: estimates, differences of estimates, a table.
-
-    A kind of result says what is its own. Writers that know no kind make the text, the page, CSV, JSON, Parquet and SVG
-    of it, so that a number has one name and one precision wherever it is read.
-    """
+    """What was learned; a kind of result says what is its own, and writers that know no kind make every format."""
 
     name: ClassVar[str]
     """What a file with it is called."""

@@ -116,11 +116,7 @@ class Moment:
 
 
 def moments(metrics: Iterable[Metric], periods: int, now: float, years: int | None = None) -> list[Moment]:
-    """Return the last periods of each metric in order of time, the current one included: those of some years, if given.
-
-    Periods that no collector takes any more are refused, unless they are asked for by years: then the collector must
-    have the devices' clock.
-    """
+    """Return the last periods of each metric in order of time; old ones only by years, if the collector has a clock."""
     if not 1 <= periods <= MOST_PERIODS:
         raise ParameterError(f"--periods {periods}: give a whole number from 1 to {MOST_PERIODS:,}")
     if years is not None and not 1 <= years <= MOST_YEARS:

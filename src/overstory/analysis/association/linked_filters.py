@@ -131,11 +131,7 @@ def _inner(left: F64, right: F64) -> F64:
 
 
 def system_of(working: tuple[F64, F64], spread: tuple[F64, F64]) -> System:
-    """Return the equations of all cohorts.
-
-    `working` is the J of each cohort, shapes (num_cohorts, a, a) and (num_cohorts, b, b), the first ones weighted by
-    the cohort's share; `spread` is J with the supports' real precision as weights.
-    """
+    """Return the equations of all cohorts; `working` is each one's J, `spread` J by the supports' real precision."""
     first, second = working
     try:
         if first.shape[1] * second.shape[1] <= DENSE:

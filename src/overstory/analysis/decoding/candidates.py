@@ -27,12 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class CandidateMap:
-    """The design matrix of RAPPOR (CCS 2014, section 4) in its compact form.
-
-    It has a row for each (cohort, bit) and a column for each candidate, 1 where any of the candidate's hashes falls on
-    that bit. Here a column is its bit positions: at a million candidates, 32 cohorts and two hashes that is 64 MB,
-    where a sparse matrix takes 800 MB.
-    """
+    """The design matrix: 1 in row (cohort, bit) where any of a candidate's hashes falls; a column is its positions."""
 
     candidates: Sequence[str]  # as given: a list, a tuple, or an Arrow string array
     positions: Positions  # shape (num_cohorts, M, num_hashes); a Bloom bit that is named twice in a cohort is set once

@@ -217,11 +217,7 @@ def _people(model: LinearModel, shares: F64, fitted: F64) -> F64:
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Decoded(Estimate):
-    """A decoded collection.
-
-    `counts` are the maximum-likelihood counts that are not negative and, with those outside the list, add up to the
-    reports; `raw_counts`, `standard_errors` and everything derived from them are the unbiased estimates.
-    """
+    """A decoded collection; `counts` are not negative and, with those outside the list, add up to the reports."""
 
     method: str  # ``gls``, ``pursuit`` or ``lasso``: what really ran
     unallocated: float  # reports whose string is not in the list (by pursuit: or was too rare to fit), raw and unbiased

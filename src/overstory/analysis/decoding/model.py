@@ -223,10 +223,7 @@ def dispersion(model: LinearModel, residuals: F64, parameters: int) -> tuple[flo
 def people_correction(
     model: LinearModel, shares: F64, columns: NDArray[np.intp], covariance: F64, centre: float
 ) -> F64:
-    """Return what to add to a fit's variances, shape (M,), for those over these reports: P - f (1 - f) / N - D.
-
-    `covariance` is (X' W X)^-1 of the `columns`, as the fit constrains it; `shares` are of all M candidates.
-    """
+    """Return what to add to a fit's variances, shape (M,), for those over these reports: P - f (1 - f) / N - D."""
     correction = np.zeros(shares.size)
     held = np.flatnonzero(shares[columns] > 0.0)
     if not held.size:

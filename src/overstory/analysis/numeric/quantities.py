@@ -128,10 +128,7 @@ def _mean(mechanism: MeanRandomizer, _domain: AnyDomain, counts: SupportCounts, 
 def estimate_mean(
     mechanism: MeanRandomizer, counts: SupportCounts, *, reports_per_device: float = 1.0
 ) -> tuple[float, float]:
-    """Return the unbiased mean, and its standard error from the reports' own spread: infinite for one report.
-
-    A device's reports are all alike while its value does not change: the error grows by the root of their number.
-    """
+    """Return the unbiased mean, and its standard error from the reports' own spread: infinite for one report."""
     half, number = MeanSupport(mechanism), counts.num_reports
     if counts.ones.shape != half.shape(()) or not number:
         raise ParameterError(f"counts of shape {counts.ones.shape} are not those of {mechanism.name}, or of no report")

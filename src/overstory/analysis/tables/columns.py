@@ -42,10 +42,7 @@ class Column:
 
 
 def read_column(values: Any, by: str | None = None) -> Column:
-    """Return labels (of categories and booleans all) and codes of an Arrow or NumPy array, a Series or a list.
-
-    Dates are counted by the day, week, month or year, unless `by` says which by how far they lie apart.
-    """
+    """Return labels (of categories and booleans all) and codes; dates by day, week, month or year, as `by` says."""
     import pyarrow as pa
     from pyarrow import compute
 

@@ -61,10 +61,7 @@ def _symbols(args: argparse.Namespace) -> NDArray[np.integer[Any]] | None:
 
 
 def _read_symbols(args: argparse.Namespace, path: str) -> tuple[NDArray[np.integer[Any]], int]:
-    """Return what each device holds, as numbers, and how many different values there are; missing ones are left out.
-
-    With ``--reports`` so many devices are drawn from the rows, with replacement; else each row is one.
-    """
+    """Return what each row's device holds, or each of so many that are drawn, and how many different values."""
     if args.reports is not None:
         check_count("num_reports", args.reports, 1, 1 << 62)
     number_of: dict[str, int] = {}

@@ -57,11 +57,7 @@ def read_column(
     *,
     has_elsewhere: bool,
 ) -> Any:
-    """Return the values of a column, one a device; rows without one, and empty texts, are left out.
-
-    Texts without a code are counted where an alphabet or a model says what is looked for (`has_elsewhere`); else
-    whoever chose the options made a mistake.
-    """
+    """Return the values of a column, one a device; texts without a code are counted if `has_elsewhere`."""
     known: dict[str, int] = {}
     read = [texts.numbered(known) for (texts,) in blocks(path, [column], form=form, advance=advance)]
     numbers = np.concatenate(read) if read else np.zeros(0, np.int32)

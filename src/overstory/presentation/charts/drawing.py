@@ -177,10 +177,7 @@ def drawable(words: str) -> str:
 
 @dataclass(frozen=True)
 class Sheet:
-    """The width of a drawing and the height of its text, in CSS pixels.
-
-    A page shows the wide drawing at 745 pixels or more, and the narrow one at 350 to 480: text has 11 pixels or more.
-    """
+    """The width of a drawing and the height of its text, in CSS pixels: 11 or more as a page shows it."""
 
     width: float
     font: float
