@@ -27,13 +27,6 @@ def told(small, tmp_path_factory):
     return json.loads(within("demo", *small, "--json", "--output", folder, cwd=folder).stdout), folder
 
 
-def test_what_is_learned_is_near_the_truth(told):
-    known, _ = told
-    assert known["rmse"] < 2.5 * known["limit"]
-    assert all(abs(row["raw_count"] - row["truth"]) < 6 * row["standard_error"] for row in known["estimates"])
-    assert all(0 <= row["low"] <= row["count"] <= row["high"] <= 20_000 for row in known["estimates"])
-
-
 def test_a_seed_gives_the_same_output_twice_and_another_seed_does_not(told, small, tmp_path):
     """In a process of its own, and in this one."""
     _, folder = told

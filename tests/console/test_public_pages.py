@@ -125,23 +125,6 @@ def test_the_numbers_of_page_and_files_are_those_of_one_estimate(client, console
     assert re.findall(r"Asked and not detected: (\d+)", page) == [str(undetected)]
 
 
-@pytest.mark.parametrize(
-    ("exact", "expected"),
-    [
-        (
-            {"count": 1234.567, "low": 1101.1, "standard_error": 68.061, "p_value": 0.01234, "reports": 3217},
-            {"count": 1235.0, "low": 1101.0, "standard_error": 68.0, "p_value": 0.012, "reports": 3217},
-        ),
-        (
-            {"frequency": 0.38376, "frequency_standard_error": 0.02116, "cells": [{"share": 0.5124}]},
-            {"frequency": 0.384, "frequency_standard_error": 0.021, "cells": [{"share": 0.51}]},
-        ),
-    ],
-)
-def test_numbers_have_the_digits_that_their_error_leaves(exact, expected) -> None:
-    assert rounded(exact) == expected
-
-
 def test_a_page_says_what_why_who_how_often_until_when_and_how_to_stop(client, console_data) -> None:
     front = client.get("/").text
     assert all(escape(metric.description) in front for metric in console_data.registry.values())
