@@ -1,12 +1,19 @@
 """A metric's accounts: under other parameters, or another meaning of its symbols, a device's responses are others."""
 
+from datetime import UTC, date, datetime
+
 import pytest
 
 from overstory.client import Outcome
 from overstory.client.budget import ledger_of
+from overstory.client.consent.consent import choose
+from overstory.client.person.question import CommandContext, asked_of, question
 from overstory.client.randomizer import randomizer_of
 from overstory.client.recorder import MetricRecorder
 from overstory.client.state.state import State
+from overstory.presentation.document import Paragraph
+from overstory.privacy.ledger import charge
+from overstory.privacy.payloads.base import terms_of
 from support.devices import DAY, Clock, device, registry
 from support.two_histories import epsilon_between
 
@@ -112,3 +119,43 @@ def test_who_returns_to_an_account_goes_on_in_it(tmp_path):
     metrics = [of(rest)["m"] for rest in (ABC + BASIC, BAC + BASIC, ABC + BASIC) for _ in range(2)]
     again = [MetricRecorder(one, key).make("a", period).body[24:] for one, period in zip(metrics, periods, strict=True)]
     assert sent == again, "the same bytes for the same key, metric, parameters, period and response"
+
+
+def lines_of(client):
+    (spent,) = client.status().spent
+    return spent
+
+
+def test_the_question_counts_what_was_reported_before_the_change(tmp_path):
+    """Before agreeing: the reports so far under the earlier parameters, and the response that is to come."""
+    before, after = CHANGES["fewer cohorts"]
+    client = lived(tmp_path, (before,), "abc", 10)
+    context = CommandContext("test", client.paths, of(after, "2"), {})
+    asked = asked_of(context, None, date(2026, 12, 24))
+    cost = asked.costs["m"]
+    assert cost.line("unchanged").amount == "epsilon 4.2994"
+    assert cost.line("permanent").amount == "epsilon 8.7889"
+    assert cost.line("report").about == "one report, by the parameters in force"
+    spoken = [block.text for block in question(asked) if isinstance(block, Paragraph)]
+    assert "What your 10 reports so far can have told of you:" in spoken
+    choose(client.paths, context.registry, "on", datetime(2026, 12, 24, tzinfo=UTC).date())
+    assert lines_of(device(tmp_path, registry=context.registry, choice=None)) == cost
+
+
+SIX = NAMES.format(", ".join(f'"{name}"' for name in "abcdef")) + BASIC
+
+
+@pytest.mark.parametrize("values", [("a", "b"), ("a", "no value"), ("no value", "no value"), ("no value", "a")])
+def test_nothing_is_one_of_the_responses_and_no_value_more(tmp_path, values, clock):
+    """Of six values and nothing, two reports: 1.3959 by enumeration, whatever was held."""
+    with device(tmp_path, registry=of(SIX), clock=clock) as client:
+        for value in values:
+            client.record("m", value)
+            clock.tomorrow()
+        client.flush()
+        headline = lines_of(client).headline
+    mechanism = of(SIX)["m"].mechanism
+    assert headline.amount == "epsilon 1.3959"
+    assert headline.epsilon == charge("any-history", terms_of(mechanism), 2)
+    worst = max(epsilon_between(mechanism, [0, 1], list(pair)) for pair in [(2, 3), (2, 2), (1, 0), (0, 0), (1, 1)])
+    assert worst == pytest.approx(1.3959, abs=5e-5)

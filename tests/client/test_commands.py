@@ -18,7 +18,7 @@ from overstory.client.state.files import StatePaths
 from overstory.presentation.formats import epsilon_text
 from overstory.protocol.metrics import load_registry
 from support.devices import NOON, Clock
-from support.registry_texts import COLOURS, registry_of
+from support.registry_texts import COLOURS, metric_table, registry_of
 
 METRICS = registry_of(
     {
@@ -88,6 +88,14 @@ def test_on_says_when_something_else_forbids_it(here, capsys, monkeypatch):
     monkeypatch.setenv("DO_NOT_TRACK", "1")
     assert run("on", *ALL, "--yes") == 0
     assert "all the same it is off now: DO_NOT_TRACK is set" in capsys.readouterr().out
+
+
+def test_a_new_metric_is_asked_about_again(here, capsys):
+    run("on", *ALL, "--yes")
+    (here / "metrics.toml").write_text(METRICS + metric_table("shade", domain=COLOURS))
+    capsys.readouterr()
+    assert run("status", *ALL) == 0
+    assert "not asked about yet, so not recorded: shade" in capsys.readouterr().out
 
 
 def test_looking_makes_no_file(here, capsys):

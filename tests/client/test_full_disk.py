@@ -14,7 +14,7 @@ from overstory.client import Choice, ConsentError, Outcome
 from overstory.client.consent.consent import choose, read_consent
 from overstory.client.consent.policy import UNASKED, effective
 from overstory.client.person.commands import main
-from overstory.client.state.files import StatePaths
+from overstory.client.state.files import StatePaths, introduce
 from support.devices import BINS, DEFAULT, REGISTRY, device, registry
 from support.processes import in_child
 
@@ -104,6 +104,20 @@ def test_half_an_off_over_the_choice_before_is_off(paths, policy):
     for cut in range(2, len(off) + 1):
         paths.consent.write_bytes(off[:cut] + on[cut:])
         assert effective(paths, {}, policy).choice is Choice.OFF, cut
+
+
+def test_the_command_says_what_stands(tmp_path, monkeypatch, capsys):
+    state = ["--app", str(tmp_path / "state")]
+    introduce(StatePaths(tmp_path / "state"), "t", REGISTRY)
+    with full_disk(monkeypatch):
+        assert main(["off", *state], environ={}) == 0
+        assert "as if nobody had been asked" in capsys.readouterr().out
+    choose(StatePaths(tmp_path / "state"), REGISTRY, "on", TODAY)
+    with full_disk(monkeypatch):
+        assert main(["off", *state], environ={}) == 0
+        assert "asked" not in capsys.readouterr().out
+        assert main(["status", *state], environ={}) == 0
+    assert "\noff: the person's choice of " in capsys.readouterr().out
 
 
 def test_the_command_says_that_the_earlier_choice_stands(tmp_path, monkeypatch, capsys):

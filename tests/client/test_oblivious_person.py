@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -114,6 +115,14 @@ def test_status_says_why_reports_wait_for_the_relay(tmp_path, answer, why):
         "waits": {"colour": why},
     }
     assert listed["collector_failures"] == 0
+
+
+def test_status_says_that_the_registry_names_no_relay(tmp_path):
+    client = device(tmp_path, registry=replace(BOTH, oblivious=None), server=COLLECTOR, spread=0.0)
+    client.record("colour", "red")
+    client.flush()
+    assert "reports of colour wait: they go through a relay, and the registry names none" in [*client.status().words()]
+    assert client.status().to_json()["relay"]["relay"] is None
 
 
 def test_a_relay_on_the_collectors_own_host_is_noted(tmp_path, caplog):

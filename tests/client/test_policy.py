@@ -165,6 +165,25 @@ def test_a_new_metric_asks_again_and_the_others_go_on(tmp_path):
     assert read_consent(client.paths).registry == "2027-01-01"
 
 
+def test_off_is_an_answer_to_what_is_asked_later_too(tmp_path):
+    device(tmp_path, choice="off", registry=registry(colour=DEFAULT["colour"]))
+    later = device(tmp_path, choice=None)
+    assert later.status().missing == {}
+    assert later.record("engine", "x") is Outcome.OFF
+
+
+@pytest.mark.parametrize(("choice", "left"), [("off", "dropped"), ("local", "local")])
+def test_what_waits_does_not_outlive_its_consent(tmp_path, choice, left):
+    client = device(tmp_path, spread=0)
+    client.record("colour", "red")
+    client.flush()
+    client.record("engine", "x")  # not flushed yet
+    client.consent(choice)
+    client.consent("on")
+    assert client.flush().written == {"withdrawn": 1}
+    assert {state: n for state, n in client.status().outbox.items() if n} == {left: 1}
+
+
 @pytest.mark.parametrize("environ", [{"DO_NOT_TRACK": "1"}, {"OVERSTORY": "off"}, {"CI": "1"}], ids=str)
 def test_what_waits_stays_while_something_else_forbids_and_leaves_after_it(tmp_path, environ):
     """It is the person's own `off` that drops what waits."""

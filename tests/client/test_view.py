@@ -16,6 +16,7 @@ from overstory.client.person.explanation import (
     explain,
     infer,
     matches,
+    read_value,
     report_in,
 )
 from overstory.client.person.status import read_status
@@ -28,7 +29,7 @@ from overstory.client.upload.http import Response
 from overstory.presentation.document import Table
 from overstory.presentation.render_text import as_text
 from overstory.privacy.attacks import posterior
-from overstory.protocol.errors import WireError
+from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.metrics import MetricRegistry
@@ -311,6 +312,13 @@ def test_a_lost_secret_is_not_replaced_to_explain_something(tmp_path):
     with pytest.raises(StateError):
         explain(state_in(tmp_path), COLOUR, "red")
     assert not (tmp_path / "state" / "secret").exists()
+
+
+def test_values_are_read_by_their_domain():
+    assert read_value(COLOUR, "red") == "red"
+    assert read_value(REGISTRY["first"], "7") == 7
+    with pytest.raises(ParameterError, match="is no number"):
+        read_value(REGISTRY["first"], "seven")
 
 
 def test_status_says_what_was_dropped_sent_and_when(tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from overstory.privacy.attacks import linkability
-from overstory.privacy.payloads.shared import Constant, Likeness
+from overstory.privacy.payloads.shared import Constant, Likeness, bits_text
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.registry import REGISTRY, any_mechanism, mechanism
 from overstory.protocol.kinds.symbols import SymbolMechanism
@@ -49,6 +49,18 @@ def test_the_audits_table_of_what_carries_nothing(name):
     assert stated.are_alike is not fresh
     assert (stated.words() == "nothing stays the same from report to report") is fresh
     assert stated.words().startswith("nothing stays" if fresh else "nothing is equal in every report, but reports")
+
+
+def test_words_name_their_condition():
+    assert [bits_text(bits) for bits in (31.0, 7.72, 1.0)] == ["31 bits", "7.8 bits", "1 bit"]
+    oue, hadamard = (linkability(mechanism(name, **HUNDRED)).words() for name in ("oue", "hadamard"))
+    assert oue.startswith("the same in every report while the value does not change: ")
+    assert hadamard == (
+        "the same in every report: 7 bits; of a million devices 7,813 share it; with the payload, the same in every "
+        "report while the value does not change: 7.8 bits; of a million devices with that value 4,741 share it"
+    )
+    seed = linkability(mechanism("linear-hash", **HUNDRED))
+    assert seed.words().startswith("the same in every report: 31 bits; of a million devices 1 shares it; with the")
 
 
 @pytest.mark.parametrize("name", sorted(REGISTRY))

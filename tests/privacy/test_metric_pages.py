@@ -26,6 +26,7 @@ from support.registry_texts import plain_registry, registry_text
 TODAY = dt.date(2026, 11, 21)
 EXAMPLES = load_registry(Path(__file__).parents[2] / "examples" / "metrics.toml")
 BINS = '{kind = "bins", min = 0, max = 2, count = 10, outside = "OUTSIDE"}'
+NUMBERS = '{kind = "integers", min = 1, max = 6, outside = "OUTSIDE"}'
 
 
 def text(*more, **instead):
@@ -38,6 +39,32 @@ def text(*more, **instead):
 def facts(*more, **instead):
     metric = parse_registry(text(*more, **instead))["colour"]
     return dict(metric_page(metric).facts)
+
+
+@pytest.mark.parametrize("domain", [BINS, NUMBERS])
+@pytest.mark.parametrize(
+    ("outside", "says"),
+    [
+        ("clamp", "counts as the nearest"),
+        ("reject", "is reported as nothing"),
+        ("separate", "as below or above, and not how far"),
+    ],
+)
+def test_what_happens_to_values_outside_is_said(domain, outside, says):
+    assert facts(domain=domain.replace("OUTSIDE", outside))["What a report can be about"].endswith(says)
+
+
+def test_sets_are_counted_as_sets():
+    sets = {"domain": '{kind = "set", of = ["a", "b", "c", "d"], most = 2}', "oracle": '"item-bits"'}
+    assert facts(**sets, parameters="{epsilon = 1.0}")["How many values"] == "all 16 sets"
+
+
+def test_how_long():
+    assert facts()["Kept for"].startswith(
+        "randomized reports: 90 days; then only counts of 10 or more reports together"
+    )
+    assert facts(retention_days="0")["Kept for"].startswith("randomized reports: until their period is over; then only")
+    assert facts("grace_days = 0")["Kept for"].endswith("a report that comes after its period is not counted")
 
 
 @pytest.mark.parametrize("name", list(EXAMPLES))

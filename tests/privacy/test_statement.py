@@ -14,7 +14,7 @@ from overstory.protocol.kinds.base import encode
 from overstory.protocol.kinds.bits import OneHot, SampledBits, oue, wb
 from overstory.protocol.kinds.hashes import loloha, olh, random_matrix
 from overstory.protocol.kinds.rappor import Bloom, rappor
-from overstory.protocol.kinds.registry import REGISTRY
+from overstory.protocol.kinds.registry import REGISTRY, mechanism
 from overstory.protocol.kinds.sets import subset
 from overstory.protocol.kinds.symbols import grr, l_grr
 from support.privacy_cases import some_mechanism
@@ -70,6 +70,16 @@ def test_an_excess_that_no_float_explains_is_printed():
     assert epsilon_text(sum([0.1] * 3)) == "0.3000"
     assert (epsilon_text(0.0), epsilon_text(5e-324)) == ("0.0000", "0.0001")
     assert epsilon_text(1e22) == "10000000000000000000000.0000"
+
+
+def test_distinct_values():
+    said = statement(mechanism("basic-rappor", domain_size=4))
+    assert said.epsilon_values(3) >= 3 * said.epsilon_permanent
+    assert said.epsilon_values(3) == pytest.approx(3 * said.epsilon_permanent, rel=1e-15)
+    assert said.epsilon_values(100) == said.epsilon_values(4)
+    assert said.epsilon_values(3, reports=2) == said.epsilon_values(2)
+    with pytest.raises(ParameterError, match="at least one"):
+        said.epsilon_values(0)
 
 
 @pytest.mark.parametrize(
