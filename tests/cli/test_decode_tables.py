@@ -103,7 +103,7 @@ def test_devices_divided_over_tables(folder: Path) -> None:
         assert abs(value["share"] - 0.5) < 5 * value["standard_error"]
     text = _decode(folder, "--metric", "either", "--reports-per-device", "1")
     assert "version and size\n" in text
-    assert "privacy: divided, epsilon 2.0000" in text
+    assert "privacy: divided, epsilon 2" in text
 
 
 def test_files_and_pictures(folder: Path, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def record(here, *values: str) -> None:
 
 
 def test_on_shows_what_is_asked_for_and_records_the_choice(here, capsys):
-    assert run("on", *ALL, "--yes") == 0
+    assert run("on", *ALL, "--yes", "--details") == 0
     told = capsys.readouterr().out
     registry = load_registry("metrics.toml")
     for metric in registry.values():
@@ -92,10 +92,10 @@ def test_on_says_when_something_else_forbids_it(here, capsys, monkeypatch):
 
 def test_one_report_is_spoken_of_as_one(here, capsys):
     (here / "metrics.toml").write_text(METRICS.replace("max_values = 2", "max_values = 1"))
-    run("on", *ALL, "--yes")
+    run("on", *ALL, "--yes", "--details")
     assert "at most 1 different value from one device, ever" in capsys.readouterr().out
     record(here, "red")
-    assert run("status", *ALL) == 0
+    assert run("status", *ALL, "--details") == 0
     assert "colour: 1 report from 1 noisy answer\n" in capsys.readouterr().out
     assert run("view", *ALL, "--explain", "colour=green") == 0
     told = " ".join(capsys.readouterr().out.split())

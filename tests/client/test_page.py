@@ -20,7 +20,7 @@ from overstory.client.person.server import LocalPage
 from overstory.client.person.status import read_status
 from overstory.client.person.view import View, build, view_metrics
 from overstory.client.state.state import State
-from overstory.presentation.render_html import POLICY, STYLE, as_page
+from overstory.presentation.render_html import STYLE, as_page, policy_of
 from support.devices import NOON, REGISTRY, Clock, device
 from support.html_reader import HtmlReader
 
@@ -141,7 +141,7 @@ def test_two_hosts_or_none_are_refused():
 def test_headers_keep_the_page_to_itself():
     with serving() as server:
         _, _, headers = ask(server)
-    assert headers["content-security-policy"] == f"{POLICY}; frame-ancestors 'none'"
+    assert headers["content-security-policy"] == f"{policy_of(STYLE)}; frame-ancestors 'none'"
     assert headers["cache-control"] == "no-store"
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["referrer-policy"] == "no-referrer"

@@ -133,7 +133,7 @@ def test_the_question_to_the_person_says_that_there_is_one_report(tmp_path):
     client = device(tmp_path, registry=metrics, choice=None)
     assert client.record("word", "oak") is Outcome.NOT_ASKED
     where = ("--app", client.paths.folder, "--registry", "metrics.toml", "--server", "https://example.org")
-    shown = " ".join(within("on", *where, cwd=tmp_path).stdout.split())
+    shown = " ".join(within("on", "--details", *where, cwd=tmp_path).stdout.split())
     assert "one report per device, and no other" in shown
-    assert shown.count("epsilon 3.0000") == 2
+    assert shown.count("epsilon 3") == 2
     assert "(one per day until" not in shown

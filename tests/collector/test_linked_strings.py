@@ -176,7 +176,7 @@ def test_the_page_says_what_each_part_costs_and_a_wrong_registry_is_refused() ->
     page = metric_page(parse_registry(crashes_text())["crashes"])
     assert "grr: domain_size = 3, epsilon = 2.0; basic-rappor" in dict(page.facts)["How"]
     text = json.dumps(page.to_json())
-    assert "alone they cost 2.0000 (grr) and 1.5770 (basic-rappor)" in text
+    assert "alone they cost 2 (grr) and 1.58 (basic-rappor)" in text
     for wrong, problem in (
         ('{of = [{oracle = "grr", epsilon = 2.0}]}', "2 variables"),
         ('{of = [{oracle = "grr", epsilon = [1.0]}, {oracle = "oue", epsilon = 1.0}]}', "give a finite number"),

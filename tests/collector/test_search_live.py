@@ -145,7 +145,7 @@ def test_a_second_plan_expects_what_the_first_found(tmp_path):
     assert shown["other_parameters"][0]["reports"] == asked
     assert any("another plan" in note for note in shown["notes"])
     text = command(tmp_path, "decode", *STORE, "--metric", "port")
-    assert "a device gives at most 1 answer in any year, and each reveals: epsilon 5.0000" in text
+    assert "a device gives at most 1 answer in any year, and each reveals: epsilon 5" in text
 
 
 @pytest.mark.slow

@@ -185,7 +185,7 @@ def test_a_page_says_what_why_who_how_often_until_when_and_how_to_stop(client, c
         "https://example.org/issues/2",
         "Design team",
         "at most one report per device per week",
-        "by a factor of at most 2.72 (epsilon 1.0000)",
+        "by a factor of at most 2.72 (epsilon 1)",
         "2027-06-01",
     ):
         assert words in front, words
@@ -218,7 +218,8 @@ def test_without_a_period_that_is_final_a_page_says_when_the_next_one_is(console
     data = ConsoleData(quiet, console_data.store, lambda: NOW)
     view = about(data, "quiet")
     assert view.facts["results"] == (
-        "No period is published now. 2026-W43 is next, on 2026-11-25 01:00 UTC, if at least 100 reports of it came."
+        "No period is published now. Week of 19 October 2026 is next, on 25 November 2026, 01:00 UTC, if at least 100 "
+        "reports of it came."
     )
     assert json.dumps(view.facts)
 

@@ -94,7 +94,7 @@ def test_what_reports_share_is_what_the_parts_share():
 
 def test_the_statement_names_the_parts_epsilons():
     text = json.dumps(statement(PAIR).to_json())
-    assert "alone they cost 1.0000 (l-grr)" in text
+    assert "alone they cost 1 (l-grr)" in text
     assert "each part of a pair has its own" in text
 
 

@@ -18,7 +18,6 @@ from starlette.routing import Route
 from overstory.collector.auth import ADMIN, MONITOR
 from overstory.collector.http.counts import CountsPage
 from overstory.collector.http.endpoint import PATH
-from overstory.collector.http.pages import POLICY
 from overstory.collector.http.posts import Entrance
 from overstory.collector.service import Collector
 from overstory.collector.store import StoreError
@@ -76,7 +75,7 @@ class Pages:
         accepted, pages = request.headers.get("accept", ""), self._collector.pages
         if "application/json" in accepted and "text/html" not in accepted:
             return json_page(pages.listed, vary="accept")
-        policy = {"content-security-policy": POLICY}
+        policy = {"content-security-policy": pages.policy}
         return text_page(pages.html.encode(), "text/html; charset=utf-8", vary="accept", **policy)
 
     async def metrics(self, _: Request) -> PageResponse:
