@@ -58,7 +58,10 @@ def test_every_trial_says_what_it_cost_in_a_sentence_and_four_lines(name):
     assert sentence.text == f"W{guess_text(trial.kind.epsilon_report, 'one report', f'{trial.of}s it is of')[1:]}."
     assert [about for about, _ in table.pairs] == ["who", "how", "one report", "more reports"]
     assert f"epsilon {epsilon_text(trial.kind.epsilon_report)}: " in dict(table.pairs)["one report"]
-    assert f"epsilon {epsilon_text(trial.kind.epsilon_permanent)} for any number" in dict(table.pairs)["more reports"]
+    assert (
+        f"epsilon {epsilon_text(trial.kind.epsilon_permanent)} for any number of reports of one "
+        in dict(table.pairs)["more reports"]
+    )
     assert str(trial).count("  who  ") == str(trial).count(sentence.text) == 1
     assert "Privacy:" not in str(trial)
 

@@ -181,11 +181,6 @@ class SetTrial(Trial):
     def who(self) -> str:
         return f"{len(self.people):,} rows, one report of its set each; {len(self.people.items):,} items"
 
-    @property
-    def how(self) -> str:
-        drawn = self.oracle.mechanism.drawn
-        return super().how + ("" if drawn is None else f", one item of {drawn[1]} by {drawn[0].name}")
-
     def _headline(self) -> str:
         rows, items = len(self.people), len(self.people.items)
         detected = int(np.count_nonzero(self.estimate.detected()))

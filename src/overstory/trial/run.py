@@ -35,7 +35,7 @@ from overstory.presentation.document import (
     Paragraph,
     Preformatted,
 )
-from overstory.presentation.formats import epsilon_text, factor, guess_text
+from overstory.presentation.formats import epsilon_text, factor, guess_text, parameter_words
 from overstory.presentation.render_data import csv_lines
 from overstory.presentation.render_html import as_page
 from overstory.presentation.shown import Shown
@@ -99,18 +99,14 @@ class Trial(Shown):
         """Who took part."""
 
     @property
-    def how(self) -> str:
-        """The oracle and what it was given."""
-        return self.kind.name
-
-    @property
     def more_reports(self) -> tuple[str, str]:
         """What the reports after the first tell, and for how many that holds."""
-        terms, ever = terms_of(self.kind), epsilon_text(self.kind.epsilon_permanent)
-        if math.isinf(self.kind.epsilon_permanent):
+        ever = self.kind.epsilon_permanent
+        if math.isinf(ever):
             return "more reports", "each tells as much again, without limit"
-        change = "; two different reports prove a change" if math.isinf(terms.change_leak(2)) else ""
-        return "more reports", f"epsilon {ever} for any number of one {self.of}; another {self.of} adds as much{change}"
+        change = "; two different ones prove a change" if math.isinf(terms_of(self.kind).change_leak(2)) else ""
+        words = f"epsilon {epsilon_text(ever)} for any number of reports of one {self.of}; another adds as much{change}"
+        return "more reports", words
 
     @property
     def privacy(self) -> str:
@@ -123,7 +119,8 @@ class Trial(Shown):
         one = f"epsilon {epsilon_text(epsilon)}: odds move by a factor of at most {factor(epsilon)}"
         guess = guess_text(epsilon, "one report", f"{self.of}s it is of")
         yield Paragraph(f"{guess[:1].upper()}{guess[1:]}.")
-        yield KeyValues((("who", self.who), ("how", self.how), ("one report", one), self.more_reports))
+        how = f"{self.kind.name}: {parameter_words(statement(self.kind).to_json()['parameters'])}"
+        yield KeyValues((("who", self.who), ("how", how), ("one report", one), self.more_reports))
 
     @abstractmethod
     def tables(self, *, everything: bool) -> Iterator[Block]:
@@ -138,7 +135,7 @@ class Trial(Shown):
         yield from self.tables(everything=False)
         yield Lines(*self.sentences())
         yield from self.cost()
-        yield Lines(*self.note_lines())
+        yield from [Lines(*self.note_lines())] if self.notes else []
 
     def note_lines(self) -> Iterator[str]:
         """Yield the notes as a terminal and a page write them."""

@@ -306,12 +306,6 @@ class Summary(Trial):
         return self.subject.who
 
     @property
-    def how(self) -> str:
-        used = statement(self.kind).to_json()["parameters"].items()
-        with_ = ", ".join(f"{key} {value}" for key, value in used if value != "")
-        return f"{self.kind.name} with {with_}; seed {self.result.seed}"
-
-    @property
     def more_reports(self) -> tuple[str, str]:
         """What the reports of a year tell, where there is a year."""
         return ("a year", self.subject.privacy) if self.subject.privacy else super().more_reports

@@ -172,7 +172,7 @@ def _columns() -> tuple[Column, ...]:
         Column("owner", "Responsible", is_left=True),
         Column("how_often", "How often", is_left=True),
         Column("one_report", "What one report reveals", is_left=True),
-        Column("expires", "Until", is_left=True),
+        Column("expires", "Until", date_words, is_left=True),
         Column("state", "State", is_left=True, tone=lambda state: "faint" if state == "ended" else ""),
         Column("results", "Results", is_left=True),
     )
@@ -252,7 +252,9 @@ class AboutPage(Page):
         yield Heading(1, metric.title)
         yield Paragraph(metric.description, is_lead=True)
         if metric.expired(self.data.clock()):
-            yield Notice(f"It ended on {metric.expires}: nothing is recorded any more.", "faint")
+            yield Notice(
+                f"It ended on {date_words(metric.expires.isoformat())}: nothing is recorded any more.", "faint"
+            )
         yield Link(f"Why: {metric.purpose}", metric.purpose)
         yield KeyValues(tuple(pair for pair in page.facts if pair[0] != "Why"))
         yield Heading(2, "What it costs a person", "privacy")
