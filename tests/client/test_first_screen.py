@@ -30,6 +30,7 @@ from overstory.trial.service import FILE, METRIC
 from support.devices import NOON, REGISTRY, Clock
 from support.html_reader import HtmlReader
 from support.registry_texts import registry_of
+from support.running import within
 
 ROOT = Path(__file__).parents[2]
 TODAY = date(2026, 11, 21)
@@ -154,6 +155,20 @@ def test_details_are_all_that_there_was(tmp_path):
     assert all(word in text for metric in REGISTRY.values() for word in (metric.id, metric.owner, metric.purpose))
     folded = Folded("more", (Lines("a"), Lines("b")))
     assert as_text([folded]) == as_text(folded.blocks)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("on --yes --json --details --app ./s --registry metrics.toml", "--details is of the text, and JSON has them"),
+        ("status --json --details --app ./s --registry metrics.toml", "--details is of the text, and JSON has them"),
+        ("status --details", "--details is of one application: give --app NAME"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(tmp_path, nothing_forbids, line, said):
+    (tmp_path / "metrics.toml").write_text(EXAMPLE)
+    ran = within(*line.split(), cwd=tmp_path)
+    assert (ran.returncode, said in ran.stderr) == (2, True), ran.stderr
 
 
 # --- who asks ---------------------------------------------------------------------------------------------------------

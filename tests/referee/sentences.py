@@ -249,9 +249,9 @@ JUDGED: Final[tuple[tuple[str, Callable[[re.Match[str]], Iterator[Claim]]], ...]
     (r"(?P<reports>\d+) \| (?P<one>no bound|[\d.]+) \| (?P<change>no bound|[\d.]+)", picture_row),
     (r"Before: any of [\d,]+ values, all alike\. After: the likeliest is [\d.]+ times as likely as before\. What is promised of any two values: (?P<words>.*)\.", inferred),
     (r"(?:Any \d+ reports of one device,|One report can change anyone's guess) .*", spoken),
-    (r"(?:One report from now on|All reports of (?:any|the first) year): whoever reads (?:it|them) could be practically certain of the truth\.(?: Later years add to it\.)?", plainly("certain")),
+    (r"(?:One report from now on|All reports of (?:any|the first) year): whoever reads (?:it|them) could be practically certain of the truth\.(?: Later years can add to it\.)?", plainly("certain")),
     (r"One report from now on: whoever guesses from it which of two equally likely answers is yours is right in at most (?P<right>[\d,]+) of (?P<of>[\d,]+) cases\. A coin is right in half\.", guessed),
-    (r"All reports of (?:any|the first) year: whoever guesses from them which of two equally likely lists of answers is yours is right in at most (?P<right>[\d,]+) of (?P<of>[\d,]+) cases\.(?: Later years add to it\.)?", plainly("a year's guess")),
+    (r"All reports of (?:any|the first) year: whoever guesses from them which of two equally likely lists of answers is yours is right in at most (?P<right>[\d,]+) of (?P<of>[\d,]+) cases\.(?: Later years can add to it\.)?", plainly("a year's guess")),
     (r"All reports of the first year: there is no known limit to what they tell: .*", plainly("no limit")),
     # how many there are
     (r"\w+: (?P<reports>[\d,]+) reports?(?: (?:of|from) (?P<distinct>\d+) (?:distinct value|noisy answer)s?)?", plainly("number of reports")),

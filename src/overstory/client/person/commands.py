@@ -59,6 +59,8 @@ def run(
         if getattr(args, name, None) is not None:
             raise ParameterError(f"--all is every application: leave --{name} out")
     chosen = None if of_all else _chosen(args, where, begins=given is not None)
+    if chosen is None and getattr(args, "details", False):
+        raise ParameterError("--details is of one application: give --app NAME")
     if chosen is None:
         states = applications(where)
         contexts = {name: _command_context(name, paths, given, where) for name, paths in states.items()}
@@ -66,6 +68,8 @@ def run(
             return turn_all_off(contexts, args)
         show_all(contexts, args)
         return 0
+    if args.json and getattr(args, "details", False):
+        raise ParameterError("--details is of the text, and JSON has them: leave it out with --json")
     context = _command_context(*chosen, given, where)
     if args.app is None and not args.json:
         say(f"application: {context.name or context.paths.folder}")
@@ -321,11 +325,10 @@ def show_status(context: CommandContext, args: argparse.Namespace) -> None:
         say_json({"application": context.name} | status.to_json())
     else:
         from overstory.presentation.document import Lines
-        from overstory.presentation.render_text import as_text
+        from overstory.presentation.render_text import UNFOLDED, as_text
 
-        first = as_text([Lines(*status.first_words())])
-        sys.stdout.write("" if args.details else first)
-        say(*(*status.words(), *status.costs()) if args.details else ())
+        texts = [*status.words(), *status.costs()] if args.details else status.first_words()
+        sys.stdout.write(as_text([Lines(*texts)], UNFOLDED if args.details else None))
 
 
 def _status(context: CommandContext) -> Status:

@@ -70,7 +70,7 @@ def in_two_sentences(registry: MetricRegistry) -> tuple[str, str]:
     if math.isinf(year.epsilon):
         second = f"there is no known limit to what they tell: {year.reason}"
     coin = " A coin is right in half." if one <= MOST else ""
-    more = "" if is_all or math.isinf(year.epsilon) else " Later years add to it."
+    more = "" if is_all or math.isinf(year.epsilon) else " Later years can add to it."
     return f"One report from now on: {first}.{coin}", f"All reports of {stretch}: {second}.{more}"
 
 
