@@ -124,13 +124,13 @@ def cost(found: re.Match[str], words: str, amount: float, **more: Any) -> Claim:
 
 
 def cost_line(found: re.Match[str]) -> Iterator[Claim]:
-    """Read an amount with its words: `epsilon 1.0000 | one report; odds move by a factor of at most 2.72`."""
+    """Read an amount with its words: `epsilon 1 | one report; odds move by a factor of at most 2.72`."""
     words = re.sub(r" \(one per [^)]*\)$", "", found["words"].removesuffix("."))
     yield cost(found, words, epsilon_of(found["amount"]))
 
 
 def table_row(found: re.Match[str]) -> Iterator[Claim]:
-    """Read a row of a table of claims: `one report | 1.0000 | 2.72 times | [2]`."""
+    """Read a row of a table of claims: `one report | 1 | 2.72 times | [2]`."""
     read = about(found["words"])
     if read is None:
         raise UnknownSentenceError(found.string)
