@@ -121,7 +121,7 @@ def test_errors_of_its_periods_are_said_to_be_of_one_device_only_where_they_are(
 
 def test_what_it_costs_is_said_of_a_year_and_not_of_one_value():
     sentences = read(weeks(metric(), [FIRST])).sentences()
-    assert "privacy: grr, epsilon 1.0000 for one report; in any year a device sends at most 1" in sentences
+    assert "privacy: grr, epsilon 1 for one report; in any year a device sends at most 1" in sentences
     assert read(weeks(metric(), [FIRST])).to_json()["epsilon_permanent"] is None
 
 

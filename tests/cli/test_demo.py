@@ -50,7 +50,7 @@ def test_the_page_stands_alone_in_both_colour_schemes(told):
     assert text.count('role="img"') == 4
     own = text.partition("</style>")[2].lower()
     assert not [colour for colour in VARIABLES if colour in own]  # every colour of a picture is the page's own
-    assert "Epsilon 1.0743: whatever you hold and however it changes, in any year: 1 answer" in text
+    assert "Epsilon 1.08: whatever you hold and however it changes, in any year: 1 answer" in text
     assert "not detected" in text or 'class="faint"' not in text
 
 

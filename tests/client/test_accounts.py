@@ -133,8 +133,8 @@ def test_the_question_counts_what_was_reported_before_the_change(tmp_path):
     context = CommandContext("test", client.paths, of(after, "2"), {})
     asked = asked_of(context, None, date(2026, 12, 24))
     cost = asked.costs["m"]
-    assert cost.line("unchanged").amount == "epsilon 4.2994"
-    assert cost.line("permanent").amount == "epsilon 8.7889"
+    assert cost.line("unchanged").amount == "epsilon 4.3"
+    assert cost.line("permanent").amount == "epsilon 8.79"
     assert cost.line("report").about == "one report, by the parameters in force"
     spoken = [block.text for block in question(asked) if isinstance(block, Paragraph)]
     assert "What your 10 reports so far can have told of you:" in spoken
@@ -155,7 +155,7 @@ def test_nothing_is_one_of_the_responses_and_no_value_more(tmp_path, values, clo
         client.flush()
         headline = lines_of(client).headline
     mechanism = of(SIX)["m"].mechanism
-    assert headline.amount == "epsilon 1.3959"
+    assert headline.amount == "epsilon 1.4"
     assert headline.epsilon == charge("any-history", terms_of(mechanism), 2)
     worst = max(epsilon_between(mechanism, [0, 1], list(pair)) for pair in [(2, 3), (2, 2), (1, 0), (0, 0), (1, 1)])
     assert worst == pytest.approx(1.3959, abs=5e-5)

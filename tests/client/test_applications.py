@@ -102,8 +102,8 @@ def test_the_folder_that_the_environment_names_is_the_only_one(home, run, tmp_pa
     started(home, "editor")
     home["OVERSTORY_STATE"] = str(tmp_path / "own")
     started(home, "notes", choice="on")
-    assert run("status")[1].startswith("application: notes\nNo bound: ")
-    assert "\non: " in run("status")[1]
+    assert run("status")[1].startswith("application: notes\non: ")
+    assert "\nAll reports of the first year: there is no known limit" in run("status")[1]
     status, told = run("off", "--app", "editor")
     assert status == 2
     assert told.endswith("no application 'editor' has a state here; there are: notes\n")
@@ -133,7 +133,7 @@ def test_off_for_all(home, run):
     assert "has to ask first" in told
     for paths in begun:
         assert read_consent(paths).choice == "off"
-    status, told = run("status", "--all", "--json")
+    status, told = run("status", "--json")
     assert [one["choice"] for one in json.loads(told)["applications"]] == ["off", "off"]
     assert [one["waiting"] for one in json.loads(told)["applications"]] == [0, 0]
 
@@ -179,10 +179,10 @@ def test_no_command_needs_a_file(home, run):
     started(home, "notes")
     status, told = run("on", "--yes")
     assert status == 0
-    assert "(colour)" in told
+    assert f"- {REGISTRY['colour'].title}: " in told
     with Client("notes", registry=REGISTRY, environ=home, policy="none") as client:
         assert client.record("colour", "red") == "recorded"
-    assert "colour: 1 report from 1 noisy answer" in run("status")[1]
+    assert "colour: 1 report from 1 noisy answer" in run("status", "--details")[1]
     assert "colour = red, explained" in run("view", "--explain", "colour=red")[1]
     assert run("forget", "--yes")[0] == 0
     assert run("on", "--yes")[0] == 0, "what is asked for is no secret, and stays"

@@ -70,7 +70,7 @@ def record(here, *values: str) -> None:
 
 
 def test_on_shows_what_is_asked_for_and_records_the_choice(here, capsys):
-    assert run("on", *ALL, "--yes") == 0
+    assert run("on", *ALL, "--yes", "--details") == 0
     told = capsys.readouterr().out
     registry = load_registry("metrics.toml")
     for metric in registry.values():

@@ -117,7 +117,7 @@ def test_the_command_says_what_stands(tmp_path, monkeypatch, capsys):
         assert main(["off", *state], environ={}) == 0
         assert "asked" not in capsys.readouterr().out
         assert main(["status", *state], environ={}) == 0
-    assert "\noff: the person's choice of " in capsys.readouterr().out
+    assert capsys.readouterr().out.startswith("off: the person's choice of ")
 
 
 def test_the_command_says_that_the_earlier_choice_stands(tmp_path, monkeypatch, capsys):

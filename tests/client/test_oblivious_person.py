@@ -51,11 +51,11 @@ def asked_of(folder, *argv: str, registry: MetricRegistry = BOTH) -> str:
 
 
 def test_the_question_names_the_relay_and_says_what_each_side_sees(tmp_path):
-    text = plain(asked_of(tmp_path, "on", "--yes", "--server", COLLECTOR))
+    text = plain(asked_of(tmp_path, "on", "--yes", "--details", "--server", COLLECTOR))
     assert f"How reports travel {SEES}" in text
     assert text.count(SEES) == 1, "the other metric is direct"
     assert f"reports go to: {COLLECTOR} {THROUGH} {DIRECTLY}" in text
-    assert DIRECTLY not in plain(asked_of(tmp_path, "on", "--yes", registry=ALONE))
+    assert DIRECTLY not in plain(asked_of(tmp_path, "on", "--yes", "--details", registry=ALONE))
     listed = json.loads(asked_of(tmp_path, "on", "--yes", "--server", COLLECTOR, "--json"))
     assert listed["relay"] == BOTH.oblivious.to_json()
     assert {metric["id"]: metric.get("travels") for metric in listed["metrics"]} == {"colour": SEES, "first": None}
@@ -105,7 +105,8 @@ def test_status_says_why_reports_wait_for_the_relay(tmp_path, answer, why):
     client.record("colour", "red")
     assert client.status().relay.waits == {}
     client.flush()
-    for text in (asked_of(tmp_path, "status"), "\n".join(client.status().words())):
+    assert f"reports of colour wait: {why}" in " ".join(asked_of(tmp_path, "status").split())
+    for text in (asked_of(tmp_path, "status", "--details"), "\n".join(client.status().words())):
         assert f"{THROUGH}\n{DIRECTLY}\nreports of colour wait: {why}\n" in text
     listed = json.loads(asked_of(tmp_path, "status", "--json"))
     assert listed["relay"] == {

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from overstory.client.consent.consent import read_consent
+from overstory.client.person.status import SCREEN
 from overstory.client.state.files import StatePaths
 from support.devices import DEFAULT, REGISTRY, registry
 
@@ -63,11 +64,14 @@ def begun(tmp_path, asks=REGISTRY):
     return "on", "--app", "./state", "--registry", "metrics.toml"
 
 
-def test_on_a_terminal_it_asks_after_it_has_shown_everything(tmp_path):
+def test_on_a_terminal_it_asks_after_it_has_shown_one_screen(tmp_path):
     asking = Terminal(tmp_path, *begun(tmp_path))
     shown = asking.until("[y/N] ")
     assert shown.endswith(f"Agree to these {len(REGISTRY)} metrics? [y/N] ")
-    assert all(f"({name})" in shown for name in REGISTRY)
+    asked = shown.count("\r\n- ")
+    assert 1 <= asked < len(REGISTRY)
+    assert f"and {len(REGISTRY) - asked} more: --details" in shown
+    assert shown.count("\n") < SCREEN
     assert "reports go to:" in shown
     assert not (tmp_path / "state").exists(), "nobody has agreed yet"
     asking.answer("Yes\n")
@@ -117,5 +121,5 @@ def test_who_cannot_be_asked_or_cannot_see_the_question_agrees_by_yes_alone(tmp_
     assert ran.returncode == 2
     assert ran.stderr.endswith("give --yes\n")
     assert ran.stderr.count("\n") == 1
-    assert ("(colour)" in ran.stdout) == (not more)
+    assert (f"- {ONE['colour'].title}: " in ran.stdout) == (not more)
     assert not (tmp_path / "state").exists()

@@ -12,7 +12,7 @@ import pytest
 
 from overstory.client.outcomes import Fault, StateError
 from overstory.client.person.server import LocalPage
-from overstory.presentation.render_html import POLICY, STYLE
+from overstory.presentation.render_html import STYLE, policy_of
 
 
 def contrast(one: str, other: str) -> float:
@@ -97,7 +97,7 @@ def test_two_hosts_or_none_are_refused():
 def test_headers_keep_the_page_to_itself():
     with serving() as server:
         _, _, headers = ask(server)
-    assert headers["content-security-policy"] == f"{POLICY}; frame-ancestors 'none'"
+    assert headers["content-security-policy"] == f"{policy_of(STYLE)}; frame-ancestors 'none'"
     assert headers["cache-control"] == "no-store"
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["referrer-policy"] == "no-referrer"

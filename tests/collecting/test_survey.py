@@ -151,7 +151,7 @@ def test_rng_is_as_numpy_takes_it() -> None:
 def test_what_a_survey_says_of_itself() -> None:
     result = overstory.survey(ANSWERS, epsilon=np.float32(1), rng=1)
     assert repr(result).startswith("Survey(1,000 reports, 3 values, ")
-    assert repr(result).endswith(f"{result.oracle.name}, epsilon 1.0000)")
+    assert repr(result).endswith(f"{result.oracle.name}, epsilon 1)")
     assert {"oracle", "epsilon_report", "steps", "notes"} <= set(result.summary())
     assert result.oracle.name in result._repr_html_()
     low, high = result.interval()

@@ -176,9 +176,7 @@ PROMISING = registry_of(
 )
 PROMISED_REGISTRY = parse_registry(PROMISING)
 PERMANENT = PROMISING.replace("epsilon_permanent = 2.0", "epsilon_permanent = 6.0")
-PROMISED = (
-    "export-format: 2,000 reports were promised epsilon 2.0000, this registry has 6.0000; run overstory metrics diff"
-)
+PROMISED = "export-format: 2,000 reports were promised epsilon 2, this registry has 6; run overstory metrics diff"
 
 
 def filled(url, text=PROMISING, name="export-format", count=2000, *, create=True):
@@ -222,7 +220,7 @@ def test_each_metric_has_its_line(tmp_path):
     filled(url, name="theme", count=2, create=False)
     found = weakening(url, PERMANENT.replace("epsilon = 1.0, window", "epsilon = 3.0, window"))
     assert [line.partition(":")[0] for line in found] == ["export-format", "theme"]
-    assert found[0].startswith("export-format: 1 report was promised epsilon 2.0000, this registry has 6.0000;")
+    assert found[0].startswith("export-format: 1 report was promised epsilon 2, this registry has 6;")
     (kept_longer,) = weakening(url, PROMISING.replace("retention_days = 90", "retention_days = 91", 1))
     assert kept_longer.startswith("export-format: 1 report ")
     assert "stored, and reports are kept for 91 days, not for 90" in kept_longer

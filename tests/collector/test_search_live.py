@@ -141,7 +141,7 @@ def test_a_second_plan_expects_what_the_first_found(tmp_path):
     assert shown["other_parameters"][0]["reports"] == asked
     assert any("another plan" in note for note in shown["notes"])
     text = done(tmp_path, "decode", *STORE, "--metric", "port").stdout
-    assert "a device gives at most 1 answer in any year, and each reveals: epsilon 5.0000" in text
+    assert "a device gives at most 1 answer in any year, and each reveals: epsilon 5" in text
 
 
 # A collector and the reports of a search: what it takes, counts, keeps, and refuses

@@ -135,8 +135,8 @@ def test_a_page_says_what_why_who_how_often_until_when_and_how_to_stop(client, c
         "https://example.org/issues/2",
         "Design team",
         "at most one report per device per week",
-        "by a factor of at most 2.72 (epsilon 1.0000)",
-        "2027-06-01",
+        "by a factor of at most 2.72 (epsilon 1)",
+        "1 June 2027",
     ):
         assert words in front, words
     assert "&lt;script&gt;" in front
@@ -148,7 +148,7 @@ def test_a_page_says_what_why_who_how_often_until_when_and_how_to_stop(client, c
 
 def test_an_ended_metric_is_marked_and_stays(client) -> None:
     assert {row["metric"]: row["state"] for row in table_rows(client)}["over"] == "ended"
-    assert "It ended on 2026-10-01: nothing is recorded any more." in client.get("/about/over").text
+    assert "It ended on 1 October 2026: nothing is recorded any more." in client.get("/about/over").text
     assert "did you mean theme?" in client.get("/about/thema").text
 
 
@@ -172,7 +172,8 @@ def test_without_a_period_that_is_final_a_page_says_when_the_next_one_is(console
     data = ConsoleData(quiet, console_data.store, lambda: NOW)
     view = about(data, "quiet")
     assert view.facts["results"] == (
-        "No period is published now. 2026-W43 is next, on 2026-11-25 01:00 UTC, if at least 100 reports of it came."
+        "No period is published now. Week of 19 October 2026 is next, on 25 November 2026, 01:00 UTC, if at least 100 "
+        "reports of it came."
     )
     assert json.dumps(view.facts)
 

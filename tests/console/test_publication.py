@@ -212,7 +212,8 @@ def test_few_reports_are_as_good_as_none(tmp_path: Path) -> None:
         period = metric.period.number(NOW) - 5
         before = public.answers("oue")
         assert (
-            b"No period is published now. 2026-11-20 is next, on 2026-11-22 01:00 UTC, if at least 100" in before[""][1]
+            b"No period is published now. 20 November 2026 is next, on 22 November 2026, 01:00 UTC, if at least 100"
+            in before[""][1]
         )
         for number in range(99):
             public.add(metric, period, number)

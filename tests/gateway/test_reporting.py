@@ -102,7 +102,7 @@ def test_a_meter_in_a_panel_reports_when_it_is_asked_and_stores_nothing_of_other
     spent = summary["privacy"]
     assert (spent["reports"], spent["epsilon_window"]) == (len(periods), pytest.approx(20.0))
     assert spent["epsilon_year"] == pytest.approx(24.0)
-    assert spent["headline"].startswith("Epsilon 24.0000: whatever you hold and however it changes, in any year: 12")
+    assert spent["headline"].startswith("Epsilon 24: whatever you hold and however it changes, in any year: 12")
     with State(StatePaths(tmp_path / "state")).snapshot() as rows:
         assert len(rows.outbox.rows()) == rows.responses("daily")[0].reports == len(periods)
         assert sorted(rows.claims("daily").reported) == periods

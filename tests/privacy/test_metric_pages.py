@@ -139,8 +139,8 @@ def test_a_year_that_reveals_much_is_warned_of_with_its_cure_unless_a_reason_is_
     ((line, message),) = year_warnings(**TWO_ROUNDS)
     assert line == 2
     assert message == (
-        "epsilon 55.4348, whatever you hold and however it changes, in the first year, most of it by 54 reports of "
-        'colour; with panel = {cycle = "year", answers = 1}, and no max_values, epsilon 1.0000; or give yearly_reason, '
+        "epsilon 55.5, whatever you hold and however it changes, in the first year, most of it by 54 reports of "
+        'colour; with panel = {cycle = "year", answers = 1}, and no max_values, epsilon 1; or give yearly_reason, '
         "why a metric needs more"
     )
     assert year_warnings(PANEL, **TWO_ROUNDS) == year_warnings(REASON, **TWO_ROUNDS) == []
@@ -152,14 +152,14 @@ def test_a_year_that_reveals_much_is_warned_of_with_its_cure_unless_a_reason_is_
 def test_a_panel_of_too_large_an_epsilon_is_warned_of_at_its_line():
     ((line, message),) = year_warnings(parameters="{epsilon = 9.0}", head=f"{PANEL}\n")
     assert line == 1
-    assert "epsilon 9.0000, and an oracle with less: up to 8;" in message
+    assert "epsilon 9, and an oracle with less: up to 8;" in message
 
 
 @pytest.mark.parametrize(
     ("budget", "more", "said"),
     [
         ('{epsilon = 4.0, per = "year"}', "", []),
-        ('{epsilon = 4.0, per = "year"}', ALWAYS, ["a year's reports cost epsilon 6.7000, and the budget allows 4: "]),
+        ('{epsilon = 4.0, per = "year"}', ALWAYS, ["a year's reports cost epsilon 6.7, and the budget allows 4: "]),
         ('{epsilon = 7.0, per = "year"}', ALWAYS, []),
         (
             '{epsilon = 9.0, per = "year", attributes = {tint = 4.0}}',

@@ -401,11 +401,11 @@ def spent(*epsilons):
 def test_all_parameters_that_a_device_may_have_reported_by_add_up_and_the_same_ones_count_once():
     ((back,), (third,), (kept,)) = spent(3.0, 3.5, 3.0), spent(3.0, 3.5, 2.5), spent(3.0, 3.5, 3.5)
     same = "; responses under an earlier registry with the same parameters and domain are the same: they cost once"
-    assert back.endswith(f"cost 6.5000 together, where 3.5000 was promised{same}")
-    assert third.endswith("cost 9.0000 together, where 3.5000 was promised")
+    assert back.endswith(f"cost 6.5 together, where 3.5 was promised{same}")
+    assert third.endswith("cost 9 together, where 3.5 was promised")
     assert kept.startswith("since version 1: devices that have reported draw new permanent responses")
-    assert kept.endswith(f"cost 6.5000 together, where 3.0000 was promised{same}")
-    assert "cost 9.0000 together, where 3.0000 was promised" in spent(3.0, 3.5, 3.0, 2.5)[0]
+    assert kept.endswith(f"cost 6.5 together, where 3 was promised{same}")
+    assert "cost 9 together, where 3 was promised" in spent(3.0, 3.5, 3.0, 2.5)[0]
     assert spent(3.0, 3.0) == []
 
 
@@ -474,8 +474,8 @@ def of_a_panel(**metrics):
     [
         ({}, []),
         ({"oracle": '"oue"'}, []),
-        ({"parameters": "{epsilon = 6.0}"}, ["of all metrics together: epsilon 1.0000 becomes 6.0000"]),
-        ({"panel": '{cycle = "year"}'}, ["of all metrics together: epsilon 1.0000 becomes 2.0000"]),
+        ({"parameters": "{epsilon = 6.0}"}, ["of all metrics together: epsilon 1 becomes 6"]),
+        ({"panel": '{cycle = "year"}'}, ["of all metrics together: epsilon 1 becomes 2"]),
     ],
 )
 def test_a_metric_that_comes_weakens_what_a_year_tells_and_one_of_a_shared_panel_that_is_no_dearer_does_not(more, said):

@@ -35,10 +35,10 @@ def of_the_past(*registries):
 @pytest.mark.parametrize(
     ("registries", "cost"),
     [
-        ((FIRST, KNOWING), "cost 6.0000 together, where 3.0000 was promised"),
-        ((FIRST, HALF), "cost 4.5000 together, where 3.0000 was promised"),
-        ((FIRST, HALF, KNOWING), "cost 7.5000 together, where 1.5000 was promised"),
-        ((FIRST, KNOWING, FIRST), "cost 6.0000 together, where 3.0000 was promised; "),  # the first answer stays
+        ((FIRST, KNOWING), "cost 6 together, where 3 was promised"),
+        ((FIRST, HALF), "cost 4.5 together, where 3 was promised"),
+        ((FIRST, HALF, KNOWING), "cost 7.5 together, where 1.5 was promised"),
+        ((FIRST, KNOWING, FIRST), "cost 6 together, where 3 was promised; "),  # the first answer stays
     ],
 )
 def test_without_a_panel_every_plan_costs_its_epsilon_again(registries, cost):
@@ -60,9 +60,9 @@ def test_in_a_panel_another_plan_asks_for_no_more():
 @pytest.mark.parametrize(
     ("old", "new", "weakens"),
     [
-        ((), (YEAR,), "epsilon 3.0000 becomes 3.0000; a device that has answered before answers again"),
-        ((YEAR,), (), "epsilon 3.0000 becomes 3.0000; a device that has answered before answers again"),
-        ((YEAR,), (QUARTER,), "epsilon 3.0000 becomes 12.0000"),
+        ((), (YEAR,), "epsilon 3 becomes 3; a device that has answered before answers again"),
+        ((YEAR,), (), "epsilon 3 becomes 3; a device that has answered before answers again"),
+        ((YEAR,), (QUARTER,), "epsilon 3 becomes 12"),
         ((QUARTER,), (YEAR,), None),
     ],
 )

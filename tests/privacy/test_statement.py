@@ -2,11 +2,12 @@
 
 import json
 import math
+from fractions import Fraction
 from itertools import product
 
 import pytest
 
-from overstory.presentation.formats import epsilon_text, factor
+from overstory.presentation.formats import epsilon_text, epsilons_apart, factor, guess_text
 from overstory.privacy import statement, terms_of
 from overstory.privacy.statements import ANY_BOUND, ANY_EXACT, claims_blocks, first_change_above
 from overstory.protocol.errors import ParameterError
@@ -58,18 +59,39 @@ def test_no_epsilon_is_printed_smaller_than_it_is(said):
             assert (shown, odds) == ("no bound", "without bound")
         else:
             assert shown == claim.epsilon_words
-            assert 0 <= float(shown.split()[0]) - claim.epsilon + 4 * math.ulp(claim.epsilon) < 1e-4 + 1e-10
+            excess = float(shown.split()[0]) - claim.epsilon + 4 * math.ulp(claim.epsilon)
+            assert 0 <= excess < max(1e-4, claim.epsilon / 100) + 1e-10
 
 
 def test_an_excess_that_no_float_explains_is_printed():
-    """What was 1e-11 above a number of four digits was printed as that number."""
-    assert epsilon_text(1.00000000001) == "1.0001"
-    assert epsilon_text(1.0 + 5 * math.ulp(1.0)) == "1.0001"
-    assert epsilon_text(1.0 + 4 * math.ulp(1.0)) == "1.0000"
-    assert [epsilon_text(n / 10_000) for n in (1, 10_001, 333_333)] == ["0.0001", "1.0001", "33.3333"]
-    assert epsilon_text(sum([0.1] * 3)) == "0.3000"
-    assert (epsilon_text(0.0), epsilon_text(5e-324)) == ("0.0000", "0.0001")
-    assert epsilon_text(1e22) == "10000000000000000000000.0000"
+    """What was 1e-11 above a number of few digits was printed as that number."""
+    assert epsilon_text(1.00000000001) == "1.01"
+    assert epsilon_text(1.0 + 5 * math.ulp(1.0)) == "1.01"
+    assert epsilon_text(1.0 + 4 * math.ulp(1.0)) == "1"
+    assert [epsilon_text(n / 10_000) for n in (1, 10_001, 333_333, 2_890_732)] == ["0.0001", "1.01", "33.4", "290"]
+    assert epsilon_text(sum([0.1] * 3)) == "0.3"
+    assert (epsilon_text(0.0), epsilon_text(5e-324)) == ("0", "0.0001")
+    assert epsilon_text(1e22) == "10000000000000000000000"
+
+
+def test_epsilons_that_are_compared_differ_in_print_where_they_differ():
+    assert epsilons_apart(1.0001, 1.0002) == ["1.0001", "1.0002"]
+    assert epsilons_apart(4.0, 5.0, math.inf) == ["4", "5", "without bound"]
+    assert epsilons_apart(2.0, 2.0) == ["2", "2"]
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, math.log(3), 2.0, 4.0, 4.6, 5.0, 10.0, 13.8])
+def test_right_guesses_are_counted_in_the_fewest_cases_and_rounded_up(epsilon):
+    said = guess_text(epsilon, "it", "answers is yours")
+    right, of = (int(word.replace(",", "")) for word in said.split() if word[0].isdigit())
+    exact = 1 / (1 + Fraction(math.exp(-epsilon)))
+    assert right - 1 < exact * of - Fraction(1, 10**9) < right < of
+    assert of == 100 or math.ceil(exact * of / 10) == of / 10
+
+
+def test_a_guess_that_is_hardly_ever_wrong_is_certain_in_words():
+    assert guess_text(math.log(3), "it", "answers is yours").endswith(" is right in at most 75 of 100 cases")
+    assert guess_text(40.0, "it", "answers is yours") == "whoever reads it could be practically certain of the truth"
 
 
 def test_distinct_values():
@@ -157,7 +179,7 @@ def test_the_published_second_round_adds_too_much_noise():
 
 
 def test_the_thesis_on_windows_and_rappor_on_many_reports():
-    assert "40 reports cost 10.0000" in claim(wb(domain_size=5, epsilon=1, window=4), "whatever you hold").caution
+    assert "40 reports cost 10," in claim(wb(domain_size=5, epsilon=1, window=4), "whatever you hold").caution
     assert "it can" in claim(rappor(), "2 reports").caution
 
 

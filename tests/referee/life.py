@@ -17,6 +17,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -170,7 +171,8 @@ def about_budget(claim: Claim, scene: Scene) -> Iterator[Lie]:
 
 
 def about_asked_next(claim: Claim, scene: Scene) -> Iterator[Lie]:
-    scene.asked_next = claim.more.get("period", "never")
+    said = claim.more.get("period")
+    scene.asked_next = datetime.strptime(f"{said} +0000", "%d %B %Y %z").date().isoformat() if said else "never"
     yield from ()
 
 

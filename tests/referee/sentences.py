@@ -124,13 +124,13 @@ def cost(found: re.Match[str], words: str, amount: float, **more: Any) -> Claim:
 
 
 def cost_line(found: re.Match[str]) -> Iterator[Claim]:
-    """Read an amount with its words: `epsilon 1.0000 | one report; odds move by a factor of at most 2.72`."""
+    """Read an amount with its words: `epsilon 1 | one report; odds move by a factor of at most 2.72`."""
     words = re.sub(r" \(one per [^)]*\)$", "", found["words"].removesuffix("."))
     yield cost(found, words, epsilon_of(found["amount"]))
 
 
 def table_row(found: re.Match[str]) -> Iterator[Claim]:
-    """Read a row of a table of claims: `one report | 1.0000 | 2.72 times | [2]`."""
+    """Read a row of a table of claims: `one report | 1 | 2.72 times | [2]`."""
     read = about(found["words"])
     if read is None:
         raise UnknownSentenceError(found.string)
@@ -177,6 +177,12 @@ def spoken(found: re.Match[str]) -> Iterator[Claim]:
             number = None if condition == "ever" else int(given.get("n") or 1)
             meant = "unchanged" if condition == "ever" else condition
             yield Claim("epsilon", sentence[0], epsilon_of(given["e"]), condition=meant, reports=number)
+
+
+def guessed(found: re.Match[str]) -> Iterator[Claim]:
+    """Read how often a guess is right as the odds that it stands for: 74 of 100 cases are odds of 74 to 26."""
+    right, of = (int(found[name].replace(",", "")) for name in ("right", "of"))
+    yield Claim("epsilon", found.string, math.log(right / (of - right)), condition="any", reports=1, in_force=True)
 
 
 # --- what puts reports together ---------------------------------------------------------------------------------------
@@ -243,11 +249,15 @@ JUDGED: Final[tuple[tuple[str, Callable[[re.Match[str]], Iterator[Claim]]], ...]
     (r"(?P<reports>\d+) \| (?P<one>no bound|[\d.]+) \| (?P<change>no bound|[\d.]+)", picture_row),
     (r"Before: any of [\d,]+ values, all alike\. After: the likeliest is [\d.]+ times as likely as before\. What is promised of any two values: (?P<words>.*)\.", inferred),
     (r"(?:Any \d+ reports of one device,|One report can change anyone's guess) .*", spoken),
+    (r"(?:One report from now on|All reports of (?:any|the first) year): whoever reads (?:it|them) could be practically certain of the truth\.(?: Later years can add to it\.)?", plainly("certain")),
+    (r"One report from now on: whoever guesses from it which of two equally likely answers is yours is right in at most (?P<right>[\d,]+) of (?P<of>[\d,]+) cases\. A coin is right in half\.", guessed),
+    (r"All reports of (?:any|the first) year: whoever guesses from them which of two equally likely lists of answers is yours is right in at most (?P<right>[\d,]+) of (?P<of>[\d,]+) cases\.(?: Later years can add to it\.)?", plainly("a year's guess")),
+    (r"All reports of the first year: there is no known limit to what they tell: .*", plainly("no limit")),
     # how many there are
     (r"\w+: (?P<reports>[\d,]+) reports?(?: (?:of|from) (?P<distinct>\d+) (?:distinct value|noisy answer)s?)?", plainly("number of reports")),
     (r"reports queued \| (?P<reports>\d+)", plainly("number of reports")),
     (r"Every report is drawn from one of these noisy answers, and a value that returns uses the same one again\. No value is stored\.", plainly("one answer")),
-    (r"of its panel, this device is asked next in: (?:(?P<period>[\d-]+) \(\w+\)|no period before the end)", plainly("asked next")),
+    (r"of its panel, this device is asked next in: (?:(?P<period>\d+ \w+ \d+) \(\w+\)|no period before the end)", plainly("asked next")),
     # what puts reports together
     (r"What could put a device's reports together \| (?P<words>.*)", linkable),
     (r"Linkable: (?P<words>.*)\.", linkable),
@@ -257,7 +267,7 @@ JUDGED: Final[tuple[tuple[str, Callable[[re.Match[str]], Iterator[Claim]]], ...]
     (r"All reports together may cost epsilon (?P<most>[\d.]+), whatever you hold and however it changes; then no more are made\.", plainly("budget")),
     # publication and retention
     (r"Published \| everybody can read the estimates of a period once it takes no more reports, if at least (?P<least>[\d,]+) came", plainly("published")),
-    (r"Estimated from (?P<reports>[\d,]+) reports of (?P<period>[\d-]+), one per device(?: \(.*\))?\. An estimate can be below zero, because the noise is subtracted\.", plainly("estimated")),
+    (r"Estimated from (?P<reports>[\d,]+) reports of (?P<period>[\w ]+), one per device(?: \(.*\))?\. An estimate can be below zero, because the noise is subtracted\.", plainly("estimated")),
     (r"Kept for \| randomized reports: (?P<days>\d+) days; then only counts of (?P<fewest>\d+) or more reports together; a report that comes .* is (?:still|not) counted", plainly("kept")),
     # changes of a registry
     (r"weakens-privacy \| .*: all reports of (?:one value|it) cost (?P<total>[\d.]+|without bound) together, where [\d.]+ was promised(?:; .*)?", plainly("both together")),
@@ -283,11 +293,11 @@ PLAIN: Final[tuple[str, ...]] = (
     r"What (?:\d|[\d,]+) reports? can tell of you:|What your [\d,]+ reports? so far can have told of you:",
     r"There is no budget: reports go on until each metric's end, and add up\.",
     r"(?:reports go to|state|on|off|local|not asked about yet, so not recorded|you agreed on \S+ to): .*",
-    r"(?:waiting|dropped|last sent in|problem|note): .*",
+    r"(?:waiting|dropped|last sent in|problem|note|asked by|to stop|the rest): .*|- (?:T|Another title)(?:: .*|, since your choice of .*)",
     r"together, all metrics \(\w+\):|Together: all metrics \(\w+\)|Privacy spent, all together",
     r"Since your choice of \S+: .*|asked about again, so not recorded until you choose: .*",
     r"What \w+ sends from this device|Recorded: \w+|Permanent responses: \w+|The permanent responses of this device",
-    r"In (?:\d+ periods, the last \d+ of them: )?[\d, -]+\. True values are not kept\.|Nothing was recorded\.",
+    r"In (?:\d+ periods, the last \d+ of them: )?[\w; ]+\. True values are not kept\.|Nothing was recorded\.",
     r"Exactly what was or will be sent: \w+|The newest 0 of \d+ reports that are kept to be shown\.",
     r"From the newest report alone: .*, so there is nothing to compare\.",
     r"What the collector could infer: \w+|From the newest report alone(?:: the \d+ likeliest of [\d,]+ values)?|From all kept reports(?: of that (?:value|noisy answer))?, linked.*",

@@ -15,7 +15,7 @@ from unittest import mock
 
 from overstory.client import Client
 from overstory.client.outcomes import StateError
-from overstory.client.person.question import CommandContext, asked_of, question
+from overstory.client.person.question import CommandContext, asked_of, first_screen, question
 from overstory.client.person.view import View, build, view_metrics
 from overstory.client.state.state import State
 from overstory.console.data import ConsoleData
@@ -81,12 +81,13 @@ def day(now: float) -> date:
 
 def asks(client: Client, now: float) -> list[str]:
     """Return what `on` shows before a person agrees."""
-    return lines(as_text(question(asked_of(context(client), None, day(now))), UNFOLDED))
+    asked = asked_of(context(client), None, day(now))
+    return lines(as_text([*first_screen(asked, "--details"), *question(asked)], UNFOLDED))
 
 
 def status(client: Client) -> list[str]:
     told = client.status()
-    return lines("\n".join([*told.words(), *told.costs()]))
+    return lines("\n".join([*told.first_words(), *told.words(), *told.costs()]))
 
 
 def view(client: Client) -> list[str]:

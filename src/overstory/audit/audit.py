@@ -163,7 +163,7 @@ class AuditResult:
 
     def _bounds(self) -> tuple[str, str]:
         """Return the certain epsilon, rounded down, and the declared one, rounded up, in their true order."""
-        digits = 4
+        digits = 2
         while True:
             step = Decimal(1).scaleb(-digits)
             lower = rounded_down(self.lower, step)

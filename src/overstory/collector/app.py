@@ -21,7 +21,6 @@ from overstory.analysis.alarms.sums import Watch
 from overstory.analysis.kinds.base import server_half
 from overstory.collector.auth import ADMIN, MONITOR
 from overstory.collector.http.endpoint import PATH, Entrance
-from overstory.collector.http.pages import POLICY
 from overstory.collector.service import Collector
 from overstory.collector.store import StoreError
 from overstory.collector.store.databases.database import RecountError
@@ -81,7 +80,7 @@ class Pages:
         accepted, pages = request.headers.get("accept", ""), self._collector.pages
         if "application/json" in accepted and "text/html" not in accepted:
             return json_page(pages.listed, vary="accept")
-        policy = {"content-security-policy": POLICY}
+        policy = {"content-security-policy": pages.policy}
         return text_page(pages.html.encode(), "text/html; charset=utf-8", vary="accept", **policy)
 
     async def metrics(self, _: Request) -> PageResponse:

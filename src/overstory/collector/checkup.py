@@ -26,7 +26,7 @@ from overstory.collector.settings import DAY, MEBIBYTE
 from overstory.collector.store import Store, open_store
 from overstory.collector.store.databases.connection import MissingStoreError
 from overstory.collector.store.metrics import ServedShard, StoredMetric
-from overstory.presentation.formats import epsilon_text, plural
+from overstory.presentation.formats import epsilons_apart, plural
 from overstory.privacy.registry.changes import Harm, compare_registries
 from overstory.protocol.errors import OverstoryError, ParameterError, install_hint
 from overstory.protocol.metrics import Metric, MetricRegistry
@@ -385,5 +385,6 @@ def _epsilons(old: Metric, new: Metric) -> str | None:
     of_old, of_new = ((metric.epsilon_permanent, metric.mechanism.epsilon_report) for metric in (old, new))
     for before, after, of in zip(of_old, of_new, ("", " for each"), strict=True):
         if after > before:
-            return f"epsilon {epsilon_text(before)}{of}, this registry has {epsilon_text(after)}"
+            promised, offered = epsilons_apart(before, after)
+            return f"epsilon {promised}{of}, this registry has {offered}"
     return None

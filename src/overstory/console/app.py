@@ -43,7 +43,7 @@ from overstory.console.view import Screen, ScreenError, View, Viewer, read_query
 from overstory.presentation.document import Block, Field, Form, Heading, KeyValues, Links, Notice, Paragraph
 from overstory.presentation.formats import finite
 from overstory.presentation.render_data import as_csv, as_json, as_parquet, for_spreadsheet
-from overstory.presentation.render_html import STYLE, as_html, as_svg, escaped
+from overstory.presentation.render_html import STYLE, accents, as_html, as_svg, escaped
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.wire import parse_digits
 from overstory.supervision.upkeep import Upkeep, full_pool, result_of
@@ -93,12 +93,13 @@ def as_page(view: View, place: Place, files: Sequence[str]) -> str:
     if not any(isinstance(block, Heading) and block.level == 1 for block in blocks):
         blocks.insert(0, Heading(1, view.title))
     current = next((text for text, address in place.menu if address == place.path), "")
+    public = "" if place.viewer else " public"
     leave = [Form("Log out", (), "Log out", "/logout", "post")] if place.can_leave else []
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n{refresh}'
         f'<title>{escaped(view.title)} - Overstory</title>\n<link rel="icon" href="/static/icon.svg">\n'
-        f'{styles}{scripts}</head>\n<body class="console">\n<a class="skip" href="#main">To the content</a>\n'
+        f'{styles}{scripts}</head>\n<body class="console{public}">\n<a class="skip" href="#main">To the content</a>\n'
         f"<header>{as_html([Links('Console', place.menu, current)])}{as_html(leave)}</header>\n"
         f'<main id="main" tabindex="-1">\n{as_html(blocks)}</main>\n'
         f"<footer>\n{as_html(list(_footer(view, place)))}</footer>\n</body>\n</html>\n"
@@ -385,7 +386,8 @@ class Console:
         name = name or request.path_params["name"]
         if name not in self.files:
             raise ScreenError(404, f"there is no file {name}")
-        return Response(self.files[name], 200, {"cache-control": "max-age=300"}, guess_type(name)[0])
+        colours = accents(*self.data.registry.colors, ".public") if name == "page.css" else ""
+        return Response(self.files[name] + colours.encode(), 200, {"cache-control": "max-age=300"}, guess_type(name)[0])
 
     async def _ready(self, _: Request) -> Response:
         """Answer 200 while the store was read a moment ago: the page of a load balancer, without a login."""

@@ -84,6 +84,20 @@ class KeyValues:
 
 
 @dataclass(frozen=True)
+class Folded:
+    """Blocks that a page shows after a click on their summary, and text at once."""
+
+    summary: str
+    blocks: tuple[Block, ...]
+
+
+def unfolded(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Yield blocks for a reader who cannot click."""
+    for block in blocks:
+        yield from block.blocks if isinstance(block, Folded) else (block,)
+
+
+@dataclass(frozen=True)
 class Preformatted:
     """Lines of a fixed width: a command, bars."""
 
@@ -193,4 +207,4 @@ class Figure:
     picture: Picture
 
 
-Block = Heading | Paragraph | Lines | KeyValues | Preformatted | Link | Links | Notice | Form | Table | Figure
+Block = Heading | Paragraph | Lines | KeyValues | Folded | Preformatted | Link | Links | Notice | Form | Table | Figure

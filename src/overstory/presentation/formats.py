@@ -81,9 +81,23 @@ def in_bytes(size: float) -> str:
     return f"{size:.0f} B"
 
 
-def epsilon_text(epsilon: float | None, unbounded: str = "no bound") -> str:
-    """Return an epsilon (None: no bound) as it is printed: four digits after the point, rounded up by `rounded_up`."""
-    return unbounded if epsilon is None or math.isinf(epsilon) else f"{rounded_up(epsilon, Decimal('0.0001')):f}"
+def epsilon_text(epsilon: float | None, unbounded: str = "no bound", *, digits: int = 3) -> str:
+    """Return an epsilon (None: no bound) as it is printed: three digits, and none beyond 0.0001, rounded up."""
+    if epsilon is None or math.isinf(epsilon):
+        return unbounded
+    first = Decimal(epsilon).adjusted()
+    text = f"{rounded_up(epsilon, Decimal(1).scaleb(max(first - digits + 1, -digits - 1))):f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def epsilons_apart(*epsilons: float) -> list[str]:
+    """Return epsilons that are compared, with as many digits, from three, as tell those apart that differ."""
+    texts: list[str] = []
+    for digits in range(3, 9):
+        texts = [epsilon_text(epsilon, "without bound", digits=digits) for epsilon in epsilons]
+        if len({*texts}) == len({*epsilons}):
+            break
+    return texts
 
 
 def epsilons_text(about: Mapping[str, Any]) -> str:
@@ -140,6 +154,18 @@ def factor(epsilon: float) -> str:
         return "more than a million"
     odds = Decimal(epsilon).exp(Context(prec=12))  # so that 81.000000000000004 is 81
     return f"{odds.normalize(Context(prec=3, rounding=ROUND_CEILING)):f}"
+
+
+def guess_text(epsilon: float, source: str, things: str) -> str:
+    """Say how often a guess between two things, alike before, is right at most: e^epsilon / (e^epsilon + 1)."""
+    if epsilon > MOST:
+        return f"whoever reads {source} could be {CERTAIN} of the truth"
+    odds, of = Decimal(epsilon).exp(Context(prec=30)), 100
+    right = float(odds / (odds + 1))
+    while (cases := int(rounded_up(right * of, Decimal(1)))) >= of:
+        of *= 10
+    guess = f"whoever guesses from {source} which of two equally likely {things}"
+    return f"{guess} is right in at most {cases:,} of {of:,} cases"
 
 
 def plural(number: int, thing: str) -> str:

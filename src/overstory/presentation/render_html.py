@@ -18,6 +18,7 @@ from overstory.presentation.document import (
     Column,
     Field,
     Figure,
+    Folded,
     Form,
     Heading,
     KeyValues,
@@ -118,14 +119,21 @@ def _limits(field: Field) -> str:
 
 STYLE: Final = (Path(__file__).parent / "style.css").read_text("utf-8")
 
-POLICY: Final = (
-    "default-src 'none'; style-src 'sha256-"
-    f"{base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()}'; base-uri 'none'; form-action 'none'"
-)
-"""The Content-Security-Policy of every page: its own style, and nothing else, from anywhere."""
+
+def accents(light: str | None, dark: str | None, of: str = ":root") -> str:
+    """Return the rules for the colour of links by day and by night, where it is not the usual one."""
+    rules = f"{of} {{ --accent: {light or 'var(--blue)'}; }}\n"
+    rules += f"@media (prefers-color-scheme: dark) {{ {of} {{ --accent: {dark or 'var(--blue)'}; }} }}\n"
+    return rules if light or dark else ""
 
 
-def as_page(content: Iterable[Block], *, title: str | None = None, contents: bool = False) -> str:
+def policy_of(style: str) -> str:
+    """Return the Content-Security-Policy of a page: its own style, and nothing else, from anywhere."""
+    hashed = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'sha256-{hashed}'; base-uri 'none'; form-action 'none'"
+
+
+def as_page(content: Iterable[Block], *, title: str | None = None, contents: bool = False, style: str = STYLE) -> str:
     """Return blocks as a complete HTML document; with a list of its chapters where `contents` asks for one."""
     blocks = list(content)
     headings = ((_anchor(block, i), block) for i, block in enumerate(blocks) if isinstance(block, Heading))
@@ -137,9 +145,9 @@ def as_page(content: Iterable[Block], *, title: str | None = None, contents: boo
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy_of(style)}">\n'
         '<meta name="referrer" content="no-referrer">\n'
-        f"<title>{escaped(named)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f"<title>{escaped(named)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
         f'<a class="skip" href="#main">To the content</a>\n{chapters}<main id="main" tabindex="-1">\n'
         f"{as_html(blocks)}</main>\n</body>\n</html>\n"
     )
@@ -170,8 +178,8 @@ def _heading(heading: Heading, number: int) -> str:
 
 def _html(block: Block) -> str:
     match block:
-        case Table():
-            return _folding(block) if block.fold else as_table(block)
+        case Table() | Folded():
+            return _folding(block)
         case KeyValues():
             return _key_values(block)
         case Links():
@@ -212,9 +220,13 @@ def _key_values(block: KeyValues) -> str:
     return f"<dl>{''.join(f'<dt>{escaped(name)}</dt><dd>{_linked(text)}</dd>' for name, text in block.pairs)}</dl>"
 
 
-def _folding(table: Table) -> str:
-    is_open = " open" if table.fold == "open" else ""
-    return f"<details{is_open}><summary>{escaped(table.caption)}</summary>{as_table(table)}</details>"
+def _folding(block: Table | Folded) -> str:
+    if isinstance(block, Table):
+        summary, inner, fold = block.caption, as_table(block), block.fold
+    else:
+        summary, inner, fold = block.summary, as_html(block.blocks), "closed"
+    is_open = " open" if fold == "open" else ""
+    return f"<details{is_open}><summary>{escaped(summary)}</summary>{inner}</details>" if fold else inner
 
 
 def as_table(table: Table) -> str:

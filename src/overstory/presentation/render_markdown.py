@@ -18,13 +18,14 @@ from overstory.presentation.document import (
     Paragraph,
     Preformatted,
     Table,
+    unfolded,
 )
 from overstory.presentation.streams import printable
 
 
 def as_markdown(blocks: Iterable[Block]) -> str:
     """Return blocks as a Markdown text."""
-    return "\n\n".join("\n".join(_lines(block)) for block in blocks if not isinstance(block, Form)) + "\n"
+    return "\n\n".join("\n".join(_lines(block)) for block in unfolded(blocks) if not isinstance(block, Form)) + "\n"
 
 
 def _lines(block: Block) -> Iterable[str]:

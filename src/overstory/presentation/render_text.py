@@ -28,6 +28,7 @@ from overstory.presentation.document import (
     Paragraph,
     Preformatted,
     Table,
+    unfolded,
 )
 from overstory.presentation.streams import printable
 
@@ -77,7 +78,7 @@ def as_text(blocks: Iterable[Block], layout: Layout | None = None) -> str:
     """Return blocks as lines; an empty line parts them, but for a heading and what follows it."""
     chosen, lines = layout or Layout(), []
     before: Block | None = None
-    for block in blocks:
+    for block in unfolded(blocks):
         if isinstance(block, Form):
             continue
         if before is not None and (not isinstance(before, Heading) or isinstance(block, Heading)):

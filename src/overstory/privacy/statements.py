@@ -78,10 +78,9 @@ class Claim:
     @property
     def epsilon_words(self) -> str:
         """The epsilon as it is printed, and in the same line what it is but for a chance of delta."""
-        plain = epsilon_text(self.epsilon)
-        if self.delta is None or self.epsilon_at_delta is None:
-            return plain
-        return f"{plain} ({epsilon_text(self.epsilon_at_delta)} at delta {self.delta:g})"
+        plain, less = epsilon_text(self.epsilon), epsilon_text(self.epsilon_at_delta)
+        is_less = self.delta is not None and self.epsilon_at_delta is not None and less != plain
+        return f"{plain} ({less} at delta {self.delta:g})" if is_less else plain
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; an epsilon without bound is null."""
@@ -231,7 +230,7 @@ class PrivacyStatement:
         # Where two reports prove a change, that is all there is to say of any two histories.
         for n in bounded or [*self.epsilon_any][:1]:
             less = self.epsilon_at_delta.get(n, math.inf)
-            spared = epsilon_text(min(less, self.epsilon_any[n])) != epsilon_text(self.epsilon_any[n])
+            spared = less < self.epsilon_any[n] - 1e-4
             claim = claims.any_history(n)
             yield replace(claim, delta=self.delta, epsilon_at_delta=less) if spared else claim
         yield from (claims.unchanged(n) for n in sorted({1, *self.epsilon_n}))

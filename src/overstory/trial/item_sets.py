@@ -20,7 +20,7 @@ from overstory.files.io import Advance
 from overstory.files.recognition import recognize
 from overstory.planning.kinds import other_mechanism, rank_item_mechanisms
 from overstory.presentation.document import Block, Column, Table
-from overstory.presentation.formats import detection, epsilon_text, percent
+from overstory.presentation.formats import detection, percent
 from overstory.presentation.svg import Picture
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind, Mechanism
@@ -120,6 +120,7 @@ class SetTrial(Trial):
         Whether the sizes of the rows' sets chose how many items of one set count.
     """
 
+    of: ClassVar[str] = "set"
     lead: ClassVar[str] = "Each row reported its set once; none of these numbers shows one row."
 
     people: SetPeople
@@ -176,6 +177,10 @@ class SetTrial(Trial):
     def kind(self) -> Kind:
         return self.oracle.mechanism
 
+    @property
+    def who(self) -> str:
+        return f"{len(self.people):,} rows, one report of its set each; {len(self.people.items):,} items"
+
     def _headline(self) -> str:
         rows, items = len(self.people), len(self.people.items)
         detected = int(np.count_nonzero(self.estimate.detected()))
@@ -209,17 +214,13 @@ class SetTrial(Trial):
         yield from self.estimate.notes
 
     def sentences(self) -> list[str]:
-        """Return what was collected, and how near it came to the truth."""
-        size, mechanism = self.estimate.mean_size, self.oracle.mechanism
+        """Return how near it came to the truth."""
+        size = self.estimate.mean_size
         low, high = size.interval()
-        drawn, epsilon = mechanism.drawn, epsilon_text(mechanism.epsilon_report)
-        how = "" if drawn is None else f", one item of {drawn[1]} by {drawn[0].name}"
         mean = f"{size.mean:.2f} on average, 95% interval {low:.2f} to {high:.2f}; truth {self.true_size:.2f}"
         return [
-            f"Collected: {len(self.people):,} rows, each one report of its set; {len(self.people.items):,} items",
             f"Items of a row: {mean} (of a larger set {size.most} count)",
             f"Intervals: {self.inside:,} of the {len(self.people.items):,} items' 95% intervals hold the truth",
-            f"Privacy: {mechanism.name}{how}, epsilon {epsilon} for the set; another set is another value",
             *([f"Instead: {self.instead}"] if self.instead else []),
         ]
 

@@ -23,7 +23,6 @@ from overstory.files.recognition import number_form
 from overstory.planning.kinds import best_for_numbers
 from overstory.presentation.charts.numbers import estimates_over_time, histogram
 from overstory.presentation.document import Block, Column, Table
-from overstory.presentation.formats import epsilon_text
 from overstory.presentation.svg import Picture
 from overstory.protocol.domains.numbers import Bins, Interval
 from overstory.protocol.errors import ParameterError
@@ -91,6 +90,7 @@ class NumberTrial(Trial):
     columns: ClassVar[Sequence[Column]] = tuple(
         map(Column, ("kind", "of", "truth", "value", "standard_error", "low", "high"))
     )
+    of: ClassVar[str] = "number"
     lead: ClassVar[str] = "Each row reported its number once; none of these numbers shows one row."
 
     name: str
@@ -104,9 +104,13 @@ class NumberTrial(Trial):
     def kind(self) -> Kind:
         return self.mechanism
 
+    @property
+    def who(self) -> str:
+        return f"{self.estimate.num_reports:,} numbers of {self.name}, one report each"
+
     def _headline(self) -> str:
         learned = f"{self.estimate.reading} of {self.name}"
-        return f"{self.estimate.num_reports:,} reports, {learned}, {self.mechanism.name}, {self.sentences()[1]}"
+        return f"{self.estimate.num_reports:,} reports, {learned}, {self.mechanism.name}, {self.sentences()[0]}"
 
     @property
     def title(self) -> str:
@@ -150,11 +154,8 @@ class NumberTrial(Trial):
         yield Table("", SHOWN, rows)
 
     def sentences(self) -> list[str]:
-        """Return what was collected, and how near it came to the truth."""
-        cost = f"epsilon {epsilon_text(self.mechanism.epsilon_report)} for all reports of one number"
-        numbers = f"{self.estimate.num_reports:,} numbers of {self.name}"
+        """Return how near it came to the truth."""
         return [
-            f"{numbers}, each reported once by {self.mechanism.name}; {cost}",
             f"{self.held} of {len(self.truth)} intervals of 95% hold the truth",
             *([f"{self.missing:,} rows without a number send nothing"] if self.missing else []),
         ]

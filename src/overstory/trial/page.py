@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -19,6 +18,7 @@ from overstory.presentation.document import (
     Block,
     Column,
     Figure,
+    Folded,
     Heading,
     KeyValues,
     Lines,
@@ -28,7 +28,6 @@ from overstory.presentation.document import (
 )
 from overstory.presentation.formats import epsilon_text, if_detected, p_value, percent, thousands
 from overstory.presentation.svg import Picture
-from overstory.protocol.kinds.base import Mechanism
 from overstory.protocol.kinds.bits import BitMechanism
 from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.sampling import KeyedEntropy, SeededEntropy
@@ -137,7 +136,9 @@ def page_blocks(summary: Summary, command: str) -> Iterator[Block]:
         first = int(np.argmax(population.counts)) if population.devices is None else int(population.devices.symbols[0])
         yield Figure(life_picture(filters, live(filters, population.labels[first], summary.result.seed)))
     yield Heading(2, "What it cost in privacy")
-    yield Paragraph(summary.privacy)
+    yield from summary.cost()
+    if not summary.subject.privacy:
+        yield Folded("All that can be said of privacy", (Paragraph(summary.privacy),))
     if not summary.subject.privacy and mechanism.epsilon_permanent > mechanism.epsilon_report:
         numbers = range(1, MOST_REPORTS + 1)
         loss = Loss("an unchanged value", [mechanism.epsilon_n(n) for n in numbers])
@@ -152,7 +153,7 @@ def page_blocks(summary: Summary, command: str) -> Iterator[Block]:
     if command:
         yield Heading(2, "How to get this page again")
         yield Preformatted(command)
-    yield Lines(*(line for line in summary.sentences() if not line.startswith("Privacy")), *summary.note_lines())
+    yield Lines(*summary.sentences(), *summary.note_lines())
 
 
 def _facts(summary: Summary) -> Iterator[Block]:
@@ -162,7 +163,6 @@ def _facts(summary: Summary) -> Iterator[Block]:
     limit = "" if result.limit is None else f"{100 * result.limit:.2g} points"
     pairs = (
         ("oracle", result.mechanism.name),
-        *epsilon_pairs(result.mechanism),
         ("error of a share, root mean square", f"{100 * result.rmse:.2g} points"),
         *([("least that theory allows", limit)] if limit else []),
         ("95% intervals (of these reports) that hold the truth", f"{result.inside:,} of {values:,}"),
@@ -212,15 +212,6 @@ def terminal_table(summary: Summary) -> Iterator[Block]:
     yield Table("", columns, shown, not_detected(shown))
     if len(rows) > len(shown):
         yield Paragraph(f"... and {len(rows) - len(shown):,} more")
-
-
-def epsilon_pairs(mechanism: Mechanism) -> Iterator[tuple[str, str]]:
-    """Return the two epsilons that a page begins with."""
-    for name, epsilon in (
-        ("one report", mechanism.epsilon_report),
-        ("all reports of one value", mechanism.epsilon_permanent),
-    ):
-        yield name, "no bound" if math.isinf(epsilon) else f"ε {epsilon_text(epsilon)}"
 
 
 def truth_table(named: str, rows: Sequence[dict[str, Any]]) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,11 +24,23 @@ from overstory.analysis.tables.output import estimate_picture
 from overstory.files.io import writing_text
 from overstory.planning.detection import count_error
 from overstory.planning.needs import plan_from_needs
-from overstory.presentation.document import Block, Column, Figure, Heading, Lines, Paragraph, Preformatted
+from overstory.presentation.document import (
+    Block,
+    Column,
+    Figure,
+    Folded,
+    Heading,
+    KeyValues,
+    Lines,
+    Paragraph,
+    Preformatted,
+)
+from overstory.presentation.formats import epsilon_text, factor, guess_text, parameter_words
 from overstory.presentation.render_data import csv_lines
 from overstory.presentation.render_html import as_page
 from overstory.presentation.shown import Shown
 from overstory.presentation.svg import Picture
+from overstory.privacy.payloads.base import terms_of
 from overstory.privacy.statements import statement
 from overstory.protocol.channels import check_reports_per_device
 from overstory.protocol.errors import ParameterError
@@ -52,6 +65,7 @@ class Trial(Shown):
 
     columns: ClassVar[Sequence[Column]] = ()  # of a file of `rows`
     lead: ClassVar[str]  # what the page begins with
+    of: ClassVar[str] = "value"  # what one report is of
 
     @property
     @abstractmethod
@@ -77,9 +91,33 @@ class Trial(Shown):
         """What a reader must know before trusting the numbers."""
 
     @property
+    @abstractmethod
+    def who(self) -> str:
+        """Who took part."""
+
+    @property
+    def more_reports(self) -> tuple[str, str]:
+        """What the reports after the first tell, and for how many that holds."""
+        ever = self.kind.epsilon_permanent
+        if math.isinf(ever):
+            return "more reports", "each tells as much again, without limit"
+        change = "; two different ones prove a change" if math.isinf(terms_of(self.kind).change_leak(2)) else ""
+        words = f"epsilon {epsilon_text(ever)} for any number of reports of one {self.of}; another adds as much{change}"
+        return "more reports", words
+
+    @property
     def privacy(self) -> str:
         """What the reports of a device reveal, in plain words."""
         return statement(self.kind).plain_words()
+
+    def cost(self) -> Iterator[Block]:
+        """Yield what the reports cost: a sentence and four lines, for every kind of question."""
+        epsilon = self.kind.epsilon_report
+        one = f"epsilon {epsilon_text(epsilon)}: odds move by a factor of at most {factor(epsilon)}"
+        guess = guess_text(epsilon, "one report", f"{self.of}s it is of")
+        yield Paragraph(f"{guess[:1].upper()}{guess[1:]}.")
+        how = f"{self.kind.name}: {parameter_words(statement(self.kind).to_json()['parameters'])}"
+        yield KeyValues((("who", self.who), ("how", how), ("one report", one), self.more_reports))
 
     @abstractmethod
     def tables(self, *, everything: bool) -> Iterator[Block]:
@@ -87,12 +125,14 @@ class Trial(Shown):
 
     @abstractmethod
     def sentences(self) -> Iterable[str]:
-        """Return who took part, what was learned, and what it cost; without the notes."""
+        """Return what was learned, and how near it came to the truth; without the notes."""
 
     def blocks(self) -> Iterator[Block]:
         """Yield what the terminal shows."""
         yield from self.tables(everything=False)
-        yield Lines(*self.sentences(), *self.note_lines())
+        yield Lines(*self.sentences())
+        yield from self.cost()
+        yield from [Lines(*self.note_lines())] if self.notes else []
 
     def note_lines(self) -> Iterator[str]:
         """Yield the notes as a terminal and a page write them."""
@@ -110,7 +150,8 @@ class Trial(Shown):
         yield from self.tables(everything=True)
         yield Heading(2, "What was true, and what it cost")
         yield Lines(*self.sentences(), *self.note_lines())
-        yield Paragraph(self.privacy)
+        yield from self.cost()
+        yield Folded("All that can be said of privacy", (Paragraph(self.privacy),))
         if command:
             yield Heading(2, "How to get this page again")
             yield Preformatted(command)

@@ -19,7 +19,7 @@ from overstory.files.columns import ANY_FORM, NO_NUMBERS, blocks
 from overstory.files.io import Advance
 from overstory.files.recognition import recognize_all
 from overstory.presentation.document import Block, Column, Heading, Table
-from overstory.presentation.formats import epsilon_text, finite, percent
+from overstory.presentation.formats import finite, percent
 from overstory.presentation.svg import Picture
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind
@@ -143,6 +143,7 @@ class TableTrial(Trial):
         *map(Column, ROW[2:]),
     )
 
+    of: ClassVar[str] = "pair"
     lead: ClassVar[str] = "Each device reported its pair of values once; none of these numbers shows one device."
 
     pairs: Pairs
@@ -152,6 +153,10 @@ class TableTrial(Trial):
     @property
     def kind(self) -> Kind:
         return self.result.mechanism
+
+    @property
+    def who(self) -> str:
+        return f"{len(self.pairs):,} rows, one report of its pair each; {self.truth.size:,} pairs of values"
 
     def _headline(self) -> str:
         detected = sum(row["detected"] for row in self.summary.rows())
@@ -212,16 +217,13 @@ class TableTrial(Trial):
         yield from self.summary.table.notes
 
     def sentences(self) -> list[str]:
-        """Return what was collected, and how near it came to the truth."""
+        """Return how near it came to the truth."""
         low, high = self.summary.table.interval(self.summary.level)
-        cost = f"{self.result.mechanism.name}, epsilon {epsilon_text(self.result.mechanism.epsilon_report)}"
         inside = int(np.count_nonzero((low <= self.truth) & (self.truth <= high)))
         same = " (of the values that are not left out)" if self.summary.v and any(self.summary.v.left_out) else ""
         return [
-            f"Collected: {len(self.pairs):,} rows, each one report of its pair; {self.truth.size:,} pairs of values",
             f"Truth: Cramer's V of these rows is {self.true_v:.2f}{same}",
             f"Intervals: {inside:,} of the {self.truth.size:,} pairs' 95% intervals hold the truth",
-            f"Privacy: {cost} for the pair; a change of either value is another pair",
         ]
 
     def tables(self, *, everything: bool) -> Iterator[Block]:

@@ -274,6 +274,15 @@ class Summary(Trial):
         ]
 
     @property
+    def who(self) -> str:
+        return self.subject.who
+
+    @property
+    def more_reports(self) -> tuple[str, str]:
+        """What the reports of a year tell, where there is a year."""
+        return ("a year", self.subject.privacy) if self.subject.privacy else super().more_reports
+
+    @property
     def privacy(self) -> str:
         """What the reports of a device reveal, in plain words."""
         return self.subject.privacy or super().privacy
@@ -303,7 +312,7 @@ class Summary(Trial):
         }
 
     def sentences(self) -> list[str]:
-        """Say in a few sentences who took part, what was learned, and what it cost."""
+        """Say in a few sentences what was learned, and from which share on."""
         result, population = self.result, self.result.population
         detected = int(np.count_nonzero(result.estimate.detected()))
         held = np.count_nonzero(population.counts)
@@ -312,15 +321,10 @@ class Summary(Trial):
         if result.limit is not None:
             error += f" ({result.rmse / result.limit:.2f} times what theory allows the best unbiased decoder to expect)"
         intervals = f"{result.inside:,} of {len(population.labels):,} intervals of these reports hold the truth"
-        epsilon, stated = epsilon_text(result.mechanism.epsilon_report), statement(result.mechanism).to_json()
-        used = ", ".join(f"{key} {value}" for key, value in stated["parameters"].items() if value != "")
         return [
-            f"Who: {self.subject.who}.",
-            f"How: {result.mechanism.name} with {used}; epsilon {epsilon} for one report; seed {result.seed}.",
             *([f"Sent: {self.subject.sent}."] if self.subject.sent else []),
             f"Learned: {learned} {result.estimate.alpha:.0%}; {error}; {intervals}.",
             *([] if self.advice is None else [f"Thresholds: {_thresholds(self.advice.at_used)}."]),
-            f"Privacy: {self.privacy}",
         ]
 
 

@@ -153,6 +153,8 @@ class Consent:
         The collector that reports may go to, as scheme, host and port; None where none was named.
     budget
         The budget of the registry that was shown; None where it had none.
+    operator
+        Who collects, as it was shown; None where the registry did not say.
     """
 
     choice: Choice
@@ -162,6 +164,7 @@ class Consent:
     consent_id: str
     server: str | None = None
     budget: PersonBudget | None = None
+    operator: str | None = None
 
     def covers(self, metric: Metric, registry: MetricRegistry, server: str | None = None) -> bool:
         """Whether the choice was made about this metric, this collector, this budget and this relay, as they are."""
@@ -183,6 +186,9 @@ class Consent:
             yield NEW
         else:
             yield from agreed.changes(metric)
+            who = None if registry.operator is None else registry.operator.described
+            if sends and self.operator not in {None, who}:
+                yield f"{who or 'somebody who is not named'} asks, not {self.operator}"
             if sends and server is not None and self.server is not None and server != self.server:
                 yield f"reports would go to {server}, not to {self.server}"
             if sends and self.budget is not None and (budget is None or budget.allows_more_than(self.budget)):
@@ -200,6 +206,7 @@ class Consent:
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
         about = {"choice": str(self.choice), "date": self.date, "registry": self.registry, "server": self.server}
+        about["operator"] = self.operator
         budget = None if self.budget is None else self.budget.to_json()
         metrics = {name: agreed.to_json() for name, agreed in self.metrics.items()}
         return {"consent": VERSION, **about, "budget": budget, "metrics": metrics, "consent_id": self.consent_id}
@@ -224,8 +231,11 @@ def read_consent(paths: StatePaths) -> Consent | None:
 def _from_json(read: Any) -> Consent:
     if read["consent"] != VERSION:
         raise ValueError("another version's")
-    day, registry, consent_id, server = (read[name] for name in ("date", "registry", "consent_id", "server"))
-    if not all(isinstance(text, str) for text in (day, registry, consent_id, server or "", *read["metrics"])):
+    names = ("date", "registry", "consent_id", "server", "operator")
+    day, registry, consent_id, server, who = (read[name] for name in names)
+    if not all(
+        isinstance(text, str) for text in (day, registry, consent_id, server or "", who or "", *read["metrics"])
+    ):
         raise TypeError("not text")
     date.fromisoformat(day)
     agreed = {name: Agreement.from_json(each) for name, each in read["metrics"].items()}
@@ -234,7 +244,7 @@ def _from_json(read: Any) -> Consent:
         from overstory.protocol.metrics.tables import PersonBudget
 
         budget = PersonBudget.from_json(read["budget"])
-    return Consent(Choice(read["choice"]), day, registry, MappingProxyType(agreed), consent_id, server, budget)
+    return Consent(Choice(read["choice"]), day, registry, MappingProxyType(agreed), consent_id, server, budget, who)
 
 
 def origin(server: str) -> str:
@@ -289,7 +299,8 @@ def choose(
     consent_id = os.urandom(8).hex() if before is None or renewed is None else before.consent_id
     if renewed is not None and before is not None and named is None:
         named = before.server
-    consent = Consent(chosen, today.isoformat(), registry.version, listed, consent_id, named, registry.budget)
+    who = None if registry.operator is None else registry.operator.described
+    consent = Consent(chosen, today.isoformat(), registry.version, listed, consent_id, named, registry.budget, who)
     # Where the list is the same, both choices cover the metrics of all that waits.
     narrowed = renewed is None or before is None or not set(renewed) == set(before.metrics) == set(listed)
     if chosen is Choice.ON and narrowed:

@@ -20,7 +20,7 @@ EXAMPLES: Final = {
     "local": "{0} local --app editor",
     "off": "{0} off --app editor\n  {0} off --all",
     "forget": "{0} forget --app editor --yes",
-    "status": "{0} status --app editor --json\n  {0} status",
+    "status": "{0} status --app editor --details\n  {0} status",
     "view": "{0} view --app editor --explain colour=green --html view.html",
 }
 
@@ -48,11 +48,13 @@ def add_commands(subparsers: Any, prog: str = "overstory", *, app: str | None = 
                 "--registry", metavar="FILE", help="its registry (default: the one that it stored here)"
             )
         parser.add_argument("--json", action="store_true", help="print JSON")
+        if name in {"on", "status"}:
+            parser.add_argument("--details", action="store_true", help="print everything, not one screen")
         _add_own(parser, name, alone=app is not None)
 
 
 def _add_own(parser: argparse.ArgumentParser, name: str, *, alone: bool) -> None:
-    if name in {"off", "status"} and not alone:
+    if name == "off" and not alone:
         parser.add_argument("--all", action="store_true", help="for all applications of this user on this machine")
     if name == "on":
         parser.add_argument("--yes", action="store_true", help="agree without being asked (for scripts)")

@@ -59,6 +59,8 @@ def run(
         if getattr(args, name, None) is not None:
             raise ParameterError(f"--all is every application: leave --{name} out")
     chosen = None if of_all else _chosen(args, where, begins=given is not None)
+    if chosen is None and getattr(args, "details", False):
+        raise ParameterError("--details is of one application: give --app NAME")
     if chosen is None:
         states = applications(where)
         contexts = {name: _command_context(name, paths, given, where) for name, paths in states.items()}
@@ -66,6 +68,8 @@ def run(
             return turn_all_off(contexts, args)
         show_all(contexts, args)
         return 0
+    if args.json and getattr(args, "details", False):
+        raise ParameterError("--details is of the text, and JSON has them: leave it out with --json")
     context = _command_context(*chosen, given, where)
     if args.app is None and not args.json:
         say(f"application: {context.name or context.paths.folder}")
@@ -185,10 +189,11 @@ def _given_registry(args: argparse.Namespace, embedded: MetricRegistry | None) -
 def choose(context: CommandContext, args: argparse.Namespace) -> None:
     """Run `on` (which shows the metrics and asks first), `local` or `off`: store the choice, its date and metrics."""
     from overstory.client.consent.consent import choose as store_choice
-    from overstory.client.person.question import asked_of, question, question_json
+    from overstory.client.person.question import asked_of, first_screen, question, question_json
 
     choice: str = args.command
     server, moved = getattr(args, "server", None), getattr(args, "moved", False)
+    details = getattr(args, "details", False)
     today = datetime.now(UTC).date()
     asked = None
     if choice != "off":
@@ -197,8 +202,8 @@ def choose(context: CommandContext, args: argparse.Namespace) -> None:
     if asked and not args.json:
         from overstory.presentation.render_text import as_text
 
-        sys.stdout.write(as_text(question(asked)))
-        say("")
+        sys.stdout.write(as_text(question(asked) if details else first_screen(asked, MORE[choice])))
+        say(*[""] * details)
     if choice == "on" and not args.yes and not _agreed(context):
         say("not agreed: nothing has changed; `off` is an answer that lasts, also to what is asked for later")
         return
@@ -238,10 +243,12 @@ def _check_before_asking(choice: str, context: CommandContext, args: argparse.Na
 
 
 CHOSEN: Final = {
-    "on": "the metrics above are recorded and sent; `off` ends that, `view` shows it.",
-    "local": "the metrics above are recorded on this machine, and none of that is ever sent.",
+    "on": "what was asked for is recorded and sent; `off` ends that, `view` shows it.",
+    "local": "what was asked for is recorded on this machine, and none of that is ever sent.",
     "off": "nothing is recorded, and what waited is not sent.",
 }
+
+MORE: Final = {"on": "--details", "local": "`view`"}
 
 NOT_KEPT: Final = "this could not be written down, so it stands as if nobody had been asked: the program may ask again."
 
@@ -317,7 +324,11 @@ def show_status(context: CommandContext, args: argparse.Namespace) -> None:
     if args.json:
         say_json({"application": context.name} | status.to_json())
     else:
-        say(*status.words(), *status.costs())
+        from overstory.presentation.document import Lines
+        from overstory.presentation.render_text import UNFOLDED, as_text
+
+        texts = [*status.words(), *status.costs()] if args.details else status.first_words()
+        sys.stdout.write(as_text([Lines(*texts)], UNFOLDED if args.details else None))
 
 
 def _status(context: CommandContext) -> Status:
@@ -350,22 +361,22 @@ def show_all(contexts: Mapping[str, CommandContext], args: argparse.Namespace) -
 def show_view(context: CommandContext, args: argparse.Namespace) -> None:
     """Run `view`: in the terminal, as JSON, into a file, or as a page until Ctrl-C."""
     from overstory.client.person.view import build, view_json
-    from overstory.presentation.render_html import as_page
+    from overstory.presentation.render_html import STYLE, accents, as_page
     from overstory.presentation.render_text import as_text
 
     if sum(map(bool, (args.json, args.html, args.web))) > 1:
         raise ParameterError("--json, --html and --web are three ways to show it: give one")
     if args.reports < 0:
         raise ParameterError(f"--reports {args.reports}: give a whole number from 0")
-    view = _read_view(context, args.explain)
+    view, style = _read_view(context, args.explain), STYLE + accents(*context.registry.colors)
 
     def page() -> str:
-        return as_page(build(_read_view(context, args.explain), reports=args.reports), contents=True)
+        return as_page(build(_read_view(context, args.explain), reports=args.reports), contents=True, style=style)
 
     if args.web:
         from overstory.client.person.server import LocalPage
 
-        with LocalPage(page) as server, contextlib.suppress(KeyboardInterrupt):
+        with LocalPage(page, style) as server, contextlib.suppress(KeyboardInterrupt):
             say(f"{server.url} (for this machine alone, until Ctrl-C)")
             sys.stdout.flush()
             server.serve_forever()

@@ -16,7 +16,7 @@ from overstory.client.recorder import Tagger
 from overstory.client.state.rows import OutboxRow
 from overstory.client.state.secret_file import read_secret
 from overstory.client.state.state import State
-from overstory.presentation.formats import plural
+from overstory.presentation.formats import date_words, plural
 from overstory.privacy.attacks import posterior
 from overstory.privacy.statements import Claims
 from overstory.protocol.errors import ParameterError, WireError
@@ -94,7 +94,7 @@ def matches(row: OutboxRow, metric: Metric) -> bool:
 def _period(metric: Metric | None, number: int) -> str:
     if metric is None or number not in metric.period.numbers:  # of another length, by an earlier registry
         return f"number {number}"
-    return metric.period.label(number)
+    return date_words(metric.period.label(number))
 
 
 def payload_words(mechanism: Kind, payload: int, labels: Sequence[str] = ()) -> str:

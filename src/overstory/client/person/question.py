@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from overstory.client.budget import ledger_of
 from overstory.client.consent.consent import WORDS, Choice, Consent, origin, pinned, read_consent
 from overstory.client.outcomes import ConsentError, StateError
-from overstory.client.person.status import relay_status
+from overstory.client.person.status import FIRST, SCREEN, asked_by, metric_line, one_screen, relay_status
 from overstory.client.state.files import StatePaths, policy_file
 from overstory.client.state.state import State
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph
@@ -26,7 +26,7 @@ from overstory.privacy.registry.cost import (
     totals_so_far,
 )
 from overstory.privacy.registry.page import metric_facts, relay_words
-from overstory.privacy.registry.yearly import headline
+from overstory.privacy.registry.yearly import headline, in_two_sentences
 from overstory.privacy.statements import Claim
 from overstory.protocol.metrics import Metric, MetricRegistry
 
@@ -107,10 +107,26 @@ def _end(metric: Metric, today: date) -> Claim | None:
     return metric_cost(metric, left).headline if left > 0 else None
 
 
+def first_screen(asked: Asked, more: str) -> Iterator[Block]:
+    """Return the most important of the question, what has changed first; `more` is where the rest of it is."""
+    registry, before = asked.registry, asked.before
+    changed = [
+        f"- {registry[name].title}, since your choice of {before.date}: {'; '.join(reasons)}"
+        for name, reasons in asked.changes.items()
+        if before is not None
+    ]
+    lines = [*changed, *(metric_line(metric) for name, metric in registry.items() if name not in asked.changes)]
+    who = f"{asked_by(registry)}; reports go to: {asked.server or FIRST}"
+    below = who, f"to stop: `off`, at any time; the rest: {more}"
+    yield Lines(*one_screen(in_two_sentences(registry), lines, below, more, SCREEN - 2))
+
+
 def question(asked: Asked) -> Iterator[Block]:
     """Return the question as blocks: any year, each metric, all of them together, the budget, where reports go."""
     if asked.registry:
         yield Paragraph(headline(asked.registry).sentence)
+    if asked.registry.operator is not None:
+        yield Paragraph(asked_by(asked.registry))
     for name, metric in asked.registry.items():
         yield Heading(3, f"{metric.title} ({name})")
         yield Paragraph(metric.description)
@@ -137,7 +153,7 @@ def _ending(asked: Asked) -> Iterator[str]:
         yield "There is no budget: reports go on until each metric's end, and add up."
     else:
         yield from budget_words(asked.registry.budget, asked.registry.values())
-    where = asked.server or "the first collector that this application names, and to no other after it"
+    where = asked.server or f"{FIRST}, and to no other after it"
     yield f"reports go to: {where}"
     relay = relay_status(asked.registry)
     if relay is not None:
@@ -149,6 +165,7 @@ def question_json(asked: Asked) -> dict[str, Any]:
     held = asked.registry.budget
     return {
         "server": asked.server,
+        **({} if asked.registry.operator is None else {"operator": asked.registry.operator.to_json()}),
         **({} if asked.registry.oblivious is None else {"relay": asked.registry.oblivious.to_json()}),
         "budget": None if held is None else held.to_json(),
         "budget_words": [] if held is None else list(budget_words(held, asked.registry.values())),

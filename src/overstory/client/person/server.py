@@ -10,11 +10,10 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
-from overstory.presentation.render_html import POLICY
+from overstory.presentation.render_html import STYLE, policy_of
 from overstory.protocol.errors import OverstoryError
 
 HEADERS: Final = {
-    "Content-Security-Policy": f"{POLICY}; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
@@ -29,9 +28,10 @@ class LocalPage(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, page: Callable[[], str]) -> None:
+    def __init__(self, page: Callable[[], str], style: str = STYLE) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.page = page
+        self.headers = {"Content-Security-Policy": f"{policy_of(style)}; frame-ancestors 'none'"} | HEADERS
         self.path = f"/{secrets.token_urlsafe(24)}/"
         self.hosts = {f"{name}:{self.server_port}" for name in ("127.0.0.1", "localhost")}
 
@@ -71,7 +71,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, status: HTTPStatus, text: str, media_type: str = "text/plain; charset=utf-8") -> None:
         body = text.encode("utf-8", "backslashreplace")
         self.send_response_only(status)
-        for name, value in HEADERS.items():
+        for name, value in self.server.headers.items():
             self.send_header(name, value)
         self.send_header("Content-Type", media_type)
         self.send_header("Content-Length", str(len(body)))

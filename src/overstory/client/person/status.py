@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
@@ -19,15 +20,46 @@ from overstory.client.state.secret_file import read_secret
 from overstory.client.state.state import UNCHECKED, State, machine_id
 from overstory.client.upload.delivery import ASKED, COPIED, CollectorHealth
 from overstory.client.upload.retry import DAY, RELAY, problem_words
-from overstory.presentation.formats import duration, plural
-from overstory.presentation.render_text import unbroken
+from overstory.presentation.formats import date_words, duration, plural
+from overstory.presentation.render_text import Layout, unbroken
 from overstory.privacy.registry.cost import MetricCost, TotalCost, metric_cost, totals_so_far
-from overstory.privacy.registry.yearly import headline
+from overstory.privacy.registry.yearly import headline, in_two_sentences
 
 if TYPE_CHECKING:
     from overstory.privacy.statements import Claim
     from overstory.protocol.metrics import Metric, MetricRegistry
     from overstory.protocol.metrics.tables import ObliviousRoute
+
+
+SCREEN: Final = 12
+"""Lines of a first screen, of 100 places each."""
+FIRST: Final = "the first collector that this application names"
+
+
+def metric_line(metric: Metric) -> str:
+    """Return a line of what a metric asks for; what is sent without noise is never cut off."""
+    clear = "" if metric.groups is None else f" (sent without noise: {metric.groups.by})"
+    room = Layout().width - len(clear)
+    return textwrap.shorten(f"- {metric.title}: {metric.description}", room, placeholder=" ...") + clear
+
+
+def asked_by(registry: MetricRegistry) -> str:
+    """Say who collects."""
+    if registry.operator is not None:
+        return f"asked by: {registry.operator.described}"
+    owners = [*dict.fromkeys(metric.owner for metric in registry.values())]
+    return textwrap.shorten(f"asked by: {', '.join(owners)}", 72, placeholder=" ...")
+
+
+def one_screen(above: Sequence[str], texts: Sequence[str], below: Sequence[str], more: str, room: int) -> list[str]:
+    """Return lines for a screen: of `texts` as many as there is room for, at least one, and how many more there are."""
+
+    def shown(number: int) -> list[str]:
+        left = len(texts) - number
+        return [*above, *texts[:number], *([f"  and {left} more: {more}"] if left else []), *below]
+
+    fit = (n for n in range(2, len(texts) + 1) if sum(len(Layout().sentence(text)) for text in shown(n)) <= room)
+    return shown(max(fit, default=min(1, len(texts))))
 
 
 @dataclass(frozen=True)
@@ -40,13 +72,17 @@ class RelayStatus:
     direct: tuple[str, ...] = ()  # the other metrics
 
     def words(self) -> Iterator[str]:
-        names = ", ".join(self.metrics)
-        if self.route is None:
-            yield f"reports of {names} wait: they go through a relay, and the registry names none"
-        else:
+        if self.route is not None:
+            names = ", ".join(self.metrics)
             yield f"reports of {names} go there through the relay {self.route.described}, and never another way"
         if self.direct:
             yield f"reports of {', '.join(self.direct)} go there directly, from your device's address"
+        yield from self.troubles()
+
+    def troubles(self) -> Iterator[str]:
+        """Say which reports wait, and why."""
+        if self.route is None:
+            yield f"reports of {', '.join(self.metrics)} wait: they go through a relay, and the registry names none"
         for metric, why in self.waits.items():
             yield f"reports of {metric} wait: {why}"
 
@@ -154,8 +190,8 @@ class Status:
         The collector that reports may go to under the choice; None where none is known yet.
     relay
         The relay that reports of oblivious metrics go through; None where no metric is oblivious.
-    headline
-        What may be learned about the person in any year; None where there is no metric.
+    registry
+        The metrics; None where none are known.
     next_answers
         When this device is asked next, as a period's label by metric, where it is before the metric's end; None where
         nothing has a panel, or there is no secret yet.
@@ -178,8 +214,13 @@ class Status:
     totals: tuple[TotalCost, ...] = ()
     server: str | None = None
     relay: RelayStatus | None = None
-    headline: Claim | None = None
+    registry: MetricRegistry | None = None
     next_answers: Mapping[str, str] | None = None
+
+    @property
+    def headline(self) -> Claim | None:
+        """What may be learned about the person in any year; None where there is no metric."""
+        return headline(self.registry) if self.registry else None
 
     @property
     def dropped(self) -> dict[str, int]:
@@ -203,6 +244,22 @@ class Status:
         yield from self._asks_again()
         yield from self._problems()
 
+    def first_words(self, more: str = "--details") -> list[str]:
+        """Say the most important of it: a screen of lines where nothing is wrong; `more` is where the rest is."""
+        registry, relay, choice = self.registry, self.relay, self.effective.choice
+        where = f"; reports go to: {self.server or FIRST}" if choice is Choice.ON else ""
+        below = [
+            *([f"{asked_by(registry)}{where}"] if registry else ()),
+            *self._asks_again(),
+            next(self._queue()),
+            *(() if relay is None else relay.troubles()),
+            *self._faults(),
+            *(f"note: {note}" for note in self.notes),
+            f"{'' if choice is Choice.OFF else 'to stop: `off`; '}the rest: {more}",
+        ]
+        above = [f"{choice}: {self.effective.cause}", *(in_two_sentences(registry) if registry else ())]
+        return one_screen(above, [metric_line(each) for each in (registry or {}).values()], below, more, SCREEN - 1)
+
     def words(self) -> Iterator[str]:
         """Say it to a person, a line at a time."""
         if self.headline is not None:
@@ -211,18 +268,21 @@ class Status:
         consent = self.effective.consent
         if consent is not None and consent.choice is not Choice.OFF:
             yield f"{_CHOSE[consent.choice].format(consent.date)}: {', '.join(consent.metrics) or 'nothing'}"
-            yield f"reports go to: {self.server or 'the first collector that this application names'}"
+            yield f"reports go to: {self.server or FIRST}"
         if self.relay is not None:
             yield from self.relay.words()
         yield from self._asks_again()
         yield f"state: {self.folder}"
         yield from self._queue()
+        yield from self._faults()
+        for note in self.notes:
+            yield f"note: {note}"
+
+    def _faults(self) -> Iterator[str]:
         yield from self.caveats
         if self.failures:
             yield f"the collector has failed {self.failures}x in a row; what waits is tried again later"
         yield from self._problems()
-        for note in self.notes:
-            yield f"note: {note}"
 
     def _problems(self) -> Iterator[str]:
         yield from (f"problem: {problem}" for problem in (self.clock, self.problem) if problem is not None)
@@ -243,10 +303,10 @@ class Status:
         sent = self.counts.get("sent", 0)
         yield f"waiting: {waiting + self.pending}{when} sent: {sent}, kept on this device: {local}"
         if self.last_success:
-            last = ", ".join(f"{period} ({metric})" for metric, period in self.last_success.items())
+            last = ", ".join(f"{date_words(period)} ({metric})" for metric, period in self.last_success.items())
             yield f"last sent in: {last}"
         if self.next_answers is not None:
-            asked = ", ".join(f"{period} ({metric})" for metric, period in self.next_answers.items())
+            asked = ", ".join(f"{date_words(period)} ({metric})" for metric, period in self.next_answers.items())
             yield f"of its panel, this device is asked next in: {asked or 'no period before the end'}"
         if self.dropped:
             yield f"dropped: {', '.join(f'{number} ({reason})' for reason, number in self.dropped.items())}"
@@ -322,7 +382,7 @@ def read_status(
         clock=None if consent is None else _before_consent(consent.date, now),
         server=None if consent is None else consent.server,
         relay=relay_status(registry),
-        headline=headline(registry) if registry else None,
+        registry=registry,
     )
     if not state.exists:
         return status
@@ -420,6 +480,6 @@ def _ahead(rows: Rows, registry: Mapping[str, Metric], now: float) -> str | None
     for name, metric in registry.items():
         last = max(rows.claims(name).by(metric.period).reported, default=None)
         if last is not None and metric.period.start(last) > now:
-            label = metric.period.label(metric.period.number(now))
-            return f"the clock says {label}, and {name} was reported for {metric.period.label(last)}: it was set back"
+            says, made = (date_words(metric.period.label(one)) for one in (metric.period.number(now), last))
+            return f"the clock says {says}, and {name} was reported for {made}: it was set back"
     return None

@@ -26,8 +26,8 @@ from overstory.client.person.explanation import (
 from overstory.client.person.status import Status
 from overstory.client.state.rows import ALL_VALUES, OutboxRow, Response, Rows, RowState
 from overstory.client.upload.retry import RELAYED
-from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph, Row, Table
-from overstory.presentation.formats import finite, share
+from overstory.presentation.document import Block, Folded, Heading, KeyValues, Lines, Paragraph, Row, Table
+from overstory.presentation.formats import date_words, finite, share
 from overstory.privacy.attacks import metric_linkability
 from overstory.privacy.registry.cost import MetricCost, metric_cost
 from overstory.privacy.registry.page import metric_facts
@@ -184,7 +184,8 @@ class View:
 def build(view: View, *, reports: int) -> Iterator[Block]:
     """Return the blocks of a device's view, with the bytes of at most `reports` reports per metric."""
     yield Heading(1, f"What {view.app or 'this program'} sends from this device")
-    yield Lines(*view.status.words())
+    yield Lines(*view.status.first_words("below"))
+    yield Folded("The whole state of this device", (Lines(*view.status.words()),))
     for explained in view.explained:
         yield from _explained(explained)
     for shown in view.metrics:
@@ -230,7 +231,7 @@ def _metric(shown: MetricView, reports: int, route: ObliviousRoute | None) -> It
         yield Paragraph("The registry at hand does not list this metric: its bytes are shown, and not what they mean.")
     else:
         yield Paragraph(metric.description)
-        yield KeyValues(metric_facts(metric, route, shown.group))
+        yield Folded("What is asked, by whom, and how", (KeyValues(metric_facts(metric, route, shown.group)),))
     yield Heading(3, f"Recorded: {shown.id}")
     yield Paragraph(_recorded(shown))
     yield from _responses(shown)
@@ -240,8 +241,7 @@ def _metric(shown: MetricView, reports: int, route: ObliviousRoute | None) -> It
     if cost is not None:
         yield Heading(3, f"Privacy, planned: {cost.metric}" if cost.planned else f"Privacy spent: {cost.metric}")
         answers = (("noisy answers", str(cost.distinct)),) if cost.distinct else ()
-        yield KeyValues((("reports queued", str(cost.made)), *answers))
-        yield cost.block()
+        yield Folded("What reports tell", (KeyValues((("reports queued", str(cost.made)), *answers)), cost.block()))
 
 
 def _recorded(shown: MetricView) -> str:
@@ -249,7 +249,11 @@ def _recorded(shown: MetricView) -> str:
         return "Nothing was recorded."
     newest, all_of_them = shown.recorded[-PERIODS_SHOWN:], len(shown.recorded)
     start = "In " if len(newest) == all_of_them else f"In {all_of_them} periods, the last {len(newest)} of them: "
-    return f"{start}{', '.join(newest)}. True values are not kept."
+    return f"{start}{'; '.join(map(_when, newest))}. True values are not kept."
+
+
+def _when(label: str) -> str:
+    return label if label.startswith("period ") else date_words(label)
 
 
 def _responses(shown: MetricView) -> Iterator[Block]:
@@ -275,7 +279,9 @@ def _reports(shown: MetricView, most: int) -> Iterator[Block]:
     for number, report in enumerate(reversed(newest)):
         number_of = report["permanent_response"]
         origin = "" if number_of is None else f", from permanent response {number_of}"
-        caption = f"The report for {report['period']} {report['detail']}: {len(report['bytes']) // 2} bytes{origin}"
+        caption = (
+            f"The report for {_when(report['period'])} {report['detail']}: {len(report['bytes']) // 2} bytes{origin}"
+        )
         rows = [(part["bytes"], part["what"], part["meaning"]) for part in report["parts"]]
         if report["bits"]:
             rows.append((report["bits"], "report", "the same bits, bit 0 first"))

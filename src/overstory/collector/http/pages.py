@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
-from overstory.presentation import render_html
-from overstory.presentation.document import Block, Heading, Link, Paragraph
-from overstory.presentation.render_html import as_page
+from overstory.presentation.document import Block, Heading, Lines, Link, Paragraph
+from overstory.presentation.render_html import STYLE, accents, as_page, policy_of
 from overstory.privacy import statement
 from overstory.privacy.payloads.base import metric_terms
 from overstory.privacy.registry.page import metric_page
-from overstory.privacy.registry.yearly import headline
+from overstory.privacy.registry.yearly import headline, in_two_sentences
 from overstory.protocol.metrics import Metric, MetricRegistry
 
 
@@ -30,13 +29,10 @@ def public_registry(registry: MetricRegistry) -> dict[str, Any]:
         "registry": registry.version,
         "digest": registry.digest.hex(),
         **({} if registry.opt_out is None else {"opt_out": registry.opt_out}),
+        **({} if registry.operator is None else {"operator": registry.operator.to_json()}),
         **({} if registry.oblivious is None else {"oblivious": registry.oblivious.to_json()}),
         "metrics": [public_metric(registry[name]) for name in sorted(registry)],
     }
-
-
-POLICY: Final = f"{render_html.POLICY}; frame-ancestors 'none'"
-"""The Content-Security-Policy of the web page: its own style and nothing else."""
 
 
 class PublicPages:
@@ -61,15 +57,20 @@ class PublicPages:
     def html(self) -> str:
         return public_html(self.registry)
 
+    @cached_property
+    def policy(self) -> str:
+        """The Content-Security-Policy of the web page: its own style and nothing else."""
+        return f"{policy_of(STYLE + accents(*self.registry.colors))}; frame-ancestors 'none'"
+
 
 def public_html(registry: MetricRegistry) -> str:
     """Return what is collected as a web page without scripts."""
-    return as_page(_blocks(registry))
+    return as_page(_blocks(registry), style=STYLE + accents(*registry.colors))
 
 
 def _blocks(registry: MetricRegistry) -> Iterator[Block]:
     count = f"{len(registry)} metrics are" if len(registry) != 1 else "One metric is"
-    yield Heading(1, "What is collected here")
+    yield Heading(1, registry.title)
     yield Paragraph(
         "This is an Overstory collector. Programs send it reports that were randomized on the devices they come from. "
         "No report reveals its sender's value for certain, and the collector does not store who sent it."
@@ -77,9 +78,11 @@ def _blocks(registry: MetricRegistry) -> Iterator[Block]:
     if registry.opt_out is not None:
         yield Paragraph(f"How to stop it: {registry.opt_out}")
     if registry:
-        yield Paragraph(headline(registry).sentence)
+        yield Lines(*in_two_sentences(registry))
     yield Paragraph(f"{count} collected, according to registry {registry.version}. The same for programs:")
     yield Link("the public registry as JSON", "/v1/metrics")
+    if registry:
+        yield Paragraph(headline(registry).sentence)
     for name in sorted(registry):
         yield from metric_page(registry[name], route=registry.oblivious).blocks()
         yield Link(f"{name} as JSON", f"/v1/metrics/{name}")

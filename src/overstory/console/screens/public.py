@@ -32,10 +32,10 @@ from overstory.presentation.document import (
     Preformatted,
     Table,
 )
-from overstory.presentation.formats import epsilon_text, factor
+from overstory.presentation.formats import date_words, epsilon_text, factor
 from overstory.privacy.registry.changes import Harm, compare_registries
 from overstory.privacy.registry.page import MetricPage, how_often, metric_page
-from overstory.privacy.registry.yearly import headline
+from overstory.privacy.registry.yearly import headline, in_two_sentences
 from overstory.privacy.statements import claims_blocks
 from overstory.protocol.metrics.metric import SLACK
 from overstory.queries.counts import PeriodCounts
@@ -127,8 +127,8 @@ ROUNDED: Final = {
 """By reading: what rounds the estimate of a part; of shares, `_rounded_counts`."""
 
 MEANING: Final = (
-    "Each device adds random noise to its answer before it sends it, so that no single report tells for certain what "
-    "its sender's answer was; how frequent an answer is can be estimated from the reports of many devices together."
+    "Each device adds random noise to its answer before it sends it. So no single report tells for certain what the "
+    "answer was. Many reports together tell how frequent an answer is."
 )
 UNPUBLISHED: Final = "Results are not published."
 MOST_ROWS: Final = 500
@@ -148,19 +148,20 @@ class PublicScreen(Screen):
         registry = data.registry
         table = Table("Every metric", _columns(), [_row(data, metric) for metric in registry.values()])
         blocks = (
-            Heading(1, "What is collected here"),
+            Heading(1, registry.title),
             Paragraph(MEANING, is_lead=True),
-            *([Paragraph(headline(registry).sentence)] if registry else []),
+            *([Lines(*in_two_sentences(registry))] if registry else []),
             *_how_to_stop(registry),
             table if registry else Notice("Nothing is collected.", "faint"),
             Paragraph("An epsilon bounds what reports reveal; a smaller one is more private."),
+            *([Paragraph(headline(registry).sentence)] if registry else []),
             *_registry_facts(registry),
         )
         facts = {
             **_registry_json(registry),
             "metrics": [_page_of(metric, route=registry.oblivious).to_json() for metric in registry.values()],
         }
-        return View("What is collected here", blocks, table, facts=facts)
+        return View(registry.title, blocks, table, facts=facts)
 
 
 def _columns() -> tuple[Column, ...]:
@@ -171,7 +172,7 @@ def _columns() -> tuple[Column, ...]:
         Column("owner", "Responsible", is_left=True),
         Column("how_often", "How often", is_left=True),
         Column("one_report", "What one report reveals", is_left=True),
-        Column("expires", "Until", is_left=True),
+        Column("expires", "Until", date_words, is_left=True),
         Column("state", "State", is_left=True, tone=lambda state: "faint" if state == "ended" else ""),
         Column("results", "Results", is_left=True),
     )
@@ -215,10 +216,14 @@ def _registry_facts(registry: MetricRegistry) -> Iterator[Block]:
         ("as a page, with what changed", "/registry"),
     )
     yield Links("The registry", files)
+    if registry.operator is not None and registry.operator.url is not None:
+        yield Link(f"Collected by {registry.operator.name}", registry.operator.url)
 
 
 def _registry_json(registry: MetricRegistry) -> dict[str, Any]:
-    return {"registry": registry.version, "digest": registry.digest.hex(), "opt_out": registry.opt_out}
+    operator = None if registry.operator is None else registry.operator.to_json()
+    about = {"registry": registry.version, "digest": registry.digest.hex()}
+    return about | {"operator": operator, "opt_out": registry.opt_out}
 
 
 class AboutScreen(Screen):
@@ -247,7 +252,9 @@ class AboutPage(Page):
         yield Heading(1, metric.title)
         yield Paragraph(metric.description, is_lead=True)
         if metric.expired(self.data.clock()):
-            yield Notice(f"It ended on {metric.expires}: nothing is recorded any more.", "faint")
+            yield Notice(
+                f"It ended on {date_words(metric.expires.isoformat())}: nothing is recorded any more.", "faint"
+            )
         yield Link(f"Why: {metric.purpose}", metric.purpose)
         yield KeyValues(tuple(pair for pair in page.facts if pair[0] != "Why"))
         yield Heading(2, "What it costs a person", "privacy")
@@ -307,14 +314,15 @@ class SharesPublished(ReadingPublished):
 
     def notices(self) -> Iterator[Block]:
         yield Paragraph(
-            f"Estimated from {self.counted.num_reports:,} reports of {self._period}, one per device. An estimate can "
-            "be below zero, because the noise is subtracted."
+            f"Estimated from {self.counted.num_reports:,} reports of {date_words(self._period)}, one per device. "
+            "An estimate can be below zero, because the noise is subtracted."
         )
 
     def pictures(self) -> Iterator[Picture]:
         yield estimate_picture(
             f"{self.metric.id}-{self._period}",
-            f"Share of each answer in {self._period}, with {interval_caption(0.95, self.options.adjustment)}.",
+            f"Share of each answer in {date_words(self._period)}, with "
+            f"{interval_caption(0.95, self.options.adjustment)}.",
             self._rows[:MOST_DRAWN],
         )
 
@@ -377,8 +385,9 @@ def _when(data: ConsoleData, metric: Metric) -> str:
     if metric.expired(metric.period.start(period)):
         return "No period is published any more: the collection has ended."
     day = dt.datetime.fromtimestamp(metric.final_from(period), dt.UTC)
+    which, when = map(date_words, (metric.period.label(period), f"{day:%Y-%m-%dT%H:%M}"))
     return (
-        f"No period is published now. {metric.period.label(period)} is next, on {day:%Y-%m-%d %H:%M} UTC, if at least "
+        f"No period is published now. {which[:1].upper()}{which[1:]} is next, on {when}, if at least "
         f"{metric.publish_least:,} reports of it came."
     )
 

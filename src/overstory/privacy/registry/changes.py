@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from overstory.presentation.formats import epsilon_text
+from overstory.presentation.formats import epsilons_apart
 from overstory.privacy.payloads.base import metric_terms
 from overstory.privacy.registry.cost import lifetime_epsilon, most_responses
 from overstory.privacy.registry.yearly import most_in_a_year, yearly
@@ -115,6 +115,10 @@ def _of_the_whole(old: MetricRegistry, new: MetricRegistry) -> Iterator[Change]:
     yield from _of_a_year(old, new)
     yield from _of_the_relay(old.oblivious, new.oblivious)
     yield from _of_the_shards(old.shards, new.shards)
+    was, now = ("not named" if each.operator is None else each.operator.described for each in (old, new))
+    if was != now:
+        asks = "" if old.operator is None else ": devices ask about every metric again"
+        yield Change("", "operator", Harm.HARMLESS, f"{was} becomes {now}{asks}")
     if old.opt_out != new.opt_out:
         yield Change("", "opt_out", Harm.HARMLESS, f"{old.opt_out!r} becomes {new.opt_out!r}")
 
@@ -124,8 +128,9 @@ def _of_a_year(old: MetricRegistry, new: MetricRegistry) -> Iterator[Change]:
     dearer = {name for name in old if name in new and yearly([new[name]]).epsilon > yearly([old[name]]).epsilon}
     others = [yearly(each for each in registry.values() if each.id not in dearer) for registry in (old, new)]
     before, after = (yearly(registry.values(), registry.budget).epsilon for registry in (old, new))
-    if others[1].epsilon > others[0].epsilon and after > before and _epsilon(after) != _epsilon(before):
-        detail = f"of all metrics together: epsilon {_epsilon(before)} becomes {_epsilon(after)}"
+    texts = epsilons_apart(before, after)
+    if others[1].epsilon > others[0].epsilon and after > before and texts[0] != texts[1]:
+        detail = f"of all metrics together: epsilon {' becomes '.join(texts)}"
         yield Change("", "any year", Harm.WEAKENS, detail)
 
 
@@ -206,7 +211,9 @@ def _of_the_panel(old: Metric, new: Metric) -> Iterator[Change]:
     """How seldom devices are asked, and so what a year tells of one."""
     before, after = (yearly([metric]).epsilon for metric in (old, new))
     shown = ["none" if metric.panel is None else str(metric.panel) for metric in (old, new)]
-    detail = f"{shown[0]} becomes {shown[1]}: what any year tells, epsilon {_epsilon(before)} becomes {_epsilon(after)}"
+    detail = (
+        f"{shown[0]} becomes {shown[1]}: what any year tells, epsilon {' becomes '.join(epsilons_apart(before, after))}"
+    )
     again = old.once is not new.once
     detail += "; a device that has answered before answers again" if again else ""
     yield Change(new.id, "panel", Harm.WEAKENS if after > before or again else Harm.HARMLESS, detail)
@@ -269,7 +276,8 @@ def _of_the_account(name: str, earlier: Sequence[MetricRegistry], new: Metric) -
     total = add_up((1, metric.mechanism.epsilon_permanent) for metric in (new, *memoized))
     detail = f"{since}devices that have reported draw new permanent responses, and those of before were sent already: "
     if math.isfinite(promised):
-        detail += f"all reports of one value cost {_epsilon(total)} together, where {_epsilon(promised)} was promised"
+        cost, promise = epsilons_apart(total, promised)
+        detail += f"all reports of one value cost {cost} together, where {promise} was promised"
     else:
         detail += "what both cost adds up"
     if any(registry[name].account == new.account for registry in earlier):
@@ -288,12 +296,8 @@ def _worse(
     if risen:
         number, before, after = max(risen, key=lambda pair: pair[2] - pair[1])
         of = f"for {number} reports: " if number > 1 else ""
-        detail = f"{of}epsilon {_epsilon(before)} becomes {_epsilon(after)}"
+        detail = f"{of}epsilon {' becomes '.join(epsilons_apart(before, after))}"
         yield Change(name, what, Harm.WEAKENS, detail)
-
-
-def _epsilon(epsilon: float) -> str:
-    return epsilon_text(epsilon, "without bound")
 
 
 def _of_the_domain(old: Metric, new: Metric) -> Iterator[Change]:
@@ -321,9 +325,9 @@ def _of_the_cap(old: Metric, new: Metric) -> Iterator[Change]:
     kept = not (old.fresh or new.fresh)  # no cap applies to fresh noise
     follows = _follows(new) and not _follows(old)
     weakens = kept and (follows or (before is not None and (after is None or after > before)))
-    epsilons = [_epsilon(lifetime_epsilon(metric)) for metric in (old, reached if weakens else new)]
+    epsilons = epsilons_apart(*(lifetime_epsilon(metric) for metric in (old, reached if weakens else new)))
     detail = "; ".join(becomes.values())
-    detail += f": all that a device may ever report, epsilon {epsilons[0]} becomes {epsilons[1]}"
+    detail += f": all that a device may ever report, epsilon {' becomes '.join(epsilons)}"
     detail += ", and past the cap reports follow the value" if follows else ""
     yield Change(new.id, " and ".join(becomes), Harm.WEAKENS if weakens else Harm.HARMLESS, detail)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph
-from overstory.presentation.formats import parameter_words, plural
+from overstory.presentation.formats import date_words, parameter_words, plural
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.attacks import metric_linkability
 from overstory.privacy.payloads.base import metric_terms
@@ -107,7 +107,8 @@ def _facts(metric: Metric, route: ObliviousRoute | None, group: str | None) -> I
     if metric.yearly_reason is not None:
         yield "Why a year may reveal much", metric.yearly_reason
     yield "How many values", how_many_values(metric)
-    yield "Ends on", f"{metric.expires}: nothing is collected from then on, unless a reviewed change renews it"
+    end = date_words(metric.expires.isoformat())
+    yield "Ends on", f"{end}: nothing is collected from then on, unless a reviewed change renews it"
     late = f"a report that comes up to {metric.grace_days} days late is still counted"
     late = late if metric.grace_days else "a report that comes after its period is not counted"
     yield "Kept for", f"randomized reports: {how_long_kept(metric)}; {late}"

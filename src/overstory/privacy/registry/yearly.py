@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from overstory.presentation.formats import plural
+from overstory.presentation.formats import MOST, guess_text, plural
 from overstory.privacy.payloads.base import metric_terms
 from overstory.privacy.statements import ALWAYS, NOT_BOUNDED, Claim, why_unbounded
 from overstory.privacy.terms import add_up
@@ -50,6 +50,28 @@ def parts_of_a_year(metrics: Iterable[Metric]) -> Iterator[Part]:
             yield Part(
                 metric_terms(metric).epsilon_any(reports), f"{plural(reports, 'report')} of {metric.id}", (metric,)
             )
+
+
+def in_two_sentences(registry: MetricRegistry) -> tuple[str, str]:
+    """Say to a person what one report tells, of the metric whose reports tell most, and what the headline says."""
+    one = max(metric_terms(metric).epsilon_any(1) for metric in registry.values())
+    year, budget = headline(registry), registry.budget
+    stretch = "any year" if all(metric.is_afresh for metric in registry.values()) else "the first year"
+    is_all = all(metric.once for metric in registry.values()) or (
+        budget is not None
+        and budget.per == "ever"
+        and budget.against == "any-history"
+        and budget.epsilon <= year.epsilon
+    )
+    first, second = (
+        guess_text(one, "it", "answers is yours"),
+        guess_text(year.epsilon, "them", "lists of answers is yours"),
+    )
+    if math.isinf(year.epsilon):
+        second = f"there is no known limit to what they tell: {year.reason}"
+    coin = " A coin is right in half." if one <= MOST else ""
+    more = "" if is_all or math.isinf(year.epsilon) else " Later years can add to it."
+    return f"One report from now on: {first}.{coin}", f"All reports of {stretch}: {second}.{more}"
 
 
 def most_in_a_year(metric: Metric) -> int:

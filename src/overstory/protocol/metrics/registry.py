@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
     from overstory.protocol.metrics.panel import Panel
-    from overstory.protocol.metrics.tables import ObliviousRoute, PersonBudget, Shards, Tables
+    from overstory.protocol.metrics.tables import ObliviousRoute, Operator, PersonBudget, Shards, Tables
 
 PACKAGE: Final = "package:"  # how the name of a file inside an installed package begins
 
-TABLES: Final = ("budget", "oblivious", "shards")
+TABLES: Final = ("operator", "budget", "oblivious", "shards")
 
 MOST_BYTES: Final = 16 << 20  # of a registry file: more is something else, such as /dev/zero
 
@@ -53,6 +53,8 @@ class MetricRegistry(Mapping[str, Metric]):
     oblivious: ObliviousRoute | None = None
     shards: Shards | None = None  # over how many collectors uploads are divided; None where one collector takes all
     panel: Panel | None = None  # the panel that the metrics share, unless they say otherwise; None where there is none
+    # who collects, and the colours of the pages for people; None where the file does not say
+    operator: Operator | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metrics", MappingProxyType(dict(self.metrics)))
@@ -69,15 +71,31 @@ class MetricRegistry(Mapping[str, Metric]):
     def __len__(self) -> int:
         return len(self.metrics)
 
+    @property
+    def title(self) -> str:
+        """What a page for people is called."""
+        return "What is collected here" if self.operator is None else f"What {self.operator.name} collects"
+
+    @property
+    def colors(self) -> tuple[str | None, str | None]:
+        """The colour of links on a page for people, by day and by night; None for the usual one."""
+        return (None, None) if self.operator is None else (self.operator.color, self.operator.color_dark)
+
     @cached_property
     def digest(self) -> bytes:
-        """The 16-byte digest of all that the file says; order, comments and spaces do not matter."""
+        """The 16-byte digest of all that the file says; order, comments, spaces and colours do not matter."""
         return digest(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
         """Return the public registry as JSON values."""
         plain = {"registry": self.version, "metrics": [self.metrics[name].to_json() for name in sorted(self.metrics)]}
-        parts = {"budget": self.budget, "oblivious": self.oblivious, "shards": self.shards, "panel": self.panel}
+        parts = {
+            "operator": self.operator,
+            "budget": self.budget,
+            "oblivious": self.oblivious,
+            "shards": self.shards,
+            "panel": self.panel,
+        }
         more = {key: part.to_json() for key, part in parts.items() if part is not None}
         return plain | more | ({} if self.opt_out is None else {"opt_out": self.opt_out})
 
@@ -194,11 +212,11 @@ def parse_registry(
     version = root.text("registry", "the registry's version, such as its date")
     panel = _panel(root)
     metrics = _metrics(root, folder, panel, read_candidates=read_candidates)
-    opt_out, (budget, route, shards) = _opt_out(root, metrics), _tables(root, metrics)
+    opt_out, (budget, route, shards, operator) = _opt_out(root, metrics), _tables(root, metrics)
     if root.faults:
         raise RegistryError(root.faults, source=source)
     assert version is not None
-    return MetricRegistry(metrics, version, budget, text, opt_out, route, shards, panel)
+    return MetricRegistry(metrics, version, budget, text, opt_out, route, shards, panel, operator)
 
 
 def _panel(root: Fields) -> Panel | None:
@@ -218,10 +236,10 @@ def _opt_out(root: Fields, metrics: Mapping[str, Metric]) -> str | None:
     return None
 
 
-def _tables(root: Fields, metrics: Mapping[str, Metric]) -> Tables | tuple[None, None, None]:
+def _tables(root: Fields, metrics: Mapping[str, Metric]) -> Tables | tuple[None, None, None, None]:
     """Return the tables that few registries have; who has none of them loads nothing of them."""
     if root.table.keys().isdisjoint(TABLES) and not any(metric.is_oblivious for metric in metrics.values()):
-        return None, None, None
+        return None, None, None, None
     from overstory.protocol.metrics.tables import read_tables
 
     return read_tables(root, metrics)

@@ -1,4 +1,6 @@
-"""The tables of a registry that few have: [budget], [oblivious] and [shards]. Who has none of them loads nothing of it.
+"""Operator, budget, oblivious and shards: the tables of a registry that few have. Who has none loads nothing of it.
+
+**Operator**: who collects, and the colours of the pages for people.
 
 A retry must reach the store that has the upload's batch id: that store alone can know that it was counted. So the
 number of shards is fixed for a period: that in force on its first day (UTC), whenever the upload is sent.
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
@@ -29,6 +32,11 @@ Stretch = Literal["ever", "year"]
 
 AGAINST: Final[tuple[Against, ...]] = ("any-history", "same-pattern")
 PER: Final[tuple[Stretch, ...]] = ("ever", "year")
+OPERATOR: Final = 'a table such as {name = "Example Inc.", url = "https://example.org", color = "#0b5fa5"}'
+PAPER: Final = {"color": "#fefefe", "color_dark": "#141a16"}
+"""The background of the pages on which an operator's colours are read: by day, and by night."""
+LEAST_CONTRAST: Final = 4.5
+"""Of text to its background: WCAG 2.2, success criterion 1.4.3."""
 BUDGET: Final = 'a table such as {epsilon = 4.0, per = "year"}'
 ROUTE: Final = 'a table such as {relay = "https://relay.example.org/", operator = "Example Relay Inc.", keys = "HEX"}'
 SHARDS: Final = "a table such as {count = 16}"
@@ -45,12 +53,72 @@ class Tables(NamedTuple):
     budget: PersonBudget | None = None
     oblivious: ObliviousRoute | None = None
     shards: Shards | None = None
+    operator: Operator | None = None
 
 
 def read_tables(root: Fields, metrics: Mapping[str, Metric]) -> Tables:
     """Return the tables of a registry, after noting every fault in them."""
     budget = _read_budget(root, metrics) if "budget" in root.table else None
-    return Tables(budget, _read_route(root, metrics), _read_shards(root, metrics))
+    operator = _read_operator(root) if "operator" in root.table else None
+    return Tables(budget, _read_route(root, metrics), _read_shards(root, metrics), operator)
+
+
+@dataclass(frozen=True)
+class Operator:
+    """Who collects."""
+
+    name: str
+    url: str | None = None
+    color: str | None = None  # of links, by day: #rrggbb
+    color_dark: str | None = None  # by night
+
+    @property
+    def described(self) -> str:
+        return self.name if self.url is None else f"{self.name} ({self.url})"
+
+    def to_json(self) -> dict[str, str]:
+        """Return what is said of it: colours say nothing."""
+        return {"name": self.name} | ({} if self.url is None else {"url": self.url})
+
+
+def _read_operator(root: Fields) -> Operator | None:
+    table = root.subtable("operator", OPERATOR, ("name", "url", *PAPER))
+    if table is None:
+        return None
+    name = table.text("name", "who collects, as people know them")
+    url = table.link("url", "the operator's address") if "url" in table.table else None
+    colours = {key: _read_colour(table, key, paper) for key, paper in PAPER.items()}
+    return Operator(name or "", url, **colours) if table.is_sound else None
+
+
+def _read_colour(table: Fields, key: str, paper: str) -> str | None:
+    problem, is_colour = "{} is no colour: give one such as #0b5fa5", re.compile("#[0-9a-fA-F]{6}").fullmatch
+    colour = table.taken(key, table.table.get(key), str, problem, lambda text: is_colour(text) is not None)
+    if colour is not None and (has := contrast(colour, paper)) < LEAST_CONTRAST:
+        other = "darker" if key == "color" else "lighter"
+        table.fault(
+            key,
+            f"text of {colour} on the page's background {paper} has a contrast of {math.floor(100 * has) / 100:.2f}: "
+            f"give a {other} colour, of at least {LEAST_CONTRAST}",
+        )
+    return colour
+
+
+def contrast(first: str, second: str) -> float:
+    """Return the contrast ratio of two colours by WCAG 2.2: (L1 + 0.05) / (L2 + 0.05), the lighter one first.
+
+    >>> contrast("#000000", "#ffffff"), round(contrast("#767676", "#ffffff"), 2)
+    (21.0, 4.54)
+    """
+    lighter, darker = sorted(map(_luminance, (first, second)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    """Return the relative luminance: 0.2126 R + 0.7152 G + 0.0722 B, of linear light."""
+    parts = [byte / 255 for byte in bytes.fromhex(colour[1:])]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
 @dataclass(frozen=True)
