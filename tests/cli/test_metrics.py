@@ -381,7 +381,7 @@ def test_a_year_comes_to_4_at_most_with_nothing_but_enter_and_with_further_metri
         assert 3.99 < yearly(registry.values()).epsilon <= 4.0, "by the panel, without the budget"
         assert registry.budget.epsilon == 4.0
         shown = within("metrics", "show", "metrics.toml", "theme0", cwd=tmp_path).stdout
-        assert "Epsilon 4.0000: whatever you hold and however it changes, in any year: 1 answer" in shown
+        assert "Epsilon 4: whatever you hold and however it changes, in any year: 1 answer" in shown
 
 
 def test_the_panel_is_the_one_of_least_error(tmp_path):

@@ -12,7 +12,7 @@ from overstory.client.outcomes import MADE
 from overstory.client.person.question import Asked, question
 from overstory.collector.http.pages import public_html
 from overstory.presentation.document import KeyValues
-from overstory.presentation.formats import epsilon_text
+from overstory.presentation.formats import date_words, epsilon_text
 from overstory.privacy import Account, Ledger
 from overstory.privacy.payloads.base import terms_of
 from overstory.privacy.registry.cost import metric_cost
@@ -39,8 +39,8 @@ REGISTRIES = {
 }
 EPSILON = re.compile(r"(?i)epsilon ([\d.]+)|no bound")
 COMMANDS = {
-    "on": "on --app ./new --yes",
-    "status": "status --app ./state",
+    "on": "on --app ./new --yes --details",
+    "status": "status --app ./state --details",
     "view": "view --app ./state",
     "show": "metrics show metrics.toml",
     "markdown": "metrics show metrics.toml --markdown",
@@ -110,7 +110,7 @@ def test_an_owner_is_told_when_the_device_is_asked_next(tmp_path, nothing_forbid
         ((name, label),) = client.status().next_answers.items()
         asked = registry[name].period.parse_label(label)
         (said,) = [line for line in client.status().words() if "asked next" in line]
-        assert said == f"of its panel, this device is asked next in: {label} ({name})"
+        assert said == f"of its panel, this device is asked next in: {date_words(label)} ({name})"
         for week in range(54):
             clock.now = NOON + 7 * DAY * week
             made = [each for each in registry if client.record(each, "a") in MADE]

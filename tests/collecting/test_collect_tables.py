@@ -268,7 +268,7 @@ def test_what_the_terminal_shows(file, tmp_path, capsys):
     given = ["collect", str(file), "--column", "languages", "--separator", ";", "--epsilon", "3"]
     assert main([*given, "-o", str(tmp_path / "out")]) == 0
     printed = capsys.readouterr().out
-    for words in ("Items of a row: ", "Instead: item-bits would have", "epsilon 3.0000 for the set", "truth"):
+    for words in ("Items of a row: ", "Instead: item-bits would have", "one report    epsilon 3: odds move", "truth"):
         assert words in printed
     assert "rows have no value and sent nothing" in printed
     assert main([*given, "--most", "2", "-o", "-"]) == 0

@@ -16,7 +16,9 @@ import pytest
 import overstory
 from overstory.analysis.estimate import Estimate
 from overstory.discovery import CodedIntegers, Discovered, discover, find, simulate
+from overstory.presentation.formats import epsilon_text, guess_text
 from overstory.presentation.svg import Picture
+from support.running import within
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "how-to" / "notebooks.md"
@@ -120,6 +122,32 @@ def test_the_table_and_the_page_say_every_note(result):
         assert f"note: {note}" in str(result)
         assert note.replace("'", "&#x27;") in page
     assert len(result.table().splitlines()) >= 2
+
+
+TRIALS = {name: RESULTS[name] for name in ("table", "sets", "mean", "distribution", "ranges")}
+
+
+@pytest.mark.parametrize("name", TRIALS)
+def test_every_trial_says_what_it_cost_in_a_sentence_and_four_lines(name):
+    trial = TRIALS[name]()
+    sentence, table = trial.cost()
+    assert sentence.text == f"W{guess_text(trial.kind.epsilon_report, 'one report', f'{trial.of}s it is of')[1:]}."
+    assert [about for about, _ in table.pairs] == ["who", "how", "one report", "more reports"]
+    assert f"epsilon {epsilon_text(trial.kind.epsilon_report)}: " in dict(table.pairs)["one report"]
+    assert (
+        f"epsilon {epsilon_text(trial.kind.epsilon_permanent)} for any number of reports of one "
+        in dict(table.pairs)["more reports"]
+    )
+    assert str(trial).count("  who  ") == str(trial).count(sentence.text) == 1
+    assert "Privacy:" not in str(trial)
+
+
+def test_the_command_says_it_in_the_same_words(tmp_path):
+    (tmp_path / "t.csv").write_text("x\n" + "\n".join(["a", "b"] * 200))
+    shown = within("collect", "t.csv", "--column", "x", "--epsilon", 1, "--seed", 1, cwd=tmp_path).stdout
+    assert f"\nW{guess_text(1.0, 'one report', 'values it is of')[1:]}.\n" in shown
+    assert "\n  one report    epsilon 1: odds move by a factor of at most 2.72\n" in shown
+    assert "Privacy:" not in shown
 
 
 def test_a_frame_has_a_row_for_every_estimate(result):
