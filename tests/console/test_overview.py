@@ -167,7 +167,7 @@ def test_alarms_are_above_the_table_with_the_notes_that_may_explain_them(tmp_pat
     heading = next(block for block in view.blocks if isinstance(block, Heading))
     assert heading.text.startswith("5 metrics, alarms: ")
     assert view.table.rows[0]["metric"] == "fit"
-    assert view.table.rows[0]["health"].startswith("amber: fit")
+    assert "amber: fit" in view.table.rows[0]["health"]
     assert [alarm["kind"] for alarm in view.facts["alarms"]]
     board = next(number for number, block in enumerate(view.blocks) if isinstance(block, Table))
     tones = [block.tone for block in view.blocks[:board] if isinstance(block, Notice)]

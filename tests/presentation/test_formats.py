@@ -2,6 +2,7 @@
 
 import math
 from decimal import Decimal
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from overstory.presentation.charts.drawing import NARROW, Scale, apart, percent_
 from overstory.presentation.charts.series import path, pieces
 from overstory.presentation.formats import (
     data_text,
+    date_words,
     duration,
     factor,
     finite,
@@ -48,6 +50,9 @@ PARTS = [{"oracle": "grr", "epsilon": 1.0}, {"oracle": "oue", "epsilon": 2.0}]
         (share, {1 / 6: "16.7%", 0.5: "50%", 0.00012345: "0.0123%", 0.99996: "99.996%", 1.0: "100%", 0.0: "0%"}),
         (plain_number, {2_000_000: "2 million", 12_500: "12,500", 0.25: "0.25"}),
         (percent_tick, {0.05: "5%", -0.002: "−0.2%", 0: "0%"}),
+        (date_words, {"2026-W46": "week of 9 November 2026", "2026-11-09": "9 November 2026"}),
+        (date_words, {"2026-11-09T14:30Z": "9 November 2026, 14:30 UTC"}),
+        (partial(date_words, year=2026), {"2026-W46": "week of 9 November", "2025-W01": "week of 30 December 2024"}),
         (data_text, {1 / 3: "0.3333333333", math.nan: "", None: "", True: "true", "oak": "oak"}),
         (finite, {0.5: 0.5, math.inf: None, "oak": "oak"}),
         (safe_address, {"/m/colour?a=1&b=2": "/m/colour?a=1&amp;b=2", "javascript:alert(1)": "#"}),

@@ -271,6 +271,13 @@ def test_the_current_place_is_marked():
 
 def test_text_and_markdown_leave_forms_out_and_write_addresses():
     form = Form("Range", (Field("from", "From"),), "Show")
-    blocks = [Paragraph("before"), form, Notice("careful"), Links("Views", (("chart", "/a"),))]
-    assert as_text(blocks) == "before\n\ncareful\n\nchart: /a\n"
-    assert as_markdown(blocks) == "before\n\n**careful**\n\n- [chart](/a)\n"
+    notices = Notice("careful"), Notice("red", "bad", more=("It means <this>.", "Look there."))
+    blocks = [Paragraph("before"), form, *notices, Links("Views", (("chart", "/a"),))]
+    assert as_text(blocks) == "before\n\ncareful\n\nred\nIt means <this>.\nLook there.\n\nchart: /a\n"
+    assert as_markdown(blocks) == ("before\n\n**careful**\n\n**red** It means \\<this>. Look there.\n\n- [chart](/a)\n")
+
+
+def test_what_a_notice_folds_away_is_behind_its_sentence():
+    notice = Notice("Red: step.", "bad", more=("It means <this>.", "Look there."))
+    folded = "<details><summary>Red: step.</summary><p>It means &lt;this&gt;.</p><p>Look there.</p></details>"
+    assert as_html([notice]).strip() == f'<div class="notice bad" role="note">{folded}</div>'

@@ -61,7 +61,6 @@ class ConsoleData:
         return reports
 
     def words(self, label: str) -> str:
-        """Return a period's label as people say it."""
         return date_words(label, dt.datetime.fromtimestamp(self.clock(), dt.UTC).year)
 
     def state(self, metric: Metric, period: int) -> PeriodState:

@@ -235,8 +235,7 @@ class Page:
     def state(self, period: int, subject: str = "") -> Iterator[Notice]:
         if self.data.state(self.metric, period) != "final":
             words = state_words(self.data, self.metric, period)
-            said = subject or self.said_label(period)
-            yield Notice(f"{said[:1].upper()}{said[1:]} is {words}.", "faint")
+            yield Notice(sentence(f"{subject or self.said_label(period)} is {words}"), "faint")
 
     def noted(self, notes: Iterable[str], tone: Tone) -> Iterator[Notice]:
         return (Notice(sentence(note), tone) for note in dict.fromkeys(notes))
