@@ -33,14 +33,14 @@ BACKUP = BEFORE + (
 """`overstory`, with a backup that stops when the copy is written, before it is verified."""
 
 STAGED = BEFORE + (
-    "from overstory.engines.folders import Folder\nfrom overstory.cli.service import exports\n"
+    "from overstory.engines.folders import Folder\nfrom overstory.cli.service import store\n"
     "from overstory.cli.main import main\n"
     "def wait(args):\n"
     "    with Folder('memory://bucket').staged('part') as part:\n"
     "        part.write_bytes(b'reports')\n"
     "        Path('written').touch()\n"
     "        time.sleep(60)\n"
-    "exports.run = wait\n"
+    "store.export = wait\n"
     "raise SystemExit(main())\n"
 )
 
