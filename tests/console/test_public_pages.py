@@ -22,7 +22,6 @@ from support.console_in_process import client_of, console_on
 from support.console_store import NOW
 from support.devices import Clock
 
-FORMS = ("", ".json", ".csv", ".parquet", ".svg", ".toml")
 UNPUBLISHED = ("start", "over", "quiet")
 PUBLISHED = ("theme", "home")
 
