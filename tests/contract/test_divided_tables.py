@@ -11,6 +11,7 @@ from test_kind_laws import GRR, KINDS, OUE
 
 from overstory.analysis.association.table import divided_tables
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports
+from overstory.audit.laws import exact_epsilon_of, payloads_of
 from overstory.client import Randomizer
 from overstory.client.recorder import Tagger
 from overstory.collector.ingest.validation import ReportFormat
@@ -23,7 +24,6 @@ from overstory.protocol.kinds.split import DividedMechanism, divided
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.sampling import SeededEntropy
 from overstory.protocol.wire.upload import encode_reports
-from support.likelihoods import exact_epsilon_of, payloads_of
 from support.registry_texts import registry_of
 
 ALARM = 1e-6

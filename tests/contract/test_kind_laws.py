@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pytest
 
+from overstory.audit.laws import exact_epsilon_of, law_of, payloads_of, some_cohorts
 from overstory.privacy.attacks import linkability, posterior
 from overstory.protocol.domains.unknown import ELSEWHERE
 from overstory.protocol.kinds.base import Kind, Report
@@ -22,7 +23,6 @@ from overstory.protocol.kinds.split import divided
 from overstory.protocol.numeric.ranges import RangeRandomizer
 from overstory.protocol.sampling import SeededEntropy
 from overstory.protocol.search import prefix_search
-from support.likelihoods import exact_epsilon_of, law_of, payloads_of, some_cohorts
 
 TIGHT = Decimal("1e-6")
 REACH = 5.5  # standard errors: 4e-8 for each of some 2,000 comparisons here, 8e-5 for all

@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 
+from overstory.audit.laws import payloads_of
 from overstory.client.recorder import MetricRecorder
 from overstory.privacy.registry.yearly import yearly
 from overstory.protocol.kinds.base import Report
@@ -13,7 +14,6 @@ from overstory.protocol.metrics.panel import CYCLES, Places
 from overstory.protocol.metrics.period import DAY
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
 from support.devices import ENTRY, HEAD
-from support.likelihoods import payloads_of
 
 PERIODS, CYCLE = 6, 3
 ONE_ROUND = ('oracle = "grr"', 'oracle = "oue"', 'oracle = "subset"')

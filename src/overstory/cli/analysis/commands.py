@@ -29,7 +29,7 @@ AUDIT: Final = Command(
     Group(
         "what is declared (one of)",
         Option("--params"),
-        Option("--oracle", "an oracle: rappor, oue, olh, ...", "NAME"),
+        Option("--oracle", "an oracle: rappor, oue, olh, ..., or FILE.py:NAME of your own", "NAME"),
         Option("--param"),
         Option("--registry", "a metric registry; with --metric"),
         Option("--metric", "the metric of the registry", "ID"),
@@ -220,13 +220,31 @@ Of a column with several answers in a row, --separator counts each of them, and 
     ),
 )
 
+CHECK_ORACLE: Final = Command(
+    "check-oracle",
+    "overstory check-oracle mine.py",
+    Option("file", "a Python file that registers oracles by @overstory.oracle_kind; it is run", "FILE"),
+    more="""\
+Small oracles are made of the file's functions (4 values, unless the oracle has a number of its own; epsilon .5 and 2)
+and held against the laws that every oracle of the library obeys: the probabilities of its reports, its epsilon, p* and
+q*, the estimate, the wire, its seeds, and the reports that it draws. A right oracle fails in one of a million runs.
+
+Exit status: 0 all laws hold, 1 one is broken, 2 the file is at fault. No device and no collector runs such a file.""",
+    runs="analysis.check_oracle",
+)
+
 COMPARE: Final = Command(
     "compare",
     "overstory compare --domain-size 100 --epsilon 1 --reports 1000000\n"
     "  overstory compare survey.csv --column state --epsilon 2\n"
-    "  overstory compare homes.csv --column kwh --numeric 0 2 --epsilon 1",
+    "  overstory compare homes.csv --column kwh --numeric 0 2 --epsilon 1\n"
+    "  overstory compare mine.py --domain-size 7 --epsilon 1 --reports 1000000",
     Option(
-        "file", "true values to simulate: CSV (also .gz), JSON lines or Parquet; -: standard input", "FILE", nargs="?"
+        "file",
+        "true values to simulate: CSV (also .gz), JSON lines or Parquet; -: standard input. A Python file (.py): it is "
+        "run, and the oracles that it registers take part",
+        "FILE",
+        nargs="*",
     ),
     Option("--epsilon", required=True),
     Option("--epsilon-permanent"),
@@ -258,10 +276,7 @@ those of another of them, is left out. With FILE, or --measure, collections are 
 error next to the exact one, with its own standard error: the trial does not separate oracles whose measured errors
 overlap.""",
     runs="analysis.compare",
-    rules=(
-        Together(("FILE", "--column")),
-        Idle(("--domain-size", "--epsilon-permanent"), ("--numeric",)),
-    ),
+    rules=(Idle(("--domain-size", "--epsilon-permanent"), ("--numeric",)),),
 )
 
 _OF_A_METRIC: Final = ("--registry", "--metric", "--candidates", "--steps")
@@ -486,4 +501,6 @@ reports. Shows the truth, the estimates with their intervals, and the privacy lo
     runs="analysis.demo",
 )
 
-COMMANDS: Final = {command.name: command for command in (AUDIT, COLLECT, COMPARE, DECODE, DEMO, DISCOVER, PLAN)}
+COMMANDS: Final = {
+    command.name: command for command in (AUDIT, CHECK_ORACLE, COLLECT, COMPARE, DECODE, DEMO, DISCOVER, PLAN)
+}
