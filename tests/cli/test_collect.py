@@ -170,8 +170,8 @@ def test_nearly_all_printed_intervals_hold_the_truth(tmp_path):
     options = ("--column", "carat", "--epsilon", 4, "--bins", 0, 3.2, 64)
     shown = within("collect", "diamonds.csv", *options, cwd=tmp_path).stdout
     share = r"(-?\d+\.\d\d)%"
-    row = rf"{share} +(?:{share}|not detected) +{share} to {share}(?:  █*)?$"
-    rows = [(float(truth), float(low), float(high)) for truth, _, low, high in re.findall(row, shown, re.MULTILINE)]
+    row = rf"(?:{share}|not detected) +{share} to {share} +{share}(?:  █*)?$"
+    rows = [(float(truth), float(low), float(high)) for _, low, high, truth in re.findall(row, shown, re.MULTILINE)]
     most = binom.isf(1e-6, len(rows), 0.05)
     assert len(rows) == 64
 

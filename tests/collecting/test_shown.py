@@ -1,5 +1,8 @@
 """Every result of Python's functions shows itself alike: a table, a frame, a picture, a page and its notes."""
 
+import csv
+import io
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -7,7 +10,11 @@ import pytest
 
 import overstory
 from overstory.discovery import CodedIntegers, Discovered, discover, find, simulate
+from overstory.planning import plan_from_needs
+from overstory.planning.kinds import plan_for_domain, plan_for_metric
+from overstory.planning.yearly import YearPlan
 from overstory.presentation.svg import Picture
+from overstory.protocol.domains import Categories, Interval
 
 NAMES = ["a", "b", "b", "<i>c</i>"] * 2_000
 HOSTILE = "<script>x</script>"
@@ -16,6 +23,10 @@ HOSTILE = "<script>x</script>"
 def searched():
     plan = discover(epsilon=4.0, domain=CodedIntegers(16), step=8, beam=8)
     return find(plan, simulate(plan, np.array([7] * 600 + [4711] * 400), np.random.default_rng(1)))
+
+
+def planned(metric, domain):
+    return plan_for_metric(metric, domain, None, {"epsilon_report": 1.0}, 10_000)
 
 
 RESULTS = {
@@ -27,6 +38,11 @@ RESULTS = {
     "distribution": lambda: overstory.survey_numbers(np.arange(8_000) % 90, 2, learn="distribution", rng=1),
     "ranges": lambda: overstory.survey_numbers(np.arange(8_000) % 90, 2, learn="ranges", rng=1),
     "search": searched,
+    "plan for a domain": lambda: plan_for_domain(9, 1.0, 10_000, share=0.2),
+    "plan by RAPPOR": lambda: plan_from_needs(1.0, 2.0, 10_000, 20),
+    "plan of a year": lambda: YearPlan(10**6, 20, 4.0),
+    "plan for a metric": lambda: planned("symbols", Categories(("a", HOSTILE))),
+    "plan for numbers": lambda: planned("numbers", Interval(0, 3)),
 }
 
 
@@ -44,6 +60,13 @@ def test_the_table_and_the_page_say_every_note(result):
         assert f"note: {note}" in str(result)
         assert note.replace("'", "&#x27;") in page
     assert len(result.table().splitlines()) >= 2
+
+
+def test_a_table_has_four_forms(result):
+    latex, lines = result.table(form="latex"), result.table(form="markdown").splitlines()
+    assert latex.count("\\begin{tabular}") == sum(line.startswith("|-") for line in lines) > 0
+    assert len(list(csv.reader(io.StringIO(result.table(form="csv"))))) >= 2
+    assert result.table() == result.table(form="text")
 
 
 def test_a_frame_has_a_row_for_every_estimate(result):

@@ -83,7 +83,6 @@ PLAN: Final = Command(
         Option("--num-hashes", "hashes of a value (default: chosen)", "H", int),
         Option("--num-cohorts", "cohorts (default: chosen)", "M", int),
         flag("--thrifty", "use the smallest permanent epsilon that does not make one report less accurate"),
-        Option("--output", "write the parameters into this file, as params.csv", "FILE"),
     ),
     Group(
         "for a known domain",
@@ -103,12 +102,16 @@ PLAN: Final = Command(
     Option("--candidates", "number of strings to look for", "M", int),
     Option("--share", "also plan for a string with this share of the reports, such as 0.01", "S", float),
     Option("--alpha", "chance of any false detection"),
+    Option(
+        "--output", "write the table: .md, .tex (LaTeX), .csv; with --epsilon-permanent, .csv is params.csv", "FILE"
+    ),
     more="""\
 Give either --params, or both --epsilon and --epsilon-permanent. With epsilons, it searches the parameters with the
 smallest standard error for rare strings; -o writes them. The plan's epsilons never exceed those that you give. For
 values of a known domain give --domain-size and --epsilon: it recommends an oracle (`overstory compare` shows all).
 With --domain-size and --yearly it compares the ways to keep within that epsilon in any year, such as panels.""",
     runs="analysis.plan",
+    writes_tables=True,
     rules=(
         Forms(
             Form(
@@ -128,7 +131,6 @@ With --domain-size and --yearly it compares the ways to keep within that epsilon
                     "--num-hashes",
                     "--num-cohorts",
                     "--thrifty",
-                    "--output",
                     "--share",
                 ),
             ),
@@ -187,7 +189,7 @@ COLLECT: Final = Command(
     Option("--seed", metavar="S", default=0),
     Option(
         "--output",
-        "folder for the results (default out/collect); -: only learned.csv, to standard output",
+        "folder for the results (default out/collect), or a file: .csv, .md, .tex; -: learned.csv, to standard output",
         "DIR",
         default="out/collect",
     ),
@@ -231,6 +233,7 @@ q*, the estimate, the wire, its seeds, and the reports that it draws. A right or
 
 Exit status: 0 all laws hold, 1 one is broken, 2 the file is at fault. No device and no collector runs such a file.""",
     runs="analysis.check_oracle",
+    writes_tables=True,
 )
 
 COMPARE: Final = Command(
@@ -276,6 +279,7 @@ those of another of them, is left out. With FILE, or --measure, collections are 
 error next to the exact one, with its own standard error: the trial does not separate oracles whose measured errors
 overlap.""",
     runs="analysis.compare",
+    writes_tables=True,
     rules=(Idle(("--domain-size", "--epsilon-permanent"), ("--numeric",)),),
 )
 
@@ -390,7 +394,11 @@ DECODE: Final = Command(
         default="fcr",
     ),
     flag("--all", "also show what was not detected, or did not change (CSV files always have it)"),
-    Option("--output", "folder for the results, required for files; -: only the CSV, to standard output", "DIR"),
+    Option(
+        "--output",
+        "folder for the results, required for files; -: the CSV alone, to standard output; or a file: .csv, .md, .tex",
+        "DIR",
+    ),
     Option(
         "--plot",
         "draw a picture into this file, an .svg",
@@ -469,7 +477,7 @@ DISCOVER: Final = Command(
     Option("--alphabet", "values are texts of these characters alone", "CHARACTERS"),
     Option("--known", "expected values, one per line", "FILE"),
     Option("--seed"),
-    Option("--output", "write every value of the last level into this file, as CSV"),
+    Option("--output", "write every value of the last level into this file: .csv, .md or .tex (LaTeX)"),
     Option("--spreadsheet"),
     more="""\
 Each row of the column is one person's value. A simulated device per row answers one question about its value, with the
