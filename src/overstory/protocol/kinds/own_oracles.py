@@ -36,6 +36,11 @@ def oracle_kind(name: str) -> Callable[[Build], Build]:
         parameters (``domain_size``, ``epsilon`` and so on), its first line says what it is, and it returns `OwnBits`
         or `OwnSets` (or any mechanism, as those of the library do).
 
+    Raises
+    ------
+    overstory.ParameterError
+        When the name is that of an oracle of the library, and when the function returns anything else.
+
     Examples
     --------
     >>> import math, overstory
@@ -83,7 +88,7 @@ class OwnBits(_Own):
     Parameters
     ----------
     domain_size
-        How many values there are.
+        How many values there are: the symbols ``0 .. domain_size - 1``.
     keep, raised
         P(the bit is sent as 1 | it is the value's), P(it is sent as 1 | it is another's), rounded to the grid of
         2**-32 towards privacy. The response is memoized.
@@ -91,6 +96,12 @@ class OwnBits(_Own):
         The same two numbers of a second round, which is drawn afresh for every report.
     p_star, q_star
         The estimator's two numbers, as your paper has them; unless given, they are read off the channel.
+
+    Examples
+    --------
+    >>> bits = OwnBits(4, keep=0.5, raised=0.25).mechanism("halves", {})
+    >>> round(bits.epsilon_report, 4), bits.q_star
+    (1.0986, Fraction(1, 4))
     """
 
     domain_size: int
@@ -113,12 +124,18 @@ class OwnSets(_Own):
     owned
         For each value, the outputs that it owns, numbers from 0; one each is a symbol.
     outputs
-        How many outputs there are.
+        How many outputs there are: the numbers ``0 .. outputs - 1``.
     inside
         P(the output is one of the value's own), rounded to the grid of 2**-32 towards privacy; it is drawn uniformly
         from them, else uniformly from all others. The response is memoized.
     p_star, q_star
         The estimator's two numbers, as your paper has them; unless given, they are read off the sets.
+
+    Examples
+    --------
+    >>> pairs = OwnSets([{0, 1}, {1, 2}, {2, 0}], outputs=3, inside=0.75).mechanism("pairs", {})
+    >>> round(pairs.epsilon_report, 4), pairs.encoding.sizes
+    (0.4055, (3, 2, 1))
     """
 
     owned: Sequence[Collection[int]]
