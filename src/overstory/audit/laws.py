@@ -24,7 +24,7 @@ from overstory.analysis.kinds.base import SimulatedDevices, support_of
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind, Mechanism, Report
-from overstory.protocol.kinds.registry import REGISTRY, of_domain, parameters_of
+from overstory.protocol.kinds.registry import REGISTRY, parameters_of
 from overstory.protocol.sampling import SystemEntropy
 from overstory.protocol.wire.upload import decode_batch, encode_reports
 
@@ -289,7 +289,7 @@ def small_oracles(name: str) -> Iterator[Mechanism]:
         )
     for scale in (0.5, 2):
         asked = {key: value * scale if "epsilon" in key else value for key, value in SMALL.items() if key in needed}
-        yield of_domain(name, **asked)
+        yield REGISTRY[name](**asked)
         if not any("epsilon" in key for key in asked):
             return
 

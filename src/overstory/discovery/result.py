@@ -163,7 +163,7 @@ class Discovered(Estimate):
         return super().to_json(limit, level, everything=everything)
 
     def table(
-        self, limit: int | None = None, level: float = 0.95, form: TableForm = "text", *, everything: bool = False
+        self, limit: int | None = None, level: float = 0.95, *, form: TableForm = "text", everything: bool = False
     ) -> str:
         """Return a table, most frequent first; in a form of `Shown.table`."""
         return in_form([_table(self.rows(limit, level, everything=everything))], form)

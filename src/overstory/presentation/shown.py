@@ -69,7 +69,7 @@ class Shown(ABC):
         rows = list(self.rows())
         return as_arrow(Table("", tuple(map(Column, rows[0])), rows))
 
-    def table(self, form: TableForm = "text") -> str:
+    def table(self, *, form: TableForm = "text") -> str:
         """Return the tables and what to read them by as plain text, or as ``markdown``; as ``latex`` or ``csv`` alone.
 
         LaTeX needs the package ``booktabs``; a CSV has the numbers as they are.

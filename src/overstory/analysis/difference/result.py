@@ -298,7 +298,7 @@ class Difference(Shown):
         caption = f"{of}, with 95% intervals; the surest on top."
         return differences(name, caption, names, changed=changed, **columns)
 
-    def table(self, level: float = 0.95, form: TableForm = "text") -> str:
+    def table(self, level: float = 0.95, *, form: TableForm = "text") -> str:
         """Return a table, the surest difference first, in percentage points; in a form of `Shown.table`."""
         return in_form(self.blocks(level), form)
 

@@ -298,7 +298,7 @@ class Frame(Shown):
         keys, numbers = ("value", *shown), map(plain, shown.values())
         return [dict(zip(keys, row, strict=True)) for row in zip(_labels(self, places), *numbers, strict=True)]
 
-    def table(self: Any, limit: int | None = None, level: float = 0.95, form: TableForm = "text") -> str:
+    def table(self: Any, limit: int | None = None, level: float = 0.95, *, form: TableForm = "text") -> str:
         """Return a table, most frequent first, and what its intervals are for; in a form of `Shown.table`."""
         shown, about = Frame._rows_and_words(self, limit, level)
         return in_form([estimate_table(shown, level=level), Lines(*about)], form)

@@ -72,10 +72,6 @@ class _Own(ABC):
     p_star: Probability | None = None
     q_star: Probability | None = None
 
-    @property
-    def _stated(self) -> tuple[Fraction | None, ...]:
-        return tuple(None if stated is None else Fraction(stated) for stated in (self.p_star, self.q_star))
-
     @abstractmethod
     def mechanism(self, name: str, parameters: Mapping[str, Any]) -> Mechanism:
         """Return the device's half."""
@@ -112,7 +108,7 @@ class OwnBits(_Own):
     def mechanism(self, name: str, parameters: Mapping[str, Any]) -> Mechanism:
         second = BinaryChannel.identity() if self.again is None else BinaryChannel.of(*self.again)
         rounds = Rounds(BinaryChannel.of(self.keep, self.raised), second)
-        return _StatedBits(name, parameters, OneHot(self.domain_size), rounds, stated=self._stated)
+        return _StatedBits(name, parameters, OneHot(self.domain_size), rounds, stated=(self.p_star, self.q_star))
 
 
 @dataclass(frozen=True)
@@ -146,31 +142,31 @@ class OwnSets(_Own):
         sets = ListedSets(tuple(tuple(sorted(set(own))) for own in self.owned), self.outputs)
         even = Fraction(len(sets.owned[0]), self.outputs)  # towards the output that says nothing
         inside = BinaryChannel.of(self.inside, even).keep_one
-        return _StatedSets(name, parameters, sets, inside, stated=self._stated)
+        return _StatedSets(name, parameters, sets, inside, stated=(self.p_star, self.q_star))
 
 
 class _Stated:
     """The estimator's two numbers as they are stated: `overstory check-oracle` holds them against the channel."""
 
-    stated: tuple[Fraction | None, ...]
+    stated: tuple[Probability | None, Probability | None]
 
     @property
     def p_star(self) -> Fraction:
-        return super().p_star if self.stated[0] is None else self.stated[0]  # type: ignore[misc, no-any-return] # a mixin
+        return super().p_star if self.stated[0] is None else Fraction(self.stated[0])  # type: ignore[misc] # a mixin
 
     @property
     def q_star(self) -> Fraction:
-        return super().q_star if self.stated[1] is None else self.stated[1]  # type: ignore[misc, no-any-return] # a mixin
+        return super().q_star if self.stated[1] is None else Fraction(self.stated[1])  # type: ignore[misc] # a mixin
 
 
 @dataclass(frozen=True)
 class _StatedBits(_Stated, BitMechanism):
-    stated: tuple[Fraction | None, ...] = (None, None)
+    stated: tuple[Probability | None, Probability | None] = (None, None)
 
 
 @dataclass(frozen=True)
 class _StatedSets(_Stated, SetMechanism):
-    stated: tuple[Fraction | None, ...] = (None, None)
+    stated: tuple[Probability | None, Probability | None] = (None, None)
 
 
 @dataclass(frozen=True)
@@ -182,7 +178,7 @@ class ListedSets(SetSystem):
 
     form: ClassVar[tuple[str, str]] = ("sets", "listed")
     subset_size: ClassVar[None] = None
-    server: ClassVar[str] = "analysis.kinds.own_oracles:ListedSupport"
+    server: ClassVar[str] = "analysis.kinds.symbols:ListedSupport"
 
     def __post_init__(self) -> None:
         check_count("values", len(self.owned), 2, MAX_COHORTS)
@@ -227,10 +223,8 @@ class ListedSets(SetSystem):
         return own[uniform_below(len(own), entropy)]
 
     def outside(self, value: Any, entropy: Entropy) -> int:
-        drawn = uniform_below(self.outputs - len(self.owned[value]), entropy)
-        for own in self.owned[value]:  # ascending: each one that is not above pushes the number on
-            drawn += own <= drawn
-        return drawn
+        others = [output for output in range(self.outputs) if not self.masks[value] >> output & 1]
+        return others[uniform_below(len(others), entropy)]
 
     def anywhere(self, entropy: Entropy) -> int:
         return uniform_below(self.outputs, entropy)
