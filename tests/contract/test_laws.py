@@ -41,7 +41,8 @@ def laws_of(built):
     ("case", "law"), [(case, law) for case in SMALL_CASES for law in laws_of(case.build())], ids=str
 )
 def test_every_small_oracle_obeys(case: Case, law: str) -> None:
-    assert LAWS[law](case.build())
+    decoded = {"is_tight": False} if law == "epsilon" and case.build().encoding.decoded else {}  # some pairs of filters
+    assert LAWS[law](case.build(), **decoded)
 
 
 HEAD = "import overstory\nfrom math import exp\n@overstory.oracle_kind('mine')\n"
