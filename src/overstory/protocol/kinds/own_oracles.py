@@ -219,8 +219,7 @@ class ListedSets(SetSystem):
         return Meeting(*self.sizes, self.domain_size, holders)
 
     def inside(self, value: Any, entropy: Entropy) -> int:
-        own = self.owned[value]
-        return own[uniform_below(len(own), entropy)]
+        return self.owned[value][uniform_below(self.sizes[1], entropy)]
 
     def outside(self, value: Any, entropy: Entropy) -> int:
         others = [output for output in range(self.outputs) if not self.masks[value] >> output & 1]
