@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, wraps
 from itertools import combinations
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.errors import ParameterError
@@ -22,6 +22,7 @@ from overstory.protocol.kinds.registry import add_own
 from overstory.protocol.kinds.sets import SetMechanism, SetSystem
 from overstory.protocol.sampling import Entropy, uniform_below
 
+MOST_LISTED: Final = 1 << 11  # values: each two of their sets are compared
 Probability = float | Fraction
 Build = TypeVar("Build", bound=Callable[..., Any])
 
@@ -181,7 +182,7 @@ class ListedSets(SetSystem):
     server: ClassVar[str] = "analysis.kinds.symbols:ListedSupport"
 
     def __post_init__(self) -> None:
-        check_count("values", len(self.owned), 2, MAX_COHORTS)
+        check_count("values", len(self.owned), 2, MOST_LISTED)
         check_count("outputs", self.outputs, 2, MAX_COHORTS)
         for value, own in enumerate(self.owned):
             if not own or own[0] < 0 or own[-1] >= self.outputs or len(own) != len(self.owned[0]):
@@ -219,7 +220,8 @@ class ListedSets(SetSystem):
         return Meeting(*self.sizes, self.domain_size, holders)
 
     def inside(self, value: Any, entropy: Entropy) -> int:
-        return self.owned[value][uniform_below(self.sizes[1], entropy)]
+        own: tuple[int, ...] = self.owned[value]
+        return own[uniform_below(len(own), entropy)]
 
     def outside(self, value: Any, entropy: Entropy) -> int:
         others = [output for output in range(self.outputs) if not self.masks[value] >> output & 1]
