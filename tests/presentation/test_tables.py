@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from pathlib import Path
 
 import pytest
 
@@ -42,9 +43,11 @@ def test_markdown_has_the_notes():
     assert "- a note" in in_form(BLOCKS, "markdown")
 
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "own_oracle.py"
 COMMANDS = {
     "compare": "compare --domain-size 4 --epsilon 1 --reports 1000",
     "privacy": "privacy grr --param domain_size=4 --param epsilon=1",
+    "check-oracle": f"check-oracle {EXAMPLE}",
     "plan": "plan --domain-size 4 --epsilon 1 --reports 1000",
     "plan a year": "plan --domain-size 4 --yearly 4 --reports 1000",
     "collect": "collect trees.csv --column tree",
@@ -61,6 +64,23 @@ def test_a_command_writes_the_form_that_the_ending_says(command, ending, tmp_pat
     assert ran.stdout, "it is printed as well"
     written = (tmp_path / f"t.{ending}").read_text("utf-8")
     assert {"csv": ",", "md": "|---|", "tex": "\\toprule"}[ending] in written
+
+
+@pytest.mark.parametrize("ending", ["csv", "md", "tex"])
+def test_a_decoding_is_a_file_too(ending, tmp_path):
+    (tmp_path / "params.csv").write_text("k,h,m,p,q,f\n16,1,1,0.1,0.9,0\n")
+    (tmp_path / "values.csv").write_text("client,cohort,value\n" + "".join(f"c{i},0,oak\n" for i in range(200)))
+    (tmp_path / "trees.txt").write_text("oak\nash\n")
+    for line in (
+        "encode --params params.csv --values values.csv --seed 1 -o reports.csv",
+        "sum --params params.csv reports.csv -o counts.csv",
+        "map --params params.csv --candidates trees.txt -o map.csv",
+        f"decode --params params.csv --counts counts.csv --map map.csv -o t.{ending}",
+    ):
+        ran = within(*line.split(), cwd=tmp_path)
+        assert ran.returncode == 0, ran.stderr
+    assert "oak" in (tmp_path / f"t.{ending}").read_text("utf-8")
+    assert not (tmp_path / f"t.{ending}").is_dir()
 
 
 @pytest.mark.parametrize("command", ["compare", "plan"])
