@@ -3,7 +3,6 @@
 import csv
 import io
 import re
-from pathlib import Path
 
 import pytest
 
@@ -43,11 +42,9 @@ def test_markdown_has_the_notes():
     assert "- a note" in in_form(BLOCKS, "markdown")
 
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "own_oracle.py"
 COMMANDS = {
     "compare": "compare --domain-size 4 --epsilon 1 --reports 1000",
     "privacy": "privacy grr --param domain_size=4 --param epsilon=1",
-    "check-oracle": f"check-oracle {EXAMPLE}",
     "plan": "plan --domain-size 4 --epsilon 1 --reports 1000",
     "plan a year": "plan --domain-size 4 --yearly 4 --reports 1000",
     "collect": "collect trees.csv --column tree",

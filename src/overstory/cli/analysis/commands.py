@@ -233,7 +233,6 @@ q*, the estimate, the wire, its seeds, and the reports that it draws. A right or
 
 Exit status: 0 all laws hold, 1 one is broken, 2 the file is at fault. No device and no collector runs such a file.""",
     runs="analysis.check_oracle",
-    writes_tables=True,
 )
 
 COMPARE: Final = Command(
