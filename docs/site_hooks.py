@@ -2,7 +2,8 @@
 
 In the repository a page links to ``../../CHANGELOG.md`` or ``../../examples/metrics.toml``. The site has no folder
 above docs/, so it takes those files in under their own names, and the links are written as the site needs them. The
-page of the Python API is written anew for each site: `reference/write_api.py`.
+page of the Python API is written anew for each site: `reference/write_api.py`. A formula, LaTeX in a block ``math``,
+is MathML there, which needs no script; GitHub typesets the block by itself.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import sys
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from latex2mathml.converter import convert
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "papers/results.md")
 COPIED = ("examples", "LICENSE", "CITATION.cff")
 FENCED = re.compile(r"(^```.*?^```$|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
+FORMULA = re.compile(r"^```math\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(\]\()([^)\s#]+)")
 
 
@@ -52,8 +55,13 @@ def outside() -> list[Path]:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Write the links as the site needs them."""
-    return relinked(markdown, page.file.src_uri)
+    """Write the links as the site needs them, and formulas as MathML."""
+    return typeset(relinked(markdown, page.file.src_uri))
+
+
+def typeset(markdown: str) -> str:
+    """Return a page's text with its formulas as MathML."""
+    return FORMULA.sub(lambda formula: f"<div>{convert(formula[1].strip(), display='block')}</div>", markdown)
 
 
 def relinked(markdown: str, uri: str) -> str:

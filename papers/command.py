@@ -13,6 +13,7 @@ from overstory.cli.arguments import print_answer
 from overstory.cli.output import progress
 from overstory.files.io import writing_text
 from overstory.presentation.document import Block, Lines
+from overstory.presentation.render_latex import as_latex
 from overstory.protocol.errors import ParameterError
 from papers.page import markdown, overview, page, verdicts
 from papers.run import EXPERIMENTS, check_options, experiment, load, reproduce
@@ -75,7 +76,7 @@ def _within(reach: Callable[[float, str], object], number: int, name: str) -> Ca
 
 
 def _write_overview(args: argparse.Namespace, results: tuple[Result, ...]) -> None:
-    """Write index.html and summary.md of all that the folder holds, what was computed before included."""
+    """Write index.html, summary.md and summary.tex of all that the folder holds, what was computed before included."""
     written, computed = Path(args.output), {result.name: result for result in results}
     every = [computed.get(name) or load(name, written) for name in EXPERIMENTS]
     there = [result for result in every if result is not None]
@@ -85,6 +86,8 @@ def _write_overview(args: argparse.Namespace, results: tuple[Result, ...]) -> No
         text.write(page(there, command))
     with writing_text(written / "summary.md") as text:
         text.write(markdown(there, command))
+    with writing_text(written / "summary.tex") as text:
+        text.write(as_latex(verdicts(result, f"{result.title} ({result.section})") for result in there))
 
 
 def _blocks(args: argparse.Namespace, results: tuple[Result, ...]) -> Iterator[Block]:

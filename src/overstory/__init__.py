@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from overstory.analysis.postprocess import postprocess
     from overstory.analysis.reports import ReportBatch, SupportCounts
     from overstory.protocol.errors import FormatError, OverstoryError, ParameterError
+    from overstory.protocol.kinds.own_oracles import OwnBits, OwnSets, oracle_kind
     from overstory.trial.item_sets import SetTrial, survey_sets
     from overstory.trial.numbers import NumberTrial, survey_numbers
     from overstory.trial.tables import TableTrial, survey_table
@@ -33,6 +34,8 @@ __all__ = [
     "FrequencyOracle",
     "NumberTrial",
     "OverstoryError",
+    "OwnBits",
+    "OwnSets",
     "ParameterError",
     "ReportBatch",
     "SetTrial",
@@ -42,6 +45,7 @@ __all__ = [
     "__version__",
     "difference",
     "oracle",
+    "oracle_kind",
     "oracles",
     "postprocess",
     "ratio",
@@ -61,6 +65,8 @@ __getattr__, __dir__ = lazy_names(
         "FormatError": "protocol.errors",
         "FrequencyOracle": "analysis.oracle",
         "OverstoryError": "protocol.errors",
+        "OwnBits": "protocol.kinds.own_oracles",
+        "OwnSets": "protocol.kinds.own_oracles",
         "ParameterError": "protocol.errors",
         "ReportBatch": "analysis.reports",
         "SetTrial": "trial.item_sets",
@@ -70,6 +76,7 @@ __getattr__, __dir__ = lazy_names(
         "TableTrial": "trial.tables",
         "difference": "analysis.difference",
         "oracle": "analysis.oracle",
+        "oracle_kind": "protocol.kinds.own_oracles",
         "postprocess": "analysis.postprocess",
         "ratio": "analysis.difference",
         "survey": "trial.values",

@@ -1,7 +1,9 @@
 """The notebook in examples/ and the page about notebooks: every code cell runs, and so does every line of the page."""
 
 import ast
+import csv
 import doctest
+import io
 import json
 import re
 import warnings
@@ -16,8 +18,13 @@ import pytest
 import overstory
 from overstory.analysis.estimate import Estimate
 from overstory.discovery import CodedIntegers, Discovered, discover, find, simulate
+from overstory.planning.kinds import plan_for_domain, plan_for_metric
+from overstory.planning.needs import plan_from_needs
+from overstory.planning.yearly import YearPlan
 from overstory.presentation.formats import epsilon_text, guess_text
 from overstory.presentation.svg import Picture
+from overstory.protocol.domains.domains import Categories
+from overstory.protocol.domains.numbers import Interval
 from support.running import within
 
 ROOT = Path(__file__).parents[2]
@@ -96,6 +103,10 @@ def searched():
     return find(plan, simulate(plan, np.array([7] * 600 + [4711] * 400), np.random.default_rng(1)))
 
 
+def planned(metric, domain):
+    return plan_for_metric(metric, domain, None, {"epsilon_report": 1.0}, 10_000)
+
+
 RESULTS = {
     "survey": lambda: overstory.survey([HOSTILE, *NAMES], rng=1),
     "difference": lambda: overstory.difference(overstory.survey(NAMES, rng=1), overstory.survey(NAMES[:-800], rng=2)),
@@ -105,6 +116,11 @@ RESULTS = {
     "distribution": lambda: overstory.survey_numbers(np.arange(8_000) % 90, 2, learn="distribution", rng=1),
     "ranges": lambda: overstory.survey_numbers(np.arange(8_000) % 90, 2, learn="ranges", rng=1),
     "search": searched,
+    "plan for a domain": lambda: plan_for_domain(9, 1.0, 10_000, share=0.2),
+    "plan by RAPPOR": lambda: plan_from_needs(1.0, 2.0, 10_000, 20),
+    "plan of a year": lambda: YearPlan(10**6, 20, 4.0),
+    "plan for a metric": lambda: planned("symbols", Categories(("a", HOSTILE))),
+    "plan for numbers": lambda: planned("numbers", Interval(0, 3)),
 }
 
 
@@ -148,6 +164,13 @@ def test_the_command_says_it_in_the_same_words(tmp_path):
     assert f"\nW{guess_text(1.0, 'one report', 'values it is of')[1:]}.\n" in shown
     assert "\n  one report    epsilon 1: odds move by a factor of at most 2.72\n" in shown
     assert "Privacy:" not in shown
+
+
+def test_a_table_has_four_forms(result):
+    latex, lines = result.table(form="latex"), result.table(form="markdown").splitlines()
+    assert latex.count("\\begin{tabular}") == sum(line.startswith("|-") for line in lines) > 0
+    assert len(list(csv.reader(io.StringIO(result.table(form="csv"))))) >= 2
+    assert result.table() == result.table(form="text")
 
 
 def test_a_frame_has_a_row_for_every_estimate(result):

@@ -12,6 +12,7 @@ from test_kind_laws import GRR, KINDS, OUE
 from overstory.analysis.association.table import divided_tables
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports
 from overstory.analysis.reports import ReportBatch
+from overstory.audit.laws import exact_epsilon_of, payloads_of
 from overstory.client import Randomizer
 from overstory.client.recorder import Tagger
 from overstory.collector.ingest.ingest import ReportFormat
@@ -25,7 +26,6 @@ from overstory.protocol.sampling import SeededEntropy
 from overstory.protocol.wire.upload import encode_reports
 from overstory.queries.counts import PeriodCounts
 from overstory.queries.readings import EstimateOptions, read
-from support.likelihoods import exact_epsilon_of, payloads_of
 from support.registry_texts import registry_of
 from support.two_histories import epsilon_between
 

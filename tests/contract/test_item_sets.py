@@ -8,6 +8,7 @@ from itertools import combinations, product
 
 import pytest
 
+from overstory.audit.laws import log_of, worst_ratio
 from overstory.privacy.attacks import linkability
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Report, Shape
@@ -16,7 +17,6 @@ from overstory.protocol.kinds.registry import any_mechanism
 from overstory.protocol.kinds.symbols import grr
 from overstory.protocol.sampling import SeededEntropy
 from support.exact_draws import exact_distribution
-from support.likelihoods import log_of, worst_ratio
 
 TIGHT = Decimal("1e-9")
 REACH = 5.5  # standard errors: 4e-8 for each of the some 400 comparisons here, 2e-5 for all

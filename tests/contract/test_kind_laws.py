@@ -6,13 +6,20 @@ reports; those of a kind have what it alone does, and mechanisms that are broken
 
 import math
 from collections import Counter
-from decimal import Decimal
-from fractions import Fraction
 from itertools import combinations, product
 from typing import Any, Final
 
 import pytest
 
+from overstory.audit.laws import (
+    epsilon_is_as_declared,
+    law_of,
+    payloads_of,
+    reports_survive_the_wire,
+    rows_are_stochastic,
+    samples_follow_the_channel,
+    some_cohorts,
+)
 from overstory.privacy.attacks import linkability, posterior
 from overstory.protocol.domains.unknown import ELSEWHERE
 from overstory.protocol.kinds.base import Kind, Report
@@ -20,11 +27,8 @@ from overstory.protocol.kinds.joint import joint
 from overstory.protocol.kinds.registry import any_mechanism, mechanism
 from overstory.protocol.kinds.split import divided
 from overstory.protocol.numeric.ranges import RangeRandomizer
-from overstory.protocol.sampling import SeededEntropy
 from overstory.protocol.search import prefix_search
-from support.likelihoods import exact_epsilon_of, law_of, payloads_of, some_cohorts
 
-TIGHT = Decimal("1e-6")
 REACH = 5.5  # standard errors: 4e-8 for each of some 2,000 comparisons here, 8e-5 for all
 SECRETS = [number.to_bytes(16, "big") for number in range(2000)]
 STRINGS = ["ash", "beech", "cedar", "elm", "oak", "yew"]
@@ -102,15 +106,8 @@ NOT_REACHED = {"two filters", "a filter", "a filter with grr"}
 @each_kind
 def test_epsilon_is_the_worst_ratio_of_any_two_values(kind: str) -> None:
     built, values = KINDS[kind]
-    for cohort in some_cohorts(built):
-        assert {sum(law_of(built, value, cohort)) for value in values} == {1}
-    exact = exact_epsilon_of(built, values)
-    assert exact <= Decimal(built.epsilon_report)
-    assert kind in NOT_REACHED or Decimal(built.epsilon_report) - exact < TIGHT
-    epsilons = [built.epsilon_n(reports) for reports in (1, 2, 5, 100)]
-    assert epsilons == sorted(epsilons)
-    assert epsilons[0] == built.epsilon_report
-    assert epsilons[-1] <= built.epsilon_permanent
+    rows_are_stochastic(built, values)
+    epsilon_is_as_declared(built, values, is_tight=kind not in NOT_REACHED)
     if built.repeats:
         assert built.epsilon_permanent == built.epsilon_report
 
@@ -119,27 +116,11 @@ def test_any_parameter_changes_the_digest() -> None:
     assert len({built.digest for built, _ in KINDS.values()}) == len(KINDS)
 
 
-def follows(drawn: list[int], payloads: list[int], law: list[Fraction]) -> bool:
-    """Whether draws are of these payloads, each as often as the law says."""
-    seen, size = Counter(drawn), len(drawn)
-    spreads = [math.sqrt(size * float(chance) * (1 - float(chance))) for chance in law]
-    rows = zip(payloads, law, spreads, strict=True)
-    return set(seen) <= set(payloads) and all(abs(seen[y] - size * float(p)) <= REACH * s + 1 for y, p, s in rows)
-
-
 @each_kind
 def test_reports_and_permanent_responses_follow_the_law(kind: str) -> None:
-    """A report of a device that nobody has seen before; of one round, the responses of many devices as well."""
     built, values = KINDS[kind]
-    cohort, entropy = some_cohorts(built)[-1], SeededEntropy(kind)
-    payloads = payloads_of(built, cohort)
-    for value in (values[1], values[-1]):
-        law = law_of(built, value, cohort)
-        drawn = [built.randomize(value, entropy, cohort=cohort).bits for _ in SECRETS]
-        assert follows(drawn, payloads, law)
-        assert not follows(drawn, payloads, law[1:] + law[:1])
-        if built.repeats:
-            assert follows([built.responder(secret, "law", cohort)(value) for secret in SECRETS], payloads, law)
+    reports_survive_the_wire(built)
+    samples_follow_the_channel(built, (values[1], values[-1]))
 
 
 @each_kind

@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from overstory.audit.laws import FALSE_ALARM, Alarm, check_binomial
 from overstory.client import Randomizer
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.bits import BitMechanism
@@ -15,9 +16,6 @@ from overstory.protocol.sampling import SystemEntropy
 from support.contract_cases import TYPICAL_CASES, Case
 from support.contract_devices import EveryPeriodTheSame, InPeriods, sample_bulk, sample_devices, sample_strangers
 from support.contract_statistics import (
-    FALSE_ALARM,
-    Alarm,
-    check_binomial,
     check_cohorts,
     check_outputs,
     check_pairs,

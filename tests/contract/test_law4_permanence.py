@@ -15,6 +15,7 @@ from unittest import mock
 
 import pytest
 
+from overstory.audit.laws import Alarm, check_binomial
 from overstory.client import Randomizer
 from overstory.protocol.kinds.bits import BitMechanism
 from overstory.protocol.kinds.rappor import as_googles_client
@@ -22,7 +23,7 @@ from overstory.protocol.kinds.registry import any_mechanism, mechanism
 from overstory.protocol.sampling import context
 from support.contract_cases import TYPICAL_CASES, Case, domain_of, shares_responses, some_values
 from support.contract_devices import as_rows, held_values
-from support.contract_statistics import Alarm, Sample, check_binomial, check_independent
+from support.contract_statistics import Sample, check_independent
 from support.contract_views import view_of
 from support.reachable import reachable_objects
 

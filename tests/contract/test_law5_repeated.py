@@ -11,9 +11,10 @@ from overstory.analysis.kinds.base import SimulatedDevices
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.variance import clustering, design_effect, reports_per_device
+from overstory.audit.laws import LEVEL, Alarm
 from overstory.protocol.kinds.bits import BitMechanism
 from support.contract_cases import DEBIASED_CASES, SMALL_CASES, candidates_of, is_counted_by_seed
-from support.contract_statistics import LEVEL, Alarm, check_coverage, check_spread
+from support.contract_statistics import check_coverage, check_spread
 
 REPLICATIONS = 1000
 DEVICES = 200

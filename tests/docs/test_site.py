@@ -50,6 +50,16 @@ def test_every_page_is_in_the_site_and_fetches_nothing(site):
     assert not (site / "drawings").exists()
 
 
+def test_every_formula_is_typeset_without_a_script(site):
+    formulas = {page: len(hooks.FORMULA.findall(page.read_text("utf-8"))) for page in (ROOT / "docs").rglob("*.md")}
+    assert sum(formulas.values()) > 20
+    for page, many in formulas.items():
+        shown = (site / page.relative_to(ROOT / "docs").with_suffix(".html")).read_text("utf-8")
+        typeset = re.findall(r"<math .*?</math>", shown)
+        assert len(typeset) == many, page
+        assert [one for one in typeset if "\\" in one or "&amp;" in one] == [], "what the converter does not know"
+
+
 @pytest.mark.parametrize(
     ("words", "page"),
     [

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from scipy.stats import t
 
+from overstory.audit.laws import FALSE_ALARM
 from overstory.presentation.svg import VARIABLES
 from papers import figures
 from papers.comparison import LEVEL, simulated
 from papers.page import row, section
 from papers.run import EXPERIMENTS
 from papers.study import Context
-from support.contract_statistics import FALSE_ALARM
 
 PAGE = Path(__file__).parents[2] / "papers" / "results.md"
 AGAIN = "run `overstory reproduce --all --quick -o out/quick && cp out/quick/summary.md papers/results.md`"

@@ -8,6 +8,7 @@ import pytest
 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.variance import frequency_variance
+from overstory.audit.laws import Alarm
 from overstory.planning.yearly import YearPlan
 from overstory.privacy.registry.yearly import yearly
 from overstory.protocol.errors import ParameterError
@@ -17,7 +18,6 @@ from overstory.queries.comparison import compare_ranges
 from overstory.queries.counts import PeriodCounts
 from overstory.queries.estimates import read_estimates
 from overstory.queries.readings import EstimateOptions
-from support.contract_statistics import Alarm
 from support.devices import ENTRY, HEAD
 from support.numeric_alarms import check_coverage, check_spread
 

@@ -1,8 +1,4 @@
-"""Exact binomial tests, all at one false-alarm rate for the whole suite.
-
-A correct suite fails by chance at most once in a million runs: it makes at most MOST_COMPARISONS comparisons
-(asserted), each at FALSE_ALARM / MOST_COMPARISONS (Bonferroni), so nothing need be independent of anything.
-"""
+"""Statistical tests of reports, at the one false-alarm rate of `overstory.audit.laws`."""
 
 from dataclasses import dataclass
 
@@ -10,39 +6,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom, chi2
 
+from overstory.audit.laws import LEVEL, Alarm, check_binomial
 from overstory.protocol.channels import BinaryChannel
 
-FALSE_ALARM = 1e-6
-MOST_COMPARISONS = 2_000_000
-LEVEL = FALSE_ALARM / MOST_COMPARISONS
-
 Bits = NDArray[np.bool_]
-
-
-class Alarm(AssertionError):  # noqa: N818 - pytest reports an assertion, a reader an alarm
-    """A statistical test said no."""
-
-
-class Comparisons:
-    """How many were made so far in this process."""
-
-    made = 0
-
-
-def check_binomial(counts: ArrayLike, totals: ArrayLike, chances: ArrayLike, what: str) -> None:
-    """Raise Alarm unless each count looks like Bin(total, chance), two-sided and exact."""
-    counts, totals, chances = np.broadcast_arrays(counts, totals, chances)
-    Comparisons.made += counts.size
-    assert Comparisons.made <= MOST_COMPARISONS, "more comparisons than the false-alarm rate was divided among"
-    below, above = binom.cdf(counts, totals, chances), binom.sf(counts - 1, totals, chances)
-    surprise = 2 * np.minimum(below, above)
-    if counts.size and surprise.min() < LEVEL:
-        at = np.unravel_index(surprise.argmin(), surprise.shape)
-        raise Alarm(
-            f"{what}, coordinate {tuple(int(i) for i in at)}: {counts[at]} of {totals[at]}, expected a share of "
-            f"{chances[at]:.6f} (p = {surprise[at]:.1e}). The whole suite raises a false alarm in at most "
-            f"{FALSE_ALARM:g} of its runs: this is a defect, not chance"
-        )
 
 
 @dataclass(frozen=True, eq=False)

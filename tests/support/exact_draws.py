@@ -8,7 +8,7 @@ from collections import defaultdict
 from fractions import Fraction
 from itertools import pairwise
 
-from support import likelihoods
+from overstory.audit import laws
 
 ONE = 1 << 32
 
@@ -70,7 +70,7 @@ def exact_distribution(draw, thresholds):
 def worst_ratio(distributions):
     """The largest P(outcome | one) / P(outcome | other); infinite when an outcome gives an input away."""
     outcomes = {outcome for chances in distributions for outcome in chances}
-    worst = likelihoods.worst_ratio([chances.get(outcome, 0) for outcome in outcomes] for chances in distributions)
+    worst = laws.worst_ratio([chances.get(outcome, 0) for outcome in outcomes] for chances in distributions)
     return float("inf") if worst is None else worst
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.stats import binom, chi2, norm
 
-from support.contract_statistics import FALSE_ALARM, Alarm
+from overstory.audit.laws import FALSE_ALARM, Alarm
 
 
 def _judge(surprise, what):

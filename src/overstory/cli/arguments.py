@@ -253,6 +253,7 @@ class Command:
         actions: Iterable[Command] = (),
         rules: tuple[Rule, ...] = (),
         prints_json: bool = True,
+        writes_tables: bool = False,
     ) -> None:
         self.name, self._example, self._summary, self._more = name, example, summary, more
         each = tuple(_each(options))
@@ -265,7 +266,7 @@ class Command:
         if keys := [one for one in each if not one.on_command_line]:
             lines = (f"  {one.key:16} {one.settings['help']}" for one in keys)
             self._more = "\n".join((more, "", "Settings without an option:", *lines))
-        self._runs, self._prints_json = runs, prints_json
+        self._runs, self._prints_json, self._writes_tables = runs, prints_json, writes_tables
 
     def add_to(self, commands: Any, summary: str = "") -> None:
         """Add it, with its actions, and the options that every command has."""
@@ -279,8 +280,18 @@ class Command:
         for option in self._groups:
             option.add_to(parser)
         if self._runs:
-            parser.set_defaults(runs=self._runs, check_options=self.check, json=False)
+            parser.set_defaults(
+                runs=self._runs, check_options=self.check, json=False, writes_tables=self._writes_tables
+            )
             common = parser.add_argument_group("of every command")
+            if self._writes_tables and all(option.key != "output" for option in self.options):
+                common.add_argument(
+                    "-o",
+                    "--output",
+                    metavar="FILE",
+                    type=_of_tables,
+                    help="write the tables: .csv, .md or .tex (LaTeX)",
+                )
             if self._prints_json:
                 common.add_argument("--json", action="store_true", help="print the outcome as JSON")
             common.add_argument("--quiet", action="store_true", help="print no progress bar and no closing line")
@@ -299,6 +310,14 @@ class Command:
         given = [option.shown for option in chosen]
         for rule in self.rules:
             rule.check(given, args)
+
+
+def _of_tables(output: str) -> str:
+    if not output.endswith((".csv", ".md", ".tex")):
+        raise argparse.ArgumentTypeError(
+            f"{output!r:.60} is no file of tables: give one that ends in .csv, .md or .tex"
+        )
+    return output
 
 
 def _each(options: Iterable[Option | Group]) -> Iterator[Option]:
@@ -369,7 +388,12 @@ def token_of_environment(role: str) -> str:
 
 
 def print_answer(args: argparse.Namespace, values: dict[str, Any], blocks: Iterable[Block]) -> None:
-    """Print values as JSON with ``--json``, else blocks, also with ``--quiet``."""
+    """Print values as JSON with ``--json``, else blocks, also with ``--quiet``; a command may write their tables."""
+    if getattr(args, "writes_tables", False) and args.output:
+        from overstory.cli.output import write_tables
+
+        blocks = list(blocks)
+        write_tables(args.output, blocks)
     if args.json:
         print(json.dumps(values, indent=2, allow_nan=False))
     else:

@@ -22,8 +22,8 @@ COMMANDS: Final = {
         Option("--output", "folder", "DIR", default="out/reproduce"),
         more="""\
 Writes every result into the folder: NAME.json with the published numbers, ours, their intervals and the verdicts; the
-pictures as PNG and SVG; and index.html and summary.md with all results in the folder. A verdict is always computed.
-A finished result in the folder is not computed again. The papers are in a checkout of the source only.""",
+pictures as PNG and SVG; and index.html, summary.md and summary.tex with all results in the folder. A verdict is always
+computed. A finished result in the folder is not computed again. The papers are in a checkout of the source only.""",
         runs="checkout",
     )
 }

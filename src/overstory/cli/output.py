@@ -65,16 +65,39 @@ def _json(printing: Printing, answer: Result) -> str:
 
 
 def _write(printing: Printing, output: str, answer: Result) -> Path:
-    """Write NAME.csv (every value) and NAME.json (what was detected, and the facts to read it by)."""
+    """Write NAME.csv (every value) and NAME.json (what was detected, and the facts to read it by), or one file."""
     from overstory.files.io import writing_csv, writing_text
 
-    folder = Path(output)
-    folder.mkdir(parents=True, exist_ok=True)
-    with writing_csv(folder / f"{answer.name}.csv", spreadsheet=printing.spreadsheet) as text:
+    target = Path(output)
+    if target.suffix in {".md", ".tex"}:
+        write_tables(output, answer.blocks(everything=printing.everything))
+        return target
+    file = target if target.suffix == ".csv" else target / f"{answer.name}.csv"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with writing_csv(file, spreadsheet=printing.spreadsheet) as text:
         text.writelines(answer.csv_lines())
-    with writing_text(folder / f"{answer.name}.json") as text:
-        text.write(_json(printing, answer) + "\n")
-    return folder / f"{answer.name}.csv"
+    if file != target:
+        with writing_text(target / f"{answer.name}.json") as text:
+            text.write(_json(printing, answer) + "\n")
+    return file
+
+
+def is_table(output: str | None) -> bool:
+    """Return whether an output is a file of tables, by its ending: .csv, .md or .tex."""
+    from overstory.presentation.shown import ENDINGS
+
+    return Path(output or "").suffix in ENDINGS
+
+
+def write_tables(output: str, blocks: Iterable[Block]) -> None:
+    """Write the tables of an answer in the form that the file's ending says."""
+    from overstory.files.io import writing_text
+    from overstory.presentation.shown import ENDINGS, in_form
+
+    if not is_table(output):
+        raise ParameterError(f"{output}: a table is written into a file that ends in .csv, .md or .tex")
+    with writing_text(output) as text:
+        text.write(in_form(blocks, ENDINGS[Path(output).suffix]))
 
 
 def draw(path: str, pictures: Sequence[Picture]) -> None:

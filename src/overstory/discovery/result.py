@@ -14,7 +14,7 @@ from overstory.analysis.selection import Correction, bound_text, interval_words
 from overstory.analysis.tables import output
 from overstory.presentation.document import Block, Column, Paragraph, Table
 from overstory.presentation.formats import epsilon_text, finite, plural
-from overstory.presentation.render_text import UNFOLDED, as_text
+from overstory.presentation.shown import TableForm, in_form
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -162,9 +162,11 @@ class Discovered(Estimate):
         """Return `summary` and, under ``estimates``, `rows`."""
         return super().to_json(limit, level, everything=everything)
 
-    def table(self, limit: int | None = None, level: float = 0.95, *, everything: bool = False) -> str:
-        """Return a plain-text table, most frequent first."""
-        return as_text([_table(self.rows(limit, level, everything=everything))], UNFOLDED).rstrip("\n")
+    def table(
+        self, limit: int | None = None, level: float = 0.95, *, form: TableForm = "text", everything: bool = False
+    ) -> str:
+        """Return a table, most frequent first; in a form of `Shown.table`."""
+        return in_form([_table(self.rows(limit, level, everything=everything))], form)
 
     def shown(self, *, everything: bool = False) -> Iterator[Block]:
         """Yield the detected values, or all that the last level kept."""

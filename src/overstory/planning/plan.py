@@ -6,15 +6,17 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import NormalDist
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.analysis.kinds.work import REGRESSION
 from overstory.analysis.variance import frequency_variance
 from overstory.planning.detection import count_error, critical_value, smallest_share
-from overstory.presentation.document import Column, Table
+from overstory.presentation.document import Block, Column, Lines, Table
 from overstory.presentation.formats import epsilon_text, plural, seconds_text, thousands
 from overstory.presentation.formats import share as percentage
+from overstory.presentation.shown import Shown
 from overstory.privacy import PrivacyStatement, statement
 from overstory.privacy.attacks import Linkability, linkability, metric_linkability
 from overstory.privacy.payloads.shared import bits_text
@@ -23,6 +25,7 @@ from overstory.privacy.payloads.shuffle import DELTA, CentralPrivacy, shuffled
 if TYPE_CHECKING:
     from overstory.analysis.comparison import Choice, Measured
     from overstory.planning.nearest import Nearest
+    from overstory.presentation.svg import Picture
     from overstory.protocol.kinds.bits import BitMechanism
     from overstory.protocol.metrics import Metric
 
@@ -33,8 +36,8 @@ ALPHA: Final = 0.05
 """The chance of any false detection, where none is given."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Plan(Shown):
     """What a collection by one mechanism would learn, whatever the kind of its data.
 
     Attributes
@@ -83,7 +86,9 @@ class Plan:
         return oracle_toml(self.mechanism.name, self.written)
 
     def error_at(self, frequency: float) -> float:
-        """Return the standard error of a share of that size."""
+        """Return the standard error of a share of that size; of a search, and of a mean, it is of any."""
+        if not self.mechanism.counts_values:
+            return self.error
         return math.sqrt(frequency_variance(self.mechanism, self.num_reports, frequency))
 
     @property
@@ -123,9 +128,53 @@ class Plan:
         if self.instead is not None:
             yield f"Instead: {self.instead}."
 
-    def table(self) -> Table:
-        """Return what was compared."""
-        return ranking_table(self.ranking, caption="Oracles that meet the needs, the most accurate first")
+    def as_table(self) -> Table:
+        """Return what was compared, or what was planned for a metric."""
+        if self.ranking:
+            return ranking_table(self.ranking, caption="Oracles that meet the needs, the most accurate first")
+        planned = {name: value for name, value in self.metric_json().items() if not isinstance(value, dict)}
+        return Table("", tuple(Column(name, name.replace("_", " ")) for name in planned), [planned])
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know before trusting the numbers."""
+        return (f"of {plural(self.num_reports, 'report')}, one a device; errors are of the noise alone",)
+
+    def rows(self) -> Sequence[Mapping[str, Any]]:
+        """Return a dictionary for each row of the table."""
+        return self.as_table().rows
+
+    def _headline(self) -> str:
+        return (
+            f"{self.mechanism.name}, {plural(self.num_reports, 'report')} at epsilon {self.mechanism.epsilon_report:g}"
+        )
+
+    def _screen(self) -> Iterator[Block]:
+        yield self.as_table()
+        yield Lines(*self.sentences(), *(f"note: {note}" for note in self.notes))
+
+    def plot(self, share: float | None = None) -> Picture:
+        """Return where estimates would lie: of a value of that share, or of the one asked for, and of no share."""
+        from overstory.presentation.charts.curves import Scatter, scatter_of_estimates
+
+        if self.detected_half is None and not self.mechanism.counts_values:
+            return self._mean_picture()
+        held = next(part for part in (share, self.asked, self.detected_nine_in_ten, 0.1) if part is not None)
+        caption = (
+            f"Where the estimates of many collections would lie: of a value with a share of {percentage(held)}, and "
+            "of one that nobody holds. The further apart, the surer the detection."
+        )
+        absent, present = (Scatter(part, self.error_at(part)) for part in (0.0, held))
+        return scatter_of_estimates("estimates", caption, absent, present, self.threshold)
+
+    def _mean_picture(self) -> Picture:
+        import numpy as np
+
+        from overstory.presentation.charts.numbers import estimates_over_time
+
+        half = np.array([NormalDist().inv_cdf(0.975) * self.error])
+        caption = "Where 95 of 100 estimates of the mean would lie, around the truth, 0."
+        return estimates_over_time("mean", caption, ["mean"], values=0 * half, low=-half, high=half)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -208,7 +257,7 @@ def _share_text(share: float | None) -> str:
     return "none" if share is None or share > 1 else percentage(share)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class RapporPlan(Plan):
     """What a collection of strings by a RAPPOR would reveal and learn. Counts are in reports, frequencies fractions.
 
@@ -413,7 +462,7 @@ class RapporPlan(Plan):
                 f"each) with these f, p and q has a standard error of {self.basic_standard_error:,.0f}."
             )
 
-    def table(self) -> Table:
+    def as_table(self) -> Table:
         """Return the plan, and the paper's parameters where they are compared, as columns."""
         plans: list[RapporPlan] = [self, *([self.comparison] if self.comparison else [])]
         told, central = [of.privacy for of in plans], self.shuffled

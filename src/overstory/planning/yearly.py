@@ -19,10 +19,11 @@ with every report.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Final
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from overstory.analysis.variance import frequency_variance
 from overstory.planning.plan import oracle_toml
@@ -30,12 +31,16 @@ from overstory.presentation.document import Block, Column, Table
 from overstory.presentation.formats import epsilon_text, finite, percent, plural, thousands
 from overstory.presentation.formats import share as percentage
 from overstory.presentation.result import Result
+from overstory.presentation.shown import Shown
 from overstory.privacy.payloads.base import terms_of
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism, check_count, check_epsilon
 from overstory.protocol.kinds.registry import oracles_for
 from overstory.protocol.metrics.panel import Panel
 from overstory.protocol.metrics.period import Period
+
+if TYPE_CHECKING:
+    from overstory.presentation.svg import Picture
 
 PANELS: Final = (Panel("year"), Panel("year", 2), Panel("year", 4), Panel("quarter"), Panel("month"))
 SHARE: Final = 0.1
@@ -65,8 +70,8 @@ class Way:
         return own | {"standard_error": finite(self.error), "epsilon_any": finite(self.epsilon_any)}
 
 
-@dataclass(frozen=True)
-class YearPlan(Result):
+@dataclass(frozen=True, repr=False)
+class YearPlan(Shown, Result):
     """What can be learned of one period within a bound on any year."""
 
     name: ClassVar[str] = "year"
@@ -130,6 +135,35 @@ class YearPlan(Result):
         )
         title = f"One {self.period}'s share of {percentage(self.share)}, from {self.devices:,} devices"
         return Table(title, columns, [way.to_json() for way in self.ways()])
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know before trusting the numbers."""
+        return tuple(self.all_notes())
+
+    def rows(self) -> Sequence[Mapping[str, Any]]:
+        """Return a dictionary for each way."""
+        return self.as_table().rows
+
+    def _headline(self) -> str:
+        best = self.best_panel()
+        return f"epsilon {epsilon_text(self.epsilon)} of any year: {best.name}, {best.oracle.name}"
+
+    def _screen(self) -> Iterator[Block]:
+        return self.blocks()
+
+    def plot(self) -> Picture:
+        """Return the share with the interval that each way would give it."""
+        import numpy as np
+
+        from overstory.presentation.charts.numbers import dots
+
+        ways = list(self.ways())
+        half = NormalDist().inv_cdf(0.975) * np.array([way.error for way in ways])
+        keeps, shares = np.array([way.epsilon_any <= self.epsilon for way in ways]), np.full(len(ways), self.share)
+        caption = f"{self.as_table().caption}: 95% intervals; filled where the bound on any year holds."
+        names = [way.name for way in ways]
+        return dots("year", caption, names, shares=shares, low=shares - half, high=shares + half, detected=keeps)
 
     def to_json(self, *, everything: bool = True) -> dict[str, Any]:  # noqa: ARG002 - there is nothing to leave out
         return asdict(self) | {"ways": [way.to_json() for way in self.ways()]}

@@ -34,8 +34,8 @@ def as_json(table: Table) -> list[dict[str, Any]]:
 
 def as_csv(table: Table) -> Iterator[str]:
     """Yield the lines of a CSV file."""
-    keys = _keys(table.columns)
-    return csv_lines(table.columns, ([row[key] for key in keys] for row in table.rows))
+    named = {key: key if column.keys else column.csv or key for column in table.columns for key in column.data_keys}
+    return chain((csv_line(named.values()),), csv_records([row[key] for key in named] for row in table.rows))
 
 
 def as_arrow(table: Table) -> pa.Table:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from overstory.presentation.document import Block, Column, Figure, Heading, Paragraph, Row, Table
-from overstory.presentation.render_data import as_arrow
+from overstory.presentation.render_data import as_arrow, as_csv
 from overstory.presentation.render_text import UNFOLDED, as_text
 
 if TYPE_CHECKING:
@@ -20,6 +20,26 @@ if TYPE_CHECKING:
 
 STYLE: Final = ".overstory .text { text-align: left; } .overstory .faint { opacity: .7; }"
 """What a notebook's own style lacks."""
+
+
+TableForm = Literal["text", "markdown", "latex", "csv"]
+ENDINGS: Final[dict[str, TableForm]] = {".csv": "csv", ".md": "markdown", ".tex": "latex"}
+"""Of files that tables are written into."""
+
+
+def in_form(blocks: Iterable[Block], form: TableForm) -> str:
+    """Return blocks as text or Markdown, or their tables as LaTeX or CSV."""
+    if form == "markdown":
+        from overstory.presentation.render_markdown import as_markdown
+
+        return as_markdown(blocks)
+    if form == "latex":
+        from overstory.presentation.render_latex import as_latex
+
+        return as_latex(blocks)
+    if form == "csv":
+        return "\n".join("".join(as_csv(block)) for block in blocks if isinstance(block, Table))
+    return as_text(blocks, UNFOLDED).rstrip("\n")
 
 
 class Shown(ABC):
@@ -49,9 +69,12 @@ class Shown(ABC):
         rows = list(self.rows())
         return as_arrow(Table("", tuple(map(Column, rows[0])), rows))
 
-    def table(self) -> str:
-        """Return the tables as plain text, and what to read them by."""
-        return as_text(self._screen(), UNFOLDED).rstrip("\n")
+    def table(self, *, form: TableForm = "text") -> str:
+        """Return the tables and what to read them by as plain text, or as ``markdown``; as ``latex`` or ``csv`` alone.
+
+        LaTeX needs the package ``booktabs``; a CSV has the numbers as they are.
+        """
+        return in_form(self._screen(), form)
 
     def page(self) -> str:
         """Return a page as HTML text, for a file: the picture, the tables and the notes."""

@@ -125,8 +125,8 @@ def page_blocks(summary: Summary, command: str) -> Iterator[Block]:
     if summary.is_numeric:
         columns = (
             Column("share", "below it lies", "{:.0%}".format),
+            Column("learned", "estimate", "{:.4g}".format),
             Column("truth", text="{:.4g}".format),
-            Column("learned", text="{:.4g}".format),
         )
         yield Table("Quantiles, by the bins", columns, summary.quantiles())
     if mechanism.encoding.decoded:
@@ -198,9 +198,7 @@ def terminal_table(summary: Summary) -> Iterator[Block]:
     most = max((row["frequency"] for row in rows), default=0.0) or 1.0
     columns = (
         Column("value", summary.subject.value, is_left=True),
-        Column("true_frequency", "truth", percent),
-        Column("learned", text=if_detected(percent), keys=("frequency", "detected")),
-        share_interval(),
+        *share_and_truth(),
         Column(
             "bar",
             "",
@@ -214,15 +212,21 @@ def terminal_table(summary: Summary) -> Iterator[Block]:
         yield Paragraph(f"... and {len(rows) - len(shown):,} more")
 
 
+def share_and_truth() -> tuple[Column, ...]:
+    """Return the columns of what was learned, and of what was true."""
+    share = Column("share", text=if_detected(percent), keys=("frequency", "detected"))
+    return share, share_interval(), Column("true_frequency", "truth", percent)
+
+
 def truth_table(named: str, rows: Sequence[dict[str, Any]]) -> Table:
     """Return every number of estimates whose truth is known."""
     columns = (
         Column("value", named, is_left=True),
-        Column("truth", text=thousands),
-        Column("learned", text=if_detected(thousands), keys=("count", "detected")),
-        Column("raw_count", "unbiased", thousands),
-        Column("standard_error", "standard error", thousands),
-        share_interval(),
+        *share_and_truth(),
+        Column("count", text=if_detected(thousands), keys=("count", "detected")),
+        Column("raw_count", "unbiased count", thousands),
+        Column("standard_error", "its standard error", thousands),
+        Column("truth", "true count", thousands),
         Column("q_value", "q-value", p_value),
     )
     return Table("Every number", columns, rows, not_detected(rows))

@@ -43,8 +43,7 @@ from overstory.analysis.selection import chi2_tail
 from overstory.analysis.tables.output import MOST_DRAWN, SHOWN
 from overstory.presentation.document import Column, Lines, Table
 from overstory.presentation.formats import UNKNOWN, finite, interval, p_value, percent
-from overstory.presentation.render_text import UNFOLDED, as_text
-from overstory.presentation.shown import Shown
+from overstory.presentation.shown import Shown, TableForm, in_form
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -299,9 +298,9 @@ class Difference(Shown):
         caption = f"{of}, with 95% intervals; the surest on top."
         return differences(name, caption, names, changed=changed, **columns)
 
-    def table(self, level: float = 0.95) -> str:
-        """Return a plain-text table, the surest difference first; differences in percentage points."""
-        return as_text(self.blocks(level), UNFOLDED).rstrip("\n")
+    def table(self, level: float = 0.95, *, form: TableForm = "text") -> str:
+        """Return a table, the surest difference first, in percentage points; in a form of `Shown.table`."""
+        return in_form(self.blocks(level), form)
 
     def blocks(self, level: float = 0.95, limit: int | None = None) -> list[Block]:
         """Return the table, what changed, and what to read it by; at most `limit` values and those that changed."""

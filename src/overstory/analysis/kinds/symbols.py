@@ -183,6 +183,37 @@ class SubsetSupport(CountedByValue, OutputSupport):
         return batch.accumulate().ones
 
 
+class ListedSupport(CountedByValue, OutputSupport):
+    """An output supports the values that own it, as `protocol.kinds.own_oracles` lists them."""
+
+    work = Work("n + d outputs each", value=1e-7)
+
+    @property
+    def inside(self) -> int:
+        return int(self.mechanism.inside * ONE)  # p* is what its author states
+
+    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:  # noqa: ARG002
+        """Draw outputs; they are memoized, so all reports of a device are one."""
+        from overstory.kernels.devices import below, in_tiles, stream_starts, stream_words
+
+        (outputs, own, _), held, drawn = self.encoding.sizes, table[symbols], np.empty(len(symbols), np.uint64)
+        # A value's own outputs, then all others.
+        order = np.array([[*owned, *sorted({*range(outputs)} - {*owned})] for owned in self.encoding.owned])
+
+        def draw(rows: slice, devices: NDArray[np.int64]) -> None:
+            starts = stream_starts(stream.key, b"listed-1", devices, held[rows])
+            is_inside = stream_words(starts, 0) >> np.uint64(32) < np.uint64(self.inside)
+            place = below(stream_words(starts, 1), np.where(is_inside, own, outputs - own)).astype(np.int64)
+            drawn[rows] = order[held[rows], np.where(is_inside, place, own + place)]
+
+        in_tiles(draw, stream, held.size)
+        return drawn.reshape(-1, 1)
+
+    def supports(self, batch: ReportBatch) -> NDArray[np.integer[Any]]:
+        histogram = np.bincount(self.outputs(batch), minlength=self.num_outputs)
+        return np.asarray(histogram[np.array(self.encoding.owned)].sum(axis=1))
+
+
 def lecture_notes(mechanism: SymbolMechanism, num_reports: int, reports_per_device: float = 1.0) -> list[str]:
     """Return in words: the error bound, where seeds leave no error of their own, and the lecture's real epsilon."""
     notes: list[str] = []

@@ -17,8 +17,7 @@ from overstory.analysis.tables.columns import lookup_key
 from overstory.presentation.document import Column, Lines, Table
 from overstory.presentation.formats import detection, interval, p_value, percent, thousands
 from overstory.presentation.render_data import csv_lines
-from overstory.presentation.render_text import UNFOLDED, as_text
-from overstory.presentation.shown import Shown
+from overstory.presentation.shown import Shown, TableForm, in_form
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -299,10 +298,10 @@ class Frame(Shown):
         keys, numbers = ("value", *shown), map(plain, shown.values())
         return [dict(zip(keys, row, strict=True)) for row in zip(_labels(self, places), *numbers, strict=True)]
 
-    def table(self: Any, limit: int | None = None, level: float = 0.95) -> str:
-        """Return a plain-text table, most frequent first, and what its intervals are for."""
+    def table(self: Any, limit: int | None = None, level: float = 0.95, *, form: TableForm = "text") -> str:
+        """Return a table, most frequent first, and what its intervals are for; in a form of `Shown.table`."""
         shown, about = Frame._rows_and_words(self, limit, level)
-        return as_text([estimate_table(shown, level=level), Lines(*about)], UNFOLDED).rstrip("\n")
+        return in_form([estimate_table(shown, level=level), Lines(*about)], form)
 
     def _rows_and_words(self: Any, limit: int | None, level: float = 0.95) -> tuple[list[dict[str, Any]], list[str]]:
         shown = Frame.rows(self, limit, level)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from overstory.cli.arguments import check_pipes, form_of, print_answer, seekable
-from overstory.cli.output import progress
+from overstory.cli.output import is_table, progress, write_tables
 from overstory.files.io import writing_csv, writing_text
 from overstory.files.rappor import RapporParameters, read_params
 from overstory.presentation.document import Paragraph
@@ -42,6 +42,13 @@ def run(args: argparse.Namespace) -> int:
         trial = _trial(args, name, _budget(args))
     if args.output == "-":
         _write_learned(args, trial, "-")
+        return 0
+    if is_table(args.output):
+        if args.output.endswith(".csv"):
+            _write_learned(args, trial, args.output)
+        else:
+            write_tables(args.output, trial.tables(everything=True))
+        print_answer(args, trial.to_json(), trial.blocks())
         return 0
     folder = Path(args.output)
     _write_together(args, trial, folder)

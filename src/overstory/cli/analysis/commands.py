@@ -29,7 +29,7 @@ AUDIT: Final = Command(
     Group(
         "what is declared (one of)",
         Option("--params"),
-        Option("--oracle", "an oracle: rappor, oue, olh, ...", "NAME"),
+        Option("--oracle", "an oracle: rappor, oue, olh, ..., or FILE.py:NAME of your own", "NAME"),
         Option("--param"),
         Option("--registry", "a metric registry; with --metric"),
         Option("--metric", "the metric of the registry", "ID"),
@@ -83,7 +83,6 @@ PLAN: Final = Command(
         Option("--num-hashes", "hashes of a value (default: chosen)", "H", int),
         Option("--num-cohorts", "cohorts (default: chosen)", "M", int),
         flag("--thrifty", "use the smallest permanent epsilon that does not make one report less accurate"),
-        Option("--output", "write the parameters into this file, as params.csv", "FILE"),
     ),
     Group(
         "for a known domain",
@@ -103,12 +102,16 @@ PLAN: Final = Command(
     Option("--candidates", "number of strings to look for", "M", int),
     Option("--share", "also plan for a string with this share of the reports, such as 0.01", "S", float),
     Option("--alpha", "chance of any false detection"),
+    Option(
+        "--output", "write the table: .md, .tex (LaTeX), .csv; with --epsilon-permanent, .csv is params.csv", "FILE"
+    ),
     more="""\
 Give either --params, or both --epsilon and --epsilon-permanent. With epsilons, it searches the parameters with the
 smallest standard error for rare strings; -o writes them. The plan's epsilons never exceed those that you give. For
 values of a known domain give --domain-size and --epsilon: it recommends an oracle (`overstory compare` shows all).
 With --domain-size and --yearly it compares the ways to keep within that epsilon in any year, such as panels.""",
     runs="analysis.plan",
+    writes_tables=True,
     rules=(
         Forms(
             Form(
@@ -128,7 +131,6 @@ With --domain-size and --yearly it compares the ways to keep within that epsilon
                     "--num-hashes",
                     "--num-cohorts",
                     "--thrifty",
-                    "--output",
                     "--share",
                 ),
             ),
@@ -187,7 +189,7 @@ COLLECT: Final = Command(
     Option("--seed", metavar="S", default=0),
     Option(
         "--output",
-        "folder for the results (default out/collect); -: only learned.csv, to standard output",
+        "folder for the results (default out/collect), or a file: .csv, .md, .tex; -: learned.csv, to standard output",
         "DIR",
         default="out/collect",
     ),
@@ -220,13 +222,31 @@ Of a column with several answers in a row, --separator counts each of them, and 
     ),
 )
 
+CHECK_ORACLE: Final = Command(
+    "check-oracle",
+    "overstory check-oracle mine.py",
+    Option("file", "a Python file that registers oracles by @overstory.oracle_kind; it is run", "FILE"),
+    more="""\
+Small oracles are made of the file's functions (4 values, unless the oracle has a number of its own; epsilon .5 and 2)
+and held against the laws that every oracle of the library obeys: the probabilities of its reports, its epsilon, p* and
+q*, the estimate, the wire, its seeds, and the reports that it draws. A right oracle fails in one of a million runs.
+
+Exit status: 0 all laws hold, 1 one is broken, 2 the file is at fault. No device and no collector runs such a file.""",
+    runs="analysis.check_oracle",
+)
+
 COMPARE: Final = Command(
     "compare",
     "overstory compare --domain-size 100 --epsilon 1 --reports 1000000\n"
     "  overstory compare survey.csv --column state --epsilon 2\n"
-    "  overstory compare homes.csv --column kwh --numeric 0 2 --epsilon 1",
+    "  overstory compare homes.csv --column kwh --numeric 0 2 --epsilon 1\n"
+    "  overstory compare mine.py --domain-size 7 --epsilon 1 --reports 1000000",
     Option(
-        "file", "true values to simulate: CSV (also .gz), JSON lines or Parquet; -: standard input", "FILE", nargs="?"
+        "file",
+        "true values to simulate: CSV (also .gz), JSON lines or Parquet; -: standard input. A Python file (.py): it is "
+        "run, and the oracles that it registers take part",
+        "FILE",
+        nargs="*",
     ),
     Option("--epsilon", required=True),
     Option("--epsilon-permanent"),
@@ -258,10 +278,8 @@ those of another of them, is left out. With FILE, or --measure, collections are 
 error next to the exact one, with its own standard error: the trial does not separate oracles whose measured errors
 overlap.""",
     runs="analysis.compare",
-    rules=(
-        Together(("FILE", "--column")),
-        Idle(("--domain-size", "--epsilon-permanent"), ("--numeric",)),
-    ),
+    writes_tables=True,
+    rules=(Idle(("--domain-size", "--epsilon-permanent"), ("--numeric",)),),
 )
 
 _OF_A_METRIC: Final = ("--registry", "--metric", "--candidates", "--steps")
@@ -375,7 +393,11 @@ DECODE: Final = Command(
         default="fcr",
     ),
     flag("--all", "also show what was not detected, or did not change (CSV files always have it)"),
-    Option("--output", "folder for the results, required for files; -: only the CSV, to standard output", "DIR"),
+    Option(
+        "--output",
+        "folder for the results, required for files; -: the CSV alone, to standard output; or a file: .csv, .md, .tex",
+        "DIR",
+    ),
     Option(
         "--plot",
         "draw a picture into this file, an .svg",
@@ -452,7 +474,7 @@ DISCOVER: Final = Command(
     Option("--alphabet", "values are texts of these characters alone", "CHARACTERS"),
     Option("--known", "expected values, one per line", "FILE"),
     Option("--seed"),
-    Option("--output", "write every value of the last level into this file, as CSV"),
+    Option("--output", "write every value of the last level into this file: .csv, .md or .tex (LaTeX)"),
     Option("--spreadsheet"),
     more="""\
 Each row of the column is one person's value. A simulated device per row answers one question about its value, with the
@@ -484,4 +506,6 @@ reports. Shows the truth, the estimates with their intervals, and the privacy lo
     runs="analysis.collect:demo",
 )
 
-COMMANDS: Final = {command.name: command for command in (AUDIT, COLLECT, COMPARE, DECODE, DEMO, DISCOVER, PLAN)}
+COMMANDS: Final = {
+    command.name: command for command in (AUDIT, CHECK_ORACLE, COLLECT, COMPARE, DECODE, DEMO, DISCOVER, PLAN)
+}

@@ -10,6 +10,7 @@ import numpy as np
 from overstory.analysis.comparison import measured_errors, rank, recommend, rounds_to_order, trade, zipf
 from overstory.cli.arguments import form_of, print_answer, seekable
 from overstory.cli.output import progress, tell_notes
+from overstory.cli.own_files import load_oracles
 from overstory.files.columns import blocks
 from overstory.files.recognition import recognize_all
 from overstory.planning.kinds import mean_errors
@@ -30,11 +31,13 @@ if TYPE_CHECKING:
 
 
 def run(args: argparse.Namespace) -> int:
+    names = _files(args)
     if args.numeric is not None:
         return run_numeric(args)
 
     symbols = _symbols(args)
     ranking = rank(args.domain_size, args.epsilon, args.reports, epsilon_permanent=args.epsilon_permanent)
+    _check_own(args, names, ranking)
     if symbols is None and args.measure:
         symbols = zipf(args.reports, args.domain_size, np.random.default_rng([args.seed, 1 << 20]))
     measured = _measured(args, ranking, symbols)
@@ -42,6 +45,34 @@ def run(args: argparse.Namespace) -> int:
     shown = ranking_blocks(ranking, measured, best, trade(ranking, best))
     print_answer(args, as_json(args, ranking, measured, best), shown)
     return 0
+
+
+def _files(args: argparse.Namespace) -> list[str]:
+    """Return the oracles that Python files register, and leave the file with the values."""
+    programs, values = ([file for file in args.file if file.endswith(".py") is is_one] for is_one in (True, False))
+    if len(values) > 1:
+        raise ParameterError(f"{values[0]} and {values[1]}: give one FILE with values")
+    if bool(values) != bool(args.column):
+        missing = "--column" if values else "FILE"
+        raise ParameterError(f"{missing} missing: FILE and --column belong together")
+    if programs and args.numeric is not None:
+        raise ParameterError(f"{programs[0]} has no effect with --numeric")
+    args.file = values[0] if values else None
+    return [name for file in programs for name in load_oracles(file)]
+
+
+def _check_own(args: argparse.Namespace, names: list[str], ranking: tuple[Choice, ...]) -> None:
+    """Say which of the user's own oracles are not ranked; raise ParameterError where one reveals more than is asked."""
+    ranked = {choice.name: choice for choice in ranking}
+    sizes = f"domain_size = {args.domain_size}, epsilon = {args.epsilon}"
+    other = "" if args.epsilon_permanent is None else f", epsilon_permanent = {args.epsilon_permanent}"
+    tell_notes("compare", (f"{name} is left out: it is not for {sizes}{other}" for name in names if name not in ranked))
+    for choice in (ranked[name] for name in names if name in ranked):
+        if choice.epsilon_report > args.epsilon:
+            raise ParameterError(
+                f"{choice.name} reveals epsilon {choice.epsilon_report:.6f} in a report, where {args.epsilon} is asked "
+                "for: overstory check-oracle has its numbers"
+            )
 
 
 def _symbols(args: argparse.Namespace) -> NDArray[np.integer[Any]] | None:

@@ -14,7 +14,7 @@ from overstory.analysis.decoding import decode
 from overstory.analysis.selection import bound_text, interval_words
 from overstory.analysis.tables.output import estimate_table
 from overstory.cli.arguments import check_pipes
-from overstory.cli.output import Printing, draw, reading_bar
+from overstory.cli.output import Printing, draw, is_table, reading_bar, write_tables
 from overstory.cli.rappor.engine_runs import Counting
 from overstory.files.io import writing_csv
 from overstory.files.rappor import metrics, read_counts, read_map, read_params, write_results
@@ -183,14 +183,16 @@ def _run_map(request: DecodeRequest) -> int:
     decoded = replace(decoded, notes=told, adjustment=options.adjustment)
     about = {**metrics(decoded, parameters, mechanism), "checks": [check.to_json() for check in checks]}
     output, to_pipe = str(printing.output), printing.output == "-"
-    if to_pipe:
+    rows, results = decoded.rows(everything=printing.everything), output
+    if to_pipe or output.endswith(".csv"):
         with writing_csv(output, spreadsheet=printing.spreadsheet) as text:
             decoded.to_csv(text)
-    sheet = {"spreadsheet": printing.spreadsheet}
-    results = "-" if to_pipe else str(write_results(output, decoded, about, **sheet)[0])
+    elif is_table(output):
+        write_tables(output, estimate_blocks(rows, about, None))
+    else:
+        results = str(write_results(output, decoded, about, spreadsheet=printing.spreadsheet)[0])
     if request.plot:
         draw(request.plot, [decoded.plot()])
-    rows = decoded.rows(everything=printing.everything)
     if printing.json:
         print(json.dumps({**about, "estimates": rows}, separators=(",", ":"), allow_nan=False))
     elif not to_pipe:

@@ -10,7 +10,7 @@ import numpy as np
 
 from overstory.cli.analysis.found import FoundValues
 from overstory.cli.arguments import check_pipes, form_of, print_answer, seekable
-from overstory.cli.output import progress, reading_bar, tell_notes
+from overstory.cli.output import is_table, progress, reading_bar, tell_notes, write_tables
 from overstory.discovery import AlphabetStrings, CodedIntegers, CodedStrings, ModelStrings, discover, find, simulate
 from overstory.files.columns import blocks, line_of
 from overstory.files.io import writing_csv
@@ -105,7 +105,9 @@ def _size(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     check_pipes(args, "file", "known")
     answer = _discover(args)
-    if args.output:
+    if is_table(args.output) and not args.output.endswith(".csv"):
+        write_tables(args.output, answer.blocks(everything=True))
+    elif args.output:
         with writing_csv(args.output, spreadsheet=args.spreadsheet) as text:
             text.writelines(answer.csv_lines())
     if args.output != "-":

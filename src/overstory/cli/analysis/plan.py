@@ -7,6 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from overstory.cli.arguments import print_answer
+from overstory.cli.output import is_table
 from overstory.presentation.document import Lines, Paragraph
 
 if TYPE_CHECKING:
@@ -17,9 +18,10 @@ def run(args: argparse.Namespace) -> int:
     if args.form in CHOICES:
         return CHOICES[args.form](args)
     plan = _from_params(args) if args.params else _from_needs(args)
-    if args.output:
+    args.writes_tables = is_table(args.output) and not args.output.endswith(".csv")
+    if args.output and not args.writes_tables:
         _write(args.output, plan)
-    print_answer(args, plan.to_json(), [plan.table(), Paragraph(plan.plain_words())])
+    print_answer(args, plan.to_json(), [plan.as_table(), Paragraph(plan.plain_words())])
     return 0
 
 

@@ -177,6 +177,7 @@ Give a metric of a registry (--registry FILE, or ./metrics.toml if it exists), a
 Epsilon is the privacy loss (smaller is more private): exact, and rounded up. The odds say what it means: how far a
 report can move the odds between any two values.""",
     runs="registry.privacy",
+    writes_tables=True,
     rules=(Needs(("--honest", "--periods"), ("--shuffled",), "it is about shuffled reports"),),
 )
 

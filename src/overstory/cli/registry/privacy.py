@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.cli.arguments import print_answer
+from overstory.cli.own_files import oracle_named
 from overstory.cli.registry.commands import REGISTRY_FILE
 from overstory.presentation.document import Block, Lines, Paragraph, Preformatted
 from overstory.presentation.formats import epsilon_text, finite, parameter_words
@@ -89,6 +90,7 @@ MOST_REPORTS: Final = 1000
 def run(args: argparse.Namespace) -> int:
     extra = () if args.reports is None else (check_reports(args.reports, 1, MOST_REPORTS),)
     delta = DELTA if args.delta is None else args.delta
+    args.oracle = oracle_named(args.oracle)
     metric = find_metric(args)
     if metric is None:
         reports = tuple(sorted({*SHOWN, *extra}))
@@ -137,6 +139,7 @@ def _mechanism(args: argparse.Namespace) -> Kind:
 
 def mechanism_from(name: str, texts: list[str]) -> Kind:
     """Build a mechanism from texts, each read by the annotation of its parameter."""
+    name = oracle_named(name)
     makers = _makers()
     accepted = inspect.signature(makers[name]).parameters if name in makers else {}
     parameters: dict[str, Any] = {}
@@ -144,11 +147,12 @@ def mechanism_from(name: str, texts: list[str]) -> Kind:
         key, equals, value = text.partition("=")
         if not equals or key in parameters:
             raise ParameterError(f"--param {text}: give NAME=VALUE, once for each name")
-        parameters[key] = _read(key, value, str(accepted[key].annotation)) if key in accepted else value
+        parameters[key] = _read(key, value, accepted[key].annotation) if key in accepted else value
     return build_from(makers, name, parameters)
 
 
-def _read(name: str, text: str, kind: str) -> Any:
+def _read(name: str, text: str, annotation: Any) -> Any:
+    kind = str(getattr(annotation, "__name__", annotation))  # a text, where annotations are not evaluated
     try:
         if kind.startswith("bool"):
             return {"true": True, "false": False}[text.lower()]

@@ -14,7 +14,7 @@ from overstory.planning import Plan, plan_from_needs
 from overstory.planning.kinds import plan_for_domain
 from overstory.planning.nearest import Nearest
 from overstory.planning.yearly import YearPlan
-from overstory.presentation.charts.curves import Scatter, scatter_of_estimates
+from overstory.presentation.charts.curves import Scatter
 from overstory.presentation.document import (
     Block,
     Field,
@@ -36,7 +36,6 @@ from overstory.protocol.sampling import SeededEntropy, uniform_below
 
 if TYPE_CHECKING:
     from overstory.console.data import ConsoleData
-    from overstory.presentation.svg import Picture
 
 
 STRINGS: Final = "Strings, from a list of candidates"
@@ -106,7 +105,7 @@ class PlannerScreen(Screen):
         except ParameterError as error:
             blocks = [*_head(query), Notice(f"{error}."), *_repairs(query)]
             return View("Plan a collection", tuple(blocks), facts={"error": str(error)}, status=400)
-        picture, table = _picture(Scatter(0.0, plan.error_at(0.0)), _held(query, plan), plan.threshold), plan.table()
+        picture, table = plan.plot(query.share), plan.as_table()
         blocks = [
             *_head(query),
             *([] if plan.nearest is None else _nearest(query, plan.nearest)),
@@ -242,15 +241,6 @@ def _risk_and_accuracy(query: PlannerQuery, plan: Plan) -> Iterator[tuple[str, s
 
 def _surer(epsilon: float) -> str:
     return percentage(1 / (1 + math.exp(-epsilon))) if math.isfinite(epsilon) else "100%"
-
-
-@lru_cache(maxsize=64)
-def _picture(absent: Scatter, held: Scatter, threshold: float) -> Picture:
-    caption = (
-        f"Where the estimates of many collections would lie: of a value with a share of {percentage(held.share)}, and "
-        "of one that nobody holds. The further apart, the surer the detection."
-    )
-    return scatter_of_estimates("estimates", caption, absent, held, threshold)
 
 
 def _nearest(query: PlannerQuery, nearest: Nearest) -> Iterator[Block]:

@@ -19,13 +19,19 @@ Built = TypeVar("Built")
 
 
 class Builders(Mapping[str, Callable[..., Built]]):
-    """What builds mechanisms, by name; `places` are "module:function", the module below `overstory.protocol`."""
+    """What builds mechanisms, by name; `places` are "module:function", the module below `overstory.protocol`.
 
-    def __init__(self, places: Mapping[str, str]) -> None:
+    A user's own is the function itself.
+    """
+
+    def __init__(self, places: dict[str, str | Callable[..., Built]]) -> None:
         self.places = places
 
     def __getitem__(self, name: str) -> Callable[..., Built]:
-        module, _, function = self.places[name].partition(":")
+        place = self.places[name]
+        if not isinstance(place, str):
+            return place
+        module, _, function = place.partition(":")
         build: Callable[..., Built] = getattr(import_module(module, "overstory.protocol"), function)
         return build
 
@@ -109,6 +115,19 @@ REGISTRY: Final[Builders[Mechanism]] = _taking("symbols strings")
 """The frequency oracles."""
 BUILDERS: Final[Builders[Kind]] = _taking(" ".join(_VALUES))
 """Every mechanism that a metric can have."""
+
+
+def add_own(name: str, build: Callable[..., Mechanism]) -> None:
+    """Add an oracle of a user's own, in this process alone; a later one of its name replaces it."""
+    if name in REGISTRY and name not in own_names():
+        raise ParameterError(f"{name} is an oracle of the library: give yours another name")
+    for builders in (REGISTRY, BUILDERS, FAMILIES["symbols"].builders):
+        builders.places[name] = build
+
+
+def own_names() -> list[str]:
+    """Return the names of the oracles that are a user's own."""
+    return [name for name, place in REGISTRY.places.items() if not isinstance(place, str)]
 
 
 def mechanism(name: str, **parameters: Any) -> Mechanism:

@@ -1,0 +1,193 @@
+"""The laws that a user's own oracle is held to, over every small oracle; and files of oracles that break one each."""
+
+import json
+import pickle
+from pathlib import Path
+
+import grimp
+import pytest
+
+import overstory
+from overstory.audit.laws import LAWS, Alarm, check_laws
+from overstory.cli.own_files import load_oracles
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds import registry
+from overstory.protocol.kinds.bits import BitMechanism
+from overstory.protocol.kinds.registry import mechanism
+from overstory.protocol.sampling import SystemEntropy
+from support.contract_cases import SMALL_CASES, Case
+from support.running import within
+
+EXAMPLE = str(Path(__file__).parents[2] / "examples" / "own_oracle.py")
+COUNTED = ("p* and q*", "unbiased")
+
+
+@pytest.fixture(autouse=True)
+def _none_is_left():
+    yield
+    for name in registry.own_names():
+        for builders in (registry.REGISTRY, registry.BUILDERS, registry.FAMILIES["symbols"].builders):
+            del builders.places[name]
+
+
+def laws_of(built):
+    """Those that it has: filters are decoded, sampled bits are not in every report, seeds are too many to average."""
+    averaged = built.encoding.pure and not built.encoding.decoded and built.num_cohorts <= 16
+    return [law for law in LAWS if averaged or law not in COUNTED]
+
+
+@pytest.mark.sampled(60)
+@pytest.mark.parametrize(
+    ("case", "law"), [(case, law) for case in SMALL_CASES for law in laws_of(case.build())], ids=str
+)
+def test_every_small_oracle_obeys(case: Case, law: str) -> None:
+    decoded = {"is_tight": False} if law == "epsilon" and case.build().encoding.decoded else {}  # some pairs of filters
+    assert LAWS[law](case.build(), **decoded)
+
+
+HEAD = "import overstory\nfrom math import exp\n@overstory.oracle_kind('mine')\n"
+BITS = HEAD + "def mine(*, domain_size: int, epsilon: float):\n    p, q = .5, 1 / (exp(epsilon) + 1)\n"
+SETS = (
+    HEAD
+    + "def mine(*, domain_size: int, epsilon: float):\n    kept = exp(epsilon) / (exp(epsilon) + domain_size - 2)\n"
+)
+BROKEN = {
+    "p too large": (BITS + "    return overstory.OwnBits(domain_size, .6, q)", "epsilon", "0.5 is asked for, and 0.9"),
+    "own symbol too likely": (
+        SETS + "    return overstory.OwnSets([{v} for v in range(domain_size)], domain_size, kept)",
+        "epsilon",
+        "0.5 is asked for, and 0.9",
+    ),
+    "q* of another paper": (BITS + "    return overstory.OwnBits(domain_size, p, q, q_star=.3)", "p* and q*", "is 0.3"),
+    "biased": (BITS + "    return overstory.OwnBits(domain_size, p, q, q_star=.3)", "unbiased", "the mean estimate is"),
+    "p* too small": (BITS + "    return overstory.OwnBits(domain_size, p, q, p_star=.49)", "p* and q*", "is 0.49"),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_file_that_breaks_a_law_is_found_by_it(broken, tmp_path) -> None:
+    text, law, numbers = BROKEN[broken]
+    (tmp_path / "mine.py").write_text(text)
+    ran = within("check-oracle", "mine.py", "--json", cwd=tmp_path)
+    checked = json.loads(ran.stdout)
+    assert (ran.returncode, checked["holds"]) == (1, False)
+    broken_laws = {row["law"]: row["numbers"] for row in reversed(checked["laws"]) if not row["holds"]}
+    assert numbers in broken_laws[law]
+    assert broken_laws.keys() <= {"epsilon", *COUNTED}
+
+
+OUE = mechanism("oue", domain_size=4, epsilon=1.0)
+
+
+class Lazy(BitMechanism):
+    """Its likelihoods are right, and what it draws is not: bit 0 is the true one."""
+
+    def draw(self, held, cohort, entropy):
+        return super().draw(held, cohort, entropy) & ~1 | held & 1
+
+
+class Leaky(BitMechanism):
+    """It says of itself that it reveals less."""
+
+    epsilon_report = 0.9
+
+
+class Doubled(BitMechanism):
+    """A report has twice its probability."""
+
+    def likelihood(self, report, value):
+        return super().likelihood(report, value) * (1 + (report.bits == 1))
+
+
+class Forgetful(BitMechanism):
+    """The permanent response is drawn again whenever it is asked for."""
+
+    def responder(self, secret, metric, cohort):
+        return lambda value: self.draw(self.held(value, cohort), cohort, SystemEntropy())
+
+
+BROKEN_KINDS = [(Lazy, "frequencies"), (Leaky, "epsilon"), (Doubled, "probabilities"), (Forgetful, "seeds")]
+
+
+@pytest.mark.parametrize(("kind", "law"), BROKEN_KINDS)
+def test_a_mechanism_broken_on_purpose_breaks_its_law(kind, law) -> None:
+    assert all(holds for _, holds, _ in check_laws(OUE))
+    with pytest.raises(Alarm):
+        LAWS[law](kind(OUE.name, OUE.parameters, OUE.encoding, OUE.rounds))
+
+
+def test_the_example_obeys_and_takes_part_everywhere(tmp_path) -> None:
+    ran = within("check-oracle", EXAMPLE, cwd=tmp_path)
+    assert (ran.returncode, ran.stdout.count(" holds "), "BROKEN" in ran.stdout) == (0, 4 * len(LAWS), False)
+    ranked = within("compare", EXAMPLE, "--domain-size", 7, "--epsilon", 1, "--reports", 1000, cwd=tmp_path)
+    assert {line.split()[0] for line in ranked.stdout.splitlines() if line} > {"fano", "three-quarters", "grr"}
+    said = within("privacy", f"{EXAMPLE}:fano", "--param", "epsilon=1", cwd=tmp_path)
+    assert said.stdout.startswith("fano: epsilon = 1.0")
+    asked = ("--param", "epsilon=1", "--reports", 2000)
+    audited = within("audit", "--oracle", f"{EXAMPLE}:fano", *asked, cwd=tmp_path)
+    assert audited.returncode == 0
+    assert "no fault found" in audited.stdout
+
+
+def test_an_oracle_of_ones_own_is_used_as_any_other() -> None:
+    load_oracles(EXAMPLE)
+    fano = overstory.oracle("fano", epsilon=3)
+    reports = fano.simulate([0] * 5000 + [4] * 5000, rng=1)
+    estimate = fano.estimate(fano.accumulate(reports))
+    assert estimate.frequencies[[0, 4]] == pytest.approx(0.5, abs=0.03)
+    assert overstory.oracles()["fano"].startswith("Seven values")
+    assert pickle.loads(pickle.dumps(fano.mechanism)).digest == fano.mechanism.digest
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1", "registers no oracle"),
+        ("def broken(:", "line 1: SyntaxError"),
+        ("\nx = 1 / 0", "line 2: ZeroDivisionError"),
+        (HEAD.replace("mine", "grr") + "def f(): ...", "grr is an oracle of the library"),
+        (HEAD + "def f(*, colour): ...", "give colour a default"),
+        (HEAD + "def f(*, epsilon): return 3", "returns int: return overstory.OwnBits or OwnSets"),
+        (
+            HEAD + "def f(*, epsilon): return overstory.OwnSets([{0}, {1}, {0}], 3, .9)",
+            "values 0 and 2 share 1 outputs",
+        ),
+        (HEAD + "def f(*, epsilon): return overstory.OwnSets([{0}, {1, 2}], 3, .9)", "value 1 owns 2 outputs"),
+    ],
+)
+def test_a_file_at_fault_is_one_sentence(text, said, tmp_path) -> None:
+    (tmp_path / "mine.py").write_text(text)
+    ran = within("check-oracle", "mine.py", cwd=tmp_path)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert said in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--numeric", 0, 1], "own_oracle.py has no effect with --numeric"),
+        (["data.csv"], "--column missing"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(options, said, tmp_path) -> None:
+    ran = within("compare", EXAMPLE, *options, "--epsilon", 1, "--reports", 1000, cwd=tmp_path)
+    assert ran.returncode == 2
+    assert said in ran.stderr
+
+
+def test_an_oracle_for_other_values_or_that_reveals_more_is_not_ranked(tmp_path) -> None:
+    ran = within("compare", EXAMPLE, "--domain-size", 9, "--epsilon", 1, "--reports", 1000, cwd=tmp_path)
+    assert ran.stderr == "overstory compare: note: fano is left out: it is not for domain_size = 9, epsilon = 1.0\n"
+    (tmp_path / "mine.py").write_text(BROKEN["p too large"][0])
+    ran = within("compare", "mine.py", "--domain-size", 4, "--epsilon", 1, "--reports", 1000, cwd=tmp_path)
+    assert ran.returncode == 2
+    assert "mine reveals epsilon 1.4" in ran.stderr
+
+
+def test_commands_of_analysis_alone_run_a_file() -> None:
+    """No device, relay, collector or console can: their packages import no command at all (`make lint`)."""
+    runs = grimp.build_graph("overstory").find_modules_that_directly_import("overstory.cli.own_files")
+    commands = {"analysis.check_oracle", "analysis.compare", "registry.privacy"}
+    assert runs == {f"overstory.cli.{command}" for command in commands}
+    with pytest.raises(ParameterError, match="there is no mechanism"):
+        mechanism(f"{EXAMPLE}:fano", epsilon=1)
