@@ -23,6 +23,7 @@ PACKAGES: Final = (
     "overstory",
     "overstory.client",
     "overstory.privacy",
+    "overstory.planning",
     "overstory.discovery",
     "overstory.protocol.metrics",
     "overstory.protocol.domains",
