@@ -4,6 +4,7 @@ import gc
 import os
 import random
 import shutil
+import sys
 import tempfile
 from collections.abc import Generator
 from datetime import date
@@ -94,9 +95,19 @@ class Doctests:
         return [one for one in collectors if not isinstance(one, DoctestModule)]
 
 
+class OwnOracles:
+    """Forgets an oracle that a test or a docstring registered."""
+
+    def pytest_runtest_teardown(self) -> None:
+        registry = sys.modules.get("overstory.protocol.kinds.registry")
+        for name in registry.own_names() if registry else ():
+            registry.forget_own(name)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Register what holds for the source as well: a hook of this file is called for the tests alone."""
     config.pluginmanager.register(Doctests())
+    config.pluginmanager.register(OwnOracles())
     config.addinivalue_line("markers", "sampled(count): that many cases, drawn by the day, are not slow")
 
 

@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 import yaml
 
-from overstory.cli.service import serve
 from overstory.cli.service.commands import COMMANDS, CONSOLE_SETTINGS, SERVE, SERVE_SETTINGS
 from overstory.cli.service.settings import fill_in
 from overstory.protocol.errors import OverstoryError
@@ -320,7 +319,7 @@ def test_what_is_needed_is_named_with_every_place_for_it(monkeypatch) -> None:
     parser = argparse.ArgumentParser()
     SERVE.add_to(parser.add_subparsers())
     with pytest.raises(OverstoryError, match="--store must be given, or OVERSTORY_STORE, or store in the --config"):
-        serve.check_settings(parser.parse_args(["serve", "--registry", "metrics.toml"]))
+        fill_in(parser.parse_args(["serve", "--registry", "metrics.toml"]), SERVE_SETTINGS, {}, needed=2)
 
 
 # gateway as a command: what it prints, where reports go, and what is refused

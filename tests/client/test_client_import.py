@@ -9,7 +9,7 @@ import pytest
 from overstory.protocol.kinds.registry import REGISTRY
 
 LIST = "import sys; before = set(sys.modules); import overstory.client{more}; print(*sorted(set(sys.modules) - before))"
-LAZY = ("client", "discovery", "privacy", "queries")
+LAZY = ("client", "discovery", "privacy")
 HEAVY = {"sqlite3", "tomllib", "http.client", "ssl", "asyncio", "numpy", "overstory.privacy", "overstory.analysis"}
 
 

@@ -42,7 +42,7 @@ def test_text_stands_out_in_the_light_and_in_the_dark():
 
 @contextmanager
 def serving(page: str | Callable[[], str] = "<p>hello</p>") -> Iterator[LocalPage]:
-    with LocalPage(page if callable(page) else lambda: page) as server:
+    with LocalPage(page if callable(page) else lambda: page, STYLE) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         yield server

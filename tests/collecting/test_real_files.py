@@ -316,10 +316,11 @@ def test_two_columns_are_each_taken_for_what_they_are(tmp_path):
     assert "--csv dates=week: Filiale holds texts that are no dates" in refused.stderr
 
 
-def test_times_are_counted_by_day_before_they_are_too_many(tmp_path):
+def test_times_are_counted_by_day_before_they_are_too_many(tmp_path, monkeypatch):
+    monkeypatch.setattr("overstory.trial.population.MOST_VALUES", 100)
     times = rows("t", lambda i: f"2026-01-{i % 20 + 1:02}T10:00:00.{i:06}", 3_000)
     tmp_path.joinpath("file").write_text(times)
-    found = read_population(Column(str(tmp_path / "file"), "t", most=100))
+    found = read_population(Column(str(tmp_path / "file"), "t"))
     assert found.labels[-1] == "2026-01-20"
     assert found.counts.tolist() == [150] * 20
 

@@ -36,6 +36,8 @@ NUMBERS = {
     "console/estimates/worker.py: int(seconds)": "a setting",
     "supervision/connection.py: int(offer.args[0])": "the parser's place in the bytes",
     "collector/ingest/ingest.py: int(i)": "a place in an array",
+    "console/changes.py: int(np.argmax(self.numbers))": "a place in an array",
+    "console/changes.py: int(np.argmax(point.numbers))": "a place in an array",
     "protocol/domains/numbers.py: int(value)": "a float",
 }
 """Arguments that are no text."""

@@ -47,19 +47,41 @@ CONFUSION: Final = 1e-3  # expected pairs of candidates that no cohort tells apa
 
 
 def plan_from_parameters(
-    mechanism: BitMechanism,  # that the devices would use: any RAPPOR
+    mechanism: BitMechanism,
     num_reports: int,
     num_candidates: int,
     *,
     alpha: float = 0.05,
-    share: float | None = None,  # to plan for: how well a string of it will be known, and how many reports detect it
+    share: float | None = None,
 ) -> RapporPlan:
-    """Return what a collection with these parameters reveals and learns, one report a device.
+    """Return what a collection with these parameters reveals and learns.
 
+    Parameters
+    ----------
+    mechanism
+        The mechanism that the devices would use: any RAPPOR.
+    num_reports
+        N, the number of reports, one report a device.
+    num_candidates
+        M, how many strings are looked for.
+    alpha
+        The level of the tests, above 0 and below 1.
+    share
+        A share to plan for: how well a string of it will be known, and how many reports would detect it.
+
+    Raises
+    ------
+    ParameterError
+        When a number is out of range.
+
+    Examples
+    --------
     >>> from overstory.protocol.kinds.registry import mechanism
     >>> plan = plan_from_parameters(mechanism("rappor"), 10**6, 200, share=0.01)
-    >>> round(plan.standard_error), round(plan.detectable_frequency, 4), plan.learnable_strings, plan.people_needed
-    (2976, 0.0104, 96, 1073003)
+    >>> round(plan.standard_error), round(plan.detectable_frequency, 4), plan.learnable_strings
+    (2976, 0.0104, 96)
+    >>> plan.people_needed
+    1073003
     """
     num_reports, num_candidates = check_collection(num_reports, num_candidates)
     if mechanism.domain_size is not None and num_candidates > mechanism.domain_size:
@@ -106,14 +128,37 @@ def plan_from_needs(
     *,
     alpha: float = 0.05,
     share: float | None = None,
-    num_bits: int | None = None,  # unless given the fewest, as of cohorts, whose collisions cost at most five percent
-    num_hashes: int | None = None,  # unless given, chosen among 1 to 4
+    num_bits: int | None = None,
+    num_hashes: int | None = None,
     num_cohorts: int | None = None,
-    thrifty: bool = False,  # spend no more of the permanent budget than makes one report more precise
+    thrifty: bool = False,
     hash_key: str = "",
 ) -> RapporPlan:
     """Return the plan of the RAPPOR with the smallest standard error whose exact epsilons are within the budgets.
 
+    Parameters
+    ----------
+    epsilon_report, epsilon_permanent
+        What one report, and any number of reports of one value, may reveal at most.
+    num_reports, num_candidates
+        The collection: N, one report a device, and M.
+    alpha, share
+        As in `plan_from_parameters`.
+    num_bits, num_hashes, num_cohorts
+        Fix k, h, m; otherwise h is chosen among 1 to 4, and the fewest bits and cohorts with which
+        collisions cost at most five percent.
+    thrifty
+        Spend no more of the permanent budget than makes one report more precise.
+    hash_key
+        The public key of the Bloom filter's hashes.
+
+    Raises
+    ------
+    ParameterError
+        When the budgets contradict each other, or a number is out of range.
+
+    Examples
+    --------
     >>> plan = plan_from_needs(1.0743, 4.3945, 10**6, 200, num_bits=128, num_cohorts=16)
     >>> {letter: round(value, 4) for letter, value in plan.parameters.items()}
     {'k': 128, 'h': 1, 'm': 16, 'p': 0.2239, 'q': 0.5307, 'f': 0.2}

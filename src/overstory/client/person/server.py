@@ -10,7 +10,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
-from overstory.presentation.render_html import STYLE, policy_of
+from overstory.presentation.render_html import policy_of
 from overstory.protocol.errors import OverstoryError
 
 HEADERS: Final = {
@@ -28,7 +28,7 @@ class LocalPage(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, page: Callable[[], str], style: str = STYLE) -> None:
+    def __init__(self, page: Callable[[], str], style: str) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.page = page
         self.headers = {"Content-Security-Policy": f"{policy_of(style)}; frame-ancestors 'none'"} | HEADERS

@@ -184,8 +184,10 @@ class View:
 def build(view: View, *, reports: int) -> Iterator[Block]:
     """Return the blocks of a device's view, with the bytes of at most `reports` reports per metric."""
     yield Heading(1, f"What {view.app or 'this program'} sends from this device")
-    yield Lines(*view.status.first_words("below"))
-    yield Folded("The whole state of this device", (Lines(*view.status.words()),))
+    first = list(view.status.first_words("below"))
+    yield Lines(*first)
+    rest = (line for line in view.status.words() if line not in first)
+    yield Folded("The whole state of this device", (Lines(*rest),))
     for explained in view.explained:
         yield from _explained(explained)
     for shown in view.metrics:
