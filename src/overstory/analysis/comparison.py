@@ -29,12 +29,10 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism, check_count, whole_number
 from overstory.protocol.kinds.registry import mechanism, oracles_for
 
-TWICE: Final = 2.0
-"""An oracle with at most twice the least variance is mentioned if its reports are smaller."""
+TWICE: Final = 2.0  # an oracle with at most twice the least variance is mentioned if its reports are smaller
 SLACK: Final = 1.01
 """An oracle whose variance is within 1% of the best may be preferred for what it does not carry, and for its size."""
-QUICK: Final = 10.0
-"""Core-seconds of counting that are never a reason to prefer another oracle."""
+QUICK: Final = 10.0  # Core-seconds of counting that are never a reason to prefer another oracle
 TIMES: Final = 10.0
 """An oracle that takes more than QUICK is not preferred if another as accurate counts this many times faster."""
 OWN_SEED: Final = 31.0
@@ -184,8 +182,7 @@ def report_bits(built: Mechanism) -> int:
     return built.payload_bits + (built.num_cohorts - 1).bit_length()
 
 
-ERRORS: Final = 200
-"""Independent errors that give the mean square to 10%, and its root to 5%."""
+ERRORS: Final = 200  # independent errors that give the mean square to 10%, and its root to 5%
 TOGETHER: Final = 1 << 12
 """Devices that are simulated in one go: for fewer, NumPy's calls cost more than what they work out."""
 

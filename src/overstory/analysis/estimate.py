@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 
 NO_REPORTS: Final = "there are no reports: nothing can be estimated"
-MOST_TOGETHER: Final = 2_000
-"""Values whose errors are compared with each other at once: a matrix of 32 MB."""
+MOST_TOGETHER: Final = 2_000  # values whose errors are compared with each other at once: a matrix of 32 MB
 
 
 class JointErrors(Protocol):

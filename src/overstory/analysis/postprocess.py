@@ -190,11 +190,9 @@ def _with_counts(estimate: Estimate, counts: NDArray[np.float64], *names: str) -
     return converted(Processed, estimate, counts=counts, steps=(*before, *names))
 
 
-FEWEST: Final = 3
-"""Groups below which a spread between them is not estimated."""
+FEWEST: Final = 3  # groups below which a spread between them is not estimated
 
-HALVINGS: Final = 60
-"""Halvings of the range in which tau^2 lies: to the last digit."""
+HALVINGS: Final = 60  # halvings of the range in which tau^2 lies: to the last digit
 
 
 @dataclass(frozen=True, eq=False)

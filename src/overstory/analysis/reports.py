@@ -129,10 +129,8 @@ def _shape(counts: SupportCounts) -> str:
     return f"{counts.ones.shape[0]} cohorts x {counts.ones.shape[1]} bits"
 
 
-TOGETHER: Final = 8
-"""Words of 64 bits that NumPy counts in the time of a block of `overstory.kernels.columns`."""
-ROWS: Final = 1 << 12
-"""Reports that are unpacked at a time."""
+TOGETHER: Final = 8  # words of 64 bits that NumPy counts in the time of a block of `overstory.kernels.columns`
+ROWS: Final = 1 << 12  # reports that are unpacked at a time
 KERNELS: Final = "bits/popcount"
 
 

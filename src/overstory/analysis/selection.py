@@ -76,8 +76,7 @@ def normal_quantile(probability: float) -> float:
 
 
 _STIRLING: Final = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
-_LARGE: Final = 10.0
-"""From here on Stirling's series gives the gamma function to the last place."""
+_LARGE: Final = 10.0  # from here on Stirling's series gives the gamma function to the last place
 
 
 def chi2_tail(degrees: float, value: float) -> float:
@@ -301,8 +300,7 @@ def bounded_interval(counts: F64, raw: F64, reach: F64, num_reports: int) -> tup
 
 NEAR: Final = 8.0
 """Standard errors above its threshold from which an estimate owes nothing to it: a limit moves by less than 1e-8."""
-STEPS: Final = 40
-"""Halvings of the bracket of a limit, which is about 30 standard errors wide."""
+STEPS: Final = 40  # halvings of the bracket of a limit, which is about 30 standard errors wide
 
 
 @dataclass(frozen=True, eq=False)

@@ -152,8 +152,7 @@ class Clustering:
         return repeated_note(self.reports_per_device) if self.own or self.other else ()
 
 
-ONE_EACH: Final = Clustering()
-"""Every device reported once."""
+ONE_EACH: Final = Clustering()  # every device reported once
 
 
 def reports_per_device(total: float, squares: float) -> float:

@@ -70,8 +70,7 @@ def _netloc(origin: str) -> str:
         return ""
 
 
-RANKS: Final[tuple[Viewer, ...]] = get_args(Viewer)
-"""Each may do what those before it may."""
+RANKS: Final[tuple[Viewer, ...]] = get_args(Viewer)  # each may do what those before it may
 
 REREAD_SECONDS: Final = 1.0
 

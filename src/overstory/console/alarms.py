@@ -47,13 +47,10 @@ if TYPE_CHECKING:
     from overstory.presentation.document import Tone
     from overstory.protocol.metrics import Metric
 
-RECENT: Final = 3
-"""Of so many newest periods two must have changed for an alarm to be red."""
+RECENT: Final = 3  # of so many newest periods two must have changed for an alarm to be red
 TONES: Final[Mapping[Severity, Tone]] = {"red": "bad", "amber": "warn", "note": "faint"}
-ANY_PERIOD: Final = (0, 2**31 - 1)
-"""The first and the last number that a store takes."""
-ENOUGH_OF_13: Final = 10
-"""A drift is looked for where so many of 13 periods have reports, before and after."""
+ANY_PERIOD: Final = (0, 2**31 - 1)  # the first and the last number that a store takes
+ENOUGH_OF_13: Final = 10  # A drift is looked for where so many of 13 periods have reports, before and after
 
 
 @dataclass(frozen=True)

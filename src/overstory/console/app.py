@@ -140,17 +140,14 @@ SCREENS: Final[tuple[Screen, ...]] = (
 )
 
 
-MOST_FORM_BYTES: Final = 16 * 1024 * 1024
-"""A form's body, of somebody who is known."""
+MOST_FORM_BYTES: Final = 16 * 1024 * 1024  # A form's body, of somebody who is known
 
-LONGEST_ADDRESS: Final = 2_000
-"""Bytes of candidates that an address carries; more are held in memory, under a name."""
+LONGEST_ADDRESS: Final = 2_000  # bytes of candidates that an address carries; more are held in memory, under a name
 
 CANDIDATES: Final = "candidates"
 LIST: Final = "list"
 
-Fields = Mapping[str, str]
-"""What a form carries: a text for each field, the lines of which end in a line feed."""
+Fields = Mapping[str, str]  # what a form carries: a text for each field, the lines of which end in a line feed
 
 
 async def read_form(request: Request, most_bytes: int = MOST_FORM_BYTES) -> Fields:
@@ -187,8 +184,7 @@ def address_of_form(screen: Screen, path: str, fields: Fields, lists: CandidateL
 
 HOME: Final = "/m/"
 
-MOST_LOGIN_BYTES: Final = 4096
-"""The form of somebody who is not known yet."""
+MOST_LOGIN_BYTES: Final = 4096  # the form of somebody who is not known yet
 
 _OWN_PATH: Final = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]*")
 """An address on this console: two slashes, or a backslash, would lead to another host."""
@@ -288,16 +284,14 @@ def _policy(svg: str) -> dict[str, str]:
 
 
 LOG: Final = logging.getLogger("overstory.console")
-THREADS: Final = 16
-"""Pages that are made at the same time; a slow one stops no other."""
+THREADS: Final = 16  # pages that are made at the same time; a slow one stops no other
 
 PUBLIC_THREADS: Final = 2
 RESTS: Final = 3.0
 """Pages that are made at the same time for people who are not logged in; each thread then rests for so many times as
 long as its page took. Strangers take half of one processor from those who are logged in."""
 
-PUBLIC_WAIT: Final = 10.0
-"""Seconds for which a stranger's page waits for a thread before it is refused."""
+PUBLIC_WAIT: Final = 10.0  # seconds for which a stranger's page waits for a thread before it is refused
 
 ALWAYS: Final = {
     "content-security-policy": POLICY,

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 ALPHA: Final = 0.05
 COMPARISONS: Final = 3
 """Of each metric: with the period before, with the one before the last release, and between its values."""
-DRAWN: Final = 26
-"""Periods that a trend looks back on."""
+DRAWN: Final = 26  # periods that a trend looks back on
 MOST_LINES: Final = 3
 MOST_NAMED: Final = 2
 VERSION: Final = re.compile(r"\d+(?:\.\d+)+")

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from overstory.presentation.document import Block, Table
     from overstory.presentation.svg import Picture
 
-Viewer = Literal["viewer", "analyst", "admin"]
-"""Who may open a screen; each may open what those before may."""
+Viewer = Literal["viewer", "analyst", "admin"]  # who may open a screen; each may open what those before may
 
 
 class ScreenError(Exception):

@@ -35,8 +35,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism
 from overstory.protocol.search import DICTIONARY, Plan, Question
 
-FEW: Final = 512
-"""Reports up to which p-values are summed in whole numbers: SciPy takes longer to load."""
+FEW: Final = 512  # reports up to which p-values are summed in whole numbers: SciPy takes longer to load
 
 
 class RemoteAnswers(Protocol):
@@ -52,8 +51,7 @@ class RemoteAnswers(Protocol):
         ...
 
 
-Answers = ReportBatch | RemoteAnswers
-"""The answers to one question."""
+Answers = ReportBatch | RemoteAnswers  # the answers to one question
 
 
 def supports_of(question: Question, answers: Answers, words: Sequence[int], step: int = 0) -> NDArray[np.int64]:
@@ -303,17 +301,13 @@ def counted_from(
     return supports, num_reports
 
 
-KEEP: Final = 1024
-"""Values that the last level keeps, whether detected or not."""
-SHOWN: Final = 3
-"""Prefixes that a note names."""
-SURE: Final = 3.0
-"""Standard errors from which a note speaks of values without a code."""
+KEEP: Final = 1024  # values that the last level keeps, whether detected or not
+SHOWN: Final = 3  # prefixes that a note names
+SURE: Final = 3.0  # standard errors from which a note speaks of values without a code
 NO_REPORTS: Final = "there are no reports: nothing can be estimated"
 
 
-Share = tuple[float, float] | tuple[None, None]
-"""A share of the devices, and its standard error."""
+Share = tuple[float, float] | tuple[None, None]  # A share of the devices, and its standard error
 
 
 def _dictionary(plan: Plan, answers: Answers, num_devices: int) -> tuple[list[Tested], Share]:

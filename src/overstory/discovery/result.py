@@ -209,7 +209,5 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
     return output.estimate_table(rows, last=(Column("source", "found by", is_left=True),))
 
 
-MOST: Final = 100
-"""Rows of a picture; beyond them its caption says how many detected values are left out."""
-FEW: Final = 10
-"""Values that are drawn where none, or hardly any, was detected."""
+MOST: Final = 100  # rows of a picture; beyond them its caption says how many detected values are left out
+FEW: Final = 10  # values that are drawn where none, or hardly any, was detected

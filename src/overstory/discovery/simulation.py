@@ -13,8 +13,7 @@ from overstory.analysis.reports import ReportBatch
 from overstory.discovery.codes import Rows, byte_strings, code_rows, distinct, prefixes
 from overstory.protocol.search import DICTIONARY, Plan, Question
 
-Progress = Callable[[str, float], object]
-"""Told what is being done, and how much of it all is done, from 0 to 1."""
+Progress = Callable[[str, float], object]  # told what is being done, and how much of it all is done, from 0 to 1
 
 
 def simulate(plan: Plan, values: Any, rng: Rng = None, *, progress: Progress | None = None) -> tuple[ReportBatch, ...]:

@@ -35,10 +35,8 @@ if TYPE_CHECKING:
     U64 = NDArray[np.uint64]
     Channel = tuple[int, int]
 
-ROWS: Final = 1 << 14
-"""Devices that are drawn at a time: what they need stays in the cache."""
-CELLS: Final = 1 << 24
-"""Cells of a table of devices and values that are drawn at a time."""
+ROWS: Final = 1 << 14  # devices that are drawn at a time: what they need stays in the cache
+CELLS: Final = 1 << 24  # cells of a table of devices and values that are drawn at a time
 GOLDEN, HALF, LOW = np.uint64(0x9E3779B97F4A7C15), np.uint64(32), np.uint64(0xFFFFFFFF)
 
 

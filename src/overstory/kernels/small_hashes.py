@@ -24,14 +24,10 @@ MASK, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 TRANSFORMS = "symbols/transforms"
 MOST_SIGNS = 1 << 30
 ENOUGH = 1 << 16  # devices worth a thread
-TOGETHER = 1 << 8
-"""Signs that cost what a block does: they are added by the array."""
-AT_ONCE = 1 << 16
-"""Devices whose matrices are written out together."""
-MOST_SOLUTIONS = 1 << 20
-"""Suffixes that are written out together."""
-SCATTERED = 3
-"""Signs that cost what one suffix does: each is added at a place of its own."""
+TOGETHER = 1 << 8  # signs that cost what a block does: they are added by the array
+AT_ONCE = 1 << 16  # devices whose matrices are written out together
+MOST_SOLUTIONS = 1 << 20  # suffixes that are written out together
+SCATTERED = 3  # signs that cost what one suffix does: each is added at a place of its own
 
 
 def encode_hadamard(symbols: NDArray[Any], rows: NDArray[Any]) -> U32:

@@ -246,8 +246,7 @@ TRIED: Final = 24
 """Padding lengths up to which all are tried; of longer ones about so many, spread evenly on a logarithmic scale."""
 MOST_LEFT_OUT: Final = 0.05
 """The most of all held items that a padding length may lose: a smaller error would be a worse count."""
-SHOWN: Final = 8
-"""Choices that a plan lists."""
+SHOWN: Final = 8  # choices that a plan lists
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from overstory.protocol.kinds.calibration import least_noise
 COMMON_SHARE: Final = 0.1
 """A share that a collection should at least show, where none is asked for and none would be detected."""
 HUNDREDTHS: Final = 100  # epsilons are proposed to two decimals
-MOST_EPSILON: Final = 10
-"""A larger epsilon protects nobody: none is proposed."""
+MOST_EPSILON: Final = 10  # A larger epsilon protects nobody: none is proposed
 MOST_DEVICES: Final = 1 << 62
 
 DevicesNeeded = Callable[[float, float | None, int], int | None]

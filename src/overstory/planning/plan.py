@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
 WRITTEN: Final = ("num_bits", "num_hashes", "num_cohorts", "f", "p", "q")
 """A RAPPOR's parameters, as a registry has them."""
-ALPHA: Final = 0.05
-"""The chance of any false detection, where none is given."""
+ALPHA: Final = 0.05  # the chance of any false detection, where none is given
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any, Final
 
-Format = Callable[..., str]
-"""How one or several values of a row read."""
+Format = Callable[..., str]  # how one or several values of a row read
 
 UNKNOWN: Final = "unknown"
 """How a number reads that is not known: the error of a value that the counts cannot tell from others."""
@@ -47,8 +46,7 @@ def interval(ends: Format) -> Format:
     return lambda low, high: UNKNOWN if low is None or high is None else f"{ends(low)} to {ends(high)}"
 
 
-TRUTH: Final = {True: "true", False: "false"}
-"""Truth values as files hold them."""
+TRUTH: Final = {True: "true", False: "false"}  # truth values as files hold them
 
 
 def data_text(value: Any) -> str:
@@ -136,8 +134,7 @@ def rounded_down(number: float, step: Decimal) -> Decimal:
     return Decimal(number).quantize(step, ROUND_FLOOR, Context(prec=400))
 
 
-MOST: Final = math.log(1e6)
-"""Past this epsilon a factor says nothing more to a person."""
+MOST: Final = math.log(1e6)  # past this epsilon a factor says nothing more to a person
 CERTAIN: Final = "practically certain"
 
 

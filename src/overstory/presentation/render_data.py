@@ -18,10 +18,8 @@ if TYPE_CHECKING:
 
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """What a cell that a spreadsheet takes for a formula starts with; the last four are full-width forms."""
-MARKS: Final = re.compile(r'[,"\r\n]')
-"""What makes a field need quotes."""
-MARK: Final = "'"
-"""Put before such a cell; a reader that wants the exact value takes one away."""
+MARKS: Final = re.compile(r'[,"\r\n]')  # what makes a field need quotes
+MARK: Final = "'"  # put before such a cell; a reader that wants the exact value takes one away
 CHUNK: Final = 256
 """Records that are written together, column by column: of many more, the garbage collector would look at each again."""
 

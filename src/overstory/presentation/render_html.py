@@ -291,10 +291,8 @@ DRAWING_STYLE: Final = "@media(prefers-color-scheme:dark){{{}}}".format(
 """The style of a file: the page's dark colours. A program that reads no style sheets shows the light ones."""
 
 
-LINE: Final = 18
-"""Pixels from one line of a caption to the next."""
-CHARACTER: Final = 7.5
-"""Pixels that a character of it takes, with some to spare."""
+LINE: Final = 18  # pixels from one line of a caption to the next
+CHARACTER: Final = 7.5  # pixels that a character of it takes, with some to spare
 
 
 def as_svg(*pictures: Picture) -> str:

@@ -22,8 +22,7 @@ MARKS: Final = {
     "×": r"$\times$",
     "\N{MINUS SIGN}": "$-$",
 } | {mark: f"\\{mark}" for mark in "&%$#_{}"}
-BARS: Final = re.compile(r"[\u2580-\u259f ]*")
-"""What a terminal draws with: a column of nothing else is left out."""
+BARS: Final = re.compile(r"[\u2580-\u259f ]*")  # what a terminal draws with: a column of nothing else is left out
 
 
 def as_latex(blocks: Iterable[Block]) -> str:

@@ -32,10 +32,8 @@ from overstory.presentation.document import (
 )
 from overstory.presentation.streams import printable
 
-FORCING: Final = ("FORCE_COLOR", "TTY_COMPATIBLE")
-"""Variables that ask for bold and grey where there is no terminal."""
-ELSEWHERE: Final = 120
-"""The width of a table in a file or a pipe."""
+FORCING: Final = ("FORCE_COLOR", "TTY_COMPATIBLE")  # variables that ask for bold and grey where there is no terminal
+ELSEWHERE: Final = 120  # the width of a table in a file or a pipe
 GAP: Final = "  "
 LONGEST_KEY: Final = 44
 

@@ -7,8 +7,7 @@ import os
 import sys
 from typing import Final
 
-PIPE_CLOSED: Final = 141
-"""The exit status of a program whose reader has left."""
+PIPE_CLOSED: Final = 141  # the exit status of a program whose reader has left
 
 
 def write_anything() -> None:

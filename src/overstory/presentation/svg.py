@@ -24,11 +24,9 @@ PURPLE: Final = "#cc79a7"
 ORANGE: Final = "#e69f00"
 SKY: Final = "#56b4e9"
 
-SERIES: Final = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, INK)
-"""In the order in which series take them."""
+SERIES: Final = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, INK)  # in the order in which series take them
 OURS: Final = BLUE
-THEIRS: Final = VERMILION
-"""Where ours and the paper's are in one picture."""
+THEIRS: Final = VERMILION  # where ours and the paper's are in one picture
 
 VARIABLES: Final = {
     INK: "ink",

@@ -44,11 +44,9 @@ if TYPE_CHECKING:
     from overstory.files.columns import Form
 
 
-GROUP: Final = 256
-"""Devices that are in memory together, and uploads of one request."""
+GROUP: Final = 256  # devices that are in memory together, and uploads of one request
 
-PATIENCE: Final = 60.0
-"""For how many seconds a collector that is busy is waited for."""
+PATIENCE: Final = 60.0  # for how many seconds a collector that is busy is waited for
 
 TIMEOUT: Final = 30.0
 MOST_DEVICES: Final = 10_000_000

@@ -32,8 +32,7 @@ from overstory.trial.run import CHUNK, Trial, TrialBudget, count_here, seed_of, 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 MOST_ITEMS: Final = 10_000
-SHOWN: Final = 30
-"""Items that the terminal shows."""
+SHOWN: Final = 30  # items that the terminal shows
 SIZES_READ: Final = (
     "the padding length was chosen by the sizes of these very sets; a real collection must know them before"
 )

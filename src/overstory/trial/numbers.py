@@ -38,10 +38,8 @@ F64 = NDArray[np.float64]
 
 Learned = Literal["mean", "distribution", "ranges"]
 LEARNED: Final[tuple[Learned, ...]] = get_args(Learned)
-RANGE_BINS: Final = 64
-"""Bins that ranges are asked for in."""
-ROUNDS: Final = 20
-"""Collections that `measure_means` simulates."""
+RANGE_BINS: Final = 64  # bins that ranges are asked for in
+ROUNDS: Final = 20  # collections that `measure_means` simulates
 CHOSEN: Final = (
     f"the range was chosen by your own numbers ({TAILS[0]:.0%} to {TAILS[1]:.0%} quantile); a real collection must fix "
     "it beforehand: --range"

@@ -185,10 +185,8 @@ def _advice(summary: Summary, advice: Advice) -> Iterator[Block]:
     yield Table(caption, columns, [choice.to_json() for choice in advice.ranking])
 
 
-SHOWN: Final = 30
-"""Rows that the terminal shows."""
-BAR: Final = 10
-"""Characters of the longest bar."""
+SHOWN: Final = 30  # rows that the terminal shows
+BAR: Final = 10  # characters of the longest bar
 
 
 def terminal_table(summary: Summary) -> Iterator[Block]:

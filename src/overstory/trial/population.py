@@ -226,13 +226,10 @@ def _people(held: I32, device_of: I32, found: Recognized, missing: int, path: st
     return Population(labels, counts, missing, arranged(device_of, symbols), notes=notes, in_order=found.are_dates)
 
 
-SAMPLE: Final = 100_000
-"""Numbers that bins are chosen by."""
+SAMPLE: Final = 100_000  # numbers that bins are chosen by
 USUAL_BINS: Final = 20
-LEAST_WIDTH: Final = 1e-300
-"""Of a bin that is chosen: the powers of ten below have few digits left, or none."""
-TAILS: Final = (0.01, 0.99)
-"""Between these quantiles of the column the bins are chosen."""
+LEAST_WIDTH: Final = 1e-300  # of a bin that is chosen: the powers of ten below have few digits left, or none
+TAILS: Final = (0.01, 0.99)  # between these quantiles of the column the bins are chosen
 
 
 def count_bins(path: str, column: str, bins: Bins, *, chosen: bool = False, **how: Any) -> Population:
@@ -303,11 +300,9 @@ def round_bins(low: float, high: float, count: int) -> Bins:
     return Bins(float(f"{first * step}e{power}"), float(f"{last * step}e{power}"), max(last - first, 2))
 
 
-MANY_NUMBERS: Final = 50
-"""More distinct values than that, all of them numbers, are taken as numbers: bins."""
+MANY_NUMBERS: Final = 50  # more distinct values than that, all of them numbers, are taken as numbers: bins
 
-MOST_PEOPLE: Final = 10**10
-"""Nobody needs more people than there are."""
+MOST_PEOPLE: Final = 10**10  # nobody needs more people than there are
 
 
 @dataclass(frozen=True)

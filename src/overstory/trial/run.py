@@ -48,8 +48,7 @@ from overstory.protocol.kinds.base import Kind, Mechanism, whole_number
 from overstory.protocol.kinds.registry import REGISTRY, build_from
 from overstory.trial.population import Devices, Population
 
-CHUNK: Final = 1 << 17
-"""Devices at a time."""
+CHUNK: Final = 1 << 17  # devices at a time
 
 Advance = Callable[[int], object]
 

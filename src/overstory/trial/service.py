@@ -154,8 +154,7 @@ class Paths(NamedTuple):
         return cls(folder, *(folder / name for name in (*names, "counts.csv")))
 
 
-AT_ONCE: Final = 10_000
-"""Reports of one upload."""
+AT_ONCE: Final = 10_000  # reports of one upload
 
 
 def carry_over_http(

@@ -27,10 +27,8 @@ from overstory.trial.population import MANY_NUMBERS, READ_OFF, Population, all_n
 from overstory.trial.run import Trial, TrialBudget, TrialResult, collect, seed_of
 
 I64 = NDArray[np.int64]
-FEW_BINS: Final = 10
-"""Bins of a column of many different numbers."""
-MOST_VALUES: Final = 1_000
-"""Distinct values of a column of text."""
+FEW_BINS: Final = 10  # bins of a column of many different numbers
+MOST_VALUES: Final = 1_000  # distinct values of a column of text
 BETWEEN: Final = " / "
 
 
@@ -120,8 +118,7 @@ def _moved(counts: I64, axis: int, places: I64, size: int) -> I64:
     return moved if axis == 0 else moved.T
 
 
-SHOWN: Final = 12
-"""Comparisons that the terminal shows."""
+SHOWN: Final = 12  # comparisons that the terminal shows
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -134,8 +134,7 @@ def _people(result: TrialResult) -> int:
     return round(len(result.population) * result.budget.reports / result.reports_per_device)
 
 
-WEAK: Final = 10.0
-"""Above this epsilon a note warns: the best guess between two values is wrong once in 22,000 times."""
+WEAK: Final = 10.0  # above this epsilon a note warns: the best guess between two values is wrong once in 22,000 times
 QUANTILES: Final = (0.1, 0.25, 0.5, 0.75, 0.9)
 HERE: Final = (
     "Nothing of your file left this machine: the devices, the collector and this page are all simulated here. What is "

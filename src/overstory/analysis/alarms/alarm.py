@@ -45,10 +45,8 @@ Severity = Literal["red", "amber", "note"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("red", "amber", "note")
 """Worst first. A note is shown, and does not fail a check."""
 
-BEFORE: Final = 8
-"""How many earlier periods the newest is compared with."""
-ENOUGH_BEFORE: Final = 4
-"""With fewer of them there is nothing to compare with."""
+BEFORE: Final = 8  # how many earlier periods the newest is compared with
+ENOUGH_BEFORE: Final = 4  # with fewer of them there is nothing to compare with
 
 
 @dataclass(frozen=True)
@@ -81,8 +79,7 @@ class Alarm:
         }
 
 
-LOWEST_VOLUME, HIGHEST_VOLUME = 0.5, 2.0
-"""Times the median within which a number of reports is usual."""
+LOWEST_VOLUME, HIGHEST_VOLUME = 0.5, 2.0  # times the median within which a number of reports is usual
 
 
 def volume(metric: str, period: str, reports: int, before: Sequence[int]) -> Alarm | None:
@@ -177,13 +174,11 @@ def expiry(metric: str, expires: dt.date, today: dt.date) -> Alarm | None:
     return Alarm("expiry", severity, metric, today.isoformat(), text, (), {"days": days})
 
 
-ALPHA: Final = 0.01
-"""The false discovery rate of a run."""
+ALPHA: Final = 0.01  # the false discovery rate of a run
 LEAST_POINTS, LEAST_TENTH = 0.01, 0.1
 """A change must be a percentage point, or a tenth of the value before: less is nobody's concern."""
 
-DRIFT_PERIODS: Final = 13
-"""A drift is looked for between so many periods and as many before, once in as many periods."""
+DRIFT_PERIODS: Final = 13  # A drift is looked for between so many periods and as many before, once in as many periods
 DRIFT_VARIANCE: Final = 0.7685
 """Variance of the difference of two means of 13 periods, over a period's: the most that devices that stay can cause."""
 

@@ -54,12 +54,9 @@ if TYPE_CHECKING:
 
 EXPECTED: Final = 20.0
 """Reports that a cell of a chi-square test is expected to have, at least: cells with fewer are merged."""
-HALVINGS: Final = 50
-"""Of the interval in which the share of a mixture is searched."""
-FEW_EACH: Final = 100.0
-"""Reports a cohort from which on chi-square is exact enough."""
-STRONGEST: Final = 64
-"""Pairs of values whose p-value is computed, the strongest by z: their variances hardly differ."""
+HALVINGS: Final = 50  # of the interval in which the share of a mixture is searched
+FEW_EACH: Final = 100.0  # reports a cohort from which on chi-square is exact enough
+STRONGEST: Final = 64  # pairs of values whose p-value is computed, the strongest by z: their variances hardly differ
 
 
 def ones_distribution(bits: int, own: int, p_star: float, q_star: float) -> F64:
@@ -172,12 +169,9 @@ def _chernoff(excess: float, own: float, reports: int, p_star: float, q_star: fl
     return float((reports * (np.log(mean) - t * excess)).min())
 
 
-ALPHA: Final = 0.001
-"""The chance of any false alarm among the checks of a reading."""
-LEAST_REPORTS: Final = 1_000
-"""Fewer reports are not checked: distributions are not normal yet."""
-LEAST_VALUES: Final = 20
-"""With fewer values the correlation of their noise is taken as 0: somebody holds each of them."""
+ALPHA: Final = 0.001  # the chance of any false alarm among the checks of a reading
+LEAST_REPORTS: Final = 1_000  # fewer reports are not checked: distributions are not normal yet
+LEAST_VALUES: Final = 20  # with fewer values the correlation of their noise is taken as 0: somebody holds each of them
 
 MEANINGS: Final[dict[str, tuple[str, str]]] = {
     "ones": (

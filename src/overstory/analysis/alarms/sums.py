@@ -38,10 +38,8 @@ if TYPE_CHECKING:
 
 WATCHED: Final = 256
 """Values whose pairs are counted, the first of the domain: 32,896 sums, 132 kB, however large the domain is."""
-PAIR_REPORTS: Final = 1 << 17
-"""Reports of a collection whose pairs are counted."""
-BUCKETS: Final = 4096
-"""Seeds are counted by their remainder."""
+PAIR_REPORTS: Final = 1 << 17  # reports of a collection whose pairs are counted
+BUCKETS: Final = 4096  # seeds are counted by their remainder
 CELLS: Final = 256
 """Of the histogram of ones: two for what is too low or too high, the others within `REACH` standard deviations."""
 REACH: Final = 12.0

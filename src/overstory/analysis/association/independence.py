@@ -192,10 +192,8 @@ class SummedCovariance:
         return SummedCovariance(self.cells.at(np.repeat(shares / self.rest, self.rest, axis=-1)), self.rest)
 
 
-MOST_CELLS: Final = 2_500
-"""Cells whose errors are compared with each other at once: a matrix of 50 MB."""
-POWER: Final = 0.8
-"""The chance at which an association counts as one that would have been detected."""
+MOST_CELLS: Final = 2_500  # cells whose errors are compared with each other at once: a matrix of 50 MB
+POWER: Final = 0.8  # the chance at which an association counts as one that would have been detected
 
 
 @dataclass(frozen=True)
@@ -273,8 +271,7 @@ def _detectable(table: TableEstimate, precision: F64, degrees: int, alpha: float
     return min(math.sqrt(needed / mean / (min(table.shares.shape) - 1)), 1.0)
 
 
-SURE: Final = 4.0
-"""A row has conditional shares where its own share is at least as many standard errors."""
+SURE: Final = 4.0  # A row has conditional shares where its own share is at least as many standard errors
 
 FAR: Final = 1e6
 """A chi-square from which its root is as good as normal (its probabilities to 1e-7); SciPy's search ends at 1e10."""

@@ -40,10 +40,8 @@ if TYPE_CHECKING:
     from overstory.protocol.kinds.joint import JointMechanism
 
 
-DENSE: Final = 2_000
-"""Unknowns up to which the system is a matrix."""
-ACCURACY: Final = 1e-9
-"""Of conjugate gradients: the residual over the right side."""
+DENSE: Final = 2_000  # unknowns up to which the system is a matrix
+ACCURACY: Final = 1e-9  # of conjugate gradients: the residual over the right side
 MOST_STEPS: Final = 500
 
 

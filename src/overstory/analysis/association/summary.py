@@ -63,8 +63,7 @@ if TYPE_CHECKING:
     from overstory.presentation.svg import Picture
 
 
-AT_ONCE: Final = 20
-"""Exchanges of all wrong cells at once, before they are exchanged one by one."""
+AT_ONCE: Final = 20  # exchanges of all wrong cells at once, before they are exchanged one by one
 NEARLY: Final = 1e-11
 
 
@@ -147,8 +146,7 @@ def _with_zeros(estimate: F64, covariance: F64, at_zero: NDArray[np.bool_]) -> t
     return shares, pull * scale
 
 
-WIDEST: Final = 8
-"""Columns of a table that are shown side by side; a wider one is shown as a list of its largest cells."""
+WIDEST: Final = 8  # columns of a table that are shown side by side; a wider one is shown as a list of its largest cells
 MOST_ROWS: Final = 40
 ROW: Final = (
     *("row", "column", "share", "standard_error", "low", "high", "reported"),

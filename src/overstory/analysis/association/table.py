@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 
 Design = Literal["pair", "linked"]
 """How a table was collected: one report of the pair, or a report of each variable, linked."""
-TOGETHER: Final = 1 << 22
-"""Weights on cells that are multiplied by the covariances at once: 32 MB."""
+TOGETHER: Final = 1 << 22  # weights on cells that are multiplied by the covariances at once: 32 MB
 
 
 @dataclass(frozen=True, eq=False)

@@ -104,12 +104,10 @@ class CandidateMap:
 DENSE_CELLS = 1 << 20
 """Up to this many cells a design matrix is written out (8 MB); past it, it stays a list of positions."""
 
-PART = 1 << 15
-"""Candidates worth a thread of their own."""
+PART = 1 << 15  # candidates worth a thread of their own
 
 
-TOGETHER = 1 << 7
-"""Numbers that NumPy sums in the time of a block of `overstory.kernels.columns`."""
+TOGETHER = 1 << 7  # numbers that NumPy sums in the time of a block of `overstory.kernels.columns`
 
 
 def is_small(candidates: CandidateMap, columns: NDArray[np.intp] | None = None) -> bool:

@@ -59,8 +59,7 @@ if TYPE_CHECKING:
     Indices = NDArray[np.intp]
 
 
-SURE = 4.0
-"""Standard errors past which a diagnostic is no chance."""
+SURE = 4.0  # standard errors past which a diagnostic is no chance
 UNBALANCED = 1e-4
 NEEDED_SHARE = 0.25
 
@@ -247,12 +246,9 @@ class Decoded(Estimate):
         }
 
 
-INFLATION = 2.5
-"""Variance inflation past which pursuit decodes better, though there are fewer candidates than rows."""
-PASSES = 6
-"""Fits at most, each without the bits that the one before could not explain."""
-GLS_CANDIDATES = 2500
-"""Past this many candidates the normal equations (a square matrix of them) give way to pursuit."""
+INFLATION = 2.5  # variance inflation past which pursuit decodes better, though there are fewer candidates than rows
+PASSES = 6  # fits at most, each without the bits that the one before could not explain
+GLS_CANDIDATES = 2500  # past this many candidates the normal equations (a square matrix of them) give way to pursuit
 
 
 def decode(

@@ -61,8 +61,7 @@ if TYPE_CHECKING:
 
 
 REWEIGHT = 0.02
-BY_CHANCE: Final = 0.01
-"""In this share of collections whose list is complete, chance alone sets a bit aside."""
+BY_CHANCE: Final = 0.01  # in this share of collections whose list is complete, chance alone sets a bit aside
 FURTHER: Final = 0.1
 """Of the bits that are set aside, this share may be of no missing string: `lift` makes up for what they exceed."""
 MOST_ASIDE: Final = 0.25
@@ -427,15 +426,13 @@ def inverse(matrix: F64) -> F64:
     return np.asarray(inverted / scale)
 
 
-Solution = tuple[Fit, "F64", float]
-"""A fit, the covariance of its shares, and what was subtracted from the columns."""
+Solution = tuple[Fit, "F64", float]  # A fit, the covariance of its shares, and what was subtracted from the columns
 
 _UNEVEN = (
     "The counts do not fit these parameters (total share {:.0%}). Check params.csv, or whether devices sent no or "
     "several values."
 )
-SUSPICIOUS = 4.0
-"""Standard errors by which the reports' sum may miss the model's before the fit lets go of it."""
+SUSPICIOUS = 4.0  # standard errors by which the reports' sum may miss the model's before the fit lets go of it
 
 
 def fit_gls(model: LinearModel, *, complete: bool) -> Fit:

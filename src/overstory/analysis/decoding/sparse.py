@@ -53,11 +53,9 @@ if TYPE_CHECKING:
     from overstory.analysis.decoding.candidates import CandidateMap
 
 
-SCREEN = 384
-"""Candidates looked at closely between two looks at all of them."""
+SCREEN = 384  # candidates looked at closely between two looks at all of them
 MAX_PASSES = 20
-TOGETHER = 0.75
-"""Candidates with at least this share of the best one's z join with it."""
+TOGETHER = 0.75  # candidates with at least this share of the best one's z join with it
 REPORT_RATE = 0.2
 DEPENDENT = 1e-6
 """Share of a column's length that must be its own for the candidate to be distinguished from the members."""

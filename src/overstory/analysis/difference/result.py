@@ -59,8 +59,7 @@ if TYPE_CHECKING:
 
 OverallTest = Literal["covariance", "simes"]
 
-MOST_NAMED: Final = 5
-"""Changed values that one sentence names."""
+MOST_NAMED: Final = 5  # changed values that one sentence names
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -346,8 +345,7 @@ def _points(share: float | None) -> str:
     return UNKNOWN if share is None else f"{100 * share:+.3f}"
 
 
-MOST_TESTED: Final = 500
-"""Values up to which the overall test takes into account how their errors go together."""
+MOST_TESTED: Final = 500  # values up to which the overall test takes into account how their errors go together
 OVERLAPPING: Final = (
     "{:.0%} of the devices of the smaller collection are taken to be in both and to have kept their values: if fewer "
     "did, the intervals are too short"

@@ -50,13 +50,11 @@ if TYPE_CHECKING:
 
 
 F64 = NDArray[np.float64]
-BLOCK: Final = 4096
-"""Values whose symbols under all seeds are looked at together."""
+BLOCK: Final = 4096  # values whose symbols under all seeds are looked at together
 EVEN: Final = 0.5
 """Share of the reports by which the squares of the seeds' numbers of reports vary by chance, and not more: with 64
 seeds, the fewest, it is nearly three standard deviations."""
-ROWS: Final = 128
-"""Values whose weights on all counts are held at once."""
+ROWS: Final = 128  # values whose weights on all counts are held at once
 BY_ITSELF: Final = (
     "more values than the seeds can tell apart: collisions add an error that does not shrink with the number of "
     "reports, counted in the standard errors"

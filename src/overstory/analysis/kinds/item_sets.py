@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from overstory.kernels.devices import StreamKey
 
 
-NEAR: Final = 0.8
-"""From this share of the most items that count on, the mean size suggests that many sets are larger."""
+NEAR: Final = 0.8  # from this share of the most items that count on, the mean size suggests that many sets are larger
 
 
 @dataclass(frozen=True)

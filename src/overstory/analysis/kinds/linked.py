@@ -27,10 +27,8 @@ if TYPE_CHECKING:
 
 
 I64 = NDArray[np.int64]
-TOGETHER: Final = 1 << 14
-"""Products of bits that NumPy sums in the time of a block of `overstory.kernels.columns`."""
-ROWS: Final = 1 << 12
-"""Reports that are unpacked at a time."""
+TOGETHER: Final = 1 << 14  # products of bits that NumPy sums in the time of a block of `overstory.kernels.columns`
+ROWS: Final = 1 << 12  # reports that are unpacked at a time
 
 
 class PairCounts(NamedTuple):

@@ -34,10 +34,8 @@ if TYPE_CHECKING:
     from overstory.kernels.devices import StreamKey
 
 
-MOST_BUCKETS: Final = 1024
-"""Square Wave's cells are counted in at most this many buckets."""
-ROWS: Final = 1 << 16
-"""Payloads whose bits are counted at a time: sums of float32 are exact up to 2**24."""
+MOST_BUCKETS: Final = 1024  # square Wave's cells are counted in at most this many buckets
+ROWS: Final = 1 << 16  # payloads whose bits are counted at a time: sums of float32 are exact up to 2**24
 
 
 class GeneratorDraws:

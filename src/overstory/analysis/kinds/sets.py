@@ -51,8 +51,7 @@ class PointSupport(CountedByValue, OutputSupport):
         return count_plane_support(histogram, self.encoding)
 
 
-MOST_PAIRS: Final = 1 << 22
-"""Pairs of a value and a point that somebody sent, up to which NumPy tries each."""
+MOST_PAIRS: Final = 1 << 22  # pairs of a value and a point that somebody sent, up to which NumPy tries each
 
 
 def simulate_points(symbols: NDArray[Any], space: Projective, inside: int, stream: StreamKey) -> I64:

@@ -172,8 +172,7 @@ class SearchSupport(SplitSupport):
         return codes
 
 
-IN_MEMORY: Final = 1 << 20
-"""Answers up to which no temporary file is written."""
+IN_MEMORY: Final = 1 << 20  # answers up to which no temporary file is written
 
 
 @contextmanager

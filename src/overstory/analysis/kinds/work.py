@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-PER_BIT: Final = 2e-11
-"""Of a report's bit, added to its count."""
-PER_VALUE: Final = 1e-7
-"""Of a value's estimate, once its support is known."""
+PER_BIT: Final = 2e-11  # of a report's bit, added to its count
+PER_VALUE: Final = 1e-7  # of a value's estimate, once its support is known
 
 
 @dataclass(frozen=True)

@@ -131,20 +131,15 @@ def _checked(counts: ArrayLike, table: ArrayLike) -> tuple[F64, F64]:
 GAIN: Final = 0.01
 
 
-ROUNDS: Final = 40
-"""Simulated collections: their root mean square is known to about a tenth."""
-LESS: Final = 10
-"""The proxy's least gain is this many times smaller."""
+ROUNDS: Final = 40  # simulated collections: their root mean square is known to about a tenth
+LESS: Final = 10  # the proxy's least gain is this many times smaller
 MOST_STEPS: Final = 3000
-FEW_BUCKETS: Final = 256
-"""The number of buckets that simulated collections are counted into."""
-PLACES: Final = 16
-"""Places of a bin where a spike may be."""
+FEW_BUCKETS: Final = 256  # the number of buckets that simulated collections are counted into
+PLACES: Final = 16  # places of a bin where a spike may be
 MOST_SPIKES: Final = 12
 START: Final = 0.25
 """A fit starts from a spike of this share of the rest: of .02 to 1, it ended nearest to the truth at epsilon 2."""
-SURE: Final = 0.01
-"""The chance of a spike where there is none is at most this, over all places."""
+SURE: Final = 0.01  # the chance of a spike where there is none is at most this, over all places
 POSSIBLE: Final = 3.0
 """From this score on intervals allow for a spike: one found in 9 of 10 collections is below in 1 of 200."""
 LEFT: Final = 0.63
@@ -234,8 +229,7 @@ def fitted_spread(wave: SquareWave, counts: SupportCounts, *, num_bins: int, rep
     return replace(reports.fit(sure), smallest=smallest, other=other)
 
 
-Spot = tuple[int, int, int]
-"""The likeliest place of a spike, the first possible one, and one more than the last."""
+Spot = tuple[int, int, int]  # the likeliest place of a spike, the first possible one, and one more than the last
 
 
 @dataclass(frozen=True, eq=False)

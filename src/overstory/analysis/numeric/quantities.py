@@ -39,10 +39,8 @@ if TYPE_CHECKING:
 
 LEVEL: Final = 0.95
 QUANTILES: Final = (0.1, 0.25, 0.5, 0.75, 0.9)
-FITTED_BINS: Final = 60
-"""Bins of a fitted distribution; three of them are one row."""
-MOST_ROWS: Final = 20
-"""Rows of shares."""
+FITTED_BINS: Final = 60  # bins of a fitted distribution; three of them are one row
+MOST_ROWS: Final = 20  # rows of shares
 
 FITTED: Final = (
     "shares and quantiles are fitted by maximum likelihood, which smooths; their intervals come from simulated "

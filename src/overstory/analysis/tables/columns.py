@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from overstory.protocol.errors import ParameterError
 
-Label = str | int | bool | None
-"""A value as a column holds it; None is a missing one."""
+Label = str | int | bool | None  # A value as a column holds it; None is a missing one
 
 KINDS: Final = "text, categories, booleans, dates or whole numbers"
 PERIODS: Final = {"day": 31, "week": 7 * 60, "month": 31 * 60, "year": math.inf}

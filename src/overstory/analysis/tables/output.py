@@ -95,12 +95,10 @@ CORRECTED: Final = (
 """The columns of estimates that are corrected for detection: there where intervals are ``conditional``."""
 
 
-MISSING: Final = "(missing)"
-"""How a missing value is written."""
+MISSING: Final = "(missing)"  # how a missing value is written
 
 
-NOT_LISTED: Final = "not listed"
-"""What strings outside the list of candidates are called together."""
+NOT_LISTED: Final = "not listed"  # what strings outside the list of candidates are called together
 
 
 def unlike(name: str, others: Collection[str]) -> str:
@@ -193,8 +191,7 @@ def records(
     return zip(_labels(estimate, places), *numbers, *more, strict=True)
 
 
-MOST_DRAWN: Final = 50
-"""Values in a picture, the most frequent."""
+MOST_DRAWN: Final = 50  # values in a picture, the most frequent
 
 
 def estimate_picture(
@@ -235,8 +232,7 @@ def plain(column: NDArray[Any]) -> list[Any]:
     return [number if known else None for number, known in zip(numbers, np.isfinite(column), strict=True)]
 
 
-SHOWN: Final = 20
-"""Values that a notebook shows, the most frequent."""
+SHOWN: Final = 20  # values that a notebook shows, the most frequent
 
 
 class Row(NamedTuple):

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from overstory.trial.population import Population
     from overstory.trial.run import Trial
 
-WEAK = 10
-"""Epsilon of one report above which there is a warning."""
+WEAK = 10  # epsilon of one report above which there is a warning
 
 
 def run(args: argparse.Namespace) -> int:

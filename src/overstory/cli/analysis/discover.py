@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from overstory.files.io import Advance
 
 
-SHOWN: Final = 40
-"""Characters of a value that an error shows."""
+SHOWN: Final = 40  # characters of a value that an error shows
 
 
 def domain_of(bits: int | None, size: int | None, alphabet: str | None, model: str | None) -> CodedDomain:

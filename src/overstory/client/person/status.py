@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics.tables import ObliviousRoute
 
 
-SCREEN: Final = 12
-"""Lines of a first screen, of 100 places each."""
+SCREEN: Final = 12  # lines of a first screen, of 100 places each
 FIRST: Final = "the first collector that this application names"
 
 

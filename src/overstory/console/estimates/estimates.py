@@ -74,14 +74,10 @@ class BoundedCache:
 
 
 MOST_CANDIDATES: Final = 100_000
-PATIENCE: Final = 2.0
-"""Seconds for which a page waits."""
-MOST_WAITING: Final = 2_000
-"""Estimates that may wait to be decoded; a page that would make it more is refused."""
-SECONDS: Final = 60.0
-"""The time limit of one estimate."""
-FORGIVEN: Final = 300.0
-"""Seconds for which an estimate that failed is not tried again."""
+PATIENCE: Final = 2.0  # seconds for which a page waits
+MOST_WAITING: Final = 2_000  # estimates that may wait to be decoded; a page that would make it more is refused
+SECONDS: Final = 60.0  # the time limit of one estimate
+FORGIVEN: Final = 300.0  # seconds for which an estimate that failed is not tried again
 
 
 class Estimates:

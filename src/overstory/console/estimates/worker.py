@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from overstory.queries.readings import Aggregation, EstimateOptions, Reading
 
 
-MOST_ANSWERS: Final = 5_000_000
-"""Answers that a page searches; they go to the process through memory."""
+MOST_ANSWERS: Final = 5_000_000  # answers that a page searches; they go to the process through memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,10 +86,8 @@ def reading_task(counted: PeriodCounts, kind: Aggregation, options: EstimateOpti
     return Task(key, partial(_reading_work, counted, kind, options))
 
 
-NICE: Final = 5
-"""How much the process lets others go first: a collector on the same machine is more important."""
-SLACK: Final = 10
-"""Seconds after its time limit at which a process that nobody killed ends by itself."""
+NICE: Final = 5  # how much the process lets others go first: a collector on the same machine is more important
+SLACK: Final = 10  # seconds after its time limit at which a process that nobody killed ends by itself
 
 
 class WorkerError(OverstoryError):

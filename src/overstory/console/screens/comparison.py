@@ -35,10 +35,8 @@ if TYPE_CHECKING:
     from overstory.presentation.svg import Picture
     from overstory.queries.counts import PeriodCounts
 
-MOST_DRAWN: Final = 50
-"""Values in the picture and in the page's table; the downloads have all."""
-NEIGHBOURS: Final = 4
-"""Periods before and after a release, or those of a week where a period is shorter than a day."""
+MOST_DRAWN: Final = 50  # values in the picture and in the page's table; the downloads have all
+NEIGHBOURS: Final = 4  # periods before and after a release, or those of a week where a period is shorter than a day
 OVERLAP: Final = (
     "A device that reports in both ranges and keeps its value sends the same answers again. Its noise cancels in the "
     "difference, so that the intervals here are too long, never too short, and small changes among few devices may be "

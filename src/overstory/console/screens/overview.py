@@ -37,12 +37,9 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics import Metric
 
 MOST_ALARMS: Final = 20
-MOST_ROWS: Final = 40
-"""Metrics of one page, whose pictures take 5 kB each; the downloads have all."""
-NOTES_BEFORE: Final = 7
-"""Days before a period whose notes may explain its alarm."""
-ASK_AGAIN: Final = 3
-"""Seconds after which a board that lacks a number asks again."""
+MOST_ROWS: Final = 40  # metrics of one page, whose pictures take 5 kB each; the downloads have all
+NOTES_BEFORE: Final = 7  # days before a period whose notes may explain its alarm
+ASK_AGAIN: Final = 3  # seconds after which a board that lacks a number asks again
 
 Order = Literal["name", "reports", "detected", "alarms", "expiry"]
 

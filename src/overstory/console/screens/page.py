@@ -46,8 +46,7 @@ if TYPE_CHECKING:
 OF_NUMBERS: Final = frozenset({"mean", "distribution", "ranges"})
 """Readings of which a number is drawn over all periods."""
 
-SHARES: Final = "shares"
-"""The reading whose pages are the screens' own."""
+SHARES: Final = "shares"  # the reading whose pages are the screens' own
 
 WORDS: Final[Mapping[str, str]] = {
     "shares": "shares of values",
@@ -60,11 +59,9 @@ WORDS: Final[Mapping[str, str]] = {
 }
 """What each reading is, in an overview."""
 
-DETECTING: Final = frozenset({"items", "search"})
-"""Readings of which some values are detected."""
+DETECTING: Final = frozenset({"items", "search"})  # readings of which some values are detected
 
-WHOLE_RANGE: Final = frozenset({"search"})
-"""Readings of all periods together: few devices answer in one."""
+WHOLE_RANGE: Final = frozenset({"search"})  # readings of all periods together: few devices answer in one
 
 
 def is_shares(metric: Metric) -> bool:

@@ -47,15 +47,12 @@ if TYPE_CHECKING:
     from overstory.queries.estimates import EstimateSeries
     from overstory.queries.readings import EstimateOptions, Reading
 
-MOST_SHARES: Final = 4
-"""Values in the table of groups: the most frequent of all devices."""
+MOST_SHARES: Final = 4  # values in the table of groups: the most frequent of all devices
 MOST_ROWS: Final = 500
-MOST_BEFORE: Final = 1_000
-"""Characters of the list before that an address carries."""
+MOST_BEFORE: Final = 1_000  # characters of the list before that an address carries
 SHARE: Final = 0.01
 CORRECTIONS: Final = (("fdr", "the false discovery rate"), ("bonferroni", "the chance of any false detection"))
-OF_SHARES: Final = ("candidates", "list", "before", "complete")
-"""What an address may ask of shares alone."""
+OF_SHARES: Final = ("candidates", "list", "before", "complete")  # what an address may ask of shares alone
 
 
 class PeriodQuery(Query):

@@ -65,13 +65,10 @@ if TYPE_CHECKING:
     F64 = NDArray[np.float64]
 
 
-MOST_CUMULATIVE: Final = 60
-"""Each of them adds up all counts before it."""
+MOST_CUMULATIVE: Final = 60  # each of them adds up all counts before it
 EVENTS: Final = ("release", "incident")
-PRESETS: Final = (4, 12)
-"""Weeks up to the newest report that a link shows."""
-MOST_CHOICES: Final = 200
-"""Periods that a form lists; of more, a label is typed."""
+PRESETS: Final = (4, 12)  # weeks up to the newest report that a link shows
+MOST_CHOICES: Final = 200  # periods that a form lists; of more, a label is typed
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,8 +180,7 @@ def reports_picture(metric: Metric, columns: Columns) -> Picture:
 TOP: Final = 5
 
 
-Four = tuple[float, float, float, bool]
-"""A share, its interval, and whether it was detected."""
+Four = tuple[float, float, float, bool]  # A share, its interval, and whether it was detected
 
 
 def _share_text(cell: Four) -> str:
@@ -210,14 +206,11 @@ def _not_listed(estimate: Decoded, level: float) -> Four:
 
 MOST_VALUES: Final = 6
 NEWEST_ROWS: Final = 25
-OLDER_ROWS: Final = 30
-"""Rows of the page's tables; the downloads have every row."""
+OLDER_ROWS: Final = 30  # rows of the page's tables; the downloads have every row
 ASK_AGAIN: Final = 3
 """Seconds after which a page without its alarms asks again: long enough to read and to follow a link."""
-MOST_PERIODS: Final = 60
-"""Periods that a page reads one by one; the newest ones."""
-OF_SHARES: Final = ("values", "every", "level")
-"""What an address may ask of shares alone."""
+MOST_PERIODS: Final = 60  # periods that a page reads one by one; the newest ones
+OF_SHARES: Final = ("values", "every", "level")  # what an address may ask of shares alone
 
 POOLED: Final = "Of each period by itself: estimated with those before it."
 WORST_CASE: Final = "In a column; empty: the worst case."

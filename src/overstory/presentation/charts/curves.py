@@ -22,8 +22,7 @@ class Loss:
     epsilons: Sequence[float]  # one for each number of reports
 
 
-MOST_EPSILON: Final = 1000.0
-"""The highest top of the upright axis."""
+MOST_EPSILON: Final = 1000.0  # the highest top of the upright axis
 
 
 def loss_over_reports(name: str, caption: str, numbers: Sequence[int], losses: Sequence[Loss]) -> Picture:
@@ -112,8 +111,7 @@ def _within(points: Sequence[tuple[int, float]], top: float) -> Iterator[tuple[f
 
 
 STEPS: Final = 120
-REACH: Final = 3.6
-"""Standard errors to each side that a curve is drawn for."""
+REACH: Final = 3.6  # standard errors to each side that a curve is drawn for
 
 
 @dataclass(frozen=True)

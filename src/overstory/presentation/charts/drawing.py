@@ -20,8 +20,7 @@ from overstory.presentation.svg import FAINT, INK, MUTED, PAPER, Picture
 F64 = NDArray[np.float64]
 
 FONT: Final = 9
-CHARACTER: Final = 0.6
-"""Mean width of a character, in heights; East Asian ones have twice that."""
+CHARACTER: Final = 0.6  # mean width of a character, in heights; East Asian ones have twice that
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,8 @@ from overstory.presentation.charts.drawing import (
 from overstory.presentation.formats import interval, percent
 from overstory.presentation.svg import BLUE, FAINT, INK, MUTED, VERMILION, Picture
 
-STRONGEST: Final = 0.5
-"""The opacity of the cell that differs most: text on it stays readable."""
-HATCH: Final = 9.0
-"""Pixels between the lines of a hatched cell."""
+STRONGEST: Final = 0.5  # the opacity of the cell that differs most: text on it stays readable
+HATCH: Final = 9.0  # pixels between the lines of a hatched cell
 MOST_ROWS: Final = 30
 MOST_COLUMNS: Final = 16
 OVERALL: Final = "all rows"

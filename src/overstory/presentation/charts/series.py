@@ -31,10 +31,8 @@ from overstory.presentation.charts.drawing import (
 from overstory.presentation.formats import interval, percent
 from overstory.presentation.svg import FAINT, INK, MUTED, PAPER, SERIES, VERMILION, Picture
 
-MOST_COLUMNS: Final = 400
-"""A page has no room for more; who has more periods adds their counts up."""
-MOST_MARKS: Final = 60
-"""With more columns, only some have marks."""
+MOST_COLUMNS: Final = 400  # A page has no room for more; who has more periods adds their counts up
+MOST_MARKS: Final = 60  # with more columns, only some have marks
 EVENT_ROWS: Final = 3
 
 

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics.groups import Groups
     from overstory.protocol.metrics.panel import Panel
 
-OverCap = Literal["drop", "first", "nearest"]
-"""What a device does with a value past the cap on distinct values."""
+OverCap = Literal["drop", "first", "nearest"]  # what a device does with a value past the cap on distinct values
 
 SLACK: Final = 3600
 """Seconds for which a period that takes no reports is not final: one may wait for its commit, and clocks differ.

@@ -35,8 +35,7 @@ PER: Final[tuple[Stretch, ...]] = ("ever", "year")
 OPERATOR: Final = 'a table such as {name = "Example Inc.", url = "https://example.org", color = "#0b5fa5"}'
 PAPER: Final = {"color": "#fefefe", "color_dark": "#141a16"}
 """The background of the pages on which an operator's colours are read: by day, and by night."""
-LEAST_CONTRAST: Final = 4.5
-"""Of text to its background: WCAG 2.2, success criterion 1.4.3."""
+LEAST_CONTRAST: Final = 4.5  # of text to its background: WCAG 2.2, success criterion 1.4.3
 BUDGET: Final = 'a table such as {epsilon = 4.0, per = "year"}'
 ROUTE: Final = 'a table such as {relay = "https://relay.example.org/", operator = "Example Relay Inc.", keys = "HEX"}'
 SHARDS: Final = "a table such as {count = 16}"
