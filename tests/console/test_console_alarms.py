@@ -2,8 +2,13 @@
 
 import datetime as dt
 import json
+import subprocess
+import sys
 import time
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -64,6 +69,35 @@ def test_a_check_of_a_store_with_every_trouble_exits_with_1_and_names_each(troub
     assert result["amber"] >= 5
     severities = [alarm["severity"] for alarm in result["alarms"]]
     assert severities == sorted(severities, key=["red", "amber", "note"].index)
+
+
+def test_a_check_can_call_a_web_hook(troubled, quiet, tmp_path):
+    """The line of docs/how-to/console.md, by a real shell and a real request; a quiet store calls nobody."""
+    text = Path(__file__).parents[2].joinpath("docs/how-to/console.md").read_text()
+    line = next(line for line in text.splitlines() if "curl" in line)
+    received = []
+
+    class Hook(BaseHTTPRequestHandler):
+        def do_POST(self):
+            received.append((self.path, json.loads(self.rfile.read(int(self.headers["content-length"])))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hook) as hook:
+        Thread(target=hook.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{hook.server_port}/hook"
+        for file, url in (quiet, troubled):
+            here = line.replace("overstory", f"{sys.executable} -m overstory", 1)
+            for named, real in (("metrics.toml", file), ("reports.db", url), ("https://chat.example.org/hook", address)):
+                here = here.replace(named, str(real))
+            subprocess.run(["sh", "-c", here], cwd=tmp_path, check=True)
+        hook.shutdown()
+    ((path, told),) = received
+    assert path == "/hook"
+    assert told["amber"] >= 5
 
 
 def test_a_check_of_a_quiet_store_exits_with_0(quiet, tmp_path):
