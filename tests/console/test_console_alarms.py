@@ -91,7 +91,11 @@ def test_a_check_can_call_a_web_hook(troubled, quiet, tmp_path):
         address = f"http://127.0.0.1:{hook.server_port}/hook"
         for file, url in (quiet, troubled):
             here = line.replace("overstory", f"{sys.executable} -m overstory", 1)
-            for named, real in (("metrics.toml", file), ("reports.db", url), ("https://chat.example.org/hook", address)):
+            for named, real in (
+                ("metrics.toml", file),
+                ("reports.db", url),
+                ("https://chat.example.org/hook", address),
+            ):
                 here = here.replace(named, str(real))
             subprocess.run(["sh", "-c", here], cwd=tmp_path, check=True)
         hook.shutdown()

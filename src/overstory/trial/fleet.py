@@ -135,7 +135,7 @@ def moments(metrics: Iterable[Metric], periods: int, now: float, years: int | No
         if taken < periods:
             raise ParameterError(
                 f"--periods {periods}: a collector takes reports of {metric.id} until {metric.grace_days} days after "
-                f"their {metric.period}, so give at most {taken}"
+                f"their {metric.period}, so give at most {taken}, or --years"
             )
         listed += [Moment(metric, last - n) for n in range(periods)]
     return sorted(listed, key=lambda moment: (moment.time, moment.metric.id))
