@@ -4,7 +4,6 @@ import csv
 import json
 import random
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,9 +28,9 @@ SHARES = np.array([[0.45, 0.05], [0.30, 0.10], [0.07, 0.03]])
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: Any) -> Path:
+def folder(tmp_path_factory):
     """A file of versions, crashes (60 rows without) and seconds, with a thousand different numbers."""
-    path: Path = tmp_path_factory.mktemp("pairs")
+    path = tmp_path_factory.mktemp("pairs")
     drawn = np.random.default_rng(1)
     cells = drawn.choice(6, 30_000, p=SHARES.ravel())
     with (path / "crashes.csv").open("w", newline="") as file:
@@ -43,7 +42,7 @@ def folder(tmp_path_factory: Any) -> Path:
     return path
 
 
-def test_pairs_are_counted_in_one_pass(folder: Path) -> None:
+def test_pairs_are_counted_in_one_pass(folder):
     """As a plain loop over the rows counts them; a row without one of the values is missing."""
     path = str(folder / "crashes.csv")
     pairs = count_pairs(path, ["version", "crash"])
@@ -55,18 +54,18 @@ def test_pairs_are_counted_in_one_pass(folder: Path) -> None:
         assert pairs.counts[i, j] == rows.count((version, crash))
 
 
-def _cells(pairs: Pairs) -> Any:
+def _cells(pairs):
     return [((i, x), (j, y)) for i, x in enumerate(pairs.labels[0]) for j, y in enumerate(pairs.labels[1])]
 
 
-def test_many_numbers_are_counted_in_bins(folder: Path) -> None:
+def test_many_numbers_are_counted_in_bins(folder):
     pairs = count_pairs(str(folder / "crashes.csv"), ["version", "seconds"])
     assert len(pairs.labels[1]) <= 10
     assert int(pairs.counts.sum()) == 30_000
     assert "seconds: 1,000 different numbers were counted in" in pairs.notes[1]
 
 
-def test_the_text_says_what_was_learned(folder: Path) -> None:
+def test_the_text_says_what_was_learned(folder):
     ran = run("collect", "crashes.csv", "--column", "version", "--column", "crash", "--epsilon", "2", cwd=folder)
     assert ran.returncode == 0, ran.stderr
     assert "crash in each version" in ran.stdout
@@ -85,7 +84,7 @@ def test_the_text_says_what_was_learned(folder: Path) -> None:
     assert written["independence"]["independence_rejected"]
 
 
-def test_rows_are_compared_with_the_largest(folder: Path) -> None:
+def test_rows_are_compared_with_the_largest(folder):
     options = "--column", "version", "--column", "crash", "--epsilon", "2", "-o", "page"
     ran = run("collect", "crashes.csv", *options, cwd=folder)
     assert ran.returncode == 0, ran.stderr
@@ -94,7 +93,7 @@ def test_rows_are_compared_with_the_largest(folder: Path) -> None:
     assert "differs" in page
 
 
-def test_intervals_hold_the_truth_of_the_rows() -> None:
+def test_intervals_hold_the_truth_of_the_rows():
     """At least 95% of the intervals (they count the sampling of people too); wrong once in a million, seeds fixed."""
     pairs = Pairs(("x", "y"), (("a", "b", "c"), ("no", "yes")), np.round(SHARES * 20_000).astype(np.int64))
     inside = 0
@@ -105,7 +104,7 @@ def test_intervals_hold_the_truth_of_the_rows() -> None:
     assert binom.cdf(inside, 360, 0.95) > ALARM
 
 
-def test_two_columns_of_a_data_frame() -> None:
+def test_two_columns_of_a_data_frame():
     answers = {"os": ["a", "a", "b", None] * 3_000, "crash": [False, False, False, True] * 3_000}
     learned = overstory.survey_table(answers, epsilon=3, rng=1)
     assert len(learned.pairs.labels[0]) == 3

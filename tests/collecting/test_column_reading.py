@@ -259,7 +259,7 @@ def test_progress_never_passes_the_size(folder):
     rows = [str(i % 7) for i in range(20_000)]
     with (folder / "b.csv").open("w", newline="") as file:
         csv.writer(file).writerows([("c",), *((row,) for row in rows)])
-    read: list[int] = []
+    read = []
     cut = list(blocks(str(folder / "b.csv"), ["c"], advance=read.append, block=4096))
     assert len(cut) > 5
     assert sum(len(block[0]) for block in cut) == len(rows)

@@ -6,7 +6,6 @@ import os
 import random
 import re
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from overstory.protocol.metrics import load_registry, parse_registry
 from overstory.protocol.wire.upload import MEDIA_TYPE, encode_upload
 from support.collector_in_process import REGISTRY, batch_id, upload
 from support.collector_processes import CollectorProcess
-from support.faulty_network import Address, FaultyNetwork, closing, whole_message
+from support.faulty_network import FaultyNetwork, closing, whole_message
 from support.lossless import LEAST, Books, Devices, posted, rounds_balance, seen, write_registry
 from support.lossless import rounds as lossless_rounds
 from support.nginx import free_port, nginx, running
@@ -73,7 +72,7 @@ def test_the_books_do_not_balance_when_a_report_is_missing_or_doubled(tmp_path):
 PATH = re.compile(rb"POST /v1/reports(?:/(\d+))? ")
 
 
-def shard_in(request: bytes) -> int:
+def shard_in(request):
     """Return the shard that a request's path names; 0 where it names none."""
     matched = PATH.match(request)
     assert matched, request[:60]
@@ -86,14 +85,14 @@ class Balancer(FaultyNetwork):
 
     at_random: bool = False
 
-    def known(self, request: bytes) -> list[Address]:
+    def known(self, request):
         """Return the address of the shard's collector, while it runs."""
         listed = self.collectors()
         chosen = listed if self.at_random else [listed[shard_in(request)]]
         return [address for address in chosen if address[1]]
 
 
-def write_sharded_registry(folder: Path, table: str) -> Path:
+def write_sharded_registry(folder, table):
     """Write the metrics, with a table [shards] of these lines; without lines, none."""
     path = write_registry(folder)
     if table:
@@ -101,7 +100,7 @@ def write_sharded_registry(folder: Path, table: str) -> Path:
     return path
 
 
-def collectors_of(path: Path, folder: Path, count: int) -> list[CollectorProcess]:
+def collectors_of(path, folder, count):
     """Return one collector of each shard, each on a store of its own; not started yet."""
     sharded = load_registry(path).shards is not None
     return [
@@ -114,9 +113,7 @@ def collectors_of(path: Path, folder: Path, count: int) -> list[CollectorProcess
     ]
 
 
-def run_rounds(
-    folder: Path, table: str, *, count: int, number: int, seed: int, at_random: bool = False
-) -> tuple[Books, Mapping[str, int], list[str]]:
+def run_rounds(folder, table, *, count, number, seed, at_random=False):
     """Run the rounds; return the books, what happened, and the stores."""
     path = write_sharded_registry(folder, table)
     servers = collectors_of(path, folder, count)
@@ -125,7 +122,7 @@ def run_rounds(
     return books, met, [collector.store for collector in servers]
 
 
-def reports_in(folder: Path, stores: list[str]) -> int:
+def reports_in(folder, stores):
     registry, total = load_registry(folder / "metrics.toml"), 0
     for url in stores:
         with open_store(url, registry) as store:
@@ -135,7 +132,7 @@ def reports_in(folder: Path, stores: list[str]) -> int:
     return total
 
 
-def acknowledged(books) -> int:
+def acknowledged(books):
     return sum(counts.num_reports for counts in books.acknowledged.values())
 
 
@@ -188,7 +185,7 @@ CONFIGURATION = Path(__file__).parents[2] / "examples" / "deploy" / "shards-ngin
 SHARDED = parse_registry(REGISTRY + "\n[shards]\ncount = 4\n")
 
 
-def balanced(port: int, collectors: list[int]) -> str:
+def balanced(port, collectors):
     """Return the example's configuration without TLS and its file of errors, on a port, for collectors on others."""
     text = re.sub(r" *ssl_certificate(_key)? .*\n", "", CONFIGURATION.read_text())
     text = re.sub(r" *error_log .*? crit;\n", "", text)
@@ -225,7 +222,7 @@ WARM = 0.34  # of the time: the first third fills caches and pools
 GROWTH = 24 << 20
 
 
-async def exchanged(to: tuple[str, int], request: bytes) -> int:
+async def exchanged(to, request):
     """Send a request and return the answer's status; 0 when the collector hung up, as it may on nonsense."""
     reader, writer = await asyncio.open_connection(*to)
     async with closing(writer):
@@ -237,7 +234,7 @@ async def exchanged(to: tuple[str, int], request: bytes) -> int:
     return int(answer.split(b" ", 2)[1])
 
 
-def nonsense(chance: random.Random, good: bytes) -> bytes:
+def nonsense(chance, good):
     """A request that no collector should take."""
     at = chance.randrange(len(good))
     altered = good[:at] + bytes([good[at] ^ (1 + chance.randrange(255))]) + good[at + 1 :]
@@ -254,11 +251,11 @@ def nonsense(chance: random.Random, good: bytes) -> bytes:
     )
 
 
-async def soak(collector: CollectorProcess, devices: Devices, seconds: float) -> list[tuple[float, int]]:
+async def soak(collector, devices, seconds):
     """Send good and bad requests until the time is over; return memory over time."""
     to, chance, end, memory = collector.address, random.Random(41), time.monotonic() + seconds, []
 
-    async def sender() -> None:
+    async def sender():
         while time.monotonic() < end:
             await devices.send(to)
             upload, _ = devices.upload()
@@ -266,7 +263,7 @@ async def soak(collector: CollectorProcess, devices: Devices, seconds: float) ->
             assert status < 500, status
             assert await exchanged(to, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n") == 200
 
-    async def watch() -> None:
+    async def watch():
         while time.monotonic() < end:
             memory.append((time.monotonic(), collector.resident))
             await asyncio.sleep(0.5)

@@ -7,11 +7,8 @@ import json
 import os
 import tracemalloc
 import zlib
-from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
-import httpx
 import pytest
 
 from overstory.collector.auth import Token
@@ -24,11 +21,11 @@ from overstory.collector.service import Collector
 from overstory.collector.settings import MEBIBYTE, Limits
 from overstory.collector.store import StoreError
 from overstory.protocol.kinds.base import Report
-from overstory.protocol.metrics import MetricRegistry, parse_registry
+from overstory.protocol.metrics import parse_registry
 from overstory.protocol.oblivious.formats import RELEASE_TYPE, REQUEST_TYPE, RESPONSE_TYPE, RESPONSES_PADDED_TO, Release
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_columns, encode_reports, encode_upload
-from overstory.supervision.answers import Response, error_response, refusal
+from overstory.supervision.answers import error_response, refusal
 from support.collector_in_process import ABOUT, NEVER, NOW, TODAY, FakeStore, asked, batch_id, raising, sound
 from support.registry_texts import COLOURS, STRINGS, registry_of
 from support.sealed_reports import KEYS, METRICS, RING, ROUTE, opened, seal, sealed_quickly, upload
@@ -36,14 +33,14 @@ from support.sealed_reports import KEYS, METRICS, RING, ROUTE, opened, seal, sea
 RELEASE_ID = bytes(range(16))
 
 
-def token(plain: str, role: str) -> Token:
+def token(plain, role):
     from overstory.collector.auth import sha256
 
     return Token(plain, sha256(plain), role, "t", 0, None, None)
 
 
 @asynccontextmanager
-async def collecting(ring: Any = RING, limits: Limits | None = None, registry: MetricRegistry = METRICS, **more: Any):
+async def collecting(ring=RING, limits=None, registry=METRICS, **more):
     store = FakeStore()
     store.listed = [token("ovw_w", "write"), token("ovr_r", "relay"), token("ova_a", "admin")]
     collector = Collector(registry, store, limits=limits, intervals=NEVER, ring=ring, clock=lambda: NOW, **more)
@@ -51,7 +48,7 @@ async def collecting(ring: Any = RING, limits: Limits | None = None, registry: M
         yield collector, client
 
 
-def post(body: bytes, kind: str = REQUEST_TYPE, path: str = "/v1/oblivious", **more: Any):
+def post(body, kind=REQUEST_TYPE, path="/v1/oblivious", **more):
     """Post once; return the answer and the collector."""
 
     async def main():
@@ -61,7 +58,7 @@ def post(body: bytes, kind: str = REQUEST_TYPE, path: str = "/v1/oblivious", **m
     return asyncio.run(main())
 
 
-def pass_through(body: bytes = b"", *, token: str | None = "ovw_w", collecting: Any = None, **how: Any):
+def pass_through(body=b"", *, token="ovw_w", collecting=None, **how):
     """Send one sealed request; return the response inside, its JSON, the answer and the collector."""
     sealed = seal(body, token=token, **how)
     answer, collector = post(sealed.body, **(collecting or {}))
@@ -170,9 +167,7 @@ async def test_an_oblivious_metric_is_refused_directly_also_after_sealed_ones_we
 # Releases
 
 
-async def release(
-    client: httpx.AsyncClient, messages: list[bytes], *, token: str = "ovr_r", number: bytes = RELEASE_ID
-):
+async def release(client, messages, *, token="ovr_r", number=RELEASE_ID):
     headers = {"content-type": RELEASE_TYPE, "authorization": f"Bearer {token}"}
     return await client.post(
         "/v1/oblivious/release", content=Release(number, tuple(messages)).encode(), headers=headers
@@ -205,7 +200,7 @@ async def test_messages_that_meet_a_full_queue_or_a_failed_store_are_to_be_sent_
     calls = itertools.count()
     async with collecting() as (collector, client):
 
-        def fail_first() -> None:
+        def fail_first():
             if next(calls) == 0:
                 raise StoreError("full")
 
@@ -296,25 +291,23 @@ REGISTRY = parse_registry(
 METRIC = REGISTRY[LONG]
 
 
-def longest(
-    name: str = LONG, *, period: int = TODAY, group: str = GROUP, raw: bytes | None = None, batch: bytes | None = None
-) -> bytes:
+def longest(name=LONG, *, period=TODAY, group=GROUP, raw=None, batch=None):
     packed = encode_reports(METRIC.mechanism, sound(METRIC, 1)) if raw is None else raw
     return encode_upload(Upload(batch or batch_id(), name, period, packed, group))
 
 
-def columns(digest: bytes = METRIC.mechanism.digest, cohort: bytes = b"\0\0", bits: bytes = b"\0") -> bytes:
+def columns(digest=METRIC.mechanism.digest, cohort=b"\0\0", bits=b"\0"):
     mechanism = METRIC.mechanism
     return encode_columns(digest, mechanism.payload_bits, mechanism.num_cohorts, cohort, bits)
 
 
-def in_json(**other: Any) -> bytes:
+def in_json(**other):
     digest, batch = METRIC.mechanism.digest.hex(), batch_id().hex()
     entry = {"batch": batch, "metric": LONG, "period": "2026-11-21", "digest": digest, "reports": [[0, "00"]]}
     return json.dumps({"uploads": [entry | other]}).encode()
 
 
-def damaged_name(byte: int) -> bytes:
+def damaged_name(byte):
     """An upload whose metric's id has 255 bytes, which an error quotes."""
     body = bytearray(longest())
     body[6] = 255
@@ -365,7 +358,7 @@ def test_every_answer_to_one_report_has_one_length():
 def test_every_reason_has_the_length_of_taken(reason):
     """Of the request, of the upload, or of its one report; with the longest text about what is wrong in the body."""
     batch, rejected = bytes(range(240, 256)), ((0, reason),)
-    answers: list[Response] = [
+    answers = [
         answer_to(Decision(None, [Result(batch, LONG, 1)]), [True]),
         answer_to(Decision(None, [Result(batch, LONG, 1)]), [False]),
         answer_to(Decision(None, [Result(batch, LONG, reason=reason)]), ()),
@@ -402,10 +395,10 @@ WIDE = parse_registry(
     )
     + ROUTE
 )
-ENCODINGS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": zlib.compress}
+ENCODINGS = {"gzip": gzip.compress, "deflate": zlib.compress}
 
 
-def wide(count: int) -> bytes:
+def wide(count):
     """An upload of equal reports, 514 bytes each: it deflates to a thousandth."""
     reports = encode_reports(WIDE["wide"].mechanism, [Report(0, 0)] * count)
     return encode_upload(Upload(os.urandom(16), "wide", TODAY, reports))
@@ -416,14 +409,14 @@ class Measured:
 
     before = 0
 
-    def open(self, message: bytes) -> Any:
+    def open(self, message):
         if not self.before:
             self.before = tracemalloc.get_traced_memory()[0]
             tracemalloc.reset_peak()
         return RING.open(message)
 
 
-def released(messages: Sequence[bytes], times: int = 1, **more: Any) -> tuple[list[Any], list[int], Any, int]:
+def released(messages, times=1, **more):
     """Release messages; return answers, sizes of the bodies decided about, collector, and the peak since the first."""
 
     ring = Measured()

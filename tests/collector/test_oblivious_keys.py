@@ -264,7 +264,7 @@ OTHER = PrivateKey(2, dt.date(2026, 11, 23), bytes(range(32)))
 RING = KeyRing([KEY, OTHER])
 
 
-def refusal(message: bytes, ring: KeyRing = RING) -> str:
+def refusal(message, ring=RING):
     with pytest.raises(WireError) as caught:
         ring.open(message)
     return caught.value.reason

@@ -1,7 +1,6 @@
 """What the OpenAPI description says is so, and nothing it allows or forbids gets a 5xx (schemathesis)."""
 
 import json
-from typing import Any
 
 import pytest
 import schemathesis
@@ -26,7 +25,7 @@ checks.load_all_checks()
 
 
 @schemathesis.serializer(REQUEST_TYPE, RELEASE_TYPE)
-def _as_bytes(_: Any, value: Any) -> bytes:
+def _as_bytes(_, value):
     """What is no JSON is sent as it was drawn."""
     data = getattr(value, "data", value)
     return data if isinstance(data, bytes) else str(data).encode()
@@ -77,22 +76,22 @@ def running(tmp_path_factory):
 
 @pytest.mark.parametrize("examples", [8, pytest.param(500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("method", "path", "mode"), KINDS)
-def test_every_answer_is_one_that_is_described(running, method, path, mode, examples) -> None:
+def test_every_answer_is_one_that_is_described(running, method, path, mode, examples):
     schema, headers = running
 
     @given(case=schema[path][method].as_strategy(generation_mode=mode))
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
-    def held(case: Any) -> None:
+    def held(case):
         case.call_and_validate(headers=headers, checks=HELD)
 
     held()
 
 
-def test_every_page_is_described(running) -> None:
+def test_every_page_is_described(running):
     assert set(running[0].raw_schema["paths"]) == {path for _, path, _ in KINDS}
 
 
-def test_every_reason_is_described_under_its_status() -> None:
+def test_every_reason_is_described_under_its_status():
     for path in ("/v1/reports", "/v1/reports/{shard}"):
         responses = json.loads(DESCRIPTION.read_bytes())["paths"][path]["post"]["responses"]
         for reason in Reason:
@@ -101,7 +100,7 @@ def test_every_reason_is_described_under_its_status() -> None:
             assert reason not in RETRY_AFTER or "Retry-After" in described["headers"]
 
 
-def test_names_and_bounds_are_those_of_the_program() -> None:
+def test_names_and_bounds_are_those_of_the_program():
     description = json.loads(DESCRIPTION.read_bytes())
     posts = {path: page["post"] for path, page in description["paths"].items() if "post" in page}
     assert set(posts) == {PATH, f"{PATH}/{{shard}}", MESSAGE_PATH, RELEASE_PATH}

@@ -37,17 +37,17 @@ def payloads_of(mechanism):
 collections = st.sampled_from(ORACLES).flatmap(lambda o: st.tuples(st.just(o), reports_of(o.mechanism)))
 
 
-def packed(oracle, reports) -> ReportBatch:
+def packed(oracle, reports):
     return ReportBatch.from_wire(decode_batch(encode_reports(oracle.mechanism, reports)))
 
 
-def counted(oracle, reports) -> SupportCounts:
+def counted(oracle, reports):
     later = isinstance(oracle.mechanism.encoding, Bloom) or is_counted_by_seed(oracle.mechanism)
     named = domain_of(oracle.mechanism) or later
     return oracle.accumulate(reports, None if named else some_values(oracle.mechanism, 5))
 
 
-def by_hand(oracle, reports) -> SupportCounts:
+def by_hand(oracle, reports):
     """The obvious way, and none of the package's: one report, one cohort, one bit or value at a time."""
     if isinstance(oracle.mechanism, BitMechanism):
         return bits_by_hand(oracle.mechanism.encoding, reports)
@@ -58,14 +58,14 @@ def by_hand(oracle, reports) -> SupportCounts:
     return SupportCounts([len(reports)], [ones])
 
 
-def seeds_by_hand(encoding, reports) -> SupportCounts:
+def seeds_by_hand(encoding, reports):
     ones = [[0] * encoding.num_symbols for _ in range(encoding.num_cohorts)]
     for seed, symbol in reports:
         ones[seed][symbol] += 1
     return SupportCounts([sum(row) for row in ones], ones)
 
 
-def bits_by_hand(encoding, reports) -> SupportCounts:
+def bits_by_hand(encoding, reports):
     totals, ones = [0] * encoding.num_cohorts, [[0] * encoding.num_bits for _ in range(encoding.num_cohorts)]
     for cohort, bits in reports:
         totals[cohort] += 1

@@ -71,7 +71,7 @@ CHANGES = {
 }  # fmt: skip
 
 
-def changed(case: Case):
+def changed(case):
     """The case with one parameter changed, for each it was given."""
     for name in case.build().parameters:
         old = case.build().parameters[name]

@@ -102,7 +102,7 @@ def graph():
     return grimp.build_graph("overstory", "papers", exclude_type_checking_imports=True, cache_dir=None)
 
 
-def circles(edges: dict[str, set[str]]) -> list[list[str]]:
+def circles(edges):
     """Return what cannot be put in an order in which each imports only what came before."""
     left = {name: set(targets) for name, targets in edges.items()}
     while free := [name for name, targets in left.items() if not targets & left.keys()]:
@@ -115,7 +115,7 @@ def circles(edges: dict[str, set[str]]) -> list[list[str]]:
     return [sorted(left)] if left else []
 
 
-def floor(graph, package: str) -> dict[str, set[str]]:
+def floor(graph, package):
     """Return which of a package's rooms imports which."""
     rooms = graph.find_children(package)
     room_of = {module: room for room in rooms for module in (room, *graph.find_descendants(room))}
@@ -192,11 +192,11 @@ json.dump(looked, sys.stdout)
 """
 
 
-def defaults(*packages: str) -> dict[str, str]:
+def defaults(*packages):
     """The repr of every default of every public function, class and method, read where a variable is a secret."""
     environ = os.environ | {"DATABASE_PASSWORD": SECRET}
     done = subprocess.run([sys.executable, "-c", LOOK, *packages], env=environ, capture_output=True, check=True)
-    shown: dict[str, str] = json.loads(done.stdout)
+    shown = json.loads(done.stdout)
     here = str(Path(overstory.__file__).parent)  # where the package lies may be in the environment, too
     return {name: default.replace(here, "") for name, default in shown.items()}
 
@@ -205,7 +205,7 @@ ON_A_DEVICE = ("client", "gateway", "protocol", "privacy", "cli")
 
 
 @pytest.mark.parametrize("packages", [ON_A_DEVICE, pytest.param((), marks=pytest.mark.slow)], ids=["device", "all"])
-def test_no_default_shows_the_environment(packages: tuple[str, ...]) -> None:
+def test_no_default_shows_the_environment(packages):
     shown = defaults(*packages)
     assert shown["overstory.client.client:Client.__init__(environ)"] == "None"
     assert shown["overstory.gateway.gateway:Gateway.__init__(environ)"] == "None"

@@ -16,7 +16,7 @@ PAGE = (ROOT / "docs" / "reference" / "formats.md").read_text("utf-8")
 VECTORS = ROOT / "tests" / "vectors"
 
 
-def table(title: str) -> list[tuple[str, str]]:
+def table(title):
     """The rows of the first table of a section: bytes, and what they are."""
     section = PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", section, re.MULTILINE)
@@ -32,7 +32,7 @@ class DamagedError(Exception):
     """Bytes that do not fit the table."""
 
 
-def need(holds: bool) -> None:
+def need(holds):
     if not holds:
         raise DamagedError
 
@@ -40,7 +40,7 @@ def need(holds: bool) -> None:
 class Reader:
     """Reads one thing as a table describes it, from the beginning of `raw`."""
 
-    def __init__(self, rows: list[tuple[str, str]], raw: bytes) -> None:
+    def __init__(self, rows, raw):
         self.raw, self.at, self.read = raw, 0, dict[str, Any]()
         for sizes, what in rows:
             if "," in sizes and "65,536" not in sizes:
@@ -50,7 +50,7 @@ class Reader:
             else:
                 self.field(sizes, what)
 
-    def field(self, size: str, what: str) -> None:
+    def field(self, size, what):
         """Read one field, and hold it against what the table says of it."""
         start, self.at = self.at, self.at + self.length(size, what)
         need(self.at <= len(self.raw))
@@ -64,7 +64,7 @@ class Reader:
             need(number == zlib.crc32(self.raw[:start]))
         self.read[what] = number if re.fullmatch("[124]", size) else value
 
-    def length(self, size: str, what: str) -> int:
+    def length(self, size, what):
         """How many bytes a field has."""
         if size.isdigit():
             return int(size)
@@ -84,7 +84,7 @@ class Reader:
         return int(usual.removesuffix(" n")) * count
 
 
-def read_batch(raw: bytes) -> tuple[str, list[tuple[int, int]]]:
+def read_batch(raw):
     """The digest and the reports of a packed batch; what is under the table applies, too."""
     reader = Reader(BATCH, raw)
     need(reader.at == len(raw))
@@ -98,7 +98,7 @@ def read_batch(raw: bytes) -> tuple[str, list[tuple[int, int]]]:
     return reader.read["digest of the parameters"].hex(), list(zip(cohorts, payloads, strict=True))
 
 
-def read_uploads(body: bytes):
+def read_uploads(body):
     """The uploads of a body, one after the other."""
     need(bool(body))
     while body:
@@ -107,7 +107,7 @@ def read_uploads(body: bytes):
         body = body[reader.at :]
 
 
-def files(pattern: str):
+def files(pattern):
     return [json.loads(path.read_text("utf-8")) for path in sorted(VECTORS.glob(pattern))]
 
 

@@ -42,25 +42,25 @@ class Observation:
     token: str
 
     @property
-    def secrets(self) -> dict[str, bytes]:
+    def secrets(self):
         """What nobody but the device and the collector may read."""
         names = {name: name.encode() for name in NAMES}
         return names | {"token": self.token.encode(), "metric": METRIC.encode(), "path": b"/v1/reports"}
 
     @property
-    def addresses(self) -> dict[str, bytes]:
+    def addresses(self):
         """How the devices' addresses may be written."""
         return {name: text for record in self.arrived for name, text in spellings(record.source).items()}
 
 
-def contents(folder: Path) -> bytes:
+def contents(folder):
     """Return all bytes of a folder's files, except the token that was handed over."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "relay-token")
     return b"".join(path.read_bytes() for path in files)
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory) -> Observation:
+def seen(tmp_path_factory):
     folder, sent = tmp_path_factory.mktemp("end-to-end"), Counter()
     relayed = folder / "relay"
     relayed.mkdir()

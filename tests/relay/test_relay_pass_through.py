@@ -38,7 +38,7 @@ ROOT = Path(__file__).parents[2]
 CONFIGURATION = ROOT / "examples" / "deploy" / "relay-nginx.conf"
 
 
-def here(text: str, port: int, gateway: str) -> str:
+def here(text, port, gateway):
     """Return the configuration without TLS, on a port of this machine, for a gateway of this machine."""
     text = re.sub(r" *ssl_certificate(_key)? .*\n", "", text)
     assert text.count("listen 443 ssl;") == text.count("proxy_pass https://collector.example.org/") == 1
