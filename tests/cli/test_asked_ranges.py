@@ -31,7 +31,6 @@ def asked(counts, *ranges):
 
 
 def test_the_share_of_a_range_comes_with_its_interval():
-    """Both ends count; what is shown anyway is not shown twice."""
     held = np.random.default_rng(3).integers(0, 64, 40_000)
     counts = counted(AGES, held)
     rows, plain = asked(counts, "18:25", "0:63", "7:7"), asked(counts)

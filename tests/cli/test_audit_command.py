@@ -116,7 +116,6 @@ def test_a_map_says_what_strings_encode_to(capsys):
 
 
 def test_options_of_the_audited_command_are_its_own(folder):
-    """As a person types it, in a process of its own."""
     ran = within("audit", "--params", "params.csv", "--reports", "200", "--", "echo", "--json", "-o", cwd=folder)
     assert ran.returncode == 2
     assert "not found in '--json -o'" in ran.stderr

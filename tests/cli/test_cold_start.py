@@ -74,13 +74,10 @@ for line in iter(sys.stdin.readline, ""):
 
 
 class Started:
-    """Runs each line once, in a process that nothing ran in before."""
-
     def __init__(self, process):
         self._process, self._answers = process, {}
 
     def loaded(self, line, names):
-        """Return which of these modules a command loads."""
         if line not in self._answers:
             self._process.stdin.write(f"{line}\n")
             self._process.stdin.flush()
@@ -196,7 +193,6 @@ READING = "--metric colour --registry metrics.toml --readings read.csv --state m
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The wheel, built by its own backend and unpacked."""
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
@@ -212,7 +208,6 @@ def wheel_in(folder):
 
 
 def alone(site, code, cwd):
-    """Run Python that sees the standard library and the wheel, and nothing else."""
     command = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.append({str(site)!r})\n{code}"]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=60)
 

@@ -33,12 +33,10 @@ def folder(tmp_path, monkeypatch):
 
 
 def in_units(metric):
-    """Return exported reports, of which each row group is a unit."""
     return ExportedReports(find_sets("exported"), lambda job, units: count(LocalEngine(1), job, units))
 
 
 def test_metrics_of_equal_parameters_are_kept_apart(tmp_path, monkeypatch):
-    """One reader reads several metrics, and keeps the counts of each."""
     monkeypatch.chdir(tmp_path)
     size = sample_metrics()["size"] | {"oracle": '"hadamard"'}
     metrics = parse_registry(registry_of({"shirt": size, "shoe": size}, **ABOUT, period='"day"', grace_days="30"))
@@ -114,7 +112,6 @@ def test_reports_of_other_parameters_are_named_and_not_counted(capsys):
 
 @pytest.mark.usefixtures("folder")
 def test_files_without_a_manifest_keep_their_own_form(capsys):
-    """Files that are named are read as files of reports, whose answer says how they were counted."""
     parts = list(map(str, Path("exported/metric=colour").rglob("part-*.parquet")))
     assert main(["decode", *parts, *OPTIONS, "colour", "--json", "--quiet"]) == 0
     assert json.loads(capsys.readouterr().out)["counting"]["engine"] == "local"

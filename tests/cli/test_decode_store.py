@@ -18,7 +18,6 @@ DAYS = (20_700, 20_701, 20_703)
 
 
 def registry(folder, epsilon=1.5):
-    """Write a registry of a memoized metric, one of strings, and their candidates."""
     (folder / "trees.txt").write_text("ash\nelm\noak\n")
     memoized = f"{{epsilon_permanent = 3.0, epsilon_report = {epsilon}}}"
     metrics = {
@@ -79,7 +78,6 @@ def test_a_picture_of_many_periods_says_how_many_it_leaves_out(folder, monkeypat
 
 @pytest.fixture
 def collector(folder):
-    """A collector on the store: its address, and a token of each kind."""
     registry = load_registry(folder / "metrics-1.5.toml")
     with open_store(str(folder / "reports.db"), registry) as store:
         tokens = store.add_token("admin", "analysts"), store.add_token("write", "editor")
@@ -88,7 +86,6 @@ def collector(folder):
 
 
 def test_over_http_the_same(folder, collector, monkeypatch):
-    """A collector says itself what a metric is; it wants the token for reading."""
     url, admin, write = collector
     far = ("--store", url, "--metric", "colour", "--aggregate", "cumulative", "--json", "--all")
     near = done(folder, "decode", *COLOUR, "--aggregate", "cumulative", "--json", "--all").stdout

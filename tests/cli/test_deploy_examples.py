@@ -32,7 +32,6 @@ VARIABLES = {setting.variable for setting in SERVE_SETTINGS}
 
 
 def instructions():
-    """The Dockerfile's instructions, continued lines joined, comments left out."""
     text = re.sub(r"\\\n\s*", "", (DEPLOY / "Dockerfile").read_text())
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     return [(line.partition(" ")[0], line.partition(" ")[2]) for line in lines]
@@ -99,7 +98,6 @@ def unit_of(name):
 
 
 def given_up(name):
-    """The lines of a unit that give up rights."""
     rights = re.compile(r"(Protect|Restrict|Private|System|NoNew|Capability)")
     return {line for line in (DEPLOY / name).read_text().splitlines() if rights.match(line)}
 

@@ -45,7 +45,6 @@ def environment(**more):
 
 
 def in_shell(command, folder):
-    """Return the status, and what was printed to both streams."""
     ran = subprocess.Popen(
         ["bash", "-o", "pipefail", "-c", command],
         cwd=folder,
@@ -70,7 +69,6 @@ def _end_what_a_page_left_running():
 
 
 def in_this_process(command, folder):
-    """Do the same without a new interpreter, where the line is one command and has nothing for a shell to do."""
     arguments = simple_command(command)
     if not arguments:
         return in_shell(command, folder)

@@ -182,7 +182,6 @@ def test_an_input_that_is_missing_a_folder_or_empty(folder, command, which):
 
 
 def test_a_pipe_is_read_once(folder):
-    """Bash's process substitution: the file can neither be sought nor opened twice."""
     prepare(folder)
     inside(folder, "encode", "--params", "params.csv", "--values", "values.csv", "--seed", 3, "-o", "pipe.csv")
     (folder / "pipe.csv.gz").write_bytes(gzip.compress((folder / "pipe.csv").read_bytes()))
@@ -203,7 +202,6 @@ def test_a_bar_is_shown_on_a_terminal_only(folder):
 
 
 def test_decode_reads_googles_files_and_says_what_it_did(tmp_path):
-    """The notes reach the table, the JSON and metrics.json."""
     (tmp_path / "params.csv").write_text('"k","h","m","p","q","f"\n12,2,3,0.25,0.75,0\n')
     (tmp_path / "map.csv").write_text('"V_1",1,5,13,24,26,36\n"V_2",12,14,20,30,31,\n"V_1",3,4,17,18,25,26\n')
     counts = [[1000, *([250] * 12)] for _ in range(6)]
@@ -237,7 +235,6 @@ REGISTRY = plain_registry(
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """For every command that estimates: its CSV file, and the estimates of its JSON."""
     folder = tmp_path_factory.mktemp("estimates")
     (folder / "params.csv").write_text("k,h,m,p,q,f\n32,2,4,0.25,0.75,0.25\n")
     trees = ["oak"] * 5 + ["ash, white"] * 3 + ["elm"] * 2

@@ -58,7 +58,6 @@ def test_help_and_version_are_words_too(word, option, capsys):
 
 
 def test_options_have_the_names_of_the_design_too(tmp_path):
-    """`plan --epsilon-report` is `--epsilon`, and the files of `sum` may follow `--reports`."""
     needs = ("--epsilon-permanent", 2, "--reports", 1000, "--candidates", 3, "--json")
     own = within("plan", "--epsilon", 1, *needs, cwd=tmp_path).stdout
     assert own == within("plan", "--epsilon-report", 1, *needs, cwd=tmp_path).stdout
@@ -145,7 +144,6 @@ def test_whatever_goes_wrong_is_one_sentence(monkeypatch, capsys, error, status,
     ],
 )
 def test_an_extra_is_installed_from_where_the_package_came(monkeypatch, tmp_path, origin, says):
-    """M11: `pip install "overstory[server]"` found no such package anywhere."""
     about = tmp_path / "overstory-1.dist-info"
     about.mkdir()
     about.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: overstory\nVersion: 1\n")
@@ -178,7 +176,6 @@ TABLE = ["plan", "--epsilon", "1", "--epsilon-permanent", "2", "--reports", "100
 
 @pytest.mark.parametrize("argv", [["--version"], ["privacy", "olh", "--param", "epsilon=1"], TABLE], ids=lambda a: a[0])
 def test_a_broken_pipe_is_quiet(tmp_path, argv):
-    """Printed by Python, and by rich, which would leave with a status of its own."""
     code = f"import sys; from overstory.cli.main import main; sys.exit(main({argv!r}))"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path

@@ -38,7 +38,6 @@ NAMES = ("search-engine", "theme", "open-tabs", "misspelling", "meter-window", "
 
 @pytest.fixture
 def folder(tmp_path):
-    """A copy of the example registry with its candidate files."""
     for path in EXAMPLES.glob("*"):
         if path.suffix in {".toml", ".txt"}:
             (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -101,7 +100,6 @@ def test_what_could_steer_a_terminal_is_shown_escaped(folder):
 
 
 def test_every_earlier_registry_is_compared_and_named(folder):
-    """The second registry kept reports for longer already; the first one's promise is weakened all the same."""
     spoil(folder, "retention_days = 90", "retention_days = 120", "second.toml")
     spoil(folder, "retention_days = 90", "retention_days = 120", "third.toml")
     for name in ("second", "third"):

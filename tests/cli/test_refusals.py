@@ -31,7 +31,6 @@ CRASHES = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A sound file of every kind, and some that are none."""
     path = tmp_path_factory.mktemp("refusals")
     for example in EXAMPLES.glob("*"):
         if example.suffix in {".toml", ".txt"}:

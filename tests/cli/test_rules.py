@@ -126,7 +126,6 @@ def discover(files, *arguments):
 
 
 def found_in(files, *arguments):
-    """What is found, and the values that are detected."""
     done = discover(files, *arguments, "--json")
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
@@ -189,7 +188,6 @@ def test_the_file_is_written_and_every_detected_value_is_printed(files):
 
 
 def test_what_is_detected_beside_an_interval_that_holds_0_is_said_to_be_unsure(tmp_path):
-    """M12: "-7 to 304 ... p 2.0e-09 detected" read as a fault."""
     words = ["metsä"] * 446 + ["järvi"] * 310 + ["koti"] * 220 + ["talo"] * 150 + ["puu"] * 120 + ["saari"] * 230
     (tmp_path / "words.csv").write_text("word\n" + "\n".join(words) + "\n")
     unsure = 0

@@ -17,7 +17,6 @@ DAY = 20_000
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with a registry and a store of thirty reports, ten of them long past retention."""
     (tmp_path / "metrics.toml").write_text(REGISTRY)
     metric, rng = registry()["colour"], random.Random(1)
     done = within("store", "create", "reports.db", cwd=tmp_path)

@@ -43,7 +43,6 @@ def folder(tmp_path_factory):
 
 
 def test_pairs_are_counted_in_one_pass(folder):
-    """As a plain loop over the rows counts them; a row without one of the values is missing."""
     path = str(folder / "crashes.csv")
     pairs = count_pairs(path, ["version", "crash"])
     with (folder / "crashes.csv").open(newline="") as file:

@@ -360,6 +360,5 @@ DISPUTED = {
 
 @pytest.mark.parametrize("text", [*PLAIN, *DISPUTED.values()], ids=[*map(repr, PLAIN), *DISPUTED])
 def test_small_files_are_read_plainly_and_what_readers_disagree_about_is_left_to_arrow(path, text):
-    """So that the property above is not true of nothing."""
     path.write_text(text, newline="")
     assert (reader.read_plain(str(path), layout_of(str(path), Form()), ["c", "d"]) is None) == (text not in PLAIN)

@@ -47,8 +47,6 @@ def result(upload, **changed):
 
 
 class Collector:
-    """Takes every upload once, as a collector does; `first` are the answers before it is well."""
-
     def __init__(self, *first):
         self.first, self.uploads, self.requests = list(first), {}, 0
 
@@ -154,7 +152,6 @@ def test_reports_that_are_refused_are_counted_by_reason():
 
 
 def test_reports_that_would_wait_for_a_registry_are_refused_here(monkeypatch):
-    """A device lets a report wait that a collector may take later; a trial counts it and goes on."""
     from overstory.client.upload import delivery
     from overstory.client.upload.retry import Decision
 
@@ -183,7 +180,6 @@ YEARLY = EXAMPLE.replace("[metrics.colour]", 'panel = {cycle = "year"}\n[metrics
 
 
 def test_devices_that_are_not_asked_open_no_session(monkeypatch):
-    """A device is asked where its own places say so, and in no other period a session records anything."""
     of, recorded = parse_registry(YEARLY + EXAMPLE.partition("[metrics.colour]")[2].join(["[metrics.tree]", ""])), []
     real = Session.record
     monkeypatch.setattr(Session, "record", lambda *given: recorded.append(given[1].id) or real(*given))

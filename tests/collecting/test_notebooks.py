@@ -37,7 +37,6 @@ def code_cells(path):
 
 
 def run_cell(source, names):
-    """Run a cell as a notebook does, and return the value of its last line, if that is an expression."""
     tree = ast.parse(source)
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
     exec(compile(tree, "<cell>", "exec"), names)

@@ -23,7 +23,6 @@ def test_the_order_of_rows_does_not_show():
 
 
 def test_a_survey_estimates_the_column():
-    """Within five standard errors of the truth, whichever oracle; 30,000 rows."""
     column = pd.Series(ANSWERS * 30)
     truth = {"yes": 0.6, "no": 0.3, None: 0.1}
     for oracle in ("auto", "oue", "olh", "rappor"):

@@ -44,7 +44,6 @@ STAGED = BEFORE + (
 
 
 def end(folder, code, arguments, number):
-    """Run a program in the folder, send it a signal when it has written, and return how it ended."""
     environ = {**os.environ, "TMPDIR": str(folder)}
     process = subprocess.Popen([sys.executable, "-c", code, *arguments], cwd=folder, env=environ)
     try:
@@ -154,7 +153,6 @@ def backup(tmp_path):
 
 
 def content(path):
-    """Everything in a store, but for the numbers of rows and the digests."""
     database = connect(str(path))
     try:
         with database.snapshot() as connection:

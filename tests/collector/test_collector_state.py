@@ -26,8 +26,6 @@ METRICS = parse_registry(WEEKLY)
 
 
 class Rows:
-    """A store that remembers what it was given, or fails."""
-
     def __init__(self):
         self.written: list[tuple[CollectorState | None, dict[Any, int]]] = []
         self.fails = False
@@ -74,7 +72,6 @@ def test_the_period_is_that_of_the_refusal_and_not_what_a_sender_names():
 
 
 def test_a_metric_that_no_registry_lists_is_not_written_down():
-    """Its name is whatever a sender wrote."""
     telemetry, rows, ingest = Telemetry(), Rows(), Ingest(METRICS)
     body = encode_upload(Upload(batch_id(), "alice.smith", TODAY, packed(METRICS["bloom"], [Report(0, 0)])))
     telemetry.decided(ingest.decide(body, MEDIA_TYPE, NOW))
@@ -134,7 +131,6 @@ def collector(folder, url):
 
 
 def spoiled_uploads():
-    """1,000 uploads that are refused, for three reasons."""
     bloom, rng = METRICS["bloom"], random.Random(7)
     week = bloom.period.number(time.time())
     raw, wrong_cohort = packed(bloom, [Report(0, 0)]), packed(bloom, [Report(4000, 0)])

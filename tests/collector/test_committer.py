@@ -28,8 +28,6 @@ def received(count=1):
 
 
 class Gate:
-    """Holds the writer until it is opened."""
-
     def __init__(self, store):
         self.entered, self._open = threading.Event(), threading.Event()
         store.before = self._wait
@@ -44,7 +42,6 @@ class Gate:
 
 @asynccontextmanager
 async def committing(limits=None):
-    """A store, its committer, and what was said of its commits; at the end, everything has been committed."""
     store, told = FakeStore(), []
     committer = Committer(store, limits or Limits(), told.append)
     committer.start()
@@ -98,7 +95,6 @@ async def test_bytes_are_bounded_too_and_one_request_always_fits():
 
 @pytest.mark.parametrize("log_fails", [False, True])
 async def test_a_store_that_fails_is_told_to_everyone_in_the_commit_and_the_next_one_goes_on(log_fails, monkeypatch):
-    """A log that cannot be written ends no writer either."""
     async with committing() as (store, committer, told):
         if log_fails:
             monkeypatch.setattr(committer._faults, "line", raising(MemoryError()))
@@ -201,7 +197,6 @@ KIND = {"content-type": MEDIA_TYPE}
 
 @asynccontextmanager
 async def collecting(limits=None):
-    """A collector on a store in memory, and a client to it."""
     collector = Collector(METRICS, FakeStore(), limits=limits, intervals=NEVER, open_writes=True, clock=lambda: NOW)
     async with asked(collector) as client:
         yield collector, client
@@ -272,8 +267,6 @@ async def test_bodies_that_wait_for_a_thread_are_bounded_with_those_being_read()
 
 
 class Endpoint:
-    """Notes the thread that decides."""
-
     def admit(self, head):
         return None
 

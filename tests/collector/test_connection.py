@@ -40,8 +40,6 @@ REQUESTS = {
 
 
 class Seen(HeaderCache):
-    """Notes what was taken without the parser."""
-
     def __init__(self):
         super().__init__()
         self.taken = 0
@@ -54,7 +52,6 @@ class Seen(HeaderCache):
 
 @pytest.fixture
 def heads(monkeypatch):
-    """The known heads of the collector that a test serves next."""
     seen = Seen()
     monkeypatch.setattr("overstory.collector.http.connection.HeaderCache", lambda: seen)
     return seen

@@ -25,7 +25,6 @@ BEGUN = {"page": GET + CHUNKED, "post": post(b"", b"Transfer-Encoding: chunked")
 
 @pytest.fixture
 def process(tmp_path):
-    """A collector of its own, whose memory can be measured; it takes nothing without a token."""
     (tmp_path / "metrics.toml").write_text(REGISTRY)
     options = ("OVERSTORY_COMPACT_EVERY=0",)
     with CollectorProcess(tmp_path / "metrics.toml", str(tmp_path / "store.db"), options) as process:
@@ -33,7 +32,6 @@ def process(tmp_path):
 
 
 def sent(wire, piece, most):
-    """Send a piece again and again until the other side hangs up; return how many bytes left."""
     total = 0
     with suppress(OSError):
         while total < most:
@@ -159,7 +157,6 @@ def test_a_refused_body_is_not_read_for_longer_than_a_while(monkeypatch):
 
 
 def until_gone(wire, seconds=5.0):
-    """Drip bytes until the other side is gone; return how long it took."""
     started = time.monotonic()
     while time.monotonic() - started < seconds:
         try:

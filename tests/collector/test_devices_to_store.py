@@ -53,7 +53,6 @@ def program(folder, number, registry, server, beginning):
 
 
 async def killed_device(command, chance, kills):
-    """Run a device, kill it `kills` times, then let it finish; return how often it was really killed."""
     killed = 0
     for _ in range(kills):
         process = await asyncio.create_subprocess_exec(*command)
@@ -71,7 +70,6 @@ async def killed_device(command, chance, kills):
 
 
 async def live(url, folder, *, devices, kills, restarts, seed):
-    """Run everything, and return how many kills hit a running device."""
     registry = folder / "metrics.toml"
     registry.write_text(REGISTRY)
     chance = random.Random(seed)
@@ -140,8 +138,6 @@ BEFORE = MetricRegistry({name: SERVED[name] for name in ("bloom", "colour")}, "b
 
 
 class Device:
-    """A client of today's registry that has recorded, and a clock that is set by hand."""
-
     def __init__(self, folder, *metrics):
         self.folder, self.clock = folder, Clock(NOW)
         with self.client() as client:
@@ -153,7 +149,6 @@ class Device:
         return device(self.folder, clock=self.clock, choice=None, registry=SERVED, spread=0, **settings)
 
     def flush(self, address, path="", token=""):
-        """Send what is due, a day after the last time; return the status."""
         with self.client(server=f"http://{address[0]}:{address[1]}{path}", token=token) as client:
             client.flush()
             status = client.status()
@@ -209,7 +204,6 @@ def counts_of(metric, counts):
 
 @pytest.fixture
 def reported(tmp_path):
-    """The counts of 1,000 devices, by a registry with all their strings; the truth, and the registry's folder."""
     rng = np.random.default_rng(20261123)
     first = 1 + rng.poisson(1.0, LOW.reports)
     held = np.stack([first, first + rng.integers(0, 2, LOW.reports)])

@@ -50,7 +50,6 @@ def filled(small, tmp_path):
 
 @pytest.fixture
 def exported(filled):
-    """The same, with everything exported once."""
     export_all(*filled)
     return filled
 

@@ -63,7 +63,6 @@ def test_sound_reports_of_every_kind_arrive_unchanged(name, count):
 
 
 def bad_ones(metric):
-    """Reports that the metric cannot have, each with its reason."""
     mechanism = metric.mechanism
     good = sound(metric, 1)[0]
     bad = []
@@ -343,7 +342,6 @@ NAMES = [name for name in METRICS if name != "ended"]
 
 
 def warmed():
-    """An ingest that has seen a report of every metric."""
     ingest = Ingest(METRICS)
     for name in NAMES:
         assert ingest.decide(upload(name), MEDIA_TYPE, NOW).num_reports == 1
@@ -424,7 +422,6 @@ def decided(ingest, raw):
 
 @pytest.mark.parametrize("group", ["1.0", "1.1", "other", ""])
 def test_a_listed_group_is_taken_and_so_is_a_report_that_names_none(group):
-    """Devices with the registry of before the groups name none: their reports go on to count."""
     decision = decided(Ingest(GROUPED), in_group(group))
     assert [received.group for received in decision.received] == [group]
     assert decision.results[0].reason is None

@@ -36,8 +36,6 @@ OFTEN = UpkeepIntervals(tokens=0.05, compact=0.05, retain=0.05, checkpoint=0.05)
 
 
 class Upset(FakeStore):
-    """A store whose upkeep fails while it is told to; it counts what succeeded."""
-
     def __init__(self):
         super().__init__()
         self.error: BaseException | None = None
@@ -282,8 +280,6 @@ def test_a_tick_that_fails_is_followed_by_the_next(monkeypatch, caplog):
 
 def test_an_event_loop_that_stops_for_want_of_memory_goes_on():
     class Unnameable:
-        """A callback that fails, and has no words for it: uvloop stops then."""
-
         def __call__(self):
             raise MemoryError
 
@@ -342,8 +338,6 @@ def _rows(store, table):
 
 
 class Clocks:
-    """A wall clock that can jump, and one that cannot."""
-
     def __init__(self):
         self.wall, self.started = 0.0, time.monotonic()
 
@@ -410,13 +404,11 @@ def test_a_clock_that_runs_evenly_forgets_and_retains(tmp_path):
 
 
 def written():
-    """Bytes that this process has handed to the system to be written."""
     with Path("/proc/self/io").open() as figures:
         return next(int(line.split()[1]) for line in figures if line.startswith("wchar"))
 
 
 def trickle(store, database, rounds, within):
-    """Bytes written while single reports come in and are compacted."""
     from overstory.collector.ingest.ingest import Ingest
 
     ingest, before = Ingest(METRICS), written()

@@ -25,8 +25,6 @@ MIB = 1 << 20
 
 
 class Senders:
-    """Post small batches again and again, each until it is answered, as devices do."""
-
     def __init__(self, address, token):
         self._address, self._header = address, b"Authorization: Bearer " + token.encode()
         self.acknowledged: set[bytes] = set()
@@ -58,7 +56,6 @@ class Senders:
             time.sleep(0.05)
 
     def once(self, body):
-        """Post once; 0 stands for no answer."""
         try:
             with Wire(self._address()) as wire:
                 return wire.send(post(body, self._header)).answer()[0]

@@ -73,7 +73,6 @@ PATH = re.compile(rb"POST /v1/reports(?:/(\d+))? ")
 
 
 def shard_in(request):
-    """Return the shard that a request's path names; 0 where it names none."""
     matched = PATH.match(request)
     assert matched, request[:60]
     return int(matched[1] or 0)
@@ -86,14 +85,12 @@ class Balancer(FaultyNetwork):
     at_random: bool = False
 
     def known(self, request):
-        """Return the address of the shard's collector, while it runs."""
         listed = self.collectors()
         chosen = listed if self.at_random else [listed[shard_in(request)]]
         return [address for address in chosen if address[1]]
 
 
 def write_sharded_registry(folder, table):
-    """Write the metrics, with a table [shards] of these lines; without lines, none."""
     path = write_registry(folder)
     if table:
         path.write_text(path.read_text() + f"\n[shards]\n{table}\n")
@@ -101,7 +98,6 @@ def write_sharded_registry(folder, table):
 
 
 def collectors_of(path, folder, count):
-    """Return one collector of each shard, each on a store of its own; not started yet."""
     sharded = load_registry(path).shards is not None
     return [
         CollectorProcess(
@@ -114,7 +110,6 @@ def collectors_of(path, folder, count):
 
 
 def run_rounds(folder, table, *, count, number, seed, at_random=False):
-    """Run the rounds; return the books, what happened, and the stores."""
     path = write_sharded_registry(folder, table)
     servers = collectors_of(path, folder, count)
     network = Balancer(lambda: [c.address or ("", 0) for c in servers], seed=seed, at_random=at_random)
@@ -170,7 +165,6 @@ def test_many_kills(tmp_path, count, number, seed):
 
 @pytest.mark.slow
 def test_many_kills_while_periods_of_two_numbers_are_open(tmp_path):
-    """Uploads of today and of the days before go by different numbers, at the same time."""
     today = dt.datetime.now(dt.UTC).date()
     table = f"count = 2\nfrom = {{{today.isoformat()} = 3}}"
     books, met, stores = run_rounds(tmp_path, table, count=3, number=rounds(12), seed=43)
@@ -186,7 +180,6 @@ SHARDED = parse_registry(REGISTRY + "\n[shards]\ncount = 4\n")
 
 
 def balanced(port, collectors):
-    """Return the example's configuration without TLS and its file of errors, on a port, for collectors on others."""
     text = re.sub(r" *ssl_certificate(_key)? .*\n", "", CONFIGURATION.read_text())
     text = re.sub(r" *error_log .*? crit;\n", "", text)
     text = text.replace("listen 443 ssl;", f"listen 127.0.0.1:{port};")
@@ -223,7 +216,6 @@ GROWTH = 24 << 20
 
 
 async def exchanged(to, request):
-    """Send a request and return the answer's status; 0 when the collector hung up, as it may on nonsense."""
     reader, writer = await asyncio.open_connection(*to)
     async with closing(writer):
         writer.write(request)
@@ -235,7 +227,6 @@ async def exchanged(to, request):
 
 
 def nonsense(chance, good):
-    """A request that no collector should take."""
     at = chance.randrange(len(good))
     altered = good[:at] + bytes([good[at] ^ (1 + chance.randrange(255))]) + good[at + 1 :]
     return chance.choice(
@@ -252,7 +243,6 @@ def nonsense(chance, good):
 
 
 async def soak(collector, devices, seconds):
-    """Send good and bad requests until the time is over; return memory over time."""
     to, chance, end, memory = collector.address, random.Random(41), time.monotonic() + seconds, []
 
     async def sender():

@@ -49,7 +49,6 @@ async def collecting(ring=RING, limits=None, registry=METRICS, **more):
 
 
 def post(body, kind=REQUEST_TYPE, path="/v1/oblivious", **more):
-    """Post once; return the answer and the collector."""
 
     async def main():
         async with collecting(**more) as (collector, client):
@@ -59,7 +58,6 @@ def post(body, kind=REQUEST_TYPE, path="/v1/oblivious", **more):
 
 
 def pass_through(body=b"", *, token="ovw_w", collecting=None, **how):
-    """Send one sealed request; return the response inside, its JSON, the answer and the collector."""
     sealed = seal(body, token=token, **how)
     answer, collector = post(sealed.body, **(collecting or {}))
     assert answer.status_code == 200, answer.text
@@ -308,7 +306,6 @@ def in_json(**other):
 
 
 def damaged_name(byte):
-    """An upload whose metric's id has 255 bytes, which an error quotes."""
     body = bytearray(longest())
     body[6] = 255
     return bytes(body[:32]) + bytes([byte]) * 255 + bytes(body[32:])
@@ -343,7 +340,6 @@ ANSWERS = {
 
 
 def test_every_answer_to_one_report_has_one_length():
-    """With the longest metric's id and group, and whatever an error quotes."""
     lengths = {}
     for name, (body, how) in ANSWERS.items():
         response, parsed, answer, collector = pass_through(body, collecting={"registry": REGISTRY}, **how)
@@ -417,7 +413,6 @@ class Measured:
 
 
 def released(messages, times=1, **more):
-    """Release messages; return answers, sizes of the bodies decided about, collector, and the peak since the first."""
 
     ring = Measured()
 
@@ -472,7 +467,6 @@ def test_identity_is_no_encoding():
 
 
 def test_large_honest_messages_are_all_taken_once_within_a_bound():
-    """A part of nearly 8 MiB, released twice, from devices of one metric."""
     messages = [sealed_quickly(wide(400), token="ovw_w") for _ in range(39)]
     body = sum(map(len, messages))
     assert 7 * MEBIBYTE < body < 8 * MEBIBYTE

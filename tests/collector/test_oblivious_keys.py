@@ -209,7 +209,6 @@ def test_doctor_compares_the_registry_with_the_file(tmp_path, capsys, monkeypatc
 
 
 def test_a_serving_collector_reads_its_keys_again(tmp_path):
-    """The earlier key opens until it is removed, and a file that cannot be used changes nothing."""
     registry, keys = write_files(tmp_path)
     options = ("--open-writes", f"OVERSTORY_OBLIVIOUS_KEYS={keys}")
     collector = CollectorProcess(registry, str(tmp_path / "store.db"), options)

@@ -26,7 +26,6 @@ checks.load_all_checks()
 
 @schemathesis.serializer(REQUEST_TYPE, RELEASE_TYPE)
 def _as_bytes(_, value):
-    """What is no JSON is sent as it was drawn."""
     data = getattr(value, "data", value)
     return data if isinstance(data, bytes) else str(data).encode()
 
@@ -65,7 +64,6 @@ KINDS = [
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
-    """The description as it is served, and the headers of an admin."""
     store = open_store(str(tmp_path_factory.mktemp("openapi") / "store.db"), METRICS, create=True)
     bodies = [upload(name, 50) for name in METRICS if name != "ended"]
     store.add(Ingest(METRICS).decide(b"".join(bodies), MEDIA_TYPE, NOW).received)

@@ -47,7 +47,6 @@ class Rounds:
         return answer.json()
 
     def release(self, *, kill):
-        """Send a release until the collector has taken all of it, killing the collector at random meanwhile."""
         release = secrets.token_bytes(16)
         repeated = self.rng.sample(list(self.batches), min(20, len(self.batches)))  # a device that sent twice
         batches = [*(batch_id() for _ in range(PART - len(repeated))), *repeated]

@@ -134,7 +134,6 @@ SENT = {"1.0": 12, "1.1": 8, "0.9": 3}
 
 @pytest.fixture(scope="module")
 def collector(tmp_path_factory):
-    """A collector with the reports of 23 devices: its store, its address, an admin token."""
     url, rng = str(tmp_path_factory.mktemp("served") / "store.db"), random.Random(1)
     with open_store(url, REGISTRY, create=True) as store:
         store.add([received(METRIC, 20_000, reports(METRIC, n, rng))._replace(group=g) for g, n in SENT.items()])

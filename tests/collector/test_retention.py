@@ -57,7 +57,6 @@ ORACLES = {  # every one whose reports have a cohort, seed or row, and one of wh
 
 
 def registry(*oracles):
-    """Return a metric of each oracle, named after it, with groups."""
     metrics = {
         name: {"domain": ORACLES[name][0], "oracle": f'"{name}"', "parameters": ORACLES[name][1], "groups": GROUPS}
         for name in oracles
@@ -66,7 +65,6 @@ def registry(*oracles):
 
 
 def add_devices(store, metric, period, devices, group=""):
-    """Add a report of each of so many devices, which hold values at random."""
     rng = np.random.default_rng([period, devices])
     values = list(range(metric.num_values)) if metric.num_values else ["u", "v"]
     values = [metric.encode(("u", "a")), metric.encode(("v", "b"))] if metric.id == "joint" else values
@@ -76,7 +74,6 @@ def add_devices(store, metric, period, devices, group=""):
 
 
 def raw_counts(store):
-    """Return the rows of the table of counts, by period and group, and how many reports each says that came."""
     with store._database.snapshot() as connection:
         rows = connection.execute(select(COUNTS)).all()
     return {(row.period, row.device_group): (unpack_counts(bytes(row.counts)), row.num_reports) for row in rows}

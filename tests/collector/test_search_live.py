@@ -47,7 +47,6 @@ def upload_of(metric, number, value, period, seed=b"live"):
 
 
 def collected(folder, metric, values, seed=b"live"):
-    """Give a report for each of `values` to a collector's ingest and store; return how many it took."""
     today, registry = metric.period.number(time.time()), load_registry(folder / "metrics.toml")
     made = (upload_of(metric, n, value, today - n % 3, seed) for n, value in enumerate(values))
     uploads, taken = iter(made), 0
@@ -166,7 +165,6 @@ INGEST = Ingest(METRICS)
 
 
 def edges():
-    """Reports at the edges of every group's numbers and answers, each with why it is refused, or None."""
     for start, stop in pairwise(SEARCH.bounds):
         for cohort in (start, stop - 1):
             for payload in (0, SEARCH.payload_limit - 1):

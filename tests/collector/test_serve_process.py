@@ -139,7 +139,6 @@ def test_tokens_rotate_while_it_runs(registry):
 
 @contextmanager
 def spoken(registry, *options):
-    """The process itself, its first line, and what it says on both streams once it has ended."""
     command = [sys.executable, "-m", "overstory", "serve", "--registry", str(registry), "--port", "0"]
     command += ["--store", str(registry.parent / "store.db"), *options]
     environ = os.environ | {"OVERSTORY_GRACE": "0"}
@@ -205,8 +204,6 @@ def test_a_public_address_without_tls_is_warned_of(registry):
 
 
 class Serving(ListeningProcess):
-    """A collector in a process of its own, and its log."""
-
     def __init__(self, folder, *options):
         self.said, self.log_file, self.options = [], folder / "log", options
 
@@ -217,7 +214,6 @@ class Serving(ListeningProcess):
         return self.log_file.read_text()
 
     def hang_up(self, said):
-        """Send SIGHUP, and wait until the log says what came of it."""
         before = len(self.log())
         os.kill(self.pid, signal.SIGHUP)
         until(lambda: said in self.log()[before:])

@@ -23,7 +23,6 @@ def registry(table):
 
 
 def of_shard(shard, number=0):
-    """A batch id of a shard of four."""
     batch = (4 * number + shard).to_bytes(2, "big") + bytes(14)
     assert shard_of(batch, 4) == shard
     return batch

@@ -46,7 +46,6 @@ def batches(metric, rng):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """One store with all reports, and one for each shard; the first shard's reports are compacted already."""
     path = tmp_path_factory.mktemp("shards")
     (path / "trees.txt").write_text("ash\nelm\noak\n")
     (path / "metrics.toml").write_text(TEXT + SHARDS)

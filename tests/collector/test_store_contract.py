@@ -343,8 +343,6 @@ BATCHES = st.lists(
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Add (again), compact, retain, reopen; every counting agrees with the model's."""
-
     def __init__(self, kind, folder):
         super().__init__()
         self.stack = ExitStack()
@@ -416,7 +414,6 @@ def test_a_store_is_what_lists_in_memory_are(kind, server_folder):
 
 
 def filled(store, name, sizes, seed=1):
-    """Add reports of each group, half of them counted and half waiting; return the counts of each."""
     metric, rng = registry()[name], random.Random(seed)
     sent = {group: [reports(metric, number, rng) for _ in range(2)] for group, number in sizes.items()}
     for part in range(2):

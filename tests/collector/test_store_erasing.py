@@ -35,7 +35,6 @@ def url(postgres_url):
 
 
 def ask(url, *statements):
-    """Execute statements, each in a transaction of its own; return the rows of the last."""
     with psycopg.connect(url, autocommit=True) as sql:
         for statement in statements:
             answer = sql.execute(statement)
@@ -43,7 +42,6 @@ def ask(url, *statements):
 
 
 def files(url, table=None):
-    """Return the database's files, all of them or one table's heap, as they are on the disk."""
     folder = Path(ask(url, "CHECKPOINT", "SHOW data_directory")[0][0])
     if table is not None:
         paths = [folder / ask(url, f"SELECT pg_relation_filepath('{table}'::regclass)")[0][0]]
@@ -92,7 +90,6 @@ def bloom(rng, count=30, period=PERIOD):
 
 
 def rested(store):
-    """Let all tables have rested since they were last rewritten."""
     store._database.write(
         lambda connection: connection.execute(delete(ABOUT).where(ABOUT.c.key.startswith("rest of ")))
     )
@@ -253,7 +250,6 @@ def test_attempts_while_a_transaction_is_open_do_not_pile_up_copies(url):
 
 
 def rested_with_reasons(url):
-    """Let all tables have rested, and leave why their last rewriting failed."""
     ask(
         url,
         "UPDATE about SET value = '0 0 ' || substr(value, 1 + length(split_part(value, ' ', 1)) + 1 "
@@ -344,7 +340,6 @@ def test_a_table_rests_for_as_long_as_its_rewriting_took(url):
 
 
 def mark(url, owed):
-    """Let exactly these tables be owed a rewriting."""
     with psycopg.connect(url) as sql:
         sql.execute("DELETE FROM about WHERE key LIKE 'owed to %'")
         for table in REST:
@@ -478,7 +473,6 @@ def test_ids_sent_again_while_they_are_rewritten_are_counted_once(url):
 
 
 def parts(batches):
-    """Every batch four times, in calls of ten."""
     rng = random.Random(2)
     cut = []
     for _ in range(4):

@@ -29,7 +29,6 @@ PERIOD = 20_000
 
 
 def days(store):
-    """Return the days that have a table, after seeing that these tables are there, and no others."""
     with store._database.snapshot_of_ids() as connection:
         found = read_id_days(connection)
         names = set(inspect(connection).get_table_names())
@@ -137,7 +136,6 @@ def test_first_batches_of_many_days_at_once_are_counted_once(store_url):
 
 @pytest.fixture
 def pair(postgres_url):
-    """Two collectors' stores of one database."""
     with open_store(postgres_url, registry(), create=True) as one, open_store(postgres_url, registry()) as other:
         yield one, other
 
@@ -229,7 +227,6 @@ WAITING = text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_da
 
 
 def until_it_waits(store, work, number=1):
-    """Return once so many wait for a lock of this database."""
     end = time.monotonic() + 20
     while not work.done() and time.monotonic() < end:
         with store._database.snapshot() as connection:

@@ -92,7 +92,6 @@ def test_counting_is_loaded_before_it_is_needed(tmp_path):
 
 
 def in_the_file_alone(folder, table="inbox"):
-    """Return how many reports the file has, without its log."""
     shutil.copyfile(folder / "store.db", folder / "alone.db")
     with closing(sqlite3.connect(folder / "alone.db")) as alone:
         if not alone.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():

@@ -11,7 +11,6 @@ from support.decoding import shared_estimates
 
 @pytest.fixture(scope="session")
 def console_data(tmp_path_factory):
-    """A registry of five metrics and a store with their reports, at one moment."""
     registry, store = make_store(tmp_path_factory.mktemp("console"))
     with store:
         # A page that waits for no decoding never loads itself again while a test opens the next one.

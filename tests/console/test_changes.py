@@ -36,7 +36,6 @@ def mean(value):
 
 
 def trend(*estimates, name="theme", notes=(), metrics=1, skip=0):
-    """Return the trend of estimates up to the newest period that is over; `skip` periods before it have none."""
     metric = REGISTRY[name]
     newest = metric.period.number(NOW) - 1
     periods = [newest - skip * (back > 0) - back for back in range(len(estimates) - 1, -1, -1)]
@@ -143,7 +142,6 @@ BOARDS = 400
 
 
 def named(metrics, assumed):
-    """Return the share of boards of so many metrics that name a change, where nothing changed."""
     rng, error = np.random.default_rng(20261128), 0.02
     shares = np.array(EVEN)
     noise = np.sqrt(error**2 + shares * (1 - shares) / REPORTS)

@@ -227,7 +227,6 @@ def test_a_request_to_elsewhere_is_noticed(browser, served):
 
 @contextmanager
 def other_site(page):
-    """Serve a page on another port of this machine, and give the port."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
@@ -379,7 +378,6 @@ def reading(browser, served):
 
 
 def expected(reading, week):
-    """Return how the cursor reads a week's numbers, from the page's own file."""
     rows = reading.page.request.get(f"{reading.served.address}/m/theme.json").json()["rows"]
     parts = []
     for row in (row for row in rows if row["to"] == week):

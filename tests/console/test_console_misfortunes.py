@@ -17,7 +17,6 @@ pytestmark = pytest.mark.slow
 
 @contextmanager
 def store_away(_, folder):
-    """The store's file is elsewhere."""
     (folder / "reports.db").rename(folder / "away.db")
     yield
     (folder / "away.db").rename(folder / "reports.db")

@@ -35,7 +35,6 @@ def folder(tmp_path):
 
 @contextmanager
 def running(folder, *arguments, **environment):
-    """Run a command of overstory, and give its process and the link that it prints."""
     command, variables = assigned([sys.executable, "-m", "overstory", *map(str, arguments)])
     variables = os.environ | {"PYTHONWARNINGS": "error", "PYTHONUNBUFFERED": "1"} | environment | variables
     process = subprocess.Popen(
@@ -58,7 +57,6 @@ def console(folder, *more, **environment):
 
 
 def ended(address):
-    """Whether nothing listens there, a few seconds later at most."""
     port = int(address.rpartition(":")[2])
     for _ in range(100):
         try:

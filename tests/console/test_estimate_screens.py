@@ -67,7 +67,6 @@ def fill(store, metric, period, values, seed):
 
 @pytest.fixture(scope="module")
 def store(folder, registry):
-    """A store with six weeks of themes, one of them empty, three days of trees and words, and twelve others."""
     store = open_store(str(folder / "store.db"), registry, create=True)
     rng = np.random.default_rng(20261122)
     shares = [0.4, 0.3, 0.15, 0.1, 0.05, 0.0, 0.0]
@@ -95,7 +94,6 @@ def client(data):
 
 
 def tables(html):
-    """Return the cells of each table's body, as a reader sees them."""
     bodies = re.findall(r"<tbody>(.*?)</tbody>", html, re.DOTALL)
     rows = [re.findall(r"<tr[^>]*>(.*?)</tr>", body, re.DOTALL) for body in bodies]
     cell = re.compile(r"<t[hd][^>]*>(.*?)</t[hd]>", re.DOTALL)
@@ -113,7 +111,6 @@ def decode(folder, metric, *options):
 
 
 def printed(row):
-    """Return a row of a file as the page prints it."""
     number = {key: None if text == "" else float(text) for key, text in row.items() if key not in TEXTS}
     scale = number["estimate"] / number["proportion"] if number["proportion"] else 0.0
     low, high = number["prop_low_95"], number["prop_high_95"]
@@ -331,7 +328,6 @@ def test_chosen_values_are_the_lines_and_stay_in_the_form(client):
 
 
 def links_of(page, label):
-    """Return the places of a page's links by their texts, and the current one."""
     nav = re.search(rf'<nav class="links" aria-label="{label}">(.*?)</nav>', page)[1]
     found = re.findall(r'<a href="([^"]*)"( aria-current="page")?>(.*?)</a>', nav)
     return {text: unescape(address) for address, _, text in found}, [

@@ -29,7 +29,6 @@ HELD = {"1.0": [0.7, 0.2, 0.1], "1.1+build 2": [0.1, 0.2, 0.7], "other": [0.2, 0
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """A client that has logged in, and the folder of its store."""
     folder = tmp_path_factory.mktemp("groups")
     (folder / "metrics.toml").write_text(TEXT)
     registry = parse_registry(TEXT)

@@ -32,7 +32,6 @@ def page(client, path="/plan", **needs):
 
 
 def same_as_printed(client, capsys, needs, options):
-    """Whether the page has every number that the command prints with these options."""
     assert main(["plan", *options, "--json"]) == 0
     printed, served = json.loads(capsys.readouterr().out), page(client, "/plan.json", **needs).json()
     return {name: served[name] for name in printed} == printed

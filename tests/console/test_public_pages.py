@@ -50,8 +50,6 @@ def test_the_page_of_a_metric_says_through_which_relay_its_reports_go(console_da
 
 
 class Refusing:
-    """A store from which nothing but what is published may be read."""
-
     def __init__(self, store, allowed):
         self._store, self._allowed = store, allowed
 

@@ -49,15 +49,12 @@ ADDRESSES = ("", *(f".{form}" for form in FORMS))
 
 @dataclass
 class Publishing:
-    """A console over HTTP, on a store to which reports are added while it runs."""
-
     address: str
     clock: Clock
     data: ConsoleData
     http: httpx.Client
 
     def get(self, path):
-        """Return what somebody without a login gets, once it is decoded."""
         while (answer := self.http.get(self.address + path)).status_code == 202:
             pass
         return answer.status_code, answer.content
@@ -94,7 +91,6 @@ def publishing(folder, **keys):
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory):
-    """Three days of 600 devices each, of which the first two are final."""
     with publishing(tmp_path_factory.mktemp("full")) as public:
         for metric in public.data.registry.values():
             if metric.id in METRICS:
@@ -160,7 +156,6 @@ def has_error(row):
 
 
 def error_of(row, name):
-    """Return the standard error of a number of a row: that of shares, or that of counts, where it has both."""
     share = "frequency" in name
     return next(row[key] for key in (ERRORS[::-1] if share else ERRORS) if key in row)
 
@@ -272,7 +267,6 @@ HOUR = 3600
 
 
 def of_hours(grace):
-    """Return a metric of hours whose late reports are taken for `grace` days."""
     days = {"grace_days": str(grace), "retention_days": str(grace + 1), "expires": "2030-01-01"}
     keys = {"period": '"hour"', "publish": '"estimates"', "publish_least": "2", "parameters": "{epsilon = 2.0}"}
     return parse_registry(STOP + registry_of({"hours": {"oracle": '"oue"'}}, **keys, **days))

@@ -67,7 +67,6 @@ def test_every_page_of_a_metric_answers(client, metric, path):
 
 
 def rows_of(answer):
-    """Yield the rows of `decode --json`, with the range and the variables that stand above them."""
     for part in answer.get("readings", [answer]):
         ends = {name: part[name] for name in ("from", "to") if "readings" in answer}
         rows = part.get("estimates") or part.get("differences")
@@ -172,7 +171,6 @@ def test_what_a_reading_has_not_is_refused_with_a_reason(client):
 
 
 def test_two_periods_of_tables_and_sets_are_compared(client):
-    """Cells, the shares in each row, and items: as a table and as a file."""
     words = words_of(client.get("/m/crashes/compare"))
     assert "version=1.0, crash &lt;b&gt;=yes" in words
     assert "crash &lt;b&gt;=yes in version=3.0" in words

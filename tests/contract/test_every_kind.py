@@ -86,7 +86,6 @@ each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def entry(kind, **more):
-    """Return what a registry says of a metric of this kind, in TOML."""
     domain, oracle, parameters, _ = ASKED[kind]
     about = {"domain": domain, "oracle": f'"{oracle}"', "parameters": parameters}
     return about | {"expires": "2099-01-01", "period": '"day"'} | more
@@ -94,7 +93,6 @@ def entry(kind, **more):
 
 @pytest.fixture(scope="module")
 def metrics(tmp_path_factory):
-    """Every kind without groups and with them, read from a file; its folder is that of the registry."""
     folder = tmp_path_factory.mktemp("kinds")
     (folder / "versions.txt").write_text("1.0\n2.0\n3\n4\n")
     for grouped in (False, True):
@@ -162,7 +160,6 @@ def test_a_device_answers_once_a_period_by_one_permanent_response(metrics, kind,
 
 @each_kind
 def test_a_permanent_response_is_one(metrics, kind):
-    """The same from any process, another for another device."""
     metric = metrics[False][kind]
     encoded = metric.encode(KINDS[kind][3][0])
 
@@ -208,7 +205,6 @@ def rows_of(batch, rows):
 
 @each_kind
 def test_a_mechanism_and_its_reports_travel(metrics, kind):
-    """Pickled, copied and built again it is the same and answers alike; reports survive the wire."""
     metric = metrics[False][kind]
     built, value = metric.mechanism, metric.encode(KINDS[kind][3][0])
     again = any_mechanism(KINDS[kind][1], **built.parameters)
@@ -224,7 +220,6 @@ def test_a_mechanism_and_its_reports_travel(metrics, kind):
 
 
 def departures(metric, kind, group, shift=0.0, of=None):
-    """Return how many standard errors each estimate is from the truth."""
     batch, held = of or sent(metric, kind, seed=3)
     (part,) = read(PeriodCounts(metric, 1, 1, {1: counted(metric, batch)}, group=group)).to_json()["readings"]
     values = ASKED[kind][3]
@@ -282,7 +277,6 @@ PARTS = {
 @pytest.mark.parametrize("aggregation", PARTS)
 @pytest.mark.parametrize("kind", READ)
 def test_json_file_text_and_picture_have_the_same_parts(metrics, kind, aggregation):
-    """One walk reads all kinds: what a part is of, and that each form has it, is said once."""
     metric = metrics[False][kind]
     counts = counted(metric, sent(metric, kind)[0])
     reading = read(PeriodCounts(metric, 1, 2, {1: counts, 2: counts}), aggregation)
@@ -318,7 +312,6 @@ LETTERS = '{kind = "categories", names = ["a", "b", "c"], other = "d"}'
 
 
 def oracle_entry(name, of):
-    """Return what a registry says of shares by an oracle, with four values to hold."""
     taken = inspect.signature(REGISTRY[name]).parameters
     rounds = ROUNDS if "f" in taken and taken["f"].default is not None else {"f": 0.3}
     given = ", ".join(f"{key} = {value}" for key, value in (EPSILONS | rounds).items() if key in taken)
@@ -336,7 +329,6 @@ each_asked = pytest.mark.parametrize("kind", ASKED)
 
 @pytest.fixture(scope="module")
 def panels(tmp_path_factory):
-    """Every kind, and shares by every oracle, each with a panel of its own; with groups."""
     folder = tmp_path_factory.mktemp("panels")
     (folder / "versions.txt").write_text("1.0\n2.0\n3\n4\n")
     own = {"groups": GROUPS, "panel": '{cycle = "month"}'}
@@ -386,7 +378,6 @@ def test_a_device_is_asked_once_a_cycle_and_only_then_sends(panels, tmp_path):
 
 
 def answers(metric, values, period, salt=b""):
-    """Return what devices with these values answer in a period in which they are asked, by the client's recorder."""
     found = []
     for number, value in enumerate(values):
         key = hashlib.blake2b(salt + number.to_bytes(4, "big")).digest()[:32]

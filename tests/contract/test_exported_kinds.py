@@ -20,7 +20,6 @@ OF_GROUPS = "categories"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A store with two days of every kind, in groups where a metric has them, and what was exported of it."""
     place = tmp_path_factory.mktemp("kinds")
     (place / "versions.txt").write_text("1.0\n2.0\n3\n4\n")
     entries = {name: entry(kind, retention_days="90", grace_days="30") for kind, name in NAMES.items()}
@@ -49,7 +48,6 @@ def fill(url, registry):
 
 @pytest.fixture
 def said(folder, capsys, monkeypatch):
-    """Run a command in the folder, and return what it prints."""
     monkeypatch.chdir(folder)
 
     def run(*command):
@@ -60,7 +58,6 @@ def said(folder, capsys, monkeypatch):
 
 
 def both(said, kind, *options):
-    """Return what is decoded of the store, and of the exported folder."""
     chosen = ("--registry", "metrics.toml", "--metric", NAMES[kind], "--quiet", *options)
     return said("decode", "--store", "store.db", *chosen), said("decode", "exported", *chosen)
 

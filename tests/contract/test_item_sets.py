@@ -58,7 +58,6 @@ def size_of(built):
 
 
 def all_sets(built):
-    """Every set of items, those above `most` and the padding length as well."""
     return [items for size in range(size_of(built) + 1) for items in combinations(range(size_of(built)), size)]
 
 
@@ -145,7 +144,6 @@ def test_over_time_a_change_of_the_set_is_a_new_value(case):
 
 
 def agreement(respond_of, first, second):
-    """How often two sets' responses are equal on one device."""
     return sum(respond_of(secret)(first) == respond_of(secret)(second) for secret in SECRETS) / len(SECRETS)
 
 

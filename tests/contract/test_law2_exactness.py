@@ -19,8 +19,6 @@ from support.contract_cases import SMALL_CASES, TYPICAL_CASES
 
 
 class Scripted:
-    """An entropy that says in turn what it is told to."""
-
     def __init__(self, *drawn):
         self.drawn = list(drawn)
 
@@ -30,7 +28,6 @@ class Scripted:
 
 
 def share(output, bits, channel, size):
-    """P(output | bits), bit by bit."""
     total = Fraction(1)
     for i in range(size):
         one = channel.keep_one if bits >> i & 1 else channel.raise_zero

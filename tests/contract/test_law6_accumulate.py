@@ -23,7 +23,6 @@ ORACLES = [FrequencyOracle(case.build()) for case in TYPICAL_CASES]
 
 
 def reports_of(mechanism):
-    """Reports that devices can send, and for bits any."""
     sent = payloads_of(mechanism)
     return st.lists(st.builds(Report, st.integers(0, mechanism.num_cohorts - 1), sent), max_size=40)
 

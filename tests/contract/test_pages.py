@@ -20,13 +20,11 @@ LAWS = (ROOT / "docs" / "explanation" / "laws.md").read_text(encoding="utf-8")
 
 
 def laws(page):
-    """Each law's number, and what its column "held by" names."""
     found = re.findall(r"^\| (\d+) \| [^|]+ \| ([^|]+) \|", page, re.MULTILINE)
     return {int(number): re.findall(r"`([^`]+)`", held) for number, held in found}
 
 
 def is_there(name):
-    """Whether a name is that of a folder, a module or a test in one; without a folder, of tests/contract."""
     file, _, test = name.partition("::")
     path = ROOT / (file if "/" in file else f"tests/contract/{file}.py")
     if not test:
@@ -35,7 +33,6 @@ def is_there(name):
 
 
 def faults(page):
-    """Laws that are left out, and names of tests that are not there."""
     found = laws(page)
     missing = [number for number in range(1, 12) if not found.get(number)]
     return missing, [name for held in found.values() for name in held if not is_there(name)]
@@ -54,14 +51,12 @@ def test_a_law_without_a_test_and_a_test_that_is_gone_are_noticed():
 
 
 def enforced():
-    """The packages by layer, as pyproject.toml has them."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
     (contract,) = [contract for contract in settings["contracts"] if contract["type"] == "layers"]
     return [set(re.findall(r"overstory\.(\w+)", layer)) for layer in contract["layers"]]
 
 
 def written(page):
-    """The packages in the table's order."""
     return [
         name
         for cell in re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", page, re.MULTILINE)
@@ -116,7 +111,6 @@ def circles(edges):
 
 
 def floor(graph, package):
-    """Return which of a package's rooms imports which."""
     rooms = graph.find_children(package)
     room_of = {module: room for room in rooms for module in (room, *graph.find_descendants(room))}
     imported = {

@@ -31,13 +31,11 @@ every_search = pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES
 
 
 def codes(search):
-    """Some codes, those of expected values among them, and elsewhere."""
     width = search.plan.domain.width
     return [*sorted({0, 1, 5, (1 << width) - 1, *search.plan.known}), ELSEWHERE]
 
 
 def numbers(search, each=12):
-    """Numbers of devices, as many of each group: the first, the last, and some between."""
     for start, stop in zip(search.bounds, search.bounds[1:], strict=False):
         yield from {start + (stop - 1 - start) * i // (each - 1) for i in range(each)}
 
@@ -67,7 +65,6 @@ def in_every_period_anew(history):
 
 
 def worst_of_histories(search, cohort, answered):
-    """The worst log ratio between any two histories of two periods, over all that the device ever sends."""
     values = (codes(search)[0], codes(search)[1], ELSEWHERE, None)
     worst = Fraction(1)
     laws = []

@@ -30,7 +30,6 @@ FORBIDDING = {*CI_VARIABLES, "DO_NOT_TRACK", "OVERSTORY"}
 
 
 def run(folder, program, *options, typed=""):
-    """Run a program in a folder, as where no person's settings forbid reports; return what it prints."""
     environ = {name: value for name, value in os.environ.items() if name not in FORBIDDING}
     ran = subprocess.run(
         [sys.executable, "-W", "error", EXAMPLES / program, *options],
@@ -114,7 +113,6 @@ def is_there(module, name):
 
 
 def missing(source):
-    """The names that a script imports from the package, and that are not there."""
     nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
     ours = [node for node in nodes if (node.module or "").partition(".")[0] in {"overstory", "papers"}]
     names = [(node.module, alias.name) for node in ours for alias in node.names]
@@ -142,7 +140,6 @@ WRITES = ("cat > metrics.toml <<", "(cat <<", "printf 'registry = ")
 
 
 def shown_registries():
-    """Yield every command of a page that writes a registry."""
     for page in PAGES:
         for shown in shown_commands(page):
             if shown.command.startswith(WRITES) and "[metrics." in shown.command:
@@ -153,7 +150,6 @@ SHOWN = list(shown_registries())
 
 
 def unreasoned(text):
-    """Return the epsilon of a year of all metrics that state no reason for theirs."""
     registry = parse_registry(plan_registry(text, None)[0])
     return yearly([metric for metric in registry.values() if metric.yearly_reason is None], registry.budget).epsilon
 

@@ -17,7 +17,6 @@ VECTORS = ROOT / "tests" / "vectors"
 
 
 def table(title):
-    """The rows of the first table of a section: bytes, and what they are."""
     section = PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", section, re.MULTILINE)
     assert rows[0] == ("bytes", "what")
@@ -51,7 +50,6 @@ class Reader:
                 self.field(sizes, what)
 
     def field(self, size, what):
-        """Read one field, and hold it against what the table says of it."""
         start, self.at = self.at, self.at + self.length(size, what)
         need(self.at <= len(self.raw))
         value = self.raw[start : self.at]
@@ -65,7 +63,6 @@ class Reader:
         self.read[what] = number if re.fullmatch("[124]", size) else value
 
     def length(self, size, what):
-        """How many bytes a field has."""
         if size.isdigit():
             return int(size)
         if size == "the rest":
@@ -99,7 +96,6 @@ def read_batch(raw):
 
 
 def read_uploads(body):
-    """The uploads of a body, one after the other."""
     need(bool(body))
     while body:
         reader = Reader(UPLOAD, body)

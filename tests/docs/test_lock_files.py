@@ -20,7 +20,6 @@ LOCKS = {
 
 
 def direct(extras, groups):
-    """What is asked for by extras and groups, and by those that they include."""
     listed = [one for extra in extras for one in EXTRAS[extra]]
     listed += [one for group in groups for one in GROUPS[group]]
     for one in listed:
@@ -33,7 +32,6 @@ def direct(extras, groups):
 
 
 def pinned(name):
-    """The versions of each library in a lock file: several where they depend on the version of Python."""
     text = (ROOT / "requirements" / f"{name}.txt").read_text("utf-8")
     pins = {}
     for library, version in re.findall(r"^([\w.-]+)==([^ \n]+)", text, re.MULTILINE):

@@ -173,8 +173,6 @@ def test_an_object_is_no_exported_folder(monkeypatch):
 
 
 class Failing(io.BytesIO):
-    """A file whose first read is right, and each later one an error."""
-
     def __init__(self, content, error):
         super().__init__(content)
         self.error, self.reads = error, 0

@@ -225,7 +225,6 @@ def test_sets_below_an_address_are_found(tmp_path):
 
 @pytest.fixture
 def sets(tmp_path, monkeypatch):
-    """Three groups of one metric and day: three manifests in one folder, of several parts each."""
     small_parts(monkeypatch.setattr)
     url = f"sqlite:///{tmp_path}/store.db"
     fill(url, registry())

@@ -31,7 +31,6 @@ def folder(tmp_path, monkeypatch):
 
 
 def first_part(folder, metric):
-    """Return a set of a metric, and its smallest part."""
     one = find_sets(str(folder / f"metric={metric}"))[0]
     part = min(one.manifest.parts, key=lambda part: part.bytes)
     return one, Path(one.address(part))

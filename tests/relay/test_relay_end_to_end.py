@@ -26,8 +26,6 @@ DEVICES = 40
 
 @dataclass
 class Observation:
-    """What everybody saw of one release, and what the devices had sent."""
-
     arrived: list[Recorded]  # between devices and relay
     passed: list[Recorded]  # between relay and collector
     direct: list[Recorded]  # between devices and collector
@@ -43,18 +41,15 @@ class Observation:
 
     @property
     def secrets(self):
-        """What nobody but the device and the collector may read."""
         names = {name: name.encode() for name in NAMES}
         return names | {"token": self.token.encode(), "metric": METRIC.encode(), "path": b"/v1/reports"}
 
     @property
     def addresses(self):
-        """How the devices' addresses may be written."""
         return {name: text for record in self.arrived for name, text in spellings(record.source).items()}
 
 
 def contents(folder):
-    """Return all bytes of a folder's files, except the token that was handed over."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "relay-token")
     return b"".join(path.read_bytes() for path in files)
 

@@ -76,7 +76,6 @@ def stage(tmp_path):
     with contextlib.ExitStack() as stages:
 
         def make(number=0):
-            """A relay in which so many messages wait, which are due."""
             made = StagedRelay(tmp_path, RULES)
             stages.callback(made.spool.close)
             made.messages = [message(n) for n in range(number)]
@@ -88,7 +87,6 @@ def stage(tmp_path):
 
 
 def ticks(stage, number):
-    """A condition that holds after the shuffler has looked so many times."""
     left = iter(range(number))
     return lambda: next(left, None) is None
 
@@ -167,8 +165,6 @@ def test_refusals_are_counted_by_their_reason_and_not_sent_again(stage, caplog):
 
 
 class Stubborn:
-    """A collector that fails on some messages each time; the others are taken."""
-
     def __init__(self, fate):
         self.fate, self.taken = fate, set()
 

@@ -31,7 +31,6 @@ DOMAINS = (f'{{kind = "categories", names = {NAMES}}}', '{kind = "strings", cand
 
 
 def toml_of(oracle, parameters=None):
-    """The registry of one metric of an oracle, by the first domain that it takes."""
     for domain in DOMAINS:
         given = parameters or toml_parameters(oracle)
         text = plain_registry("m", oracle=f'"{oracle}"', parameters=given, domain=domain)
@@ -42,7 +41,6 @@ def toml_of(oracle, parameters=None):
 
 
 def traces(values):
-    """Every form of a value that its bytes could be found by."""
     for value in set(values):
         plain = value.encode()
         yield from (plain, value.encode("utf-16-le"), plain.hex().encode(), plain[::-1])
@@ -52,7 +50,6 @@ def traces(values):
 
 
 def leaks(folder, values):
-    """The files that hold one of these traces; the public registry, which names all values alike, is what it was."""
     public = {"version": 1, "name": "t", "registry": folder.with_name("metrics.toml").read_text("utf-8")}
     assert json.loads((folder / "application.json").read_text("utf-8")) == public
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "application.json"]
@@ -60,7 +57,6 @@ def leaks(folder, values):
 
 
 def killed(folder, text, moment):
-    """A device that reports its values on days of their own, in a process that is killed."""
     (folder / "metrics.toml").write_text(text.replace("unread.txt", "candidates.txt"), encoding="utf-8")
     now = [1_795_262_400.0]
 
@@ -125,7 +121,6 @@ NOW = (PERIOD + 1) * DAY
 
 
 def filled(path, rng):
-    """A store that has taken batches of 40 reports; return their columns, as they came."""
     columns = []
     with open_store(str(path), parse_registry(EXAMPLE), create=True) as store:
         for _ in range(60):

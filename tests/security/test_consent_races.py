@@ -27,7 +27,6 @@ def states(of):
 
 
 def sending_while(folder, days, *choices):
-    """A device with a report of each of so many days, whose choice changes while its first one travels."""
     asked = []
 
     def transport(request):

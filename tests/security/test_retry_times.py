@@ -40,7 +40,6 @@ class Device:
                 )
 
     def round(self, asked):
-        """Send what is due to a server that asks for so many seconds."""
         answer = Response(429, {"retry-after": str(int(asked))})
         sender = Collector("https://example.org", lambda request: answer, clock=lambda: self.now, uniform=self.uniform)
         return sender.send_due(self.state, REGISTRY, seconds=5).put_off
@@ -83,7 +82,6 @@ def read_back(found):
 
 
 def together(found):
-    """The share of devices of which two reports come back within two minutes."""
     return sum(
         min(b - a for a, b in zip(sorted(backs), sorted(backs)[1:], strict=False)) <= 2 for _, backs in found
     ) / len(found)

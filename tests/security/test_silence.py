@@ -43,7 +43,6 @@ def registry_of(oracle, over_cap, size=8):
 
 
 def seen_by_the_network(folder, registry, values):
-    """A device's uploads: (day on which it left, its period, its length), for a value each day."""
     clock, seen = Clock(), []
 
     def transport(request):
