@@ -207,15 +207,12 @@ def test_the_commands_of_the_image_make_a_collector_that_serves(tmp_path):
     environ = {"OVERSTORY_REGISTRY": "metrics.toml", "OVERSTORY_STORE": "reports.db", "OVERSTORY_PORT": "0"}
     command = [str(tmp_path / "opt" / "bin" / "overstory"), *json.loads(of("CMD")[0])]
     with subprocess.Popen(command, cwd=tmp_path, env=environ, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         assert process.stdout.readline().startswith("listening on http://127.0.0.1:")
         process.terminate()
     assert process.returncode == 0
 
 
 # `serve` is configured by its command line, the environment or a file
-
-
 def settings(*options, **environ):
     parser = argparse.ArgumentParser()
     SERVE.add_to(parser.add_subparsers())
@@ -321,8 +318,6 @@ def test_what_is_needed_is_named_with_every_place_for_it(monkeypatch):
 
 
 # gateway as a command: what it prints, where reports go, and what is refused
-
-
 ROWS = "".join(f"2026-10-2{d}T{h:02}:00,0.{h:02}\n" for d in (4, 5) for h in range(24))
 
 

@@ -199,8 +199,6 @@ def test_a_bar_is_shown_on_a_terminal_only(folder):
 
 
 # Files and JSON of estimates: one dialect and one shape for every command that prints them; Google's files read
-
-
 def test_decode_reads_googles_files_and_says_what_it_did(tmp_path):
     (tmp_path / "params.csv").write_text('"k","h","m","p","q","f"\n12,2,3,0.25,0.75,0\n')
     (tmp_path / "map.csv").write_text('"V_1",1,5,13,24,26,36\n"V_2",12,14,20,30,31,\n"V_1",3,4,17,18,25,26\n')

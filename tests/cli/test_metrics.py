@@ -330,8 +330,6 @@ def test_a_plan_says_what_will_not_be_seen(folder):
 
 
 # ``overstory metrics init``: from answers or options to a registry that lint has nothing to say about
-
-
 GIVEN = {
     "--id": "theme",
     "--description": "Which theme is in use.",
@@ -455,8 +453,6 @@ def test_a_person_is_asked_again_after_a_wrong_answer(tmp_path):
 
 
 # A metric of sets, live: recorded by devices, sent over HTTP, counted in a store, decoded, explained, and shown
-
-
 PLUGINS = '{kind = "set", of = ["adblock", "grammar", "vpn", "dark mode"], most = 3, other = "another"}'
 SETS = {
     "sampled": {"domain": PLUGINS, "oracle": '"padding-and-sampling"', "parameters": "{epsilon = 4.0}"},

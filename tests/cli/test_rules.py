@@ -96,8 +96,6 @@ def test_every_command_takes_quiet_and_json_where_it_prints_results():
 
 
 # ``overstory discover`` end to end: both kinds of values, a dictionary, files, and one clear message for bad input
-
-
 TREES = ["oak", "ash", "elm", "café"]
 
 
@@ -210,8 +208,6 @@ def test_a_column_may_have_a_long_name(tmp_path):
 
 
 # Values that a spreadsheet runs are made up by devices; `--spreadsheet` writes none, and loses no value
-
-
 EVIL = ["=cmd|'/C calc'!A0", "@SUM(1)", "\t=1", "+oak", "-ash", "'tis", "\uff1d1", "=1,\n2", "oak", "-2.5", '="a"']
 FILES = {"collect": "out/learned.csv", "decode": "out/results.csv", "discover": "found.csv"}
 PARAMS = "k,h,m,p,q,f\n32,2,1,0.5,0.75,0\n"

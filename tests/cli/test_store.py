@@ -45,7 +45,6 @@ def test_tokens_are_shown_once_listed_and_revoked(folder):
     plain = within("store", *adding, cwd=folder).stdout.strip()
     with open_store(str(folder / "reports.db")) as store:
         found = store.find_token(sha256(plain))
-        assert found is not None
         assert (found.role, found.application, found.expires) == ("write", "trees", 1_893_542_400)
     listed = within("store", "tokens", "reports.db", cwd=folder).stdout
     assert shown["token"] not in listed
@@ -60,7 +59,6 @@ def test_tokens_are_shown_once_listed_and_revoked(folder):
 def test_an_expired_token_is_listed_as_expired_with_its_last_day_of_use(folder):
     with open_store(str(folder / "reports.db")) as store:
         found = store.find_token(sha256(store.add_token("write", "elms", expires=1_577_836_800)))
-        assert found is not None
         store.note_token_days({found.id: 18_000})
     listed = within("store", "tokens", "reports.db", cwd=folder).stdout
     (line,) = [line for line in listed.splitlines() if line.startswith(found.id)]

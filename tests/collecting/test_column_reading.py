@@ -267,8 +267,6 @@ def test_progress_never_passes_the_size(folder):
 
 
 # Small CSV files are read by Python, others by Arrow: wherever Python's reader answers, both say the same
-
-
 TEXTS = (
     "oak",
     "a b",

@@ -90,8 +90,6 @@ def test_the_page_about_notebooks_says_what_really_comes_out():
 
 
 # Every result of Python's functions shows itself alike: a table, a frame, a picture, a page and its notes
-
-
 NAMES = ["a", "b", "b", "<i>c</i>"] * 2_000
 HOSTILE = "<script>x</script>"
 

@@ -186,8 +186,6 @@ def test_a_delimiter_is_one_character(delimiter):
 
 
 # Files as newcomers bring them: twenty shapes of public data sets, made here, and what comes of each at the first try
-
-
 def rows(header, form, number=240):
     return header + "\n" + "".join(form(i) + "\n" for i in range(number))
 

@@ -134,8 +134,6 @@ def test_a_statement_without_end_ends_by_a_signal():
 
 
 # One bit turned in a backup: it is refused, or nothing of what is restored differs
-
-
 PERIOD = 20_000
 
 
@@ -205,8 +203,6 @@ def test_a_backup_that_was_used_as_a_store_is_backed_up_again(backup, tmp_path):
 
 
 # PostgreSQL's own backup tools work on a store
-
-
 def test_a_dump_restored_into_an_empty_database_is_the_store(server_folder, tmp_path):
     metrics = registry()
     metric = metrics["bloom"]

@@ -158,8 +158,6 @@ def test_the_command_says_all_and_its_status_is_1_for_an_error(store_file, tmp_p
 
 
 # A collector does not begin to collect with less privacy than the reports in its store were promised.
-
-
 PROMISING = registry_of(
     {
         "export-format": {

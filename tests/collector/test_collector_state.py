@@ -123,8 +123,6 @@ def test_the_duration_of_commits_is_that_of_the_last_minutes(parts):
 
 
 # --- with real processes --------------------------------------------------------------------------------------------
-
-
 def collector(folder, url):
     (folder / "metrics.toml").write_text(WEEKLY)
     return CollectorProcess(folder / "metrics.toml", url)

@@ -190,8 +190,6 @@ async def test_whatever_ends_the_writer_nobody_waits_for_an_answer_that_never_co
 
 
 # POST /v1/reports through ASGI, in this process: answers, limits, refusals, and what is counted
-
-
 KIND = {"content-type": MEDIA_TYPE}
 
 

@@ -258,8 +258,6 @@ def test_heads_are_bounded():
 
 
 # What a shortcut answers is answered alike without it, whatever bytes come in whatever pieces
-
-
 FUZZED = int(os.environ.get("FUZZ_REQUESTS", "1000000"))
 SECONDS = 60 * float(os.environ.get("FUZZ_MINUTES", "0.5"))
 

@@ -230,11 +230,7 @@ def test_a_sender_that_takes_its_answers_slowly_keeps_its_connection():
             time.sleep(0.1)
 
 
-SAID = {
-    "small": lambda: post(upload()),
-    "large": lambda: post(upload("bloom", 10_000)),
-    "page": lambda: GET + b"\r\n",
-}
+SAID = {"small": lambda: post(upload()), "large": lambda: post(upload("bloom", 10_000)), "page": lambda: GET + b"\r\n"}
 
 
 @pytest.mark.parametrize("said", SAID.values(), ids=SAID)

@@ -129,11 +129,7 @@ def test_many_devices_killed_two_hundred_times(tmp_path):
 
 
 # A real collector and its store count the reports of a state that was restored, or copied, once
-
-
 # A client that is rolled out before its collector is ready for it loses nothing
-
-
 BEFORE = MetricRegistry({name: SERVED[name] for name in ("bloom", "colour")}, "before")
 
 
@@ -187,8 +183,6 @@ def test_a_token_that_is_wrong_and_a_path_that_is_mistyped_lose_no_report(tmp_pa
 
 
 # Two strings in linked RAPPOR reports, as a metric: Google's association case, read with the registry's lists
-
-
 FILTER = ", ".join(f"{name} = {value}" for name, value in LOW.letters.items())
 DOMAIN = (
     '{kind = "table", names = ["first", "second"], of = ['

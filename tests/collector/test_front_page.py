@@ -67,8 +67,6 @@ def test_programs_that_ask_for_json_get_the_public_registry():
 
 
 # A metric that a collector lists in public is the metric: decode --store needs no registry of its own
-
-
 @pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.id)
 def test_what_is_public_is_all_that_a_metric_is(metric):
     listed = json.loads(json.dumps(public_metric(metric)))

@@ -272,8 +272,6 @@ def test_json_is_no_longer_once_inflated_than_it_may_be_without(pack):
 
 
 # Compression is undone up to a bound, whatever a body announces.
-
-
 PACK = {"gzip": gzip.compress, "x-gzip": gzip.compress, "deflate": zlib.compress}
 
 
@@ -336,8 +334,6 @@ def test_no_encoding_is_the_body_itself():
 
 
 # The short way: what it takes, the long way takes alike.
-
-
 NAMES = [name for name in METRICS if name != "ended"]
 
 
@@ -405,8 +401,6 @@ def test_patterns_are_bounded(monkeypatch):
 
 
 # Uploads that name a group.
-
-
 GROUPS = '{by = "release", shares = {"1.0" = 0.6, "1.1" = 0.3}, devices = 500000}'
 GROUPED = parse_registry(registry_of({"grouped": {"domain": COLOURS, "groups": GROUPS}, "plain": {"domain": COLOURS}}))
 

@@ -287,7 +287,6 @@ def test_an_event_loop_that_stops_for_want_of_memory_goes_on():
 
     with served() as (collector, address), Wire(address) as wire:
         loop = collector.committer._loop
-        assert loop is not None
         loop.call_soon_threadsafe(Unnameable())
         time.sleep(0.2)
         assert wire.send(post(upload())).answer()[0] == 200

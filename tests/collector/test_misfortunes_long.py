@@ -121,7 +121,6 @@ def _lives_through(misfortune, registry, folder, url):
         running = CollectorProcess(registry, url, at_once, unlucky(folder, "serve"))
         running.start()
         address = running.address
-        assert address is not None
         drained = threading.Thread(target=lambda: [None for _ in running._process.stdout])  # type: ignore[union-attr]
         drained.start()
         try:

@@ -67,8 +67,6 @@ def test_the_books_do_not_balance_when_a_report_is_missing_or_doubled(tmp_path):
 
 
 # Sharded collectors behind a balancer, killed at random: every acknowledged report is counted exactly once
-
-
 PATH = re.compile(rb"POST /v1/reports(?:/(\d+))? ")
 
 
@@ -173,8 +171,6 @@ def test_many_kills_while_periods_of_two_numbers_are_open(tmp_path):
 
 
 # nginx with the example's configuration routes each upload to the collector of its shard, and every retry too
-
-
 CONFIGURATION = Path(__file__).parents[2] / "examples" / "deploy" / "shards-nginx.conf"
 SHARDED = parse_registry(REGISTRY + "\n[shards]\ncount = 4\n")
 
@@ -208,8 +204,6 @@ def test_every_upload_sent_twice_is_counted_once_by_the_collector_of_its_shard(t
 
 
 # Mixed load for a while: no 5xx, and as much memory as after warming up (OVERSTORY_SOAK_SECONDS, half a minute)
-
-
 SECONDS = float(os.environ.get("OVERSTORY_SOAK_SECONDS", "30"))
 WARM = 0.34  # of the time: the first third fills caches and pools
 GROWTH = 24 << 20

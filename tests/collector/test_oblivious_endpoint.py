@@ -163,8 +163,6 @@ async def test_an_oblivious_metric_is_refused_directly_also_after_sealed_ones_we
 
 
 # Releases
-
-
 async def release(client, messages, *, token="ovr_r", number=RELEASE_ID):
     headers = {"content-type": RELEASE_TYPE, "authorization": f"Bearer {token}"}
     return await client.post(
@@ -278,8 +276,6 @@ async def test_a_moment_without_memory_refuses_nothing_for_good(monkeypatch):
 
 
 # What a relay sees of an answer: its length, which is one for every answer to one report
-
-
 AROUND = 32 + 16  # the response's nonce and tag
 LONG, ENDED, GROUP = "m" * 64, "e" * 64, "g" * 32
 TABLE = {"domain": COLOURS, "groups": f'{{by = "{"b" * 64}", shares = {{"{GROUP}" = 0.5}}, devices = 100000}}'}
@@ -374,8 +370,6 @@ def test_a_text_about_what_is_wrong_is_cut_only_where_it_is_long():
 
 
 # What a part of a release may make a collector hold: no more than its own bytes, and nothing without a token
-
-
 WIDE = parse_registry(
     registry_of(
         {

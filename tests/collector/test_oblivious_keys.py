@@ -139,8 +139,6 @@ def test_a_missing_file_is_one_line(tmp_path, capsys):
 
 
 # Keys over time: what doctor says of a rotation, and a collector that reads its keys again while it serves
-
-
 @pytest.fixture
 def path(tmp_path):
     made = tmp_path / "oblivious.keys"
@@ -242,8 +240,6 @@ def test_a_serving_collector_reads_its_keys_again(tmp_path):
 
 
 # Opening requests and sealing responses: RFC 9458 byte for byte, and every altered byte refused
-
-
 # RFC 9458, appendix A.
 PRIVATE = bytes.fromhex("3c168975674b2fa8e465970b79c8dcf09f1c741626480bd4c6162fc5b6a98e1a")
 CONFIGURATION = bytes.fromhex(

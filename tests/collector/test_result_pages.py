@@ -71,8 +71,6 @@ def test_an_answer_is_bounded_and_says_what_to_ask_instead(metrics, url, monkeyp
 
 
 # Counts over HTTP: which range is meant, and what to do where a range cannot be read
-
-
 HALF_HOURLY = parse_registry(EXAMPLE.replace('period = "week"', 'period = "30 minutes"'))
 PERIOD = 20_000
 
@@ -122,8 +120,6 @@ def test_no_cell_for_a_spreadsheet_is_a_formula(tmp_path):
 
 
 # Groups over HTTP: a collector's counts by group, as the library and `decode` read them
-
-
 GROUPS = '{by = "release", shares = {"1.0" = 0.6, "1.1" = 0.3}, devices = 500000}'
 REGISTRY = parse_registry(
     registry_of({"colour": {"groups": GROUPS}}, domain=COLOURS, expires="2099-01-01", version="2")

@@ -144,8 +144,6 @@ def test_a_second_plan_expects_what_the_first_found(tmp_path):
 
 
 # A collector and the reports of a search: what it takes, counts, keeps, and refuses
-
-
 METRICS = parse_registry(
     registry_of(
         {

@@ -201,8 +201,6 @@ def test_a_public_address_without_tls_is_warned_of(registry):
 
 
 # As an operator meets it: log lines, reload, one process on a file
-
-
 class Serving(ListeningProcess):
     def __init__(self, folder, *options):
         self.said, self.log_file, self.options = [], folder / "log", options

@@ -308,14 +308,11 @@ def test_tokens_are_found_by_hash_expire_and_are_revoked(store):
         ("write", "trees", 2_000_000_000),
     ]
     found = store.find_token(sha256(plain))
-    assert found is not None
     assert found.usable(1_999_999_999)
     assert not found.usable(2_000_000_000)
     assert found.created % DAY == 0
     store.revoke_token(found.id)
     revoked = store.find_token(sha256(plain))
-    assert revoked is not None
-    assert revoked.revoked is not None
     assert not revoked.usable(revoked.revoked)
     store.revoke_token(found.id)
     assert store.find_token(sha256(plain)) == revoked
@@ -333,8 +330,6 @@ def test_tokens_that_are_none(store):
 
 
 # A store against lists in memory: whatever is done to it, in whatever order, it says what they say
-
-
 METRICS = ("bloom", "colour", "size", "tree")
 PERIODS = (20_000, 20_001)
 BATCHES = st.lists(
@@ -411,8 +406,6 @@ def test_a_store_is_what_lists_in_memory_are(kind, server_folder):
 
 
 # Each group's reports are counted apart, and all of them together are what they always were
-
-
 def filled(store, name, sizes, seed=1):
     metric, rng = registry()[name], random.Random(seed)
     sent = {group: [reports(metric, number, rng) for _ in range(2)] for group, number in sizes.items()}

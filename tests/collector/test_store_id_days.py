@@ -237,8 +237,6 @@ def until_it_waits(store, work, number=1):
 
 
 # Two collectors that do something for the first time at the same moment: one does it, the other waits and goes on
-
-
 def test_two_that_start_with_the_same_new_metrics(postgres_url):
     metrics = registry()
     wanted = {(entry.metric, entry.mechanism.digest): entry for entry in map(StoredMetric.of, metrics.values())}

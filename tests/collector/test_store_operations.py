@@ -79,8 +79,6 @@ def test_retention_deletes_refusals_and_collectors_that_ended_and_leaves_notes(s
 
 
 # What relays released together: a release grows with its new messages, in their transaction, and never by others
-
-
 PERIOD = 20_000
 FIRST, SECOND = b"a" * 16, b"b" * 16
 

@@ -100,8 +100,6 @@ def in_the_file_alone(folder, table="inbox"):
 
 
 # FairLock: one holder at a time, in the order of asking
-
-
 def waiting(lock, number):
     end = time.monotonic() + 10
     while len(lock._waiting) < number:

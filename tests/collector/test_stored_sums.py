@@ -146,8 +146,6 @@ def test_groups_are_summed_apart_and_together(tmp_path):
 
 
 # Counts and sums survive being stored, and no altered byte of them is believed
-
-
 @given(
     rows=st.integers(1, 4),
     columns=st.integers(1, 70),

@@ -76,16 +76,8 @@ RELEASE = [(day_of(2), "Version 3.1 is out")]
             ),
         ),
         ([LIGHT, LIGHT], {}, f"No change against the week before {QUIET}"),
-        (
-            [LIGHT, LIGHT, LIGHT],
-            {"notes": RELEASE},
-            f"No change against the week before or since 3.1 {QUIET}",
-        ),
-        (
-            [LIGHT, LIGHT],
-            {"notes": [(day_of(1), "the new one")]},
-            f"No change since “the new one” {QUIET}",
-        ),
+        ([LIGHT, LIGHT, LIGHT], {"notes": RELEASE}, f"No change against the week before or since 3.1 {QUIET}"),
+        ([LIGHT, LIGHT], {"notes": [(day_of(1), "the new one")]}, f"No change since “the new one” {QUIET}"),
         ([LIGHT, LIGHT], {"notes": [(day_of(0), "3.2")]}, f"No change against the week before {QUIET}"),
         ([LIGHT, LIGHT], {"skip": 2}, f"No change against the week of 19 October {QUIET}"),
         ([LIGHT], {}, "One week has reports: there is nothing to compare it with yet."),

@@ -291,14 +291,11 @@ def test_roles_are_read_from_a_file(tmp_path):
     file = tmp_path / "roles.toml"
     file.write_text('default = "viewer"\n[roles]\n"ada@example.org" = "admin"\n')
     proxy = parse_proxy("X-Forwarded-User", f"unix:{tmp_path}/s", file)
-    assert proxy is not None
     assert (proxy.header, proxy.socket) == ("x-forwarded-user", f"{tmp_path}/s")
     assert [proxy.roles.role_of(name) for name in ("ada@example.org", "eve")] == ["admin", "viewer"]
 
 
 # --- what strangers can make it hold
-
-
 @pytest.fixture
 def served(console):
     with served_console(console.data) as serving:

@@ -41,7 +41,6 @@ def running(folder, *arguments, **environment):
         command, cwd=folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
-        assert process.stdout is not None
         link = next((match for line in process.stdout if (match := LINK.match(line))), None)
         assert link is not None, process.stderr.read() if process.stderr else ""
         yield process, link

@@ -267,11 +267,7 @@ def test_a_wrong_estimate_is_noticed(metrics, kind):
     assert max(map(abs, departures(metrics[False][kind], kind, None, shift=0.33))) > 5
 
 
-PARTS = {
-    "total": [(1, 2)],
-    "per-period": [(1, 1), (2, 2)],
-    "cumulative": [(1, 1), (1, 2)],
-}
+PARTS = {"total": [(1, 2)], "per-period": [(1, 1), (2, 2)], "cumulative": [(1, 1), (1, 2)]}
 
 
 @pytest.mark.parametrize("aggregation", PARTS)
@@ -305,7 +301,6 @@ def test_no_reports_are_said_and_not_estimated(metrics, kind):
 
 
 # --- in a panel: devices that are asked seldom, with noise of their own each time ------------------------------------
-
 EPSILONS = {"epsilon": 2.0, "epsilon_permanent": 2.0, "epsilon_report": 1.0, "window": 2}
 ROUNDS = {"f": 0.3, "p": 0.1, "q": 0.9}
 LETTERS = '{kind = "categories", names = ["a", "b", "c"], other = "d"}'

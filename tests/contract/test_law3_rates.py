@@ -14,13 +14,7 @@ from overstory.protocol.kinds.registry import mechanism as build
 from overstory.protocol.sampling import SystemEntropy
 from support.contract_cases import TYPICAL_CASES, Case
 from support.contract_devices import EveryPeriodTheSame, InPeriods, sample_bulk, sample_devices, sample_strangers
-from support.contract_statistics import (
-    check_cohorts,
-    check_outputs,
-    check_pairs,
-    check_rates,
-    check_repeats,
-)
+from support.contract_statistics import check_cohorts, check_outputs, check_pairs, check_rates, check_repeats
 from support.contract_views import output_chances, payloads, view_of
 
 DEVICES = 2_000
@@ -28,8 +22,6 @@ BULK = 20_000
 
 
 # Devices broken on purpose, each as some real one was: a statistical test that passes them tests nothing.
-
-
 class LastBitTrue(Randomizer):
     """The last bit is never randomized (OpenDP's RAPPOR, for 20 months)."""
 

@@ -155,8 +155,6 @@ def test_the_largest_sizes_travel():
 
 
 # Known answers of every mechanism, and inputs that must not give them
-
-
 def load(name):
     return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
 

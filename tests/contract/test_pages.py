@@ -85,8 +85,6 @@ def test_the_walks_written_down_are_those_that_are_run():
 
 
 # The house's plan: no circle among modules, none among the packages of a floor, and no floor with too many rooms
-
-
 MOST_ROOMS = 14
 """Modules and packages side by side; the root, whose rooms are the layers of pyproject.toml, may have five more."""
 
@@ -147,8 +145,6 @@ def test_a_circle_is_noticed():
 
 
 # No signature shows the environment (finding A2): `help` and a notebook's tooltips print every default
-
-
 LONGEST = 125
 SECRET = "correct horse battery staple"
 

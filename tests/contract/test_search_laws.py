@@ -47,8 +47,6 @@ def chances(search, cohort, code):
 
 
 # --- law 1: epsilon, of one answer and of any history -------------------------------------------------------------
-
-
 def once(history):
     """What a device answers about: its first value (`test_search_recording` holds the client to it)."""
     return history[:1]
@@ -114,8 +112,6 @@ def test_a_plan_that_reveals_more_than_is_declared_is_refused():
 
 
 # --- laws 2 to 4: what a device draws -----------------------------------------------------------------------------
-
-
 def agreement(search, first, second):
     """How often two answers are the same, over what chance gives, in standard deviations."""
     pairs = list(zip(first, second, strict=True))
@@ -158,8 +154,6 @@ def test_a_devices_question_follows_from_its_secret_and_from_no_value(search):
 
 
 # --- laws 6 to 8: counts, the wire, parameters --------------------------------------------------------------------
-
-
 @every_search
 def test_counts_are_the_answers_to_each_question_and_add_up_in_any_order(search):
     devices = SimulatedDevices.holding(

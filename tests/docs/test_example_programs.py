@@ -103,8 +103,6 @@ def test_a_meter_reports_each_period_once(tmp_path):
 
 
 # What a benchmark takes from the package is there: no other test runs most of them, and no type checker reads them
-
-
 BENCH = Path(__file__).parents[2] / "bench"
 
 
@@ -131,8 +129,6 @@ def test_a_name_that_is_gone_is_noticed():
 
 
 # Every registry that we show keeps a year within epsilon 8, whatever a person holds, or says in itself why not
-
-
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WRITES = ("cat > metrics.toml <<", "(cat <<", "printf 'registry = ")

@@ -202,8 +202,6 @@ def test_what_the_system_says_is_not_said_of_the_file(collection, error):
 
 
 # A search over files finds what it finds in the same answers in memory, by any engine and in any partition
-
-
 def answers_in_files(engine, job, units):
     return search_answers(lambda asked: count(engine, asked, units).counts, job)
 

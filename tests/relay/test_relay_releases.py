@@ -461,8 +461,6 @@ def test_memory_stays_flat_while_a_hundred_thousand_messages_are_read_and_releas
 
 
 # How long a shuffling relay keeps what it has accepted, for every setting and whenever it comes
-
-
 HOUR = 3600.0
 BEGUN = 1_800_000_000.25
 LEAST = 3

@@ -112,8 +112,6 @@ def test_the_search_finds_a_device_that_keeps_what_it_should_not(tmp_path):
 
 
 # What was folded or deleted is gone from the store's file, not only from its tables
-
-
 METRIC = next(iter(parse_registry(EXAMPLE).values()))
 DAY = 86_400
 PERIOD = 20_000

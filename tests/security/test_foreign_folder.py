@@ -202,7 +202,6 @@ def test_the_folder_that_the_environment_names_is_refused_in_each_of_five_cases(
 
 
 # --- what is planted in it: links to the user's other files
-
 NAMES = ["secret", "secret.new", "secret.next", "secret.old", "lock", "consent.json", "state.db", "state.db-journal"]
 SOFT, HARD = os.symlink, os.link
 

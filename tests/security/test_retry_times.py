@@ -132,8 +132,6 @@ def test_what_is_asked_is_obeyed_and_bounded(state, asked):
 
 
 # A database whose own words are no text: SQLite complains in those words, and the user still reads one sentence
-
-
 def spoil(path, word):
     content = path.read_bytes()
     assert word in content
