@@ -16,7 +16,6 @@ from support.registry_texts import plain_registry
 from support.running import at_a_terminal, done, overstory, within
 from support.store_samples import received_batch
 
-Ran = subprocess.CompletedProcess[str]
 SHARES = {"oak": 0.5, "ash, white": 0.3, "elm": 0.15, "fir": 0.05}
 DEVICES = 8_000
 

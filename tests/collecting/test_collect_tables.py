@@ -21,7 +21,6 @@ from overstory.trial.numbers import LEARNED, Numbers, collect_numbers, mean_erro
 from overstory.trial.run import TrialBudget
 from overstory.trial.tables import Pairs, collect_pairs, count_pairs
 from support.running import within
-from support.running import within as run
 
 ALARM = 1e-6
 SHARES = np.array([[0.45, 0.05], [0.30, 0.10], [0.07, 0.03]])
@@ -65,7 +64,7 @@ def test_many_numbers_are_counted_in_bins(folder):
 
 
 def test_the_text_says_what_was_learned(folder):
-    ran = run("collect", "crashes.csv", "--column", "version", "--column", "crash", "--epsilon", "2", cwd=folder)
+    ran = within("collect", "crashes.csv", "--column", "version", "--column", "crash", "--epsilon", "2", cwd=folder)
     assert ran.returncode == 0, ran.stderr
     assert "crash in each version" in ran.stdout
     assert "version and crash depend on each other" in ran.stdout
@@ -85,7 +84,7 @@ def test_the_text_says_what_was_learned(folder):
 
 def test_rows_are_compared_with_the_largest(folder):
     options = "--column", "version", "--column", "crash", "--epsilon", "2", "-o", "page"
-    ran = run("collect", "crashes.csv", *options, cwd=folder)
+    ran = within("collect", "crashes.csv", *options, cwd=folder)
     assert ran.returncode == 0, ran.stderr
     page = (folder / "page/collect.html").read_text()
     assert "crash in each version, less that in version = 1.0" in page

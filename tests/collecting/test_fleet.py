@@ -13,7 +13,9 @@ from overstory.client.consent.consent import Choice
 from overstory.client.session import Session
 from overstory.client.state.rows import RowState
 from overstory.client.state.secret_file import DeviceSecret, read_secret
+from overstory.client.upload import delivery
 from overstory.client.upload.http import Response
+from overstory.client.upload.retry import Decision
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.panel import ASKED, Places
@@ -152,9 +154,6 @@ def test_reports_that_are_refused_are_counted_by_reason():
 
 
 def test_reports_that_would_wait_for_a_registry_are_refused_here(monkeypatch):
-    from overstory.client.upload import delivery
-    from overstory.client.upload.retry import Decision
-
     waits = Decision(RowState.WAITING, "wrong-parameters", due=NOW + 60)
     monkeypatch.setattr(delivery, "decide", lambda *_, **__: waits)
     test_reports_that_are_refused_are_counted_by_reason()

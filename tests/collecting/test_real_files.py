@@ -41,7 +41,6 @@ def held(found):
 
 @pytest.fixture
 def written(tmp_path):
-
     def write(content, name="file.csv"):
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())

@@ -6,6 +6,7 @@ import inspect
 import pytest
 
 from overstory.collector.store import open_store
+from support.served import served
 from support.store_databases import KINDS, fresh
 from support.store_samples import registry
 
@@ -51,3 +52,9 @@ def metrics(tmp_path):
 def store(store_url, metrics):
     with open_store(store_url, metrics, create=True) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def listening():
+    with served() as (_, address):
+        yield address

@@ -120,12 +120,6 @@ def test_pipelined_and_cut_anywhere_answers_come_in_order(listening, names, cuts
     assert statuses == [expected.get(name, 200) for name in names]
 
 
-@pytest.fixture(scope="module")
-def listening():
-    with served() as (_, address):
-        yield address
-
-
 def test_a_sender_that_waits_to_be_asked_for_its_body_is_asked(listening):
     with Wire(listening) as wire:
         body = upload()

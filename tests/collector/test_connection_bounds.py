@@ -246,7 +246,6 @@ def test_a_sender_that_has_said_all_it_has_to_say_is_answered(said):
 
 @pytest.fixture
 def broken(monkeypatch):
-
     monkeypatch.setattr(TemplateCache, "recognise", raising(MemoryError()))
 
 

@@ -16,7 +16,7 @@ from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.metric import SLACK
 from overstory.protocol.wire.reasons import Reason
-from overstory.protocol.wire.upload import MEDIA_TYPE, Batch, Upload, encode_upload
+from overstory.protocol.wire.upload import MEDIA_TYPE, Batch, Upload, encode_columns, encode_upload
 from support.collector_in_process import DAY, METRICS, NOW, TODAY, batch_id, packed, sound, upload
 from support.registry_texts import COLOURS, registry_of
 
@@ -33,16 +33,8 @@ def only(decision):
 
 
 def reports_of(received):
-    return list(
-        Batch(
-            received.digest,
-            received.num_bits,
-            received.num_cohorts,
-            received.num_reports,
-            received.cohorts,
-            received.bits,
-        )
-    )
+    columns = received.num_reports, received.cohorts, received.bits
+    return list(Batch(received.digest, received.num_bits, received.num_cohorts, *columns))
 
 
 @pytest.mark.parametrize("name", [name for name in METRICS if name != "ended"])
@@ -99,9 +91,8 @@ def test_a_bad_report_is_rejected_alone_by_its_index(name, count):
 @given(st.data())
 def test_few_and_many_are_judged_alike(name, data):
     metric, shape = METRICS[name], INGEST._metrics[name][1]
-    cohorts = st.integers(0, (1 << 8 * shape.cohort_bytes) - 1) | st.integers(
-        0, min(metric.mechanism.num_cohorts, 65_535)
-    )
+    known = st.integers(0, min(metric.mechanism.num_cohorts, 65_535))
+    cohorts = st.integers(0, (1 << 8 * shape.cohort_bytes) - 1) | known
     near = st.integers(max(0, shape.below - 2), shape.below + 2).filter(lambda bits: bits < 1 << 8 * shape.width)
     payloads = near | st.integers(0, (1 << 8 * shape.width) - 1)
     rows = data.draw(st.lists(st.builds(Report, cohorts, payloads), min_size=1, max_size=40))
@@ -122,8 +113,6 @@ def test_one_refused_upload_leaves_the_others():
 
 
 def other_parameters(field):
-    from overstory.protocol.wire.upload import encode_columns
-
     mechanism = METRICS["bloom"].mechanism
     given_ = {"digest": mechanism.digest, "num_bits": 20, "num_cohorts": 12}
     given_[field] = bytes(16) if field == "digest" else given_[field] + 1
@@ -458,8 +447,6 @@ def test_the_fast_path_names_the_group_of_each_upload():
 
 
 def test_json_names_the_group_as_well():
-    import json
-
     mechanism = GROUPED["grouped"].mechanism
     entry = {"batch": batch_id().hex(), "metric": "grouped", "period": TODAY, "digest": mechanism.digest.hex()}
     raw = json.dumps({"uploads": [entry | {"reports": [[0, "01"]], "group": "1.1"}]}).encode()

@@ -6,16 +6,10 @@ from overstory.collector.auth import Token, sha256
 from overstory.collector.service import Collector
 from overstory.supervision.answers import ALWAYS
 from support.collector_in_process import METRICS, NEVER, NOW, FakeStore, asked
-from support.served import Wire, served
+from support.served import Wire
 
 PAGES = ["/healthz", "/readyz", "/metrics", "/v1/metrics", "/v1/metrics/bloom", "/openapi.json"]
 ADMIN, MONITOR = "ova_token", "ovm_token"
-
-
-@pytest.fixture(scope="module")
-def listening():
-    with served() as (_, address):
-        yield address
 
 
 def get(wire, path, method="GET", host="c"):

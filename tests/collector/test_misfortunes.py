@@ -18,6 +18,7 @@ import psycopg
 import pytest
 from sqlalchemy import text
 
+from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.settings import Limits, UpkeepIntervals
 from overstory.collector.store import StoreError, open_store
 from overstory.collector.store.databases.connection import connect
@@ -25,10 +26,10 @@ from overstory.collector.store.databases.database import DiskFullError
 from overstory.collector.store.upkeep import CHUNKS, INBOX, Compacted, InboxAges, Retained
 from overstory.collector.telemetry import LOG
 from overstory.protocol.metrics.period import DAY
+from overstory.supervision import upkeep
 from overstory.supervision.log import SparseLog, _Json, _Line, begin_log
 from overstory.supervision.server import queued
-from support.collector_in_process import METRICS, NOW, REGISTRY, TODAY, FakeStore, batch_id, raising, upload
-from support.collector_processes import CollectorProcess
+from support.collector_in_process import METRICS, NOW, TODAY, FakeStore, batch_id, raising, upload
 from support.misfortunes import until
 from support.served import Wire, post, served
 
@@ -97,8 +98,6 @@ def test_no_task_of_the_upkeep_ends_by_an_error(error, monkeypatch):
 
 
 def test_a_task_that_never_comes_back_is_noticed(monkeypatch):
-    from overstory.supervision import upkeep
-
     monkeypatch.setattr(upkeep.Task, "late", 0.3)
     store, stuck = Upset(), threading.Event()
     store.compact = lambda *_, **__: stuck.wait(20)  # type: ignore[method-assign]
@@ -235,11 +234,6 @@ def test_an_error_is_logged_again_after_a_minute():
 def test_a_line_of_the_log_has_time_level_message_and_facts(form, line):
     facts = {"msg": "reloaded", "levelname": "INFO", "created": 0.0, "facts": {"metrics": 3}}
     assert form.format(logging.makeLogRecord(facts)) == line
-
-
-def process(folder, *options):
-    (folder / "metrics.toml").write_text(REGISTRY)
-    return CollectorProcess(folder / "metrics.toml", str(folder / "store.db"), options)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the length of the queue is Linux's to say")
@@ -408,8 +402,6 @@ def written():
 
 
 def trickle(store, database, rounds, within):
-    from overstory.collector.ingest.ingest import Ingest
-
     ingest, before = Ingest(METRICS), written()
     for _ in range(rounds):
         for name in ("bloom", "colour"):
@@ -421,8 +413,6 @@ def trickle(store, database, rounds, within):
 
 
 def test_a_trickle_of_reports_does_not_write_whole_chunks_again_and_again(tmp_path):
-    from overstory.collector.ingest.ingest import Ingest
-
     path = str(tmp_path / "store.db")
     now = 0.0
     with open_store(path, METRICS, create=True) as store:

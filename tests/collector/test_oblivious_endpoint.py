@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from overstory.collector.auth import Token
+from overstory.collector.auth import Token, sha256
 from overstory.collector.http.endpoint import answer_to
 from overstory.collector.ingest.ingest import JSON, Decision, Result
 from overstory.collector.ingest.received import Released
@@ -23,6 +23,7 @@ from overstory.collector.store import StoreError
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.oblivious.formats import RELEASE_TYPE, REQUEST_TYPE, RESPONSE_TYPE, RESPONSES_PADDED_TO, Release
+from overstory.protocol.oblivious.messages import seal_request
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_columns, encode_reports, encode_upload
 from overstory.supervision.answers import error_response, refusal
@@ -34,8 +35,6 @@ RELEASE_ID = bytes(range(16))
 
 
 def token(plain, role):
-    from overstory.collector.auth import sha256
-
     return Token(plain, sha256(plain), role, "t", 0, None, None)
 
 
@@ -49,7 +48,6 @@ async def collecting(ring=RING, limits=None, registry=METRICS, **more):
 
 
 def post(body, kind=REQUEST_TYPE, path="/v1/oblivious", **more):
-
     async def main():
         async with collecting(**more) as (collector, client):
             return await client.post(path, content=body, headers={"content-type": kind}), collector
@@ -83,8 +81,6 @@ def test_a_direct_metric_may_come_sealed_too():
 
 
 def test_an_inner_request_that_is_no_request_is_answered_inside():
-    from overstory.protocol.oblivious.messages import seal_request
-
     sealed = seal_request(b"\x07junk", KEYS[1].public)
     answer, _ = post(sealed.body)
     assert opened(sealed, answer.content)[1]["reason"] == "damaged"
@@ -370,21 +366,9 @@ def test_a_text_about_what_is_wrong_is_cut_only_where_it_is_long():
 
 
 # What a part of a release may make a collector hold: no more than its own bytes, and nothing without a token
-WIDE = parse_registry(
-    registry_of(
-        {
-            "wide": {
-                "domain": STRINGS,
-                "oracle": '"rappor"',
-                "parameters": "{num_bits = 4096, num_cohorts = 4, num_hashes = 2, f = 0.5, p = 0.25, q = 0.75}",
-                "transport": '"oblivious"',
-            }
-        },
-        version="1",
-        **ABOUT,
-    )
-    + ROUTE
-)
+FILTERS = "{num_bits = 4096, num_cohorts = 4, num_hashes = 2, f = 0.5, p = 0.25, q = 0.75}"
+LARGE = {"domain": STRINGS, "oracle": '"rappor"', "parameters": FILTERS, "transport": '"oblivious"'}
+WIDE = parse_registry(registry_of({"wide": LARGE}, version="1", **ABOUT) + ROUTE)
 ENCODINGS = {"gzip": gzip.compress, "deflate": zlib.compress}
 
 
@@ -407,7 +391,6 @@ class Measured:
 
 
 def released(messages, times=1, **more):
-
     ring = Measured()
 
     async def main():

@@ -30,15 +30,8 @@ def _as_bytes(_, value):
     return data if isinstance(data, bytes) else str(data).encode()
 
 
-HELD = checks.CHECKS.get_by_names(
-    [
-        "not_a_server_error",
-        "status_code_conformance",
-        "content_type_conformance",
-        "response_schema_conformance",
-        "response_headers_conformance",
-    ]
-)
+CONFORMING = ("status_code", "content_type", "response_schema", "response_headers")
+HELD = checks.CHECKS.get_by_names(["not_a_server_error", *(f"{part}_conformance" for part in CONFORMING)])
 """No 5xx, and only the statuses, types, headers and shapes that the description names."""
 
 POSITIVE, NEGATIVE = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE

@@ -144,19 +144,9 @@ def test_a_second_plan_expects_what_the_first_found(tmp_path):
 
 
 # A collector and the reports of a search: what it takes, counts, keeps, and refuses
-METRICS = parse_registry(
-    registry_of(
-        {
-            "word": {
-                "domain": '{kind = "unknown-strings", max_bytes = 6, known = ["oak"]}',
-                "oracle": '"prefix-search"',
-                "parameters": "{epsilon = 4.0}",
-            }
-        },
-        version="2026-11-21",
-        **ABOUT,
-    )
-)
+UNLISTED = '{kind = "unknown-strings", max_bytes = 6, known = ["oak"]}'
+SEARCHED = {"word": {"domain": UNLISTED, "oracle": '"prefix-search"', "parameters": "{epsilon = 4.0}"}}
+METRICS = parse_registry(registry_of(SEARCHED, version="2026-11-21", **ABOUT))
 WORD = METRICS["word"]
 SEARCH = WORD.mechanism
 INGEST = Ingest(METRICS)

@@ -160,10 +160,8 @@ def test_the_command_line_says_what_is_missing(tmp_path):
     done = within("serve", *files, "--port", "0", "OVERSTORY_SHARD=7", cwd=tmp_path)
     assert (done.returncode, "shard = 7: the registry's shards are 0 .. 3" in done.stderr) == (2, True)
     done = within("simulate", *files, "--devices", "9", "--periods", "1", cwd=tmp_path)
-    assert (done.returncode, "each with a store of its own; give the address of what is in front" in done.stderr) == (
-        2,
-        True,
-    )
+    assert done.returncode == 2
+    assert "each with a store of its own; give the address of what is in front" in done.stderr
     assert not (tmp_path / "store.db").exists()
     claim(str(tmp_path / "store.db"), "count = 4", 2)
     done = within("doctor", *files, cwd=tmp_path)

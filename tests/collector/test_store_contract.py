@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from sqlalchemy import select
 
 from overstory.analysis.reports import ReportBatch
 from overstory.collector.auth import sha256
@@ -17,8 +18,10 @@ from overstory.collector.store import StoreError, open_store
 from overstory.collector.store.copies import backup
 from overstory.collector.store.copies.backup import restore
 from overstory.collector.store.operations import CollectorState
-from overstory.collector.store.schema import METADATA
+from overstory.collector.store.schema import CHUNKS, METADATA
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.registry import mechanism
+from overstory.protocol.metrics import Period
 from support.collector_in_process import raising
 from support.store_databases import KINDS, fresh
 from support.store_samples import DAY, NOW, Model, as_multiset, counted, received, registry, reports, some
@@ -75,8 +78,6 @@ def test_other_parameters_keep_their_own_counts(store, store_url, metrics):
 
 
 def old_with_other_noise(metric):
-    from overstory.protocol.kinds.registry import mechanism
-
     return mechanism("rappor", **(dict(metric.mechanism.parameters) | {"f": 0.75}))
 
 
@@ -124,10 +125,6 @@ def test_chunks_are_merged_until_they_are_full(store, metrics, monkeypatch):
 
 
 def chunk_sizes(store):
-    from sqlalchemy import select
-
-    from overstory.collector.store.schema import CHUNKS
-
     with store._database.snapshot() as connection:
         return sorted(connection.execute(select(CHUNKS.c.num_reports)).scalars())
 
@@ -172,9 +169,7 @@ def test_the_registry_at_hand_says_how_long_reports_are_kept(store, store_url, m
 def test_a_large_table_of_ids_is_gone_through_in_slices(store, metrics, monkeypatch):
     monkeypatch.setattr("overstory.collector.store.databases.sqlite.AT_ONCE", 10)
     metric, rng = metrics["bloom"], random.Random(3)
-    edges = [bytes([first]) + bytes(15) for first in range(256)] + [
-        bytes([first]) + b"\xff" * 15 for first in range(256)
-    ]
+    edges = [bytes([first]) + rest * 15 for rest in (b"\0", b"\xff") for first in range(256)]
     sent = reports(metric, 1, rng)
     store.add([received(metric, PERIOD, sent, batch=batch, forget_after=DAY) for batch in edges])
     kept = received(metric, PERIOD + 1, sent, batch=rng.randbytes(16), forget_after=3 * DAY)
@@ -205,8 +200,6 @@ def test_new_candidates_are_counted_in_the_reports_that_are_kept(store_url, tmp_
 
 def test_periods_of_another_length_need_another_metric(store, store_url, metrics):
     weekly = registry()
-    from overstory.protocol.metrics import Period
-
     object.__setattr__(weekly["bloom"], "period", Period.parse("week"))
     with pytest.raises(
         StoreError, match="bloom was collected by day and the registry says week: give the metric a new id"
@@ -425,9 +418,8 @@ def test_each_group_is_counted_apart_and_all_together_as_before(store, metrics, 
         for group, own in counts.items():
             assert store.counts(metric, PERIOD, PERIOD, groups=[group]) == {PERIOD: own}
         assert store.counts(metric, PERIOD, PERIOD) == {PERIOD: reduce(add, counts.values())}
-        assert store.counts(metric, PERIOD, PERIOD, groups=["1.0", "other"]) == {
-            PERIOD: counts["1.0"] + counts["other"]
-        }
+        both = counts["1.0"] + counts["other"]
+        assert store.counts(metric, PERIOD, PERIOD, groups=["1.0", "other"]) == {PERIOD: both}
         assert store.counts(metric, PERIOD, PERIOD, groups=["2"]) == {}
         assert store.tally(name, PERIOD, PERIOD) == {(PERIOD, metric.mechanism.digest): 68}
         assert sum(map(len, store.reports(metric, PERIOD, PERIOD))) == 68

@@ -227,7 +227,6 @@ def test_a_request_to_elsewhere_is_noticed(browser, served):
 
 @contextmanager
 def other_site(page):
-
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             self.send_response(200)
@@ -277,10 +276,8 @@ def test_the_same_form_on_the_consoles_own_page_is_taken(browser, served):
         reading.page.get_by_label("Candidates").fill("ash\noak")
         with reading.page.expect_navigation() as navigation:
             reading.page.get_by_role("button", name="Decode").click()
-        assert (navigation.value.status, navigation.value.url) == (
-            200,
-            f"{served.address}/m/hostile?candidates=ash%0Aoak",
-        )
+        assert navigation.value.status == 200
+        assert navigation.value.url == f"{served.address}/m/hostile?candidates=ash%0Aoak"
 
 
 def test_a_page_cannot_be_put_into_a_frame(browser, served):

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
+from pyarrow import parquet
 
 from overstory.collector.store.databases.database import StoreError
 from overstory.console.app import ALWAYS, SCREENS, _run_and_rest, as_download
@@ -35,8 +36,6 @@ def client(console):
 
 
 def test_one_view_in_five_forms(client):
-    from pyarrow import parquet
-
     assert client.get(PAGE).headers["content-type"] == "text/html; charset=utf-8"
     values = client.get(f"{PAGE}.json").json()
     assert values["rows"] == [{"0": WORD, "1": "=cmd()"}, {"0": "none", "1": "-1.5"}]
@@ -53,8 +52,6 @@ def test_one_view_in_five_forms(client):
 
 
 def test_a_column_of_numbers_and_names_is_one_of_texts_in_parquet():
-    from pyarrow import parquet
-
     table = Table("", (Column("value"), Column("low")), [{"value": 0.25, "low": 1}, {"value": "a few", "low": None}])
     file = as_download(View("Medians", (), table), "parquet", "medians").body
     assert parquet.read_table(io.BytesIO(file)).to_pylist() == [

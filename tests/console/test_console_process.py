@@ -5,11 +5,9 @@ import os
 import re
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 
 import httpx
@@ -53,17 +51,6 @@ def console(folder, *more, **environment):
     return running(
         folder, "console", "--registry", "metrics.toml", "--store", "reports.db", "--port", 0, *more, **environment
     )
-
-
-def ended(address):
-    port = int(address.rpartition(":")[2])
-    for _ in range(100):
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            return True
-        time.sleep(0.1)
-    return False
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

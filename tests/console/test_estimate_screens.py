@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
+from overstory.analysis.difference.combination import total
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.collector.store import open_store
 from overstory.console.data import ConsoleData
@@ -17,7 +18,7 @@ from overstory.console.view import ScreenError, read_query
 from overstory.presentation.charts.drawing import Scale
 from overstory.presentation.formats import detection, interval, p_value, percent, thousands
 from overstory.protocol.metrics import parse_registry
-from support.console_in_process import SAME_ORIGIN, analyst_of
+from support.console_in_process import SAME_ORIGIN
 from support.console_store import add_batch
 from support.decoding import shared_estimates
 from support.devices import Clock
@@ -45,11 +46,6 @@ METRICS = {
 }
 TEXT = registry_of(METRICS, retention_days="900", grace_days="2", expires="2040-01-01")
 SVG = "{http://www.w3.org/2000/svg}"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("console")
 
 
 @pytest.fixture(scope="module")
@@ -86,11 +82,6 @@ def data(store, registry):
     decoder = shared_estimates(120)  # no page of these tests is to be asked for twice
     yield ConsoleData(registry, store, Clock(NOW), decoder)
     decoder.close()
-
-
-@pytest.fixture(scope="module")
-def client(data):
-    return analyst_of(data)
 
 
 def tables(html):
@@ -157,10 +148,8 @@ def test_a_column_of_several_periods_is_the_estimate_of_their_sum(client, folder
         assert [row["frequency_low"] for row in mine] == [row["frequency_low"] for row in reading["estimates"]]
     assert "each column adds up 2 periods of week" in client.get("/m/theme?every=2").text
     query = read_query(SeriesQuery, [("every", "4")])
-    assert (query.address("/m/theme", every=2), query.address("/m/theme", every=None)) == (
-        "/m/theme?every=2",
-        "/m/theme",
-    )
+    assert query.address("/m/theme", every=2) == "/m/theme?every=2"
+    assert query.address("/m/theme", every=None) == "/m/theme"
 
 
 def test_the_picture_of_a_series_is_its_rows_and_the_download_is_the_page_s(client):
@@ -196,8 +185,6 @@ def test_a_picture_of_a_period_can_leave_out_the_most_frequent(client):
 
 
 def test_other_is_the_sum_with_an_interval_of_its_own(client, data, registry):
-    from overstory.analysis.difference.combination import total
-
     values = json.loads(ET.fromstring(client.get("/m/theme.svg").text).find(f".//{SVG}metadata").text)
     other = values["series"][-1]
     assert other["name"] == "2 more values"  # "other" may be what the registry calls a value
@@ -315,12 +302,8 @@ def test_every_page_says_what_its_numbers_rest_on(client):
 
 def test_chosen_values_are_the_lines_and_stay_in_the_form(client):
     page = client.get("/m/theme?values=mono%0D%0Aamber&level=0.9").text
-    names = [
-        line["name"]
-        for line in json.loads(
-            ET.fromstring(client.get("/m/theme.svg?values=mono&values=amber").text).find(f".//{SVG}metadata").text
-        )["series"]
-    ]
+    drawing = ET.fromstring(client.get("/m/theme.svg?values=mono&values=amber").text)
+    names = [line["name"] for line in json.loads(drawing.find(f".//{SVG}metadata").text)["series"]]
     assert names == ["mono", "amber"]
     assert "mono\namber</textarea>" in page
     assert "90% interval" in page

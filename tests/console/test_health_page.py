@@ -1,5 +1,7 @@
 """The page of an operator: reports against their median, refusals, collectors, the store; each from real rows."""
 
+import random
+
 import pytest
 
 from overstory.collector.store import open_store
@@ -46,8 +48,6 @@ def report(store, rng, by_week):
 
 @pytest.fixture
 def rng():
-    import random
-
     return random.Random(1)
 
 

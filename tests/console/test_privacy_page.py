@@ -105,17 +105,8 @@ def test_every_page_of_a_metric_has_the_same_row_of_links(console_data, metric):
     for path, screen in screens.items():
         shown = screen.view(console_data, screen.query(), metric=metric, period=newest)
         rows[path] = next(block for block in shown.blocks if isinstance(block, Links)).places
-    assert set(rows.values()) == {
-        tuple(
-            (text, f"/m/{metric}{end}")
-            for text, end in (
-                ("Over time", ""),
-                (newest, f"/{newest}"),
-                ("Compare", "/compare"),
-                ("Privacy", "/privacy"),
-            )
-        )
-    }
+    ends = {"Over time": "", newest: f"/{newest}", "Compare": "/compare", "Privacy": "/privacy"}
+    assert set(rows.values()) == {tuple((text, f"/m/{metric}{end}") for text, end in ends.items())}
     shown = screens["/m/{metric}/{period}"].view(console_data, PeriodQuery(), metric=metric, period=older)
     links = next(block for block in shown.blocks if isinstance(block, Links))
     assert (links.current, [text for text, _ in links.places][1:3]) == (older, [newest, older])

@@ -13,7 +13,6 @@ from overstory.console.data import ConsoleData
 from overstory.queries.counts import read_store
 from overstory.queries.readings import read
 from support.console_browser import NARROW, axe_violations, logged_in, served_console
-from support.console_in_process import analyst_of
 from support.console_readings import BEFORE, DAY, DEVICES, METRICS, NOW, READINGS, make_reading_store
 from support.decoding import shared_estimates
 from support.devices import Clock
@@ -24,22 +23,12 @@ each_metric = pytest.mark.parametrize("metric", METRICS)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("readings")
-
-
-@pytest.fixture(scope="module")
 def data(folder):
     registry, store = make_reading_store(folder)
     with store:
         decoder = shared_estimates(120)
         yield ConsoleData(registry, store, Clock(NOW), decoder)
         decoder.close()
-
-
-@pytest.fixture(scope="module")
-def client(data):
-    return analyst_of(data)
 
 
 def words_of(page):

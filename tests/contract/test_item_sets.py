@@ -9,6 +9,7 @@ from itertools import combinations, product
 import pytest
 
 from overstory.audit.laws import log_of, worst_ratio
+from overstory.privacy import terms_of
 from overstory.privacy.attacks import linkability
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Report, Shape
@@ -136,8 +137,6 @@ def test_over_time_a_change_of_the_set_is_a_new_value(case):
     ]
     worst = worst_ratio(pairs)
     assert math.log(worst) <= 2 * built.epsilon_permanent * (1 + 1e-9)
-    from overstory.privacy import terms_of
-
     terms = terms_of(built)
     assert terms.epsilon_values(2) >= math.log(worst)
     assert terms.change_leak(2) == math.inf

@@ -3,7 +3,6 @@
 import json
 import time
 import weakref
-from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
 from functools import partial
 
@@ -12,7 +11,7 @@ import pytest
 from overstory.cli.main import main
 from overstory.engines import driver, spark_session
 from overstory.engines.dask_cluster import MOST_LOSSES, DaskEngine
-from overstory.engines.driver import Engine, EngineError, LocalEngine, count
+from overstory.engines.driver import EngineError, LocalEngine, count
 from overstory.engines.places import find_places
 from overstory.engines.spark_session import PER_WAVE, SparkEngine
 from overstory.engines.units import read_contents, units_of
@@ -25,7 +24,6 @@ from support.spark_daemons import Cluster, running, start_connect
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of schedulers whose workers are killed
 
-Made = Callable[[], Engine]
 QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "OFF"}
 SPARK_TRIES = 4
 """Spark's own: a task that fails so often ends its job."""

@@ -165,7 +165,6 @@ class ShufflingRelay(StagedRelay):
         self.service = RelayService(self.shuffler.deliver, limit, Troubles())
 
     def post(self, address, *messages):
-
         async def posting():
             answers = []
             for one in messages:

@@ -82,20 +82,9 @@ def seen(tmp_path_factory):
             assert relay.stop() == 0
         assert site.collector.stop() == 0
         stored, log = contents(site.folder), "".join(site.collector.said)
-    return Observation(
-        before.records,
-        behind.records,
-        around.records,
-        relay_before,
-        contents(relayed),
-        stored,
-        site.store,
-        log,
-        facts,
-        sent,
-        counts,
-        site.tokens["write"],
-    )
+    records = before.records, behind.records, around.records
+    files = relay_before, contents(relayed), stored, site.store
+    return Observation(*records, *files, log, facts, sent, counts, site.tokens["write"])
 
 
 def test_the_counts_are_those_of_what_was_sent(seen):

@@ -120,27 +120,13 @@ NOW = (PERIOD + 1) * DAY
 
 def filled(path, rng):
     columns = []
+    built = METRIC.mechanism
+    shape = built.digest, built.payload_bits, built.num_cohorts, 40, bytes(80)
     with open_store(str(path), parse_registry(EXAMPLE), create=True) as store:
         for _ in range(60):
             bits = bytes(rng.randrange(3) for _ in range(40))
             columns.append(bits)
-            store.add(
-                [
-                    Received(
-                        METRIC.id,
-                        PERIOD,
-                        rng.randbytes(16),
-                        METRIC.mechanism.digest,
-                        METRIC.mechanism.payload_bits,
-                        METRIC.mechanism.num_cohorts,
-                        40,
-                        bytes(80),
-                        bits,
-                        NOW,
-                        NOW,
-                    )
-                ]
-            )
+            store.add([Received(METRIC.id, PERIOD, rng.randbytes(16), *shape, bits, NOW, NOW)])
     connection = sqlite3.connect(path)
     ids = ids_in_file(connection)
     connection.close()

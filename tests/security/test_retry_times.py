@@ -1,5 +1,6 @@
 """Retry-After is no cookie: the times at which reports come back do not tell the time that a device was given."""
 
+import os
 import random
 import sqlite3
 
@@ -9,7 +10,7 @@ from overstory.client.outcomes import Fault, StateError
 from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import RowState
 from overstory.client.state.state import State
-from overstory.client.upload import retry
+from overstory.client.upload import delivery, retry
 from overstory.client.upload.delivery import Collector
 from overstory.client.upload.http import Response
 from overstory.client.upload.retry import RetryPolicy
@@ -57,8 +58,6 @@ class Device:
 @pytest.fixture
 def state(tmp_path, monkeypatch):
     """One state for all devices, one after the other, on a disk that nobody waits for."""
-    import os
-
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     found = State(StatePaths(tmp_path / "state"))
     found.begin()
@@ -103,7 +102,6 @@ def test_the_time_asked_for_cannot_be_read_from_when_reports_come_back(state, de
 
 def test_a_device_that_comes_back_when_it_was_told_is_caught(state, monkeypatch):
     """The device as it was: the time asked for, and up to a minute."""
-    from overstory.client.upload import delivery
 
     def exact(row, answer, *, now, failures, policy, uniform):
         asked = retry.retry_after(answer, now, policy)
