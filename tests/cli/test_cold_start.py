@@ -6,7 +6,6 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -75,13 +74,10 @@ for line in iter(sys.stdin.readline, ""):
 
 
 class Started:
-    """Runs each line once, in a process that nothing ran in before."""
-
     def __init__(self, process):
         self._process, self._answers = process, {}
 
     def loaded(self, line, names):
-        """Return which of these modules a command loads."""
         if line not in self._answers:
             self._process.stdin.write(f"{line}\n")
             self._process.stdin.flush()
@@ -188,17 +184,14 @@ def test_every_command_that_ends_by_itself_is_timed():
 
 
 # What is in the wheel; and that the half of it without extras runs with the standard library alone
-
-
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
 READING = "--metric colour --registry metrics.toml --readings read.csv --state meter --agree local --output out"
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: Any) -> Path:
-    """The wheel, built by its own backend and unpacked."""
-    folder: Path = tmp_path_factory.mktemp("wheel")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
     wheel = wheel_in(folder)
@@ -207,22 +200,21 @@ def site(tmp_path_factory: Any) -> Path:
     return folder / "site"
 
 
-def wheel_in(folder: Path) -> Path:
+def wheel_in(folder):
     (wheel,) = folder.glob("*.whl")
     return wheel
 
 
-def alone(site: Path, code: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run Python that sees the standard library and the wheel, and nothing else."""
+def alone(site, code, cwd):
     command = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.append({str(site)!r})\n{code}"]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=60)
 
 
-def overstory(site: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def overstory(site, cwd, *arguments):
     return alone(site, f"from overstory.cli.main import main; sys.exit(main({list(arguments)!r}))", cwd)
 
 
-def test_it_holds_every_file_of_the_package(site: Path) -> None:
+def test_it_holds_every_file_of_the_package(site):
     here = {
         path.relative_to(SOURCE) for path in SOURCE.rglob("*") if path.is_file() and "__pycache__" not in path.parts
     }
@@ -232,14 +224,14 @@ def test_it_holds_every_file_of_the_package(site: Path) -> None:
     assert {path.name for path in site.iterdir() if path.suffix != ".dist-info"} == {"overstory"}
 
 
-def test_it_asks_for_nothing_unless_an_extra_does(site: Path) -> None:
+def test_it_asks_for_nothing_unless_an_extra_does(site):
     (metadata,) = site.glob("overstory-*.dist-info/METADATA")
     required = [line for line in metadata.read_text(encoding="utf-8").splitlines() if line.startswith("Requires-Dist:")]
     assert required
     assert [line for line in required if "extra ==" not in line] == []
 
 
-def test_the_devices_half_is_the_standard_library_alone(site: Path, tmp_path: Path) -> None:
+def test_the_devices_half_is_the_standard_library_alone(site, tmp_path):
     ran = alone(site, "import overstory.client, overstory.gateway, overstory.privacy, overstory.protocol", tmp_path)
     assert (ran.returncode, ran.stderr) == (0, "")
     (tmp_path / "metrics.toml").write_text(EXAMPLE)
@@ -267,7 +259,7 @@ def test_the_devices_half_is_the_standard_library_alone(site: Path, tmp_path: Pa
         (("store", "create", "reports.db"), "server"),
     ],
 )
-def test_what_needs_an_extra_names_it(site: Path, tmp_path: Path, arguments: Any, extra: str) -> None:
+def test_what_needs_an_extra_names_it(site, tmp_path, arguments, extra):
     (tmp_path / "metrics.toml").write_text(EXAMPLE)
     ran = overstory(site, tmp_path, *arguments)
     assert ran.returncode == 2
@@ -276,8 +268,8 @@ def test_what_needs_an_extra_names_it(site: Path, tmp_path: Path, arguments: Any
 
 
 @pytest.mark.slow
-def test_pip_installs_a_command_that_works_once_the_extra_is_there(site: Path, tmp_path: Path) -> None:
-    def run(*command: object, status: int = 0) -> str:
+def test_pip_installs_a_command_that_works_once_the_extra_is_there(site, tmp_path):
+    def run(*command, status=0):
         ran = subprocess.run([*map(str, command)], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert ran.returncode == status, ran.stderr
         return ran.stdout + ran.stderr

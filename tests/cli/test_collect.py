@@ -131,7 +131,6 @@ def test_an_earlier_result_is_replaced_with_a_word_and_as_a_whole(folder, monkey
 
 
 def test_several_choices_in_one_answer_are_one_value(tmp_path):
-    """`Man;Woman` of a multiple choice: each combination is a value of its own, and a note says so."""
     (tmp_path / "survey.csv").write_text("id,gender\n" + "0,Man\n1,Woman\n2,Man;Woman\n3,NA\n" * 500)
     options = ("--column", "gender", "--csv", "missing=NA", "--epsilon", 4)
     shown = within("collect", "survey.csv", *options, "-o", "out", cwd=tmp_path).stdout

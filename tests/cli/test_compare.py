@@ -77,7 +77,6 @@ def test_errors_grow_with_the_range_and_never_overflow(folder):
     "line", ["compare --column 2 --epsilon 2 --reports 99", "discover --column 2 --bytes 5 --epsilon 4 --seed 1"]
 )
 def test_a_file_in_another_form_is_the_same_column(folder, line):
-    """`collect` and `simulate` have tests of their own: what they print of it is more."""
     (folder / "plain.csv").write_text("2\n" + "café\noak\n?\ncafé\n" * 400)
     excel = "".join(f"{row}; {tree} \n" for row, tree in enumerate(("café", "oak", "?", "café") * 400))
     (folder / "excel.csv.gz").write_bytes(gzip.compress(excel.encode("latin-1")))

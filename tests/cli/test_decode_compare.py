@@ -1,8 +1,6 @@
 """decode --compare: two ranges of a store or of a collector, what changed, and what cannot be compared."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,17 +14,17 @@ LATER, EARLIER = "2026-11-19..2026-11-21", "2026-11-16..2026-11-18"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: Any) -> Path:
-    path: Path = tmp_path_factory.mktemp("compared")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("compared")
     make(path)
     return path
 
 
-def compare(folder: Path, *more: object, ranges: tuple[str, str] = (LATER, EARLIER), status: int = 0) -> Any:
+def compare(folder, *more, ranges=(LATER, EARLIER), status=0):
     return done(folder, "decode", *STORED, "--compare", *ranges, *more, status=status)
 
 
-def test_a_kind_an_alpha_and_an_overlap_are_obeyed(folder: Path) -> None:
+def test_a_kind_an_alpha_and_an_overlap_are_obeyed(folder):
     usual, reports, overlapping = (
         json.loads(compare(folder, "--json", *more).stdout)
         for more in ((), ("--interval", "reports", "--alpha", ".01"), ("--overlap", "1", "--reports-per-device", "1"))
@@ -50,11 +48,11 @@ def test_a_kind_an_alpha_and_an_overlap_are_obeyed(folder: Path) -> None:
         ((LATER, EARLIER), ("--reports-per-device", "9"), "9 reports per device"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(folder: Path, ranges: Any, more: Any, message: str) -> None:
+def test_what_cannot_be_compared_is_refused(folder, ranges, more, message):
     assert message in compare(folder, *more, ranges=ranges, status=2).stderr
 
 
-def test_other_parameters_in_a_range_are_refused_with_both_digests(tmp_path: Path) -> None:
+def test_other_parameters_in_a_range_are_refused_with_both_digests(tmp_path):
     path = make(tmp_path)
     old, new = write_registry(tmp_path, 1.0), load_registry(tmp_path / "metrics-2.toml")
     with open_store(str(path), old) as store:

@@ -2,7 +2,6 @@
 
 import json
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from overstory.cli.main import main
 from overstory.collector.store import open_store
 from overstory.engines.driver import LocalEngine, count
 from overstory.engines.places import find_sets
-from overstory.protocol.metrics import Metric, parse_registry
+from overstory.protocol.metrics import parse_registry
 from overstory.queries.sources import exported
 from overstory.queries.sources.exported import ExportedReports
 from support.exported_store import LATER, PERIODS, add, export_all, fill, registry, registry_toml, small_parts
@@ -22,7 +21,7 @@ OPTIONS = ("--registry", "metrics.toml", "--metric")
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     """A store, and its export in parts of several row groups each."""
     monkeypatch.chdir(tmp_path)
     small_parts(monkeypatch.setattr)
@@ -33,13 +32,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def in_units(metric: Metric) -> ExportedReports:
-    """Return exported reports, of which each row group is a unit."""
+def in_units(metric):
     return ExportedReports(find_sets("exported"), lambda job, units: count(LocalEngine(1), job, units))
 
 
-def test_metrics_of_equal_parameters_are_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One reader reads several metrics, and keeps the counts of each."""
+def test_metrics_of_equal_parameters_are_kept_apart(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     size = sample_metrics()["size"] | {"oracle": '"hadamard"'}
     metrics = parse_registry(registry_of({"shirt": size, "shoe": size}, **ABOUT, period='"day"', grace_days="30"))
@@ -57,7 +54,7 @@ def test_metrics_of_equal_parameters_are_kept_apart(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.usefixtures("folder")
-def test_pairs_are_looked_for_in_the_first_reports_of_each_collection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_are_looked_for_in_the_first_reports_of_each_collection(monkeypatch):
     """As many as a store looks at, whatever the units: the other sums are of all reports."""
     monkeypatch.setattr(exported, "PAIR_REPORTS", 37)
     for name, groups in (("size", 1), ("colour", 3)):
@@ -71,8 +68,8 @@ def test_pairs_are_looked_for_in_the_first_reports_of_each_collection(monkeypatc
 
 
 @pytest.fixture
-def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    def run(*command: str) -> str:
+def refused(capsys):
+    def run(*command):
         assert main(["decode", *command]) == 2
         return capsys.readouterr().err
 
@@ -80,7 +77,7 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 
 @pytest.mark.usefixtures("folder")
-def test_what_is_refused(refused: Callable[..., str]) -> None:
+def test_what_is_refused(refused):
     assert "--store has no effect on exported folders" in refused("exported", *OPTIONS, "bloom", "--store", "store.db")
     assert "--map has no effect on exported folders" in refused("exported", *OPTIONS, "bloom", "--map", "map.csv")
     assert "these reports are also those of" in refused("exported", "exported/metric=bloom", *OPTIONS, "bloom")
@@ -93,7 +90,7 @@ def test_what_is_refused(refused: Callable[..., str]) -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_missing_or_damaged_part_is_an_error(refused: Callable[..., str]) -> None:
+def test_a_missing_or_damaged_part_is_an_error(refused):
     part = next(Path("exported/metric=bloom").rglob("part-*.parquet"))
     raw = part.read_bytes()
     part.write_bytes(raw[:-1])
@@ -103,7 +100,7 @@ def test_a_missing_or_damaged_part_is_an_error(refused: Callable[..., str]) -> N
 
 
 @pytest.mark.usefixtures("folder")
-def test_reports_of_other_parameters_are_named_and_not_counted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_reports_of_other_parameters_are_named_and_not_counted(capsys):
     Path("later.toml").write_text(registry_toml().replace("epsilon = 1.0", "epsilon = 2.0"))
     shown = []
     for source in (("--store", "store.db"), ("exported",)):
@@ -114,8 +111,7 @@ def test_reports_of_other_parameters_are_named_and_not_counted(capsys: pytest.Ca
 
 
 @pytest.mark.usefixtures("folder")
-def test_files_without_a_manifest_keep_their_own_form(capsys: pytest.CaptureFixture[str]) -> None:
-    """Files that are named are read as files of reports, whose answer says how they were counted."""
+def test_files_without_a_manifest_keep_their_own_form(capsys):
     parts = list(map(str, Path("exported/metric=colour").rglob("part-*.parquet")))
     assert main(["decode", *parts, *OPTIONS, "colour", "--json", "--quiet"]) == 0
     assert json.loads(capsys.readouterr().out)["counting"]["engine"] == "local"

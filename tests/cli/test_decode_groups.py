@@ -2,8 +2,6 @@
 
 import csv
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +9,11 @@ import pytest
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch
 from overstory.client.randomizer import Randomizer
-from overstory.collector.store import Received, open_store
+from overstory.collector.store import open_store
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import load_registry
 from overstory.protocol.wire.upload import decode_batch, encode_reports
-from overstory.queries.counts import PeriodCounts, read_store
+from overstory.queries.counts import read_store
 from overstory.queries.groups import read_groups
 from support.registry_texts import COLOURS, registry_of
 from support.running import within
@@ -30,15 +28,15 @@ SENT = {"1.0": 4000, "1.1": 8000, "1.2": 1000, "other": 1000}
 METRICS = {"colour": {"groups": GROUPS}, "plain": {}}
 
 
-def reports(metric: Any, shares: list[float], number: int, seed: int, group: str = "") -> Received:
+def reports(metric, shares, number, seed, group=""):
     held = np.repeat(np.arange(3), np.round(np.array(shares) * number).astype(int))
     sent = FrequencyOracle(metric.mechanism).simulate(held, np.random.default_rng(seed))
     return received_batch(metric, DAY, sent)._replace(group=group)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: Any) -> Path:
-    path: Path = tmp_path_factory.mktemp("groups")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("groups")
     (path / "metrics.toml").write_text(registry_of(METRICS, domain=COLOURS, expires="2040-01-01"))
     registry = load_registry(path / "metrics.toml")
     with open_store(str(path / "reports.db"), registry, create=True) as store:
@@ -56,12 +54,12 @@ def folder(tmp_path_factory: Any) -> Path:
     return path
 
 
-def decode(folder: Path, *options: str, metric: str = "colour") -> Any:
+def decode(folder, *options, metric="colour"):
     given = ["--store", "reports.db", "--registry", "metrics.toml", "--metric", metric]
     return within("decode", *given, *options, cwd=folder)
 
 
-def test_each_group_is_estimated_by_itself(folder: Path) -> None:
+def test_each_group_is_estimated_by_itself(folder):
     ran = decode(folder, "--by-group", "--json", "--plot", "groups.svg")
     assert (ran.returncode, ran.stderr) == (0, "")
     read = json.loads(ran.stdout)
@@ -82,7 +80,7 @@ def test_each_group_is_estimated_by_itself(folder: Path) -> None:
     assert "50 reports in no group above: of devices that name none, or a hidden one" in read["notes"]
 
 
-def test_groups_count_by_their_public_shares_and_not_by_who_reports(folder: Path) -> None:
+def test_groups_count_by_their_public_shares_and_not_by_who_reports(folder):
     weighted = {row["value"]: row for row in json.loads(decode(folder, "--by-group", "--json").stdout)["weighted"]}
     shares = {"1.0": 0.5, "1.1": 0.3, "1.2": 0.1, "other": 0.1}
     for place, value in enumerate(["red", "green", "blue"]):
@@ -93,7 +91,7 @@ def test_groups_count_by_their_public_shares_and_not_by_who_reports(folder: Path
     assert red["high"] / plain["reports"] < 0.44, "without it, who reports most weighs most"
 
 
-def test_smoothed_shares_stand_next_to_the_raw_ones_and_their_intervals(folder: Path, tmp_path: Path) -> None:
+def test_smoothed_shares_stand_next_to_the_raw_ones_and_their_intervals(folder, tmp_path):
     ran = decode(folder, "--by-group", "--smooth", "-o", str(tmp_path))
     assert ran.returncode == 0
     assert "smoothed shares are moved towards the mean of all groups" in ran.stdout
@@ -110,7 +108,7 @@ def test_smoothed_shares_stand_next_to_the_raw_ones_and_their_intervals(folder: 
     assert moved[[row["group"] for row in rows if row["value"] == "red"].index("1.2")] > min(moved)
 
 
-def test_the_difference_of_two_groups_has_an_interval(folder: Path) -> None:
+def test_the_difference_of_two_groups_has_an_interval(folder):
     ran = decode(folder, "--compare", "1.1", "1.0", "--json", "--all")
     compared = json.loads(ran.stdout)
     assert (compared["a"]["group"], compared["b"]["group"]) == ("1.1", "1.0")
@@ -121,7 +119,7 @@ def test_the_difference_of_two_groups_has_an_interval(folder: Path) -> None:
     assert "a: group 1.1, 8,000 reports from" in decode(folder, "--compare", "1.1", "1.0").stdout
 
 
-def test_names_that_are_periods_too_are_groups_only_where_both_are(tmp_path: Path) -> None:
+def test_names_that_are_periods_too_are_groups_only_where_both_are(tmp_path):
     listed = '{by = "build", shares = {"2026-09-04" = 0.5, "2026-09-03" = 0.5}, devices = 100000}'
     text = registry_of({"colour": {"groups": listed}}, domain=COLOURS, expires="2040-01-01")
     (tmp_path / "metrics.toml").write_text(text)
@@ -135,7 +133,7 @@ def test_names_that_are_periods_too_are_groups_only_where_both_are(tmp_path: Pat
     assert ("group" in periods["a"], periods["a"]["reports"], periods["b"]["reports"]) == (False, 4000, 2000)
 
 
-def test_a_group_below_the_floor_is_hidden_by_expected_devices_and_not_by_reports(folder: Path, tmp_path: Path) -> None:
+def test_a_group_below_the_floor_is_hidden_by_expected_devices_and_not_by_reports(folder, tmp_path):
     """All shares are listed, so nobody is expected in other; that many devices say they are changes nothing."""
     listed = GROUPS.replace('"1.2" = 0.1', '"1.2" = 0.2')
     (tmp_path / "metrics.toml").write_text(
@@ -144,7 +142,7 @@ def test_a_group_below_the_floor_is_hidden_by_expected_devices_and_not_by_report
     metric = load_registry(tmp_path / "metrics.toml")["colour"]
     with open_store(str(folder / "reports.db")) as store:
 
-        def counts_of(group: str | None) -> PeriodCounts:
+        def counts_of(group):
             return read_store(store, metric, group=group)
 
         reading = read_groups(metric, counts_of)
@@ -164,7 +162,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_metrics_of_every_kind_are_read_by_group(tmp_path: Path, kind: str) -> None:
+def test_metrics_of_every_kind_are_read_by_group(tmp_path, kind):
     domain, oracle, value = KINDS[kind]
     keys = {"domain": domain, "oracle": oracle, "parameters": "{epsilon = 4.0}", "groups": GROUPS}
     (tmp_path / "metrics.toml").write_text(registry_of({"m": keys}, expires="2040-01-01"))

@@ -3,8 +3,6 @@
 import csv
 import json
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,11 +20,11 @@ SHARES = population(6, 4, 0.6)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: Any) -> Path:
+def folder(tmp_path_factory):
     """Parameters, maps, and the same reports in Google's two forms; and reports with a boolean variable."""
-    path: Path = tmp_path_factory.mktemp("pairs")
+    path = tmp_path_factory.mktemp("pairs")
     write_params(path / "params.csv", PARAMETERS)
-    letters: dict[str, Any] = {"oracle": "rappor", "num_bits": 32, "num_hashes": 2, "num_cohorts": 8}
+    letters = {"oracle": "rappor", "num_bits": 32, "num_hashes": 2, "num_cohorts": 8}
     letters |= {"f": 0.2, "p": 0.1, "q": 0.9}
     built = joint(of=[{**letters, "hash_key": "one"}, {**letters, "hash_key": "two"}])
     for number, (part, words) in enumerate(zip(built.components, WORDS, strict=True), start=1):
@@ -47,7 +45,7 @@ def folder(tmp_path_factory: Any) -> Path:
     return path
 
 
-def summed(folder: Path, reports: str, counts: str, *options: str) -> Any:
+def summed(folder, reports, counts, *options):
     command = "sum", "--params", "params.csv", reports, "-o", counts
     return done(folder, *command, *(options or ("--pair", "word", "page")), "--json")
 
@@ -55,7 +53,7 @@ def summed(folder: Path, reports: str, counts: str, *options: str) -> Any:
 PAIR = "--params", "params.csv", "--map", "map_1.csv", "map_2.csv", "--pair", "word", "page"
 
 
-def test_both_forms_have_the_same_counts(folder: Path) -> None:
+def test_both_forms_have_the_same_counts(folder):
     first = json.loads(summed(folder, "reports.csv", "counts.csv").stdout)
     summed(folder, "assoc_sim.csv", "again.csv")
     assert (folder / "counts.csv").read_bytes() == (folder / "again.csv").read_bytes()
@@ -67,12 +65,12 @@ def test_both_forms_have_the_same_counts(folder: Path) -> None:
     assert sum(int(row.rsplit(",", 1)[1]) for row in rows[32::33]) == REPORTS
 
 
-def cells_of(ran: Any, shape: tuple[int, int], what: str = "share") -> Any:
+def cells_of(ran, shape, what="share"):
     cells = json.loads(ran.stdout)["cells"]
     return np.array([cell[what] for cell in cells]).reshape(shape)
 
 
-def test_decode_finds_the_table_from_the_counts(folder: Path) -> None:
+def test_decode_finds_the_table_from_the_counts(folder):
     summed(folder, "reports.csv", "counts.csv")
     ran = done(folder, "decode", *PAIR, "--counts", "counts.csv", "--complete", "--json", "-o", "out")
     shares, errors = cells_of(ran, (6, 4)), cells_of(ran, (6, 4), "standard_error")
@@ -90,7 +88,7 @@ def test_decode_finds_the_table_from_the_counts(folder: Path) -> None:
     assert cells_of(ran, (7, 5))[6, 4] == pytest.approx(0, abs=0.05)  # strings outside both lists: nobody
 
 
-def test_a_boolean_variable_is_one_bit(folder: Path) -> None:
+def test_a_boolean_variable_is_one_bit(folder):
     pair = "--pair", "word", "early:bit"
     assert json.loads(summed(folder, "boolean.csv", "boolean_counts.csv", *pair).stdout)["bits"] == [32, 1]
     maps = "--params", "params.csv", "--map", "map_1.csv"
@@ -101,7 +99,7 @@ def test_a_boolean_variable_is_one_bit(folder: Path) -> None:
     assert [cell["column"] for cell in json.loads(ran.stdout)["cells"][:2]] == ["true", "false"]
 
 
-def test_a_bad_line_is_named_or_passed_over(folder: Path) -> None:
+def test_a_bad_line_is_named_or_passed_over(folder):
     """As Google's files have them: a variable that a device did not report is empty."""
     good = (folder / "reports.csv").read_text().splitlines()[:3]
     empty = f"x,1,{'0' * 32},"
@@ -116,7 +114,7 @@ def test_a_bad_line_is_named_or_passed_over(folder: Path) -> None:
     assert "short.csv, line 1, field word: expected 32 characters" in ran.stderr
 
 
-def test_counts_that_cannot_be_are_refused(folder: Path) -> None:
+def test_counts_that_cannot_be_are_refused(folder):
     summed(folder, "reports.csv", "counts.csv")
     lines = (folder / "counts.csv").read_text().splitlines()
     (folder / "fewer.csv").write_text("\n".join(lines[:-1]) + "\n")

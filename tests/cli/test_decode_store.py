@@ -1,8 +1,6 @@
 """decode of a store and of a collector: what is printed, what is written, and what is refused."""
 
 import re
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,8 +17,7 @@ from support.store_samples import received_batch
 DAYS = (20_700, 20_701, 20_703)
 
 
-def registry(folder: Path, epsilon: float = 1.5) -> Path:
-    """Write a registry of a memoized metric, one of strings, and their candidates."""
+def registry(folder, epsilon=1.5):
     (folder / "trees.txt").write_text("ash\nelm\noak\n")
     memoized = f"{{epsilon_permanent = 3.0, epsilon_report = {epsilon}}}"
     metrics = {
@@ -32,7 +29,7 @@ def registry(folder: Path, epsilon: float = 1.5) -> Path:
     return path
 
 
-def fill(store: Any, metric: Any, seed: int, devices: int = 3000) -> None:
+def fill(store, metric, seed, devices=3000):
     candidates = metric.labels if metric.id == "tree" else None
     held = np.arange(devices) % 3 // 2
     fleet = FrequencyOracle(metric.mechanism).devices(held, np.random.default_rng(seed), candidates=candidates)
@@ -40,9 +37,9 @@ def fill(store: Any, metric: Any, seed: int, devices: int = 3000) -> None:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: Any) -> Path:
+def folder(tmp_path_factory):
     """A store with two metrics, one of them under two sets of parameters."""
-    path: Path = tmp_path_factory.mktemp("reading")
+    path = tmp_path_factory.mktemp("reading")
     new, old = load_registry(registry(path)), load_registry(registry(path, epsilon=1.0))
     with open_store(str(path / "reports.db"), new, create=True) as store:
         fill(store, new["colour"], seed=1)
@@ -56,11 +53,11 @@ KEPT = ("--store", "reports.db", "--registry", "metrics-1.5.toml")
 COLOUR = (*KEPT, "--metric", "colour")
 
 
-def texts(picture: Path) -> str:
+def texts(picture):
     return " ".join(re.findall(r"<text[^>]*>(.*?)</text>", picture.read_text()))
 
 
-def test_a_reading_is_drawn_as_every_estimate_is(folder: Path) -> None:
+def test_a_reading_is_drawn_as_every_estimate_is(folder):
     done(folder, "decode", *COLOUR, "--plot", "total.svg", "--json")
     shown = texts(folder / "total.svg")
     assert "2026-09-04 to 2026-09-07: 2 of 3 values detected" in shown
@@ -71,7 +68,7 @@ def test_a_reading_is_drawn_as_every_estimate_is(folder: Path) -> None:
     assert "95% intervals of all devices like these" in shown
 
 
-def test_a_picture_of_many_periods_says_how_many_it_leaves_out(folder: Path, monkeypatch: Any) -> None:
+def test_a_picture_of_many_periods_says_how_many_it_leaves_out(folder, monkeypatch):
     monkeypatch.setattr(readings.RangeReading, "most_drawn", 2)
     done(folder, "decode", *COLOUR, "--aggregate", "cumulative", "--plot", "two.svg")
     shown = texts(folder / "two.svg")
@@ -80,8 +77,7 @@ def test_a_picture_of_many_periods_says_how_many_it_leaves_out(folder: Path, mon
 
 
 @pytest.fixture
-def collector(folder: Path) -> Any:
-    """A collector on the store: its address, and a token of each kind."""
+def collector(folder):
     registry = load_registry(folder / "metrics-1.5.toml")
     with open_store(str(folder / "reports.db"), registry) as store:
         tokens = store.add_token("admin", "analysts"), store.add_token("write", "editor")
@@ -89,8 +85,7 @@ def collector(folder: Path) -> Any:
             yield f"http://{host}:{port}", *tokens
 
 
-def test_over_http_the_same(folder: Path, collector: tuple[str, str, str], monkeypatch: Any) -> None:
-    """A collector says itself what a metric is; it wants the token for reading."""
+def test_over_http_the_same(folder, collector, monkeypatch):
     url, admin, write = collector
     far = ("--store", url, "--metric", "colour", "--aggregate", "cumulative", "--json", "--all")
     near = done(folder, "decode", *COLOUR, "--aggregate", "cumulative", "--json", "--all").stdout

@@ -1,7 +1,5 @@
 """decode of a metric of several variables: three of them are three tables, in words, as a file and as pictures."""
 
-from pathlib import Path
-
 import numpy as np
 
 from overstory.analysis.kinds.base import SimulatedDevices
@@ -19,7 +17,7 @@ THREE = (
 PAIRS = ("version and crash", "version and size", "crash and size")
 
 
-def test_three_variables_are_three_tables(tmp_path: Path) -> None:
+def test_three_variables_are_three_tables(tmp_path):
     metric = {"domain": THREE, "oracle": '"grr"', "parameters": "{epsilon = 3.0}"}
     (tmp_path / "metrics.toml").write_text(registry_of({"three": metric}, expires="2040-01-01"))
     registry, drawn = load_registry(tmp_path / "metrics.toml"), np.random.default_rng(1)

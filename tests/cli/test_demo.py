@@ -28,7 +28,6 @@ def told(small, tmp_path_factory):
 
 
 def test_a_seed_gives_the_same_output_twice_and_another_seed_does_not(told, small, tmp_path):
-    """In a process of its own, and in this one."""
     _, folder = told
     first = overstory("demo", *small, "--output", tmp_path, cwd=tmp_path)
     page, reports = (tmp_path / "demo.html").read_bytes(), (tmp_path / "reports.ovsb").read_bytes()

@@ -13,7 +13,6 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -31,18 +30,17 @@ DEPLOY = ROOT / "examples" / "deploy"
 VARIABLES = {setting.variable for setting in SERVE_SETTINGS}
 
 
-def instructions() -> list[tuple[str, str]]:
-    """The Dockerfile's instructions, continued lines joined, comments left out."""
+def instructions():
     text = re.sub(r"\\\n\s*", "", (DEPLOY / "Dockerfile").read_text())
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     return [(line.partition(" ")[0], line.partition(" ")[2]) for line in lines]
 
 
-def of(kind: str) -> list[str]:
+def of(kind):
     return [rest for name, rest in instructions() if name == kind]
 
 
-def test_the_image_runs_as_nobody_in_particular_from_what_the_repository_has() -> None:
+def test_the_image_runs_as_nobody_in_particular_from_what_the_repository_has():
     known = {"FROM", "WORKDIR", "COPY", "RUN", "ENV", "USER", "VOLUME", "EXPOSE", "STOPSIGNAL"}
     assert {name for name, _ in instructions()} <= known | {"HEALTHCHECK", "ENTRYPOINT", "CMD"}
     assert all(re.fullmatch(r"python:3\.\d+-slim( AS \w+)?", base) for base in of("FROM"))
@@ -61,7 +59,7 @@ def test_the_image_runs_as_nobody_in_particular_from_what_the_repository_has() -
     assert (args.host, args.port, args.log_format) == ("0.0.0.0", int(of("EXPOSE")[0]), "json")
 
 
-def settings_of(environ: dict[str, str], *options: str) -> argparse.Namespace:
+def settings_of(environ, *options):
     parser = argparse.ArgumentParser()
     COMMANDS["serve"].add_to(parser.add_subparsers())
     args = parser.parse_args(["serve", *options])
@@ -69,7 +67,7 @@ def settings_of(environ: dict[str, str], *options: str) -> argparse.Namespace:
     return args
 
 
-def test_the_compose_file_joins_what_there_is() -> None:
+def test_the_compose_file_joins_what_there_is():
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
     services = compose["services"]
     assert set(services) == {"collector", "db", "proxy"}
@@ -91,20 +89,19 @@ def test_the_compose_file_joins_what_there_is() -> None:
     assert "password" not in (DEPLOY / "compose.yaml").read_text()
 
 
-def unit_of(name: str) -> configparser.ConfigParser:
+def unit_of(name):
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read(DEPLOY / name)
     return unit
 
 
-def given_up(name: str) -> set[str]:
-    """The lines of a unit that give up rights."""
+def given_up(name):
     rights = re.compile(r"(Protect|Restrict|Private|System|NoNew|Capability)")
     return {line for line in (DEPLOY / name).read_text().splitlines() if rights.match(line)}
 
 
-def test_the_unit_is_sound_and_starts_what_there_is(tmp_path) -> None:
+def test_the_unit_is_sound_and_starts_what_there_is(tmp_path):
     unit = unit_of("overstory.service")
     assert unit.sections() == ["Unit", "Service", "Install"]
     service = unit["Service"]
@@ -126,12 +123,12 @@ def test_the_unit_is_sound_and_starts_what_there_is(tmp_path) -> None:
         assert (checked.returncode, checked.stderr) == (0, "")
 
 
-def test_the_settings_file_is_read() -> None:
+def test_the_settings_file_is_read():
     args = settings_of({}, "--config", str(DEPLOY / "serve.toml"))
     assert (args.port, args.store) == (8000, "/var/lib/overstory/reports.db")
 
 
-def test_the_proxy_s_block_is_the_page_s_and_keeps_its_connections() -> None:
+def test_the_proxy_s_block_is_the_page_s_and_keeps_its_connections():
     page = (ROOT / "docs" / "how-to" / "collector.md").read_text()
     (block,) = re.findall(r"```nginx\n(.*?)```", page, re.DOTALL)
     alone = (DEPLOY / "nginx.conf").read_text()
@@ -142,7 +139,7 @@ def test_the_proxy_s_block_is_the_page_s_and_keeps_its_connections() -> None:
     assert "access_log off;" in block
 
 
-def test_the_console_s_settings_are_read_and_its_unit_is_the_collector_s_but_for_what_differs() -> None:
+def test_the_console_s_settings_are_read_and_its_unit_is_the_collector_s_but_for_what_differs():
     parser = argparse.ArgumentParser()
     COMMANDS["console"].add_to(parser.add_subparsers())
     args = parser.parse_args(["console", "--config", str(DEPLOY / "console.toml")])
@@ -157,7 +154,7 @@ def test_the_console_s_settings_are_read_and_its_unit_is_the_collector_s_but_for
     assert f"127.0.0.1:{args.port}" in proxy
 
 
-def test_the_unit_of_a_relay_starts_one_and_has_no_more_rights_than_a_collector(tmp_path) -> None:
+def test_the_unit_of_a_relay_starts_one_and_has_no_more_rights_than_a_collector(tmp_path):
     service = unit_of("overstory-relay.service")["Service"]
     program, *command = shlex.split(service["ExecStart"])
     assert program == "/opt/overstory/bin/overstory"
@@ -172,7 +169,7 @@ def test_the_unit_of_a_relay_starts_one_and_has_no_more_rights_than_a_collector(
     assert given_up("overstory.service") <= given_up("overstory-relay.service")
 
 
-def test_the_compose_file_of_a_relay_starts_one_on_a_read_only_system(tmp_path) -> None:
+def test_the_compose_file_of_a_relay_starts_one_on_a_read_only_system(tmp_path):
     compose = yaml.safe_load((DEPLOY / "relay-compose.yaml").read_text())
     (service,) = compose["services"].values()
     variables = service["environment"]
@@ -187,7 +184,7 @@ def test_the_compose_file_of_a_relay_starts_one_on_a_read_only_system(tmp_path) 
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_image_make_a_collector_that_serves(tmp_path) -> None:
+def test_the_commands_of_the_image_make_a_collector_that_serves(tmp_path):
     for name in of("COPY")[:3]:
         *sources, target = name.split()
         for source in sources:
@@ -209,16 +206,13 @@ def test_the_commands_of_the_image_make_a_collector_that_serves(tmp_path) -> Non
     environ = {"OVERSTORY_REGISTRY": "metrics.toml", "OVERSTORY_STORE": "reports.db", "OVERSTORY_PORT": "0"}
     command = [str(tmp_path / "opt" / "bin" / "overstory"), *json.loads(of("CMD")[0])]
     with subprocess.Popen(command, cwd=tmp_path, env=environ, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         assert process.stdout.readline().startswith("listening on http://127.0.0.1:")
         process.terminate()
     assert process.returncode == 0
 
 
 # `serve` is configured by its command line, the environment or a file
-
-
-def settings(*options: str, **environ: str) -> argparse.Namespace:
+def settings(*options, **environ):
     parser = argparse.ArgumentParser()
     SERVE.add_to(parser.add_subparsers())
     args = parser.parse_args(["serve", *options])
@@ -226,7 +220,7 @@ def settings(*options: str, **environ: str) -> argparse.Namespace:
     return args
 
 
-def test_the_command_line_goes_before_the_environment_and_that_before_the_file(tmp_path) -> None:
+def test_the_command_line_goes_before_the_environment_and_that_before_the_file(tmp_path):
     file = tmp_path / "serve.toml"
     file.write_text('host = "a"\nport = 1\ncompact-every = 7\nopen-writes = true\ntls_key = "key.pem"\n')
     args = settings("--config", str(file), "--host", "c", HOST="b", PORT="2")
@@ -236,7 +230,7 @@ def test_the_command_line_goes_before_the_environment_and_that_before_the_file(t
     assert settings(OPEN_WRITES="0", CONFIG=str(file)).open_writes is False
 
 
-def test_every_option_is_a_variable_and_a_key(tmp_path) -> None:
+def test_every_option_is_a_variable_and_a_key(tmp_path):
     examples = {str: "x", int: "3", float: "0.5", bool: "1", Path: "file"}
     for setting in SERVE_SETTINGS:
         text = "json" if setting.choices else examples[setting.kind]
@@ -261,7 +255,7 @@ def test_every_option_is_a_variable_and_a_key(tmp_path) -> None:
         ("port = ", "this is not TOML"),
     ],
 )
-def test_what_a_file_may_not_say(tmp_path, text, said) -> None:
+def test_what_a_file_may_not_say(tmp_path, text, said):
     (tmp_path / "serve.toml").write_text(text)
     with pytest.raises(OverstoryError) as caught:
         settings("--config", str(tmp_path / "serve.toml"))
@@ -279,13 +273,13 @@ def test_what_a_file_may_not_say(tmp_path, text, said) -> None:
         ("LOG_FORMAT", "xml", "OVERSTORY_LOG_FORMAT=xml: give text or json"),
     ],
 )
-def test_what_a_variable_may_not_say(name, value, said) -> None:
+def test_what_a_variable_may_not_say(name, value, said):
     with pytest.raises(OverstoryError) as caught:
         settings(**{name: value})
     assert str(caught.value) == said
 
 
-def test_variables_of_others_are_left_alone() -> None:
+def test_variables_of_others_are_left_alone():
     args = settings(
         STATE="folder", ADMIN_TOKEN="t", SERVICE_HOST="10.0.0.1", SERVICE_PORT="80", PORT="tcp://10.0.0.1:8000",
         RELAY_PORT="1", CONSOLE_HOST="c",
@@ -293,7 +287,7 @@ def test_variables_of_others_are_left_alone() -> None:
     assert args.port == 8000  # Kubernetes sets OVERSTORY_PORT for a service of that name
 
 
-def test_a_setting_that_few_need_is_listed_by_the_help_and_is_no_option(tmp_path) -> None:
+def test_a_setting_that_few_need_is_listed_by_the_help_and_is_no_option(tmp_path):
     shown = within("serve", "--help", cwd=tmp_path).stdout
     assert re.search(
         r"^  grace +seconds of refusing reports before it stops listening \(default: 1\)$", shown, re.MULTILINE
@@ -302,7 +296,7 @@ def test_a_setting_that_few_need_is_listed_by_the_help_and_is_no_option(tmp_path
     assert (refused.returncode, "there is no option --grace" in refused.stderr) == (2, True)
 
 
-def test_a_value_out_of_bounds_is_refused_wherever_it_stands(tmp_path) -> None:
+def test_a_value_out_of_bounds_is_refused_wherever_it_stands(tmp_path):
     (tmp_path / "serve.toml").write_text("grace = nan\n")
     for given in (
         {"CONFIG": str(tmp_path / "serve.toml")},
@@ -314,7 +308,7 @@ def test_a_value_out_of_bounds_is_refused_wherever_it_stands(tmp_path) -> None:
             settings(**given)
 
 
-def test_what_is_needed_is_named_with_every_place_for_it(monkeypatch) -> None:
+def test_what_is_needed_is_named_with_every_place_for_it(monkeypatch):
     monkeypatch.delenv("OVERSTORY_STORE", raising=False)
     parser = argparse.ArgumentParser()
     SERVE.add_to(parser.add_subparsers())
@@ -323,20 +317,18 @@ def test_what_is_needed_is_named_with_every_place_for_it(monkeypatch) -> None:
 
 
 # gateway as a command: what it prints, where reports go, and what is refused
-
-
 ROWS = "".join(f"2026-10-2{d}T{h:02}:00,0.{h:02}\n" for d in (4, 5) for h in range(24))
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     (tmp_path / "metrics.toml").write_text(registry_text())
     (tmp_path / "readings.csv").write_text(f"time,value\n{ROWS}")
     return tmp_path
 
 
 @pytest.fixture(autouse=True)
-def quiet(monkeypatch: Any) -> None:
+def quiet(monkeypatch):
     for name in ("DO_NOT_TRACK", "OVERSTORY", "OVERSTORY_WRITE_TOKEN"):
         monkeypatch.delenv(name, raising=False)
 
@@ -345,14 +337,14 @@ GATEWAY = ("gateway", "--metric", "energy", "--registry", "metrics.toml", "--sta
 FILE = (*GATEWAY, "--readings", "readings.csv", "--output", "out.ovsu")
 
 
-def test_a_period_that_was_reported_as_nothing_is_reported(folder: Path) -> None:
+def test_a_period_that_was_reported_as_nothing_is_reported(folder):
     lines = (folder / "readings.csv").read_text().splitlines()
     lines[-1] = lines[-1].partition(",")[0] + ",Null"
     (folder / "readings.csv").write_text("\n".join(lines))
     assert "48 periods reported (1 unfit), 47 missing" in done(folder, *FILE, "--agree", "on").stdout
 
 
-def test_local_times_and_clocks_that_are_set_back(folder: Path) -> None:
+def test_local_times_and_clocks_that_are_set_back(folder):
     """Berlin, 25 October 2026: the file's 24 local hours from 00:00 are 24 of the day's 25."""
     ran = json.loads(done(folder, *FILE, "--agree", "on", "--timezone", "Europe/Berlin", "--json").stdout)
     assert ran["reports"] == {"recorded": 48}
@@ -361,7 +353,7 @@ def test_local_times_and_clocks_that_are_set_back(folder: Path) -> None:
     assert sorted(steps) == [2] * 46 + [4]
 
 
-def test_bad_lines_are_told_with_their_numbers(folder: Path) -> None:
+def test_bad_lines_are_told_with_their_numbers(folder):
     (folder / "readings.csv").write_text(f"time,value\nnever,1\n{ROWS}2026-10-26T00:00,much\n")
     ran = done(folder, *FILE, "--agree", "on")
     assert "readings.csv, line 2, field time: 'never' is no time" in ran.stderr
@@ -371,7 +363,7 @@ def test_bad_lines_are_told_with_their_numbers(folder: Path) -> None:
     assert strict.stderr.startswith("overstory: error: readings.csv, line 2, field time")
 
 
-def test_json_lines_by_name(folder: Path) -> None:
+def test_json_lines_by_name(folder):
     (folder / "readings.jsonl").write_text('{"t": 1792800000, "kwh": 0.5}\n{"t": 1792801800, "kwh": 0.7}\n')
     args = (*GATEWAY, "--readings", "readings.jsonl", "--time-column", "t", "--value-column", "kwh", "--agree", "local")
     ran = json.loads(done(folder, *args, "--pick", "mean", "--missing", "zero", "--json").stdout)
@@ -379,25 +371,25 @@ def test_json_lines_by_name(folder: Path) -> None:
     assert (ran["handed_over"], ran["privacy"]["reports"]) == (0, 0)
 
 
-def test_a_collector_that_is_not_there(folder: Path) -> None:
+def test_a_collector_that_is_not_there(folder):
     args = (*GATEWAY, "--readings", "readings.csv", "--server", "http://127.0.0.1:9", "--agree", "on")
     out = done(folder, *args).stdout
     assert "0 handed over, 0 refused, 48 waiting (no connection" in out
 
 
-def test_do_not_track_is_honoured_and_named(folder: Path, monkeypatch: Any) -> None:
+def test_do_not_track_is_honoured_and_named(folder, monkeypatch):
     monkeypatch.setenv("DO_NOT_TRACK", "1")
     assert "DO_NOT_TRACK is set" in done(folder, *FILE, "--agree", "on", status=2).stderr
 
 
-def test_a_stream_as_a_process(folder: Path) -> None:
+def test_a_stream_as_a_process(folder):
     args = (*GATEWAY, "--readings", "-", "--clock", "readings", "--output", "out.ovsu", "--agree", "on", "--json")
     ran = overstory(*args, cwd=folder, CI="true")
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout)["lines"]["read"] == 0
 
 
-def test_a_gateway_names_its_group_and_goes_on_with_its_file(folder: Path) -> None:
+def test_a_gateway_names_its_group_and_goes_on_with_its_file(folder):
     groups = 'groups = {by = "grid", shares = {"north-1" = 0.5, "south" = 0.4}, devices = 90000}'
     (folder / "metrics.toml").write_text(registry_text().replace("[metrics.fixed]", f"{groups}\n[metrics.fixed]"))
     done(folder, *FILE, "--agree", "on", "--group", "north-1")

@@ -9,9 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,27 +25,22 @@ PAGES = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.
 AS_PROCESSES = [path for path in PAGES if path.name in {"README.md", "collector.md", "cli.md", "first-application.md"}]
 """One page of each kind, all commands of which are also run as its reader runs them."""
 
-SHELLS: list[int] = []
+SHELLS = []
 """The process groups that a test has started; what it leaves in the background is still in them."""
 
 LINKED = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LIKE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-FORBIDDING = {
-    *CI_VARIABLES,
-    "DO_NOT_TRACK",
-    "OVERSTORY",
-    *(name for name in os.environ if name.startswith("OVERSTORY_")),
-}
+FORBIDDING = {*CI_VARIABLES, "DO_NOT_TRACK", "OVERSTORY"}
+FORBIDDING |= {name for name in os.environ if name.startswith("OVERSTORY_")}
 
 
-def environment(**more: str) -> Any:
+def environment(**more):
     """Put this interpreter's own commands first, and leave out what would have a say in the pages' examples."""
     kept = {name: value for name, value in os.environ.items() if name not in FORBIDDING}
     return kept | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"} | more
 
 
-def in_shell(command: str, folder: Path) -> tuple[int, str]:
-    """Return the status, and what was printed to both streams."""
+def in_shell(command, folder):
     ran = subprocess.Popen(
         ["bash", "-o", "pipefail", "-c", command],
         cwd=folder,
@@ -63,7 +56,7 @@ def in_shell(command: str, folder: Path) -> tuple[int, str]:
 
 
 @pytest.fixture(autouse=True)
-def _end_what_a_page_left_running() -> Iterator[None]:
+def _end_what_a_page_left_running():
     """End the servers in the background of a page that failed before it ended them: the next needs their ports."""
     yield
     while SHELLS:
@@ -71,8 +64,7 @@ def _end_what_a_page_left_running() -> Iterator[None]:
             os.killpg(SHELLS.pop(), signal.SIGKILL)
 
 
-def in_this_process(command: str, folder: Path) -> tuple[int, str]:
-    """Do the same without a new interpreter, where the line is one command and has nothing for a shell to do."""
+def in_this_process(command, folder):
     arguments = simple_command(command)
     if not arguments:
         return in_shell(command, folder)
@@ -82,7 +74,7 @@ def in_this_process(command: str, folder: Path) -> tuple[int, str]:
     return status, printed.getvalue()
 
 
-def check_commands(page: Path, folder: Path, run: Callable[[str, Path], tuple[int, str]]) -> None:
+def check_commands(page, folder, run):
     if "$ cp examples/" in page.read_text("utf-8"):
         shutil.copytree(ROOT / "examples", folder / "examples")  # as in a checkout
     for shown in shown_commands(page):
@@ -94,7 +86,7 @@ def check_commands(page: Path, folder: Path, run: Callable[[str, Path], tuple[in
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("page", PAGES, ids=[path.name for path in PAGES])
-def test_the_commands_of_a_page_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_of_a_page_run_in_order(page, tmp_path, monkeypatch):
     for name in FORBIDDING:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
@@ -104,11 +96,11 @@ def test_the_commands_of_a_page_run_in_order(page: Path, tmp_path: Path, monkeyp
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", AS_PROCESSES, ids=[path.name for path in AS_PROCESSES])
-def test_the_commands_of_a_page_run_as_processes(page: Path, tmp_path: Path) -> None:
+def test_the_commands_of_a_page_run_as_processes(page, tmp_path):
     check_commands(page, tmp_path, in_shell)
 
 
-def test_the_python_of_the_readme_runs(tmp_path: Any) -> None:
+def test_the_python_of_the_readme_runs(tmp_path):
     (tmp_path / "metrics.toml").write_text(EXAMPLE.replace("colour", "theme"), encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
     assert len(blocks) == 2
@@ -121,11 +113,11 @@ def test_the_python_of_the_readme_runs(tmp_path: Any) -> None:
         assert (ran.returncode, ran.stderr) == (0, ""), ran.stderr
 
 
-def test_every_link_of_a_page_leads_somewhere() -> None:
+def test_every_link_of_a_page_leads_somewhere():
     assert {page.name: dead for page in LINKED if (dead := dead_links(page))} == {}
 
 
-def test_a_dead_link_is_noticed(tmp_path: Any) -> None:
+def test_a_dead_link_is_noticed(tmp_path):
     (tmp_path / "there.md").write_text("# What is *there*, and `why`\n```\n# no heading\n```\n")
     page = tmp_path / "page.md"
     page.write_text(
@@ -135,16 +127,16 @@ def test_a_dead_link_is_noticed(tmp_path: Any) -> None:
     assert dead_links(page) == ["gone.md", "there.md#no-heading", "#there"]
 
 
-def test_there_are_pages() -> None:
+def test_there_are_pages():
     assert {"README.md", "cli.md", "formats.md"} <= {page.name for page in PAGES}
 
 
-def test_every_command_is_documented() -> None:
+def test_every_command_is_documented():
     page = (ROOT / "docs" / "reference" / "cli.md").read_text()
     assert [command for command in COMMANDS if f"overstory {command}" not in page] == []
 
 
-def test_the_first_hour_has_six_steps_at_most() -> None:
+def test_the_first_hour_has_six_steps_at_most():
     page = (ROOT / "docs" / "tutorial" / "first-application.md").read_text("utf-8").partition("\n## ")[0]
     steps = [int(number) for number in re.findall(r"^\*\*(\d+)\.", page, re.MULTILINE)]
     assert steps == list(range(1, len(steps) + 1))

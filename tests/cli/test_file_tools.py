@@ -5,8 +5,6 @@ import gzip
 import json
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,13 +16,12 @@ from support.registry_texts import plain_registry
 from support.running import at_a_terminal, done, overstory, within
 from support.store_samples import received_batch
 
-Ran = subprocess.CompletedProcess[str]
 SHARES = {"oak": 0.5, "ash, white": 0.3, "elm": 0.15, "fir": 0.05}
 DEVICES = 8_000
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: Any) -> Any:
+def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("path")
     (path / "params.csv").write_text("k,h,m,p,q,f\n32,2,8,0.25,0.75,0.25\n")
     edges = [("oak", 10), ("ash, white", 16), ("elm", 19), ("fir", 20)]
@@ -37,15 +34,15 @@ def folder(tmp_path_factory: Any) -> Any:
     return path
 
 
-def process(folder: Path, *arguments: object, status: int = 0) -> Ran:
+def process(folder, *arguments, status=0):
     return checked(overstory(*arguments, cwd=folder), status)
 
 
-def inside(folder: Path, *arguments: object, status: int = 0) -> Ran:
+def inside(folder, *arguments, status=0):
     return checked(within(*arguments, cwd=folder), status)
 
 
-def checked(ran: Ran, status: int) -> Ran:
+def checked(ran, status):
     assert ran.returncode == status, ran.stderr
     assert "Traceback" not in ran.stderr
     return ran
@@ -56,7 +53,7 @@ COMBINATIONS += [("google-rappor-python", "csv")]
 
 
 @pytest.mark.parametrize(("family", "kind"), COMBINATIONS)
-def test_the_whole_path(folder: Path, family: str, kind: str) -> None:
+def test_the_whole_path(folder, family, kind):
     """8,000 devices; every estimate within four standard errors, what was there detected, what was not, not.
 
     One form of reports goes through real processes for each command, the others through the same code in this one.
@@ -81,21 +78,21 @@ def test_the_whole_path(folder: Path, family: str, kind: str) -> None:
         assert one["detected"] == (name in SHARES)
 
 
-def prepare(folder: Any) -> None:
+def prepare(folder):
     if not (folder / "ready.csv").exists():
         inside(folder, "encode", "--params", "params.csv", "--values", "values.csv", "--seed", 3, "-o", "ready.ovsb")
         inside(folder, "sum", "--params", "params.csv", "ready.ovsb", "-o", "ready.csv")
         inside(folder, "map", "--params", "params.csv", "--candidates", "names.txt", "-o", "ready-map.csv")
 
 
-def decode(folder: Any, *more: Any, status: Any = 0) -> Any:
+def decode(folder, *more, status=0):
     prepare(folder)
     files = ("--params", "params.csv", "--counts", "ready.csv", "--map", "ready-map.csv")
     return inside(folder, "decode", *files, "-o", "out", *more, status=status)
 
 
 @pytest.mark.parametrize("kind", ["csv", "csv.gz", "ovsb", "parquet"])
-def test_a_seed_gives_the_same_file_twice_and_no_seed_never(folder: Any, kind: Any) -> None:
+def test_a_seed_gives_the_same_file_twice_and_no_seed_never(folder, kind):
     (folder / "few.csv").write_text("client,cohort,value\n" + "ann,1,oak\nbob,2,elm\n" * 50)
     for name, seed in (("a", ("--seed", 5)), ("b", ("--seed", 5)), ("c", ("--seed", 6)), ("d", ()), ("e", ())):
         inside(folder, "encode", "--params", "params.csv", "--values", "few.csv", *seed, "-o", f"{name}.{kind}")
@@ -104,7 +101,7 @@ def test_a_seed_gives_the_same_file_twice_and_no_seed_never(folder: Any, kind: A
     assert len(set(contents.values())) == 4
 
 
-def test_a_client_keeps_its_permanent_response(folder: Any) -> None:
+def test_a_client_keeps_its_permanent_response(folder):
     (folder / "again.csv").write_text("client,cohort,value\n" + "ann,1,oak\nann,1,elm\nbob,1,oak\n" * 6)
     inside(folder, "encode", "--params", "params.csv", "--values", "again.csv", "-o", "again-reports.csv")
     with (folder / "again-reports.csv").open(newline="") as file:
@@ -115,7 +112,7 @@ def test_a_client_keeps_its_permanent_response(folder: Any) -> None:
     assert len({row["irr"] for row in rows[0::3]}) > 1  # fresh in every report
 
 
-def test_nothing_but_a_header_is_no_reports(folder: Any) -> None:
+def test_nothing_but_a_header_is_no_reports(folder):
     (folder / "nobody.csv").write_text("client,cohort,value\n")
     for kind in ("csv", "ovsb", "parquet"):
         inside(folder, "encode", "--params", "params.csv", "--values", "nobody.csv", "-o", f"none.{kind}")
@@ -127,7 +124,7 @@ def test_nothing_but_a_header_is_no_reports(folder: Any) -> None:
     assert not any(one["detected"] for one in json.loads(ran.stdout)["estimates"])
 
 
-def test_a_client_is_in_one_cohort(folder: Any) -> None:
+def test_a_client_is_in_one_cohort(folder):
     (folder / "two.csv").write_text("client,cohort,value\nann,0,oak\nbob,3,oak\nann,0,elm\nann,2,oak\n")
     encode = ("encode", "--params", "params.csv", "--values", "two.csv", "-o", "two-reports.csv")
     assert inside(folder, *encode, status=2).stderr == (
@@ -137,7 +134,7 @@ def test_a_client_is_in_one_cohort(folder: Any) -> None:
     assert not (folder / "two-reports.csv").exists()
 
 
-def test_skipped_lines_are_counted_and_told(folder: Any) -> None:
+def test_skipped_lines_are_counted_and_told(folder):
     (folder / "bad.csv").write_text("client,cohort,value\nann,0,oak\nbob,9,oak\neve,0\n")
     encode = ("encode", "--params", "params.csv", "--values", "bad.csv", "-o", "bad-reports.csv")
     ran = inside(folder, *encode, status=2)
@@ -167,7 +164,7 @@ INPUTS = {
 
 
 @pytest.mark.parametrize(("command", "which"), [(c, w) for c, inputs in INPUTS.items() for w in inputs])
-def test_an_input_that_is_missing_a_folder_or_empty(folder: Any, command: Any, which: Any) -> None:
+def test_an_input_that_is_missing_a_folder_or_empty(folder, command, which):
     prepare(folder)
     (folder / "empty").touch()
     (folder / "inner").mkdir(exist_ok=True)
@@ -183,8 +180,7 @@ def test_an_input_that_is_missing_a_folder_or_empty(folder: Any, command: Any, w
         assert not (folder / f"never-{command}.csv").exists()
 
 
-def test_a_pipe_is_read_once(folder: Any) -> None:
-    """Bash's process substitution: the file can neither be sought nor opened twice."""
+def test_a_pipe_is_read_once(folder):
     prepare(folder)
     inside(folder, "encode", "--params", "params.csv", "--values", "values.csv", "--seed", 3, "-o", "pipe.csv")
     (folder / "pipe.csv.gz").write_bytes(gzip.compress((folder / "pipe.csv").read_bytes()))
@@ -194,7 +190,7 @@ def test_a_pipe_is_read_once(folder: Any) -> None:
         assert (folder / "pipe-counts.csv").read_bytes() == (folder / "ready.csv").read_bytes()
 
 
-def test_a_bar_is_shown_on_a_terminal_only(folder: Any) -> None:
+def test_a_bar_is_shown_on_a_terminal_only(folder):
     prepare(folder)
     command = "sum --params params.csv ready.ovsb -o bar"
     assert "summing" in at_a_terminal(command, folder, "stderr")
@@ -202,10 +198,7 @@ def test_a_bar_is_shown_on_a_terminal_only(folder: Any) -> None:
 
 
 # Files and JSON of estimates: one dialect and one shape for every command that prints them; Google's files read
-
-
-def test_decode_reads_googles_files_and_says_what_it_did(tmp_path: Path) -> None:
-    """The notes reach the table, the JSON and metrics.json."""
+def test_decode_reads_googles_files_and_says_what_it_did(tmp_path):
     (tmp_path / "params.csv").write_text('"k","h","m","p","q","f"\n12,2,3,0.25,0.75,0\n')
     (tmp_path / "map.csv").write_text('"V_1",1,5,13,24,26,36\n"V_2",12,14,20,30,31,\n"V_1",3,4,17,18,25,26\n')
     counts = [[1000, *([250] * 12)] for _ in range(6)]
@@ -238,8 +231,7 @@ REGISTRY = plain_registry(
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, list[dict[str, Any]]]]:
-    """For every command that estimates: its CSV file, and the estimates of its JSON."""
+def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("estimates")
     (folder / "params.csv").write_text("k,h,m,p,q,f\n32,2,4,0.25,0.75,0.25\n")
     trees = ["oak"] * 5 + ["ash, white"] * 3 + ["elm"] * 2
@@ -279,7 +271,7 @@ EXTRA = {"decode files": ([], []), "decode store": (["from", "to"], []), "collec
 
 
 @pytest.mark.parametrize("command", EXTRA)
-def test_one_dialect_and_one_shape(written: dict[str, tuple[Path, list[dict[str, Any]]]], command: str) -> None:
+def test_one_dialect_and_one_shape(written, command):
     path, estimates = written[command]
     before, after = EXTRA[command]
     with path.open(newline="", encoding="utf-8") as file:

@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 
@@ -16,7 +16,7 @@ from overstory.protocol.errors import FormatError, install_hint
 from support.running import overstory, python, within
 
 
-def test_help_lists_every_command(capsys: Any) -> None:
+def test_help_lists_every_command(capsys):
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
     lines = out.splitlines()
@@ -26,14 +26,14 @@ def test_help_lists_every_command(capsys: Any) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help_with_an_example(command: Any, capsys: Any) -> None:
+def test_every_command_has_help_with_an_example(command, capsys):
     assert main([command, "--help"]) == 0
     out = capsys.readouterr().out
     assert "example" in out
     assert f"overstory {command} " in re.split("examples?:", out)[-1]
 
 
-def test_no_command_and_a_wrong_one(capsys: Any) -> None:
+def test_no_command_and_a_wrong_one(capsys):
     assert main([]) == 2
     assert "COMMAND --help" in capsys.readouterr().err
     assert main(["discombobulate"]) == 2
@@ -50,15 +50,14 @@ def test_no_command_and_a_wrong_one(capsys: Any) -> None:
         (["version"], ["--version"]),
     ],
 )
-def test_help_and_version_are_words_too(word: list[str], option: list[str], capsys: Any) -> None:
+def test_help_and_version_are_words_too(word, option, capsys):
     assert main(word) == 0
     said = capsys.readouterr().out
     assert main(option) == 0
     assert said == capsys.readouterr().out
 
 
-def test_options_have_the_names_of_the_design_too(tmp_path: Any) -> None:
-    """`plan --epsilon-report` is `--epsilon`, and the files of `sum` may follow `--reports`."""
+def test_options_have_the_names_of_the_design_too(tmp_path):
     needs = ("--epsilon-permanent", 2, "--reports", 1000, "--candidates", 3, "--json")
     own = within("plan", "--epsilon", 1, *needs, cwd=tmp_path).stdout
     assert own == within("plan", "--epsilon-report", 1, *needs, cwd=tmp_path).stdout
@@ -71,24 +70,24 @@ def test_options_have_the_names_of_the_design_too(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("reports", ["1e5", "100,000", "100000", "100_000", "1.0e5"])
-def test_large_numbers_may_be_written_as_people_do(tmp_path: Any, reports: str) -> None:
+def test_large_numbers_may_be_written_as_people_do(tmp_path, reports):
     ran = within("compare", "--domain-size", "4", "--epsilon", "1", "--reports", reports, "--json", cwd=tmp_path)
     assert '"reports": 100000,' in ran.stdout
 
 
 @pytest.mark.parametrize("text", ["", "1e", "1e400", "1,00", "1.5", "1e-2", "0x10", "1__0"])
-def test_what_is_no_whole_number_is_refused(tmp_path: Any, text: str) -> None:
+def test_what_is_no_whole_number_is_refused(tmp_path, text):
     ran = within("compare", "--domain-size", "4", "--epsilon", "1", "--reports", text, cwd=tmp_path)
     assert (ran.returncode, "is not a whole number" in ran.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["--version"], ["discombobulate"], [], ["--hlep"]])
-def test_what_is_no_command_loads_none(monkeypatch: Any, argv: Any) -> None:
+def test_what_is_no_command_loads_none(monkeypatch, argv):
     monkeypatch.setattr(main_module, "_command", lambda name: pytest.fail(f"{name} was loaded"))
     assert main(argv) == (0 if argv in (["--help"], ["--version"]) else 2)
 
 
-def test_a_command_after_an_option_runs_or_is_helped(capsys: Any) -> None:
+def test_a_command_after_an_option_runs_or_is_helped(capsys):
     assert main(["--version", "decode"]) == 0
     assert main(["--help", "status"]) == 0
     assert "privacy, audit" in capsys.readouterr().out
@@ -96,12 +95,12 @@ def test_a_command_after_an_option_runs_or_is_helped(capsys: Any) -> None:
     assert "overstory sum" in capsys.readouterr().out
 
 
-def failing(monkeypatch: Any, error: Any) -> Any:
+def failing(monkeypatch, error):
     class Module:
         COMMANDS: ClassVar = {"fail": Command("fail", "overstory fail", runs="fails")}
 
         @staticmethod
-        def run(args: Any) -> None:
+        def run(args):
             raise error
 
     monkeypatch.setattr(main_module, "COMMANDS", ("fail",))
@@ -126,7 +125,7 @@ def failing(monkeypatch: Any, error: Any) -> Any:
         (KeyboardInterrupt(), 130, "interrupted"),
     ],
 )
-def test_whatever_goes_wrong_is_one_sentence(monkeypatch: Any, capsys: Any, error: Any, status: Any, says: Any) -> None:
+def test_whatever_goes_wrong_is_one_sentence(monkeypatch, capsys, error, status, says):
     monkeypatch.delenv("OVERSTORY_TRACEBACK", raising=False)
     assert failing(monkeypatch, error) == status
     err = capsys.readouterr().err
@@ -145,7 +144,6 @@ def test_whatever_goes_wrong_is_one_sentence(monkeypatch: Any, capsys: Any, erro
     ],
 )
 def test_an_extra_is_installed_from_where_the_package_came(monkeypatch, tmp_path, origin, says):
-    """M11: `pip install "overstory[server]"` found no such package anywhere."""
     about = tmp_path / "overstory-1.dist-info"
     about.mkdir()
     about.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: overstory\nVersion: 1\n")
@@ -155,7 +153,7 @@ def test_an_extra_is_installed_from_where_the_package_came(monkeypatch, tmp_path
     assert install_hint("server") == says
 
 
-def test_no_page_and_no_example_names_a_package_that_nobody_can_get() -> None:
+def test_no_page_and_no_example_names_a_package_that_nobody_can_get():
     root = Path(__file__).parents[2]
     files = [
         root / "README.md",
@@ -167,7 +165,7 @@ def test_no_page_and_no_example_names_a_package_that_nobody_can_get() -> None:
     assert [path for path, text in texts.items() if re.search(r"install .{0,3}overstory\W{0,2}\[[a-z]", text)] == []
 
 
-def test_a_developer_may_see_the_traceback(monkeypatch: Any) -> None:
+def test_a_developer_may_see_the_traceback(monkeypatch):
     monkeypatch.setenv("OVERSTORY_TRACEBACK", "1")
     with pytest.raises(ZeroDivisionError):
         explain(ZeroDivisionError())
@@ -177,8 +175,7 @@ TABLE = ["plan", "--epsilon", "1", "--epsilon-permanent", "2", "--reports", "100
 
 
 @pytest.mark.parametrize("argv", [["--version"], ["privacy", "olh", "--param", "epsilon=1"], TABLE], ids=lambda a: a[0])
-def test_a_broken_pipe_is_quiet(tmp_path: Any, argv: Any) -> None:
-    """Printed by Python, and by rich, which would leave with a status of its own."""
+def test_a_broken_pipe_is_quiet(tmp_path, argv):
     code = f"import sys; from overstory.cli.main import main; sys.exit(main({argv!r}))"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
@@ -190,13 +187,13 @@ def test_a_broken_pipe_is_quiet(tmp_path: Any, argv: Any) -> None:
     assert process.returncode == 141
 
 
-def test_a_status_that_no_pipe_is_the_cause_of_stays(monkeypatch: Any) -> None:
+def test_a_status_that_no_pipe_is_the_cause_of_stays(monkeypatch):
     with pytest.raises(SystemExit) as left:
         failing(monkeypatch, SystemExit(3))
     assert left.value.code == 3
 
 
-def test_a_terminal_that_lacks_a_character_shows_its_escape(tmp_path: Any) -> None:
+def test_a_terminal_that_lacks_a_character_shows_its_escape(tmp_path):
     write = (
         "from overstory.cli.main import main\n"
         "import sys, overstory.cli.main as m\n"
@@ -207,7 +204,7 @@ def test_a_terminal_that_lacks_a_character_shows_its_escape(tmp_path: Any) -> No
     assert (ran.returncode, ran.stdout) == (0, "\\xcele\n")
 
 
-def test_the_module_runs_like_the_command(tmp_path: Any) -> None:
+def test_the_module_runs_like_the_command(tmp_path):
     installed = Path(sys.executable).with_name("overstory")
     assert overstory("--version", cwd=tmp_path).stdout.startswith("overstory ")
     if installed.exists():
@@ -215,6 +212,6 @@ def test_the_module_runs_like_the_command(tmp_path: Any) -> None:
         assert ran.stdout == overstory("--version", cwd=tmp_path).stdout
 
 
-def test_a_file_name_cannot_steer_the_terminal(tmp_path: Path) -> None:
+def test_a_file_name_cannot_steer_the_terminal(tmp_path):
     done = within("sum", "--params", "\x1b[31mred", "r.csv", "-o", "c.csv", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (2, "overstory: error: \\x1b[31mred: no such file or directory\n")

@@ -38,7 +38,6 @@ NAMES = ("search-engine", "theme", "open-tabs", "misspelling", "meter-window", "
 
 @pytest.fixture
 def folder(tmp_path):
-    """A copy of the example registry with its candidate files."""
     for path in EXAMPLES.glob("*"):
         if path.suffix in {".toml", ".txt"}:
             (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -70,12 +69,8 @@ def test_the_example_has_no_fault_and_shows_the_variety(folder):
     assert tuple(registry) == NAMES
     assert len({metric.mechanism.name for metric in registry.values()}) == 6
     assert {metric.over_cap for metric in registry.values()} == {"first", "nearest"}
-    assert {type(metric.domain).__name__ for metric in registry.values()} == {
-        "Strings",
-        "Categories",
-        "Integers",
-        "Bins",
-    }
+    domains = {type(metric.domain).__name__ for metric in registry.values()}
+    assert domains == {"Strings", "Categories", "Integers", "Bins"}
 
 
 def test_an_expiry_in_the_past_is_a_warning_to_lint_and_no_fault(folder):
@@ -101,7 +96,6 @@ def test_what_could_steer_a_terminal_is_shown_escaped(folder):
 
 
 def test_every_earlier_registry_is_compared_and_named(folder):
-    """The second registry kept reports for longer already; the first one's promise is weakened all the same."""
     spoil(folder, "retention_days = 90", "retention_days = 120", "second.toml")
     spoil(folder, "retention_days = 90", "retention_days = 120", "third.toml")
     for name in ("second", "third"):
@@ -169,21 +163,18 @@ def unplanned(folder, ending="\n"):
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 def test_plan_writes_parameters_within_the_needs_and_leaves_the_rest(folder, ending):
     before = unplanned(folder, ending)
-    assert (
-        "not planned yet: run `overstory metrics plan FILE`"
-        in within("metrics", "lint", "metrics.toml", cwd=folder).stdout
-    )
+    linted = within("metrics", "lint", "metrics.toml", cwd=folder).stdout
+    assert "not planned yet: run `overstory metrics plan FILE`" in linted
     ran = within("metrics", "plan", "metrics.toml", cwd=folder)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.endswith("4 metrics planned in metrics.toml\n")
     after = (folder / "metrics.toml").read_bytes().decode()
     assert after.count("\r\n") == (after.count("\n") if ending == "\r\n" else 0)
-    kept = [
-        line
-        for line in after.replace("\r\n", "\n").split("\n")
-        if not line.lstrip().startswith(("oracle =", "parameters ="))
-    ]
-    expected = [line for line in before.split("\n") if not line.lstrip().startswith(("oracle =", "parameters ="))]
+
+    def without_parameters(text):
+        return [line for line in text.splitlines() if not line.lstrip().startswith(("oracle =", "parameters ="))]
+
+    kept, expected = without_parameters(after), without_parameters(before)
     shown = [line.replace("# needs", "needs", 1).replace("  # as agreed", "") for line in kept]
     assert shown == [line.replace("  # as agreed", "") for line in expected]
     assert "parameters = {epsilon = 1.0}  # as agreed" in after
@@ -288,11 +279,8 @@ def test_a_plan_of_a_registry_inside_a_package_is_written_elsewhere(folder, pack
 
 
 def test_lint_names_faults_of_parameters_where_the_domain_has_one_too(folder):
-    text = (
-        (folder / "metrics.toml")
-        .read_text()
-        .replace('names = ["light", "dark", "high contrast", "system"]', "names = []")
-    )
+    text = (folder / "metrics.toml").read_text()
+    text = text.replace('names = ["light", "dark", "high contrast", "system"]', "names = []")
     text = text.replace("{epsilon = 4.0}", "{epsilon = -1}", 1)
     (folder / "bad.toml").write_text(text.replace('oracle = "olh"', 'oracle = "olhh"'))
     out = within("metrics", "lint", "bad.toml", cwd=folder).stdout
@@ -332,8 +320,6 @@ def test_a_plan_says_what_will_not_be_seen(folder):
 
 
 # ``overstory metrics init``: from answers or options to a registry that lint has nothing to say about
-
-
 GIVEN = {
     "--id": "theme",
     "--description": "Which theme is in use.",
@@ -387,9 +373,8 @@ def test_a_year_comes_to_4_at_most_with_nothing_but_enter_and_with_further_metri
 def test_the_panel_is_the_one_of_least_error(tmp_path):
     """Of two values at epsilon 8, two answers of 4 are better than one of 8, which is hardly noise."""
     for epsilon, answers_a_year in (("4", 1), ("8", 2)):
-        ran = within(
-            "metrics", "init", f"{epsilon}.toml", *options("--yes", kind="yes-no", epsilon=epsilon), cwd=tmp_path
-        )
+        given = options("--yes", kind="yes-no", epsilon=epsilon)
+        ran = within("metrics", "init", f"{epsilon}.toml", *given, cwd=tmp_path)
         assert ran.returncode == 0
         registry = load_registry(tmp_path / f"{epsilon}.toml")
         panels = {way.panel: way.error for way in YearPlan(100_000, 2, float(epsilon)).ways() if way.panel is not None}
@@ -457,8 +442,6 @@ def test_a_person_is_asked_again_after_a_wrong_answer(tmp_path):
 
 
 # A metric of sets, live: recorded by devices, sent over HTTP, counted in a store, decoded, explained, and shown
-
-
 PLUGINS = '{kind = "set", of = ["adblock", "grammar", "vpn", "dark mode"], most = 3, other = "another"}'
 SETS = {
     "sampled": {"domain": PLUGINS, "oracle": '"padding-and-sampling"', "parameters": "{epsilon = 4.0}"},

@@ -6,7 +6,6 @@ import os
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ OVERSTORY = [sys.executable, "-m", "overstory"]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("pipes")
     (path / "params.csv").write_text("k,h,m,p,q,f\n32,2,2,0.25,0.75,0.25\n")
     rows = "".join(f"c{i},{i % 2},{'oak' if i % 3 else 'elm'}\n" for i in range(600))
@@ -23,7 +22,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def run(folder: Path, *arguments: str, given: str = "", status: int = 0) -> subprocess.CompletedProcess[str]:
+def run(folder, *arguments, given="", status=0):
     done = subprocess.run(
         [*OVERSTORY, *arguments], cwd=folder, input=given, capture_output=True, text=True, check=False, timeout=120
     )
@@ -32,19 +31,19 @@ def run(folder: Path, *arguments: str, given: str = "", status: int = 0) -> subp
     return done
 
 
-def test_oracles_are_compared_on_a_piped_column(folder: Path) -> None:
+def test_oracles_are_compared_on_a_piped_column(folder):
     asked = ("--column", "value", "--epsilon", "2", "--measure", "1", "--json")
     piped = run(folder, "compare", "-", *asked, given=(folder / "values.csv").read_text())
     assert piped.stdout == run(folder, "compare", "values.csv", *asked).stdout
 
 
 @pytest.mark.parametrize("command", ["collect", "compare", "discover"])
-def test_an_error_in_a_pipe_names_standard_input(folder: Path, command: str) -> None:
+def test_an_error_in_a_pipe_names_standard_input(folder, command):
     told = run(folder, command, "-", "--column", "leaf", "--epsilon", "2", given="tree\noak\n", status=2).stderr
     assert told == "overstory: error: standard input: there is no column 'leaf'; there are: 'tree'\n"
 
 
-def test_a_column_through_a_pipe(folder: Path) -> None:
+def test_a_column_through_a_pipe(folder):
     values = (folder / "values.csv").read_text()
     done = run(folder, "collect", "-", "--column", "value", "--epsilon", "2", "-o", "-", given=values)
     lines = {line["string"]: line["truth"] for line in csv.DictReader(io.StringIO(done.stdout))}
@@ -65,7 +64,7 @@ def test_a_column_through_a_pipe(folder: Path) -> None:
         ("collect - --column size", "a,b\n1,2\n", "there is no column 'size'; there are: 'a', 'b'"),
     ],
 )
-def test_what_cannot_be_is_said(folder: Path, command: str, given: str, says: str) -> None:
+def test_what_cannot_be_is_said(folder, command, given, says):
     done = run(folder, *shlex.split(command), given=given, status=2)
     assert done.stderr.startswith(f"overstory: error: {says}") or says in done.stderr
     assert done.stdout == ""
@@ -77,7 +76,7 @@ CLOSED = ["--version", "--help", "sum --help", "sum --params params.csv reports.
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize("command", CLOSED)
-def test_closed_streams_are_no_fault_of_ours(folder: Path, command: str, closed: str) -> None:
+def test_closed_streams_are_no_fault_of_ours(folder, command, closed):
     (folder / "reports.csv").write_text("cohort,irr\n" + f"0,{'01' * 16}\n" * 10)
     (folder / "counts.csv").unlink(missing_ok=True)
     line = f"{shlex.join(OVERSTORY)} {command} {closed}"
@@ -88,7 +87,7 @@ def test_closed_streams_are_no_fault_of_ours(folder: Path, command: str, closed:
         assert len((folder / "counts.csv").read_text().splitlines()) == 2
 
 
-def test_a_reader_that_leaves_is_no_error(folder: Path) -> None:
+def test_a_reader_that_leaves_is_no_error(folder):
     encode = [*OVERSTORY, *shlex.split("encode --params params.csv --values values.csv -o -")]
     line = f"{shlex.join(encode)} | head -1"
     done = subprocess.run(["bash", "-c", line], cwd=folder, capture_output=True, text=True, check=False, env=os.environ)

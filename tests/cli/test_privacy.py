@@ -80,7 +80,6 @@ def test_texts_and_flags_are_read_as_the_oracle_wants_them(capsys):
 
 
 # --- metrics
-
 EXAMPLE = Path(__file__).parents[2] / "examples" / "metrics.toml"
 
 

@@ -30,9 +30,8 @@ CRASHES = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sound file of every kind, and some that are none."""
-    path: Path = tmp_path_factory.mktemp("refusals")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("refusals")
     for example in EXAMPLES.glob("*"):
         if example.suffix in {".toml", ".txt"}:
             (path / example.name).write_bytes(example.read_bytes())
@@ -94,7 +93,7 @@ INIT = "init new.toml --id theme --description 'The theme.' --owner Design --pur
 YES_NO = f"{INIT} --kind yes-no"
 SHUFFLING = "--gateway http://c --spool s OVERSTORY_RELAY_TOKEN_FILE="
 TOKEN = "tokens reports.db --add admin --application a --expires"
-REFUSED: dict[str, list[tuple[str, str]]] = {
+REFUSED = {
     "": [  # mistyped: one line with what may be meant, and no usage
         ("decdoe", "overstory: error: there is no command 'decdoe'; did you mean decode? (see overstory --help)"),
         ("--versoin", "overstory: error: there is no option --versoin; did you mean --version? (see overstory --help)"),

@@ -4,13 +4,11 @@ import argparse
 import csv
 import gzip
 import json
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from overstory.cli.analysis import commands as analysis
-from overstory.cli.arguments import Command, Form, Forms, Idle, Needs, OneOf, Option, Rule, Together
+from overstory.cli.arguments import Form, Forms, Idle, Needs, OneOf, Option, Together
 from overstory.cli.rappor import commands as rappor
 from overstory.cli.registry import commands as registry
 from overstory.cli.service import commands as service
@@ -19,7 +17,7 @@ from overstory.protocol.errors import ParameterError
 from support.running import within
 
 
-def each(commands: Any) -> Iterator[Command]:
+def each(commands):
     for command in commands:
         yield command
         yield from each(command.actions)
@@ -29,14 +27,14 @@ EVERY = list(each(c for module in (analysis, rappor, registry, service) for c in
 RULED = [pytest.param(command, rule) for command in EVERY for rule in command.rules]
 
 
-def named(rule: Rule) -> set[str]:
+def named(rule):
     if isinstance(rule, Forms):
         return {name for form in rule.forms for name in (*form.chosen, *form.needs, *form.takes)}
     return {*rule.options, *getattr(rule, "others", ())}  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("command", "rule"), RULED)
-def test_a_rule_is_of_options_that_the_command_has(command: Command, rule: Rule) -> None:
+def test_a_rule_is_of_options_that_the_command_has(command, rule):
     assert named(rule) <= {option.shown for option in command.options}
 
 
@@ -55,7 +53,7 @@ def test_a_rule_is_of_options_that_the_command_has(command: Command, rule: Rule)
         (Together(("--a", "--b")), ["--a", "--b"], None),
     ],
 )
-def test_a_rule_is_held(rule: Rule, given: list[str], says: str | None) -> None:
+def test_a_rule_is_held(rule, given, says):
     if says is None:
         rule.check(given, argparse.Namespace())
         return
@@ -64,7 +62,7 @@ def test_a_rule_is_held(rule: Rule, given: list[str], says: str | None) -> None:
     assert str(caught.value) == says
 
 
-def test_the_first_form_that_is_chosen_says_what_is_missing_and_what_is_idle() -> None:
+def test_the_first_form_that_is_chosen_says_what_is_missing_and_what_is_idle():
     rule = Forms(
         Form("in a file", ("FILE",), takes=("--column",)), Form("for needs", needs=("--epsilon",), takes=("--p",))
     )
@@ -78,7 +76,7 @@ def test_the_first_form_that_is_chosen_says_what_is_missing_and_what_is_idle() -
             rule.check(given, args)
 
 
-def test_a_default_that_is_given_counts_as_left_out() -> None:
+def test_a_default_that_is_given_counts_as_left_out():
     option = Option("--method", choices=("gls", "lasso"), default="gls")
     given = [option.is_given(argparse.Namespace(method=text)) for text in ("gls", "lasso", None)]
     assert given == [False, True, False]
@@ -86,7 +84,7 @@ def test_a_default_that_is_given_counts_as_left_out() -> None:
     assert [number.is_given(argparse.Namespace(overlap=share)) for share in (None, 0.0)] == [False, True]
 
 
-def test_every_command_takes_quiet_and_json_where_it_prints_results() -> None:
+def test_every_command_takes_quiet_and_json_where_it_prints_results():
     silent = {"init", "serve", "console", "relay"}
     for command in EVERY:
         if not command.actions:
@@ -98,8 +96,6 @@ def test_every_command_takes_quiet_and_json_where_it_prints_results() -> None:
 
 
 # ``overstory discover`` end to end: both kinds of values, a dictionary, files, and one clear message for bad input
-
-
 TREES = ["oak", "ash", "elm", "café"]
 
 
@@ -128,7 +124,6 @@ def discover(files, *arguments):
 
 
 def found_in(files, *arguments):
-    """What is found, and the values that are detected."""
     done = discover(files, *arguments, "--json")
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
@@ -191,7 +186,6 @@ def test_the_file_is_written_and_every_detected_value_is_printed(files):
 
 
 def test_what_is_detected_beside_an_interval_that_holds_0_is_said_to_be_unsure(tmp_path):
-    """M12: "-7 to 304 ... p 2.0e-09 detected" read as a fault."""
     words = ["metsä"] * 446 + ["järvi"] * 310 + ["koti"] * 220 + ["talo"] * 150 + ["puu"] * 120 + ["saari"] * 230
     (tmp_path / "words.csv").write_text("word\n" + "\n".join(words) + "\n")
     unsure = 0
@@ -214,8 +208,6 @@ def test_a_column_may_have_a_long_name(tmp_path):
 
 
 # Values that a spreadsheet runs are made up by devices; `--spreadsheet` writes none, and loses no value
-
-
 EVIL = ["=cmd|'/C calc'!A0", "@SUM(1)", "\t=1", "+oak", "-ash", "'tis", "\uff1d1", "=1,\n2", "oak", "-2.5", '="a"']
 FILES = {"collect": "out/learned.csv", "decode": "out/results.csv", "discover": "found.csv"}
 PARAMS = "k,h,m,p,q,f\n32,2,1,0.5,0.75,0\n"

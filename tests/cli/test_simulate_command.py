@@ -62,7 +62,6 @@ budget = {epsilon = 1.0, per = "year"}
 
 
 def test_a_fleet_lives_through_two_years_of_a_panel(folder):
-    """Each device answers one of two questions once in 54 weeks, and a store has the reports of every week."""
     text = (folder / "metrics.toml").read_text().replace("4.0, epsilon_report = 3.0", "2.0, epsilon_report = 1.0")
     head, _, entry = text.partition("[metrics.colour]")
     (folder / "metrics.toml").write_text(f"{head}{YEARLY}[metrics.colour]{entry}[metrics.shape]{entry}")

@@ -2,8 +2,6 @@
 
 import json
 import random
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,8 +16,7 @@ DAY = 20_000
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder with a registry and a store of thirty reports, ten of them long past retention."""
+def folder(tmp_path):
     (tmp_path / "metrics.toml").write_text(REGISTRY)
     metric, rng = registry()["colour"], random.Random(1)
     done = within("store", "create", "reports.db", cwd=tmp_path)
@@ -32,23 +29,22 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def answer(folder: Path, *arguments: object) -> Any:
+def answer(folder, *arguments):
     done = within("store", *arguments, "--json", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     return json.loads(done.stdout)
 
 
-def test_a_store_is_made_once(folder: Path) -> None:
+def test_a_store_is_made_once(folder):
     assert answer(folder, "create", "reports.db") == {"url": "sqlite:///reports.db", "schema": 1, "made": False}
 
 
-def test_tokens_are_shown_once_listed_and_revoked(folder: Path) -> None:
+def test_tokens_are_shown_once_listed_and_revoked(folder):
     adding = ("tokens", "reports.db", "--add", "write", "--application", "trees", "--expires", "2030-01-02")
     shown = answer(folder, *adding)
     plain = within("store", *adding, cwd=folder).stdout.strip()
     with open_store(str(folder / "reports.db")) as store:
         found = store.find_token(sha256(plain))
-        assert found is not None
         assert (found.role, found.application, found.expires) == ("write", "trees", 1_893_542_400)
     listed = within("store", "tokens", "reports.db", cwd=folder).stdout
     assert shown["token"] not in listed
@@ -60,10 +56,9 @@ def test_tokens_are_shown_once_listed_and_revoked(folder: Path) -> None:
     assert (revoked["state"], revoked["last_used"]) == ("revoked", None)
 
 
-def test_an_expired_token_is_listed_as_expired_with_its_last_day_of_use(folder: Path) -> None:
+def test_an_expired_token_is_listed_as_expired_with_its_last_day_of_use(folder):
     with open_store(str(folder / "reports.db")) as store:
         found = store.find_token(sha256(store.add_token("write", "elms", expires=1_577_836_800)))
-        assert found is not None
         store.note_token_days({found.id: 18_000})
     listed = within("store", "tokens", "reports.db", cwd=folder).stdout
     (line,) = [line for line in listed.splitlines() if line.startswith(found.id)]
@@ -72,7 +67,7 @@ def test_an_expired_token_is_listed_as_expired_with_its_last_day_of_use(folder: 
     assert (shown["state"], shown["last_used"]) == ("expired", "2019-04-14")
 
 
-def test_every_action_has_an_example_in_its_help(folder: Path) -> None:
+def test_every_action_has_an_example_in_its_help(folder):
     actions = ("create", "summary", "compact", "backup", "restore", "note", "tokens")
     for action in actions:
         done = within("store", action, "--help", cwd=folder)
@@ -80,7 +75,7 @@ def test_every_action_has_an_example_in_its_help(folder: Path) -> None:
         assert "example:\n  overstory store" in done.stdout
 
 
-def test_notes_are_added_and_counted(folder: Path) -> None:
+def test_notes_are_added_and_counted(folder):
     adding = "note", "reports.db", "Version 3 is out"
     release = answer(folder, *adding, "--kind", "release", "--day", "2026-11-16", "--metric", "colour")
     about = {"metric": "colour", "day": "2026-11-16", "kind": "release", "text": "Version 3 is out"}

@@ -139,7 +139,7 @@ def test_reports_are_counted_once():
     population = Population(("a", "b"), np.array([1, 1]), devices=arranged(np.array([0, 1]), np.array([0, 1])))
     with pytest.raises(ParameterError, match="--device-column"):
         collect(population, TrialBudget(reports=2), "grr", 0)
-    told: list[int] = []
+    told = []
     collect(PEOPLE, TrialBudget(1.0, 2.0, reports=2), "auto", 0, told.append)
     assert sum(told) == 2 * COUNTS.sum()
 

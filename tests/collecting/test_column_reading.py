@@ -259,7 +259,7 @@ def test_progress_never_passes_the_size(folder):
     rows = [str(i % 7) for i in range(20_000)]
     with (folder / "b.csv").open("w", newline="") as file:
         csv.writer(file).writerows([("c",), *((row,) for row in rows)])
-    read: list[int] = []
+    read = []
     cut = list(blocks(str(folder / "b.csv"), ["c"], advance=read.append, block=4096))
     assert len(cut) > 5
     assert sum(len(block[0]) for block in cut) == len(rows)
@@ -267,8 +267,6 @@ def test_progress_never_passes_the_size(folder):
 
 
 # Small CSV files are read by Python, others by Arrow: wherever Python's reader answers, both say the same
-
-
 TEXTS = (
     "oak",
     "a b",
@@ -360,6 +358,5 @@ DISPUTED = {
 
 @pytest.mark.parametrize("text", [*PLAIN, *DISPUTED.values()], ids=[*map(repr, PLAIN), *DISPUTED])
 def test_small_files_are_read_plainly_and_what_readers_disagree_about_is_left_to_arrow(path, text):
-    """So that the property above is not true of nothing."""
     path.write_text(text, newline="")
     assert (reader.read_plain(str(path), layout_of(str(path), Form()), ["c", "d"]) is None) == (text not in PLAIN)

@@ -13,7 +13,9 @@ from overstory.client.consent.consent import Choice
 from overstory.client.session import Session
 from overstory.client.state.rows import RowState
 from overstory.client.state.secret_file import DeviceSecret, read_secret
+from overstory.client.upload import delivery
 from overstory.client.upload.http import Response
+from overstory.client.upload.retry import Decision
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.panel import ASKED, Places
@@ -47,8 +49,6 @@ def result(upload, **changed):
 
 
 class Collector:
-    """Takes every upload once, as a collector does; `first` are the answers before it is well."""
-
     def __init__(self, *first):
         self.first, self.uploads, self.requests = list(first), {}, 0
 
@@ -154,10 +154,6 @@ def test_reports_that_are_refused_are_counted_by_reason():
 
 
 def test_reports_that_would_wait_for_a_registry_are_refused_here(monkeypatch):
-    """A device lets a report wait that a collector may take later; a trial counts it and goes on."""
-    from overstory.client.upload import delivery
-    from overstory.client.upload.retry import Decision
-
     waits = Decision(RowState.WAITING, "wrong-parameters", due=NOW + 60)
     monkeypatch.setattr(delivery, "decide", lambda *_, **__: waits)
     test_reports_that_are_refused_are_counted_by_reason()
@@ -183,7 +179,6 @@ YEARLY = EXAMPLE.replace("[metrics.colour]", 'panel = {cycle = "year"}\n[metrics
 
 
 def test_devices_that_are_not_asked_open_no_session(monkeypatch):
-    """A device is asked where its own places say so, and in no other period a session records anything."""
     of, recorded = parse_registry(YEARLY + EXAMPLE.partition("[metrics.colour]")[2].join(["[metrics.tree]", ""])), []
     real = Session.record
     monkeypatch.setattr(Session, "record", lambda *given: recorded.append(given[1].id) or real(*given))

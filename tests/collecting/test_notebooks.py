@@ -8,7 +8,6 @@ import json
 import re
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -32,27 +31,26 @@ PAGE = ROOT / "docs" / "how-to" / "notebooks.md"
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 
 
-def code_cells(path: Any) -> Any:
+def code_cells(path):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     return [cell for cell in cells if cell["cell_type"] == "code"]
 
 
-def run_cell(source: str, names: dict[str, Any]) -> Any:
-    """Run a cell as a notebook does, and return the value of its last line, if that is an expression."""
+def run_cell(source, names):
     tree = ast.parse(source)
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
     exec(compile(tree, "<cell>", "exec"), names)
     return None if last is None else eval(compile(ast.Expression(last.value), "<cell>", "eval"), names)
 
 
-def test_there_is_a_notebook() -> None:
+def test_there_is_a_notebook():
     assert [path.name for path in NOTEBOOKS] == ["survey.ipynb"]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.name for path in NOTEBOOKS])
-def test_every_cell_of_a_notebook_runs(path: Any, capsys: Any, monkeypatch: Any, tmp_path: Any) -> None:
+def test_every_cell_of_a_notebook_runs(path, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"__name__": "__main__"}
+    names = {"__name__": "__main__"}
     shown = [run_cell("".join(cell["source"]), names) for cell in code_cells(path)]
     pictures = [value._repr_html_() for value in shown if isinstance(value, Estimate)]
     assert all("data:image/svg+xml" in html for html in pictures)
@@ -62,7 +60,7 @@ def test_every_cell_of_a_notebook_runs(path: Any, capsys: Any, monkeypatch: Any,
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.name for path in NOTEBOOKS])
-def test_a_notebook_is_kept_with_its_outputs(path: Any) -> None:
+def test_a_notebook_is_kept_with_its_outputs(path):
     cells = code_cells(path)
     assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
     kinds = {output["output_type"] for cell in cells for output in cell["outputs"]}
@@ -70,16 +68,16 @@ def test_a_notebook_is_kept_with_its_outputs(path: Any) -> None:
     assert all(cell["outputs"] for cell in cells)
 
 
-def test_a_cell_that_fails_is_noticed() -> None:
+def test_a_cell_that_fails_is_noticed():
     assert run_cell("x = 1\nx + 1", {}) == 2
     with pytest.raises(NameError):
         run_cell("nothing_of_that_name", {})
 
 
-def test_the_page_about_notebooks_says_what_really_comes_out() -> None:
+def test_the_page_about_notebooks_says_what_really_comes_out():
     blocks = re.findall(r"^```pycon\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     assert len(blocks) >= 7
-    names: dict[str, Any] = {}
+    names = {}
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
     for number, block in enumerate(blocks):
         test = doctest.DocTestParser().get_doctest(block, names, f"block {number}", str(PAGE), 0)
@@ -92,8 +90,6 @@ def test_the_page_about_notebooks_says_what_really_comes_out() -> None:
 
 
 # Every result of Python's functions shows itself alike: a table, a frame, a picture, a page and its notes
-
-
 NAMES = ["a", "b", "b", "<i>c</i>"] * 2_000
 HOSTILE = "<script>x</script>"
 

@@ -41,7 +41,6 @@ def held(found):
 
 @pytest.fixture
 def written(tmp_path):
-
     def write(content, name="file.csv"):
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -98,7 +97,6 @@ def test_delimiters_are_sniffed(written, delimiter):
 
 
 def test_the_delimiter_that_gives_the_column_is_the_one(written):
-    """A header with more commas than semicolons, which is one of semicolons all the same."""
     path = written("id;size, weight, colour\n1;a\n2;b\n")
     assert held(population(path, "size, weight, colour")) == {"a": 1, "b": 1}
 
@@ -187,10 +185,7 @@ def test_a_delimiter_is_one_character(delimiter):
 
 
 # Files as newcomers bring them: twenty shapes of public data sets, made here, and what comes of each at the first try
-
-
 def rows(header, form, number=240):
-    """Return a file's text: its header, and lines made of their numbers."""
     return header + "\n" + "".join(form(i) + "\n" for i in range(number))
 
 
@@ -205,7 +200,6 @@ def day(i, form):
 
 
 def german(number):
-    """Return a number of two digits after the comma, thousands apart by points."""
     return f"{number:,.2f}".translate(str.maketrans(",.", ".,"))
 
 

@@ -2,20 +2,17 @@
 
 import asyncio
 import inspect
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from overstory.collector.store import Store, open_store
-from overstory.protocol.metrics import MetricRegistry
+from overstory.collector.store import open_store
+from support.served import served
 from support.store_databases import KINDS, fresh
 from support.store_samples import registry
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a test that is a coroutine on an event loop of its own."""
+def pytest_pyfunc_call(pyfuncitem):
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     names = inspect.signature(pyfuncitem.obj).parameters
@@ -24,7 +21,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 @pytest.fixture(scope="session")
-def server_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def server_folder(tmp_path_factory):
     """The folder of this process's PostgreSQL.
 
     Another process of the test run has another: transactions of all databases of a server keep deleted rows readable.
@@ -33,25 +30,31 @@ def server_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(params=KINDS)
-def store_url(request: pytest.FixtureRequest, server_folder: Path) -> Iterator[str]:
+def store_url(request, server_folder):
     """An empty database, of each kind in turn."""
     with fresh(request.param, server_folder) as url:
         yield url
 
 
 @pytest.fixture
-def postgres_url(server_folder: Path) -> Iterator[str]:
+def postgres_url(server_folder):
     """An empty database of PostgreSQL, for what is special to it."""
     with fresh("postgresql", server_folder) as url:
         yield url
 
 
 @pytest.fixture
-def metrics(tmp_path: Path) -> MetricRegistry:
+def metrics(tmp_path):
     return registry(folder=tmp_path)
 
 
 @pytest.fixture
-def store(store_url: str, metrics: MetricRegistry) -> Iterator[Store]:
+def store(store_url, metrics):
     with open_store(store_url, metrics, create=True) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def listening():
+    with served() as (_, address):
+        yield address

@@ -13,7 +13,7 @@ from support.collector_in_process import METRICS
 NOW = 1_000_000.0
 
 
-def header(token: str) -> bytes:
+def header(token):
     return f"Bearer {token}".encode()
 
 
@@ -23,7 +23,7 @@ def store(tmp_path):
         yield opened
 
 
-def test_a_token_does_what_its_role_may_and_nothing_else(store) -> None:
+def test_a_token_does_what_its_role_may_and_nothing_else(store):
     write, admin = store.add_token("write", "app"), store.add_token("admin", "ops")
     tokens = TokenTable(store.tokens)
     tokens.refresh()
@@ -36,7 +36,7 @@ def test_a_token_does_what_its_role_may_and_nothing_else(store) -> None:
     assert tokens.refuse(b"", "write", NOW) is Reason.NO_TOKEN
 
 
-def test_a_token_expires_between_two_readings(store) -> None:
+def test_a_token_expires_between_two_readings(store):
     token = store.add_token("write", "app", expires=int(NOW) + 10)
     tokens = TokenTable(store.tokens)
     tokens.refresh()
@@ -48,13 +48,13 @@ def test_a_token_expires_between_two_readings(store) -> None:
     "authorization",
     [b"Basic abc", b"Bearer", b"Bearer ", b"Bearer a b", b"Bearer \xff", b"bearer " + b"x" * 10_000, b"token"],
 )
-def test_anything_else_is_an_unknown_token(store, authorization) -> None:
+def test_anything_else_is_an_unknown_token(store, authorization):
     tokens = TokenTable(store.tokens)
     tokens.refresh()
     assert tokens.refuse(authorization, "write", NOW) is Reason.UNKNOWN_TOKEN
 
 
-def test_open_writes_are_open_for_writes_alone(store) -> None:
+def test_open_writes_are_open_for_writes_alone(store):
     post = Head(content_type=MEDIA_TYPE)
     assert Collector(METRICS, store).endpoint.admit(post) is Reason.NO_TOKEN
     collector = Collector(METRICS, store, open_writes=True)
@@ -62,7 +62,7 @@ def test_open_writes_are_open_for_writes_alone(store) -> None:
     assert collector.tokens.refuse(b"", "admin", NOW) is Reason.NO_TOKEN
 
 
-def test_the_last_day_of_use_is_kept_a_day_and_not_a_time_and_written_once_a_day(store) -> None:
+def test_the_last_day_of_use_is_kept_a_day_and_not_a_time_and_written_once_a_day(store):
     day = 86_400
     token, other = store.add_token("write", "app"), store.add_token("write", "unused")
     tokens = TokenTable(store.tokens)

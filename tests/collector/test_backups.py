@@ -8,8 +8,6 @@ import subprocess
 import sys
 import time
 from contextlib import closing
-from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import select
@@ -45,8 +43,7 @@ STAGED = BEFORE + (
 )
 
 
-def end(folder: Path, code: str, arguments: list[str], number: int) -> int:
-    """Run a program in the folder, send it a signal when it has written, and return how it ended."""
+def end(folder, code, arguments, number):
     environ = {**os.environ, "TMPDIR": str(folder)}
     process = subprocess.Popen([sys.executable, "-c", code, *arguments], cwd=folder, env=environ)
     try:
@@ -63,27 +60,27 @@ def end(folder: Path, code: str, arguments: list[str], number: int) -> int:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     metrics = registry()
     with open_store(str(tmp_path / "reports.db"), metrics, create=True) as store:
         store.add([some(metrics["bloom"], 20_000, 5, 1)])
     return tmp_path
 
 
-def hidden(folder: Path) -> list[str]:
+def hidden(folder):
     return [one.name for one in folder.iterdir() if one.name.startswith((".", "overstory-"))]
 
 
 COMMAND = ["store", "backup", "reports.db", "monday.db"]
 
 
-def test_a_backup_that_is_terminated_leaves_nothing(folder: Path) -> None:
+def test_a_backup_that_is_terminated_leaves_nothing(folder):
     assert end(folder, BACKUP, COMMAND, signal.SIGTERM) == 143
     assert hidden(folder) == []
     assert not (folder / "monday.db").exists()
 
 
-def test_the_next_backup_removes_what_a_killed_one_left(folder: Path) -> None:
+def test_the_next_backup_removes_what_a_killed_one_left(folder):
     assert end(folder, BACKUP, COMMAND, signal.SIGKILL) == -signal.SIGKILL
     (left,) = hidden(folder)
     (folder / left / "monday.db-journal").touch()
@@ -95,12 +92,12 @@ def test_the_next_backup_removes_what_a_killed_one_left(folder: Path) -> None:
     assert restore(folder / "monday.db", str(folder / "restored.db")) == 5
 
 
-def test_a_backup_that_is_being_written_is_left_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backup_that_is_being_written_is_left_alone(folder, monkeypatch):
     from overstory.collector.store.copies import backup
 
     verify, seen = backup.verify, []
 
-    def meanwhile(copy: Any) -> int:
+    def meanwhile(copy):
         monkeypatch.setattr(backup, "verify", verify)
         seen.append(hidden(folder))
         assert overstory(*COMMAND, cwd=folder).returncode == 0
@@ -116,14 +113,14 @@ def test_a_backup_that_is_being_written_is_left_alone(folder: Path, monkeypatch:
     assert hidden(folder) == []
 
 
-def test_an_export_to_an_object_store_that_is_terminated_leaves_nothing(folder: Path) -> None:
+def test_an_export_to_an_object_store_that_is_terminated_leaves_nothing(folder):
     pytest.importorskip("fsspec")
     arguments = ["export", "--store", "reports.db", "--registry", "metrics.toml", "memory://bucket"]
     assert end(folder, STAGED, arguments, signal.SIGTERM) == 143
     assert hidden(folder) == []
 
 
-def test_a_statement_without_end_ends_by_a_signal() -> None:
+def test_a_statement_without_end_ends_by_a_signal():
     """Python would handle the signal after the statement: a copy of a large store takes minutes."""
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     try:
@@ -137,13 +134,11 @@ def test_a_statement_without_end_ends_by_a_signal() -> None:
 
 
 # One bit turned in a backup: it is refused, or nothing of what is restored differs
-
-
 PERIOD = 20_000
 
 
 @pytest.fixture
-def backup(tmp_path: Path) -> Path:
+def backup(tmp_path):
     metrics = registry(folder=tmp_path)
     with open_store(str(tmp_path / "store.db"), metrics, create=True) as store:
         for number, name in enumerate(("bloom", "colour", "size", "tree") * 2):
@@ -155,8 +150,7 @@ def backup(tmp_path: Path) -> Path:
     return tmp_path / "backup.db"
 
 
-def content(path: Path) -> dict[str, list[tuple[object, ...]]]:
-    """Everything in a store, but for the numbers of rows and the digests."""
+def content(path):
     database = connect(str(path))
     try:
         with database.snapshot() as connection:
@@ -176,7 +170,7 @@ def content(path: Path) -> dict[str, list[tuple[object, ...]]]:
         database.close()
 
 
-def test_a_turned_bit_never_changes_what_is_restored(backup: Path) -> None:
+def test_a_turned_bit_never_changes_what_is_restored(backup):
     whole, sound = backup.read_bytes(), content(backup)
     rng = random.Random(19)
     refused = 0
@@ -194,7 +188,7 @@ def test_a_turned_bit_never_changes_what_is_restored(backup: Path) -> None:
     assert refused > 5
 
 
-def test_a_backup_that_was_used_as_a_store_is_backed_up_again(backup: Path, tmp_path: Path) -> None:
+def test_a_backup_that_was_used_as_a_store_is_backed_up_again(backup, tmp_path):
     metric = registry(folder=tmp_path)["bloom"]
     with open_store(str(backup)) as store:
         store.add([some(metric, PERIOD, 5, 99)])
@@ -209,9 +203,7 @@ def test_a_backup_that_was_used_as_a_store_is_backed_up_again(backup: Path, tmp_
 
 
 # PostgreSQL's own backup tools work on a store
-
-
-def test_a_dump_restored_into_an_empty_database_is_the_store(server_folder: Path, tmp_path: Path) -> None:
+def test_a_dump_restored_into_an_empty_database_is_the_store(server_folder, tmp_path):
     metrics = registry()
     metric = metrics["bloom"]
     with fresh("postgresql", server_folder) as url, fresh("postgresql", server_folder) as other:

@@ -20,7 +20,7 @@ HIDDEN = METRICS["hidden"]
 FIRST, SECOND = b"a" * 16, b"b" * 16
 
 
-def batches(name: str, period: int, messages: int, release: bytes | None, seed: int = 1):
+def batches(name, period, messages, release, seed=1):
     rows = sound(METRICS[name], messages, seed)
     single = [received(METRICS[name], period, [row]) for row in rows]
     if release is None:
@@ -40,7 +40,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def counted(folder, name="hidden", first=None, last=None) -> PeriodCounts:
+def counted(folder, name="hidden", first=None, last=None):
     with open_store(str(folder / "store.db")) as store:
         return read_store(store, METRICS[name], first, last)
 

@@ -30,18 +30,18 @@ from support.store_samples import received, reports, some
 MIB = 1 << 20
 
 
-def lines(findings) -> list[str]:
+def lines(findings):
     return [f"{one.level} {one.check}: {one.detail}" for one in findings]
 
 
 @pytest.mark.parametrize(("limit", "level"), [(100, "error"), (1024, "warning"), (65_536, "ok")])
-def test_the_limit_of_open_files(limit, level, monkeypatch) -> None:
+def test_the_limit_of_open_files(limit, level, monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
     (finding,) = checkup.check_files()
     assert (finding.level, "LimitNOFILE" in finding.do) == (level, level != "ok")
 
 
-def test_metrics_that_expire() -> None:
+def test_metrics_that_expire():
     day = dt.datetime(2040, 1, 1, tzinfo=dt.UTC).timestamp()
     assert [one.level for one in checkup.check_registry(METRICS, day - 40 * 86_400)] == ["ok", "warning"]  # `ended`
     soon = list(checkup.check_registry(METRICS, day - 20 * 86_400))
@@ -50,7 +50,7 @@ def test_metrics_that_expire() -> None:
 
 
 @pytest.fixture
-def store_file(tmp_path) -> str:
+def store_file(tmp_path):
     path = str(tmp_path / "store.db")
     with open_store(path, METRICS, create=True) as store:
         store.add_token("write", "app", int(NOW) + 5 * 86_400)
@@ -58,7 +58,7 @@ def store_file(tmp_path) -> str:
     return path
 
 
-def test_a_store_its_tokens_and_whether_the_registry_goes_with_it(store_file, monkeypatch) -> None:
+def test_a_store_its_tokens_and_whether_the_registry_goes_with_it(store_file, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=9_000 * MIB))
     said = lines(checkup.check_store(store_file, METRICS, NOW))
     assert [line.split(":")[0] for line in said] == [
@@ -80,12 +80,12 @@ def test_a_store_its_tokens_and_whether_the_registry_goes_with_it(store_file, mo
 
 
 @pytest.mark.parametrize(("free", "level"), [(50, "error"), (500, "warning"), (5_000, "ok")])
-def test_room_on_the_disk(store_file, free, level, monkeypatch) -> None:
+def test_room_on_the_disk(store_file, free, level, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free * MIB))
     assert f"{level} disk" in [line.split(":")[0] for line in lines(checkup.check_store(store_file, None, NOW))]
 
 
-def test_a_clock_behind_the_store_and_a_store_that_others_may_read(store_file) -> None:
+def test_a_clock_behind_the_store_and_a_store_that_others_may_read(store_file):
     with open_store(store_file) as store:
         store.compact(NOW)
     Path(store_file).chmod(0o644)
@@ -99,7 +99,7 @@ needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="make
 
 @needs_openssl
 @pytest.mark.parametrize(("days", "level"), [(3, "warning"), (90, "ok"), (20_000, "ok")])
-def test_a_certificate_s_end_is_read_and_judged(tmp_path, days, level) -> None:
+def test_a_certificate_s_end_is_read_and_judged(tmp_path, days, level):
     path = make_certificate(tmp_path, days=days)
     ends = ssl.cert_time_to_seconds(ssl._ssl._test_decode_cert(str(path))["notAfter"])  # type: ignore[attr-defined]
     assert [one.level for one in checkup.check_certificate(path, time.time())] == [level]
@@ -107,7 +107,7 @@ def test_a_certificate_s_end_is_read_and_judged(tmp_path, days, level) -> None:
     assert (over.level, "SIGHUP" in over.do) == ("error", True)
 
 
-def test_what_is_no_certificate(tmp_path) -> None:
+def test_what_is_no_certificate(tmp_path):
     path = tmp_path / "certificate.pem"
     for raw in (b"", b"MIIB", b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n", bytes(100)):
         path.write_bytes(raw)
@@ -115,7 +115,7 @@ def test_what_is_no_certificate(tmp_path) -> None:
         assert (finding.level, finding.detail) == ("error", f"{path}: no certificate in PEM")
 
 
-def test_a_running_collector_its_clock_and_its_registry() -> None:
+def test_a_running_collector_its_clock_and_its_registry():
     with served(store=FakeStore()) as (_, (host, port)):
         url = f"http://{host}:{port}"
         said = lines(checkup.check_url(url, METRICS))
@@ -130,12 +130,12 @@ def test_a_running_collector_its_clock_and_its_registry() -> None:
     assert [one.level for one in checkup.check_url("collector.example", None)] == ["error"]
 
 
-def test_an_answer_s_date_has_whole_seconds() -> None:
+def test_an_answer_s_date_has_whole_seconds():
     assert checkup._compared_clocks(formatdate(1_000), 1_000.9, 1_000.95).level == "ok"
     assert checkup._compared_clocks(None, 0.0, 0.0).level == "warning"
 
 
-def test_the_command_says_all_and_its_status_is_1_for_an_error(store_file, tmp_path, capsys, monkeypatch) -> None:
+def test_the_command_says_all_and_its_status_is_1_for_an_error(store_file, tmp_path, capsys, monkeypatch):
     for name in ("STORE", "REGISTRY", "CONFIG"):
         monkeypatch.delenv(f"OVERSTORY_{name}", raising=False)
     monkeypatch.setattr(resource, "getrlimit", lambda _: (65_536, 65_536))
@@ -158,8 +158,6 @@ def test_the_command_says_all_and_its_status_is_1_for_an_error(store_file, tmp_p
 
 
 # A collector does not begin to collect with less privacy than the reports in its store were promised.
-
-
 PROMISING = registry_of(
     {
         "export-format": {

@@ -2,7 +2,6 @@
 
 import random
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,29 +26,27 @@ METRICS = parse_registry(WEEKLY)
 
 
 class Rows:
-    """A store that remembers what it was given, or fails."""
-
-    def __init__(self) -> None:
+    def __init__(self):
         self.written: list[tuple[CollectorState | None, dict[Any, int]]] = []
         self.fails = False
 
-    def report_state(self, state: CollectorState | None, refused: dict[Any, int]) -> None:
+    def report_state(self, state, refused):
         if self.fails:
             raise StoreError("the disk is full")
         self.written.append((state, dict(refused)))
 
 
 @pytest.fixture
-def parts() -> tuple[Telemetry, Rows, Clock, StateReporter]:
+def parts():
     telemetry, rows, clock = Telemetry(), Rows(), Clock(NOW)
     return telemetry, rows, clock, StateReporter(telemetry, rows, lambda: METRICS, clock)
 
 
-def refuse(telemetry: Telemetry, metric: str, reason: Reason) -> None:
+def refuse(telemetry, metric, reason):
     telemetry.decided(Decision(results=[Result(bytes(16), metric, reason=reason)]))
 
 
-def test_a_refusal_is_stored_by_day_and_by_the_metrics_period_and_never_by_both(parts) -> None:
+def test_a_refusal_is_stored_by_day_and_by_the_metrics_period_and_never_by_both(parts):
     telemetry, rows, _, reporter = parts
     refuse(telemetry, "bloom", Reason.PERIOD_CLOSED)
     telemetry.rejected[Reason.NO_TOKEN] += 2
@@ -61,7 +58,7 @@ def test_a_refusal_is_stored_by_day_and_by_the_metrics_period_and_never_by_both(
     }
 
 
-def test_the_period_is_that_of_the_refusal_and_not_what_a_sender_names() -> None:
+def test_the_period_is_that_of_the_refusal_and_not_what_a_sender_names():
     """Otherwise a sender would decide how many rows there are."""
     telemetry, rows, ingest = Telemetry(), Rows(), Ingest(METRICS)
     raw = packed(METRICS["bloom"], [Report(0, 0)])
@@ -74,8 +71,7 @@ def test_the_period_is_that_of_the_refusal_and_not_what_a_sender_names() -> None
     assert of_metric == {("bloom", week, "period-closed"): 3, ("bloom", week, "period-future"): 1}
 
 
-def test_a_metric_that_no_registry_lists_is_not_written_down() -> None:
-    """Its name is whatever a sender wrote."""
+def test_a_metric_that_no_registry_lists_is_not_written_down():
     telemetry, rows, ingest = Telemetry(), Rows(), Ingest(METRICS)
     body = encode_upload(Upload(batch_id(), "alice.smith", TODAY, packed(METRICS["bloom"], [Report(0, 0)])))
     telemetry.decided(ingest.decide(body, MEDIA_TYPE, NOW))
@@ -83,7 +79,7 @@ def test_a_metric_that_no_registry_lists_is_not_written_down() -> None:
     assert rows.written[0][1] == {(None, TODAY, "unknown-metric"): 1}
 
 
-def test_what_a_failing_store_did_not_take_comes_with_the_next(parts) -> None:
+def test_what_a_failing_store_did_not_take_comes_with_the_next(parts):
     telemetry, rows, clock, reporter = parts
     reporter.report()
     refuse(telemetry, "bloom", Reason.BITS)
@@ -97,7 +93,7 @@ def test_what_a_failing_store_did_not_take_comes_with_the_next(parts) -> None:
     assert [refused.get((None, TODAY, "bits"), 0) for _, refused in rows.written] == [0, 2]
 
 
-def test_a_sign_of_life_comes_every_quarter_minute_and_after_a_clock_was_set_back(parts) -> None:
+def test_a_sign_of_life_comes_every_quarter_minute_and_after_a_clock_was_set_back(parts):
     telemetry, rows, clock, reporter = parts
     seen = []
     for moment in (0, 5, 10, 15, 20, -3600, -3595):
@@ -113,7 +109,7 @@ def test_a_sign_of_life_comes_every_quarter_minute_and_after_a_clock_was_set_bac
     assert len({state.id for state in states}) == 1
 
 
-def test_the_duration_of_commits_is_that_of_the_last_minutes(parts) -> None:
+def test_the_duration_of_commits_is_that_of_the_last_minutes(parts):
     telemetry, rows, clock, reporter = parts
     telemetry.committed(Committed(1, 1, 3.0, failed=False))
     for minute in range(8):
@@ -127,15 +123,12 @@ def test_the_duration_of_commits_is_that_of_the_last_minutes(parts) -> None:
 
 
 # --- with real processes --------------------------------------------------------------------------------------------
-
-
-def collector(folder: Path, url: str) -> CollectorProcess:
+def collector(folder, url):
     (folder / "metrics.toml").write_text(WEEKLY)
     return CollectorProcess(folder / "metrics.toml", url)
 
 
-def spoiled_uploads() -> list[bytes]:
-    """1,000 uploads that are refused, for three reasons."""
+def spoiled_uploads():
     bloom, rng = METRICS["bloom"], random.Random(7)
     week = bloom.period.number(time.time())
     raw, wrong_cohort = packed(bloom, [Report(0, 0)]), packed(bloom, [Report(4000, 0)])
@@ -146,7 +139,7 @@ def spoiled_uploads() -> list[bytes]:
 
 
 @pytest.mark.slow
-def test_refusals_survive_a_collector_that_is_killed_and_the_last_ones_one_that_stops(tmp_path: Path) -> None:
+def test_refusals_survive_a_collector_that_is_killed_and_the_last_ones_one_that_stops(tmp_path):
     url = str(tmp_path / "store.db")
     days = set()
     with collector(tmp_path, url) as process:

@@ -6,14 +6,13 @@ import json
 import random
 import threading
 import time
-from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
 
-from overstory.collector.committer import Committed, Committer
-from overstory.collector.http.endpoint import LONG, Head, ReportEntrance, read_head
+from overstory.collector.committer import Committer
+from overstory.collector.http.endpoint import LONG, ReportEntrance, read_head
 from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.service import Collector
 from overstory.collector.settings import Limits
@@ -23,29 +22,26 @@ from overstory.supervision.bodies import THREADS, Bodies
 from support.collector_in_process import METRICS, NEVER, NOW, FakeStore, asked, raising, until, upload
 
 
-def received(count: int = 1):
+def received(count=1):
     decision = Ingest(METRICS).decide(upload("bloom", count), MEDIA_TYPE, NOW)
     return decision.received, decision.num_reports, decision.num_bytes
 
 
 class Gate:
-    """Holds the writer until it is opened."""
-
-    def __init__(self, store: FakeStore) -> None:
+    def __init__(self, store):
         self.entered, self._open = threading.Event(), threading.Event()
         store.before = self._wait
 
-    def _wait(self) -> None:
+    def _wait(self):
         self.entered.set()
         assert self._open.wait(10)
 
-    def open(self) -> None:
+    def open(self):
         self._open.set()
 
 
 @asynccontextmanager
-async def committing(limits: Limits | None = None) -> AsyncIterator[tuple[FakeStore, Committer, list[Committed]]]:
-    """A store, its committer, and what was said of its commits; at the end, everything has been committed."""
+async def committing(limits=None):
     store, told = FakeStore(), []
     committer = Committer(store, limits or Limits(), told.append)
     committer.start()
@@ -54,7 +50,7 @@ async def committing(limits: Limits | None = None) -> AsyncIterator[tuple[FakeSt
     assert (committer.reports, committer.size) == (0, 0)
 
 
-async def test_what_waits_goes_into_one_commit_and_each_hears_its_own() -> None:
+async def test_what_waits_goes_into_one_commit_and_each_hears_its_own():
     async with committing() as (store, committer, told):
         gate = Gate(store)
         outcomes = {}
@@ -74,7 +70,7 @@ async def test_what_waits_goes_into_one_commit_and_each_hears_its_own() -> None:
     assert store.calls == [1, 4]
 
 
-async def test_a_full_queue_takes_nothing_more_until_it_is_empty_again() -> None:
+async def test_a_full_queue_takes_nothing_more_until_it_is_empty_again():
     async with committing(Limits(queue_reports=10)) as (store, committer, _):
         gate = Gate(store)
         done = asyncio.Event()
@@ -89,7 +85,7 @@ async def test_a_full_queue_takes_nothing_more_until_it_is_empty_again() -> None
     assert store.num_reports == 20
 
 
-async def test_bytes_are_bounded_too_and_one_request_always_fits() -> None:
+async def test_bytes_are_bounded_too_and_one_request_always_fits():
     async with committing(Limits(queue_bytes=200)) as (store, committer, _):
         gate = Gate(store)
         assert committer.submit(*received(100), lambda _: None)  # more than fits, but alone
@@ -99,13 +95,12 @@ async def test_bytes_are_bounded_too_and_one_request_always_fits() -> None:
 
 @pytest.mark.parametrize("log_fails", [False, True])
 async def test_a_store_that_fails_is_told_to_everyone_in_the_commit_and_the_next_one_goes_on(log_fails, monkeypatch):
-    """A log that cannot be written ends no writer either."""
     async with committing() as (store, committer, told):
         if log_fails:
             monkeypatch.setattr(committer._faults, "line", raising(MemoryError()))
         outcomes = []
 
-        def fail() -> None:
+        def fail():
             store.before = lambda: None
             raise StoreError("the disk is full")
 
@@ -119,12 +114,12 @@ async def test_a_store_that_fails_is_told_to_everyone_in_the_commit_and_the_next
     assert store.num_reports == 1
 
 
-async def test_an_answer_that_fails_does_not_keep_the_others_from_theirs(caplog) -> None:
+async def test_an_answer_that_fails_does_not_keep_the_others_from_theirs(caplog):
     async with committing() as (store, committer, _):
         gate = Gate(store)
         outcomes = []
 
-        def broken(_) -> None:
+        def broken(_):
             raise RuntimeError
 
         for done in (broken, outcomes.append):
@@ -135,7 +130,7 @@ async def test_an_answer_that_fails_does_not_keep_the_others_from_theirs(caplog)
     assert "an answer could not be sent" in caplog.text
 
 
-async def test_a_fault_before_the_store_is_asked_ends_no_thread_and_keeps_nobody_waiting() -> None:
+async def test_a_fault_before_the_store_is_asked_ends_no_thread_and_keeps_nobody_waiting():
     async with committing() as (store, committer, told):
         outcomes = []
         committer.submit(None, 1, 10, outcomes.append)  # no list of batches: gathering them fails
@@ -147,7 +142,7 @@ async def test_a_fault_before_the_store_is_asked_ends_no_thread_and_keeps_nobody
     assert store.num_reports == 1
 
 
-async def test_large_groups_are_split(monkeypatch) -> None:
+async def test_large_groups_are_split(monkeypatch):
     monkeypatch.setattr("overstory.collector.committer.GROUP_BYTES", 1_000)
     async with committing() as (store, committer, _):
         gate = Gate(store)
@@ -162,7 +157,7 @@ async def test_large_groups_are_split(monkeypatch) -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("where", ["commit", "gather"])
-async def test_whatever_ends_the_writer_nobody_waits_for_an_answer_that_never_comes(where, monkeypatch, caplog) -> None:
+async def test_whatever_ends_the_writer_nobody_waits_for_an_answer_that_never_comes(where, monkeypatch, caplog):
     class Fatal(BaseException):
         pass
 
@@ -170,7 +165,7 @@ async def test_whatever_ends_the_writer_nobody_waits_for_an_answer_that_never_co
     committer = Committer(store, Limits(), told.append)
     gate = Gate(store)
 
-    def die(*_) -> None:
+    def die(*_):
         gate._wait()
         raise Fatal
 
@@ -195,20 +190,17 @@ async def test_whatever_ends_the_writer_nobody_waits_for_an_answer_that_never_co
 
 
 # POST /v1/reports through ASGI, in this process: answers, limits, refusals, and what is counted
-
-
 KIND = {"content-type": MEDIA_TYPE}
 
 
 @asynccontextmanager
-async def collecting(limits: Limits | None = None):
-    """A collector on a store in memory, and a client to it."""
+async def collecting(limits=None):
     collector = Collector(METRICS, FakeStore(), limits=limits, intervals=NEVER, open_writes=True, clock=lambda: NOW)
     async with asked(collector) as client:
         yield collector, client
 
 
-async def test_a_body_without_a_length_is_bounded_as_it_comes() -> None:
+async def test_a_body_without_a_length_is_bounded_as_it_comes():
     async def chunks():
         for _ in range(1_000):
             yield bytes(1 << 16)
@@ -219,7 +211,7 @@ async def test_a_body_without_a_length_is_bounded_as_it_comes() -> None:
     assert answer.headers["connection"] == "close"
 
 
-async def test_compressed_and_json_bodies_are_taken() -> None:
+async def test_compressed_and_json_bodies_are_taken():
     colour = METRICS["colour"].mechanism.digest.hex()
     about = {"batch": "0" * 32, "metric": "colour", "period": "2026-11-21", "digest": colour}
     body = json.dumps({"uploads": [about | {"reports": [[0, "02"]] * 10_000}]})
@@ -234,7 +226,7 @@ async def test_compressed_and_json_bodies_are_taken() -> None:
     assert collector.store.num_reports == 15_000
 
 
-async def test_all_bodies_being_read_are_bounded_together() -> None:
+async def test_all_bodies_being_read_are_bounded_together():
     async with collecting(Limits(reading_bytes=100_000)) as (_, client):
         going = asyncio.Event()
 
@@ -252,7 +244,7 @@ async def test_all_bodies_being_read_are_bounded_together() -> None:
     assert taken.status_code == 200
 
 
-async def test_bodies_that_wait_for_a_thread_are_bounded_with_those_being_read() -> None:
+async def test_bodies_that_wait_for_a_thread_are_bounded_with_those_being_read():
     packed_up = gzip.compress(random.Random(1).randbytes(80_000))
     kind = KIND | {"content-encoding": "gzip"}
     async with collecting(Limits(reading_bytes=100_000)) as (collector, client):
@@ -273,15 +265,13 @@ async def test_bodies_that_wait_for_a_thread_are_bounded_with_those_being_read()
 
 
 class Endpoint:
-    """Notes the thread that decides."""
-
-    def admit(self, head: Head) -> None:
+    def admit(self, head):
         return None
 
-    def decide(self, head: Head, body: bytes, *, oblivious: bool) -> threading.Thread:
+    def decide(self, head, body, *, oblivious):
         return threading.current_thread()
 
-    async def taken(self, decision: threading.Thread) -> threading.Thread:
+    async def taken(self, decision):
         return decision
 
 
@@ -304,11 +294,11 @@ def test_what_can_take_long_is_not_decided_on_the_event_loop(encoding, content_t
     assert (decided is threading.current_thread()) == on_loop
 
 
-def test_few_bodies_are_worked_on_at_a_time() -> None:
+def test_few_bodies_are_worked_on_at_a_time():
     at_once = most = 0
     lock = threading.Lock()
 
-    def work() -> None:
+    def work():
         nonlocal at_once, most
         with lock:
             at_once += 1
@@ -317,7 +307,7 @@ def test_few_bodies_are_worked_on_at_a_time() -> None:
         with lock:
             at_once -= 1
 
-    async def post_all() -> None:
+    async def post_all():
         bodies = Bodies(Limits().reading_bytes)
         await asyncio.gather(*(bodies.in_thread(b"", work) for _ in range(20)))
 

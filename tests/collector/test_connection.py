@@ -5,7 +5,6 @@ import os
 import threading
 import time
 from contextlib import suppress
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -41,27 +40,24 @@ REQUESTS = {
 
 
 class Seen(HeaderCache):
-    """Notes what was taken without the parser."""
-
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.taken = 0
 
-    def split(self, data: bytes) -> tuple[Head, bytes] | None:
+    def split(self, data):
         found = super().split(data)
         self.taken += found is not None
         return found
 
 
 @pytest.fixture
-def heads(monkeypatch) -> Seen:
-    """The known heads of the collector that a test serves next."""
+def heads(monkeypatch):
     seen = Seen()
     monkeypatch.setattr("overstory.collector.http.connection.HeaderCache", lambda: seen)
     return seen
 
 
-def test_a_head_like_an_earlier_one_is_not_parsed_on_whatever_connection(heads) -> None:
+def test_a_head_like_an_earlier_one_is_not_parsed_on_whatever_connection(heads):
     with served() as (collector, address):
         for _ in range(3):
             with Wire(address) as wire:
@@ -71,7 +67,7 @@ def test_a_head_like_an_earlier_one_is_not_parsed_on_whatever_connection(heads) 
         assert len(collector.store.kept) == 9
 
 
-def test_a_known_head_gives_no_right_that_has_ended(heads) -> None:
+def test_a_known_head_gives_no_right_that_has_ended(heads):
     with served() as (collector, address), Wire(address) as wire:
         assert [wire.send(post(upload(batch=batch_id()))).answer()[0] for _ in range(2)] == [200, 200]
         collector.endpoint.open_writes = False
@@ -92,7 +88,7 @@ def test_a_known_head_gives_no_right_that_has_ended(heads) -> None:
     ],
     ids=["after a get", "after a post", "letter", "in a head", "in a body", "closing"],
 )
-def test_a_known_head_elsewhere_than_at_a_beginning_is_no_head(heads, first) -> None:
+def test_a_known_head_elsewhere_than_at_a_beginning_is_no_head(heads, first):
     known = post(upload(batch=batch_id()))
     with served() as (_, address):
         with Wire(address) as wire:
@@ -111,7 +107,7 @@ def test_a_known_head_elsewhere_than_at_a_beginning_is_no_head(heads, first) -> 
     st.lists(st.integers(1, 400), min_size=1, max_size=8),
 )
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_pipelined_and_cut_anywhere_answers_come_in_order(listening, names, cuts) -> None:
+def test_pipelined_and_cut_anywhere_answers_come_in_order(listening, names, cuts):
     raw = b"".join(REQUESTS[name] for name in names)
     with Wire(listening) as wire:
         for cut in cuts:
@@ -124,13 +120,7 @@ def test_pipelined_and_cut_anywhere_answers_come_in_order(listening, names, cuts
     assert statuses == [expected.get(name, 200) for name in names]
 
 
-@pytest.fixture(scope="module")
-def listening():
-    with served() as (_, address):
-        yield address
-
-
-def test_a_sender_that_waits_to_be_asked_for_its_body_is_asked(listening) -> None:
+def test_a_sender_that_waits_to_be_asked_for_its_body_is_asked(listening):
     with Wire(listening) as wire:
         body = upload()
         wire.send(post(b"", b"Expect: 100-continue", length=len(body)))
@@ -152,7 +142,7 @@ def test_a_sender_that_waits_to_be_asked_for_its_body_is_asked(listening) -> Non
         b"\0" * 1_000,
     ],
 )
-def test_what_is_no_http_is_answered_in_json_and_hung_up(listening, raw) -> None:
+def test_what_is_no_http_is_answered_in_json_and_hung_up(listening, raw):
     with Wire(listening) as wire:
         status, headers, body = wire.send(raw).answer()
         assert (status, headers["connection"]) == (400, "close")
@@ -162,14 +152,14 @@ def test_what_is_no_http_is_answered_in_json_and_hung_up(listening, raw) -> None
 
 @given(raw=st.binary(min_size=1, max_size=300))
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_after_any_bytes_the_next_sender_is_served(listening, raw) -> None:
+def test_after_any_bytes_the_next_sender_is_served(listening, raw):
     with Wire(listening) as wire:
         wire.send(raw)
     with Wire(listening) as wire:
         assert wire.send(REQUESTS["one"]).answer()[0] == 200
 
 
-def test_a_head_is_bounded() -> None:
+def test_a_head_is_bounded():
     with served(Limits(head_bytes=5_000)) as (_, address), Wire(address) as wire:
         assert wire.send(post(upload(), b"X: " + b"x" * 4_000)).answer()[0] == 200
         status, headers, body = wire.send(b"GET / HTTP/1.1\r\nX: " + b"x" * 6_000).answer()
@@ -182,7 +172,7 @@ def test_a_head_is_bounded() -> None:
     [b"", b"POST /v1/rep", post(upload())[:-4], post(upload("bloom", 10_000))[:-4]],
     ids=["nothing", "head", "body", "large"],
 )
-def test_a_request_that_does_not_arrive_is_given_up(begun) -> None:
+def test_a_request_that_does_not_arrive_is_given_up(begun):
     with served(Limits(reading_seconds=0.2)) as (collector, address), Wire(address) as wire:
         started = time.monotonic()
         status, _, body = wire.send(begun).answer()
@@ -192,7 +182,7 @@ def test_a_request_that_does_not_arrive_is_given_up(begun) -> None:
         assert collector.store.kept == {}
 
 
-def test_who_hangs_up_before_the_answer_costs_nobody_else_theirs() -> None:
+def test_who_hangs_up_before_the_answer_costs_nobody_else_theirs():
     with served() as (collector, address):
         opened = threading.Event()
         collector.store.before = lambda: opened.wait(10)
@@ -209,11 +199,11 @@ def test_who_hangs_up_before_the_answer_costs_nobody_else_theirs() -> None:
         assert len(collector.store.kept) == 11
 
 
-def test_who_reads_no_answers_is_not_answered_without_end() -> None:
+def test_who_reads_no_answers_is_not_answered_without_end():
     with served() as (collector, address), Wire(address) as wire:
         request = post(upload(batch=bytes(16)))
 
-        def flood() -> None:
+        def flood():
             try:
                 for _ in range(50_000):  # far more than the buffers of both ends hold
                     wire.send(request * 50)
@@ -233,11 +223,11 @@ def test_who_reads_no_answers_is_not_answered_without_end() -> None:
 NAMES = (b"host", b"content-length")
 
 
-def request(body: bytes = b"abc", more: bytes = b"") -> bytes:
+def request(body=b"abc", more=b""):
     return b"POST /v1/reports HTTP/1.1\r\nHost: c\r\nContent-Length: %d\r\n%b\r\n%b" % (len(body), more, body)
 
 
-def learned(*requests: bytes, names: tuple[bytes, ...] = NAMES, length: int = 3) -> HeaderCache:
+def learned(*requests, names=NAMES, length=3):
     known = HeaderCache()
     for one in requests:
         known.learn(one, Head(length=length), names)
@@ -245,30 +235,28 @@ def learned(*requests: bytes, names: tuple[bytes, ...] = NAMES, length: int = 3)
 
 
 @pytest.mark.parametrize("name", [b"x-forwarded-for", b"user-agent", b"forwarded", b"cookie", b"transfer-encoding"])
-def test_nothing_of_who_sends_is_remembered(name: bytes) -> None:
+def test_nothing_of_who_sends_is_remembered(name):
     assert not len(learned(request(), names=(*NAMES, name)))
 
 
 @pytest.mark.parametrize("before", [b"\r\n\r\n", b"a\r\n\r\nb"])
-def test_a_head_that_ends_elsewhere_is_not_remembered(before: bytes) -> None:
+def test_a_head_that_ends_elsewhere_is_not_remembered(before):
     assert not len(learned(before + request()))
     assert not len(learned(request().replace(b"\r\n\r\n", b"\n\n")))
 
 
-def test_heads_are_bounded() -> None:
+def test_heads_are_bounded():
     assert not len(learned(request(more=b"Accept: %b\r\n" % (b"x" * LONGEST))))
     known = learned(*(request(more=b"Accept: %d\r\n" % number) for number in range(3 * MOST)))
     assert 0 < len(known) <= MOST
 
 
 # What a shortcut answers is answered alike without it, whatever bytes come in whatever pieces
-
-
 FUZZED = int(os.environ.get("FUZZ_REQUESTS", "1000000"))
 SECONDS = 60 * float(os.environ.get("FUZZ_MINUTES", "0.5"))
 
 
-def test_nothing_differs_in_two_thousand_requests() -> None:
+def test_nothing_differs_in_two_thousand_requests():
     outcome = fuzz(2_000, seed=1)
     assert outcome.differences == []
     assert outcome.unparsed > 200  # the shortcuts were taken
@@ -276,12 +264,12 @@ def test_nothing_differs_in_two_thousand_requests() -> None:
     assert {status for status in outcome.statuses if status.startswith(b"5")} <= {b"501"}  # a coding that is not read
 
 
-def test_a_shortcut_that_does_something_else_is_noticed() -> None:
+def test_a_shortcut_that_does_something_else_is_noticed():
     sides = Side(shortcuts=True), Side(shortcuts=False)
-    templates: Any = sides[0].kind.endpoint._ingest._templates
+    templates = sides[0].kind.endpoint._ingest._templates
     recognise = templates.recognise
 
-    def twisted(body: bytes, now: float) -> Any:
+    def twisted(body, now):
         found = recognise(body, now)
         return None if found is None else found._replace(bits=bytes(len(found.bits)))
 
@@ -290,7 +278,7 @@ def test_a_shortcut_that_does_something_else_is_noticed() -> None:
 
 
 @pytest.mark.slow
-def test_nothing_differs_in_some_minutes_of_requests() -> None:
+def test_nothing_differs_in_some_minutes_of_requests():
     """FUZZ_REQUESTS and FUZZ_MINUTES (half a minute) say how many, and how long at most."""
     outcome = fuzz(FUZZED, seed=20261122, seconds=SECONDS)
     assert outcome.differences == []

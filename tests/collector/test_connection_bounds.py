@@ -6,7 +6,6 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,16 +24,14 @@ BEGUN = {"page": GET + CHUNKED, "post": post(b"", b"Transfer-Encoding: chunked")
 
 
 @pytest.fixture
-def process(tmp_path: Path) -> Iterator[CollectorProcess]:
-    """A collector of its own, whose memory can be measured; it takes nothing without a token."""
+def process(tmp_path):
     (tmp_path / "metrics.toml").write_text(REGISTRY)
     options = ("OVERSTORY_COMPACT_EVERY=0",)
     with CollectorProcess(tmp_path / "metrics.toml", str(tmp_path / "store.db"), options) as process:
         yield process
 
 
-def sent(wire: Wire, piece: bytes, most: int) -> int:
-    """Send a piece again and again until the other side hangs up; return how many bytes left."""
+def sent(wire, piece, most):
     total = 0
     with suppress(OSError):
         while total < most:
@@ -44,7 +41,7 @@ def sent(wire: Wire, piece: bytes, most: int) -> int:
 
 
 @pytest.mark.parametrize("begun", BEGUN.values(), ids=BEGUN)
-def test_trailers_without_end_take_no_memory(process, begun) -> None:
+def test_trailers_without_end_take_no_memory(process, begun):
     before = process.resident
     with Wire(process.address) as wire:
         wire.send(begun + b"0\r\n")
@@ -59,7 +56,7 @@ def test_trailers_without_end_take_no_memory(process, begun) -> None:
     [(b"0\r\n", b"a: b\r\n" * 100), (b"0\r\n", b"a" * 600), (b"1;", b"x" * 600)],
     ids=["trailers", "one trailer", "a chunk's extension"],
 )
-def test_what_frames_a_body_is_bounded_as_a_head_is(begun, endless) -> None:
+def test_what_frames_a_body_is_bounded_as_a_head_is(begun, endless):
     with served(Limits(head_bytes=5_000)) as (collector, address), Wire(address) as wire:
         wire.send(BEGUN["post"] + begun)
         for _ in range(20):
@@ -71,7 +68,7 @@ def test_what_frames_a_body_is_bounded_as_a_head_is(begun, endless) -> None:
         assert collector.store.kept == {}
 
 
-def test_a_few_trailers_are_read_over() -> None:
+def test_a_few_trailers_are_read_over():
     body = upload()
     with served() as (collector, address), Wire(address) as wire:
         for _ in range(2):
@@ -80,7 +77,7 @@ def test_a_few_trailers_are_read_over() -> None:
         assert len(collector.store.kept) == 1
 
 
-def test_requests_that_nobody_takes_the_answers_of_take_no_memory_and_keep_nobody_waiting(process) -> None:
+def test_requests_that_nobody_takes_the_answers_of_take_no_memory_and_keep_nobody_waiting(process):
     before = process.resident
     wires = [Wire(process.address) for _ in range(20)]
     flood = (GET + b"\r\n") * 8_000
@@ -100,7 +97,7 @@ def test_requests_that_nobody_takes_the_answers_of_take_no_memory_and_keep_nobod
     assert grown < 64 * MEBIBYTE
 
 
-def test_however_many_requests_arrive_together_all_are_answered_in_order() -> None:
+def test_however_many_requests_arrive_together_all_are_answered_in_order():
     pages = [b"GET /v1/metrics/%b HTTP/1.1\r\nHost: c\r\n\r\n" % name for name in (b"bloom", b"nope", b"colour")]
     with served() as (collector, address), Wire(address) as wire:
         wire.flood((b"".join(pages) + post(upload(batch=bytes(16)))) * 150)
@@ -110,7 +107,7 @@ def test_however_many_requests_arrive_together_all_are_answered_in_order() -> No
 
 
 @pytest.mark.parametrize("after", [b"\x16\x03\x01 no HTTP\r\n\r\n", b"GET /v1 HTTP/1.1\r\n\r\n"], ids=["bytes", "host"])
-def test_what_is_no_http_is_answered_after_the_sound_request_before_it(after) -> None:
+def test_what_is_no_http_is_answered_after_the_sound_request_before_it(after):
     with served() as (collector, address):
         slow = threading.Event()
         collector.store.before = lambda: slow.wait(0.2)
@@ -124,7 +121,7 @@ def test_what_is_no_http_is_answered_after_the_sound_request_before_it(after) ->
 
 @pytest.mark.parametrize("name", ["Upgrade", "upgrade"])
 @pytest.mark.parametrize("connection", [b"Upgrade, HTTP2-Settings", b"keep-alive, upgrade"])
-def test_an_offer_to_speak_another_protocol_is_ignored(name, connection) -> None:
+def test_an_offer_to_speak_another_protocol_is_ignored(name, connection):
     offer = (b"Connection: " + connection, name.encode() + b": h2c", b"HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA")
     with served() as (collector, address), Wire(address) as wire:
         for count in (1, 1, 3, 10_000):
@@ -138,14 +135,14 @@ def test_an_offer_to_speak_another_protocol_is_ignored(name, connection) -> None
 
 
 @pytest.mark.parametrize("length", [9 * MEBIBYTE, 20 * MEBIBYTE])
-def test_a_sender_that_writes_before_it_reads_learns_that_its_body_is_too_large(length) -> None:
+def test_a_sender_that_writes_before_it_reads_learns_that_its_body_is_too_large(length):
     with served() as (_, address), Wire(address) as wire:
         wire.send(post(bytes(length)))
         status, headers, body = wire.answer()
         assert (status, headers["connection"], json.loads(body)["reason"]) == (413, "close", "too-large")
 
 
-def test_a_refused_body_is_not_read_for_longer_than_a_while(monkeypatch) -> None:
+def test_a_refused_body_is_not_read_for_longer_than_a_while(monkeypatch):
     monkeypatch.setattr("overstory.supervision.connection.LINGER_SECONDS", 0.3)
     monkeypatch.setattr("overstory.supervision.connection.LINGER_BYTES", MEBIBYTE)
     with served() as (collector, address):
@@ -159,8 +156,7 @@ def test_a_refused_body_is_not_read_for_longer_than_a_while(monkeypatch) -> None
         assert collector.state == "ready"
 
 
-def until_gone(wire: Wire, seconds: float = 5.0) -> float:
-    """Drip bytes until the other side is gone; return how long it took."""
+def until_gone(wire, seconds=5.0):
     started = time.monotonic()
     while time.monotonic() - started < seconds:
         try:
@@ -183,7 +179,7 @@ DRIPPING = {
 
 
 @pytest.mark.parametrize("begun", DRIPPING.values(), ids=DRIPPING)
-def test_a_request_has_one_time_to_arrive_whole(begun, monkeypatch) -> None:
+def test_a_request_has_one_time_to_arrive_whole(begun, monkeypatch):
     monkeypatch.setattr("overstory.supervision.connection.LINGER_SECONDS", 0.1)
     with served(Limits(reading_seconds=0.5)) as (_, address), Wire(address) as wire:
         wire.send(begun)
@@ -191,7 +187,7 @@ def test_a_request_has_one_time_to_arrive_whole(begun, monkeypatch) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the system has no bound on answers that nobody reads")
-def test_answers_that_nobody_takes_leave_the_systems_memory_too() -> None:
+def test_answers_that_nobody_takes_leave_the_systems_memory_too():
     """All of them fit in the system's buffers: the process has nothing left to send, and closes what it likes."""
     with served(Limits(taking_seconds=0.5)) as (_, (host, port)), socket.socket() as sender:
         sender.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -204,12 +200,12 @@ def test_answers_that_nobody_takes_leave_the_systems_memory_too() -> None:
         assert not _held_by_the_system(*ends)
 
 
-def _held_by_the_system(local: str, remote: str) -> bool:
+def _held_by_the_system(local, remote):
     lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return any(fields[1].endswith(local) and fields[2].endswith(remote) for fields in lines)
 
 
-def test_a_sender_that_leaves_is_no_fault_of_ours(caplog) -> None:
+def test_a_sender_that_leaves_is_no_fault_of_ours(caplog):
     """What is written to a closed transport is dropped: uvloop raises, and uvicorn logs that as our error."""
     waiting = post(b"", b"Transfer-Encoding: chunked", b"Expect: 100-continue").replace(b"Content-Length: 0\r\n", b"")
     pages = b"GET /v1/metrics HTTP/1.1\r\nHost: c\r\n\r\n" * 3_000
@@ -227,22 +223,18 @@ def test_a_sender_that_leaves_is_no_fault_of_ours(caplog) -> None:
     assert caplog.records == []
 
 
-def test_a_sender_that_takes_its_answers_slowly_keeps_its_connection() -> None:
+def test_a_sender_that_takes_its_answers_slowly_keeps_its_connection():
     with served(Limits(taking_seconds=0.5)) as (_, address), Wire(address) as wire:
         for _ in range(30):
             assert wire.send(GET + b"\r\n").answer()[0] == 200
             time.sleep(0.1)
 
 
-SAID: dict[str, Callable[[], bytes]] = {
-    "small": lambda: post(upload()),
-    "large": lambda: post(upload("bloom", 10_000)),
-    "page": lambda: GET + b"\r\n",
-}
+SAID = {"small": lambda: post(upload()), "large": lambda: post(upload("bloom", 10_000)), "page": lambda: GET + b"\r\n"}
 
 
 @pytest.mark.parametrize("said", SAID.values(), ids=SAID)
-def test_a_sender_that_has_said_all_it_has_to_say_is_answered(said) -> None:
+def test_a_sender_that_has_said_all_it_has_to_say_is_answered(said):
     with served() as (_, address):
         for _ in range(5):
             with Wire(address) as wire:
@@ -254,12 +246,11 @@ def test_a_sender_that_has_said_all_it_has_to_say_is_answered(said) -> None:
 
 @pytest.fixture
 def broken(monkeypatch):
-
     monkeypatch.setattr(TemplateCache, "recognise", raising(MemoryError()))
 
 
 @pytest.mark.parametrize("count", [1, 20_000])
-def test_a_fault_of_ours_is_no_refusal(broken, caplog, monkeypatch, count) -> None:
+def test_a_fault_of_ours_is_no_refusal(broken, caplog, monkeypatch, count):
     body = upload("bloom", count)
     with caplog.at_level(logging.ERROR, "overstory.collector"), served() as (collector, address), Wire(address) as wire:
         for _ in range(2):
@@ -273,7 +264,7 @@ def test_a_fault_of_ours_is_no_refusal(broken, caplog, monkeypatch, count) -> No
         assert collector.store.num_reports == count
 
 
-def test_a_fault_while_a_request_is_parsed_is_no_refusal_either(monkeypatch) -> None:
+def test_a_fault_while_a_request_is_parsed_is_no_refusal_either(monkeypatch):
     with served() as (_, address):
         with monkeypatch.context() as patched:
             patched.setattr(BoundedConnection, "_refused_head", raising(MemoryError()))
@@ -297,7 +288,7 @@ MANNERS = {
 
 
 @pytest.mark.parametrize(("raw", "status"), MANNERS.values(), ids=MANNERS)
-def test_a_head_that_says_too_little_or_too_much_is_refused(raw, status) -> None:
+def test_a_head_that_says_too_little_or_too_much_is_refused(raw, status):
     with served() as (collector, address), Wire(address) as wire:
         assert wire.send(raw).answer()[0] == status
         assert wire.ended()

@@ -13,13 +13,11 @@ import sys
 import time
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports
-from overstory.client import Client
 from overstory.client.person.explanation import explain
 from overstory.client.state.state import State
 from overstory.collector.store import open_store
@@ -49,13 +47,12 @@ REGISTRY = plain_registry(
 PERIODS = 4
 
 
-def program(folder: Path, number: int, registry: Path, server: str, beginning: float) -> list[str]:
+def program(folder, number, registry, server, beginning):
     told = [folder / f"device-{number}", registry, server, number % 16, beginning, PERIODS]
     return [sys.executable, str(PROGRAM), *map(str, told)]
 
 
-async def killed_device(command: list[str], chance: random.Random, kills: int) -> int:
-    """Run a device, kill it `kills` times, then let it finish; return how often it was really killed."""
+async def killed_device(command, chance, kills):
     killed = 0
     for _ in range(kills):
         process = await asyncio.create_subprocess_exec(*command)
@@ -72,8 +69,7 @@ async def killed_device(command: list[str], chance: random.Random, kills: int) -
     raise AssertionError(said.decode())
 
 
-async def live(url: str, folder: Path, *, devices: int, kills: int, restarts: int, seed: int) -> int:
-    """Run everything, and return how many kills hit a running device."""
+async def live(url, folder, *, devices, kills, restarts, seed):
     registry = folder / "metrics.toml"
     registry.write_text(REGISTRY)
     chance = random.Random(seed)
@@ -95,7 +91,7 @@ async def live(url: str, folder: Path, *, devices: int, kills: int, restarts: in
         collector.kill()
 
 
-def balance(url: str, folder: Path, devices: int) -> None:
+def balance(url, folder, devices):
     registry = load_registry(folder / "metrics.toml")
     metric = registry[METRIC]
     with open_store(url, registry) as store:
@@ -133,29 +129,22 @@ def test_many_devices_killed_two_hundred_times(tmp_path):
 
 
 # A real collector and its store count the reports of a state that was restored, or copied, once
-
-
 # A client that is rolled out before its collector is ready for it loses nothing
-
-
 BEFORE = MetricRegistry({name: SERVED[name] for name in ("bloom", "colour")}, "before")
 
 
 class Device:
-    """A client of today's registry that has recorded, and a clock that is set by hand."""
-
-    def __init__(self, folder: Path, *metrics: str) -> None:
+    def __init__(self, folder, *metrics):
         self.folder, self.clock = folder, Clock(NOW)
         with self.client() as client:
             client.consent("on")
             for metric in metrics:
                 assert client.record(metric, "red" if metric == "colour" else 7) == "recorded"
 
-    def client(self, **settings: Any) -> Client:
+    def client(self, **settings):
         return device(self.folder, clock=self.clock, choice=None, registry=SERVED, spread=0, **settings)
 
-    def flush(self, address: Any, path: str = "", token: str = "") -> Any:
-        """Send what is due, a day after the last time; return the status."""
+    def flush(self, address, path="", token=""):
         with self.client(server=f"http://{address[0]}:{address[1]}{path}", token=token) as client:
             client.flush()
             status = client.status()
@@ -163,7 +152,7 @@ class Device:
         return status
 
 
-def test_a_client_that_comes_before_its_metrics_loses_no_report(tmp_path: Path) -> None:
+def test_a_client_that_comes_before_its_metrics_loses_no_report(tmp_path):
     device, store = Device(tmp_path, "colour", "hashed", "chosen"), FakeStore()
     with served(store=store, metrics=BEFORE) as (_, address):
         status = device.flush(address)
@@ -177,7 +166,7 @@ def test_a_client_that_comes_before_its_metrics_loses_no_report(tmp_path: Path) 
     assert (status.outbox["waiting"], status.outbox["sent"], status.problem) == (0, 3, None)
 
 
-def test_a_token_that_is_wrong_and_a_path_that_is_mistyped_lose_no_report(tmp_path: Path) -> None:
+def test_a_token_that_is_wrong_and_a_path_that_is_mistyped_lose_no_report(tmp_path):
     device, store = Device(tmp_path, "colour"), FakeStore()
     problems = []
     with served(store=store, open_writes=False) as (_, address):
@@ -194,8 +183,6 @@ def test_a_token_that_is_wrong_and_a_path_that_is_mistyped_lose_no_report(tmp_pa
 
 
 # Two strings in linked RAPPOR reports, as a metric: Google's association case, read with the registry's lists
-
-
 FILTER = ", ".join(f"{name} = {value}" for name, value in LOW.letters.items())
 DOMAIN = (
     '{kind = "table", names = ["first", "second"], of = ['
@@ -205,13 +192,12 @@ GOOGLES = '{oracle = "rappor", hash_family = "google-rappor-python", ' + FILTER 
 PARAMETERS = '{of = [{oracle = "rappor", ' + FILTER + "}, " + GOOGLES + "]}"
 
 
-def counts_of(metric: Any, counts: dict[int, Any]) -> PeriodCounts:
+def counts_of(metric, counts):
     return PeriodCounts(metric, 1, 1, counts)
 
 
 @pytest.fixture
-def reported(tmp_path: Path) -> Any:
-    """The counts of 1,000 devices, by a registry with all their strings; the truth, and the registry's folder."""
+def reported(tmp_path):
     rng = np.random.default_rng(20261123)
     first = 1 + rng.poisson(1.0, LOW.reports)
     held = np.stack([first, first + rng.integers(0, 2, LOW.reports)])
@@ -228,7 +214,7 @@ def reported(tmp_path: Path) -> Any:
     return counts_of(pairs, {1: count_reports(pairs.mechanism, devices.report())}), truth, tmp_path
 
 
-def test_googles_nine_checks_pass_and_the_shares_are_near(reported: Any) -> None:
+def test_googles_nine_checks_pass_and_the_shares_are_near(reported):
     """A table that knows nothing passes three of the nine, so they can fail; total variation is .08 on average."""
     counted, truth, _ = reported
     (part,) = read(counted, "total", EstimateOptions(complete=True)).to_json()["readings"]
@@ -238,7 +224,7 @@ def test_googles_nine_checks_pass_and_the_shares_are_near(reported: Any) -> None
     assert checks_passed(np.full(truth.shape, 1 / truth.size)) == 3
 
 
-def test_strings_outside_a_list_are_another_row(reported: Any) -> None:
+def test_strings_outside_a_list_are_another_row(reported):
     """Shorter lists, chosen after the reports came: what they leave out is "not listed"; a second list finds it."""
     counted, truth, folder = reported
     folder.joinpath("first.txt").write_text("1\n2\nnot listed\n")
@@ -251,7 +237,7 @@ def test_strings_outside_a_list_are_another_row(reported: Any) -> None:
     assert abs(left["share"] - truth[2:].sum()) < 4 * left["standard_error"]
 
 
-def test_lists_that_are_missing_or_too_long_are_named(reported: Any) -> None:
+def test_lists_that_are_missing_or_too_long_are_named(reported):
     counted, _, folder = reported
     unread = load_registry(folder / "metrics.toml", read_candidates=False)["pairs"]
     folder.joinpath("first.txt").write_text("".join(f"{number}\n" for number in range(12_000)))
@@ -265,7 +251,7 @@ def test_lists_that_are_missing_or_too_long_are_named(reported: Any) -> None:
             read(counts_of(metric, counted.counts), "total", options)
 
 
-def test_the_person_sees_both_strings(reported: Any) -> None:
+def test_the_person_sees_both_strings(reported):
     counted, _, folder = reported
     client = device(folder, registry=load_registry(folder / "metrics.toml"))
     client.record("pairs", {"second": "99", "first": "elsewhere, or not"})

@@ -2,15 +2,11 @@
 
 import json
 import random
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 from pyarrow import dataset
 
-from overstory.analysis.reports import SupportCounts
 from overstory.cli.main import main
 from overstory.collector.store import open_store
 from overstory.collector.store.copies.backup import restore
@@ -41,30 +37,29 @@ DAY = 86_400
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small(monkeypatch):
     small_parts(monkeypatch.setattr)
 
 
 @pytest.fixture
-def filled(small: None, tmp_path: Path) -> tuple[str, Any, Path]:
+def filled(small, tmp_path):
     metrics, url = registry(), f"sqlite:///{tmp_path}/store.db"
     fill(url, metrics)
     return url, metrics, tmp_path / "exported"
 
 
 @pytest.fixture
-def exported(filled: tuple[str, Any, Path]) -> tuple[str, Any, Path]:
-    """The same, with everything exported once."""
+def exported(filled):
     export_all(*filled)
     return filled
 
 
-def all_of(counts: dict[int, SupportCounts]) -> SupportCounts:
+def all_of(counts):
     first, *others = counts.values()
     return sum(others, first)
 
 
-def check_exported(url: str, metrics: Any, folder: Path) -> None:
+def check_exported(url, metrics, folder):
     """What manifests list is what the store has counted, report for report; nothing else lies there."""
     for name, counts in counts_of(url, metrics).items():
         assert sum_folder(metrics[name], folder / f"metric={name}") == all_of(counts)
@@ -76,7 +71,7 @@ def check_exported(url: str, metrics: Any, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_database_exports_what_it_has(small: None, store_url: str, tmp_path: Path) -> None:
+def test_every_database_exports_what_it_has(small, store_url, tmp_path):
     metrics, folder = registry(), tmp_path / "exported"
     open_store(store_url, metrics, create=True).close()
     fill(store_url, metrics)
@@ -85,7 +80,7 @@ def test_every_database_exports_what_it_has(small: None, store_url: str, tmp_pat
     check_exported(store_url, metrics, folder)
 
 
-def test_what_is_exported_sums_to_the_counts(filled: Any) -> None:
+def test_what_is_exported_sums_to_the_counts(filled):
     url, metrics, folder = filled
     done = export_all(url, metrics, folder)
     assert sum(one.num_reports for one in done.manifests) == 90 * 2 * 5
@@ -103,7 +98,7 @@ def test_what_is_exported_sums_to_the_counts(filled: Any) -> None:
                 assert list(manifest.totals) == of_group[manifest.period].totals.tolist()
 
 
-def test_an_export_that_is_repeated_writes_only_what_is_new(exported: Any) -> None:
+def test_an_export_that_is_repeated_writes_only_what_is_new(exported):
     url, metrics, folder = exported
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
     again = export_all(url, metrics, folder)
@@ -117,7 +112,7 @@ def test_an_export_that_is_repeated_writes_only_what_is_new(exported: Any) -> No
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()} == before
 
 
-def test_periods_that_take_reports_are_left_for_later(filled: Any) -> None:
+def test_periods_that_take_reports_are_left_for_later(filled):
     url, metrics, folder = filled
     ends = metrics["bloom"].final_from(PERIOD)
     assert not export_all(url, metrics, folder, now=ends - 1).manifests
@@ -128,7 +123,7 @@ def test_periods_that_take_reports_are_left_for_later(filled: Any) -> None:
     check_exported(url, metrics, folder)
 
 
-def test_there_is_nothing_about_batches_or_arrival_in_the_files(exported: Any) -> None:
+def test_there_is_nothing_about_batches_or_arrival_in_the_files(exported):
     *_, folder = exported
     for one in find_sets(str(folder)):
         raw = json.loads(one.folder.read(f"manifest-{one.manifest.id}.json"))
@@ -142,7 +137,7 @@ def test_there_is_nothing_about_batches_or_arrival_in_the_files(exported: Any) -
         assert columns in (about | {"cohort", "blob"}, about | {"seeds", "symbols"})
 
 
-def kill_and_check(url: str, metrics: Any, folder: Path, kills: list[Callable[[], object]]) -> None:
+def kill_and_check(url, metrics, folder, kills):
     """Kill exports; readers never see a report twice, and a last export completes what they left."""
     stored = counts_of(url, metrics)
     ends = 0
@@ -160,20 +155,20 @@ def kill_and_check(url: str, metrics: Any, folder: Path, kills: list[Callable[[]
     check_exported(url, metrics, folder)
 
 
-def test_exports_that_end_anywhere_double_and_lose_nothing(filled: Any) -> None:
+def test_exports_that_end_anywhere_double_and_lose_nothing(filled):
     url, metrics, folder = filled
     steps = random.Random(1).sample(range(60), 6)
     kill_and_check(*filled, [partial(ended, lambda: export_all(url, metrics, folder), at) for at in steps])
 
 
 @pytest.mark.slow
-def test_killed_exports_double_and_lose_nothing(filled: Any) -> None:
+def test_killed_exports_double_and_lose_nothing(filled):
     url, _, folder = filled
     rng = random.Random(2)
     kill_and_check(*filled, [partial(killed, url, folder, rng.randrange(60)) for _ in range(rounds(10))])
 
 
-def test_whoever_lists_files_counts_what_a_killed_export_left(filled: Any) -> None:
+def test_whoever_lists_files_counts_what_a_killed_export_left(filled):
     """The control: reading names instead of manifests is wrong after a kill, and after the next kill doubles."""
     url, metrics, folder = filled
     steps = iter(range(20, 400, 4))
@@ -194,11 +189,11 @@ def test_whoever_lists_files_counts_what_a_killed_export_left(filled: Any) -> No
     check_exported(url, metrics, folder)
 
 
-def has_manifest(folder: Path) -> bool:
+def has_manifest(folder):
     return any(folder.rglob("manifest-*.json"))
 
 
-def test_two_exports_of_one_key_write_the_same_bytes(filled: Any, tmp_path: Path) -> None:
+def test_two_exports_of_one_key_write_the_same_bytes(filled, tmp_path):
     """So it does not matter which of two exports at one time writes a part last."""
     url, metrics, folder = filled
     export_all(url, metrics, folder)
@@ -209,7 +204,7 @@ def test_two_exports_of_one_key_write_the_same_bytes(filled: Any, tmp_path: Path
     assert files[0] == files[1]
 
 
-def test_what_a_killed_export_left_of_deleted_reports_goes(filled: Any) -> None:
+def test_what_a_killed_export_left_of_deleted_reports_goes(filled):
     url, metrics, folder = filled
     assert ended(lambda: export_all(url, metrics, folder), 30)
     listed = listed_parts(folder) if has_manifest(folder) else set()
@@ -226,7 +221,7 @@ def test_reports_that_change_while_they_are_written_are_not_listed(filled, monke
     url, metrics, folder = filled
     read = Export._read
 
-    def meanwhile(self: Any, numbers: Any) -> Any:
+    def meanwhile(self, numbers):
         with open_store(url, metrics) as store:
             add(store, metrics["bloom"], PERIOD, 1, random.Random(8))
             store.compact(LATER, forgetting=False)
@@ -240,7 +235,7 @@ def test_reports_that_change_while_they_are_written_are_not_listed(filled, monke
     assert "its reports were deleted, or more came, while they were written" in done.waiting[0]
 
 
-def test_a_damaged_part_is_found(exported: Any) -> None:
+def test_a_damaged_part_is_found(exported):
     url, metrics, folder = exported
     part = max(folder.rglob("part-*.parquet"))
     raw = bytearray(part.read_bytes())
@@ -256,7 +251,7 @@ def test_a_damaged_part_is_found(exported: Any) -> None:
 
 
 @pytest.mark.parametrize("earlier", [True, False])
-def test_a_restored_store_does_not_export_twice(filled: Any, tmp_path: Path, earlier: bool) -> None:
+def test_a_restored_store_does_not_export_twice(filled, tmp_path, earlier):
     url, metrics, folder = filled
     if not earlier:
         export_all(url, metrics, folder)
@@ -269,7 +264,7 @@ def test_a_restored_store_does_not_export_twice(filled: Any, tmp_path: Path, ear
     assert (again.manifests, again.earlier) == ([], 10)
 
 
-def test_copies_past_retention_are_named(exported: Any) -> None:
+def test_copies_past_retention_are_named(exported):
     url, metrics, folder = exported
     gone = LATER + 90 * DAY
     assert export_all(url, metrics, folder).outside == []
@@ -281,7 +276,7 @@ def test_copies_past_retention_are_named(exported: Any) -> None:
     assert done.manifests == []
 
 
-def test_a_manifest_that_was_altered_is_refused(filled: Any) -> None:
+def test_a_manifest_that_was_altered_is_refused(filled):
     url, metrics, folder = filled
     manifest = export_all(url, metrics, folder).manifests[0]
     assert Manifest.from_json(manifest.to_json(), "here") == manifest
@@ -299,7 +294,7 @@ def test_a_manifest_that_was_altered_is_refused(filled: Any) -> None:
         find_sets(str(folder.parent / "nowhere"))
 
 
-def test_the_commands(filled: Any, tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+def test_the_commands(filled, tmp_path, capsys, monkeypatch):
     url, _, folder = filled
     monkeypatch.setattr("time.time", lambda: LATER)
     (tmp_path / "metrics.toml").write_text(registry_toml())

@@ -13,7 +13,7 @@ from overstory.collector.app import build_app
 from overstory.collector.http.pages import public_metric
 from overstory.collector.service import Collector
 from overstory.protocol.errors import FormatError
-from overstory.protocol.metrics import MetricRegistry, parse_registry
+from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.metric_table import metric_from_json
 from support.collector_in_process import METRICS, REGISTRY, FakeStore
 from support.html_reader import HtmlReader
@@ -21,7 +21,7 @@ from support.html_reader import HtmlReader
 HOSTILE = '<script>alert(1)</script><img src=x onerror=alert(2)> \\" &lt;'
 
 
-def get(registry: MetricRegistry, accept: str = "text/html,*/*;q=0.8", path: str = "/"):
+def get(registry, accept="text/html,*/*;q=0.8", path="/"):
     async def ask():
         app = build_app(Collector(registry, FakeStore(), open_writes=True))
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://collector") as client:
@@ -30,7 +30,7 @@ def get(registry: MetricRegistry, accept: str = "text/html,*/*;q=0.8", path: str
     return asyncio.run(ask())
 
 
-def test_people_read_what_is_collected_and_find_the_public_registry() -> None:
+def test_people_read_what_is_collected_and_find_the_public_registry():
     answer = get(METRICS)
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
@@ -41,7 +41,7 @@ def test_people_read_what_is_collected_and_find_the_public_registry() -> None:
     assert "one of 3: red, green, blue" in "".join(page.texts)
 
 
-def test_the_page_is_shown_without_a_script_and_with_its_own_style_alone() -> None:
+def test_the_page_is_shown_without_a_script_and_with_its_own_style_alone():
     hostile = REGISTRY.replace('title = "t"', f'title = "{HOSTILE}"').replace('names = ["red"', f'names = ["{HOSTILE}"')
     registry = parse_registry(hostile.replace('description = "d"', f'description = "{HOSTILE}"'))
     answer = get(registry)
@@ -58,7 +58,7 @@ def test_the_page_is_shown_without_a_script_and_with_its_own_style_alone() -> No
         assert answer.headers[name]
 
 
-def test_programs_that_ask_for_json_get_the_public_registry() -> None:
+def test_programs_that_ask_for_json_get_the_public_registry():
     answer = get(METRICS, "application/json")
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["vary"] == "accept"
@@ -67,16 +67,14 @@ def test_programs_that_ask_for_json_get_the_public_registry() -> None:
 
 
 # A metric that a collector lists in public is the metric: decode --store needs no registry of its own
-
-
 @pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.id)
-def test_what_is_public_is_all_that_a_metric_is(metric) -> None:
+def test_what_is_public_is_all_that_a_metric_is(metric):
     listed = json.loads(json.dumps(public_metric(metric)))
     assert metric_from_json(listed) == metric
 
 
 @pytest.mark.parametrize("change", [{"digest": "00" * 16}, {"period": "fortnight"}, {"domain": {}}, {"id": None}])
-def test_what_is_no_metric_of_this_version_is_refused(change) -> None:
+def test_what_is_no_metric_of_this_version_is_refused(change):
     with pytest.raises(FormatError):
         metric_from_json(METRICS["colour"].to_json() | change)
     with pytest.raises(FormatError):

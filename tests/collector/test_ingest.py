@@ -4,7 +4,6 @@ import gzip
 import json
 import tracemalloc
 import zlib
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,14 +16,14 @@ from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.metric import SLACK
 from overstory.protocol.wire.reasons import Reason
-from overstory.protocol.wire.upload import MEDIA_TYPE, Batch, Upload, encode_upload
+from overstory.protocol.wire.upload import MEDIA_TYPE, Batch, Upload, encode_columns, encode_upload
 from support.collector_in_process import DAY, METRICS, NOW, TODAY, batch_id, packed, sound, upload
 from support.registry_texts import COLOURS, registry_of
 
 INGEST = Ingest(METRICS, Limits(uploads=50, reports=5_000, inflated_bytes=1 << 20))
 
 
-def decide(body: bytes, kind: str = MEDIA_TYPE, now: float = NOW, encoding: str = ""):
+def decide(body, kind=MEDIA_TYPE, now=NOW, encoding=""):
     return INGEST.decide(body, kind, now, encoding=encoding)
 
 
@@ -34,21 +33,13 @@ def only(decision):
 
 
 def reports_of(received):
-    return list(
-        Batch(
-            received.digest,
-            received.num_bits,
-            received.num_cohorts,
-            received.num_reports,
-            received.cohorts,
-            received.bits,
-        )
-    )
+    columns = received.num_reports, received.cohorts, received.bits
+    return list(Batch(received.digest, received.num_bits, received.num_cohorts, *columns))
 
 
 @pytest.mark.parametrize("name", [name for name in METRICS if name != "ended"])
 @pytest.mark.parametrize("count", [1, 2, 16, 17, 400])
-def test_sound_reports_of_every_kind_arrive_unchanged(name, count) -> None:
+def test_sound_reports_of_every_kind_arrive_unchanged(name, count):
     metric = METRICS[name]
     sent = sound(metric, count)
     decision = decide(upload(name, raw=packed(metric, sent)))
@@ -64,7 +55,6 @@ def test_sound_reports_of_every_kind_arrive_unchanged(name, count) -> None:
 
 
 def bad_ones(metric):
-    """Reports that the metric cannot have, each with its reason."""
     mechanism = metric.mechanism
     good = sound(metric, 1)[0]
     bad = []
@@ -85,7 +75,7 @@ def bad_ones(metric):
 
 @pytest.mark.parametrize("name", [name for name in METRICS if name != "ended"])
 @pytest.mark.parametrize("count", [1, 15, 300])
-def test_a_bad_report_is_rejected_alone_by_its_index(name, count) -> None:
+def test_a_bad_report_is_rejected_alone_by_its_index(name, count):
     metric = METRICS[name]
     bad = bad_ones(metric)
     assert bad
@@ -99,11 +89,10 @@ def test_a_bad_report_is_rejected_alone_by_its_index(name, count) -> None:
 
 @pytest.mark.parametrize("name", [name for name in METRICS if name != "ended"])
 @given(st.data())
-def test_few_and_many_are_judged_alike(name, data) -> None:
+def test_few_and_many_are_judged_alike(name, data):
     metric, shape = METRICS[name], INGEST._metrics[name][1]
-    cohorts = st.integers(0, (1 << 8 * shape.cohort_bytes) - 1) | st.integers(
-        0, min(metric.mechanism.num_cohorts, 65_535)
-    )
+    known = st.integers(0, min(metric.mechanism.num_cohorts, 65_535))
+    cohorts = st.integers(0, (1 << 8 * shape.cohort_bytes) - 1) | known
     near = st.integers(max(0, shape.below - 2), shape.below + 2).filter(lambda bits: bits < 1 << 8 * shape.width)
     payloads = near | st.integers(0, (1 << 8 * shape.width) - 1)
     rows = data.draw(st.lists(st.builds(Report, cohorts, payloads), min_size=1, max_size=40))
@@ -113,7 +102,7 @@ def test_few_and_many_are_judged_alike(name, data) -> None:
     assert shape._few(*columns) == shape._many(*columns)
 
 
-def test_one_refused_upload_leaves_the_others() -> None:
+def test_one_refused_upload_leaves_the_others():
     broken = bytearray(upload())
     broken[-6] ^= 1
     body = upload() + bytes(broken) + upload("colour", 3) + upload("ended") + upload("bloom", 2)
@@ -123,9 +112,7 @@ def test_one_refused_upload_leaves_the_others() -> None:
     assert [received.num_reports for received in decision.received] == [1, 3, 2]
 
 
-def other_parameters(field: str) -> bytes:
-    from overstory.protocol.wire.upload import encode_columns
-
+def other_parameters(field):
     mechanism = METRICS["bloom"].mechanism
     given_ = {"digest": mechanism.digest, "num_bits": 20, "num_cohorts": 12}
     given_[field] = bytes(16) if field == "digest" else given_[field] + 1
@@ -133,7 +120,7 @@ def other_parameters(field: str) -> bytes:
 
 
 @pytest.mark.parametrize("field", ["digest", "num_bits", "num_cohorts"])
-def test_other_parameters_are_refused(field) -> None:
+def test_other_parameters_are_refused(field):
     assert only(decide(upload(raw=other_parameters(field)))).reason is Reason.WRONG_PARAMETERS
 
 
@@ -148,22 +135,22 @@ def test_other_parameters_are_refused(field) -> None:
         ((1 << 31) - 1, Reason.PERIOD_FUTURE),
     ],
 )
-def test_a_period_is_taken_from_one_before_it_begins_until_its_grace_is_over(period, reason) -> None:
+def test_a_period_is_taken_from_one_before_it_begins_until_its_grace_is_over(period, reason):
     assert only(decide(upload(period=period))).reason is reason
 
 
-def test_an_empty_batch_is_none() -> None:
+def test_an_empty_batch_is_none():
     assert only(decide(upload(raw=packed(METRICS["bloom"], [])))).reason is Reason.DAMAGED
 
 
 @pytest.mark.parametrize("body", [b"", b"OVSU", b"\0" * 100, upload()[:-1], upload() + b"x"])
-def test_what_is_no_upload_refuses_the_request(body) -> None:
+def test_what_is_no_upload_refuses_the_request(body):
     decision = decide(body)
     assert decision.refused is Reason.DAMAGED
     assert decision.received == []
 
 
-def test_too_many_uploads_or_reports_refuse_the_request() -> None:
+def test_too_many_uploads_or_reports_refuse_the_request():
     assert decide(upload() * 50).refused is None
     assert decide(upload() * 51).refused is Reason.TOO_MANY
     assert decide(upload("bloom", 2_500) + upload("bloom", 2_500)).refused is None
@@ -172,10 +159,10 @@ def test_too_many_uploads_or_reports_refuse_the_request() -> None:
     assert refused.received == []
 
 
-def test_reports_that_are_refused_count_as_well() -> None:
+def test_reports_that_are_refused_count_as_well():
     metric = METRICS["bloom"]
 
-    def bad(count: int) -> bytes:
+    def bad(count):
         return upload("bloom", raw=packed(metric, [Report(metric.mechanism.num_cohorts, 0)] * count))
 
     assert decide(bad(5_000)).results[0].reason is Reason.COHORT
@@ -184,7 +171,7 @@ def test_reports_that_are_refused_count_as_well() -> None:
     assert decide(bad(2_500) * 2 + upload("bloom", 1)).refused is Reason.TOO_MANY
 
 
-def as_json(name: str = "bloom", count: int = 2, **changed) -> bytes:
+def as_json(name="bloom", count=2, **changed):
     mechanism = METRICS[name].mechanism
     width = (mechanism.payload_bits + 7) // 8
     entry = {
@@ -198,7 +185,7 @@ def as_json(name: str = "bloom", count: int = 2, **changed) -> bytes:
 
 
 @pytest.mark.parametrize("name", [name for name in METRICS if name != "ended"])
-def test_json_is_taken_like_binary(name) -> None:
+def test_json_is_taken_like_binary(name):
     decision = decide(as_json(name, 3), JSON)
     assert only(decision).accepted == 3
     assert reports_of(decision.received[0]) == sound(METRICS[name], 3)
@@ -226,14 +213,14 @@ def test_json_is_taken_like_binary(name) -> None:
         (as_json(period="yesterday"), Reason.DAMAGED, ""),
     ],
 )
-def test_bad_json_refuses_the_request_and_says_where(body, reason, where) -> None:
+def test_bad_json_refuses_the_request_and_says_where(body, reason, where):
     decision = decide(body, JSON)
     assert (decision.refused, where in decision.where) == (reason, True)
 
 
 @given(st.binary(max_size=400))
 @settings(max_examples=300)
-def test_any_bytes_are_decided(body) -> None:
+def test_any_bytes_are_decided(body):
     for kind in (MEDIA_TYPE, JSON):
         for encoding in ("", "gzip", "deflate"):
             assert decide(body, kind, encoding=encoding).received == []
@@ -241,7 +228,7 @@ def test_any_bytes_are_decided(body) -> None:
 
 @given(st.data())
 @settings(max_examples=300)
-def test_any_altered_byte_is_one_reason_or_a_sound_report(data) -> None:
+def test_any_altered_byte_is_one_reason_or_a_sound_report(data):
     body = bytearray(upload("colour", 3, batch=bytes(16)))
     at = data.draw(st.integers(0, len(body) - 1))
     body[at] ^= data.draw(st.integers(1, 255))
@@ -251,7 +238,7 @@ def test_any_altered_byte_is_one_reason_or_a_sound_report(data) -> None:
         assert received.bits == decide(upload("colour", 3)).received[0].bits
 
 
-def test_expiry_is_judged_by_when_a_period_began_as_a_device_does() -> None:
+def test_expiry_is_judged_by_when_a_period_began_as_a_device_does():
     metric = METRICS["colour"]
     ends = metric.expires_at
     last = metric.period.number(ends - 1)
@@ -263,7 +250,7 @@ def test_expiry_is_judged_by_when_a_period_began_as_a_device_does() -> None:
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zlib.compress])
-def test_json_is_no_longer_once_inflated_than_it_may_be_without(pack) -> None:
+def test_json_is_no_longer_once_inflated_than_it_may_be_without(pack):
     ingest = Ingest(METRICS, Limits(json_bytes=2000, inflated_bytes=1 << 20))
     encoding = "gzip" if pack is gzip.compress else "deflate"
     assert only(ingest.decide(pack(as_json()), JSON, NOW, encoding=encoding)).accepted == 2
@@ -274,24 +261,22 @@ def test_json_is_no_longer_once_inflated_than_it_may_be_without(pack) -> None:
 
 
 # Compression is undone up to a bound, whatever a body announces.
-
-
 PACK = {"gzip": gzip.compress, "x-gzip": gzip.compress, "deflate": zlib.compress}
 
 
 @given(st.binary(max_size=2_000), st.sampled_from(sorted(PACK)))
-def test_what_was_packed_comes_back(body, encoding) -> None:
+def test_what_was_packed_comes_back(body, encoding):
     assert inflate(PACK[encoding](body), encoding, 2_000) == body
 
 
-def refused(body: bytes, encoding: str, most: int = 1000) -> str:
+def refused(body, encoding, most=1000):
     with pytest.raises(WireError) as caught:
         inflate(body, encoding, most)
     return caught.value.reason
 
 
 @pytest.mark.parametrize("encoding", sorted(PACK))
-def test_a_bomb_is_stopped_at_the_bound(encoding) -> None:
+def test_a_bomb_is_stopped_at_the_bound(encoding):
     bomb = PACK[encoding](bytes(64 << 20))
     assert len(bomb) < 100_000
     peaks = []
@@ -306,7 +291,7 @@ def test_a_bomb_is_stopped_at_the_bound(encoding) -> None:
 
 
 @pytest.mark.parametrize("encoding", sorted(PACK))
-def test_anything_but_one_whole_stream_is_damaged(encoding) -> None:
+def test_anything_but_one_whole_stream_is_damaged(encoding):
     whole = PACK[encoding](b"abc" * 100)
     assert refused(whole[:-1], encoding) == "damaged"
     assert refused(whole + b"x", encoding) == "damaged"
@@ -316,35 +301,32 @@ def test_anything_but_one_whole_stream_is_damaged(encoding) -> None:
 
 
 @given(st.lists(st.binary(max_size=50), min_size=1, max_size=16), st.sampled_from(["gzip", "x-gzip"]))
-def test_a_gzip_body_may_have_several_members(parts, encoding) -> None:
+def test_a_gzip_body_may_have_several_members(parts, encoding):
     body = b"".join(gzip.compress(part) for part in parts)
     whole = b"".join(parts)
     assert inflate(body, encoding, 1_000) == whole
     assert not whole or refused(body, encoding, len(whole) - 1) == "too-large"
 
 
-def test_members_are_few_and_deflate_has_none() -> None:
+def test_members_are_few_and_deflate_has_none():
     assert refused(gzip.compress(b"") * 17, "gzip") == "damaged"
     assert refused(zlib.compress(b"a") * 2, "deflate") == "damaged"
 
 
 @pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "gzip;q=1", "\x00"])
-def test_other_encodings_are_not_read(encoding) -> None:
+def test_other_encodings_are_not_read(encoding):
     assert refused(b"", encoding) == "wrong-type"
 
 
-def test_no_encoding_is_the_body_itself() -> None:
+def test_no_encoding_is_the_body_itself():
     assert inflate(b"abc", "", 1) == inflate(b"abc", "identity", 1) == b"abc"
 
 
 # The short way: what it takes, the long way takes alike.
-
-
 NAMES = [name for name in METRICS if name != "ended"]
 
 
-def warmed() -> Ingest:
-    """An ingest that has seen a report of every metric."""
+def warmed():
     ingest = Ingest(METRICS)
     for name in NAMES:
         assert ingest.decide(upload(name), MEDIA_TYPE, NOW).num_reports == 1
@@ -355,14 +337,14 @@ WARM, COLD = warmed(), Ingest(METRICS)
 COLD._templates.remember = lambda *_: None
 
 
-def alike(body: bytes, now: float) -> None:
+def alike(body, now):
     short, long = WARM.decide(body, MEDIA_TYPE, now), COLD.decide(body, MEDIA_TYPE, now)
     assert (short.refused, short.results, short.received) == (long.refused, long.results, long.received)
     assert short.num_reports == long.num_reports
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_second_report_is_recognised_and_taken_alike(name) -> None:
+def test_a_second_report_is_recognised_and_taken_alike(name):
     body = upload(name, raw=packed(METRICS[name], sound(METRICS[name], 1, seed=9)))
     assert WARM._templates.recognise(body, NOW) is not None
     alike(body, NOW)
@@ -370,7 +352,7 @@ def test_a_second_report_is_recognised_and_taken_alike(name) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @given(st.data())
-def test_any_report_with_a_right_checksum_is_decided_alike(name, data) -> None:
+def test_any_report_with_a_right_checksum_is_decided_alike(name, data):
     metric, shape = METRICS[name], COLD._metrics[name][1]
     cohort = data.draw(st.integers(0, (1 << 8 * shape.cohort_bytes) - 1) | st.integers(0, metric.mechanism.num_cohorts))
     cohort = min(cohort, (1 << 8 * shape.cohort_bytes) - 1)
@@ -379,13 +361,13 @@ def test_any_report_with_a_right_checksum_is_decided_alike(name, data) -> None:
 
 
 @given(st.integers(TODAY - 2, TODAY + 40), st.integers(-2, 2), st.sampled_from([TODAY - 1, TODAY, TODAY + 1]))
-def test_time_is_looked_at_every_time(day, second, period) -> None:
+def test_time_is_looked_at_every_time(day, second, period):
     body, then = upload(period=period), (period + 1) * DAY - 10
     WARM.decide(upload(period=period), MEDIA_TYPE, then)
     alike(body, day * DAY + second)
 
 
-def test_late_reports_of_before_a_metric_expired_are_recognised_until_their_grace_is_over() -> None:
+def test_late_reports_of_before_a_metric_expired_are_recognised_until_their_grace_is_over():
     metric = METRICS["bloom"]
     ends, ingest = metric.expires_at, Ingest(METRICS)
     last = metric.period.number(ends - 1)
@@ -399,7 +381,7 @@ def test_late_reports_of_before_a_metric_expired_are_recognised_until_their_grac
     assert ingest._templates.recognise(upload(period=last + 1), ends) is None
 
 
-def test_patterns_are_bounded(monkeypatch) -> None:
+def test_patterns_are_bounded(monkeypatch):
     monkeypatch.setattr("overstory.collector.ingest.ingest.MOST", 10)
     ingest = Ingest(METRICS)
     for period in range(TODAY - 25, TODAY):
@@ -408,24 +390,21 @@ def test_patterns_are_bounded(monkeypatch) -> None:
 
 
 # Uploads that name a group.
-
-
 GROUPS = '{by = "release", shares = {"1.0" = 0.6, "1.1" = 0.3}, devices = 500000}'
 GROUPED = parse_registry(registry_of({"grouped": {"domain": COLOURS, "groups": GROUPS}, "plain": {"domain": COLOURS}}))
 
 
-def in_group(group: str, metric: str = "grouped") -> bytes:
+def in_group(group, metric="grouped"):
     reports = packed(GROUPED[metric], sound(GROUPED[metric], 1))
     return encode_upload(Upload(batch_id(), metric, TODAY, reports, group))
 
 
-def decided(ingest: Ingest, raw: bytes) -> Any:
+def decided(ingest, raw):
     return ingest.decide(raw, MEDIA_TYPE, NOW)
 
 
 @pytest.mark.parametrize("group", ["1.0", "1.1", "other", ""])
-def test_a_listed_group_is_taken_and_so_is_a_report_that_names_none(group: str) -> None:
-    """Devices with the registry of before the groups name none: their reports go on to count."""
+def test_a_listed_group_is_taken_and_so_is_a_report_that_names_none(group):
     decision = decided(Ingest(GROUPED), in_group(group))
     assert [received.group for received in decision.received] == [group]
     assert decision.results[0].reason is None
@@ -434,21 +413,21 @@ def test_a_listed_group_is_taken_and_so_is_a_report_that_names_none(group: str) 
 @pytest.mark.parametrize(
     ("metric", "group"), [("grouped", "1.2"), ("grouped", "1"), ("plain", "1.0"), ("plain", "other")]
 )
-def test_a_group_that_the_metric_does_not_list_is_refused_by_a_reason_of_its_own(metric: str, group: str) -> None:
+def test_a_group_that_the_metric_does_not_list_is_refused_by_a_reason_of_its_own(metric, group):
     decision = decided(Ingest(GROUPED), in_group(group, metric))
     assert decision.received == []
     assert [result.reason for result in decision.results] == [Reason.UNKNOWN_GROUP]
     assert (Reason.UNKNOWN_GROUP.status, Reason.UNKNOWN_GROUP.final) == (409, False), "a device waits for the operator"
 
 
-def test_an_unlisted_group_does_not_stop_the_other_uploads_of_a_request() -> None:
+def test_an_unlisted_group_does_not_stop_the_other_uploads_of_a_request():
     decision = decided(Ingest(GROUPED), in_group("1.0") + in_group("1.2") + in_group("other") + in_group("", "plain"))
     assert [result.reason for result in decision.results] == [None, Reason.UNKNOWN_GROUP, None, None]
     assert [received.group for received in decision.received] == ["1.0", "other", ""]
 
 
 @pytest.mark.parametrize("spoiled", [b"1\0", b"1\n", b"\x1b1", b" 1", b"=1", b"\xc3\xa9", b"1" * 33])
-def test_a_group_that_cannot_travel_is_damaged(spoiled: bytes) -> None:
+def test_a_group_that_cannot_travel_is_damaged(spoiled):
     raw = in_group("1.0", "grouped")
     changed = raw[:7] + bytes((len(spoiled),)) + raw[8:39] + spoiled + raw[42:]
     decision = decided(Ingest(GROUPED), changed)
@@ -456,7 +435,7 @@ def test_a_group_that_cannot_travel_is_damaged(spoiled: bytes) -> None:
     assert "is no group" in decision.where
 
 
-def test_the_fast_path_names_the_group_of_each_upload() -> None:
+def test_the_fast_path_names_the_group_of_each_upload():
     ingest = Ingest(GROUPED)
     for group in ("1.0", "1.1", "", "other") * 2:  # the second time each has a template
         decision = decided(ingest, in_group(group))
@@ -467,9 +446,7 @@ def test_the_fast_path_names_the_group_of_each_upload() -> None:
     assert ingest._templates.recognise(in_group("1.2"), NOW) is None
 
 
-def test_json_names_the_group_as_well() -> None:
-    import json
-
+def test_json_names_the_group_as_well():
     mechanism = GROUPED["grouped"].mechanism
     entry = {"batch": batch_id().hex(), "metric": "grouped", "period": TODAY, "digest": mechanism.digest.hex()}
     raw = json.dumps({"uploads": [entry | {"reports": [[0, "01"]], "group": "1.1"}]}).encode()

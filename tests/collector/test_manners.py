@@ -6,25 +6,19 @@ from overstory.collector.auth import Token, sha256
 from overstory.collector.service import Collector
 from overstory.supervision.answers import ALWAYS
 from support.collector_in_process import METRICS, NEVER, NOW, FakeStore, asked
-from support.served import Wire, served
+from support.served import Wire
 
 PAGES = ["/healthz", "/readyz", "/metrics", "/v1/metrics", "/v1/metrics/bloom", "/openapi.json"]
 ADMIN, MONITOR = "ova_token", "ovm_token"
 
 
-@pytest.fixture(scope="module")
-def listening():
-    with served() as (_, address):
-        yield address
-
-
-def get(wire: Wire, path: str, method: str = "GET", host: str = "c") -> tuple[int, dict[str, str]]:
+def get(wire, path, method="GET", host="c"):
     status, headers, _ = wire.send(f"{method} {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()).answer()
     return status, headers
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_has_the_headers_of_all_and_answers_head_as_get_without_its_body(listening, path) -> None:
+def test_a_page_has_the_headers_of_all_and_answers_head_as_get_without_its_body(listening, path):
     with Wire(listening) as wire:
         wanted = get(wire, path)
         assert {name.decode() for name, _ in ALWAYS} <= wanted[1].keys()
@@ -37,7 +31,7 @@ def test_a_page_has_the_headers_of_all_and_answers_head_as_get_without_its_body(
 
 
 @pytest.mark.parametrize("path", ["/v1/metrics/", "/v1/reports/", "/healthz/", "/v1/metrics/bloom/", "//evil.example/"])
-def test_nothing_is_redirected_to_where_the_host_header_says(listening, path) -> None:
+def test_nothing_is_redirected_to_where_the_host_header_says(listening, path):
     with Wire(listening) as wire:
         status, headers = get(wire, path, host="evil.example")
         assert (status, headers.get("location")) == (404, None)
@@ -56,7 +50,7 @@ def test_nothing_is_redirected_to_where_the_host_header_says(listening, path) ->
         (("somewhere", 1), None, 401),
     ],
 )
-async def test_what_an_operator_watches_is_for_this_machine_or_a_monitor(client, token, status) -> None:
+async def test_what_an_operator_watches_is_for_this_machine_or_a_monitor(client, token, status):
     store = FakeStore()
     roles = {ADMIN: "admin", MONITOR: "monitor"}
     store.listed = [Token(role, sha256(plain), role, "app", 0, None, None) for plain, role in roles.items()]

@@ -11,26 +11,25 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
 from sqlalchemy import text
 
+from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.settings import Limits, UpkeepIntervals
 from overstory.collector.store import StoreError, open_store
 from overstory.collector.store.databases.connection import connect
-from overstory.collector.store.databases.database import Database, DiskFullError
+from overstory.collector.store.databases.database import DiskFullError
 from overstory.collector.store.upkeep import CHUNKS, INBOX, Compacted, InboxAges, Retained
 from overstory.collector.telemetry import LOG
 from overstory.protocol.metrics.period import DAY
+from overstory.supervision import upkeep
 from overstory.supervision.log import SparseLog, _Json, _Line, begin_log
 from overstory.supervision.server import queued
-from support.collector_in_process import METRICS, NOW, REGISTRY, TODAY, FakeStore, batch_id, raising, upload
-from support.collector_processes import CollectorProcess
+from support.collector_in_process import METRICS, NOW, TODAY, FakeStore, batch_id, raising, upload
 from support.misfortunes import until
 from support.served import Wire, post, served
 
@@ -38,37 +37,35 @@ OFTEN = UpkeepIntervals(tokens=0.05, compact=0.05, retain=0.05, checkpoint=0.05)
 
 
 class Upset(FakeStore):
-    """A store whose upkeep fails while it is told to; it counts what succeeded."""
-
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.error: BaseException | None = None
         self.done: dict[str, int] = {}
         self.remains: tuple[str, ...] = ()
         self.url = ""
 
-    def _do(self, name: str) -> None:
+    def _do(self, name):
         if self.error is not None:
             raise self.error
         self.done[name] = self.done.get(name, 0) + 1
 
-    def tokens(self) -> list[object]:
+    def tokens(self):
         self._do("tokens")
         return self.listed
 
-    def compact(self, now: float, *, within: float = 0.0, forgetting: bool = True) -> Compacted:
+    def compact(self, now, *, within=0.0, forgetting=True):
         self._do("compact")
         return Compacted()
 
-    def retain(self, now: float) -> Retained:
+    def retain(self, now):
         self._do("retain")
         return Retained(0, 0, self.remains)
 
-    def checkpoint(self) -> None:
+    def checkpoint(self):
         self._do("checkpoint")
 
 
-def ready(wire: Wire) -> tuple[int, Any]:
+def ready(wire):
     status, _, body = wire.send(b"GET /readyz HTTP/1.1\r\nHost: c\r\n\r\n").answer()
     return status, json.loads(body)
 
@@ -78,7 +75,7 @@ def ready(wire: Wire) -> tuple[int, Any]:
     [MemoryError(), sqlite3.OperationalError("disk I/O error"), RuntimeError("can't start new thread"), KeyError("x")],
     ids=["memory", "bare sqlite3", "threads", "any"],
 )
-def test_no_task_of_the_upkeep_ends_by_an_error(error, monkeypatch) -> None:
+def test_no_task_of_the_upkeep_ends_by_an_error(error, monkeypatch):
     monkeypatch.setattr("overstory.supervision.upkeep.AGAIN", 0.05)
     store = Upset()
     with served(store=store, intervals=OFTEN) as (collector, address), Wire(address) as wire:
@@ -100,9 +97,7 @@ def test_no_task_of_the_upkeep_ends_by_an_error(error, monkeypatch) -> None:
             assert f'overstory_store_failures_total{{work="{task}"}}' in shown
 
 
-def test_a_task_that_never_comes_back_is_noticed(monkeypatch) -> None:
-    from overstory.supervision import upkeep
-
+def test_a_task_that_never_comes_back_is_noticed(monkeypatch):
     monkeypatch.setattr(upkeep.Task, "late", 0.3)
     store, stuck = Upset(), threading.Event()
     store.compact = lambda *_, **__: stuck.wait(20)  # type: ignore[method-assign]
@@ -118,7 +113,7 @@ def test_a_task_that_never_comes_back_is_noticed(monkeypatch) -> None:
         stuck.set()
 
 
-def test_a_failing_commit_keeps_the_collector_from_being_ready_whatever_else_succeeds() -> None:
+def test_a_failing_commit_keeps_the_collector_from_being_ready_whatever_else_succeeds():
     store = Upset()
 
     with served(store=store, intervals=OFTEN) as (collector, address), Wire(address) as wire, Wire(address) as poll:
@@ -136,7 +131,7 @@ def test_a_failing_commit_keeps_the_collector_from_being_ready_whatever_else_suc
         assert ready(poll)[0] == 200
 
 
-def test_a_full_disk_is_one_sentence_that_says_what_becomes_of_reports(caplog) -> None:
+def test_a_full_disk_is_one_sentence_that_says_what_becomes_of_reports(caplog):
     store = Upset()
     store.before = raising(DiskFullError("sqlite:///x: the disk is full; nothing of this was stored"))
     at_level = caplog.at_level(logging.ERROR, "overstory.collector")
@@ -146,7 +141,7 @@ def test_a_full_disk_is_one_sentence_that_says_what_becomes_of_reports(caplog) -
     assert [record.getMessage() for record in caplog.records] == [said]
 
 
-def test_what_retention_leaves_readable_is_logged(caplog) -> None:
+def test_what_retention_leaves_readable_is_logged(caplog):
     store = Upset()
     store.url = "postgresql://db/reports"
     store.remains = ("chunks: another transaction holds it",)
@@ -154,7 +149,7 @@ def test_what_retention_leaves_readable_is_logged(caplog) -> None:
         until(lambda: "rows can still be read in its files: chunks: another transaction holds it" in caplog.text)
 
 
-def test_a_store_that_hangs_keeps_nobody_waiting_and_is_logged_once(caplog) -> None:
+def test_a_store_that_hangs_keeps_nobody_waiting_and_is_logged_once(caplog):
     store, answers = FakeStore(), threading.Event()
     store.before = lambda: assert_soon(answers)
     kept, waiting = post(upload(batch=bytes(16))), post(upload(batch=batch_id()))
@@ -182,11 +177,11 @@ def test_a_store_that_hangs_keeps_nobody_waiting_and_is_logged_once(caplog) -> N
 
 
 @pytest.mark.parametrize("where", ["compact", "close"])
-def test_a_store_that_hangs_does_not_keep_the_collector_from_ending(where, monkeypatch, caplog) -> None:
+def test_a_store_that_hangs_does_not_keep_the_collector_from_ending(where, monkeypatch, caplog):
     monkeypatch.setattr("overstory.collector.service.STOP_SECONDS", 0.3)
     store, hung, answers, came_back = Upset(), threading.Event(), threading.Event(), threading.Event()
 
-    def hangs(*_: object, **__: object) -> Compacted:
+    def hangs(*_, **__):
         hung.set()
         answers.wait(10)
         came_back.set()
@@ -202,11 +197,11 @@ def test_a_store_that_hangs_does_not_keep_the_collector_from_ending(where, monke
     assert "postgresql://db/reports: no answer for 0.3 seconds" in caplog.text
 
 
-def assert_soon(event: threading.Event) -> None:
+def assert_soon(event):
     assert event.wait(30)
 
 
-def test_an_error_that_the_server_reports_again_and_again_is_one_line() -> None:
+def test_an_error_that_the_server_reports_again_and_again_is_one_line():
     written = io.StringIO()
     loggers = [logging.getLogger(), LOG, logging.getLogger("uvicorn.error")]
     before = [(log.level, log.handlers[:], log.filters[:]) for log in loggers]
@@ -221,7 +216,7 @@ def test_an_error_that_the_server_reports_again_and_again_is_one_line() -> None:
     assert written.getvalue().count("ZeroDivisionError: a bug") == 1
 
 
-def test_an_error_is_logged_again_after_a_minute() -> None:
+def test_an_error_is_logged_again_after_a_minute():
     now = [0.0]
     errors = SparseLog(LOG, lambda: now[0])
     assert [errors.error("the store took nothing", OSError("disk")) for _ in range(3)] == [True, False, False]
@@ -236,18 +231,13 @@ def test_an_error_is_logged_again_after_a_minute() -> None:
         (_Json(), '{"time": "1970-01-01T00:00:00Z", "level": "info", "message": "reloaded", "metrics": 3}'),
     ],
 )
-def test_a_line_of_the_log_has_time_level_message_and_facts(form: logging.Formatter, line: str) -> None:
+def test_a_line_of_the_log_has_time_level_message_and_facts(form, line):
     facts = {"msg": "reloaded", "levelname": "INFO", "created": 0.0, "facts": {"metrics": 3}}
     assert form.format(logging.makeLogRecord(facts)) == line
 
 
-def process(folder: Path, *options: str) -> CollectorProcess:
-    (folder / "metrics.toml").write_text(REGISTRY)
-    return CollectorProcess(folder / "metrics.toml", str(folder / "store.db"), options)
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="the length of the queue is Linux's to say")
-def test_senders_that_nobody_accepts_are_counted() -> None:
+def test_senders_that_nobody_accepts_are_counted():
     with socket.create_server(("127.0.0.1", 0), backlog=8) as listening:
         senders = [socket.create_connection(listening.getsockname()) for _ in range(3)]
         assert queued(listening) == 3
@@ -257,11 +247,11 @@ def test_senders_that_nobody_accepts_are_counted() -> None:
             sender.close()
 
 
-def test_ticks_and_upkeep_go_on_where_no_task_ever_wakes_up(monkeypatch) -> None:
+def test_ticks_and_upkeep_go_on_where_no_task_ever_wakes_up(monkeypatch):
     """What the loss of a wake-up for want of memory comes to."""
     store, stuck = Upset(), asyncio.Event()
 
-    async def lost(*_: object) -> None:
+    async def lost(*_):
         await stuck.wait()
 
     with served(store=store, intervals=OFTEN) as (_, address), Wire(address) as wire:
@@ -273,7 +263,7 @@ def test_ticks_and_upkeep_go_on_where_no_task_ever_wakes_up(monkeypatch) -> None
         monkeypatch.undo()  # uvicorn sleeps to let connections end
 
 
-def test_a_tick_that_fails_is_followed_by_the_next(monkeypatch, caplog) -> None:
+def test_a_tick_that_fails_is_followed_by_the_next(monkeypatch, caplog):
     with caplog.at_level(logging.ERROR, "overstory.collector"), served() as (_, address), Wire(address) as wire:
         monkeypatch.setattr("uvicorn.server.formatdate", raising(MemoryError()))
         until(lambda: "a periodic check failed: MemoryError" in caplog.text, 5)
@@ -282,24 +272,21 @@ def test_a_tick_that_fails_is_followed_by_the_next(monkeypatch, caplog) -> None:
         until(lambda: wire.send(b"GET /healthz HTTP/1.1\r\nHost: c\r\n\r\n").answer()[1]["date"] != date, 5)
 
 
-def test_an_event_loop_that_stops_for_want_of_memory_goes_on() -> None:
+def test_an_event_loop_that_stops_for_want_of_memory_goes_on():
     class Unnameable:
-        """A callback that fails, and has no words for it: uvloop stops then."""
-
-        def __call__(self) -> None:
+        def __call__(self):
             raise MemoryError
 
         __repr__ = __str__ = raising(MemoryError())  # type: ignore[assignment]
 
     with served() as (collector, address), Wire(address) as wire:
         loop = collector.committer._loop
-        assert loop is not None
         loop.call_soon_threadsafe(Unnameable())
         time.sleep(0.2)
         assert wire.send(post(upload())).answer()[0] == 200
 
 
-def test_while_memory_is_short_reports_wait_and_the_collector_is_not_ready(monkeypatch, caplog) -> None:
+def test_while_memory_is_short_reports_wait_and_the_collector_is_not_ready(monkeypatch, caplog):
     at_level = caplog.at_level(logging.WARNING, "overstory.collector")
     with at_level, served() as (collector, address), Wire(address) as wire:
         monkeypatch.setattr("overstory.supervision.upkeep.mmap.mmap", raising(MemoryError()))
@@ -334,37 +321,35 @@ assert not reserve.short
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="how much address space is taken is read from /proc")
-def test_the_reserve_is_given_back_while_memory_is_short_and_taken_again() -> None:
+def test_the_reserve_is_given_back_while_memory_is_short_and_taken_again():
     subprocess.run([sys.executable, "-c", RESERVE], check=True, timeout=60)
 
 
-def _rows(store: Any, table: Any) -> int:
+def _rows(store, table):
     with store._database.snapshot() as connection:
         return len(connection.execute(table.select()).all())
 
 
 class Clocks:
-    """A wall clock that can jump, and one that cannot."""
-
-    def __init__(self) -> None:
+    def __init__(self):
         self.wall, self.started = 0.0, time.monotonic()
 
-    def now(self) -> float:
+    def now(self):
         return NOW + self.wall + self.even()
 
-    def even(self) -> float:
+    def even(self):
         return time.monotonic() - self.started
 
 
 @contextmanager
-def on_a_store(folder: Path, clocks: Clocks, **named: Any) -> Iterator[Any]:
+def on_a_store(folder, clocks, **named):
     store = open_store(str(folder / "store.db"), METRICS, create=not (folder / "store.db").exists())
     at_once = dataclasses.replace(OFTEN, within=0.0)
     with served(store=store, intervals=at_once, clock=clocks.now, even=clocks.even, **named) as (collector, address):
         yield collector, address, store
 
 
-def test_a_clock_that_jumps_ahead_makes_nothing_count_twice_and_deletes_nothing(tmp_path, caplog) -> None:
+def test_a_clock_that_jumps_ahead_makes_nothing_count_twice_and_deletes_nothing(tmp_path, caplog):
     clocks = Clocks()
     posts = [post(upload("bloom", 2, batch=batch_id())) for _ in range(50)]
     with on_a_store(tmp_path, clocks) as (_, address, store), Wire(address) as wire:
@@ -384,7 +369,7 @@ def test_a_clock_that_jumps_ahead_makes_nothing_count_twice_and_deletes_nothing(
     assert sum("the clock has jumped" in record.getMessage() for record in caplog.records) == 1
 
 
-def test_a_start_with_a_wrong_clock_forgets_nothing_either(tmp_path) -> None:
+def test_a_start_with_a_wrong_clock_forgets_nothing_either(tmp_path):
     right, wrong = Clocks(), Clocks()
     wrong.wall = 400 * DAY
     posts = [post(upload("bloom", 2, batch=batch_id())) for _ in range(20)]
@@ -400,7 +385,7 @@ def test_a_start_with_a_wrong_clock_forgets_nothing_either(tmp_path) -> None:
         assert store.counts(METRICS["bloom"], TODAY, TODAY)[TODAY].num_reports == 40
 
 
-def test_a_clock_that_runs_evenly_forgets_and_retains(tmp_path) -> None:
+def test_a_clock_that_runs_evenly_forgets_and_retains(tmp_path):
     clocks = Clocks()
     with on_a_store(tmp_path, clocks) as (_, address, store), Wire(address) as wire:
         assert wire.send(post(upload())).answer()[0] == 200
@@ -411,16 +396,12 @@ def test_a_clock_that_runs_evenly_forgets_and_retains(tmp_path) -> None:
         assert store.summary().batch_ids == 0
 
 
-def written() -> int:
-    """Bytes that this process has handed to the system to be written."""
+def written():
     with Path("/proc/self/io").open() as figures:
         return next(int(line.split()[1]) for line in figures if line.startswith("wchar"))
 
 
-def trickle(store: Any, database: Database, rounds: int, within: float) -> int:
-    """Bytes written while single reports come in and are compacted."""
-    from overstory.collector.ingest.ingest import Ingest
-
+def trickle(store, database, rounds, within):
     ingest, before = Ingest(METRICS), written()
     for _ in range(rounds):
         for name in ("bloom", "colour"):
@@ -431,9 +412,7 @@ def trickle(store: Any, database: Database, rounds: int, within: float) -> int:
     return written() - before
 
 
-def test_a_trickle_of_reports_does_not_write_whole_chunks_again_and_again(tmp_path) -> None:
-    from overstory.collector.ingest.ingest import Ingest
-
+def test_a_trickle_of_reports_does_not_write_whole_chunks_again_and_again(tmp_path):
     path = str(tmp_path / "store.db")
     now = 0.0
     with open_store(path, METRICS, create=True) as store:
@@ -454,7 +433,7 @@ def test_a_trickle_of_reports_does_not_write_whole_chunks_again_and_again(tmp_pa
         database.close()
 
 
-def test_postgresql_commits_to_the_disk_whatever_it_was_set_to(postgres_url) -> None:
+def test_postgresql_commits_to_the_disk_whatever_it_was_set_to(postgres_url):
     open_store(postgres_url, create=True).close()
     with psycopg.connect(postgres_url, autocommit=True) as sql:
         name = sql.info.dbname

@@ -7,10 +7,7 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Self
 
 import pytest
 from sqlalchemy import create_engine, text
@@ -19,7 +16,7 @@ from overstory.collector.store import open_store
 from overstory.collector.store.upkeep import INBOX
 from support.collector_in_process import METRICS, REGISTRY, batch_id, upload
 from support.collector_processes import CollectorProcess
-from support.misfortunes import EVERYWHERE, SECONDS, Misfortune, disk_for, may_mount, small_disk, unlucky, until
+from support.misfortunes import EVERYWHERE, SECONDS, disk_for, may_mount, small_disk, unlucky, until
 from support.running import overstory
 from support.served import Wire, post
 from support.store_databases import fresh
@@ -28,26 +25,24 @@ MIB = 1 << 20
 
 
 class Senders:
-    """Post small batches again and again, each until it is answered, as devices do."""
-
-    def __init__(self, address: Callable[[], tuple[str, int]], token: str) -> None:
+    def __init__(self, address, token):
         self._address, self._header = address, b"Authorization: Bearer " + token.encode()
         self.acknowledged: set[bytes] = set()
         self.statuses: Counter[int] = Counter()
         self._ended = threading.Event()
         self._threads = [threading.Thread(target=self._send) for _ in range(4)]
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         for thread in self._threads:
             thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self._ended.set()
         for thread in self._threads:
             thread.join(60)
 
-    def _send(self) -> None:
+    def _send(self):
         while not self._ended.is_set():
             batch = batch_id()
             body = upload(period=METRICS["bloom"].period.number(time.time()), batch=batch)
@@ -60,8 +55,7 @@ class Senders:
                 time.sleep(0.05)
             time.sleep(0.05)
 
-    def once(self, body: bytes) -> int:
-        """Post once; 0 stands for no answer."""
+    def once(self, body):
         try:
             with Wire(self._address()) as wire:
                 return wire.send(post(body, self._header)).answer()[0]
@@ -69,7 +63,7 @@ class Senders:
             return 0
 
 
-def ready(address: tuple[str, int]) -> int:
+def ready(address):
     try:
         with Wire(address) as wire:
             return wire.send(b"GET /readyz HTTP/1.1\r\nHost: c\r\n\r\n").answer()[0]
@@ -78,18 +72,18 @@ def ready(address: tuple[str, int]) -> int:
 
 
 @contextmanager
-def file_away(pid: int, folder: Path) -> Iterator[None]:
+def file_away(pid, folder):
     (folder / "store.db").rename(folder / "away.db")
     yield
     (folder / "away.db").rename(folder / "store.db")
 
 
-CASES: dict[str, Misfortune] = EVERYWHERE | {"file_away": file_away}
+CASES = EVERYWHERE | {"file_away": file_away}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_after_ten_seconds_of_it_everything_goes_on(name, tmp_path) -> None:
+def test_after_ten_seconds_of_it_everything_goes_on(name, tmp_path):
     registry, folder = tmp_path / "metrics.toml", tmp_path / "disk"
     registry.write_text(REGISTRY)
     folder.mkdir()
@@ -98,7 +92,7 @@ def test_after_ten_seconds_of_it_everything_goes_on(name, tmp_path) -> None:
 
 
 @pytest.mark.slow
-def test_after_ten_seconds_without_its_database_everything_goes_on(tmp_path, server_folder) -> None:
+def test_after_ten_seconds_without_its_database_everything_goes_on(tmp_path, server_folder):
     registry = tmp_path / "metrics.toml"
     registry.write_text(REGISTRY)
     with fresh("postgresql", server_folder) as url, fresh("postgresql", server_folder) as beside:
@@ -106,7 +100,7 @@ def test_after_ten_seconds_without_its_database_everything_goes_on(tmp_path, ser
         name = url.partition("?")[0].rpartition("/")[2]
 
         @contextmanager
-        def away(_: int, __: Path) -> Iterator[None]:
+        def away(_, __):
             end = text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = :name")
             with engine.connect() as connection:
                 connection.execute(text(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false'))
@@ -120,14 +114,13 @@ def test_after_ten_seconds_without_its_database_everything_goes_on(tmp_path, ser
             engine.dispose()
 
 
-def _lives_through(misfortune: Misfortune, registry: Path, folder: Path, url: str) -> None:
+def _lives_through(misfortune, registry, folder, url):
     at_once = "OVERSTORY_COMPACT_EVERY=0.5", "OVERSTORY_COMPACT_WITHIN=0"
     with open_store(url, METRICS, create=True) as store:
         token, other = store.add_token("write", "app"), store.add_token("write", "other")
         running = CollectorProcess(registry, url, at_once, unlucky(folder, "serve"))
         running.start()
         address = running.address
-        assert address is not None
         drained = threading.Thread(target=lambda: [None for _ in running._process.stdout])  # type: ignore[union-attr]
         drained.start()
         try:
@@ -160,14 +153,14 @@ def _lives_through(misfortune: Misfortune, registry: Path, folder: Path, url: st
             running.kill()
 
 
-def _inbox(store: Any) -> int:
+def _inbox(store):
     with store._database.snapshot() as connection:
         return len(connection.execute(INBOX.select()).all())
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not may_mount(), reason="a read-only disk is mounted by root")
-def test_a_start_on_a_read_only_disk_refuses_posts_until_it_can_be_written(tmp_path) -> None:
+def test_a_start_on_a_read_only_disk_refuses_posts_until_it_can_be_written(tmp_path):
     registry, folder = tmp_path / "metrics.toml", tmp_path / "disk"
     registry.write_text(REGISTRY)
     folder.mkdir()

@@ -6,7 +6,6 @@ import os
 import random
 import re
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from overstory.protocol.metrics import load_registry, parse_registry
 from overstory.protocol.wire.upload import MEDIA_TYPE, encode_upload
 from support.collector_in_process import REGISTRY, batch_id, upload
 from support.collector_processes import CollectorProcess
-from support.faulty_network import Address, FaultyNetwork, closing, whole_message
+from support.faulty_network import FaultyNetwork, closing, whole_message
 from support.lossless import LEAST, Books, Devices, posted, rounds_balance, seen, write_registry
 from support.lossless import rounds as lossless_rounds
 from support.nginx import free_port, nginx, running
@@ -68,13 +67,10 @@ def test_the_books_do_not_balance_when_a_report_is_missing_or_doubled(tmp_path):
 
 
 # Sharded collectors behind a balancer, killed at random: every acknowledged report is counted exactly once
-
-
 PATH = re.compile(rb"POST /v1/reports(?:/(\d+))? ")
 
 
-def shard_in(request: bytes) -> int:
-    """Return the shard that a request's path names; 0 where it names none."""
+def shard_in(request):
     matched = PATH.match(request)
     assert matched, request[:60]
     return int(matched[1] or 0)
@@ -86,23 +82,20 @@ class Balancer(FaultyNetwork):
 
     at_random: bool = False
 
-    def known(self, request: bytes) -> list[Address]:
-        """Return the address of the shard's collector, while it runs."""
+    def known(self, request):
         listed = self.collectors()
         chosen = listed if self.at_random else [listed[shard_in(request)]]
         return [address for address in chosen if address[1]]
 
 
-def write_sharded_registry(folder: Path, table: str) -> Path:
-    """Write the metrics, with a table [shards] of these lines; without lines, none."""
+def write_sharded_registry(folder, table):
     path = write_registry(folder)
     if table:
         path.write_text(path.read_text() + f"\n[shards]\n{table}\n")
     return path
 
 
-def collectors_of(path: Path, folder: Path, count: int) -> list[CollectorProcess]:
-    """Return one collector of each shard, each on a store of its own; not started yet."""
+def collectors_of(path, folder, count):
     sharded = load_registry(path).shards is not None
     return [
         CollectorProcess(
@@ -114,10 +107,7 @@ def collectors_of(path: Path, folder: Path, count: int) -> list[CollectorProcess
     ]
 
 
-def run_rounds(
-    folder: Path, table: str, *, count: int, number: int, seed: int, at_random: bool = False
-) -> tuple[Books, Mapping[str, int], list[str]]:
-    """Run the rounds; return the books, what happened, and the stores."""
+def run_rounds(folder, table, *, count, number, seed, at_random=False):
     path = write_sharded_registry(folder, table)
     servers = collectors_of(path, folder, count)
     network = Balancer(lambda: [c.address or ("", 0) for c in servers], seed=seed, at_random=at_random)
@@ -125,7 +115,7 @@ def run_rounds(
     return books, met, [collector.store for collector in servers]
 
 
-def reports_in(folder: Path, stores: list[str]) -> int:
+def reports_in(folder, stores):
     registry, total = load_registry(folder / "metrics.toml"), 0
     for url in stores:
         with open_store(url, registry) as store:
@@ -135,7 +125,7 @@ def reports_in(folder: Path, stores: list[str]) -> int:
     return total
 
 
-def acknowledged(books) -> int:
+def acknowledged(books):
     return sum(counts.num_reports for counts in books.acknowledged.values())
 
 
@@ -173,7 +163,6 @@ def test_many_kills(tmp_path, count, number, seed):
 
 @pytest.mark.slow
 def test_many_kills_while_periods_of_two_numbers_are_open(tmp_path):
-    """Uploads of today and of the days before go by different numbers, at the same time."""
     today = dt.datetime.now(dt.UTC).date()
     table = f"count = 2\nfrom = {{{today.isoformat()} = 3}}"
     books, met, stores = run_rounds(tmp_path, table, count=3, number=rounds(12), seed=43)
@@ -182,14 +171,11 @@ def test_many_kills_while_periods_of_two_numbers_are_open(tmp_path):
 
 
 # nginx with the example's configuration routes each upload to the collector of its shard, and every retry too
-
-
 CONFIGURATION = Path(__file__).parents[2] / "examples" / "deploy" / "shards-nginx.conf"
 SHARDED = parse_registry(REGISTRY + "\n[shards]\ncount = 4\n")
 
 
-def balanced(port: int, collectors: list[int]) -> str:
-    """Return the example's configuration without TLS and its file of errors, on a port, for collectors on others."""
+def balanced(port, collectors):
     text = re.sub(r" *ssl_certificate(_key)? .*\n", "", CONFIGURATION.read_text())
     text = re.sub(r" *error_log .*? crit;\n", "", text)
     text = text.replace("listen 443 ssl;", f"listen 127.0.0.1:{port};")
@@ -218,15 +204,12 @@ def test_every_upload_sent_twice_is_counted_once_by_the_collector_of_its_shard(t
 
 
 # Mixed load for a while: no 5xx, and as much memory as after warming up (OVERSTORY_SOAK_SECONDS, half a minute)
-
-
 SECONDS = float(os.environ.get("OVERSTORY_SOAK_SECONDS", "30"))
 WARM = 0.34  # of the time: the first third fills caches and pools
 GROWTH = 24 << 20
 
 
-async def exchanged(to: tuple[str, int], request: bytes) -> int:
-    """Send a request and return the answer's status; 0 when the collector hung up, as it may on nonsense."""
+async def exchanged(to, request):
     reader, writer = await asyncio.open_connection(*to)
     async with closing(writer):
         writer.write(request)
@@ -237,8 +220,7 @@ async def exchanged(to: tuple[str, int], request: bytes) -> int:
     return int(answer.split(b" ", 2)[1])
 
 
-def nonsense(chance: random.Random, good: bytes) -> bytes:
-    """A request that no collector should take."""
+def nonsense(chance, good):
     at = chance.randrange(len(good))
     altered = good[:at] + bytes([good[at] ^ (1 + chance.randrange(255))]) + good[at + 1 :]
     return chance.choice(
@@ -254,11 +236,10 @@ def nonsense(chance: random.Random, good: bytes) -> bytes:
     )
 
 
-async def soak(collector: CollectorProcess, devices: Devices, seconds: float) -> list[tuple[float, int]]:
-    """Send good and bad requests until the time is over; return memory over time."""
+async def soak(collector, devices, seconds):
     to, chance, end, memory = collector.address, random.Random(41), time.monotonic() + seconds, []
 
-    async def sender() -> None:
+    async def sender():
         while time.monotonic() < end:
             await devices.send(to)
             upload, _ = devices.upload()
@@ -266,7 +247,7 @@ async def soak(collector: CollectorProcess, devices: Devices, seconds: float) ->
             assert status < 500, status
             assert await exchanged(to, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n") == 200
 
-    async def watch() -> None:
+    async def watch():
         while time.monotonic() < end:
             memory.append((time.monotonic(), collector.resident))
             await asyncio.sleep(0.5)

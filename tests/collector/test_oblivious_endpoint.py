@@ -7,14 +7,11 @@ import json
 import os
 import tracemalloc
 import zlib
-from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
-import httpx
 import pytest
 
-from overstory.collector.auth import Token
+from overstory.collector.auth import Token, sha256
 from overstory.collector.http.endpoint import answer_to
 from overstory.collector.ingest.ingest import JSON, Decision, Result
 from overstory.collector.ingest.received import Released
@@ -24,11 +21,12 @@ from overstory.collector.service import Collector
 from overstory.collector.settings import MEBIBYTE, Limits
 from overstory.collector.store import StoreError
 from overstory.protocol.kinds.base import Report
-from overstory.protocol.metrics import MetricRegistry, parse_registry
+from overstory.protocol.metrics import parse_registry
 from overstory.protocol.oblivious.formats import RELEASE_TYPE, REQUEST_TYPE, RESPONSE_TYPE, RESPONSES_PADDED_TO, Release
+from overstory.protocol.oblivious.messages import seal_request
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_columns, encode_reports, encode_upload
-from overstory.supervision.answers import Response, error_response, refusal
+from overstory.supervision.answers import error_response, refusal
 from support.collector_in_process import ABOUT, NEVER, NOW, TODAY, FakeStore, asked, batch_id, raising, sound
 from support.registry_texts import COLOURS, STRINGS, registry_of
 from support.sealed_reports import KEYS, METRICS, RING, ROUTE, opened, seal, sealed_quickly, upload
@@ -36,14 +34,12 @@ from support.sealed_reports import KEYS, METRICS, RING, ROUTE, opened, seal, sea
 RELEASE_ID = bytes(range(16))
 
 
-def token(plain: str, role: str) -> Token:
-    from overstory.collector.auth import sha256
-
+def token(plain, role):
     return Token(plain, sha256(plain), role, "t", 0, None, None)
 
 
 @asynccontextmanager
-async def collecting(ring: Any = RING, limits: Limits | None = None, registry: MetricRegistry = METRICS, **more: Any):
+async def collecting(ring=RING, limits=None, registry=METRICS, **more):
     store = FakeStore()
     store.listed = [token("ovw_w", "write"), token("ovr_r", "relay"), token("ova_a", "admin")]
     collector = Collector(registry, store, limits=limits, intervals=NEVER, ring=ring, clock=lambda: NOW, **more)
@@ -51,9 +47,7 @@ async def collecting(ring: Any = RING, limits: Limits | None = None, registry: M
         yield collector, client
 
 
-def post(body: bytes, kind: str = REQUEST_TYPE, path: str = "/v1/oblivious", **more: Any):
-    """Post once; return the answer and the collector."""
-
+def post(body, kind=REQUEST_TYPE, path="/v1/oblivious", **more):
     async def main():
         async with collecting(**more) as (collector, client):
             return await client.post(path, content=body, headers={"content-type": kind}), collector
@@ -61,8 +55,7 @@ def post(body: bytes, kind: str = REQUEST_TYPE, path: str = "/v1/oblivious", **m
     return asyncio.run(main())
 
 
-def pass_through(body: bytes = b"", *, token: str | None = "ovw_w", collecting: Any = None, **how: Any):
-    """Send one sealed request; return the response inside, its JSON, the answer and the collector."""
+def pass_through(body=b"", *, token="ovw_w", collecting=None, **how):
     sealed = seal(body, token=token, **how)
     answer, collector = post(sealed.body, **(collecting or {}))
     assert answer.status_code == 200, answer.text
@@ -88,8 +81,6 @@ def test_a_direct_metric_may_come_sealed_too():
 
 
 def test_an_inner_request_that_is_no_request_is_answered_inside():
-    from overstory.protocol.oblivious.messages import seal_request
-
     sealed = seal_request(b"\x07junk", KEYS[1].public)
     answer, _ = post(sealed.body)
     assert opened(sealed, answer.content)[1]["reason"] == "damaged"
@@ -168,11 +159,7 @@ async def test_an_oblivious_metric_is_refused_directly_also_after_sealed_ones_we
 
 
 # Releases
-
-
-async def release(
-    client: httpx.AsyncClient, messages: list[bytes], *, token: str = "ovr_r", number: bytes = RELEASE_ID
-):
+async def release(client, messages, *, token="ovr_r", number=RELEASE_ID):
     headers = {"content-type": RELEASE_TYPE, "authorization": f"Bearer {token}"}
     return await client.post(
         "/v1/oblivious/release", content=Release(number, tuple(messages)).encode(), headers=headers
@@ -205,7 +192,7 @@ async def test_messages_that_meet_a_full_queue_or_a_failed_store_are_to_be_sent_
     calls = itertools.count()
     async with collecting() as (collector, client):
 
-        def fail_first() -> None:
+        def fail_first():
             if next(calls) == 0:
                 raise StoreError("full")
 
@@ -285,8 +272,6 @@ async def test_a_moment_without_memory_refuses_nothing_for_good(monkeypatch):
 
 
 # What a relay sees of an answer: its length, which is one for every answer to one report
-
-
 AROUND = 32 + 16  # the response's nonce and tag
 LONG, ENDED, GROUP = "m" * 64, "e" * 64, "g" * 32
 TABLE = {"domain": COLOURS, "groups": f'{{by = "{"b" * 64}", shares = {{"{GROUP}" = 0.5}}, devices = 100000}}'}
@@ -296,26 +281,23 @@ REGISTRY = parse_registry(
 METRIC = REGISTRY[LONG]
 
 
-def longest(
-    name: str = LONG, *, period: int = TODAY, group: str = GROUP, raw: bytes | None = None, batch: bytes | None = None
-) -> bytes:
+def longest(name=LONG, *, period=TODAY, group=GROUP, raw=None, batch=None):
     packed = encode_reports(METRIC.mechanism, sound(METRIC, 1)) if raw is None else raw
     return encode_upload(Upload(batch or batch_id(), name, period, packed, group))
 
 
-def columns(digest: bytes = METRIC.mechanism.digest, cohort: bytes = b"\0\0", bits: bytes = b"\0") -> bytes:
+def columns(digest=METRIC.mechanism.digest, cohort=b"\0\0", bits=b"\0"):
     mechanism = METRIC.mechanism
     return encode_columns(digest, mechanism.payload_bits, mechanism.num_cohorts, cohort, bits)
 
 
-def in_json(**other: Any) -> bytes:
+def in_json(**other):
     digest, batch = METRIC.mechanism.digest.hex(), batch_id().hex()
     entry = {"batch": batch, "metric": LONG, "period": "2026-11-21", "digest": digest, "reports": [[0, "00"]]}
     return json.dumps({"uploads": [entry | other]}).encode()
 
 
-def damaged_name(byte: int) -> bytes:
-    """An upload whose metric's id has 255 bytes, which an error quotes."""
+def damaged_name(byte):
     body = bytearray(longest())
     body[6] = 255
     return bytes(body[:32]) + bytes([byte]) * 255 + bytes(body[32:])
@@ -350,7 +332,6 @@ ANSWERS = {
 
 
 def test_every_answer_to_one_report_has_one_length():
-    """With the longest metric's id and group, and whatever an error quotes."""
     lengths = {}
     for name, (body, how) in ANSWERS.items():
         response, parsed, answer, collector = pass_through(body, collecting={"registry": REGISTRY}, **how)
@@ -365,7 +346,7 @@ def test_every_answer_to_one_report_has_one_length():
 def test_every_reason_has_the_length_of_taken(reason):
     """Of the request, of the upload, or of its one report; with the longest text about what is wrong in the body."""
     batch, rejected = bytes(range(240, 256)), ((0, reason),)
-    answers: list[Response] = [
+    answers = [
         answer_to(Decision(None, [Result(batch, LONG, 1)]), [True]),
         answer_to(Decision(None, [Result(batch, LONG, 1)]), [False]),
         answer_to(Decision(None, [Result(batch, LONG, reason=reason)]), ()),
@@ -385,27 +366,13 @@ def test_a_text_about_what_is_wrong_is_cut_only_where_it_is_long():
 
 
 # What a part of a release may make a collector hold: no more than its own bytes, and nothing without a token
+FILTERS = "{num_bits = 4096, num_cohorts = 4, num_hashes = 2, f = 0.5, p = 0.25, q = 0.75}"
+LARGE = {"domain": STRINGS, "oracle": '"rappor"', "parameters": FILTERS, "transport": '"oblivious"'}
+WIDE = parse_registry(registry_of({"wide": LARGE}, version="1", **ABOUT) + ROUTE)
+ENCODINGS = {"gzip": gzip.compress, "deflate": zlib.compress}
 
 
-WIDE = parse_registry(
-    registry_of(
-        {
-            "wide": {
-                "domain": STRINGS,
-                "oracle": '"rappor"',
-                "parameters": "{num_bits = 4096, num_cohorts = 4, num_hashes = 2, f = 0.5, p = 0.25, q = 0.75}",
-                "transport": '"oblivious"',
-            }
-        },
-        version="1",
-        **ABOUT,
-    )
-    + ROUTE
-)
-ENCODINGS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": zlib.compress}
-
-
-def wide(count: int) -> bytes:
+def wide(count):
     """An upload of equal reports, 514 bytes each: it deflates to a thousandth."""
     reports = encode_reports(WIDE["wide"].mechanism, [Report(0, 0)] * count)
     return encode_upload(Upload(os.urandom(16), "wide", TODAY, reports))
@@ -416,16 +383,14 @@ class Measured:
 
     before = 0
 
-    def open(self, message: bytes) -> Any:
+    def open(self, message):
         if not self.before:
             self.before = tracemalloc.get_traced_memory()[0]
             tracemalloc.reset_peak()
         return RING.open(message)
 
 
-def released(messages: Sequence[bytes], times: int = 1, **more: Any) -> tuple[list[Any], list[int], Any, int]:
-    """Release messages; return answers, sizes of the bodies decided about, collector, and the peak since the first."""
-
+def released(messages, times=1, **more):
     ring = Measured()
 
     async def main():
@@ -479,7 +444,6 @@ def test_identity_is_no_encoding():
 
 
 def test_large_honest_messages_are_all_taken_once_within_a_bound():
-    """A part of nearly 8 MiB, released twice, from devices of one metric."""
     messages = [sealed_quickly(wide(400), token="ovw_w") for _ in range(39)]
     body = sum(map(len, messages))
     assert 7 * MEBIBYTE < body < 8 * MEBIBYTE

@@ -139,8 +139,6 @@ def test_a_missing_file_is_one_line(tmp_path, capsys):
 
 
 # Keys over time: what doctor says of a rotation, and a collector that reads its keys again while it serves
-
-
 @pytest.fixture
 def path(tmp_path):
     made = tmp_path / "oblivious.keys"
@@ -209,7 +207,6 @@ def test_doctor_compares_the_registry_with_the_file(tmp_path, capsys, monkeypatc
 
 
 def test_a_serving_collector_reads_its_keys_again(tmp_path):
-    """The earlier key opens until it is removed, and a file that cannot be used changes nothing."""
     registry, keys = write_files(tmp_path)
     options = ("--open-writes", f"OVERSTORY_OBLIVIOUS_KEYS={keys}")
     collector = CollectorProcess(registry, str(tmp_path / "store.db"), options)
@@ -243,8 +240,6 @@ def test_a_serving_collector_reads_its_keys_again(tmp_path):
 
 
 # Opening requests and sealing responses: RFC 9458 byte for byte, and every altered byte refused
-
-
 # RFC 9458, appendix A.
 PRIVATE = bytes.fromhex("3c168975674b2fa8e465970b79c8dcf09f1c741626480bd4c6162fc5b6a98e1a")
 CONFIGURATION = bytes.fromhex(
@@ -264,7 +259,7 @@ OTHER = PrivateKey(2, dt.date(2026, 11, 23), bytes(range(32)))
 RING = KeyRing([KEY, OTHER])
 
 
-def refusal(message: bytes, ring: KeyRing = RING) -> str:
+def refusal(message, ring=RING):
     with pytest.raises(WireError) as caught:
         ring.open(message)
     return caught.value.reason

@@ -56,8 +56,6 @@ PAGES = ["a.example", "b.example", "c.example"]
 
 
 class Kept:
-    """A store that holds what it was given."""
-
     def __init__(self, metric, by_period, others=()):
         self.metric, self.by_period, self.other = metric, dict(by_period), dict(others)
 
@@ -77,7 +75,6 @@ class Kept:
 
 
 def collected(metric, periods, candidates=None, seed=1):
-    """Counts of the same devices in each period."""
     oracle = FrequencyOracle(metric.mechanism)
     symbols = np.arange(DEVICES) % 3 // 2  # twice as many hold 0 as hold 1
     devices = oracle.devices(symbols, np.random.default_rng(seed), candidates=candidates)
@@ -228,13 +225,11 @@ def test_ranges_are_labels_and_days_of_shorter_periods():
 
 @pytest.fixture
 def served():
-    """A server that gives one answer, set by `reply`."""
     with bad_server(replying(b"")) as server:
         yield server
 
 
 def asked(served):
-    """What the server was asked last."""
     return served.heard[-1].head.decode().split()[1]
 
 

@@ -5,7 +5,6 @@ import random
 import secrets
 import threading
 import time
-from pathlib import Path
 
 import httpx
 import pytest
@@ -24,7 +23,7 @@ METRIC = METRICS["hidden"]
 class Rounds:
     """A relay's view of a collector that is killed: what was acknowledged is what the store must hold."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder, seed):
         self.rng = random.Random(seed)
         registry, keys = write_files(folder)
         self.url = str(folder / "store.db")
@@ -37,18 +36,17 @@ class Rounds:
         self.batches: dict[bytes, bytes] = {}  # of each batch: the release that brought it first
         self.unanswered = 0
 
-    def sealed(self, batch: bytes) -> bytes:
+    def sealed(self, batch):
         return sealed_quickly(upload("hidden", period=self.period, batch=batch), token=self.token)
 
-    def post(self, body: bytes) -> dict[str, object]:
+    def post(self, body):
         headers = {"Content-Type": RELEASE_TYPE, "Authorization": f"Bearer {self.relay}"}
         url = f"{self.collector.url}/v1/oblivious/release"
         answer = httpx.post(url, content=body, headers=headers, timeout=30, trust_env=False)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
-    def release(self, *, kill: bool) -> None:
-        """Send a release until the collector has taken all of it, killing the collector at random meanwhile."""
+    def release(self, *, kill):
         release = secrets.token_bytes(16)
         repeated = self.rng.sample(list(self.batches), min(20, len(self.batches)))  # a device that sent twice
         batches = [*(batch_id() for _ in range(PART - len(repeated))), *repeated]
@@ -76,11 +74,11 @@ class Rounds:
         for batch in batches:
             self.batches.setdefault(batch, release)
 
-    def balance(self) -> None:
+    def balance(self):
         with open_store(self.url, METRICS) as store:
             counts = store.counts(METRIC, self.period, self.period)[self.period]
             released = store.releases("hidden", self.period, self.period)[self.period]
-        sizes: dict[bytes, int] = {}
+        sizes = {}
         for release in self.batches.values():
             sizes[release] = sizes.get(release, 0) + 1
         assert counts.num_reports == len(self.batches) == released.reports

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import random
-from typing import Any
 
 import httpx
 import pytest
@@ -72,13 +71,11 @@ def test_an_answer_is_bounded_and_says_what_to_ask_instead(metrics, url, monkeyp
 
 
 # Counts over HTTP: which range is meant, and what to do where a range cannot be read
-
-
 HALF_HOURLY = parse_registry(EXAMPLE.replace('period = "week"', 'period = "30 minutes"'))
 PERIOD = 20_000
 
 
-def test_a_day_names_all_of_its_shorter_periods(tmp_path) -> None:
+def test_a_day_names_all_of_its_shorter_periods(tmp_path):
     url, metric, rng = str(tmp_path / "store.db"), HALF_HOURLY["colour"], random.Random(1)
     with open_store(url, HALF_HOURLY, create=True) as store:
         store.add([received(metric, 48 * PERIOD + at, reports(metric, 10, rng)) for at in (-1, 0, 47, 48)])
@@ -93,7 +90,7 @@ def test_a_day_names_all_of_its_shorter_periods(tmp_path) -> None:
     assert (wrong.status_code, wrong.json()["reason"]) == (400, "parameters")
 
 
-def test_what_can_never_be_read_is_no_trouble_that_passes(tmp_path) -> None:
+def test_what_can_never_be_read_is_no_trouble_that_passes(tmp_path):
     first, second = registry(folder=tmp_path), registry(candidates=("yew", "oak", "elm"), folder=tmp_path)
     url = str(tmp_path / "store.db")
     with open_store(url, first, create=True) as store:
@@ -109,7 +106,7 @@ def test_what_can_never_be_read_is_no_trouble_that_passes(tmp_path) -> None:
 HOSTILE = ("=cmd|'/C calc'!A0", "@SUM(1)", "+1+1", "-2+3", 'a"=b', "-5", "ash", "a\rb")
 
 
-def test_no_cell_for_a_spreadsheet_is_a_formula(tmp_path) -> None:
+def test_no_cell_for_a_spreadsheet_is_a_formula(tmp_path):
     metrics = registry(candidates=HOSTILE, folder=tmp_path)
     url = str(tmp_path / "store.db")
     with open_store(url, metrics, create=True) as store:
@@ -123,8 +120,6 @@ def test_no_cell_for_a_spreadsheet_is_a_formula(tmp_path) -> None:
 
 
 # Groups over HTTP: a collector's counts by group, as the library and `decode` read them
-
-
 GROUPS = '{by = "release", shares = {"1.0" = 0.6, "1.1" = 0.3}, devices = 500000}'
 REGISTRY = parse_registry(
     registry_of({"colour": {"groups": GROUPS}}, domain=COLOURS, expires="2099-01-01", version="2")
@@ -134,8 +129,7 @@ SENT = {"1.0": 12, "1.1": 8, "0.9": 3}
 
 
 @pytest.fixture(scope="module")
-def collector(tmp_path_factory: Any) -> Any:
-    """A collector with the reports of 23 devices: its store, its address, an admin token."""
+def collector(tmp_path_factory):
     url, rng = str(tmp_path_factory.mktemp("served") / "store.db"), random.Random(1)
     with open_store(url, REGISTRY, create=True) as store:
         store.add([received(METRIC, 20_000, reports(METRIC, n, rng))._replace(group=g) for g, n in SENT.items()])
@@ -159,10 +153,10 @@ def test_each_group_is_counted_apart_and_read_as_from_the_store(collector, tmp_p
     assert [(part["group"], part["reports"]) for part in parts] == [("1.0", 12), ("1.1", 8), ("other", 3)]
 
 
-def test_the_page_of_counts_takes_a_group(collector: Any) -> None:
+def test_the_page_of_counts_takes_a_group(collector):
     _, url, token = collector
 
-    def page(query: str) -> tuple[int, Any]:
+    def page(query):
         asked = f"{url}/v1/metrics/colour/counts{query}"
         answer = httpx.get(asked, headers={"Authorization": f"Bearer {token}"}, trust_env=False)
         return answer.status_code, answer.json()
@@ -175,7 +169,7 @@ def test_the_page_of_counts_takes_a_group(collector: Any) -> None:
     assert (status, answer["reason"]) == (400, "parameters")
 
 
-def test_an_answer_of_another_group_is_noticed(collector: Any, monkeypatch: Any) -> None:
+def test_an_answer_of_another_group_is_noticed(collector, monkeypatch):
     _, url, token = collector
     fetch = remote._fetch_json
     monkeypatch.setattr(remote, "_fetch_json", lambda address, *rest: fetch(address.partition("?")[0], *rest))

@@ -4,8 +4,6 @@ Statistical tests fail by chance with probability `LEVEL` each at most.
 """
 
 import random
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,12 +13,12 @@ from sqlalchemy import select
 import overstory
 from overstory.analysis.kinds.base import SimulatedDevices
 from overstory.analysis.reports import SupportCounts
-from overstory.collector.store import Store, open_store, upkeep
+from overstory.collector.store import open_store, upkeep
 from overstory.collector.store.copies.backup import restore
 from overstory.collector.store.counts import unpack_counts
 from overstory.collector.store.schema import COUNTS
 from overstory.collector.store.upkeep import without_few
-from overstory.protocol.metrics import MetricRegistry, parse_registry
+from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.metric import FEWEST_TOGETHER
 from overstory.queries.counts import PeriodCounts, read_store
 from overstory.queries.readings import read
@@ -58,8 +56,7 @@ ORACLES = {  # every one whose reports have a cohort, seed or row, and one of wh
 }
 
 
-def registry(*oracles: str) -> MetricRegistry:
-    """Return a metric of each oracle, named after it, with groups."""
+def registry(*oracles):
     metrics = {
         name: {"domain": ORACLES[name][0], "oracle": f'"{name}"', "parameters": ORACLES[name][1], "groups": GROUPS}
         for name in oracles
@@ -67,8 +64,7 @@ def registry(*oracles: str) -> MetricRegistry:
     return parse_registry(registry_of(metrics, **ABOUT, retention_days="90"))
 
 
-def add_devices(store: Store, metric: Any, period: int, devices: int, group: str = "") -> None:
-    """Add a report of each of so many devices, which hold values at random."""
+def add_devices(store, metric, period, devices, group=""):
     rng = np.random.default_rng([period, devices])
     values = list(range(metric.num_values)) if metric.num_values else ["u", "v"]
     values = [metric.encode(("u", "a")), metric.encode(("v", "b"))] if metric.id == "joint" else values
@@ -77,15 +73,14 @@ def add_devices(store: Store, metric: Any, period: int, devices: int, group: str
     store.add([received_batch(metric, period, sent)._replace(group=group)])
 
 
-def raw_counts(store: Store) -> dict[tuple[int, str], tuple[SupportCounts, int]]:
-    """Return the rows of the table of counts, by period and group, and how many reports each says that came."""
+def raw_counts(store):
     with store._database.snapshot() as connection:
         rows = connection.execute(select(COUNTS)).all()
     return {(row.period, row.device_group): (unpack_counts(bytes(row.counts)), row.num_reports) for row in rows}
 
 
 @pytest.mark.parametrize("name", ORACLES)
-def test_no_cell_of_few_reports_stays(store_url: str, name: str) -> None:
+def test_no_cell_of_few_reports_stays(store_url, name):
     metrics = registry(name)
     metric = metrics[name]
     with open_store(store_url, metrics, create=True) as store:
@@ -119,7 +114,7 @@ def test_a_recount_that_retention_overtakes_writes_no_report(store_url, tmp_path
 
     read_sums = upkeep.sum_reports
 
-    def overtaken(*args: Any) -> Any:
+    def overtaken(*args):
         sums = read_sums(*args)
         assert store.retain(LATER).reports == 20
         return sums
@@ -132,7 +127,7 @@ def test_a_recount_that_retention_overtakes_writes_no_report(store_url, tmp_path
         assert store.sums(second["tree"], PERIOD, PERIOD) == {}
 
 
-def test_a_reading_says_how_many_reports_stayed(store_url: str) -> None:
+def test_a_reading_says_how_many_reports_stayed(store_url):
     metrics = registry("dbitflip")
     metric = metrics["dbitflip"]
     with open_store(store_url, metrics, create=True) as store:
@@ -153,7 +148,7 @@ def test_a_reading_says_how_many_reports_stayed(store_url: str) -> None:
             assert sum(said in note for note in read(again, "total").notes) == 1
 
 
-def test_a_late_report_a_second_retention_and_a_backup_bring_no_small_cell_back(store_url: str, tmp_path: Path) -> None:
+def test_a_late_report_a_second_retention_and_a_backup_bring_no_small_cell_back(store_url, tmp_path):
     metrics = registry("rappor")
     metric = metrics["rappor"]
     with open_store(store_url, metrics, create=True) as store:
@@ -186,13 +181,13 @@ SAMPLED = {
 }
 
 
-def test_no_row_of_few_reports_stays() -> None:
+def test_no_row_of_few_reports_stays():
     assert without_few(SupportCounts([10, 9], [[7, 3], [4, 5]]), 2, 10).ones.tolist() == [[7, 3], [0, 0]]
     assert without_few(SupportCounts([29], [[7, 3, 19]]), 512, 10).ones.tolist() == [[0, 0, 0]]
 
 
 @pytest.mark.parametrize("case", SAMPLED)
-def test_intervals_from_what_stays_hold_the_truth(case: str) -> None:
+def test_intervals_from_what_stays_hold_the_truth(case):
     """At least 95% of intervals hold the share, but for chance: of each of three values, a binomial test."""
     name, parameters, devices = SAMPLED[case]
     held = np.repeat(np.arange(len(SHARES)), np.rint(SHARES * devices).astype(int))

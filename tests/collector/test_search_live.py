@@ -47,7 +47,6 @@ def upload_of(metric, number, value, period, seed=b"live"):
 
 
 def collected(folder, metric, values, seed=b"live"):
-    """Give a report for each of `values` to a collector's ingest and store; return how many it took."""
     today, registry = metric.period.number(time.time()), load_registry(folder / "metrics.toml")
     made = (upload_of(metric, n, value, today - n % 3, seed) for n, value in enumerate(values))
     uploads, taken = iter(made), 0
@@ -145,28 +144,15 @@ def test_a_second_plan_expects_what_the_first_found(tmp_path):
 
 
 # A collector and the reports of a search: what it takes, counts, keeps, and refuses
-
-
-METRICS = parse_registry(
-    registry_of(
-        {
-            "word": {
-                "domain": '{kind = "unknown-strings", max_bytes = 6, known = ["oak"]}',
-                "oracle": '"prefix-search"',
-                "parameters": "{epsilon = 4.0}",
-            }
-        },
-        version="2026-11-21",
-        **ABOUT,
-    )
-)
+UNLISTED = '{kind = "unknown-strings", max_bytes = 6, known = ["oak"]}'
+SEARCHED = {"word": {"domain": UNLISTED, "oracle": '"prefix-search"', "parameters": "{epsilon = 4.0}"}}
+METRICS = parse_registry(registry_of(SEARCHED, version="2026-11-21", **ABOUT))
 WORD = METRICS["word"]
 SEARCH = WORD.mechanism
 INGEST = Ingest(METRICS)
 
 
 def edges():
-    """Reports at the edges of every group's numbers and answers, each with why it is refused, or None."""
     for start, stop in pairwise(SEARCH.bounds):
         for cohort in (start, stop - 1):
             for payload in (0, SEARCH.payload_limit - 1):

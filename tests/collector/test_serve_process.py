@@ -12,11 +12,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -42,7 +40,7 @@ MORE = metric_table("second", **ABOUT, domain='{kind = "categories", names = ["y
 BOTH = parse_registry(REGISTRY + MORE)
 
 
-def upload(name: str = "bloom", batch: bytes | None = None) -> bytes:
+def upload(name="bloom", batch=None):
     metric = BOTH[name]
     reports = encode_reports(metric.mechanism, sound(metric, 1))
     return encode_upload(Upload(batch or batch_id(), name, metric.period.number(time.time()), reports))
@@ -59,15 +57,15 @@ def running(registry, *options, store=None):
     return CollectorProcess(registry, str(store or registry.parent / "store.db"), options)
 
 
-def get(address, path: str, **headers: str):
+def get(address, path, **headers):
     answer = httpx.get("http://{}:{}".format(*address) + path, headers=headers, trust_env=False)
     return answer.status_code, answer.headers, answer.content
 
 
-def test_a_signal_under_load_loses_nothing_that_was_acknowledged_and_it_is_not_ready_until_its_end(registry) -> None:
+def test_a_signal_under_load_loses_nothing_that_was_acknowledged_and_it_is_not_ready_until_its_end(registry):
     acknowledged, refused = [], []
 
-    def load(address) -> None:
+    def load(address):
         try:
             with Wire(address) as wire:
                 while True:
@@ -111,15 +109,15 @@ def test_a_signal_under_load_loses_nothing_that_was_acknowledged_and_it_is_not_r
     assert all(status == 503 and int(after) > 0 for status, after in refused)
 
 
-def test_tokens_rotate_while_it_runs(registry) -> None:
+def test_tokens_rotate_while_it_runs(registry):
     store_file = str(registry.parent / "store.db")
     with open_store(store_file, METRICS, create=True) as store, running(registry, store=store_file) as process:
 
-        def status(token: str) -> int:
+        def status(token):
             with Wire(process.address) as wire:
                 return wire.send(post(upload(), b"Authorization: Bearer " + token.encode())).answer()[0]
 
-        def becomes(token: str, wanted: int) -> bool:
+        def becomes(token, wanted):
             return any(status(token) == wanted or time.sleep(0.2) for _ in range(40))
 
         with Wire(process.address) as wire:
@@ -140,8 +138,7 @@ def test_tokens_rotate_while_it_runs(registry) -> None:
 
 
 @contextmanager
-def spoken(registry, *options: str):
-    """The process itself, its first line, and what it says on both streams once it has ended."""
+def spoken(registry, *options):
     command = [sys.executable, "-m", "overstory", "serve", "--registry", str(registry), "--port", "0"]
     command += ["--store", str(registry.parent / "store.db"), *options]
     environ = os.environ | {"OVERSTORY_GRACE": "0"}
@@ -155,7 +152,7 @@ def spoken(registry, *options: str):
     assert process.returncode == 0
 
 
-def test_nothing_about_a_sender_is_logged_or_stored(registry) -> None:
+def test_nothing_about_a_sender_is_logged_or_stored(registry):
     marks = [b"Trackable-Agent/7", b"203.0.113.77", b"a-very-personal-cookie"]
     more = (b"User-Agent: " + marks[0], b"X-Forwarded-For: " + marks[1], b"Cookie: " + marks[2])
     page = b"GET /trackable-page HTTP/1.1\r\nHost: c\r\n" + b"\r\n".join(more) + b"\r\n\r\n"
@@ -180,12 +177,12 @@ def test_nothing_about_a_sender_is_logged_or_stored(registry) -> None:
 
 
 @pytest.mark.parametrize("host", ["\udcff", "9" * 5000, "a\u202eb", "x" * 64 + ".example"])
-def test_a_host_that_no_name_can_be_is_said(host) -> None:
+def test_a_host_that_no_name_can_be_is_said(host):
     with pytest.raises(ServingError, match="cannot listen on"):
         Listening(host, 0).bind()
 
 
-def test_it_says_why_it_cannot_serve(registry) -> None:
+def test_it_says_why_it_cannot_serve(registry):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         for options, says in (
             (("--port", taken.getsockname()[1]), "in use"),
@@ -197,36 +194,31 @@ def test_it_says_why_it_cannot_serve(registry) -> None:
             assert (ran.returncode, says in ran.stderr, "Traceback" in ran.stderr) == (2, True, False)
 
 
-def test_a_public_address_without_tls_is_warned_of(registry) -> None:
+def test_a_public_address_without_tls_is_warned_of(registry):
     with spoken(registry, "--host", "0.0.0.0") as (first, said):
         assert first.startswith("listening on http://0.0.0.0:")
     assert "there is no TLS" in said[1]
 
 
 # As an operator meets it: log lines, reload, one process on a file
-
-
 class Serving(ListeningProcess):
-    """A collector in a process of its own, and its log."""
-
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder, *options):
         self.said, self.log_file, self.options = [], folder / "log", options
 
-    def command(self) -> list[str]:
+    def command(self):
         return [sys.executable, "-m", "overstory", "serve", *self.options]
 
-    def log(self) -> str:
+    def log(self):
         return self.log_file.read_text()
 
-    def hang_up(self, said: str) -> None:
-        """Send SIGHUP, and wait until the log says what came of it."""
+    def hang_up(self, said):
         before = len(self.log())
         os.kill(self.pid, signal.SIGHUP)
         until(lambda: said in self.log()[before:])
 
 
 @contextmanager
-def serving(folder: Path, *options: str, **environ: str) -> Iterator[Serving]:
+def serving(folder, *options, **environ):
     if not (folder / "metrics.toml").exists():
         (folder / "metrics.toml").write_text(REGISTRY)
     plain = "--registry", "metrics.toml", "--store", "store.db", "--port", "0", "--open-writes", "OVERSTORY_GRACE=0"
@@ -239,16 +231,16 @@ def serving(folder: Path, *options: str, **environ: str) -> Iterator[Serving]:
         running.kill()
 
 
-def status(wire: Wire, name: str) -> int:
+def status(wire, name):
     return wire.send(post(upload(name))).answer()[0]
 
 
-def page(wire: Wire, path: str, accept: str = "*/*") -> tuple[int, dict[str, str], bytes]:
+def page(wire, path, accept="*/*"):
     return wire.send(f"GET {path} HTTP/1.1\r\nHost: c\r\nAccept: {accept}\r\n\r\n".encode()).answer()
 
 
-def test_the_check_of_a_container_reads_the_settings_of_the_collector(tmp_path, capsys, monkeypatch) -> None:
-    def checked(*options: str) -> tuple[int, str]:
+def test_the_check_of_a_container_reads_the_settings_of_the_collector(tmp_path, capsys, monkeypatch):
+    def checked(*options):
         status = main(["serve", "--check", "--registry", "metrics.toml", "--store", "store.db", *options])
         return status, capsys.readouterr().err
 
@@ -264,7 +256,7 @@ def test_the_check_of_a_container_reads_the_settings_of_the_collector(tmp_path, 
     assert checked("--port", "0") == (2, "overstory: error: --check needs the collector's port, and --port is 0\n")
 
 
-def test_the_log_says_when_it_started_reloaded_and_stopped_and_what_matters(tmp_path) -> None:
+def test_the_log_says_when_it_started_reloaded_and_stopped_and_what_matters(tmp_path):
     with serving(tmp_path) as running:
         port = running.address[1]
         running.hang_up("reloaded")
@@ -282,7 +274,7 @@ def test_the_log_says_when_it_started_reloaded_and_stopped_and_what_matters(tmp_
 
 
 @pytest.mark.parametrize("how", ["deleted", "moved", "replaced"])
-def test_a_store_that_lost_its_file_acknowledges_nothing_and_the_last_line_says_so(tmp_path, how) -> None:
+def test_a_store_that_lost_its_file_acknowledges_nothing_and_the_last_line_says_so(tmp_path, how):
     path = tmp_path / "store.db"
     with serving(tmp_path) as running, Wire(running.address) as wire:
         assert status(wire, "bloom") == 200
@@ -309,12 +301,12 @@ def test_a_store_that_lost_its_file_acknowledges_nothing_and_the_last_line_says_
     assert running.log().splitlines()[-1].endswith(kept if how == "moved" else lost)
 
 
-def test_a_reload_changes_the_registry_and_loses_no_request(tmp_path) -> None:
+def test_a_reload_changes_the_registry_and_loses_no_request(tmp_path):
     with serving(tmp_path, "OVERSTORY_LOG_FORMAT=json") as running:
-        seen: list[int] = []
+        seen = []
         ended = threading.Event()
 
-        def load() -> None:
+        def load():
             with Wire(running.address) as wire:
                 while not ended.is_set():
                     seen.append(status(wire, "bloom"))
@@ -350,7 +342,7 @@ def test_a_reload_changes_the_registry_and_loses_no_request(tmp_path) -> None:
         assert [counts.num_reports for counts in store.counts(BOTH["second"], 0, 1 << 30).values()] == [1]
 
 
-def test_a_broken_registry_leaves_the_old_one_and_the_log_says_why(tmp_path) -> None:
+def test_a_broken_registry_leaves_the_old_one_and_the_log_says_why(tmp_path):
     with serving(tmp_path) as running, Wire(running.address) as wire:
         (tmp_path / "metrics.toml").write_text(REGISTRY.replace('oracle = "rappor"', 'oracle = "rapor"'))
         running.hang_up("error reload: the registry is unchanged: metrics.toml")
@@ -366,11 +358,11 @@ def test_a_broken_registry_leaves_the_old_one_and_the_log_says_why(tmp_path) -> 
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
-def test_a_reload_serves_a_new_certificate_and_keeps_the_old_one_for_a_broken_one(tmp_path) -> None:
-    def certify(name: str) -> bytes:
+def test_a_reload_serves_a_new_certificate_and_keeps_the_old_one_for_a_broken_one(tmp_path):
+    def certify(name):
         return ssl.PEM_cert_to_DER_cert(make_certificate(tmp_path, name=name).read_text())
 
-    def served_certificate() -> bytes:
+    def served_certificate():
         return ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(running.address))
 
     first = certify("one")
@@ -390,7 +382,7 @@ def test_a_reload_serves_a_new_certificate_and_keeps_the_old_one_for_a_broken_on
         assert served_certificate() == second
 
 
-def test_a_password_need_not_be_on_the_command_line_and_is_warned_of_there(tmp_path) -> None:
+def test_a_password_need_not_be_on_the_command_line_and_is_warned_of_there(tmp_path):
     options = {"OVERSTORY_REGISTRY": "metrics.toml", "OVERSTORY_PORT": "0", "OVERSTORY_OPEN_WRITES": "1"}
     with serving(tmp_path, OVERSTORY_STORE="store.db", **options) as running, Wire(running.address) as wire:
         assert status(wire, "bloom") == 200
@@ -402,12 +394,12 @@ def test_a_password_need_not_be_on_the_command_line_and_is_warned_of_there(tmp_p
         assert "geheim" not in done.stderr
 
 
-def test_a_second_collector_on_one_file_is_refused_until_the_first_is_dead(tmp_path) -> None:
-    def second() -> Any:
+def test_a_second_collector_on_one_file_is_refused_until_the_first_is_dead(tmp_path):
+    def second():
         files = "--registry", "metrics.toml", "--store", "store.db"
         return overstory("serve", *files, "--port", 0, cwd=tmp_path)
 
-    def kept_days() -> set[int]:
+    def kept_days():
         with closing(sqlite3.connect(tmp_path / "store.db")) as raw:
             return {days for (days,) in raw.execute("SELECT retention_days FROM metrics")}
 

@@ -18,18 +18,17 @@ from support.served import Wire, post, served
 SHARDED = parse_registry(REGISTRY + "\n[shards]\ncount = 4\n")
 
 
-def registry(table: str):
+def registry(table):
     return parse_registry(REGISTRY + (f"\n[shards]\n{table}\n" if table else ""))
 
 
-def of_shard(shard: int, number: int = 0) -> bytes:
-    """A batch id of a shard of four."""
+def of_shard(shard, number=0):
     batch = (4 * number + shard).to_bytes(2, "big") + bytes(14)
     assert shard_of(batch, 4) == shard
     return batch
 
 
-def decided(ingest: Ingest, batch: bytes, **more):
+def decided(ingest, batch, **more):
     decision = ingest.decide(upload("colour", batch=batch, **more), MEDIA_TYPE, NOW)
     (result,) = decision.results
     return result.reason
@@ -64,7 +63,7 @@ def test_the_number_of_a_periods_first_day_decides():
     assert decided(ingest, of_shard(3), period=TODAY) is Reason.WRONG_SHARD
 
 
-def answered(address, path: str, batch: bytes):
+def answered(address, path, batch):
     body = post(upload("colour", batch=batch)).replace(b"POST /v1/reports ", b"POST %b " % path.encode(), 1)
     with Wire(address) as wire:
         status, _, answer = wire.send(body).answer()
@@ -90,12 +89,12 @@ def test_paths_of_other_shards_are_refused_and_the_own_is_served():
         assert answered(address, "/v1/reports", of_shard(1))[0] == 200
 
 
-def claim(url, table: str, shard: int | None, now: float = NOW) -> None:
+def claim(url, table, shard, now=NOW):
     with open_store(url, create=True) as store:
         store.claim_shard(registry(table), shard, now)
 
 
-def fill(url) -> None:
+def fill(url):
     ingest = Ingest(parse_registry(REGISTRY))
     with open_store(url, create=True) as store:
         store.add(ingest.decide(upload("colour"), MEDIA_TYPE, NOW).received)
@@ -161,10 +160,8 @@ def test_the_command_line_says_what_is_missing(tmp_path):
     done = within("serve", *files, "--port", "0", "OVERSTORY_SHARD=7", cwd=tmp_path)
     assert (done.returncode, "shard = 7: the registry's shards are 0 .. 3" in done.stderr) == (2, True)
     done = within("simulate", *files, "--devices", "9", "--periods", "1", cwd=tmp_path)
-    assert (done.returncode, "each with a store of its own; give the address of what is in front" in done.stderr) == (
-        2,
-        True,
-    )
+    assert done.returncode == 2
+    assert "each with a store of its own; give the address of what is in front" in done.stderr
     assert not (tmp_path / "store.db").exists()
     claim(str(tmp_path / "store.db"), "count = 4", 2)
     done = within("doctor", *files, cwd=tmp_path)

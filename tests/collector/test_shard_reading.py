@@ -11,7 +11,7 @@ import pytest
 
 from overstory.analysis.reports import ReportBatch
 from overstory.cli.main import main
-from overstory.collector.store import Received, open_store
+from overstory.collector.store import open_store
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import load_registry
 from overstory.protocol.metrics.tables import shard_of
@@ -33,7 +33,7 @@ TEXT = registry_of(
 SHARDS = f"\n[shards]\ncount = {COUNT}\n"
 
 
-def batches(metric, rng) -> list[Received]:
+def batches(metric, rng):
     mechanism, made = metric.mechanism, []
     for number in range(60):
         size = int(rng.integers(1, 40))
@@ -46,7 +46,6 @@ def batches(metric, rng) -> list[Received]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """One store with all reports, and one for each shard; the first shard's reports are compacted already."""
     path = tmp_path_factory.mktemp("shards")
     (path / "trees.txt").write_text("ash\nelm\noak\n")
     (path / "metrics.toml").write_text(TEXT + SHARDS)
@@ -68,7 +67,7 @@ def folder(tmp_path_factory):
 
 
 @contextmanager
-def opened(folder, *shards: int):
+def opened(folder, *shards):
     with ExitStack() as stack:
         yield SeveralStores([stack.enter_context(open_store(str(folder / f"{shard}.db"))) for shard in shards])
 
@@ -111,7 +110,7 @@ def test_what_operators_read_is_added_too(folder):
 
 
 def test_stores_that_cannot_be_added_are_refused(folder, tmp_path):
-    def refused(*names: str, within_folder=folder) -> str:
+    def refused(*names, within_folder=folder):
         stores = [open_store(str(within_folder / name)) for name in names]
         try:
             with pytest.raises(ParameterError) as caught:

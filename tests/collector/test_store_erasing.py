@@ -7,7 +7,6 @@ import threading
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
@@ -15,7 +14,7 @@ import pytest
 from sqlalchemy import delete, select
 
 from overstory.cli.main import main
-from overstory.collector.ingest.received import Received, Released
+from overstory.collector.ingest.received import Released
 from overstory.collector.store import open_store
 from overstory.collector.store.databases import postgres
 from overstory.collector.store.databases.postgres import REST, Eraser
@@ -31,20 +30,18 @@ BIRTH = 0
 
 
 @pytest.fixture
-def url(postgres_url: str) -> str:
+def url(postgres_url):
     return postgres_url
 
 
-def ask(url: str, *statements: str) -> list[Any]:
-    """Execute statements, each in a transaction of its own; return the rows of the last."""
+def ask(url, *statements):
     with psycopg.connect(url, autocommit=True) as sql:
         for statement in statements:
             answer = sql.execute(statement)
         return answer.fetchall() if answer.description else []
 
 
-def files(url: str, table: str | None = None) -> dict[str, bytes]:
-    """Return the database's files, all of them or one table's heap, as they are on the disk."""
+def files(url, table=None):
     folder = Path(ask(url, "CHECKPOINT", "SHOW data_directory")[0][0])
     if table is not None:
         paths = [folder / ask(url, f"SELECT pg_relation_filepath('{table}'::regclass)")[0][0]]
@@ -54,7 +51,7 @@ def files(url: str, table: str | None = None) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in paths}
 
 
-def births(heap: bytes) -> list[int]:
+def births(heap):
     """Return the transactions that wrote the tuples on a heap's pages, those of dead tuples too.
 
     Line pointers of dead tuples are followed as long as they are there; so a test looks for payloads, too.
@@ -71,7 +68,7 @@ def births(heap: bytes) -> list[int]:
     return numbers
 
 
-def commits(url: str, rng: random.Random, *, folded: bool = True) -> tuple[list[bytes], list[bytes]]:
+def commits(url, rng, *, folded=True):
     """Add 12 batches of 30 reports one by one, and compact after every fourth; return ids and payloads as they came."""
     ids, payloads = [], []
     with open_store(url, registry(), create=True) as store:
@@ -87,19 +84,18 @@ def commits(url: str, rng: random.Random, *, folded: bool = True) -> tuple[list[
     return ids, payloads
 
 
-def bloom(rng: random.Random, count: int = 30, period: int = PERIOD) -> Received:
+def bloom(rng, count=30, period=PERIOD):
     metric = registry()["bloom"]
     return received(metric, period, reports(metric, count, rng))
 
 
-def rested(store: Any) -> None:
-    """Let all tables have rested since they were last rewritten."""
+def rested(store):
     store._database.write(
         lambda connection: connection.execute(delete(ABOUT).where(ABOUT.c.key.startswith("rest of ")))
     )
 
 
-def test_nothing_folded_forgotten_or_past_retention_is_in_the_files(url: str) -> None:
+def test_nothing_folded_forgotten_or_past_retention_is_in_the_files(url):
     ids, payloads = commits(url, random.Random(1))
     assert present(url, payloads) == 0
     assert births(files(url, "inbox").popitem()[1]) == []
@@ -119,7 +115,7 @@ def test_nothing_folded_forgotten_or_past_retention_is_in_the_files(url: str) ->
     assert present(url, [bits]) == 0
 
 
-def test_payloads_that_were_not_folded_are_seen_in_the_files(url: str) -> None:
+def test_payloads_that_were_not_folded_are_seen_in_the_files(url):
     # That the test above looks in the right place, and reads tuples rightly.
     _, payloads = commits(url, random.Random(1), folded=False)
     assert present(url, payloads) == 12
@@ -131,12 +127,12 @@ def test_payloads_that_were_not_folded_are_seen_in_the_files(url: str) -> None:
     assert all(left == right for left, right in joined)
 
 
-def present(url: str, needles: list[bytes]) -> int:
+def present(url, needles):
     content = b"".join(files(url).values())
     return sum(needle in content for needle in needles)
 
 
-def test_samples_for_the_planner_hold_no_report_and_no_id(url: str) -> None:
+def test_samples_for_the_planner_hold_no_report_and_no_id(url):
     """ANALYZE copied whole payloads into pg_statistic, where they outlived the compaction."""
     rng = random.Random(1)
     ids, payloads = commits(url, rng, folded=False)
@@ -155,7 +151,7 @@ def test_samples_for_the_planner_hold_no_report_and_no_id(url: str) -> None:
 SAMPLED = "SELECT tablename, attname FROM pg_stats WHERE schemaname = 'public'"
 
 
-def test_samples_that_are_taken_stay_in_the_files(url: str) -> None:
+def test_samples_that_are_taken_stay_in_the_files(url):
     # That the tests above look in the right place.
     ids, payloads = commits(url, random.Random(1), folded=False)
     sampled = [f"ALTER TABLE {table} SET STATISTICS -1" for table in ("inbox ALTER bits", f"{IDS} ALTER id")]
@@ -179,7 +175,7 @@ LOGGING = (
 
 
 @pytest.mark.parametrize("setting", LOGGING)
-def test_a_server_that_logs_values_is_named(url: str, setting: str) -> None:
+def test_a_server_that_logs_values_is_named(url, setting):
     name, silent = urlsplit(url).path.removeprefix("/"), {"auto_explain.log_min_duration": -1}
     silent |= dict.fromkeys(("log_parameter_max_length", "log_parameter_max_length_on_error"), 0)
     with open_store(url, registry(), create=True) as store:
@@ -197,7 +193,7 @@ def test_a_server_that_logs_values_is_named(url: str, setting: str) -> None:
 LARGE = (("bits", "chunks"), ("counts", "counts"))
 
 
-def test_a_partly_filled_chunk_and_earlier_counts_are_not_in_the_files(url: str) -> None:
+def test_a_partly_filled_chunk_and_earlier_counts_are_not_in_the_files(url):
     rng = random.Random(1)
     kept = []
     with open_store(url, registry(), create=True) as store:
@@ -209,7 +205,7 @@ def test_a_partly_filled_chunk_and_earlier_counts_are_not_in_the_files(url: str)
     assert [present(url, one) for one in kept] == [0, 0, 0, 0, 1, 1]
 
 
-def test_no_number_of_postgresql_shows_the_order_of_chunks(url: str) -> None:
+def test_no_number_of_postgresql_shows_the_order_of_chunks(url):
     """Nor of counts: not a transaction's number, not a place in the file, not the number of what lies outside a row."""
     rng = random.Random(1)
     with open_store(url, registry(), create=True) as store:
@@ -230,11 +226,11 @@ def test_no_number_of_postgresql_shows_the_order_of_chunks(url: str) -> None:
 OTHER_ORDERS = ("ctid", "xmin::text::bigint, ctid", "pg_column_toast_chunk_id(bits)")
 
 
-def order_of(url: str, order: str = "ctid", table: str = "chunks") -> list[int]:
+def order_of(url, order="ctid", table="chunks"):
     return [period for (period,) in ask(url, f"SELECT period FROM {table} ORDER BY {order}")]
 
 
-def test_attempts_while_a_transaction_is_open_do_not_pile_up_copies(url: str) -> None:
+def test_attempts_while_a_transaction_is_open_do_not_pile_up_copies(url):
     rng = random.Random(1)
     sizes = []
     with open_store(url, registry(), create=True) as store, psycopg.connect(url) as reader:
@@ -253,8 +249,7 @@ def test_attempts_while_a_transaction_is_open_do_not_pile_up_copies(url: str) ->
     assert len(set(sizes)) == 1
 
 
-def rested_with_reasons(url: str) -> None:
-    """Let all tables have rested, and leave why their last rewriting failed."""
+def rested_with_reasons(url):
     ask(
         url,
         "UPDATE about SET value = '0 0 ' || substr(value, 1 + length(split_part(value, ' ', 1)) + 1 "
@@ -262,7 +257,7 @@ def rested_with_reasons(url: str) -> None:
     )
 
 
-def test_what_operators_had_deleted_is_not_in_the_files(url: str) -> None:
+def test_what_operators_had_deleted_is_not_in_the_files(url):
     rng = random.Random(1)
     release, collector = rng.randbytes(16), CollectorState("5f3a9c0177", "0.2.0", int(NOW), int(NOW), 0)
     refused = {("bloom", PERIOD, "a reason to look for"): 1}
@@ -281,7 +276,7 @@ def test_what_operators_had_deleted_is_not_in_the_files(url: str) -> None:
     assert [present(url, [needle]) for needle in needles] == [0, 0, 0, 0]
 
 
-def test_a_table_in_use_is_not_waited_for_and_is_rewritten_later(url: str) -> None:
+def test_a_table_in_use_is_not_waited_for_and_is_rewritten_later(url):
     rng = random.Random(1)
     first, second = (bloom(rng) for _ in range(2))
     with open_store(url, registry(), create=True) as store, psycopg.connect(url) as reader:
@@ -304,7 +299,7 @@ def test_a_table_in_use_is_not_waited_for_and_is_rewritten_later(url: str) -> No
     assert present(url, [first.bits, second.bits]) == 0
 
 
-def test_a_user_who_does_not_own_the_tables_hears_of_it(url: str) -> None:
+def test_a_user_who_does_not_own_the_tables_hears_of_it(url):
     with open_store(url, registry(), create=True) as store:
         store.add([bloom(random.Random(1))])
     name = urlsplit(url).path.removeprefix("/")
@@ -323,12 +318,12 @@ def test_a_user_who_does_not_own_the_tables_hears_of_it(url: str) -> None:
             sql.execute(f"DROP ROLE {name}")
 
 
-def heaps(url: str) -> dict[str, str]:
+def heaps(url):
     tables = [*REST, *([IDS] if ask(url, f"SELECT to_regclass('{IDS}')")[0][0] else [])]
     return {table: next(iter(files(url, table))) for table in tables}
 
 
-def test_a_table_rests_for_as_long_as_its_rewriting_took(url: str) -> None:
+def test_a_table_rests_for_as_long_as_its_rewriting_took(url):
     seconds = iter([10.0, 12.0, 1999.0, 2012.0, 2012.0, 2012.0, 2012.0])
     with open_store(url, registry(), create=True) as store:
         mark(url, owed=["inbox"])
@@ -344,15 +339,14 @@ def test_a_table_rests_for_as_long_as_its_rewriting_took(url: str) -> None:
         assert {table for table, name in heaps(url).items() if before[table] != name} == {"inbox"}
 
 
-def mark(url: str, owed: list[str]) -> None:
-    """Let exactly these tables be owed a rewriting."""
+def mark(url, owed):
     with psycopg.connect(url) as sql:
         sql.execute("DELETE FROM about WHERE key LIKE 'owed to %'")
         for table in REST:
             sql.execute("INSERT INTO about VALUES (%s, %s)", [f"owed to {table}", "x" if table in owed else ""])
 
 
-def test_processes_one_after_the_other_rewrite_a_table_once(url: str) -> None:
+def test_processes_one_after_the_other_rewrite_a_table_once(url):
     commits(url, random.Random(1), folded=False)
     seen = []
     for number in range(4):
@@ -364,7 +358,7 @@ def test_processes_one_after_the_other_rewrite_a_table_once(url: str) -> None:
     assert seen[1:] == seen[:1] * 3
 
 
-def test_a_backup_holds_no_marks(url: str, tmp_path: Path) -> None:
+def test_a_backup_holds_no_marks(url, tmp_path):
     commits(url, random.Random(1))
     with open_store(url, registry()) as store:
         store.backup(tmp_path / "backup.db")
@@ -374,7 +368,7 @@ def test_a_backup_holds_no_marks(url: str, tmp_path: Path) -> None:
     assert not [key for key in keys if key.startswith(("owed to ", "rest of "))]
 
 
-def test_collectors_share_a_tables_rest(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_collectors_share_a_tables_rest(url, monkeypatch):
     for table in REST:
         monkeypatch.setitem(REST, table, 10**6)
     monkeypatch.setattr(postgres, "REST_OF_IDS", 10**6)
@@ -393,7 +387,7 @@ def test_collectors_share_a_tables_rest(url: str, monkeypatch: pytest.MonkeyPatc
         assert present(url, [first.bits, second.bits]) == 0
 
 
-def test_what_a_process_left_owed_the_next_one_rewrites(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_process_left_owed_the_next_one_rewrites(url, monkeypatch):
     commits(url, random.Random(1))
     one = bloom(random.Random(2))
     with monkeypatch.context() as patched, open_store(url, registry()) as store:
@@ -407,13 +401,13 @@ def test_what_a_process_left_owed_the_next_one_rewrites(url: str, monkeypatch: p
     assert present(url, [one.bits]) == 0
 
 
-def test_rows_deleted_while_their_table_is_rewritten_stay_owed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_deleted_while_their_table_is_rewritten_stay_owed(url, monkeypatch):
     commits(url, random.Random(1), folded=False)
     one = bloom(random.Random(2))
     rewrite = Eraser._rewrite
     with open_store(url, registry()) as store, open_store(url, registry()) as other:
 
-        def overtaken(eraser: Eraser, connection: Any, table: str) -> str:
+        def overtaken(eraser, connection, table):
             why = rewrite(eraser, connection, table)
             if table == "inbox":
                 other.add([one])
@@ -429,7 +423,7 @@ def test_rows_deleted_while_their_table_is_rewritten_stay_owed(url: str, monkeyp
         assert present(url, [one.bits]) == 0
 
 
-def test_retention_says_what_it_left_readable(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_retention_says_what_it_left_readable(url, capsys):
     commits(url, random.Random(1))
     with psycopg.connect(url) as reader:
         bits = reader.execute("SELECT bits FROM chunks").fetchone()[0][:50]  # and leaves its transaction open
@@ -447,16 +441,16 @@ def test_retention_says_what_it_left_readable(url: str, capsys: pytest.CaptureFi
     assert present(url, [bits]) == 0
 
 
-def test_ids_sent_again_while_they_are_rewritten_are_counted_once(url: str) -> None:
+def test_ids_sent_again_while_they_are_rewritten_are_counted_once(url):
     metrics, rng = registry(), random.Random(1)
     metric = metrics["colour"]
     batches = [received(metric, PERIOD, reports(metric, 1, rng), batch=rng.randbytes(16)) for _ in range(400)]
     with open_store(url, metrics, create=True) as store, open_store(url, metrics) as other:
         adding = [threading.Thread(target=lambda part=part: results.append(store.add(part))) for part in parts(batches)]
-        results: list[list[bool]] = []
+        results = []
         done = threading.Event()
 
-        def rewrite(one: Any) -> None:
+        def rewrite(one):
             while not done.is_set():
                 rested(one)
                 one.compact(NOW)
@@ -478,8 +472,7 @@ def test_ids_sent_again_while_they_are_rewritten_are_counted_once(url: str) -> N
             }
 
 
-def parts(batches: list[Any]) -> list[list[Any]]:
-    """Every batch four times, in calls of ten."""
+def parts(batches):
     rng = random.Random(2)
     cut = []
     for _ in range(4):

@@ -3,15 +3,12 @@
 import random
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import inspect, select, text
 
-from overstory.collector.store import Store, open_store
+from overstory.collector.store import open_store
 from overstory.collector.store.counts import keys_of
 from overstory.collector.store.databases import sqlite
 from overstory.collector.store.databases.database import IdsOfDay
@@ -31,8 +28,7 @@ from support.store_samples import DAY, NOW, received, registry, reports, some
 PERIOD = 20_000
 
 
-def days(store: Store) -> dict[int, int]:
-    """Return the days that have a table, after seeing that these tables are there, and no others."""
+def days(store):
     with store._database.snapshot_of_ids() as connection:
         found = read_id_days(connection)
         names = set(inspect(connection).get_table_names())
@@ -44,11 +40,11 @@ def days(store: Store) -> dict[int, int]:
     ("ends", "day"),
     [((PERIOD + 1) * DAY, PERIOD + 1), (PERIOD * DAY + 3600, PERIOD + 1), (PERIOD * DAY, PERIOD), (1, 1), (0, 0)],
 )
-def test_a_table_is_of_all_periods_that_are_over_when_its_day_begins(ends: int, day: int) -> None:
+def test_a_table_is_of_all_periods_that_are_over_when_its_day_begins(ends, day):
     assert day_of_ids(ends) == day
 
 
-def test_metrics_share_the_table_of_a_day(store: Store, metrics: Any) -> None:
+def test_metrics_share_the_table_of_a_day(store, metrics):
     store.add([some(metrics[name], PERIOD, 1, 1) for name in ("bloom", "colour", "size")])
     store.add([some(metrics["bloom"], PERIOD + 1, 1, 1)])
     until = metrics["bloom"].accept_until(PERIOD)
@@ -56,7 +52,7 @@ def test_metrics_share_the_table_of_a_day(store: Store, metrics: Any) -> None:
     assert store.summary().batch_ids == 4
 
 
-def test_a_batch_that_is_sent_again_after_midnight_is_known(store: Store, metrics: Any) -> None:
+def test_a_batch_that_is_sent_again_after_midnight_is_known(store, metrics):
     batch = some(metrics["bloom"], PERIOD, 5, 1)
     assert store.add([batch]) == [True]
     for day in range(1, 4):
@@ -77,7 +73,7 @@ def test_a_registry_with_another_grace_finds_the_ids_of_before(store, metrics, g
     assert days(store) == {}
 
 
-def test_dropping_goes_by_the_day_of_each_table(store: Store, metrics: Any) -> None:
+def test_dropping_goes_by_the_day_of_each_table(store, metrics):
     metric = metrics["bloom"]
     batches = [some(metric, PERIOD + number, 1, number) for number in range(4)]
     store.add(batches)
@@ -91,7 +87,7 @@ def test_dropping_goes_by_the_day_of_each_table(store: Store, metrics: Any) -> N
     assert not [key for key in keys if str(PERIOD + 1) in key or str(PERIOD + 2) in key]
 
 
-def test_a_dropping_that_is_killed_between_slices_is_taken_up_again(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_dropping_that_is_killed_between_slices_is_taken_up_again(tmp_path, monkeypatch):
     monkeypatch.setattr(sqlite, "AT_ONCE", 10)
     metrics, rng = registry(), random.Random(1)
     metric = metrics["bloom"]
@@ -103,7 +99,7 @@ def test_a_dropping_that_is_killed_between_slices_is_taken_up_again(tmp_path: Pa
         until = metric.accept_until(PERIOD)
         write, left = store._database.write, iter(range(100))
 
-        def killed(work: Any) -> Any:
+        def killed(work):
             if next(left, None) is None:
                 raise KeyboardInterrupt
             return write(work)
@@ -120,14 +116,14 @@ def test_a_dropping_that_is_killed_between_slices_is_taken_up_again(tmp_path: Pa
     assert not [one for one in ids if one in content]
 
 
-def test_first_batches_of_many_days_at_once_are_counted_once(store_url: str) -> None:
+def test_first_batches_of_many_days_at_once_are_counted_once(store_url):
     metrics, rng = registry(), random.Random(1)
     metric = metrics["colour"]
     batches = [some(metric, PERIOD + number % 12, 1, number) for number in range(48)]
     with open_store(store_url, metrics, create=True) as one, open_store(store_url, metrics) as other:
         ready = threading.Barrier(4)
 
-        def send(store: Store, order: list[Any]) -> int:
+        def send(store, order):
             ready.wait()
             return sum(sum(store.add(order[at : at + 6])) for at in range(0, 48, 6))
 
@@ -139,13 +135,12 @@ def test_first_batches_of_many_days_at_once_are_counted_once(store_url: str) -> 
 
 
 @pytest.fixture
-def pair(postgres_url: str) -> Iterator[tuple[Store, Store]]:
-    """Two collectors' stores of one database."""
+def pair(postgres_url):
     with open_store(postgres_url, registry(), create=True) as one, open_store(postgres_url, registry()) as other:
         yield one, other
 
 
-def test_a_table_that_somebody_writes_to_is_dropped_later(pair: tuple[Store, Store]) -> None:
+def test_a_table_that_somebody_writes_to_is_dropped_later(pair):
     store, other = pair
     metric = registry()["bloom"]
     until = metric.accept_until(PERIOD)
@@ -162,7 +157,7 @@ def test_a_table_that_somebody_writes_to_is_dropped_later(pair: tuple[Store, Sto
     assert days(store) == {}
 
 
-def test_who_waits_for_the_dropping_of_a_table_sees_that_it_is_gone(pair: tuple[Store, Store]) -> None:
+def test_who_waits_for_the_dropping_of_a_table_sees_that_it_is_gone(pair):
     one, other = pair
     first, late = (some(registry()["bloom"], PERIOD, 1, number) for number in range(2))
     one.add([first])
@@ -181,7 +176,7 @@ def test_who_waits_for_the_dropping_of_a_table_sees_that_it_is_gone(pair: tuple[
         assert one.add([late]) == [False]
 
 
-def test_a_backup_and_a_summary_hold_a_dropping_back_and_see_every_table(pair: tuple[Store, Store]) -> None:
+def test_a_backup_and_a_summary_hold_a_dropping_back_and_see_every_table(pair):
     store, other = pair
     metric = registry()["bloom"]
     store.add([some(metric, PERIOD, 1, 1)])
@@ -192,14 +187,14 @@ def test_a_backup_and_a_summary_hold_a_dropping_back_and_see_every_table(pair: t
     assert store.compact(metric.accept_until(PERIOD)).forgotten == 1
 
 
-def test_batches_are_counted_once_while_tables_are_dropped(store_url: str) -> None:
+def test_batches_are_counted_once_while_tables_are_dropped(store_url):
     metrics = registry()
     metric = metrics["colour"]
     lasting = [some(metric, PERIOD + 50, 1, number) for number in range(80)]
     with open_store(store_url, metrics, create=True) as one, open_store(store_url, metrics) as other:
         done = threading.Event()
 
-        def forget() -> int:
+        def forget():
             dropped = day = 0
             while not done.is_set() or day < 3:
                 day += 1
@@ -211,7 +206,7 @@ def test_batches_are_counted_once_while_tables_are_dropped(store_url: str) -> No
                 )
             return dropped
 
-        def send(seed: int) -> int:
+        def send(seed):
             order = random.Random(seed).sample(lasting, 80)
             return sum(
                 one.add([*order[at : at + 4], some(metric, PERIOD + at % 7, 0, at)])[:4].count(True)
@@ -231,8 +226,7 @@ def test_batches_are_counted_once_while_tables_are_dropped(store_url: str) -> No
 WAITING = text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
 
 
-def until_it_waits(store: Store, work: Any, number: int = 1) -> None:
-    """Return once so many wait for a lock of this database."""
+def until_it_waits(store, work, number=1):
     end = time.monotonic() + 20
     while not work.done() and time.monotonic() < end:
         with store._database.snapshot() as connection:
@@ -243,9 +237,7 @@ def until_it_waits(store: Store, work: Any, number: int = 1) -> None:
 
 
 # Two collectors that do something for the first time at the same moment: one does it, the other waits and goes on
-
-
-def test_two_that_start_with_the_same_new_metrics(postgres_url: str) -> None:
+def test_two_that_start_with_the_same_new_metrics(postgres_url):
     metrics = registry()
     wanted = {(entry.metric, entry.mechanism.digest): entry for entry in map(StoredMetric.of, metrics.values())}
     with open_store(postgres_url, create=True) as one, ThreadPoolExecutor(1) as beside:
@@ -257,7 +249,7 @@ def test_two_that_start_with_the_same_new_metrics(postgres_url: str) -> None:
             assert set(read_stored_metrics(connection)) == set(wanted)
 
 
-def test_two_that_forget_for_the_first_time(pair: tuple[Store, Store]) -> None:
+def test_two_that_forget_for_the_first_time(pair):
     one, other = pair
     with ThreadPoolExecutor(1) as beside:
         with one._database.engine.begin() as connection:
@@ -270,7 +262,7 @@ def test_two_that_forget_for_the_first_time(pair: tuple[Store, Store]) -> None:
     assert rows == [str(int(NOW // DAY))]
 
 
-def test_two_that_delete_the_same_few_reports(pair: tuple[Store, Store]) -> None:
+def test_two_that_delete_the_same_few_reports(pair):
     one, other = pair
     one.add([some(registry()["bloom"], PERIOD, 9, 1)])
     one.compact(NOW)

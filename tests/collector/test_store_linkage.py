@@ -2,15 +2,13 @@
 
 import random
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from sqlalchemy import inspect, select, text
 from sqlalchemy.exc import OperationalError
 
-from overstory.collector.store import Store, open_store
+from overstory.collector.store import open_store
 from overstory.collector.store.databases.connection import connect
 from overstory.collector.store.schema import (
     BATCH_IDS,
@@ -28,7 +26,7 @@ from support.store_samples import DAY, NOW, received, registry, reports
 PERIOD = 20_000
 
 
-def test_ids_lie_alone_with_a_day() -> None:
+def test_ids_lie_alone_with_a_day():
     assert set(ids_table(PERIOD).c.keys()) == {"id"}
     assert set(BATCH_IDS.c.keys()) == {"day", "forget_after"}
     assert not any(table.foreign_keys for table in METADATA.sorted_tables)
@@ -38,21 +36,21 @@ def test_ids_lie_alone_with_a_day() -> None:
         assert table is BATCH_IDS or "forget_after" not in names
 
 
-def test_a_refusal_has_a_day_or_a_metric_and_nothing_of_who_sent_it() -> None:
+def test_a_refusal_has_a_day_or_a_metric_and_nothing_of_who_sent_it():
     assert set(TALLIES.c.keys()) == {"metric", "period", "reason", "refused"}
     # One number for both: with a metric it is that of the metric's period, so a row has no place for a day as well.
     assert {column.name for column in TALLIES.primary_key} == {"metric", "period", "reason"}
 
 
-def test_a_collector_is_a_random_id_and_has_no_machine_and_no_address() -> None:
+def test_a_collector_is_a_random_id_and_has_no_machine_and_no_address():
     assert set(COLLECTORS.c.keys()) == {"id", "version", "started", "last_seen", "waiting", "commit_p95"}
 
 
-def test_a_note_has_no_author_and_no_time_of_writing() -> None:
+def test_a_note_has_no_author_and_no_time_of_writing():
     assert set(NOTES.c.keys()) == {"id", "metric", "day", "kind", "text"}
 
 
-def test_no_database_has_other_columns(store_url: str) -> None:
+def test_no_database_has_other_columns(store_url):
     with open_store(store_url, create=True) as store, store._database.engine.connect() as connection:
         found = inspect(connection)
         tables = set(found.get_table_names()) - {"sqlite_sequence"}
@@ -61,7 +59,7 @@ def test_no_database_has_other_columns(store_url: str) -> None:
             assert {column["name"] for column in found.get_columns(name)} == set(table.c.keys())
 
 
-def test_the_day_of_an_id_is_that_of_every_metric(store: Store, metrics: Any) -> None:
+def test_the_day_of_an_id_is_that_of_every_metric(store, metrics):
     rng = random.Random(1)
     for second in (1, 3600, DAY - 1, DAY):
         sent = reports(metrics["bloom"], 1, rng)
@@ -70,7 +68,7 @@ def test_the_day_of_an_id_is_that_of_every_metric(store: Store, metrics: Any) ->
         assert set(connection.execute(select(BATCH_IDS.c.forget_after)).scalars()) == {(PERIOD + 1) * DAY}
 
 
-def test_ids_have_no_row_number_and_no_order_of_arrival(store: Store, metrics: Any) -> None:
+def test_ids_have_no_row_number_and_no_order_of_arrival(store, metrics):
     rng = random.Random(1)
     ids = [rng.randbytes(16) for _ in range(500)]
     for batch in ids:
@@ -87,7 +85,7 @@ def test_ids_have_no_row_number_and_no_order_of_arrival(store: Store, metrics: A
             assert connection.execute(text(f"SELECT count(DISTINCT xmin::text) FROM {table}")).scalar() == 1
 
 
-def test_ids_of_chunks_show_no_order(store_url: str, tmp_path: Path) -> None:
+def test_ids_of_chunks_show_no_order(store_url, tmp_path):
     """They were numbered over all metrics: beside an hourly metric's, the number of a weekly metric's told the hour."""
     metrics, rng = registry(), random.Random(1)
     metric, periods = metrics["colour"], range(PERIOD, PERIOD + 60)
@@ -108,7 +106,7 @@ def test_ids_of_chunks_show_no_order(store_url: str, tmp_path: Path) -> None:
         assert abs(np.corrcoef(range(60), [ranks[ids[period]] for period in periods])[0, 1]) < 0.637
 
 
-def test_folding_takes_away_which_reports_came_together(store: Store, metrics: Any) -> None:
+def test_folding_takes_away_which_reports_came_together(store, metrics):
     metric = metrics["colour"]
     for colour in range(3):  # a batch of each colour: after folding, the colours are mixed
         store.add([received(metric, PERIOD, [Report(0, colour)] * 200)])

@@ -6,7 +6,6 @@ import threading
 from contextlib import closing, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -22,13 +21,13 @@ from support.store_samples import NOW, registry, some
 PERIOD = 20_000
 
 
-def refused(url: object, **choices: Any) -> str:
+def refused(url, **choices):
     with pytest.raises(StoreError) as told:
         open_store(str(url), **choices)
     return str(told.value)
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there(tmp_path):
     path = tmp_path / "store.db"
     assert refused(path) == f"{path}: there is no such store; make it first: overstory store create {path}"
     assert refused(f"sqlite:///{path}").startswith(f"{path}: there is no such store")
@@ -48,19 +47,19 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         "x://[",
     ],
 )
-def test_a_url_that_names_no_store(url: str) -> None:
+def test_a_url_that_names_no_store(url):
     for create in (False, True):
         told = refused(url, create=create)
         assert "a store is named by sqlite:///FILE (or a file's name), or postgresql://USER@HOST/DATABASE" in told
 
 
-def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+def test_a_file_that_is_no_database(tmp_path):
     path = tmp_path / "letter.txt"
     path.write_text("dear reader, " * 1000)
     assert refused(path) == f"sqlite:///{path}: this file is not a SQLite database"
 
 
-def test_a_database_of_somebody_else(tmp_path: Path) -> None:
+def test_a_database_of_somebody_else(tmp_path):
     path = tmp_path / "other.db"
     with closing(sqlite3.connect(path)) as other, other:
         other.execute("CREATE TABLE about (key TEXT, value TEXT)")
@@ -71,7 +70,7 @@ def test_a_database_of_somebody_else(tmp_path: Path) -> None:
         )
 
 
-def test_an_empty_database(store_url: str) -> None:
+def test_an_empty_database(store_url):
     if store_url.startswith("sqlite"):
         Path(store_url.removeprefix("sqlite:///")).touch()
     assert "this database is empty; make the store first: overstory store create" in refused(store_url)
@@ -106,19 +105,19 @@ def test_a_store_of_another_schema_is_refused_and_left_as_it_is(store_url, tmp_p
     database.close()
 
 
-def turned(path: Path) -> None:
+def turned(path):
     raw = bytearray(path.read_bytes())
     raw[4096 * 3 : 4096 * 30] = os.urandom(4096 * 27)
     path.write_bytes(raw)
 
 
-def altered(path: Path) -> None:
+def altered(path):
     with closing(sqlite3.connect(path)) as raw, raw:
         ((counts,),) = raw.execute("SELECT counts FROM counts").fetchall()
         raw.execute("UPDATE counts SET counts = ?", (counts[:20] + bytes([counts[20] ^ 1]) + counts[21:],))
 
 
-def uncounted(path: Path) -> None:
+def uncounted(path):
     with closing(sqlite3.connect(path)) as raw, raw:
         raw.execute("DELETE FROM counts")
 
@@ -131,7 +130,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize(("damage", "said"), DAMAGED.items(), ids=[damage.__name__ for damage in DAMAGED])
-def test_a_damaged_store_is_neither_believed_nor_copied(tmp_path: Path, damage: Any, said: str) -> None:
+def test_a_damaged_store_is_neither_believed_nor_copied(tmp_path, damage, said):
     path = tmp_path / "store.db"
     metrics = registry()
     with open_store(str(path), metrics, create=True) as store:
@@ -150,7 +149,7 @@ def test_a_damaged_store_is_neither_believed_nor_copied(tmp_path: Path, damage: 
     assert not [one.name for one in tmp_path.iterdir() if not one.name.startswith("store.db")]
 
 
-def test_a_full_disk_stores_nothing_of_a_call(tmp_path: Path) -> None:
+def test_a_full_disk_stores_nothing_of_a_call(tmp_path):
     metrics = registry()
     first, large = some(metrics["bloom"], PERIOD, 5, 1), some(metrics["bloom"], PERIOD, 100_000, 2)
     with open_store(str(tmp_path / "store.db"), metrics, create=True) as store:
@@ -164,7 +163,7 @@ def test_a_full_disk_stores_nothing_of_a_call(tmp_path: Path) -> None:
         assert store.summary().batch_ids == 1
 
 
-def test_another_process_that_does_not_let_go(tmp_path: Path, monkeypatch: Any) -> None:
+def test_another_process_that_does_not_let_go(tmp_path, monkeypatch):
     monkeypatch.setattr(sqlite, "PATIENCE", 0.1)
     metrics, path = registry(), tmp_path / "store.db"
     with open_store(str(path), metrics, create=True) as store:
@@ -178,7 +177,7 @@ def test_another_process_that_does_not_let_go(tmp_path: Path, monkeypatch: Any) 
         assert store.add([some(metrics["bloom"], PERIOD, 5, 1)]) == [True]
 
 
-def test_a_writer_waits_for_another(tmp_path: Path) -> None:
+def test_a_writer_waits_for_another(tmp_path):
     metrics, path = registry(), tmp_path / "store.db"
     with open_store(str(path), metrics, create=True) as store:
         other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -190,7 +189,7 @@ def test_a_writer_waits_for_another(tmp_path: Path) -> None:
         other.close()
 
 
-def test_every_commit_is_on_the_disk_before_it_is_acknowledged(tmp_path: Path) -> None:
+def test_every_commit_is_on_the_disk_before_it_is_acknowledged(tmp_path):
     with open_store(str(tmp_path / "store.db"), create=True) as store, store._database.engine.connect() as connection:
         found = {
             name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
@@ -206,7 +205,7 @@ def test_every_commit_is_on_the_disk_before_it_is_acknowledged(tmp_path: Path) -
     }
 
 
-def test_retention_gives_the_space_back(tmp_path: Path) -> None:
+def test_retention_gives_the_space_back(tmp_path):
     metrics, path = registry(), tmp_path / "store.db"
     with open_store(str(path), metrics, create=True) as store:
         store.add([some(metrics["bloom"], PERIOD, 200_000, 1)])
@@ -225,7 +224,7 @@ HOLDERS = (
 
 
 @pytest.mark.parametrize("url", HOLDERS)
-def test_no_password_of_a_url_is_shown(url: str) -> None:
+def test_no_password_of_a_url_is_shown(url):
     told = refused(url)
     assert "127.0.0.1:1/reports" in told
     assert "the database server cannot be reached" in told
@@ -237,7 +236,7 @@ def test_no_password_of_a_url_is_shown(url: str) -> None:
     assert "geheim" not in shown_text(url)
 
 
-def test_a_url_without_a_password_is_shown_as_it_is() -> None:
+def test_a_url_without_a_password_is_shown_as_it_is():
     for url in ("postgresql://me@db:5433/reports?host=%2Fvar%2Frun&sslmode=verify-full", "reports.db"):
         assert shown_text(url) == url
         assert not has_password(url)
@@ -249,7 +248,7 @@ def test_a_url_without_a_password_is_shown_as_it_is() -> None:
         assert "geheim" not in str(told.value)
 
 
-def test_the_url_of_an_open_store_hides_a_password_in_its_parameters(postgres_url: str) -> None:
+def test_the_url_of_an_open_store_hides_a_password_in_its_parameters(postgres_url):
     secret = f"{postgres_url}{'&' if '?' in postgres_url else '?'}password=geheim&sslpassword=geheim"
     commands = (["store", "create"], ["store", "summary"], ["store", "compact"], ["doctor"])
     for command in commands:
@@ -264,12 +263,12 @@ def test_the_url_of_an_open_store_hides_a_password_in_its_parameters(postgres_ur
         assert "geheim" not in f"{store.url}{store.summary()}"
 
 
-def test_a_database_that_is_not_on_the_server(postgres_url: str) -> None:
+def test_a_database_that_is_not_on_the_server(postgres_url):
     missing = postgres_url.replace("/store_", "/no_store_")
     assert "there is no such database on this server: make it first (createdb NAME)" in refused(missing)
 
 
-def test_a_server_that_closes_a_connection_is_asked_again(postgres_url: str) -> None:
+def test_a_server_that_closes_a_connection_is_asked_again(postgres_url):
     metrics = registry()
     with open_store(postgres_url, metrics, create=True) as store:
         store.add([some(metrics["bloom"], PERIOD, 5, 1)])
@@ -279,7 +278,7 @@ def test_a_server_that_closes_a_connection_is_asked_again(postgres_url: str) -> 
         assert store.summary().batch_ids == 2
 
 
-def end_connections(url: str) -> None:
+def end_connections(url):
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as connection:

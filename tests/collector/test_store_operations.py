@@ -1,12 +1,11 @@
 """Refusals, collectors' heartbeats and notes in a store: added, read, retained, backed up."""
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
 from overstory.collector.ingest.received import Released
-from overstory.collector.store import Store, open_store
+from overstory.collector.store import open_store
 from overstory.collector.store.operations import CollectorState, Refusals, ReleasedReports
 from overstory.protocol.errors import OverstoryError, ParameterError
 from support.store_samples import DAY, NOW, registry, some
@@ -15,7 +14,7 @@ TODAY = 20_000
 STATE = CollectorState("5f3a9c01", "0.2.0", int(NOW) - 600, int(NOW), 17, 0.02)
 
 
-def test_refusals_add_up_by_day_and_by_metric(store_url: str) -> None:
+def test_refusals_add_up_by_day_and_by_metric(store_url):
     with open_store(store_url, registry(), create=True) as store, open_store(store_url) as other:
         store.report_state(None, {(None, TODAY, "bits"): 3, ("bloom", TODAY, "bits"): 2})
         other.report_state(None, {(None, TODAY, "bits"): 4, (None, TODAY + 1, "damaged"): 1})
@@ -25,7 +24,7 @@ def test_refusals_add_up_by_day_and_by_metric(store_url: str) -> None:
         )
 
 
-def test_a_collector_has_one_row_its_last(store: Store) -> None:
+def test_a_collector_has_one_row_its_last(store):
     later = CollectorState(STATE.id, STATE.version, STATE.started, STATE.last_seen + 15, 0)
     other = CollectorState("00aa", "0.2.0", 1, STATE.last_seen - 100, 0)
     for state in (STATE, other, later):
@@ -34,7 +33,7 @@ def test_a_collector_has_one_row_its_last(store: Store) -> None:
     assert [state.silent(NOW) for state in store.collectors()] == [False, True]
 
 
-def test_notes_are_on_a_metric_or_on_all(store: Store) -> None:
+def test_notes_are_on_a_metric_or_on_all(store):
     of_all = store.add_note(" Version 3 is out ", TODAY + 1, "release")
     of_bloom = store.add_note("<b>=cmd()</b>", TODAY, "incident", "bloom")
     of_size = store.add_note("a note", TODAY, metric="size")
@@ -65,7 +64,7 @@ def test_a_note_that_cannot_be_stored_is_refused(tmp_path, words, kind, metric, 
         assert store.notes() == []
 
 
-def test_retention_deletes_refusals_and_collectors_that_ended_and_leaves_notes(store: Store) -> None:
+def test_retention_deletes_refusals_and_collectors_that_ended_and_leaves_notes(store):
     refused = {(None, day, "bits"): 1 for day in (TODAY - 401, TODAY - 400, TODAY)}
     refused |= {("bloom", day, "bits"): 1 for day in (TODAY - 91, TODAY - 90, TODAY)}
     old = CollectorState("00aa", "0.2.0", 1, int(NOW) - 7 * DAY - 1, 0)
@@ -80,19 +79,15 @@ def test_retention_deletes_refusals_and_collectors_that_ended_and_leaves_notes(s
 
 
 # What relays released together: a release grows with its new messages, in their transaction, and never by others
-
-
 PERIOD = 20_000
 FIRST, SECOND = b"a" * 16, b"b" * 16
 
 
-def released(
-    metrics: Any, release: bytes, message: int, reports: int = 1, *, name: str = "colour", period: int = PERIOD
-):
+def released(metrics, release, message, reports=1, *, name="colour", period=PERIOD):
     return some(metrics[name], period, reports, message)._replace(released=Released(release, message))
 
 
-def test_a_release_grows_by_its_new_messages_alone(store: Store, metrics: Any) -> None:
+def test_a_release_grows_by_its_new_messages_alone(store, metrics):
     part = [released(metrics, FIRST, number) for number in range(5)]
     assert store.add(part) == [True] * 5
     assert store.releases("colour", PERIOD, PERIOD) == {PERIOD: ReleasedReports(1, 5, 5)}
@@ -102,7 +97,7 @@ def test_a_release_grows_by_its_new_messages_alone(store: Store, metrics: Any) -
     assert store.releases("colour", PERIOD, PERIOD) == {PERIOD: ReleasedReports(1, 7, 7)}
 
 
-def test_each_metric_and_period_has_its_smallest_release(store: Store, metrics: Any) -> None:
+def test_each_metric_and_period_has_its_smallest_release(store, metrics):
     store.add([released(metrics, FIRST, number) for number in range(5)])
     store.add([released(metrics, SECOND, number) for number in range(3)])
     store.add([released(metrics, SECOND, 9, name="size"), released(metrics, SECOND, 10, period=PERIOD + 1)])
@@ -115,18 +110,18 @@ def test_each_metric_and_period_has_its_smallest_release(store: Store, metrics: 
     assert store.summary().releases == 2
 
 
-def test_a_message_counts_once_however_many_batches_and_reports_it_has(store: Store, metrics: Any) -> None:
+def test_a_message_counts_once_however_many_batches_and_reports_it_has(store, metrics):
     store.add([released(metrics, FIRST, *sizes) for sizes in ((1, 10), (1, 20), (2, 3))])
     assert store.releases("colour", PERIOD, PERIOD) == {PERIOD: ReleasedReports(1, 2, 33)}
 
 
-def test_what_comes_another_way_is_in_no_release(store: Store, metrics: Any) -> None:
+def test_what_comes_another_way_is_in_no_release(store, metrics):
     store.add([some(metrics["colour"], PERIOD, 10, 1), released(metrics, FIRST, 2)])
     assert store.releases("colour", PERIOD, PERIOD) == {PERIOD: ReleasedReports(1, 1, 1, complete=False)}
     assert store.tally("colour", PERIOD, PERIOD) == {(PERIOD, metrics["colour"].mechanism.digest): 11}
 
 
-def test_a_transaction_that_fails_grows_no_release(store: Store, metrics: Any) -> None:
+def test_a_transaction_that_fails_grows_no_release(store, metrics):
     store.add([released(metrics, FIRST, 1)])
     broken = released(metrics, FIRST, 2)._replace(bits=b"")
     with pytest.raises(OverstoryError):
@@ -134,7 +129,7 @@ def test_a_transaction_that_fails_grows_no_release(store: Store, metrics: Any) -
     assert store.releases("colour", PERIOD, PERIOD) == {PERIOD: ReleasedReports(1, 1, 1)}
 
 
-def test_releases_are_deleted_with_their_metrics_reports(store: Store, metrics: Any) -> None:
+def test_releases_are_deleted_with_their_metrics_reports(store, metrics):
     store.add([released(metrics, FIRST, 1), released(metrics, FIRST, 2, period=PERIOD + 30)])
     store.compact(NOW)
     store.retain(NOW + 89 * DAY)
@@ -144,13 +139,13 @@ def test_releases_are_deleted_with_their_metrics_reports(store: Store, metrics: 
     assert store.stored("colour") == {PERIOD + 30: 1}
 
 
-def test_collectors_that_take_one_release_together_add_up(postgres_url: str, metrics: Any) -> None:
+def test_collectors_that_take_one_release_together_add_up(postgres_url, metrics):
     """Two collectors on one PostgreSQL store, parts that overlap, in opposite orders: no deadlock, no message twice."""
     open_store(postgres_url, metrics, create=True).close()
     messages = [released(metrics, FIRST, number) for number in range(220)]
     parts = [messages[at : at + 30] for at in range(0, 200, 10)]
 
-    def work(mine: list[Any]) -> int:
+    def work(mine):
         with open_store(postgres_url, metrics) as store:
             return sum(sum(store.add(part)) for part in mine)
 

@@ -6,8 +6,6 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,14 +20,14 @@ PERIOD = 20_000
 WRITERS = 4
 
 
-def busy_writers(path: Path) -> None:
+def busy_writers(path):
     metric = registry(folder=path.parent)["bloom"]
     with open_store(str(path)) as store, ThreadPoolExecutor(WRITERS) as threads:
         for _ in threads.map(lambda seed: store.add([some(metric, PERIOD, 50, seed)]), range(200)):
             pass
 
 
-def test_writers_of_one_process_take_turns_and_none_has_to_ask_again(tmp_path: Path, monkeypatch: Any) -> None:
+def test_writers_of_one_process_take_turns_and_none_has_to_ask_again(tmp_path, monkeypatch):
     open_store(str(tmp_path / "store.db"), create=True).close()
     monkeypatch.setattr(sqlite, "PATIENCE", 0.0)  # who finds the database busy fails at once
     busy_writers(tmp_path / "store.db")
@@ -38,7 +36,7 @@ def test_writers_of_one_process_take_turns_and_none_has_to_ask_again(tmp_path: P
         busy_writers(tmp_path / "store.db")
 
 
-def test_what_was_checkpointed_is_in_the_file_itself(tmp_path: Path) -> None:
+def test_what_was_checkpointed_is_in_the_file_itself(tmp_path):
     metric = registry(folder=tmp_path)["bloom"]
     with open_store(str(tmp_path / "store.db"), create=True) as store:
         store.add([some(metric, PERIOD, 50, 1)])
@@ -50,13 +48,13 @@ def test_what_was_checkpointed_is_in_the_file_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("checkpointing", [True, False])
-def test_a_log_that_is_checkpointed_stays_short_however_much_is_written(tmp_path: Path, checkpointing: bool) -> None:
+def test_a_log_that_is_checkpointed_stays_short_however_much_is_written(tmp_path, checkpointing):
     metric = registry(folder=tmp_path)["bloom"]
     batch = some(metric, PERIOD, 50_000, 1)
     over = threading.Event()
     with open_store(str(tmp_path / "store.db"), create=True) as store, ThreadPoolExecutor(1) as thread:
 
-        def checkpoint() -> None:
+        def checkpoint():
             while checkpointing and not over.wait(0.001):
                 store.checkpoint()
 
@@ -70,7 +68,7 @@ def test_a_log_that_is_checkpointed_stays_short_however_much_is_written(tmp_path
     assert (longest < 20 << 20) == checkpointing, longest
 
 
-def test_a_compaction_checkpoints_what_it_wrote(tmp_path: Path) -> None:
+def test_a_compaction_checkpoints_what_it_wrote(tmp_path):
     metrics = registry(folder=tmp_path)
     with open_store(str(tmp_path / "store.db"), metrics, create=True) as store:
         store.add([some(metrics["bloom"], PERIOD, 50, 1)])
@@ -89,34 +87,30 @@ with open_store(sys.argv[1], registry(), create=True) as store:
 """
 
 
-def test_counting_is_loaded_before_it_is_needed(tmp_path: Path) -> None:
+def test_counting_is_loaded_before_it_is_needed(tmp_path):
     assert output_of(start(LOADS, tmp_path / "warm.db")).split() == ["False", "True"]
 
 
-def in_the_file_alone(folder: Path, table: str = "inbox") -> int:
-    """Return how many reports the file has, without its log."""
+def in_the_file_alone(folder, table="inbox"):
     shutil.copyfile(folder / "store.db", folder / "alone.db")
     with closing(sqlite3.connect(folder / "alone.db")) as alone:
         if not alone.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
             return 0
-        count: int = alone.execute(f"SELECT coalesce(sum(num_reports), 0) FROM {table}").fetchone()[0]
-    return count
+        return alone.execute(f"SELECT coalesce(sum(num_reports), 0) FROM {table}").fetchone()[0]
 
 
 # FairLock: one holder at a time, in the order of asking
-
-
-def waiting(lock: FairLock, number: int) -> None:
+def waiting(lock, number):
     end = time.monotonic() + 10
     while len(lock._waiting) < number:
         assert time.monotonic() < end
         time.sleep(0.001)
 
 
-def test_first_come_first_served_also_by_who_comes_again() -> None:
+def test_first_come_first_served_also_by_who_comes_again():
     lock, served = FairLock(), []
 
-    def take(name: int) -> None:
+    def take(name):
         with lock:
             served.append(name)
 
@@ -133,7 +127,7 @@ def test_first_come_first_served_also_by_who_comes_again() -> None:
     assert not lock.taken
 
 
-def test_a_failure_gives_it_back() -> None:
+def test_a_failure_gives_it_back():
     lock = FairLock()
     for _ in range(2):
         with pytest.raises(ZeroDivisionError), lock:

@@ -3,8 +3,6 @@
 import random
 import zlib
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ from sqlalchemy import select, update
 
 from overstory.analysis.alarms.sums import PAIR_REPORTS, ReportSums
 from overstory.analysis.reports import SupportCounts
-from overstory.collector.store import Store, StoreError, open_store, upkeep
+from overstory.collector.store import StoreError, open_store, upkeep
 from overstory.collector.store.copies import backup
 from overstory.collector.store.copies.backup import restore
 from overstory.collector.store.counts import pack_counts, pack_sums, unpack_counts, unpack_sums
@@ -27,7 +25,7 @@ PERIOD = 20_000
 
 
 @pytest.mark.parametrize("name", ["bloom", "tree"])
-def test_what_is_folded_and_what_waits_is_summed_once(store: Store, metrics: Any, name: str) -> None:
+def test_what_is_folded_and_what_waits_is_summed_once(store, metrics, name):
     metric, rng, sent = metrics[name], random.Random(2), []
     for _ in range(3):
         sent += (new := reports(metric, 7, rng))
@@ -39,19 +37,19 @@ def test_what_is_folded_and_what_waits_is_summed_once(store: Store, metrics: Any
     assert store.sums(metric, PERIOD + 1, PERIOD + 9) == {}
 
 
-def test_a_report_of_one_value_leaves_no_sums(store: Store, metrics: Any) -> None:
+def test_a_report_of_one_value_leaves_no_sums(store, metrics):
     store.add([received(metrics["colour"], PERIOD, reports(metrics["colour"], 9, random.Random(1)))])
     store.compact(NOW)
     assert store.sums(metrics["colour"], PERIOD, PERIOD) == {}
 
 
-def test_a_folding_that_is_undone_sums_nothing(store: Store, metrics: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folding_that_is_undone_sums_nothing(store, metrics, monkeypatch):
     metric = metrics["bloom"]
     sent = reports(metric, 9, random.Random(1))
     store.add([received(metric, PERIOD, sent)])
     take, calls = upkeep._take, []
 
-    def overtaken(*args: Any) -> None:
+    def overtaken(*args):
         calls.append(args)
         if len(calls) == 1:
             raise upkeep.OvertakenError
@@ -63,7 +61,7 @@ def test_a_folding_that_is_undone_sums_nothing(store: Store, metrics: Any, monke
     assert store.sums(metric, PERIOD, PERIOD) == {PERIOD: summed(metric, sent)}
 
 
-def test_sums_end_with_their_reports(store: Store, metrics: Any) -> None:
+def test_sums_end_with_their_reports(store, metrics):
     metric = metrics["bloom"]
     store.add([received(metric, PERIOD, reports(metric, 9, random.Random(1)))])
     store.compact(NOW)
@@ -75,7 +73,7 @@ def test_sums_end_with_their_reports(store: Store, metrics: Any) -> None:
         assert connection.execute(select(COUNTS.c.sums)).scalar() is None
 
 
-def test_another_list_of_candidates_is_summed_again(store_url: str, tmp_path: Path) -> None:
+def test_another_list_of_candidates_is_summed_again(store_url, tmp_path):
     first = registry(folder=tmp_path)
     sent = reports(first["tree"], 9, random.Random(1))
     with open_store(store_url, first, create=True) as store:
@@ -90,7 +88,7 @@ def test_another_list_of_candidates_is_summed_again(store_url: str, tmp_path: Pa
         assert store.sums(second["tree"], PERIOD, PERIOD) == {PERIOD: summed(second["tree"], sent + more)}
 
 
-def test_pairs_are_those_of_the_first_reports(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_are_those_of_the_first_reports(store_url, monkeypatch):
     assert PAIR_REPORTS == 1 << 17
     monkeypatch.setattr("overstory.analysis.alarms.sums.PAIR_REPORTS", 10)
     metrics = parse_registry(registry_of({"sign": {"domain": COLOURS, "oracle": '"hadamard"'}}, **ABOUT))
@@ -103,7 +101,7 @@ def test_pairs_are_those_of_the_first_reports(store_url: str, monkeypatch: pytes
     assert (sums.num_reports, sums.pair_reports) == (12, 10)
 
 
-def test_a_backup_has_them_and_sees_what_does_not_agree(store: Store, metrics: Any, tmp_path: Path) -> None:
+def test_a_backup_has_them_and_sees_what_does_not_agree(store, metrics, tmp_path):
     metric = metrics["bloom"]
     sent = reports(metric, 9, random.Random(1))
     store.add([received(metric, PERIOD, sent)])
@@ -123,7 +121,7 @@ def test_a_backup_has_them_and_sees_what_does_not_agree(store: Store, metrics: A
             backup.verify(restored._database)
 
 
-def test_a_domain_of_ten_thousand_bits_writes_a_bounded_row(tmp_path: Path) -> None:
+def test_a_domain_of_ten_thousand_bits_writes_a_bounded_row(tmp_path):
     domain = {"domain": '{kind = "bins", min = 0, max = 10_000, count = 10_000}', "oracle": '"oue"'}
     metrics = parse_registry(registry_of({"wide": domain | {"parameters": "{epsilon = 1.0}"}}, **ABOUT))
     wide = metrics["wide"]
@@ -135,7 +133,7 @@ def test_a_domain_of_ten_thousand_bits_writes_a_bounded_row(tmp_path: Path) -> N
     assert size < 300_000
 
 
-def test_groups_are_summed_apart_and_together(tmp_path: Path) -> None:
+def test_groups_are_summed_apart_and_together(tmp_path):
     metrics = parse_registry(registry_of({"colour": {"domain": COLOURS, "oracle": '"oue"'}}, **ABOUT))
     colour = metrics["colour"]
     with open_store(f"{tmp_path}/groups.db", metrics, create=True) as store:
@@ -148,15 +146,13 @@ def test_groups_are_summed_apart_and_together(tmp_path: Path) -> None:
 
 
 # Counts and sums survive being stored, and no altered byte of them is believed
-
-
 @given(
     rows=st.integers(1, 4),
     columns=st.integers(1, 70),
     most=st.sampled_from([0, 1, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32, 2**62]),
     seed=st.integers(0, 99),
 )
-def test_counts_come_back(rows: int, columns: int, most: int, seed: int) -> None:
+def test_counts_come_back(rows, columns, most, seed):
     rng = np.random.default_rng(seed)
     totals = rng.integers(0, most, rows, endpoint=True)
     totals[0] = most
@@ -175,13 +171,13 @@ PACKED = {
 }
 
 
-def test_sums_come_back() -> None:
+def test_sums_come_back():
     assert unpack_sums(pack_sums(SUMS, DIGEST), DIGEST) == SUMS
     assert unpack_sums(pack_sums(SUMS, DIGEST), bytes(16)) is None
 
 
 @pytest.mark.parametrize(("what", "packed", "unpack"), [(what, *each) for what, each in PACKED.items()], ids=PACKED)
-def test_what_is_altered_or_cut_short_or_of_a_later_version_is_refused(what: str, packed: bytes, unpack: Any) -> None:
+def test_what_is_altered_or_cut_short_or_of_a_later_version_is_refused(what, packed, unpack):
     for place, bit in product(range(len(packed)), range(8)):
         altered = bytearray(packed)
         altered[place] ^= 1 << bit

@@ -4,14 +4,13 @@ import pytest
 
 from overstory.console.data import ConsoleData
 from support.console_browser import launched, served_console
-from support.console_in_process import open_test_store
+from support.console_in_process import analyst_of, open_test_store
 from support.console_store import NOW, make_store
 from support.decoding import shared_estimates
 
 
 @pytest.fixture(scope="session")
 def console_data(tmp_path_factory):
-    """A registry of five metrics and a store with their reports, at one moment."""
     registry, store = make_store(tmp_path_factory.mktemp("console"))
     with store:
         # A page that waits for no decoding never loads itself again while a test opens the next one.
@@ -37,3 +36,13 @@ def browser():
     """A Chromium for a module: while Playwright runs, no other test in this thread could run an event loop."""
     with launched() as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("console")
+
+
+@pytest.fixture(scope="module")
+def client(data):
+    return analyst_of(data)

@@ -36,7 +36,6 @@ def mean(value):
 
 
 def trend(*estimates, name="theme", notes=(), metrics=1, skip=0):
-    """Return the trend of estimates up to the newest period that is over; `skip` periods before it have none."""
     metric = REGISTRY[name]
     newest = metric.period.number(NOW) - 1
     periods = [newest - skip * (back > 0) - back for back in range(len(estimates) - 1, -1, -1)]
@@ -77,16 +76,8 @@ RELEASE = [(day_of(2), "Version 3.1 is out")]
             ),
         ),
         ([LIGHT, LIGHT], {}, f"No change against the week before {QUIET}"),
-        (
-            [LIGHT, LIGHT, LIGHT],
-            {"notes": RELEASE},
-            f"No change against the week before or since 3.1 {QUIET}",
-        ),
-        (
-            [LIGHT, LIGHT],
-            {"notes": [(day_of(1), "the new one")]},
-            f"No change since “the new one” {QUIET}",
-        ),
+        ([LIGHT, LIGHT, LIGHT], {"notes": RELEASE}, f"No change against the week before or since 3.1 {QUIET}"),
+        ([LIGHT, LIGHT], {"notes": [(day_of(1), "the new one")]}, f"No change since “the new one” {QUIET}"),
         ([LIGHT, LIGHT], {"notes": [(day_of(0), "3.2")]}, f"No change against the week before {QUIET}"),
         ([LIGHT, LIGHT], {"skip": 2}, f"No change against the week of 19 October {QUIET}"),
         ([LIGHT], {}, "One week has reports: there is nothing to compare it with yet."),
@@ -143,7 +134,6 @@ BOARDS = 400
 
 
 def named(metrics, assumed):
-    """Return the share of boards of so many metrics that name a change, where nothing changed."""
     rng, error = np.random.default_rng(20261128), 0.02
     shares = np.array(EVEN)
     noise = np.sqrt(error**2 + shares * (1 - shares) / REPORTS)

@@ -238,14 +238,12 @@ YEAR = 17_520
 
 
 def half_hours():
-    """Return a registry of a metric of half-hours and one of strings, whose estimates are decoded."""
     parsed = registry(candidates=3, grace=0)
     theme = replace(parsed["theme"], period=Period.parse("30 minutes"))
     return replace(parsed, metrics={"theme": theme, "pages": parsed["pages"]})
 
 
 def batches(metric, periods, newest):
-    """Yield 60 reports a period; from `newest` on, most of them are of another value."""
     usual, odd = np.repeat([0, 1], [50, 10]), np.repeat([0, 1], [10, 50])
     before, after = (batch_of(metric, newest, held, np.random.default_rng(3), b"") for held in (usual, odd))
     for period in periods:
@@ -254,7 +252,6 @@ def batches(metric, periods, newest):
 
 
 def half_hourly_console(folder, periods_of):
-    """Return the pages of a store with reports of `periods_of(newest, lag)`."""
     metrics = half_hours()
     theme, newest = metrics["theme"], metrics["theme"].newest_final(NOW)
     with open_store(str(folder / "store.db"), create=True) as store:

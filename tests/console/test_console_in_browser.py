@@ -2,7 +2,6 @@
 
 import re
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -42,7 +41,7 @@ def viewing(request, browser, served):
 
 
 @each_screen
-def test_a_page_is_clean_and_everybody_can_read_it(viewing, console_data, screen, number) -> None:
+def test_a_page_is_clean_and_everybody_can_read_it(viewing, console_data, screen, number):
     viewing.problems.clear()
     response = viewing.open(address_of(screen, number, console_data))
     assert response.status in {200, 404}, response.text()
@@ -75,7 +74,7 @@ def with_script(browser, served):
 
 
 @each_screen
-def test_without_a_script_a_page_says_the_same(with_script, without_script, console_data, screen, number) -> None:
+def test_without_a_script_a_page_says_the_same(with_script, without_script, console_data, screen, number):
     address = address_of(screen, number, console_data)
     with_script.open(address)
     without_script.open(address)
@@ -105,7 +104,7 @@ def on_a_phone(browser, served):
 
 
 @each_screen
-def test_on_a_phone_nothing_is_cut_off_or_too_small(on_a_phone, console_data, screen, number) -> None:
+def test_on_a_phone_nothing_is_cut_off_or_too_small(on_a_phone, console_data, screen, number):
     on_a_phone.open(address_of(screen, number, console_data))
     assert on_a_phone.page.evaluate("document.documentElement.scrollWidth") <= NARROW
     sizes = on_a_phone.page.evaluate(TEXT_SIZES)
@@ -121,7 +120,7 @@ PRINTED = """() => ({
 
 
 @each_screen
-def test_on_paper_there_is_no_navigation_and_tables_are_not_cut(with_script, console_data, screen, number) -> None:
+def test_on_paper_there_is_no_navigation_and_tables_are_not_cut(with_script, console_data, screen, number):
     with_script.open(address_of(screen, number, console_data))
     with_script.page.emulate_media(media="print")
     try:
@@ -136,7 +135,7 @@ VIEW = "document.querySelector('main').innerText"
 @each_screen
 def test_back_forward_reload_and_a_fresh_session_show_the_same_view(
     browser, served, with_script, console_data, screen, number
-) -> None:
+):
     page, address = with_script.page, address_of(screen, number, console_data)
     with_script.open(address)
     shown = page.evaluate(VIEW)
@@ -153,7 +152,7 @@ def test_back_forward_reload_and_a_fresh_session_show_the_same_view(
 
 
 @each_screen
-def test_a_keyboard_reaches_every_control(with_script, console_data, screen, number) -> None:
+def test_a_keyboard_reaches_every_control(with_script, console_data, screen, number):
     page = with_script.page
     with_script.open(address_of(screen, number, console_data))
     wanted = page.evaluate(
@@ -167,7 +166,7 @@ def test_a_keyboard_reaches_every_control(with_script, console_data, screen, num
     assert page.evaluate("[...window.reached].filter((one) => one !== document.body).length") >= min(wanted, 400)
 
 
-def test_a_link_opens_the_console_and_leaves_no_token_behind(browser, served) -> None:
+def test_a_link_opens_the_console_and_leaves_no_token_behind(browser, served):
     with reader(browser, served) as reading:
         link = served.link()
         reading.page.goto(link)
@@ -179,7 +178,7 @@ def test_a_link_opens_the_console_and_leaves_no_token_behind(browser, served) ->
         assert reading.problems == []
 
 
-def test_without_a_script_a_link_is_pasted(browser, served) -> None:
+def test_without_a_script_a_link_is_pasted(browser, served):
     with reader(browser, served, scripts=False) as reading:
         reading.page.goto(f"{served.address}/login")
         reading.page.get_by_label("Link or token").fill(served.link())
@@ -191,7 +190,7 @@ def test_without_a_script_a_link_is_pasted(browser, served) -> None:
         assert reading.page.get_by_role("button", name="Log in").is_visible()
 
 
-def test_the_login_page_is_clean_and_everybody_can_read_it(browser, served) -> None:
+def test_the_login_page_is_clean_and_everybody_can_read_it(browser, served):
     for scheme in ("light", "dark"):
         with reader(browser, served, scheme) as reading:
             reading.open("/login")
@@ -199,7 +198,7 @@ def test_the_login_page_is_clean_and_everybody_can_read_it(browser, served) -> N
             assert reading.problems == []
 
 
-def test_what_a_page_does_wrong_is_noticed(browser, served) -> None:
+def test_what_a_page_does_wrong_is_noticed(browser, served):
     with reader(browser, served) as reading:
         reading.open("/login")
         reading.page.evaluate(
@@ -219,7 +218,7 @@ def test_what_a_page_does_wrong_is_noticed(browser, served) -> None:
         assert [rule for rule in axe_violations(reading.page) if rule.startswith(("label", "image-alt"))] != []
 
 
-def test_a_request_to_elsewhere_is_noticed(browser, served) -> None:
+def test_a_request_to_elsewhere_is_noticed(browser, served):
     with reader(browser, served) as reading:
         reading.page.route("https://elsewhere.example/**", lambda route: route.fulfill(body="elsewhere"))
         reading.page.goto("https://elsewhere.example/")
@@ -227,17 +226,15 @@ def test_a_request_to_elsewhere_is_noticed(browser, served) -> None:
 
 
 @contextmanager
-def other_site(page: str) -> Iterator[int]:
-    """Serve a page on another port of this machine, and give the port."""
-
+def other_site(page):
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+        def do_GET(self):
             self.send_response(200)
             self.send_header("content-type", "text/html")
             self.end_headers()
             self.wfile.write(page.encode())
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, *_):
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
@@ -250,7 +247,7 @@ def other_site(page: str) -> Iterator[int]:
             thread.join()
 
 
-def attack_page(target: str) -> str:
+def attack_page(target):
     field = '<input name="candidates" value="ash">'
     return (
         f'<form method="post" action="{target}/m/hostile">{field}<button>Go</button></form>'
@@ -259,7 +256,7 @@ def attack_page(target: str) -> str:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_a_form_on_another_port_or_name_is_refused_and_a_link_works(browser, served, host) -> None:
+def test_a_form_on_another_port_or_name_is_refused_and_a_link_works(browser, served, host):
     with other_site(attack_page(served.address)) as port, logged_in(browser, served) as reading:
         page = reading.page
         for button in ("Go", "Out"):
@@ -273,27 +270,25 @@ def test_a_form_on_another_port_or_name_is_refused_and_a_link_works(browser, ser
         assert navigation.value.status == 200  # the cookie travels with a link: a shared address shows the page
 
 
-def test_the_same_form_on_the_consoles_own_page_is_taken(browser, served) -> None:
+def test_the_same_form_on_the_consoles_own_page_is_taken(browser, served):
     with logged_in(browser, served) as reading:
         reading.open("/m/hostile")
         reading.page.get_by_label("Candidates").fill("ash\noak")
         with reading.page.expect_navigation() as navigation:
             reading.page.get_by_role("button", name="Decode").click()
-        assert (navigation.value.status, navigation.value.url) == (
-            200,
-            f"{served.address}/m/hostile?candidates=ash%0Aoak",
-        )
+        assert navigation.value.status == 200
+        assert navigation.value.url == f"{served.address}/m/hostile?candidates=ash%0Aoak"
 
 
-def test_a_page_cannot_be_put_into_a_frame(browser, served) -> None:
+def test_a_page_cannot_be_put_into_a_frame(browser, served):
     with other_site(f'<iframe src="{served.address}/login"></iframe>') as port, reader(browser, served) as reading:
         reading.page.goto(f"http://127.0.0.1:{port}/")
         assert any("frame-ancestors" in problem for problem in reading.problems)
 
 
-def test_hostile_words_are_shown_as_text(browser, served) -> None:
+def test_hostile_words_are_shown_as_text(browser, served):
     with logged_in(browser, served) as reading:
-        dialogs: list[str] = []
+        dialogs = []
         reading.page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
         reading.open("/m/hostile?candidates=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E")
         heading = reading.page.get_by_role("heading", level=1).inner_text()
@@ -318,7 +313,7 @@ def odds(page):
     return page.locator(".figures dd").first
 
 
-def test_the_page_follows_a_slider_and_leaves_it_in_the_hand(planner) -> None:
+def test_the_page_follows_a_slider_and_leaves_it_in_the_hand(planner):
     reading, expect = planner
     page = reading.page
     slider = page.get_by_role("slider", name="Epsilon of one report")
@@ -333,7 +328,7 @@ def test_the_page_follows_a_slider_and_leaves_it_in_the_hand(planner) -> None:
     assert page.locator("figure").count() == 2
 
 
-def test_a_drag_goes_on_while_the_page_changes(planner) -> None:
+def test_a_drag_goes_on_while_the_page_changes(planner):
     reading, expect = planner
     page = reading.page
     slider = page.get_by_role("slider", name="Devices")
@@ -350,7 +345,7 @@ def test_a_drag_goes_on_while_the_page_changes(planner) -> None:
     assert int(page.locator("input[name=reports]").input_value()) < first
 
 
-def test_a_link_to_needs_that_can_be_met_fills_the_form(planner) -> None:
+def test_a_link_to_needs_that_can_be_met_fills_the_form(planner):
     reading, expect = planner
     page = reading.page
     page.locator("input[name=reports]").fill("10000")
@@ -361,7 +356,7 @@ def test_a_link_to_needs_that_can_be_met_fills_the_form(planner) -> None:
     expect(page.locator(".notice")).to_have_count(0)
 
 
-def test_a_mistake_leaves_the_form_to_be_corrected(planner) -> None:
+def test_a_mistake_leaves_the_form_to_be_corrected(planner):
     reading, expect = planner
     page = reading.page
     field = page.locator("input[name=epsilon]")
@@ -380,7 +375,6 @@ def reading(browser, served):
 
 
 def expected(reading, week):
-    """Return how the cursor reads a week's numbers, from the page's own file."""
     rows = reading.page.request.get(f"{reading.served.address}/m/theme.json").json()["rows"]
     parts = []
     for row in (row for row in rows if row["to"] == week):
@@ -390,7 +384,7 @@ def expected(reading, week):
     return parts
 
 
-def test_arrow_keys_read_the_numbers_of_a_chart_out(reading) -> None:
+def test_arrow_keys_read_the_numbers_of_a_chart_out(reading):
     reading.open("/m/theme")
     figure = reading.page.locator("figure").first
     output = figure.locator("output")
@@ -410,7 +404,7 @@ def test_arrow_keys_read_the_numbers_of_a_chart_out(reading) -> None:
     assert reading.problems == []
 
 
-def test_the_mouse_reads_the_column_under_it(reading) -> None:
+def test_the_mouse_reads_the_column_under_it(reading):
     reading.open("/m/theme")
     figure = reading.page.locator("figure").first
     drawing = figure.locator("svg.on-wide")
@@ -424,7 +418,7 @@ def test_the_mouse_reads_the_column_under_it(reading) -> None:
     assert float(line.get_attribute("x1")) == pytest.approx(last, abs=0.1)
 
 
-def test_a_click_on_a_name_in_the_chart_leaves_it_out_as_its_link_does(reading) -> None:
+def test_a_click_on_a_name_in_the_chart_leaves_it_out_as_its_link_does(reading):
     reading.open("/m/theme?level=0.9")
     link = reading.page.get_by_role("link", name="without light").get_attribute("href")
     reading.page.locator("figure svg.on-wide [data-name=light]").click()
@@ -442,7 +436,7 @@ INK_AND_PAPER = """() => [...document.querySelectorAll("h1, th, td, .notice, svg
 
 
 @pytest.mark.parametrize("path", ["/m/", "/m/theme"])
-def test_on_paper_a_dark_page_is_black_on_white_and_alarms_are_unfolded(browser, served, path) -> None:
+def test_on_paper_a_dark_page_is_black_on_white_and_alarms_are_unfolded(browser, served, path):
     with logged_in(browser, served, scheme="dark") as reading:
         reading.open(path)
         page = reading.page
@@ -456,7 +450,7 @@ def test_on_paper_a_dark_page_is_black_on_white_and_alarms_are_unfolded(browser,
         assert page.pdf(format="A4").startswith(b"%PDF-")
 
 
-def test_the_board_is_painted_within_half_a_second(reading) -> None:
+def test_the_board_is_painted_within_half_a_second(reading):
     reading.open("/m/")
     times = []
     for _ in range(3):
@@ -466,7 +460,7 @@ def test_the_board_is_painted_within_half_a_second(reading) -> None:
     assert min(times) < 500
 
 
-def test_a_live_form_changes_the_page_and_its_address_and_the_field_keeps_the_focus(reading) -> None:
+def test_a_live_form_changes_the_page_and_its_address_and_the_field_keeps_the_focus(reading):
     reading.open("/m/theme")
     page = reading.page
     page.get_by_label("Interval level").fill("0.9")

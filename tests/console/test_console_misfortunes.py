@@ -17,7 +17,6 @@ pytestmark = pytest.mark.slow
 
 @contextmanager
 def store_away(_, folder):
-    """The store's file is elsewhere."""
     (folder / "reports.db").rename(folder / "away.db")
     yield
     (folder / "away.db").rename(folder / "reports.db")
@@ -40,7 +39,6 @@ def lives_through(befalls, folder):
     command = unlucky(folder, "console", "--registry", "metrics.toml", "--store", "reports.db", "--port", "0")
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
-        assert process.stdout is not None
         link = process.stdout.readline()
         address = link.removeprefix("console on ").partition("/login#")[0]
         statuses, over = set(), threading.Event()

@@ -9,10 +9,11 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
+from pyarrow import parquet
 
 from overstory.collector.store.databases.database import StoreError
 from overstory.console.app import ALWAYS, SCREENS, _run_and_rest, as_download
-from overstory.console.view import Query, Screen, View
+from overstory.console.view import Screen, View
 from overstory.presentation.document import Column, Heading, Table
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
@@ -34,9 +35,7 @@ def client(console):
     return client
 
 
-def test_one_view_in_five_forms(client) -> None:
-    from pyarrow import parquet
-
+def test_one_view_in_five_forms(client):
     assert client.get(PAGE).headers["content-type"] == "text/html; charset=utf-8"
     values = client.get(f"{PAGE}.json").json()
     assert values["rows"] == [{"0": WORD, "1": "=cmd()"}, {"0": "none", "1": "-1.5"}]
@@ -52,9 +51,7 @@ def test_one_view_in_five_forms(client) -> None:
     assert policy.startswith("default-src 'none'; style-src 'sha256-")
 
 
-def test_a_column_of_numbers_and_names_is_one_of_texts_in_parquet() -> None:
-    from pyarrow import parquet
-
+def test_a_column_of_numbers_and_names_is_one_of_texts_in_parquet():
     table = Table("", (Column("value"), Column("low")), [{"value": 0.25, "low": 1}, {"value": "a few", "low": None}])
     file = as_download(View("Medians", (), table), "parquet", "medians").body
     assert parquet.read_table(io.BytesIO(file)).to_pylist() == [
@@ -63,7 +60,7 @@ def test_a_column_of_numbers_and_names_is_one_of_texts_in_parquet() -> None:
     ]
 
 
-def test_a_view_without_a_table_has_no_file_of_it(client) -> None:
+def test_a_view_without_a_table_has_no_file_of_it(client):
     for form in ("csv", "parquet", "svg"):
         answer = client.get(f"/public.{form}")
         assert (answer.status_code, answer.json()["status"]) == (404, 404)
@@ -82,32 +79,32 @@ def test_a_view_without_a_table_has_no_file_of_it(client) -> None:
         ("/static/nothing.css", 404, "There is no file nothing.css."),
     ],
 )
-def test_an_error_is_a_page_with_its_status_and_its_reason(client, address, status, text) -> None:
+def test_an_error_is_a_page_with_its_status_and_its_reason(client, address, status, text):
     answer = client.get(address)
     assert (answer.status_code, answer.headers["content-type"]) == (status, "text/html; charset=utf-8")
     assert text in answer.text
     assert "<h1" in answer.text
 
 
-def test_an_error_of_a_file_is_problem_details(client) -> None:
+def test_an_error_of_a_file_is_problem_details(client):
     answer = client.get(f"{PAGE}.json?fial=1")
     assert (answer.status_code, answer.headers["content-type"]) == (400, "application/problem+json")
     assert answer.json()["detail"] == "fial: this page has no such parameter"
 
 
-def test_a_bug_is_a_page_without_a_trace(client) -> None:
+def test_a_bug_is_a_page_without_a_trace(client):
     answer = client.get(f"{PAGE}?fail=bug")
     assert answer.status_code == 500
     assert "a bug" not in answer.text
     assert "Traceback" not in answer.text
 
 
-def test_a_method_that_a_page_does_not_take(client) -> None:
+def test_a_method_that_a_page_does_not_take(client):
     assert client.post("/static/icon.svg", headers=SAME_ORIGIN).status_code == 405
     assert client.get("/logout").status_code == 405
 
 
-def test_every_answer_has_the_headers_of_a_careful_site(client) -> None:
+def test_every_answer_has_the_headers_of_a_careful_site(client):
     for address in (
         PAGE,
         f"{PAGE}.json",
@@ -136,7 +133,7 @@ class BrokenStoreScreen(Screen):
         raise StoreError("postgresql://db/reports: the database server cannot be reached")
 
 
-def test_a_store_that_does_not_answer_is_named_to_those_who_are_logged_in(store) -> None:
+def test_a_store_that_does_not_answer_is_named_to_those_who_are_logged_in(store):
     console = console_on(store, screens=(BrokenStoreScreen(), PublicScreen()))
     client = client_of(console)
     log_in(client, console.gate.sessions.make_link("viewer"))
@@ -146,7 +143,7 @@ def test_a_store_that_does_not_answer_is_named_to_those_who_are_logged_in(store)
     assert client.get("/m/broken.json").json()["detail"].startswith("postgresql://db/reports")
 
 
-def test_without_the_store_a_token_lets_nobody_in_and_the_public_page_stays(store, console) -> None:
+def test_without_the_store_a_token_lets_nobody_in_and_the_public_page_stays(store, console):
     client = client_of(console)
     log_in(client, store.add_token("viewer", "somebody"))
     console.gate.tokens._table._read = lambda: (_ for _ in ()).throw(StoreError("secret.db: it is gone"))
@@ -175,11 +172,11 @@ class PublicWaitingScreen(WaitingScreen):
     released = threading.Event()
 
 
-def test_a_slow_page_stops_no_other(store) -> None:
+def test_a_slow_page_stops_no_other(store):
     console = console_on(store, screens=(WaitingScreen(), PublicScreen()))
     known = {"authorization": f"Bearer {store.add_token('viewer', 'somebody')}"}
 
-    async def visits() -> tuple[int, int]:
+    async def visits():
         transport = httpx.ASGITransport(console)
         async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
             slow = [asyncio.create_task(client.get("/m/waiting", headers=known)) for _ in range(10)]
@@ -191,12 +188,12 @@ def test_a_slow_page_stops_no_other(store) -> None:
     assert asyncio.run(visits()) == (200, 2_000)
 
 
-def test_strangers_have_two_threads_and_keep_nobody_who_is_logged_in_waiting(store, monkeypatch) -> None:
+def test_strangers_have_two_threads_and_keep_nobody_who_is_logged_in_waiting(store, monkeypatch):
     monkeypatch.setattr("overstory.console.app.PUBLIC_WAIT", 0.1)
     console = console_on(store, screens=(HostileScreen(), PublicWaitingScreen()))
     known = {"authorization": f"Bearer {store.add_token('viewer', 'somebody')}"}
 
-    async def visits() -> None:
+    async def visits():
         transport = httpx.ASGITransport(console)
         async with httpx.AsyncClient(transport=transport, base_url=ADDRESS) as client:
             strangers = [asyncio.create_task(client.get("/waiting")) for _ in range(40)]
@@ -213,7 +210,7 @@ def test_strangers_have_two_threads_and_keep_nobody_who_is_logged_in_waiting(sto
     asyncio.run(asyncio.wait_for(visits(), 15))
 
 
-def test_a_strangers_thread_rests_for_three_times_what_its_last_page_took(monkeypatch) -> None:
+def test_a_strangers_thread_rests_for_three_times_what_its_last_page_took(monkeypatch):
     times, slept = iter([0.0, 0.2, 1.0, 9.0]), []
     clock = SimpleNamespace(monotonic=lambda: next(times), sleep=slept.append)
     monkeypatch.setattr("overstory.console.app.time", clock)
@@ -227,12 +224,12 @@ def test_a_strangers_thread_rests_for_three_times_what_its_last_page_took(monkey
     assert slept == [pytest.approx(0.6), 24.0]
 
 
-def test_an_address_of_words_is_before_one_in_whose_place_any_word_fits(store) -> None:
+def test_an_address_of_words_is_before_one_in_whose_place_any_word_fits(store):
     class AnyScreen(Screen):
         name = "Any"
         path = "/m/{metric}"
 
-        def view(self, data, query: Query, **path: str) -> View:
+        def view(self, data, query, **path):
             return View(path["metric"], (Heading(1, path["metric"]),), facts={"metric": path["metric"]})
 
     console = console_on(store, screens=(AnyScreen(), HostileScreen()))
@@ -243,19 +240,19 @@ def test_an_address_of_words_is_before_one_in_whose_place_any_word_fits(store) -
     assert client.get("/m/a.b.json").json()["metric"] == "a.b"
 
 
-def test_a_form_that_is_too_large_is_refused(client) -> None:
+def test_a_form_that_is_too_large_is_refused(client):
     headers = SAME_ORIGIN | {"content-length": "999999999", "content-type": "application/x-www-form-urlencoded"}
     assert client.post(PAGE, content=b"x", headers=headers).status_code == 413
 
 
-def test_a_file_that_is_no_text_is_refused(client) -> None:
+def test_a_file_that_is_no_text_is_refused(client):
     answer = client.post(PAGE, files={"candidates": ("x.bin", b"\xff\xfe")}, headers=SAME_ORIGIN)
     assert answer.status_code == 400
     assert "x.bin: this is no text in UTF-8" in answer.text
 
 
 @pytest.mark.parametrize("path", sorted(f"{screen.path}{end}" for screen, end in product(SCREENS, ("", ".json"))))
-def test_every_screen_but_the_public_ones_needs_a_login(console, path) -> None:
+def test_every_screen_but_the_public_ones_needs_a_login(console, path):
     screen = next(one for one in SCREENS if path in {one.path, f"{one.path}.json"})
     address = path.replace("{metric}", "colour").replace("{period}", "2026-W40").replace("/.json", "/index.json")
     answer = client_of(console).get(address)
@@ -264,7 +261,7 @@ def test_every_screen_but_the_public_ones_needs_a_login(console, path) -> None:
         assert "colour" not in answer.text.replace(address, "")
 
 
-def test_a_metric_may_be_called_as_a_file_is(store) -> None:
+def test_a_metric_may_be_called_as_a_file_is(store):
     registry = parse_registry(EXAMPLE.replace("[metrics.colour]", '[metrics."colour.csv"]'))
     client = client_of(console_on(store, registry=registry))
     page, file, missing = (client.get(f"/about/{name}") for name in ("colour.csv", "colour.csv.json", "colour"))

@@ -5,14 +5,10 @@ import os
 import re
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -36,15 +32,13 @@ def folder(tmp_path):
 
 
 @contextmanager
-def running(folder: Path, *arguments: object, **environment: str):
-    """Run a command of overstory, and give its process and the link that it prints."""
+def running(folder, *arguments, **environment):
     command, variables = assigned([sys.executable, "-m", "overstory", *map(str, arguments)])
     variables = os.environ | {"PYTHONWARNINGS": "error", "PYTHONUNBUFFERED": "1"} | environment | variables
     process = subprocess.Popen(
         command, cwd=folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
-        assert process.stdout is not None
         link = next((match for line in process.stdout if (match := LINK.match(line))), None)
         assert link is not None, process.stderr.read() if process.stderr else ""
         yield process, link
@@ -53,26 +47,14 @@ def running(folder: Path, *arguments: object, **environment: str):
         process.communicate()
 
 
-def console(folder: Path, *more: object, **environment: str) -> Any:
+def console(folder, *more, **environment):
     return running(
         folder, "console", "--registry", "metrics.toml", "--store", "reports.db", "--port", 0, *more, **environment
     )
 
 
-def ended(address: str) -> bool:
-    """Whether nothing listens there, a few seconds later at most."""
-    port = int(address.rpartition(":")[2])
-    for _ in range(100):
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            return True
-        time.sleep(0.1)
-    return False
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_prints_one_link_that_logs_in_once_and_ends_at_a_signal(folder, number) -> None:
+def test_it_prints_one_link_that_logs_in_once_and_ends_at_a_signal(folder, number):
     with console(folder) as (process, link):
         address, _, token = link.groups()
         with httpx.Client(base_url=address) as client:
@@ -85,7 +67,7 @@ def test_it_prints_one_link_that_logs_in_once_and_ends_at_a_signal(folder, numbe
         assert (process.returncode, out, err) == (0, "", "")  # no line about a request, and none about who made it
 
 
-def test_a_trusted_proxy_comes_by_its_socket(folder) -> None:
+def test_a_trusted_proxy_comes_by_its_socket(folder):
     path = folder / "console.sock"
     (folder / "roles.toml").write_text('[roles]\n"ada@example.org" = "viewer"\n')
     more = (
@@ -107,7 +89,7 @@ def test_a_trusted_proxy_comes_by_its_socket(folder) -> None:
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
-def test_over_tls_there_is_one_cookie_and_it_is_secure(folder) -> None:
+def test_over_tls_there_is_one_cookie_and_it_is_secure(folder):
     certificate = make_certificate(folder)
     with console(folder, f"OVERSTORY_CONSOLE_TLS_CERTIFICATE={certificate}", "OVERSTORY_CONSOLE_TLS_KEY=key.pem") as (
         _,
@@ -123,7 +105,7 @@ def test_over_tls_there_is_one_cookie_and_it_is_secure(folder) -> None:
             assert client.get("/m/theme").status_code == 200
 
 
-def test_settings_come_from_the_environment_and_a_file(folder) -> None:
+def test_settings_come_from_the_environment_and_a_file(folder):
     (folder / "console.toml").write_text('registry = "metrics.toml"\nstore = "no.db"\n')
     variables = {"OVERSTORY_CONSOLE_CONFIG": "console.toml", "OVERSTORY_STORE": "reports.db", "OVERSTORY_PORT": "1"}
     with running(folder, "console", **variables, OVERSTORY_CONSOLE_PORT="0") as (_, link):

@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
+from overstory.analysis.difference.combination import total
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.collector.store import open_store
 from overstory.console.data import ConsoleData
@@ -17,7 +18,7 @@ from overstory.console.view import ScreenError, read_query
 from overstory.presentation.charts.drawing import Scale
 from overstory.presentation.formats import detection, interval, p_value, percent, thousands
 from overstory.protocol.metrics import parse_registry
-from support.console_in_process import SAME_ORIGIN, analyst_of
+from support.console_in_process import SAME_ORIGIN
 from support.console_store import add_batch
 from support.decoding import shared_estimates
 from support.devices import Clock
@@ -48,11 +49,6 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("console")
-
-
-@pytest.fixture(scope="module")
 def registry(folder):
     (folder / "trees.txt").write_text("".join(f"{tree}\n" for tree in TREES))
     (folder / "metrics.toml").write_text(TEXT)
@@ -67,7 +63,6 @@ def fill(store, metric, period, values, seed):
 
 @pytest.fixture(scope="module")
 def store(folder, registry):
-    """A store with six weeks of themes, one of them empty, three days of trees and words, and twelve others."""
     store = open_store(str(folder / "store.db"), registry, create=True)
     rng = np.random.default_rng(20261122)
     shares = [0.4, 0.3, 0.15, 0.1, 0.05, 0.0, 0.0]
@@ -89,13 +84,7 @@ def data(store, registry):
     decoder.close()
 
 
-@pytest.fixture(scope="module")
-def client(data):
-    return analyst_of(data)
-
-
 def tables(html):
-    """Return the cells of each table's body, as a reader sees them."""
     bodies = re.findall(r"<tbody>(.*?)</tbody>", html, re.DOTALL)
     rows = [re.findall(r"<tr[^>]*>(.*?)</tr>", body, re.DOTALL) for body in bodies]
     cell = re.compile(r"<t[hd][^>]*>(.*?)</t[hd]>", re.DOTALL)
@@ -113,7 +102,6 @@ def decode(folder, metric, *options):
 
 
 def printed(row):
-    """Return a row of a file as the page prints it."""
     number = {key: None if text == "" else float(text) for key, text in row.items() if key not in TEXTS}
     scale = number["estimate"] / number["proportion"] if number["proportion"] else 0.0
     low, high = number["prop_low_95"], number["prop_high_95"]
@@ -160,10 +148,8 @@ def test_a_column_of_several_periods_is_the_estimate_of_their_sum(client, folder
         assert [row["frequency_low"] for row in mine] == [row["frequency_low"] for row in reading["estimates"]]
     assert "each column adds up 2 periods of week" in client.get("/m/theme?every=2").text
     query = read_query(SeriesQuery, [("every", "4")])
-    assert (query.address("/m/theme", every=2), query.address("/m/theme", every=None)) == (
-        "/m/theme?every=2",
-        "/m/theme",
-    )
+    assert query.address("/m/theme", every=2) == "/m/theme?every=2"
+    assert query.address("/m/theme", every=None) == "/m/theme"
 
 
 def test_the_picture_of_a_series_is_its_rows_and_the_download_is_the_page_s(client):
@@ -199,8 +185,6 @@ def test_a_picture_of_a_period_can_leave_out_the_most_frequent(client):
 
 
 def test_other_is_the_sum_with_an_interval_of_its_own(client, data, registry):
-    from overstory.analysis.difference.combination import total
-
     values = json.loads(ET.fromstring(client.get("/m/theme.svg").text).find(f".//{SVG}metadata").text)
     other = values["series"][-1]
     assert other["name"] == "2 more values"  # "other" may be what the registry calls a value
@@ -318,12 +302,8 @@ def test_every_page_says_what_its_numbers_rest_on(client):
 
 def test_chosen_values_are_the_lines_and_stay_in_the_form(client):
     page = client.get("/m/theme?values=mono%0D%0Aamber&level=0.9").text
-    names = [
-        line["name"]
-        for line in json.loads(
-            ET.fromstring(client.get("/m/theme.svg?values=mono&values=amber").text).find(f".//{SVG}metadata").text
-        )["series"]
-    ]
+    drawing = ET.fromstring(client.get("/m/theme.svg?values=mono&values=amber").text)
+    names = [line["name"] for line in json.loads(drawing.find(f".//{SVG}metadata").text)["series"]]
     assert names == ["mono", "amber"]
     assert "mono\namber</textarea>" in page
     assert "90% interval" in page
@@ -331,7 +311,6 @@ def test_chosen_values_are_the_lines_and_stay_in_the_form(client):
 
 
 def links_of(page, label):
-    """Return the places of a page's links by their texts, and the current one."""
     nav = re.search(rf'<nav class="links" aria-label="{label}">(.*?)</nav>', page)[1]
     found = re.findall(r'<a href="([^"]*)"( aria-current="page")?>(.*?)</a>', nav)
     return {text: unescape(address) for address, _, text in found}, [

@@ -205,7 +205,6 @@ def test_the_cache_is_bounded_and_drops_what_was_not_used():
 
 @pytest.mark.slow
 def test_two_years_of_300_candidates_fit_into_the_cache(estimates):
-    """The bound is wide enough for a busy machine."""
     metrics = registry(300)
     counted = weeks(metrics["pages"], 104)
     read(estimates, counted, "per-period")

@@ -3,7 +3,6 @@
 import json
 import re
 from html import unescape
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,8 +28,7 @@ HELD = {"1.0": [0.7, 0.2, 0.1], "1.1+build 2": [0.1, 0.2, 0.7], "other": [0.2, 0
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: Any) -> Any:
-    """A client that has logged in, and the folder of its store."""
+def served(tmp_path_factory):
     folder = tmp_path_factory.mktemp("groups")
     (folder / "metrics.toml").write_text(TEXT)
     registry = parse_registry(TEXT)
@@ -45,13 +43,13 @@ def served(tmp_path_factory: Any) -> Any:
         yield analyst_of(ConsoleData(registry, store, Clock(NOW), shared_estimates(60))), folder
 
 
-def page(served: Any, address: str, status: int = 200) -> str:
+def page(served, address, status=200):
     answer = served[0].get(address)
     assert answer.status_code == status
     return str(answer.text)
 
 
-def test_the_period_has_a_table_of_its_groups(served: Any) -> None:
+def test_the_period_has_a_table_of_its_groups(served):
     html = page(served, f"/m/colour/{WEEK}")
     section = html[html.index('id="groups"') :]
     body = section[section.index("<tbody") : section.index("</tbody")]
@@ -67,7 +65,7 @@ def test_the_period_has_a_table_of_its_groups(served: Any) -> None:
 
 
 @pytest.mark.parametrize("address", [f"/m/colour/{WEEK}", "/m/colour"])
-def test_a_group_is_chosen_and_its_numbers_are_those_of_decode(served: Any, address: str) -> None:
+def test_a_group_is_chosen_and_its_numbers_are_those_of_decode(served, address):
     html = page(served, f"{address}?group=1.1%2Bbuild+2")
     assert ", release 1.1+build 2" in unescape(html)
     assert 'id="groups"' not in html, "the table is of all devices"
@@ -80,7 +78,7 @@ def test_a_group_is_chosen_and_its_numbers_are_those_of_decode(served: Any, addr
     assert newest == pytest.approx(expected)
 
 
-def test_the_link_of_a_group_leads_to_its_page(served: Any) -> None:
+def test_the_link_of_a_group_leads_to_its_page(served):
     html = page(served, f"/m/colour/{WEEK}")
     links = [unescape(link) for link in re.findall(r'href="([^"]*[?]group=[^"]*)"', html)]
     assert links == [f"/m/colour/{WEEK}?group=1.0", f"/m/colour/{WEEK}?group=1.1%2Bbuild%202"]
@@ -97,12 +95,12 @@ def test_the_link_of_a_group_leads_to_its_page(served: Any) -> None:
         ("/m/colour?group=%3Cscript%3E", "there is no group '<script>'"),
     ],
 )
-def test_a_group_that_cannot_be_shown_is_one_sentence(served: Any, address: str, says: str) -> None:
+def test_a_group_that_cannot_be_shown_is_one_sentence(served, address, says):
     html = page(served, address, 400)
     assert says in unescape(html)
     assert "<script>" not in html.partition("</head>")[2]
 
 
-def test_a_metric_without_groups_has_no_choice(served: Any) -> None:
+def test_a_metric_without_groups_has_no_choice(served):
     assert 'name="group"' not in page(served, "/m/plain")
     assert 'name="group"' in page(served, "/m/colour")

@@ -1,12 +1,14 @@
 """The page of an operator: reports against their median, refusals, collectors, the store; each from real rows."""
 
+import random
+
 import pytest
 
 from overstory.collector.store import open_store
 from overstory.collector.store.operations import CollectorState
 from overstory.console.data import ConsoleData
 from overstory.console.screens.health import HealthQuery, HealthScreen
-from overstory.console.view import ScreenError, View, read_query
+from overstory.console.view import ScreenError, read_query
 from overstory.presentation.document import KeyValues, Notice, Table
 from overstory.presentation.render_html import as_html
 from overstory.protocol.metrics import parse_registry
@@ -30,15 +32,15 @@ def store(tmp_path):
         yield opened
 
 
-def show(store, **query) -> View:
+def show(store, **query):
     return HealthScreen().view(ConsoleData(REGISTRY, store, lambda: NOW), HealthQuery(**query))
 
 
-def notices(view: View) -> list[str]:
+def notices(view):
     return [block.text for block in view.blocks if isinstance(block, Notice)]
 
 
-def report(store, rng, by_week) -> None:
+def report(store, rng, by_week):
     for week, number in by_week.items():
         store.add([received(COLOUR, week, reports(COLOUR, number, rng))])
     store.compact(int(NOW))
@@ -46,12 +48,10 @@ def report(store, rng, by_week) -> None:
 
 @pytest.fixture
 def rng():
-    import random
-
     return random.Random(1)
 
 
-def test_an_empty_store_says_what_is_missing(store) -> None:
+def test_an_empty_store_says_what_is_missing(store):
     view = show(store)
     assert notices(view) == ["No collector has sent a heartbeat within a week."]
     page = as_html(view.blocks)
@@ -59,7 +59,7 @@ def test_an_empty_store_says_what_is_missing(store) -> None:
     assert "There are no reports yet." in page
 
 
-def test_a_collector_that_is_silent_for_a_minute_is_red_with_since_when(store) -> None:
+def test_a_collector_that_is_silent_for_a_minute_is_red_with_since_when(store):
     for name, age in (("aaaa0000", 60), ("bbbb0000", 61)):
         store.report_state(CollectorState(name, "0.2.0", int(NOW) - 900, int(NOW) - age, 0, 0.01), {})
     view = show(store)
@@ -72,7 +72,7 @@ def test_a_collector_that_is_silent_for_a_minute_is_red_with_since_when(store) -
 
 
 @pytest.mark.parametrize(("newest", "stands_out"), [(49, True), (50, False), (200, False), (201, True), (0, True)])
-def test_a_period_is_compared_with_the_median_of_the_eight_before(store, rng, newest, stands_out) -> None:
+def test_a_period_is_compared_with_the_median_of_the_eight_before(store, rng, newest, stands_out):
     before = dict(zip(range(WEEK - 9, WEEK - 1), (100, 90, 110, 100, 5, 100, 300, 100), strict=True))
     report(store, rng, before | {WEEK - 1: newest, WEEK: 3})
     view = show(store)
@@ -82,7 +82,7 @@ def test_a_period_is_compared_with_the_median_of_the_eight_before(store, rng, ne
     assert (said in notices(view)) == stands_out
 
 
-def test_a_metric_that_is_younger_or_has_ended_stands_out_by_nothing(store, rng) -> None:
+def test_a_metric_that_is_younger_or_has_ended_stands_out_by_nothing(store, rng):
     report(store, rng, dict.fromkeys(range(WEEK - 5, WEEK - 1), 100))
     assert show(store).table.rows[0]["median"] is None
     report(store, rng, dict.fromkeys(range(WEEK - 12, WEEK - 5), 100))
@@ -92,7 +92,7 @@ def test_a_metric_that_is_younger_or_has_ended_stands_out_by_nothing(store, rng)
     assert len(notices(view)) == 1
 
 
-def test_refusals_are_by_day_and_by_metric_with_their_sentence_and_without_rows_of_zero(store) -> None:
+def test_refusals_are_by_day_and_by_metric_with_their_sentence_and_without_rows_of_zero(store):
     store.report_state(
         None,
         {
@@ -117,7 +117,7 @@ def test_refusals_are_by_day_and_by_metric_with_their_sentence_and_without_rows_
         read_query(HealthQuery, [("days", "401")])
 
 
-def test_sizes_are_of_the_last_week_and_of_what_retention_will_delete(store, rng) -> None:
+def test_sizes_are_of_the_last_week_and_of_what_retention_will_delete(store, rng):
     old = COLOUR.period.number(NOW - (COLOUR.retention_days - 2) * DAY) - 1  # deleted in the coming week
     report(store, rng, {old - 1: 11, old: 7, WEEK - 1: 30, WEEK: 2})
     assert store.stored("colour") == {old - 1: 11, old: 7, WEEK - 1: 30, WEEK: 2}
@@ -131,7 +131,7 @@ def test_sizes_are_of_the_last_week_and_of_what_retention_will_delete(store, rng
     assert ("Store", store.url) in facts.pairs
 
 
-def test_an_analyst_writes_and_removes_notes_and_a_viewer_reads_them(store) -> None:
+def test_an_analyst_writes_and_removes_notes_and_a_viewer_reads_them(store):
     console = console_on(store, registry=REGISTRY, clock=Clock(NOW))
     analyst, viewer = client_of(console), client_of(console)
     log_in(analyst, console.gate.sessions.make_link("analyst"))
@@ -162,7 +162,7 @@ def test_an_analyst_writes_and_removes_notes_and_a_viewer_reads_them(store) -> N
         ({"note": "00"}, "There is no note 00"),
     ],
 )
-def test_a_note_that_makes_no_sense_is_a_page_that_says_so(store, change, why) -> None:
+def test_a_note_that_makes_no_sense_is_a_page_that_says_so(store, change, why):
     console = console_on(store, registry=REGISTRY, clock=Clock(NOW))
     client = client_of(console)
     log_in(client, console.gate.sessions.make_link("admin"))

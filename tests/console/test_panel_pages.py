@@ -10,7 +10,6 @@ import pytest
 from overstory.console.alarms import MetricHistory
 from overstory.console.data import ConsoleData
 from overstory.protocol.metrics import load_registry, parse_registry
-from support.console_in_process import analyst_of
 from support.console_readings import BEFORE, DAY, METRICS, NOW, READINGS, make_reading_store
 from support.decoding import shared_estimates
 from support.devices import Clock
@@ -25,16 +24,11 @@ each_metric = pytest.mark.parametrize("metric", METRICS)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("panels")
-
-
-@pytest.fixture(scope="module")
-def client(folder):
+def data(folder):
     registry, store = make_reading_store(folder, PANEL)
     with store:
         decoder = shared_estimates(120)
-        yield analyst_of(ConsoleData(registry, store, Clock(NOW), decoder))
+        yield ConsoleData(registry, store, Clock(NOW), decoder)
         decoder.close()
 
 

@@ -32,26 +32,25 @@ def page(client, path="/plan", **needs):
 
 
 def same_as_printed(client, capsys, needs, options):
-    """Whether the page has every number that the command prints with these options."""
     assert main(["plan", *options, "--json"]) == 0
     printed, served = json.loads(capsys.readouterr().out), page(client, "/plan.json", **needs).json()
     return {name: served[name] for name in printed} == printed
 
 
 @pytest.mark.parametrize("needs", NEEDS.values(), ids=NEEDS)
-def test_the_numbers_are_those_of_the_command(client, capsys, needs) -> None:
+def test_the_numbers_are_those_of_the_command(client, capsys, needs):
     options = [word for name, value in needs.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     assert same_as_printed(client, capsys, needs, options)
 
 
 @pytest.mark.parametrize("needs", [NEEDS["two rounds"], NEEDS["year"], NEEDS["year"] | {"period": "30 minutes"}])
-def test_the_command_on_the_page_has_the_same_answer(client, capsys, needs) -> None:
+def test_the_command_on_the_page_has_the_same_answer(client, capsys, needs):
     answer = page(client, **needs)
     (command,) = re.findall(r"<code>(overstory plan .*?)</code>", html.unescape(answer.text))
     assert same_as_printed(client, capsys, needs, shlex.split(command)[2:])
 
 
-def test_a_year_is_planned_from_the_page_of_a_domain(client) -> None:
+def test_a_year_is_planned_from_the_page_of_a_domain(client):
     (address,) = re.findall(r'href="(/plan\?[^"]*)"[^>]*>Within a bound on any year', page(client).text)
     answer = client.get(html.unescape(address))
     assert answer.status_code == 200
@@ -66,7 +65,7 @@ def offered(answer):
 
 
 @pytest.mark.parametrize("name", ["too few", "two rounds"])
-def test_impossible_needs_have_links_to_possible_ones(client, name) -> None:
+def test_impossible_needs_have_links_to_possible_ones(client, name):
     answer = page(client, **NEEDS[name])
     assert answer.status_code == 200
     assert "is too small for these needs" in answer.text
@@ -77,7 +76,7 @@ def test_impossible_needs_have_links_to_possible_ones(client, name) -> None:
 
 
 @pytest.mark.parametrize("needs", [{"epsilon": 5, "epsilon_permanent": 2}, {"epsilon": 5, "domain_size": 9}])
-def test_contradicting_needs_are_named_and_can_be_repaired(client, needs) -> None:
+def test_contradicting_needs_are_named_and_can_be_repaired(client, needs):
     answer = page(client, **{"epsilon_permanent": 3} | needs)
     assert answer.status_code == 400
     assert 'name="epsilon"' in answer.text, "the form is there to be corrected"
@@ -97,12 +96,12 @@ def test_contradicting_needs_are_named_and_can_be_repaired(client, needs) -> Non
         ({"candidates": 2**70}, "andidates: Input should"),
     ],
 )
-def test_a_mistake_is_a_sentence(client, needs, words) -> None:
+def test_a_mistake_is_a_sentence(client, needs, words):
     answer = page(client, **needs)
     assert (answer.status_code, words in html.unescape(answer.text)) == (400, True)
 
 
-def test_a_device_sends_the_same_report_each_time_and_every_oracle_has_one(client) -> None:
+def test_a_device_sends_the_same_report_each_time_and_every_oracle_has_one(client):
     first, again = (page(client, **NEEDS["strings"]).text for _ in range(2))
     assert first == again
     assert "Sent: noise drawn for this report" in first
@@ -110,7 +109,7 @@ def test_a_device_sends_the_same_report_each_time_and_every_oracle_has_one(clien
         assert "What your device would send" in page(client, **needs).text
 
 
-def test_a_change_is_answered_soon(client) -> None:
+def test_a_change_is_answered_soon(client):
     """About .1 s of processor time; ten times as much is a mistake on any machine."""
     page(client, **NEEDS["strings"])
     spent = []

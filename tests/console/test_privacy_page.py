@@ -9,7 +9,6 @@ import pytest
 
 from overstory.cli.main import main
 from overstory.console.app import SCREENS
-from overstory.console.data import ConsoleData
 from overstory.console.screens.period import PeriodQuery
 from overstory.console.screens.privacy import PrivacyScreen
 from overstory.console.view import read_query
@@ -22,7 +21,7 @@ from support.console_store import TEXT, WORDS
 METRICS = ("theme", "start", "home")
 
 
-def view(data: ConsoleData, metric: str, **asked: int):
+def view(data, metric, **asked):
     query = read_query(PrivacyScreen.query, [(name, str(number)) for name, number in asked.items()])
     return PrivacyScreen().view(data, query, metric=metric)
 
@@ -38,7 +37,7 @@ def registry_file(tmp_path):
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("asked", [{}, {"reports": 7}, {"reports": 20, "values": 3}])
-def test_the_numbers_are_those_of_the_commands(console_data, registry_file, capsys, metric, asked) -> None:
+def test_the_numbers_are_those_of_the_commands(console_data, registry_file, capsys, metric, asked):
     shown = view(console_data, metric, **asked)
     options = [word for name, number in asked.items() for word in (f"--{name}", str(number))]
     assert main(["privacy", metric, "--registry", str(registry_file), *options, "--json"]) == 0
@@ -58,7 +57,7 @@ def test_the_numbers_are_those_of_the_commands(console_data, registry_file, caps
     assert shown.facts["cost"] == cost
 
 
-def test_what_has_no_bound_says_so_in_words(console_data) -> None:
+def test_what_has_no_bound_says_so_in_words(console_data):
     shown = view(console_data, "theme")
     text = html.unescape(as_html(shown.blocks))
     unbounded = [row for row in shown.table.rows if row["epsilon"] is None]
@@ -70,7 +69,7 @@ def test_what_has_no_bound_says_so_in_words(console_data) -> None:
     assert "no bound" in shown.picture.alt
 
 
-def test_a_line_is_drawn_through_its_epsilons_and_cut_at_the_edge() -> None:
+def test_a_line_is_drawn_through_its_epsilons_and_cut_at_the_edge():
     numbers = [1, 10, 100]
     picture = loss_over_reports("l", "Caption", numbers, [Loss("a", [1.0, 2.0, 4.0]), Loss("b", [1.0, 100.0, 1e4])])
     x, y = (list(map(float, re.search(rf'data-{axis}="(.*?)"', picture.svg)[1].split())) for axis in "xy")
@@ -89,14 +88,14 @@ def test_a_line_is_drawn_through_its_epsilons_and_cut_at_the_edge() -> None:
     )
 
 
-def test_a_line_without_bound_is_named_and_points_up() -> None:
+def test_a_line_without_bound_is_named_and_points_up():
     picture = loss_over_reports("l", "Caption", [1, 10], [Loss("a", [1.0, math.inf])])
     assert "a: no bound" in picture.svg
     assert "no bound from 10" in picture.alt
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_every_page_of_a_metric_has_the_same_row_of_links(console_data, metric) -> None:
+def test_every_page_of_a_metric_has_the_same_row_of_links(console_data, metric):
     period = console_data.metric(metric).period
     newest = period.label(max(console_data.store.periods(metric)))
     older = period.label(min(console_data.store.periods(metric)))
@@ -106,17 +105,8 @@ def test_every_page_of_a_metric_has_the_same_row_of_links(console_data, metric) 
     for path, screen in screens.items():
         shown = screen.view(console_data, screen.query(), metric=metric, period=newest)
         rows[path] = next(block for block in shown.blocks if isinstance(block, Links)).places
-    assert set(rows.values()) == {
-        tuple(
-            (text, f"/m/{metric}{end}")
-            for text, end in (
-                ("Over time", ""),
-                (newest, f"/{newest}"),
-                ("Compare", "/compare"),
-                ("Privacy", "/privacy"),
-            )
-        )
-    }
+    ends = {"Over time": "", newest: f"/{newest}", "Compare": "/compare", "Privacy": "/privacy"}
+    assert set(rows.values()) == {tuple((text, f"/m/{metric}{end}") for text, end in ends.items())}
     shown = screens["/m/{metric}/{period}"].view(console_data, PeriodQuery(), metric=metric, period=older)
     links = next(block for block in shown.blocks if isinstance(block, Links))
     assert (links.current, [text for text, _ in links.places][1:3]) == (older, [newest, older])

@@ -50,8 +50,6 @@ def test_the_page_of_a_metric_says_through_which_relay_its_reports_go(console_da
 
 
 class Refusing:
-    """A store from which nothing but what is published may be read."""
-
     def __init__(self, store, allowed):
         self._store, self._allowed = store, allowed
 
@@ -65,7 +63,7 @@ class Refusing:
         return asked
 
 
-def test_nobody_has_to_log_in_and_pages_may_be_kept_for_five_minutes(client) -> None:
+def test_nobody_has_to_log_in_and_pages_may_be_kept_for_five_minutes(client):
     for path in ("/", "/about/theme", "/about/start", "/registry", "/index.json", "/about/theme.csv"):
         answer = client.get(path)
         assert (answer.status_code, answer.headers["cache-control"]) == (200, "max-age=300"), path
@@ -73,7 +71,7 @@ def test_nobody_has_to_log_in_and_pages_may_be_kept_for_five_minutes(client) -> 
     assert client.get("/health").status_code == 401
 
 
-def test_nothing_of_an_unpublished_metric_is_read(console_data) -> None:
+def test_nothing_of_an_unpublished_metric_is_read(console_data):
     data = ConsoleData(
         console_data.registry, Refusing(console_data.store, PUBLISHED), lambda: NOW, console_data.decoder
     )
@@ -85,7 +83,7 @@ def test_nothing_of_an_unpublished_metric_is_read(console_data) -> None:
         about(ConsoleData(data.registry, Refusing(console_data.store, ()), lambda: NOW), "theme")
 
 
-def test_what_is_not_published_says_so(client) -> None:
+def test_what_is_not_published_says_so(client):
     for name in UNPUBLISHED:
         page = client.get(f"/about/{name}")
         assert "Results are not published." in page.text
@@ -100,7 +98,7 @@ def table_rows(client):
     return [{"metric": name["id"], **row} for name, row in zip(answer["metrics"], answer["rows"], strict=True)]
 
 
-def test_the_numbers_of_page_and_files_are_those_of_one_estimate(client, console_data) -> None:
+def test_the_numbers_of_page_and_files_are_those_of_one_estimate(client, console_data):
     metric = console_data.registry["theme"]
     week = metric.period.number(NOW) - 1  # the running week is not published
     series = read_estimates(
@@ -124,7 +122,7 @@ def test_the_numbers_of_page_and_files_are_those_of_one_estimate(client, console
     assert re.findall(r"Asked and not detected: (\d+)", page) == [str(undetected)]
 
 
-def test_a_page_says_what_why_who_how_often_until_when_and_how_to_stop(client, console_data) -> None:
+def test_a_page_says_what_why_who_how_often_until_when_and_how_to_stop(client, console_data):
     front = client.get("/").text
     assert all(escape(metric.description) in front for metric in console_data.registry.values())
     for words in (
@@ -145,13 +143,13 @@ def test_a_page_says_what_why_who_how_often_until_when_and_how_to_stop(client, c
         assert words in about, words
 
 
-def test_an_ended_metric_is_marked_and_stays(client) -> None:
+def test_an_ended_metric_is_marked_and_stays(client):
     assert {row["metric"]: row["state"] for row in table_rows(client)}["over"] == "ended"
     assert "It ended on 1 October 2026: nothing is recorded any more." in client.get("/about/over").text
     assert "did you mean theme?" in client.get("/about/thema").text
 
 
-def test_the_registry_is_there_as_toml_and_json_with_its_digest(client, console_data) -> None:
+def test_the_registry_is_there_as_toml_and_json_with_its_digest(client, console_data):
     digest = console_data.registry.digest.hex()
     page = client.get("/registry").text
     assert digest in page
@@ -166,7 +164,7 @@ def test_the_registry_is_there_as_toml_and_json_with_its_digest(client, console_
     assert [client.get(page).status_code for page in ("/about/theme.toml", "/registry.csv")] == [404, 404]
 
 
-def test_without_a_period_that_is_final_a_page_says_when_the_next_one_is(console_data) -> None:
+def test_without_a_period_that_is_final_a_page_says_when_the_next_one_is(console_data):
     quiet = parse_registry(console_data.registry.text + 'publish = "estimates"\n')
     data = ConsoleData(quiet, console_data.store, lambda: NOW)
     view = about(data, "quiet")
@@ -177,7 +175,7 @@ def test_without_a_period_that_is_final_a_page_says_when_the_next_one_is(console
     assert json.dumps(view.facts)
 
 
-def test_the_registry_shows_what_changed_since_the_version_before(console_data) -> None:
+def test_the_registry_shows_what_changed_since_the_version_before(console_data):
     text = console_data.registry.text
     smaller = text.replace("epsilon = 1.0", "epsilon = 0.5", 1).replace("2026-11-20", "2026-11-01")
     new, old = parse_registry(text), parse_registry(smaller)

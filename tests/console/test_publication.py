@@ -7,7 +7,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from io import BytesIO
-from pathlib import Path
 
 import httpx
 import numpy as np
@@ -22,7 +21,7 @@ from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.store import open_store
 from overstory.console.app import FORMS, SCREENS, download_path
 from overstory.console.data import ConsoleData
-from overstory.protocol.metrics import Metric, MetricRegistry, parse_registry
+from overstory.protocol.metrics import Metric, parse_registry
 from overstory.protocol.metrics.metric import SLACK
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_reports, encode_upload
 from support.collector_in_process import Words
@@ -50,27 +49,24 @@ ADDRESSES = ("", *(f".{form}" for form in FORMS))
 
 @dataclass
 class Publishing:
-    """A console over HTTP, on a store to which reports are added while it runs."""
-
     address: str
     clock: Clock
     data: ConsoleData
     http: httpx.Client
 
-    def get(self, path: str) -> tuple[int, bytes]:
-        """Return what somebody without a login gets, once it is decoded."""
+    def get(self, path):
         while (answer := self.http.get(self.address + path)).status_code == 202:
             pass
         return answer.status_code, answer.content
 
-    def answers(self, metric: str) -> dict[str, tuple[int, bytes]]:
+    def answers(self, metric):
         return {end: self.get(f"/about/{metric}{end}") for end in ADDRESSES}
 
-    def label(self, metric: str) -> str | None:
+    def label(self, metric):
         results = json.loads(self.get(f"/about/{metric}.json")[1])["results"]
         return None if isinstance(results, str) else results["from"]
 
-    def add(self, metric: Metric, period: int, seed: int) -> None:
+    def add(self, metric, period, seed):
         rng = np.random.default_rng(seed)
         held = int(rng.integers(3)) if metric.id in SHARES else value_of(metric.id, rng)
         device = Randomizer(metric.mechanism, secret=b"late%12d" % seed, metric=metric.id, memo_size=0)
@@ -79,7 +75,7 @@ class Publishing:
 
 
 @contextmanager
-def publishing(folder: Path, **keys: str):
+def publishing(folder, **keys):
     folder.joinpath("sites.txt").write_text("a.example\nb.example\nc.<b>.example\n")
     text = registry_of(
         {**METRICS, **SHARES}, expires="2030-01-01", publish='"estimates"', grace_days="1", retention_days="90", **keys
@@ -95,7 +91,6 @@ def publishing(folder: Path, **keys: str):
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory):
-    """Three days of 600 devices each, of which the first two are final."""
     with publishing(tmp_path_factory.mktemp("full")) as public:
         for metric in public.data.registry.values():
             if metric.id in METRICS:
@@ -112,7 +107,7 @@ KINDS = tuple({**METRICS, **SHARES})
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", KINDS)
-def test_no_late_report_changes_a_byte_of_what_everybody_can_download(full, name: str) -> None:
+def test_no_late_report_changes_a_byte_of_what_everybody_can_download(full, name):
     metric, before = full.data.registry[name], full.answers(name)
     assert {end for end, (status, _) in before.items() if status == 200} >= {"", ".json", ".csv", ".parquet"}
     over = metric.period.number(NOW) - 1  # it takes reports for another day
@@ -126,7 +121,7 @@ def test_no_late_report_changes_a_byte_of_what_everybody_can_download(full, name
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", KINDS)
-def test_a_public_number_has_no_more_digits_than_its_standard_error(full, name: str) -> None:
+def test_a_public_number_has_no_more_digits_than_its_standard_error(full, name):
     answers = full.answers(name)
     parsed = json.loads(answers[".json"][1])
     rows = [row for row in walk([parsed["results"], parsed["rows"]]) if has_error(row)]
@@ -156,29 +151,28 @@ TESTS = {"z", "p_value", "q_value"}
 NO_ESTIMATES = {"alpha", "level", "reports_per_device", "start", "stop"}
 
 
-def has_error(row) -> bool:
+def has_error(row):
     return any(row.get(key) is not None for key in ERRORS)
 
 
-def error_of(row, name: str) -> float:
-    """Return the standard error of a number of a row: that of shares, or that of counts, where it has both."""
+def error_of(row, name):
     share = "frequency" in name
     return next(row[key] for key in (ERRORS[::-1] if share else ERRORS) if key in row)
 
 
-def digits(number: float) -> int:
+def digits(number):
     return len(Decimal(repr(number)).normalize().as_tuple().digits)
 
 
-def place(number: float) -> int:
+def place(number):
     return int(Decimal(repr(number)).normalize().as_tuple().exponent) if number else 1_000
 
 
-def second(error: float) -> int:
+def second(error):
     return Decimal(repr(error)).adjusted() - 1
 
 
-def test_no_address_without_a_login_tells_of_a_period_that_is_not_published(full) -> None:
+def test_no_address_without_a_login_tells_of_a_period_that_is_not_published(full):
     """Every address of the console, in every form: what answers is the same before and after reports of now."""
     metric = full.data.registry["grr"]
     today = metric.period.label(metric.period.number(NOW))
@@ -186,12 +180,8 @@ def test_no_address_without_a_login_tells_of_a_period_that_is_not_published(full
     addresses = paths + [f"{download_path(path)}.{form}" for path in paths for form in FORMS]
     before = {address: full.get(address) for address in addresses}
     answering = {address for address, (status, _) in before.items() if status == 200}
-    assert {address.partition(".")[0] for address in answering} - {"/index"} == {
-        "/",
-        "/about/grr",
-        "/registry",
-        "/plan",
-    }
+    pages = {address.partition(".")[0] for address in answering} - {"/index"}
+    assert pages == {"/", "/about/grr", "/registry", "/plan"}
     for ago in range(3):
         full.add(metric, metric.period.number(NOW) - min(ago, 1), 2_000 + ago)
     assert {address: full.get(address) for address in addresses} == before
@@ -201,12 +191,12 @@ def test_no_address_without_a_login_tells_of_a_period_that_is_not_published(full
     "asked", ["group=1.0", "period=2026-11-20", "from=2026-11-18", "to=2026-11-20", "limit=1", "reading=cumulative"]
 )
 @pytest.mark.parametrize("end", ADDRESSES[:-1])
-def test_a_public_address_has_no_parameter(full, asked: str, end: str) -> None:
+def test_a_public_address_has_no_parameter(full, asked, end):
     status, body = full.get(f"/about/groups{end}?{asked}")
     assert (status, b"this page has no such parameter" in body) == (400, True)
 
 
-def test_few_reports_are_as_good_as_none(tmp_path: Path) -> None:
+def test_few_reports_are_as_good_as_none(tmp_path):
     with publishing(tmp_path) as public:
         metric = public.data.registry["oue"]
         period = metric.period.number(NOW) - 5
@@ -228,7 +218,7 @@ def test_few_reports_are_as_good_as_none(tmp_path: Path) -> None:
         assert public.label("oue") == metric.period.label(period), "the newer one has too few"
 
 
-def test_a_period_is_taken_from_the_page_before_its_reports_are_deleted(tmp_path: Path) -> None:
+def test_a_period_is_taken_from_the_page_before_its_reports_are_deleted(tmp_path):
     with publishing(tmp_path) as public:
         metric = public.data.registry["oue"]
         period = metric.period.number(NOW) - 5
@@ -247,7 +237,7 @@ def test_a_period_is_taken_from_the_page_before_its_reports_are_deleted(tmp_path
         assert b"the collection has ended." in public.get("/about/oue")[1]
 
 
-def test_a_period_that_the_store_has_thinned_is_published_no_more(tmp_path: Path) -> None:
+def test_a_period_that_the_store_has_thinned_is_published_no_more(tmp_path):
     """The console's registry says 90 days; a store that was served with 30 takes small cells out of the counts."""
     keys = {"expires": "2030-01-01", "publish": '"estimates"', "grace_days": "1"}
     longer, shorter = (
@@ -272,8 +262,7 @@ HASHED = {"oracle": '"olh"', "parameters": "{epsilon = 2.0, num_seeds = 64}"}
 HOUR = 3600
 
 
-def of_hours(grace: int) -> MetricRegistry:
-    """Return a metric of hours whose late reports are taken for `grace` days."""
+def of_hours(grace):
     days = {"grace_days": str(grace), "retention_days": str(grace + 1), "expires": "2030-01-01"}
     keys = {"period": '"hour"', "publish": '"estimates"', "publish_least": "2", "parameters": "{epsilon = 2.0}"}
     return parse_registry(STOP + registry_of({"hours": {"oracle": '"oue"'}}, **keys, **days))
@@ -289,12 +278,12 @@ KINDS_OF_EVENTS = {
 }
 
 
-def events_of(rng: random.Random) -> list[tuple[str, int]]:
+def events_of(rng):
     whats = rng.choices(list(KINDS_OF_EVENTS), weights=[2, 2, 3, 2, 1, 1], k=60)
     return [(what, rng.choice(KINDS_OF_EVENTS[what])) for what in whats]
 
 
-def history(events, off: int, grace: int, seed: int) -> dict[tuple[str, str], set[bytes]]:
+def history(events, off, grace, seed):
     """Let a collector and a console live through events; return the public bodies by period and form.
 
     The collector's clock is `off` seconds off; an upload waits in its queue for at most a quarter of an hour.
@@ -302,7 +291,7 @@ def history(events, off: int, grace: int, seed: int) -> dict[tuple[str, str], se
     registry = of_hours(grace)
     metric, rng, ingest = registry["hours"], random.Random(seed), Ingest(registry)
     now, clock, seen = NOW, Clock(NOW), {}
-    queue: list[tuple[float, list]] = []
+    queue = []
     with tempfile.TemporaryDirectory() as folder, open_store(f"{folder}/store.db", create=True) as store:
         store.remember(registry)
         client = client_of(console_on(store, registry=registry, clock=clock))
@@ -335,12 +324,12 @@ def history(events, off: int, grace: int, seed: int) -> dict[tuple[str, str], se
     return seen
 
 
-def commit(store, received) -> None:
+def commit(store, received):
     if received:
         store.add(received)
 
 
-def changed_answers(seed: int) -> set[tuple[str, str]]:
+def changed_answers(seed):
     """Return the answers about a period that were not the same at every poll of a random history."""
     rng = random.Random(seed)
     bodies = history(events_of(rng), rng.randint(-1_500, 1_500), rng.randint(0, 1), seed)
@@ -349,11 +338,11 @@ def changed_answers(seed: int) -> set[tuple[str, str]]:
 
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, 1 << 64))
-def test_any_two_public_answers_about_a_period_are_equal(seed: int) -> None:
+def test_any_two_public_answers_about_a_period_are_equal(seed):
     assert changed_answers(seed) == set()
 
 
-def test_the_property_notices_the_newest_period_that_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_property_notices_the_newest_period_that_is_over(monkeypatch):
     """Planted: a period is shown when it is over, while late reports still count."""
     monkeypatch.setattr(Metric, "newest_final", lambda metric, now: metric.period.number(now) - 1)
     assert any(map(changed_answers, range(40)))

@@ -13,7 +13,6 @@ from overstory.console.data import ConsoleData
 from overstory.queries.counts import read_store
 from overstory.queries.readings import read
 from support.console_browser import NARROW, axe_violations, logged_in, served_console
-from support.console_in_process import analyst_of
 from support.console_readings import BEFORE, DAY, DEVICES, METRICS, NOW, READINGS, make_reading_store
 from support.decoding import shared_estimates
 from support.devices import Clock
@@ -24,22 +23,12 @@ each_metric = pytest.mark.parametrize("metric", METRICS)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("readings")
-
-
-@pytest.fixture(scope="module")
 def data(folder):
     registry, store = make_reading_store(folder)
     with store:
         decoder = shared_estimates(120)
         yield ConsoleData(registry, store, Clock(NOW), decoder)
         decoder.close()
-
-
-@pytest.fixture(scope="module")
-def client(data):
-    return analyst_of(data)
 
 
 def words_of(page):
@@ -67,7 +56,6 @@ def test_every_page_of_a_metric_answers(client, metric, path):
 
 
 def rows_of(answer):
-    """Yield the rows of `decode --json`, with the range and the variables that stand above them."""
     for part in answer.get("readings", [answer]):
         ends = {name: part[name] for name in ("from", "to") if "readings" in answer}
         rows = part.get("estimates") or part.get("differences")
@@ -172,7 +160,6 @@ def test_what_a_reading_has_not_is_refused_with_a_reason(client):
 
 
 def test_two_periods_of_tables_and_sets_are_compared(client):
-    """Cells, the shares in each row, and items: as a table and as a file."""
     words = words_of(client.get("/m/crashes/compare"))
     assert "version=1.0, crash &lt;b&gt;=yes" in words
     assert "crash &lt;b&gt;=yes in version=3.0" in words

@@ -2,7 +2,6 @@
 
 import math
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +29,7 @@ from support.registry_texts import registry_of
 from support.two_histories import epsilon_between
 
 ALARM = 1e-6
-DESIGNS: list[Any] = [built for built, _ in KINDS.values() if built.name == "divided"]
+DESIGNS = [built for built, _ in KINDS.values() if built.name == "divided"]
 REGISTRY = registry_of(
     {
         "crashes": {
@@ -44,7 +43,7 @@ REGISTRY = registry_of(
 )
 
 
-def test_the_enumeration_finds_a_table_that_reveals_more() -> None:
+def test_the_enumeration_finds_a_table_that_reveals_more():
     """One part of epsilon 2 among parts of 1, with the stated epsilon of the first: the check fails."""
     parts = mechanism("grr", domain_size=2, epsilon=1.0), mechanism("grr", domain_size=2, epsilon=2.0)
     broken = DividedMechanism("divided", {}, (2, 2), ((0,), (1,)), parts)
@@ -53,20 +52,20 @@ def test_the_enumeration_finds_a_table_that_reveals_more() -> None:
 
 
 @pytest.mark.parametrize("design", DESIGNS, ids=lambda design: design.parameters["oracle"])
-def test_a_change_outside_the_own_table_is_no_new_value(design: DividedMechanism) -> None:
+def test_a_change_outside_the_own_table_is_no_new_value(design):
     """The permanent response, the ledger's tag and the report depend on the table's cell alone."""
     for table in range(design.num_cohorts):
         device = Randomizer(design, secret=b"s" * 32, metric="m", cohort=table)
         metric = SimpleNamespace(mechanism=design, id="m", account=design.digest)
         tagger = Tagger(metric, b"s" * 32, table)  # type: ignore[arg-type]
-        seen: dict[int, tuple[int, bytes]] = {}
+        seen = {}
         for value in range(design.domain_size):
             answer = device.permanent(value), tagger.tag(value)
             assert seen.setdefault(design.cell(value, table), answer) == answer
         assert len({tag for _, tag in seen.values()}) == design.parts[table].domain_size
 
 
-def test_payloads_beyond_their_table_are_refused() -> None:
+def test_payloads_beyond_their_table_are_refused():
     design = divided(oracle="grr", epsilon=1.0, sizes="3 2", tables="0 1, 1")
     form = ReportFormat.of(design)
     assert form.refuse(bytes([0, 0]), bytes([5])) is None
@@ -76,18 +75,18 @@ def test_payloads_beyond_their_table_are_refused() -> None:
 
 
 @pytest.mark.parametrize("reports", [3, 200])
-def test_a_batch_of_wide_tables_is_read_as_its_reports_are(reports: int) -> None:
+def test_a_batch_of_wide_tables_is_read_as_its_reports_are(reports):
     """A table of 100 bits beside one of 2: a limit of 2**100 is no number of 64 bits."""
     design = divided(oracle="oue", epsilon=1.0, sizes="10 10 2", tables="0 1, 2")
     entropy, form = SeededEntropy(1), ReportFormat.of(design)
     sent = [design.randomize(number % 200, entropy) for number in range(reports)]
     sent[1] = Report(1, 4)
-    read: Any = form.read(encode_reports(design, sent), 1000)
+    read = form.read(encode_reports(design, sent), 1000)
     assert [place for place, _ in read.rejected] == [1]
     assert read.num_reports == reports - 1
 
 
-def test_the_marginals_of_all_tables_are_weighted_and_cover() -> None:
+def test_the_marginals_of_all_tables_are_weighted_and_cover():
     """A variable's share from two tables is more precise than from one, and its intervals hold the truth (60 seeds)."""
     design = divided(oracle="grr", epsilon=2.0, sizes="3 2", tables="0 1, 0")
     shares = np.array([0.45, 0.05, 0.30, 0.10, 0.07, 0.03])
@@ -108,7 +107,7 @@ def test_the_marginals_of_all_tables_are_weighted_and_cover() -> None:
     assert binom.sf(round(inside * 2 / 3) - 1, trials * 2 // 3, 0.97) > ALARM
 
 
-def test_a_registry_has_divided_tables() -> None:
+def test_a_registry_has_divided_tables():
     """Sizes and tables follow from the domain; the public form is read back; "all pairs" is short for each two."""
     metric = parse_registry(REGISTRY)["crashes"]
     assert metric.mechanism.num_cohorts == 2
@@ -117,7 +116,7 @@ def test_a_registry_has_divided_tables() -> None:
     with pytest.raises(ParameterError, match="crashes: a table is answered by a part of the devices: ask for"):
         read(PeriodCounts(metric, 1, 1, {1: counts}), "total", EstimateOptions(interval_kind="reports"))
     tables = '[["version", "crash"], ["version"]]'
-    pairs: Any = parse_registry(REGISTRY.replace(tables, '"all pairs"'))["crashes"]
+    pairs = parse_registry(REGISTRY.replace(tables, '"all pairs"'))["crashes"]
     assert pairs.domain.tables == (("version", "crash"),)
     with pytest.raises(FormatError, match="choose one of divided"):
         parse_registry(REGISTRY.replace('oracle = "divided"', 'oracle = "grr"').replace('oracle = "oue", ', ""))
@@ -135,12 +134,12 @@ def test_a_registry_has_divided_tables() -> None:
         ({"oracle": "grr", "sizes": "two"}, "give whole numbers"),
     ],
 )
-def test_what_cannot_be_divided_is_refused(given: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_divided_is_refused(given, message):
     with pytest.raises(ParameterError, match=message):
         divided(epsilon=1.0, **given)
 
 
-def test_what_is_inferred_is_of_the_own_table() -> None:
+def test_what_is_inferred_is_of_the_own_table():
     design = DESIGNS[0]
     assert epsilon_between(design, [0, 0], [2, 2], cohort=1) == 0.0
     assert epsilon_between(design, [0], [1], cohort=1) > 0.9
@@ -172,7 +171,7 @@ def test_a_cell_is_a_pair():
 def test_law_4_a_change_of_one_part_does_not_redraw_the_other(built, values):
     for number in range(40):
         device = Randomizer(built, secret=number.to_bytes(16, "big"), metric="pair")
-        seen: dict[tuple[int, object], set[int]] = {}
+        seen = {}
         for value in values:
             for place, permanent in enumerate(built.payloads(device.permanent(value))):
                 seen.setdefault((place, value[place]), set()).add(permanent)

@@ -12,10 +12,7 @@ import inspect
 import json
 import math
 import pickle
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -29,9 +26,8 @@ from overstory.client.state.state import State
 from overstory.discovery import find
 from overstory.presentation.render_text import as_text
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.registry import BUILDERS, FAMILIES, REGISTRY, any_mechanism
-from overstory.protocol.metrics import Metric, load_registry
+from overstory.protocol.metrics import load_registry
 from overstory.protocol.metrics.metric_table import DOMAIN_KEYS, metric_from_json
 from overstory.protocol.metrics.period import DAY
 from overstory.protocol.wire.upload import decode_batch, decode_uploads, encode_reports
@@ -47,13 +43,13 @@ STRINGS = PAIR.replace(
 TWO_ROUNDS = "{epsilon_permanent = 6.0, epsilon_report = 4.0}"
 FILTER = "num_bits = 16, num_hashes = 1, num_cohorts = 2, f = 0.1, p = 0.1, q = 0.9"
 ITEMS = '{kind = "set", of = ["a", "b", "c"], most = 2}'
-SETS: Final[list[Any]] = [["a"], ["a", "b"], [], ["c"]]
-FRACTIONS: Final[list[Any]] = [0.2, 0.4, 0.6, 0.9]
+SETS = [["a"], ["a", "b"], [], ["c"]]
+FRACTIONS = [0.2, 0.4, 0.6, 0.9]
 LINKED = f"{{of = [{{oracle = 'rappor', {FILTER}}}, {{oracle = 'l-grr', {TWO_ROUNDS[1:-1]}}}]}}"
 SINGLE = "{epsilon = 4.0}"
 
 # A domain, a mechanism, its parameters, and four values to hold.
-KINDS: Final[dict[str, tuple[str, str, str, list[Any]]]] = {
+KINDS = {
     "categories": ('{kind = "categories", names = ["a", "b", "c"], other = "d"}', "l-osue", TWO_ROUNDS, [*"abcd"]),
     "integers": ('{kind = "integers", min = 0, max = 9}', "grr", SINGLE, [0, 3, 5, 9]),
     "bins": ('{kind = "bins", min = 0, max = 1, count = 5}', "ranges", SINGLE, FRACTIONS),
@@ -81,25 +77,23 @@ KINDS: Final[dict[str, tuple[str, str, str, list[Any]]]] = {
     "unknown strings": ('{kind = "unknown-strings", max_bytes = 2}', "prefix-search", SINGLE, ["a", "b", "zz", "c"]),
     "unknown integers": ('{kind = "unknown-integers", bits = 12}', "prefix-search", SINGLE, [80, 443, 7, 9]),
 }
-NAMES: Final = {kind: kind.replace(" ", "-") for kind in KINDS}
+NAMES = {kind: kind.replace(" ", "-") for kind in KINDS}
 GROUPS = '{by = "release", shares = {"1.0" = 0.5, "1.1" = 0.4}, devices = 100000, floor = 1000}'
 DEVICES = 4_000
-FOLDER: Final[list[Path]] = []
+FOLDER = []
 """Where the registries lie that `metrics` wrote."""
 each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
-def entry(kind: str, **more: str) -> dict[str, str]:
-    """Return what a registry says of a metric of this kind, in TOML."""
+def entry(kind, **more):
     domain, oracle, parameters, _ = ASKED[kind]
     about = {"domain": domain, "oracle": f'"{oracle}"', "parameters": parameters}
     return about | {"expires": "2099-01-01", "period": '"day"'} | more
 
 
 @pytest.fixture(scope="module")
-def metrics(tmp_path_factory: Any) -> dict[bool, dict[str, Metric]]:
-    """Every kind without groups and with them, read from a file; its folder is that of the registry."""
-    folder: Path = tmp_path_factory.mktemp("kinds")
+def metrics(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("kinds")
     (folder / "versions.txt").write_text("1.0\n2.0\n3\n4\n")
     for grouped in (False, True):
         more = {"groups": GROUPS} if grouped else {}
@@ -110,14 +104,14 @@ def metrics(tmp_path_factory: Any) -> dict[bool, dict[str, Metric]]:
     return {grouped: {kind: each[name] for kind, name in NAMES.items()} for grouped, each in read_files.items()}
 
 
-def test_every_kind_is_here() -> None:
+def test_every_kind_is_here():
     """All kinds of domains, and every mechanism that is no frequency oracle (those are in `contract_cases`)."""
     assert {entry[0].partition('"')[2].partition('"')[0] for entry in KINDS.values()} == set(DOMAIN_KEYS)
     assert {entry[1] for entry in KINDS.values()} >= BUILDERS.keys() - REGISTRY.keys()
 
 
 @pytest.mark.parametrize(("family", "parameter"), [("symbols", "domain_size"), ("strings", "hash_key")])
-def test_an_oracle_is_in_the_family_whose_parameter_it_takes(family: str, parameter: str) -> None:
+def test_an_oracle_is_in_the_family_whose_parameter_it_takes(family, parameter):
     """The families list names, so that a device imports the oracles that it uses and no others."""
     taking = {name for name, build in REGISTRY.items() if parameter in inspect.signature(build).parameters}
     assert set(FAMILIES[family].builders) == taking
@@ -125,7 +119,7 @@ def test_an_oracle_is_in_the_family_whose_parameter_it_takes(family: str, parame
 
 @each_kind
 @pytest.mark.parametrize("grouped", [False, True])
-def test_what_is_published_is_read_again(metrics: Any, kind: str, grouped: bool) -> None:
+def test_what_is_published_is_read_again(metrics, kind, grouped):
     metric = metrics[grouped][kind]
     again = metric_from_json(json.loads(json.dumps(metric.to_json())))
     assert again.to_json() == metric.to_json()
@@ -133,14 +127,14 @@ def test_what_is_published_is_read_again(metrics: Any, kind: str, grouped: bool)
 
 
 @each_kind
-def test_a_group_is_in_the_metrics_digest_and_changes_no_report(metrics: Any, kind: str) -> None:
+def test_a_group_is_in_the_metrics_digest_and_changes_no_report(metrics, kind):
     plain, grouped = (metrics[which][kind] for which in (False, True))
     assert plain.digest != grouped.digest
     assert plain.mechanism.digest == grouped.mechanism.digest
     assert plain.counts_digest == grouped.counts_digest
 
 
-def test_digests_are_those_of_the_version_that_this_was_written_with(metrics: Any) -> None:
+def test_digests_are_those_of_the_version_that_this_was_written_with(metrics):
     """Of all kinds together: another one would lose the counts, and the consent, of what is collected already."""
     every = [metrics[grouped][kind].digest for grouped in (False, True) for kind in sorted(KINDS)]
     assert hashlib.sha256(b"".join(every)).hexdigest()[:32] == DIGEST
@@ -150,11 +144,11 @@ DIGEST = "b03f6d6428f231afdf1bae7c67f29478"
 
 
 @each_kind
-def test_a_device_answers_once_a_period_by_one_permanent_response(metrics: Any, kind: str, tmp_path: Path) -> None:
+def test_a_device_answers_once_a_period_by_one_permanent_response(metrics, kind, tmp_path):
     """With the client itself, whose clock moves on a day; a device that a search or a table passes over says so."""
     metric, value = metrics[False][kind], KINDS[kind][3][0]
     now = [20_778.5 * DAY]
-    settings: Any = {"state": tmp_path, "server": "http://127.0.0.1:9", "environ": {}, "clock": lambda: now[0]}
+    settings = {"state": tmp_path, "server": "http://127.0.0.1:9", "environ": {}, "clock": lambda: now[0]}
     with Client("kinds", registry=FOLDER[-1] / "False.toml", policy=tmp_path / "none.json", **settings) as client:
         client.consent("on")
         first, again = client.record(metric.id, value), client.record(metric.id, value)
@@ -165,12 +159,11 @@ def test_a_device_answers_once_a_period_by_one_permanent_response(metrics: Any, 
 
 
 @each_kind
-def test_a_permanent_response_is_one(metrics: Any, kind: str) -> None:
-    """The same from any process, another for another device."""
+def test_a_permanent_response_is_one(metrics, kind):
     metric = metrics[False][kind]
     encoded = metric.encode(KINDS[kind][3][0])
 
-    def permanent(secret: int) -> tuple[int, int]:
+    def permanent(secret):
         device = Randomizer(metric.mechanism, secret=secret.to_bytes(16, "big"), metric=metric.id, memo_size=0)
         return device.cohort, device.permanent(encoded)
 
@@ -178,23 +171,23 @@ def test_a_permanent_response_is_one(metrics: Any, kind: str) -> None:
     assert len({permanent(secret) for secret in range(60)}) > 1
 
 
-def held_by(devices: int, seed: int) -> Any:
+def held_by(devices, seed):
     return np.random.default_rng(seed).choice(4, devices, p=[0.5, 0.3, 0.15, 0.05])
 
 
-def sent(metric: Metric, kind: str, seed: int = 1) -> tuple[ReportBatch, Any]:
+def sent(metric, kind, seed=1):
     values = [metric.encode(value) for value in KINDS[kind][3]]
     held = held_by(DEVICES, seed)
     return SimulatedDevices.holding(metric.mechanism, values, held, np.random.default_rng(seed)).report(), held
 
 
-def counted(metric: Metric, batch: ReportBatch) -> Any:
+def counted(metric, batch):
     labels = metric.domain.encodings(metric.labels) if metric.counted_by_label else None
     return count_reports(metric.mechanism, batch, labels)
 
 
 @each_kind
-def test_counts_of_groups_add_up_in_any_order(metrics: Any, kind: str) -> None:
+def test_counts_of_groups_add_up_in_any_order(metrics, kind):
     metric = metrics[True][kind]
     batch, _ = sent(metric, kind)
     order = np.random.default_rng(2).permutation(len(batch))
@@ -206,13 +199,12 @@ def test_counts_of_groups_add_up_in_any_order(metrics: Any, kind: str) -> None:
         assert np.array_equal(both.totals, whole.totals)
 
 
-def rows_of(batch: ReportBatch, rows: Any) -> ReportBatch:
+def rows_of(batch, rows):
     return ReportBatch(batch.cohorts[rows], batch.bits[rows], batch.num_bits, batch.num_cohorts)
 
 
 @each_kind
-def test_a_mechanism_and_its_reports_travel(metrics: Any, kind: str) -> None:
-    """Pickled, copied and built again it is the same and answers alike; reports survive the wire."""
+def test_a_mechanism_and_its_reports_travel(metrics, kind):
     metric = metrics[False][kind]
     built, value = metric.mechanism, metric.encode(KINDS[kind][3][0])
     again = any_mechanism(KINDS[kind][1], **built.parameters)
@@ -227,10 +219,7 @@ def test_a_mechanism_and_its_reports_travel(metrics: Any, kind: str) -> None:
     assert all(built.valid(report.bits) for report in decode_batch(batch.to_wire(built.digest)))
 
 
-def departures(
-    metric: Metric, kind: str, group: str | None, shift: float = 0.0, of: tuple[ReportBatch, Any] | None = None
-) -> list[float]:
-    """Return how many standard errors each estimate is from the truth."""
+def departures(metric, kind, group, shift=0.0, of=None):
     batch, held = of or sent(metric, kind, seed=3)
     (part,) = read(PeriodCounts(metric, 1, 1, {1: counted(metric, batch)}, group=group)).to_json()["readings"]
     values = ASKED[kind][3]
@@ -265,7 +254,7 @@ READ = [kind for kind in KINDS if not kind.startswith("unknown")]
 
 @pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("kind", READ)
-def test_estimates_are_within_five_standard_errors(metrics: Any, kind: str, grouped: bool) -> None:
+def test_estimates_are_within_five_standard_errors(metrics, kind, grouped):
     """Of about 150 estimates, chance takes one beyond five once in 10,000 runs; the seed is fixed."""
     found = departures(metrics[grouped][kind], kind, "1.0" if grouped else None)
     assert len(found) >= 1
@@ -273,22 +262,17 @@ def test_estimates_are_within_five_standard_errors(metrics: Any, kind: str, grou
 
 
 @pytest.mark.parametrize("kind", READ)
-def test_a_wrong_estimate_is_noticed(metrics: Any, kind: str) -> None:
+def test_a_wrong_estimate_is_noticed(metrics, kind):
     """Estimates a third too large, in the unit of the values."""
     assert max(map(abs, departures(metrics[False][kind], kind, None, shift=0.33))) > 5
 
 
-PARTS: Final[dict[Any, list[tuple[int, int]]]] = {
-    "total": [(1, 2)],
-    "per-period": [(1, 1), (2, 2)],
-    "cumulative": [(1, 1), (1, 2)],
-}
+PARTS = {"total": [(1, 2)], "per-period": [(1, 1), (2, 2)], "cumulative": [(1, 1), (1, 2)]}
 
 
 @pytest.mark.parametrize("aggregation", PARTS)
 @pytest.mark.parametrize("kind", READ)
-def test_json_file_text_and_picture_have_the_same_parts(metrics: Any, kind: str, aggregation: Any) -> None:
-    """One walk reads all kinds: what a part is of, and that each form has it, is said once."""
+def test_json_file_text_and_picture_have_the_same_parts(metrics, kind, aggregation):
     metric = metrics[False][kind]
     counts = counted(metric, sent(metric, kind)[0])
     reading = read(PeriodCounts(metric, 1, 2, {1: counts, 2: counts}), aggregation)
@@ -306,7 +290,7 @@ def test_json_file_text_and_picture_have_the_same_parts(metrics: Any, kind: str,
 
 
 @pytest.mark.parametrize("kind", READ)
-def test_no_reports_are_said_and_not_estimated(metrics: Any, kind: str) -> None:
+def test_no_reports_are_said_and_not_estimated(metrics, kind):
     metric = metrics[False][kind]
     nothing = PeriodCounts(metric, 1, 2, {})
     reading = read(nothing)
@@ -317,14 +301,12 @@ def test_no_reports_are_said_and_not_estimated(metrics: Any, kind: str) -> None:
 
 
 # --- in a panel: devices that are asked seldom, with noise of their own each time ------------------------------------
-
-EPSILONS: Final = {"epsilon": 2.0, "epsilon_permanent": 2.0, "epsilon_report": 1.0, "window": 2}
-ROUNDS: Final = {"f": 0.3, "p": 0.1, "q": 0.9}
+EPSILONS = {"epsilon": 2.0, "epsilon_permanent": 2.0, "epsilon_report": 1.0, "window": 2}
+ROUNDS = {"f": 0.3, "p": 0.1, "q": 0.9}
 LETTERS = '{kind = "categories", names = ["a", "b", "c"], other = "d"}'
 
 
-def oracle_entry(name: str, of: str) -> tuple[str, str, str, list[Any]]:
-    """Return what a registry says of shares by an oracle, with four values to hold."""
+def oracle_entry(name, of):
     taken = inspect.signature(REGISTRY[name]).parameters
     rounds = ROUNDS if "f" in taken and taken["f"].default is not None else {"f": 0.3}
     given = ", ".join(f"{key} = {value}" for key, value in (EPSILONS | rounds).items() if key in taken)
@@ -334,18 +316,15 @@ def oracle_entry(name: str, of: str) -> tuple[str, str, str, list[Any]]:
     return KINDS["strings"][0], name, f"{{{given}}}", KINDS["strings"][3]
 
 
-ORACLES: Final = {
-    f"{name} of {of}": oracle_entry(name, of) for of in ("symbols", "strings") for name in FAMILIES[of].builders
-}
-ASKED: Final = KINDS | ORACLES
-MONTH: Final = 32  # days of a cycle
+ORACLES = {f"{name} of {of}": oracle_entry(name, of) for of in ("symbols", "strings") for name in FAMILIES[of].builders}
+ASKED = KINDS | ORACLES
+MONTH = 32  # days of a cycle
 each_asked = pytest.mark.parametrize("kind", ASKED)
 
 
 @pytest.fixture(scope="module")
-def panels(tmp_path_factory: Any) -> dict[str, Metric]:
-    """Every kind, and shares by every oracle, each with a panel of its own; with groups."""
-    folder: Path = tmp_path_factory.mktemp("panels")
+def panels(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("panels")
     (folder / "versions.txt").write_text("1.0\n2.0\n3\n4\n")
     own = {"groups": GROUPS, "panel": '{cycle = "month"}'}
     entries = {kind.replace(" ", "-"): entry(kind, **own) for kind in ASKED}
@@ -356,7 +335,7 @@ def panels(tmp_path_factory: Any) -> dict[str, Metric]:
 
 
 @each_asked
-def test_a_panel_is_published_and_read_again(panels: Any, kind: str) -> None:
+def test_a_panel_is_published_and_read_again(panels, kind):
     metric = panels[kind]
     again = metric_from_json(json.loads(json.dumps(metric.to_json())))
     assert again.to_json() == metric.to_json()
@@ -364,11 +343,11 @@ def test_a_panel_is_published_and_read_again(panels: Any, kind: str) -> None:
     assert again.counts_digest == replace(metric, panel=None).counts_digest, "counts stay when a panel comes"
 
 
-def test_a_device_is_asked_once_a_cycle_and_only_then_sends(panels: Any, tmp_path: Path) -> None:
+def test_a_device_is_asked_once_a_cycle_and_only_then_sends(panels, tmp_path):
     """With the client itself, of all kinds at once, for two cycles: every upload is a report that the metric has."""
     now = [20_778.5 * DAY]
-    settings: Any = {"state": tmp_path, "server": "http://127.0.0.1:9", "environ": {}, "clock": lambda: now[0]}
-    days: dict[str, list[int]] = {kind: [] for kind in ASKED}
+    settings = {"state": tmp_path, "server": "http://127.0.0.1:9", "environ": {}, "clock": lambda: now[0]}
+    days = {kind: [] for kind in ASKED}
     with Client("kinds", registry=FOLDER[-1] / "panels.toml", policy=tmp_path / "none.json", **settings) as client:
         client.consent("on")
         for day in range(2 * MONTH):
@@ -393,8 +372,7 @@ def test_a_device_is_asked_once_a_cycle_and_only_then_sends(panels: Any, tmp_pat
     assert len({places[0] for places in days.values()}) > len(days) // 4, "each has a place of its own"
 
 
-def answers(metric: Metric, values: Sequence[Any], period: int, salt: bytes = b"") -> list[Report]:
-    """Return what devices with these values answer in a period in which they are asked, by the client's recorder."""
+def answers(metric, values, period, salt=b""):
     found = []
     for number, value in enumerate(values):
         key = hashlib.blake2b(salt + number.to_bytes(4, "big")).digest()[:32]
@@ -404,12 +382,12 @@ def answers(metric: Metric, values: Sequence[Any], period: int, salt: bytes = b"
     return found
 
 
-def batch_of(metric: Metric, reports: Sequence[Report]) -> ReportBatch:
+def batch_of(metric, reports):
     return ReportBatch.from_wire(decode_batch(encode_reports(metric.mechanism, reports)))
 
 
 @each_asked
-def test_answers_of_a_panel_decode_to_what_devices_hold(panels: Any, kind: str) -> None:
+def test_answers_of_a_panel_decode_to_what_devices_hold(panels, kind):
     """Of about 150 estimates, chance takes one beyond five standard errors once in 10,000 runs; the keys are fixed."""
     metric, held = panels[kind], held_by(DEVICES, seed=3)
     batch = batch_of(metric, answers(metric, [ASKED[kind][3][which] for which in held], period=20_778))
@@ -422,7 +400,7 @@ def test_answers_of_a_panel_decode_to_what_devices_hold(panels: Any, kind: str) 
         assert max(map(abs, departures(metric, kind, "1.0", of=(batch, held)))) < 5
 
 
-def likeness(metric: Metric, value: Any) -> tuple[float, float]:
+def likeness(metric, value):
     """Return how alike the answers of two cycles are: the correlation of their likelihoods, and equal cohorts.
 
     Both are in standard deviations from what independent answers have.
@@ -436,12 +414,12 @@ def likeness(metric: Metric, value: Any) -> tuple[float, float]:
     return float(np.corrcoef(likely)[0, 1]) * math.sqrt(ALIKE), (equal - expected) / max(spread, 1.0)
 
 
-ALIKE: Final = 1_000
+ALIKE = 1_000
 """Devices whose answers of two cycles are compared."""
 
 
 @each_asked
-def test_answers_of_two_cycles_have_noise_of_their_own(panels: Any, kind: str) -> None:
+def test_answers_of_two_cycles_have_noise_of_their_own(panels, kind):
     assert max(map(abs, likeness(panels[kind], ASKED[kind][3][0]))) < 5
 
 

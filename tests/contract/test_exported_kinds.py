@@ -1,8 +1,6 @@
 """Every kind of metric is read from exported folders as from the store: the same JSON, text and files."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +10,7 @@ from overstory.analysis.kinds.base import SimulatedDevices
 from overstory.cli.main import main
 from overstory.collector.store import open_store
 from overstory.engines import driver
-from overstory.protocol.metrics import MetricRegistry, load_registry
+from overstory.protocol.metrics import load_registry
 from support.exported_store import LATER, PERIODS, export_all
 from support.registry_texts import registry_of
 from support.store_samples import received_batch
@@ -21,9 +19,8 @@ OF_GROUPS = "categories"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    """A store with two days of every kind, in groups where a metric has them, and what was exported of it."""
-    place: Path = tmp_path_factory.mktemp("kinds")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("kinds")
     (place / "versions.txt").write_text("1.0\n2.0\n3\n4\n")
     entries = {name: entry(kind, retention_days="90", grace_days="30") for kind, name in NAMES.items()}
     entries[OF_GROUPS]["groups"] = GROUPS
@@ -34,7 +31,7 @@ def folder(tmp_path_factory) -> Path:
     return place
 
 
-def fill(url: str, registry: MetricRegistry) -> None:
+def fill(url, registry):
     """Add reports of simulated devices, a tenth of which hold the fourth value."""
     rng = np.random.default_rng(5)
     with open_store(url, registry, create=True) as store:
@@ -50,19 +47,17 @@ def fill(url: str, registry: MetricRegistry) -> None:
 
 
 @pytest.fixture
-def said(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """Run a command in the folder, and return what it prints."""
+def said(folder, capsys, monkeypatch):
     monkeypatch.chdir(folder)
 
-    def run(*command: str) -> str:
+    def run(*command):
         assert main(list(command)) == 0
         return capsys.readouterr().out
 
     return run
 
 
-def both(said: Callable[..., str], kind: str, *options: str) -> tuple[str, str]:
-    """Return what is decoded of the store, and of the exported folder."""
+def both(said, kind, *options):
     chosen = ("--registry", "metrics.toml", "--metric", NAMES[kind], "--quiet", *options)
     return said("decode", "--store", "store.db", *chosen), said("decode", "exported", *chosen)
 
@@ -73,7 +68,7 @@ EACH = [pytest.param(kind, marks=[pytest.mark.slow] if kind in LONG else []) for
 
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", EACH)
-def test_a_folder_is_read_as_the_store(said: Callable[..., str], kind: str) -> None:
+def test_a_folder_is_read_as_the_store(said, kind):
     stored, exported = both(said, kind, "--json")
     assert json.loads(exported) == json.loads(stored)
     assert json.loads(stored).get("reports", json.loads(stored).get("counted")) == (4800 if kind == OF_GROUPS else 1200)
@@ -107,7 +102,7 @@ SPANS = ("--compare", DAYS[1], DAYS[0])
         ("unknown integers", SPANS),
     ],
 )
-def test_an_option_does_what_it_does_to_a_store(said: Callable[..., str], kind: str, options: tuple[str, ...]) -> None:
+def test_an_option_does_what_it_does_to_a_store(said, kind, options):
     stored, exported = both(said, kind, *options)
     assert exported == stored
 
@@ -124,7 +119,7 @@ def test_all_groups_are_counted_by_one_run_and_summed_by_another(said, monkeypat
     assert [(run.num_units, run.num_reports) for run in runs] == [(8, 4800), (8, 4800)]
 
 
-def test_the_only_metric_needs_no_name(said: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_only_metric_needs_no_name(said, capsys):
     named, _ = both(said, "mean")
     assert said("decode", "exported/metric=mean", "--registry", "metrics.toml", "--quiet") == named
     assert main(["decode", "exported", "--registry", "metrics.toml"]) == 2

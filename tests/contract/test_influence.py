@@ -46,7 +46,6 @@ def test_a_report_moves_a_count_by_its_votes(case):
     ],
 )
 def test_votes_at_a_hundred_values(name, epsilon, up, down):
-    """Computed from the published formulas, apart from this code."""
     found = mechanism(name, domain_size=100, epsilon=epsilon).influence
     assert (found.up, found.down) == (pytest.approx(up, abs=0.06), pytest.approx(down, abs=0.06))
 

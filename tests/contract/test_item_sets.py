@@ -9,6 +9,7 @@ from itertools import combinations, product
 import pytest
 
 from overstory.audit.laws import log_of, worst_ratio
+from overstory.privacy import terms_of
 from overstory.privacy.attacks import linkability
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Report, Shape
@@ -58,7 +59,6 @@ def size_of(built):
 
 
 def all_sets(built):
-    """Every set of items, those above `most` and the padding length as well."""
     return [items for size in range(size_of(built) + 1) for items in combinations(range(size_of(built)), size)]
 
 
@@ -137,15 +137,12 @@ def test_over_time_a_change_of_the_set_is_a_new_value(case):
     ]
     worst = worst_ratio(pairs)
     assert math.log(worst) <= 2 * built.epsilon_permanent * (1 + 1e-9)
-    from overstory.privacy import terms_of
-
     terms = terms_of(built)
     assert terms.epsilon_values(2) >= math.log(worst)
     assert terms.change_leak(2) == math.inf
 
 
 def agreement(respond_of, first, second):
-    """How often two sets' responses are equal on one device."""
     return sum(respond_of(secret)(first) == respond_of(secret)(second) for secret in SECRETS) / len(SECRETS)
 
 

@@ -7,7 +7,6 @@ reports; those of a kind have what it alone does, and mechanisms that are broken
 import math
 from collections import Counter
 from itertools import combinations, product
-from typing import Any, Final
 
 import pytest
 
@@ -22,7 +21,7 @@ from overstory.audit.laws import (
 )
 from overstory.privacy.attacks import linkability, posterior
 from overstory.protocol.domains.unknown import ELSEWHERE
-from overstory.protocol.kinds.base import Kind, Report
+from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.joint import joint
 from overstory.protocol.kinds.registry import any_mechanism, mechanism
 from overstory.protocol.kinds.split import divided
@@ -40,30 +39,30 @@ FILTER = {"oracle": "rappor", "num_bits": 5, "num_hashes": 2, "num_cohorts": 2}
 CODES = {"domain": "integers", "bits": 5}
 
 
-def numbers(name: str) -> tuple[Kind, list[Any]]:
+def numbers(name):
     return any_mechanism(name, epsilon=1.0, resolution=6, minimum=0.0, maximum=3.0), [i / 4 for i in range(13)]
 
 
-def items(name: str, most: int, **more: Any) -> tuple[Kind, list[Any]]:
+def items(name, most, **more):
     largest = most if name == "item-bits" else 4  # larger sets show a random part of theirs: see `test_item_sets`
     sets = [part for size in range(largest + 1) for part in combinations(range(4), size)]
     return any_mechanism(name, domain_size=4, most=most, **more), sets
 
 
-def pairs(*of: dict[str, Any]) -> tuple[Kind, list[Any]]:
+def pairs(*of):
     return joint(of=of), list(product(*(range(part.get("domain_size", 0)) or STRINGS for part in of)))
 
 
-def tables(oracle: str, epsilon: float, sizes: str, each: str) -> tuple[Kind, list[Any]]:
+def tables(oracle, epsilon, sizes, each):
     built = divided(oracle=oracle, epsilon=epsilon, sizes=sizes, tables=each)
     return built, list(range(built.domain_size))
 
 
-def search(**more: Any) -> tuple[Kind, list[Any]]:
+def search(**more):
     return prefix_search(values=CODES, **more), [0, 1, 3, 5, 7, 31, ELSEWHERE]
 
 
-KINDS: Final[dict[str, tuple[Kind, list[Any]]]] = {
+KINDS = {
     "a symbol": (mechanism("grr", domain_size=4, epsilon=1.0), [*range(4)]),
     "a hash": (mechanism("olh", domain_size=9, epsilon=1.0), [*range(9)]),
     "two rounds of a symbol": (mechanism("l-grr", domain_size=4, epsilon_permanent=2, epsilon_report=1), [*range(4)]),
@@ -104,7 +103,7 @@ NOT_REACHED = {"two filters", "a filter", "a filter with grr"}
 
 
 @each_kind
-def test_epsilon_is_the_worst_ratio_of_any_two_values(kind: str) -> None:
+def test_epsilon_is_the_worst_ratio_of_any_two_values(kind):
     built, values = KINDS[kind]
     rows_are_stochastic(built, values)
     epsilon_is_as_declared(built, values, is_tight=kind not in NOT_REACHED)
@@ -112,19 +111,19 @@ def test_epsilon_is_the_worst_ratio_of_any_two_values(kind: str) -> None:
         assert built.epsilon_permanent == built.epsilon_report
 
 
-def test_any_parameter_changes_the_digest() -> None:
+def test_any_parameter_changes_the_digest():
     assert len({built.digest for built, _ in KINDS.values()}) == len(KINDS)
 
 
 @each_kind
-def test_reports_and_permanent_responses_follow_the_law(kind: str) -> None:
+def test_reports_and_permanent_responses_follow_the_law(kind):
     built, values = KINDS[kind]
     reports_survive_the_wire(built)
     samples_follow_the_channel(built, (values[1], values[-1]))
 
 
 @each_kind
-def test_nothing_is_no_values_response_and_as_private_as_a_value(kind: str) -> None:
+def test_nothing_is_no_values_response_and_as_private_as_a_value(kind):
     """In no payload may its chance be more than e^epsilon from any value's, of the permanent response."""
     built, values = KINDS[kind]
     cohort = some_cohorts(built)[0]
@@ -144,11 +143,11 @@ def test_nothing_is_no_values_response_and_as_private_as_a_value(kind: str) -> N
 
 
 @each_kind
-def test_values_share_a_response_where_they_have_one_key(kind: str) -> None:
+def test_values_share_a_response_where_they_have_one_key(kind):
     built, values = KINDS[kind]
     for cohort in some_cohorts(built)[:3]:
         devices = [built.responder(secret, "law", cohort) for secret in SECRETS[:40]]
-        seen: dict[Any, set[tuple[int, ...]]] = {}
+        seen = {}
         for value in values:
             responses = tuple(respond(value) for respond in devices)
             seen.setdefault(built.response_key(value, cohort), set()).add(responses)
@@ -157,7 +156,7 @@ def test_values_share_a_response_where_they_have_one_key(kind: str) -> None:
 
 
 @each_kind
-def test_what_is_believed_of_a_report_is_the_law_of_its_likelihoods(kind: str) -> None:
+def test_what_is_believed_of_a_report_is_the_law_of_its_likelihoods(kind):
     built, values = KINDS[kind]
     cohort = some_cohorts(built)[0]
     for payload in payloads_of(built, cohort)[:: max(1, built.payload_limit // 4)][:4]:
@@ -171,7 +170,7 @@ MORE_IS_STATED = {"an item by oue", "an item by olh", "a bit for every item", "a
 
 
 @pytest.mark.parametrize("kind", [kind for kind, (built, _) in KINDS.items() if built.repeats and not built.once])
-def test_what_stays_the_same_is_the_entropy_of_the_response(kind: str) -> None:
+def test_what_stays_the_same_is_the_entropy_of_the_response(kind):
     """Collision entropy of a value's response and its cohort, of the value that discloses most."""
     built, values = KINDS[kind]
     cohorts = range(built.num_cohorts) if built.num_cohorts < 70 else some_cohorts(built)

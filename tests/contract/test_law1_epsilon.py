@@ -20,17 +20,17 @@ from support.referee_device import NOTHING, BitDevice, device
 TIGHT = 1e-9
 
 
-def declared(built, reports: int) -> float:
+def declared(built, reports):
     return built.epsilon_n(reports) if reports else built.epsilon_permanent
 
 
-def exact_epsilon(built, reports: int, make=device) -> Decimal:
+def exact_epsilon(built, reports, make=device):
     """Of so many reports of one value, or of none; 0: of the permanent response. By the laws of the samplers alone."""
     truth = truth_of(built, most=32, extra=(NOTHING,), make=make)
     return truth.constant(reports) if reports else truth.permanent()
 
 
-def assert_covers(built, reports: int) -> None:
+def assert_covers(built, reports):
     """Never below; and tight: one-hot always, a Bloom filter where its worst pair of filters is reached, as here."""
     stated, exact = declared(built, reports), exact_epsilon(built, reports)
     if not exact.is_finite():

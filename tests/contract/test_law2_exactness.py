@@ -19,18 +19,15 @@ from support.contract_cases import SMALL_CASES, TYPICAL_CASES
 
 
 class Scripted:
-    """An entropy that says in turn what it is told to."""
-
-    def __init__(self, *drawn: int) -> None:
+    def __init__(self, *drawn):
         self.drawn = list(drawn)
 
-    def bits(self, count: int) -> int:
+    def bits(self, count):
         assert self.drawn[0] >> count == 0, "the script has more bits than were asked for"
         return self.drawn.pop(0)
 
 
-def share(output: int, bits: int, channel: BinaryChannel, size: int) -> Fraction:
-    """P(output | bits), bit by bit."""
+def share(output, bits, channel, size):
     total = Fraction(1)
     for i in range(size):
         one = channel.keep_one if bits >> i & 1 else channel.raise_zero
@@ -53,7 +50,7 @@ def test_every_random_word_together_gives_exactly_the_channel(keep):
         assert seen == {y: words * p for y in range(1 << size) if (p := share(y, bits, channel, size))}
 
 
-def pool_of(uniforms: list[int], channel: BinaryChannel) -> int:
+def pool_of(uniforms, channel):
     """The pool in which bit i has the number uniforms[i]: the last digit's word lowest, trailing zeros absent."""
     digits, pool = len(channel_digits(channel)), 0
     for place in range(digits):

@@ -10,18 +10,11 @@ import pytest
 from overstory.audit.laws import FALSE_ALARM, Alarm, check_binomial
 from overstory.client import Randomizer
 from overstory.protocol.kinds.base import Report
-from overstory.protocol.kinds.bits import BitMechanism
 from overstory.protocol.kinds.registry import mechanism as build
 from overstory.protocol.sampling import SystemEntropy
 from support.contract_cases import TYPICAL_CASES, Case
 from support.contract_devices import EveryPeriodTheSame, InPeriods, sample_bulk, sample_devices, sample_strangers
-from support.contract_statistics import (
-    check_cohorts,
-    check_outputs,
-    check_pairs,
-    check_rates,
-    check_repeats,
-)
+from support.contract_statistics import check_cohorts, check_outputs, check_pairs, check_rates, check_repeats
 from support.contract_views import output_chances, payloads, view_of
 
 DEVICES = 2_000
@@ -29,12 +22,10 @@ BULK = 20_000
 
 
 # Devices broken on purpose, each as some real one was: a statistical test that passes them tests nothing.
-
-
 class LastBitTrue(Randomizer):
     """The last bit is never randomized (OpenDP's RAPPOR, for 20 months)."""
 
-    def report(self, value) -> Report:
+    def report(self, value):
         last = 1 << self.mechanism.encoding.num_bits - 1
         true = self.mechanism.encode(value, self.cohort)
         return Report(self.cohort, super().report(value).bits & ~last | true & last)
@@ -43,21 +34,21 @@ class LastBitTrue(Randomizer):
 class OnlyZerosFlipped(Randomizer):
     """No true bit is ever cleared (pure-LDP's RAPPOR)."""
 
-    def report(self, value) -> Report:
+    def report(self, value):
         return Report(self.cohort, super().report(value).bits | self.mechanism.encode(value, self.cohort))
 
 
 class PermanentRedrawn(Randomizer):
     """Every report draws the permanent response anew (multi-freq-ldpy's longitudinal clients)."""
 
-    def report(self, value) -> Report:
+    def report(self, value):
         return self.mechanism.randomize(value, SystemEntropy(), cohort=self.cohort)
 
 
 class CoarseNoise(Randomizer):
     """f is rounded up to a multiple of 1/128 (two clients of one project with different effective f)."""
 
-    def __init__(self, mechanism: BitMechanism, **rest) -> None:
+    def __init__(self, mechanism, **rest):
         coarse = {**mechanism.parameters, "f": math.ceil(mechanism.parameters["f"] * 128) / 128}
         super().__init__(build(mechanism.name, **coarse), **rest)
 
@@ -65,15 +56,15 @@ class CoarseNoise(Randomizer):
 class SharedNumber(Randomizer):
     """Bits 0 and 1 are compared with the same uniform number."""
 
-    def __init__(self, mechanism: BitMechanism, **rest) -> None:
+    def __init__(self, mechanism, **rest):
         super().__init__(mechanism, entropy=_Doubled(mechanism.encoding.num_bits), **rest)
 
 
 class _Doubled(SystemEntropy):
-    def __init__(self, size: int) -> None:
+    def __init__(self, size):
         self.size = size
 
-    def bits(self, count: int) -> int:
+    def bits(self, count):
         first = sum(1 << at for at in range(0, count, self.size))
         drawn = super().bits(count) & ~(first << 1)
         return drawn | (drawn & first) << 1
@@ -82,7 +73,7 @@ class _Doubled(SystemEntropy):
 class BiasedCohort(Randomizer):
     """The cohort is two random bits modulo the number of cohorts."""
 
-    def __init__(self, mechanism: BitMechanism, *, secret: bytes, **rest) -> None:
+    def __init__(self, mechanism, *, secret, **rest):
         biased = hashlib.sha256(secret).digest()[0] % 4 % mechanism.encoding.num_cohorts
         super().__init__(mechanism, secret=secret, cohort=biased, **rest)
 
@@ -90,7 +81,7 @@ class BiasedCohort(Randomizer):
 class LastSymbolNever(Randomizer):
     """The symbol or output with the highest number is never sent: a range one too short."""
 
-    def report(self, value) -> Report:
+    def report(self, value):
         sent = super().report(value)
         return Report(sent.cohort, 0) if sent.bits == payloads(self.mechanism)[-1] else sent
 
@@ -98,7 +89,7 @@ class LastSymbolNever(Randomizer):
 class AnotherSeed(Randomizer):
     """The report names a row next to the one that the device encoded with."""
 
-    def report(self, value) -> Report:
+    def report(self, value):
         sent = super().report(value)
         return Report(sent.cohort ^ 1, sent.bits)
 
@@ -106,12 +97,12 @@ class AnotherSeed(Randomizer):
 class LowestMember(Randomizer):
     """The subset's lowest member is replaced by the lowest value: subsets are no longer alike."""
 
-    def report(self, value) -> Report:
+    def report(self, value):
         sent = super().report(value)
         return Report(sent.cohort, sent.bits & (sent.bits - 1) | 1 if not sent.bits & 1 else sent.bits)
 
 
-def check_all(sample, mechanism) -> None:
+def check_all(sample, mechanism):
     rates(sample, mechanism)
     (pairs if view_of(mechanism).independent else outputs)(sample, mechanism)
     if not (np.diff(sample.cohorts) == 1).all():  # rows of a matrix, one after the other

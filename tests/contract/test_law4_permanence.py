@@ -132,7 +132,6 @@ def test_the_same_among_threads():
 
 
 def responses(mechanism, values, secrets, metric="law", cohort=0):
-    """The permanent responses of as many devices, and the true bits."""
     view = view_of(mechanism)
     answers = [mechanism.responder(s, metric, cohort)(v) for s, v in zip(secrets, values, strict=True)]
     truth = as_rows((view.truth(v, cohort) for v in values), view.size)
@@ -146,7 +145,6 @@ def without_equal_codes(first, second):
 
 
 def other_parameters(mechanism):
-    """A mechanism that differs in nothing but its name, and so in its digest."""
     return dataclasses.replace(mechanism, name=f"{mechanism.name}, another")
 
 
@@ -176,7 +174,6 @@ def test_a_derivation_that_forgets_the_metric_is_caught():
 
 
 def true_things_in(device, value):
-    """The value, or its true bits, anywhere in what the device holds."""
     true_bits = view_of(device.mechanism).true_payload(value, device.cohort)
     held = reachable_objects(device)
     bits = [one for one in held if type(one) is int and one == true_bits and true_bits > 2**20]

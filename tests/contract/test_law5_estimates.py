@@ -32,7 +32,6 @@ def test_unbiased_by_enumeration(case):
 
 
 def replicate(case):
-    """Raw estimates of many collections from the same people: (true counts, estimates)."""
     oracle = FrequencyOracle(case.build())
     values = candidates_of(oracle.mechanism, 8)
     shares = np.array([0.5, 0.3, 0.15, 0.04, 0.01])
@@ -47,7 +46,6 @@ def replicate(case):
 
 
 def counted(oracle, reports, values):
-    """Counts of these values, or by seed and symbol."""
     return oracle.accumulate(reports, None if is_counted_by_seed(oracle.mechanism) else values)
 
 

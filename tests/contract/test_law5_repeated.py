@@ -25,7 +25,6 @@ UNEVEN = np.where(np.arange(DEVICES) % 2, 1, 19)  # 10 on average, and as many f
 
 
 def population(oracle):
-    """Many collections' devices at once."""
     return oracle.devices(
         np.tile(HELD, REPLICATIONS), np.random.default_rng(11), candidates=candidates_of(oracle.mechanism, 6)
     )
@@ -47,7 +46,6 @@ def replicate(oracle, batches, per_device, sent=slice(None)):
 
 
 def expected_variances(oracle, per_device, size):
-    """In counts, of each value."""
     reports, shares = DEVICES * REPEATS, np.pad(SHARES, (0, size - len(SHARES)))
     naive = np.array([oracle.variance(reports, x) * reports**2 for x in shares])
     return naive, naive * [design_effect(oracle.mechanism, per_device, x) for x in shares]

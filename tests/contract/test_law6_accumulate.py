@@ -23,7 +23,6 @@ ORACLES = [FrequencyOracle(case.build()) for case in TYPICAL_CASES]
 
 
 def reports_of(mechanism):
-    """Reports that devices can send, and for bits any."""
     sent = payloads_of(mechanism)
     return st.lists(st.builds(Report, st.integers(0, mechanism.num_cohorts - 1), sent), max_size=40)
 
@@ -37,17 +36,17 @@ def payloads_of(mechanism):
 collections = st.sampled_from(ORACLES).flatmap(lambda o: st.tuples(st.just(o), reports_of(o.mechanism)))
 
 
-def packed(oracle, reports) -> ReportBatch:
+def packed(oracle, reports):
     return ReportBatch.from_wire(decode_batch(encode_reports(oracle.mechanism, reports)))
 
 
-def counted(oracle, reports) -> SupportCounts:
+def counted(oracle, reports):
     later = isinstance(oracle.mechanism.encoding, Bloom) or is_counted_by_seed(oracle.mechanism)
     named = domain_of(oracle.mechanism) or later
     return oracle.accumulate(reports, None if named else some_values(oracle.mechanism, 5))
 
 
-def by_hand(oracle, reports) -> SupportCounts:
+def by_hand(oracle, reports):
     """The obvious way, and none of the package's: one report, one cohort, one bit or value at a time."""
     if isinstance(oracle.mechanism, BitMechanism):
         return bits_by_hand(oracle.mechanism.encoding, reports)
@@ -58,14 +57,14 @@ def by_hand(oracle, reports) -> SupportCounts:
     return SupportCounts([len(reports)], [ones])
 
 
-def seeds_by_hand(encoding, reports) -> SupportCounts:
+def seeds_by_hand(encoding, reports):
     ones = [[0] * encoding.num_symbols for _ in range(encoding.num_cohorts)]
     for seed, symbol in reports:
         ones[seed][symbol] += 1
     return SupportCounts([sum(row) for row in ones], ones)
 
 
-def bits_by_hand(encoding, reports) -> SupportCounts:
+def bits_by_hand(encoding, reports):
     totals, ones = [0] * encoding.num_cohorts, [[0] * encoding.num_bits for _ in range(encoding.num_cohorts)]
     for cohort, bits in reports:
         totals[cohort] += 1

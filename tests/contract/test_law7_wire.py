@@ -13,7 +13,7 @@ from overstory.analysis.reports import ReportBatch
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.kinds.base import MAX_COHORTS, Report
 from overstory.protocol.kinds.registry import FAMILIES, REGISTRY, mechanism
-from overstory.protocol.wire.upload import HEADER, MAGIC, TRAILER, Batch, decode_batch, encode_reports
+from overstory.protocol.wire.upload import HEADER, MAGIC, TRAILER, decode_batch, encode_reports
 from support.contract_cases import TYPICAL_CASES
 from support.mechanism_vectors import FOLDER, answer, number_answer
 
@@ -21,7 +21,7 @@ REASONS = {"short", "magic", "version", "length", "checksum", "cohort", "bits"}
 MECHANISMS = [case.build() for case in TYPICAL_CASES]
 
 
-def reports_of(built, most: int = 30):
+def reports_of(built, most=30):
     cohorts, bits = st.integers(0, built.num_cohorts - 1), st.integers(0, (1 << built.payload_bits) - 1)
     return st.lists(st.builds(Report, cohorts, bits), max_size=most)
 
@@ -29,11 +29,11 @@ def reports_of(built, most: int = 30):
 batches = st.sampled_from(MECHANISMS).flatmap(lambda m: st.tuples(st.just(m), reports_of(m)))
 
 
-def with_checksum(body: bytes) -> bytes:
+def with_checksum(body):
     return body + TRAILER.pack(zlib.crc32(body))
 
 
-def read_or_reason(raw: bytes) -> Batch | str:
+def read_or_reason(raw):
     """Decode, and use the batch as a collector would; only a WireError with a known reason may come instead."""
     try:
         batch = decode_batch(raw)
@@ -108,7 +108,7 @@ def test_any_bytes_at_all(junk, dressed):
     read_or_reason(MAGIC + b"\1\0" + junk if dressed else junk)
 
 
-def header(**fields) -> bytes:
+def header(**fields):
     known = {"num_bits": 8, "num_cohorts": 1, "num_reports": 0} | fields
     return HEADER.pack(MAGIC, 1, 0, known["num_bits"], known["num_cohorts"], known["num_reports"], bytes(16))
 
@@ -155,8 +155,6 @@ def test_the_largest_sizes_travel():
 
 
 # Known answers of every mechanism, and inputs that must not give them
-
-
 def load(name):
     return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
 

@@ -30,7 +30,6 @@ ALL_CASES = SMALL_CASES + TYPICAL_CASES
 
 
 def parts_of(whole):
-    """A dataclass and all those in it."""
     held = [getattr(whole, field.name) for field in dataclasses.fields(whole)]
     held += [whole.hashes] if isinstance(whole, Bloom) else []
     return [whole, *(part for one in held if dataclasses.is_dataclass(one) for part in parts_of(one))]
@@ -71,8 +70,7 @@ CHANGES = {
 }  # fmt: skip
 
 
-def changed(case: Case):
-    """The case with one parameter changed, for each it was given."""
+def changed(case):
     for name in case.build().parameters:
         old = case.build().parameters[name]
         if old is None or (name == "hash_key" and "hash_family" in case.parameters):
@@ -153,7 +151,6 @@ LARGE = SIZE | {"epsilon_permanent": 800.0, "epsilon_report": 750.0}
 
 
 def refusals_of_each_parameter():
-    """Every case with one parameter wrong or missing."""
     for case in TYPICAL_CASES:
         given = {name: value for name, value in case.build().parameters.items() if value is not None}
         for name, (bad, words) in BAD.items():
@@ -168,7 +165,6 @@ def refusals_of_each_parameter():
 
 
 def refusals():
-    """(registry name, parameters, words the message must hold)."""
     yield "rapor", {}, "no mechanism 'rapor'; did you mean rappor. choose one of .*rappor"
     yield from refusals_of_each_parameter()
     for name, size in (("rappor", {}), ("basic-rappor", SIZE)):

@@ -15,7 +15,7 @@ from overstory.protocol.kinds import registry
 from overstory.protocol.kinds.bits import BitMechanism
 from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.sampling import SystemEntropy
-from support.contract_cases import SMALL_CASES, Case
+from support.contract_cases import SMALL_CASES
 from support.running import within
 
 EXAMPLE = str(Path(__file__).parents[2] / "examples" / "own_oracle.py")
@@ -40,7 +40,7 @@ def laws_of(built):
 @pytest.mark.parametrize(
     ("case", "law"), [(case, law) for case in SMALL_CASES for law in laws_of(case.build())], ids=str
 )
-def test_every_small_oracle_obeys(case: Case, law: str) -> None:
+def test_every_small_oracle_obeys(case, law):
     decoded = {"is_tight": False} if law == "epsilon" and case.build().encoding.decoded else {}  # some pairs of filters
     assert LAWS[law](case.build(), **decoded)
 
@@ -65,7 +65,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-def test_a_file_that_breaks_a_law_is_found_by_it(broken, tmp_path) -> None:
+def test_a_file_that_breaks_a_law_is_found_by_it(broken, tmp_path):
     text, law, numbers = BROKEN[broken]
     (tmp_path / "mine.py").write_text(text)
     ran = within("check-oracle", "mine.py", "--json", cwd=tmp_path)
@@ -110,13 +110,13 @@ BROKEN_KINDS = [(Lazy, "frequencies"), (Leaky, "epsilon"), (Doubled, "probabilit
 
 
 @pytest.mark.parametrize(("kind", "law"), BROKEN_KINDS)
-def test_a_mechanism_broken_on_purpose_breaks_its_law(kind, law) -> None:
+def test_a_mechanism_broken_on_purpose_breaks_its_law(kind, law):
     assert all(holds for _, holds, _ in check_laws(OUE))
     with pytest.raises(Alarm):
         LAWS[law](kind(OUE.name, OUE.parameters, OUE.encoding, OUE.rounds))
 
 
-def test_the_example_obeys_and_takes_part_everywhere(tmp_path) -> None:
+def test_the_example_obeys_and_takes_part_everywhere(tmp_path):
     ran = within("check-oracle", EXAMPLE, cwd=tmp_path)
     assert (ran.returncode, ran.stdout.count(" holds "), "BROKEN" in ran.stdout) == (0, 4 * len(LAWS), False)
     ranked = within("compare", EXAMPLE, "--domain-size", 7, "--epsilon", 1, "--reports", 1000, cwd=tmp_path)
@@ -129,7 +129,7 @@ def test_the_example_obeys_and_takes_part_everywhere(tmp_path) -> None:
     assert "no fault found" in audited.stdout
 
 
-def test_an_oracle_of_ones_own_is_used_as_any_other() -> None:
+def test_an_oracle_of_ones_own_is_used_as_any_other():
     load_oracles(EXAMPLE)
     fano = overstory.oracle("fano", epsilon=3)
     reports = fano.simulate([0] * 5000 + [4] * 5000, rng=1)
@@ -155,7 +155,7 @@ def test_an_oracle_of_ones_own_is_used_as_any_other() -> None:
         (HEAD + "def f(*, epsilon): return overstory.OwnSets([{0}, {1, 2}], 3, .9)", "value 1 owns 2 outputs"),
     ],
 )
-def test_a_file_at_fault_is_one_sentence(text, said, tmp_path) -> None:
+def test_a_file_at_fault_is_one_sentence(text, said, tmp_path):
     (tmp_path / "mine.py").write_text(text)
     ran = within("check-oracle", "mine.py", cwd=tmp_path)
     assert (ran.returncode, ran.stdout) == (2, "")
@@ -164,18 +164,15 @@ def test_a_file_at_fault_is_one_sentence(text, said, tmp_path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [
-        (["--numeric", 0, 1], "own_oracle.py has no effect with --numeric"),
-        (["data.csv"], "--column missing"),
-    ],
+    [(["--numeric", 0, 1], "own_oracle.py has no effect with --numeric"), (["data.csv"], "--column missing")],
 )
-def test_what_cannot_be_compared_is_said(options, said, tmp_path) -> None:
+def test_what_cannot_be_compared_is_said(options, said, tmp_path):
     ran = within("compare", EXAMPLE, *options, "--epsilon", 1, "--reports", 1000, cwd=tmp_path)
     assert ran.returncode == 2
     assert said in ran.stderr
 
 
-def test_an_oracle_for_other_values_or_that_reveals_more_is_not_ranked(tmp_path) -> None:
+def test_an_oracle_for_other_values_or_that_reveals_more_is_not_ranked(tmp_path):
     ran = within("compare", EXAMPLE, "--domain-size", 9, "--epsilon", 1, "--reports", 1000, cwd=tmp_path)
     assert ran.stderr == "overstory compare: note: fano is left out: it is not for domain_size = 9, epsilon = 1.0\n"
     (tmp_path / "mine.py").write_text(BROKEN["p too large"][0])
@@ -184,7 +181,7 @@ def test_an_oracle_for_other_values_or_that_reveals_more_is_not_ranked(tmp_path)
     assert "mine reveals epsilon 1.4" in ran.stderr
 
 
-def test_commands_of_analysis_alone_run_a_file() -> None:
+def test_commands_of_analysis_alone_run_a_file():
     """No device, relay, collector or console can: their packages import no command at all (`make lint`)."""
     runs = grimp.build_graph("overstory").find_modules_that_directly_import("overstory.cli.own_files")
     commands = {"analysis.check_oracle", "analysis.compare", "registry.privacy"}

@@ -88,7 +88,6 @@ CROWDED = Case("rappor", {"num_bits": 8, "num_hashes": 6, "num_cohorts": 4, "f":
 
 
 def reports_of(built, values, nothing):
-    """Reports of real devices, of which this share has no value."""
     entropy = SeededEntropy(1)
     for number in range(DEVICES):
         device = Randomizer(built, secret=number.to_bytes(16, "big"), metric="law", entropy=entropy)

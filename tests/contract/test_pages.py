@@ -20,13 +20,11 @@ LAWS = (ROOT / "docs" / "explanation" / "laws.md").read_text(encoding="utf-8")
 
 
 def laws(page):
-    """Each law's number, and what its column "held by" names."""
     found = re.findall(r"^\| (\d+) \| [^|]+ \| ([^|]+) \|", page, re.MULTILINE)
     return {int(number): re.findall(r"`([^`]+)`", held) for number, held in found}
 
 
 def is_there(name):
-    """Whether a name is that of a folder, a module or a test in one; without a folder, of tests/contract."""
     file, _, test = name.partition("::")
     path = ROOT / (file if "/" in file else f"tests/contract/{file}.py")
     if not test:
@@ -35,7 +33,6 @@ def is_there(name):
 
 
 def faults(page):
-    """Laws that are left out, and names of tests that are not there."""
     found = laws(page)
     missing = [number for number in range(1, 12) if not found.get(number)]
     return missing, [name for held in found.values() for name in held if not is_there(name)]
@@ -54,14 +51,12 @@ def test_a_law_without_a_test_and_a_test_that_is_gone_are_noticed():
 
 
 def enforced():
-    """The packages by layer, as pyproject.toml has them."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
     (contract,) = [contract for contract in settings["contracts"] if contract["type"] == "layers"]
     return [set(re.findall(r"overstory\.(\w+)", layer)) for layer in contract["layers"]]
 
 
 def written(page):
-    """The packages in the table's order."""
     return [
         name
         for cell in re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", page, re.MULTILINE)
@@ -90,8 +85,6 @@ def test_the_walks_written_down_are_those_that_are_run():
 
 
 # The house's plan: no circle among modules, none among the packages of a floor, and no floor with too many rooms
-
-
 MOST_ROOMS = 14
 """Modules and packages side by side; the root, whose rooms are the layers of pyproject.toml, may have five more."""
 
@@ -102,7 +95,7 @@ def graph():
     return grimp.build_graph("overstory", "papers", exclude_type_checking_imports=True, cache_dir=None)
 
 
-def circles(edges: dict[str, set[str]]) -> list[list[str]]:
+def circles(edges):
     """Return what cannot be put in an order in which each imports only what came before."""
     left = {name: set(targets) for name, targets in edges.items()}
     while free := [name for name, targets in left.items() if not targets & left.keys()]:
@@ -115,8 +108,7 @@ def circles(edges: dict[str, set[str]]) -> list[list[str]]:
     return [sorted(left)] if left else []
 
 
-def floor(graph, package: str) -> dict[str, set[str]]:
-    """Return which of a package's rooms imports which."""
+def floor(graph, package):
     rooms = graph.find_children(package)
     room_of = {module: room for room in rooms for module in (room, *graph.find_descendants(room))}
     imported = {
@@ -153,8 +145,6 @@ def test_a_circle_is_noticed():
 
 
 # No signature shows the environment (finding A2): `help` and a notebook's tooltips print every default
-
-
 LONGEST = 125
 SECRET = "correct horse battery staple"
 
@@ -192,11 +182,11 @@ json.dump(looked, sys.stdout)
 """
 
 
-def defaults(*packages: str) -> dict[str, str]:
+def defaults(*packages):
     """The repr of every default of every public function, class and method, read where a variable is a secret."""
     environ = os.environ | {"DATABASE_PASSWORD": SECRET}
     done = subprocess.run([sys.executable, "-c", LOOK, *packages], env=environ, capture_output=True, check=True)
-    shown: dict[str, str] = json.loads(done.stdout)
+    shown = json.loads(done.stdout)
     here = str(Path(overstory.__file__).parent)  # where the package lies may be in the environment, too
     return {name: default.replace(here, "") for name, default in shown.items()}
 
@@ -205,7 +195,7 @@ ON_A_DEVICE = ("client", "gateway", "protocol", "privacy", "cli")
 
 
 @pytest.mark.parametrize("packages", [ON_A_DEVICE, pytest.param((), marks=pytest.mark.slow)], ids=["device", "all"])
-def test_no_default_shows_the_environment(packages: tuple[str, ...]) -> None:
+def test_no_default_shows_the_environment(packages):
     shown = defaults(*packages)
     assert shown["overstory.client.client:Client.__init__(environ)"] == "None"
     assert shown["overstory.gateway.gateway:Gateway.__init__(environ)"] == "None"

@@ -31,13 +31,11 @@ every_search = pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES
 
 
 def codes(search):
-    """Some codes, those of expected values among them, and elsewhere."""
     width = search.plan.domain.width
     return [*sorted({0, 1, 5, (1 << width) - 1, *search.plan.known}), ELSEWHERE]
 
 
 def numbers(search, each=12):
-    """Numbers of devices, as many of each group: the first, the last, and some between."""
     for start, stop in zip(search.bounds, search.bounds[1:], strict=False):
         yield from {start + (stop - 1 - start) * i // (each - 1) for i in range(each)}
 
@@ -49,8 +47,6 @@ def chances(search, cohort, code):
 
 
 # --- law 1: epsilon, of one answer and of any history -------------------------------------------------------------
-
-
 def once(history):
     """What a device answers about: its first value (`test_search_recording` holds the client to it)."""
     return history[:1]
@@ -67,7 +63,6 @@ def in_every_period_anew(history):
 
 
 def worst_of_histories(search, cohort, answered):
-    """The worst log ratio between any two histories of two periods, over all that the device ever sends."""
     values = (codes(search)[0], codes(search)[1], ELSEWHERE, None)
     worst = Fraction(1)
     laws = []
@@ -117,8 +112,6 @@ def test_a_plan_that_reveals_more_than_is_declared_is_refused():
 
 
 # --- laws 2 to 4: what a device draws -----------------------------------------------------------------------------
-
-
 def agreement(search, first, second):
     """How often two answers are the same, over what chance gives, in standard deviations."""
     pairs = list(zip(first, second, strict=True))
@@ -161,8 +154,6 @@ def test_a_devices_question_follows_from_its_secret_and_from_no_value(search):
 
 
 # --- laws 6 to 8: counts, the wire, parameters --------------------------------------------------------------------
-
-
 @every_search
 def test_counts_are_the_answers_to_each_question_and_add_up_in_any_order(search):
     devices = SimulatedDevices.holding(

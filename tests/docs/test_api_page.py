@@ -31,7 +31,6 @@ NAMES = {public.path: public for public in api.names()}
 
 
 def gaps(public):
-    """What the docstring of a public name lacks."""
     if not public.doc.opening:
         yield "no summary"
     if public.kind in {"class", "function"} and not is_enumeration_or_protocol(public.value):
@@ -61,7 +60,6 @@ def is_dataclass(value):
 
 
 def described(public):
-    """The entries that describe what a name takes or holds."""
     return [*public.doc.entries("Parameters"), *public.doc.entries("Attributes")]
 
 
@@ -75,7 +73,6 @@ def parameters(value):
 
 
 def undescribed(public):
-    """Parameters without an entry, and entries without a parameter; a class may leave an entry to a public base."""
     taken = parameters(public.value)
     bases = public.value.__mro__[1:] if inspect.isclass(public.value) else ()
     above = [other for other in NAMES.values() if other.value in bases]
@@ -92,7 +89,6 @@ def short_texts(public):
 
 
 def vague_arrays(public):
-    """Arrays whose dtype or shape is not stated, where they go in and where they come out."""
     taken = parameters(public.value)
     for entry in described(public):
         kind = " ".join([entry.kind, *(taken.get(name, "") for name in entry.names)])

@@ -30,7 +30,6 @@ def test_a_drawing_is_fresh(name):
 
 @pytest.mark.slow
 def test_the_picture_of_the_readme_is_fresh():
-    """It runs the demonstration."""
     assert draw.DRAWINGS["truth-and-estimate"]() == committed("truth-and-estimate"), AGAIN
 
 

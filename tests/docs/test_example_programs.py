@@ -10,7 +10,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,7 +30,6 @@ FORBIDDING = {*CI_VARIABLES, "DO_NOT_TRACK", "OVERSTORY"}
 
 
 def run(folder, program, *options, typed=""):
-    """Run a program in a folder, as where no person's settings forbid reports; return what it prints."""
     environ = {name: value for name, value in os.environ.items() if name not in FORBIDDING}
     ran = subprocess.run(
         [sys.executable, "-W", "error", EXAMPLES / program, *options],
@@ -105,17 +103,14 @@ def test_a_meter_reports_each_period_once(tmp_path):
 
 
 # What a benchmark takes from the package is there: no other test runs most of them, and no type checker reads them
-
-
 BENCH = Path(__file__).parents[2] / "bench"
 
 
-def is_there(module: str, name: str) -> bool:
+def is_there(module, name):
     return hasattr(importlib.import_module(module), name) or importlib.util.find_spec(f"{module}.{name}") is not None
 
 
-def missing(source: str) -> list[str]:
-    """The names that a script imports from the package, and that are not there."""
+def missing(source):
     nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
     ours = [node for node in nodes if (node.module or "").partition(".")[0] in {"overstory", "papers"}]
     names = [(node.module, alias.name) for node in ours for alias in node.names]
@@ -134,16 +129,13 @@ def test_a_name_that_is_gone_is_noticed():
 
 
 # Every registry that we show keeps a year within epsilon 8, whatever a person holds, or says in itself why not
-
-
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WRITES = ("cat > metrics.toml <<", "(cat <<", "printf 'registry = ")
 """How a page's command begins that writes a registry."""
 
 
-def shown_registries() -> Iterator[tuple[Path, str]]:
-    """Yield every command of a page that writes a registry."""
+def shown_registries():
     for page in PAGES:
         for shown in shown_commands(page):
             if shown.command.startswith(WRITES) and "[metrics." in shown.command:
@@ -153,20 +145,19 @@ def shown_registries() -> Iterator[tuple[Path, str]]:
 SHOWN = list(shown_registries())
 
 
-def unreasoned(text: str) -> float:
-    """Return the epsilon of a year of all metrics that state no reason for theirs."""
+def unreasoned(text):
     registry = parse_registry(plan_registry(text, None)[0])
     return yearly([metric for metric in registry.values() if metric.yearly_reason is None], registry.budget).epsilon
 
 
 @pytest.mark.parametrize(("page", "command"), SHOWN, ids=[page.stem for page, _ in SHOWN])
-def test_the_registries_of_the_pages(page: Path, command: str, tmp_path: Path) -> None:
+def test_the_registries_of_the_pages(page, command, tmp_path):
     (tmp_path / "public-keys").write_text(f'keys = "{KEYS_HEX}"\n')
     subprocess.run(["bash", "-c", command], cwd=tmp_path, check=True, timeout=60)
     assert unreasoned((tmp_path / "metrics.toml").read_text()) <= HIGH
 
 
-def test_no_page_is_left_out() -> None:
+def test_no_page_is_left_out():
     texts = {page: page.read_text("utf-8") for page in PAGES}
     written = {page for page, text in texts.items() if 'registry = "' in text and "\n> [metrics." in text}
     assert len(written) >= 12
@@ -174,7 +165,7 @@ def test_no_page_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.toml")), ids=lambda path: path.name)
-def test_the_registries_of_the_examples(path: Path) -> None:
+def test_the_registries_of_the_examples(path):
     text = path.read_text("utf-8")
     if "[metrics." in text:
         assert unreasoned(text) <= HIGH
@@ -182,7 +173,7 @@ def test_the_registries_of_the_examples(path: Path) -> None:
         assert path.parent.name == "deploy", "settings of a server, which name a registry"
 
 
-def test_the_registry_of_the_demonstration(tmp_path: Path) -> None:
+def test_the_registry_of_the_demonstration(tmp_path):
     parameters = RapporParameters(128, 2, 16, 0.5, 0.75, 0.5)
     path = tmp_path / "metrics.toml"
     (tmp_path / "candidates.txt").write_text("Ohio\nUtah\n")
@@ -190,7 +181,7 @@ def test_the_registry_of_the_demonstration(tmp_path: Path) -> None:
     assert unreasoned(path.read_text()) < 1.08
 
 
-def test_a_registry_that_reveals_much_is_noticed() -> None:
+def test_a_registry_that_reveals_much_is_noticed():
     text = (ROOT / "examples" / "notes.toml").read_text("utf-8")
     often = "\n".join(line for line in text.splitlines() if not line.startswith(("panel", "budget")))
     assert unreasoned(often) > HIGH

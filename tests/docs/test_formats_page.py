@@ -16,8 +16,7 @@ PAGE = (ROOT / "docs" / "reference" / "formats.md").read_text("utf-8")
 VECTORS = ROOT / "tests" / "vectors"
 
 
-def table(title: str) -> list[tuple[str, str]]:
-    """The rows of the first table of a section: bytes, and what they are."""
+def table(title):
     section = PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", section, re.MULTILINE)
     assert rows[0] == ("bytes", "what")
@@ -32,7 +31,7 @@ class DamagedError(Exception):
     """Bytes that do not fit the table."""
 
 
-def need(holds: bool) -> None:
+def need(holds):
     if not holds:
         raise DamagedError
 
@@ -40,7 +39,7 @@ def need(holds: bool) -> None:
 class Reader:
     """Reads one thing as a table describes it, from the beginning of `raw`."""
 
-    def __init__(self, rows: list[tuple[str, str]], raw: bytes) -> None:
+    def __init__(self, rows, raw):
         self.raw, self.at, self.read = raw, 0, dict[str, Any]()
         for sizes, what in rows:
             if "," in sizes and "65,536" not in sizes:
@@ -50,8 +49,7 @@ class Reader:
             else:
                 self.field(sizes, what)
 
-    def field(self, size: str, what: str) -> None:
-        """Read one field, and hold it against what the table says of it."""
+    def field(self, size, what):
         start, self.at = self.at, self.at + self.length(size, what)
         need(self.at <= len(self.raw))
         value = self.raw[start : self.at]
@@ -64,8 +62,7 @@ class Reader:
             need(number == zlib.crc32(self.raw[:start]))
         self.read[what] = number if re.fullmatch("[124]", size) else value
 
-    def length(self, size: str, what: str) -> int:
-        """How many bytes a field has."""
+    def length(self, size, what):
         if size.isdigit():
             return int(size)
         if size == "the rest":
@@ -84,7 +81,7 @@ class Reader:
         return int(usual.removesuffix(" n")) * count
 
 
-def read_batch(raw: bytes) -> tuple[str, list[tuple[int, int]]]:
+def read_batch(raw):
     """The digest and the reports of a packed batch; what is under the table applies, too."""
     reader = Reader(BATCH, raw)
     need(reader.at == len(raw))
@@ -98,8 +95,7 @@ def read_batch(raw: bytes) -> tuple[str, list[tuple[int, int]]]:
     return reader.read["digest of the parameters"].hex(), list(zip(cohorts, payloads, strict=True))
 
 
-def read_uploads(body: bytes):
-    """The uploads of a body, one after the other."""
+def read_uploads(body):
     need(bool(body))
     while body:
         reader = Reader(UPLOAD, body)
@@ -107,7 +103,7 @@ def read_uploads(body: bytes):
         body = body[reader.at :]
 
 
-def files(pattern: str):
+def files(pattern):
     return [json.loads(path.read_text("utf-8")) for path in sorted(VECTORS.glob(pattern))]
 
 

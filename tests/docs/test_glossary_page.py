@@ -16,7 +16,6 @@ OURS = """
 
 
 def parts(page):
-    """The words of each part, in the page's order."""
     return [re.findall(r"^\*\*([^*]+)\*\*\n:   \S", part, re.MULTILINE) for part in page.split("\n## ")[1:]]
 
 

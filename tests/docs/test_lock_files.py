@@ -2,9 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -21,9 +19,8 @@ LOCKS = {
 }
 
 
-def direct(extras: tuple[str, ...], groups: tuple[str, ...]) -> Iterator[Requirement]:
-    """What is asked for by extras and groups, and by those that they include."""
-    listed: list[Any] = [one for extra in extras for one in EXTRAS[extra]]
+def direct(extras, groups):
+    listed = [one for extra in extras for one in EXTRAS[extra]]
     listed += [one for group in groups for one in GROUPS[group]]
     for one in listed:
         if isinstance(one, dict):
@@ -34,37 +31,36 @@ def direct(extras: tuple[str, ...], groups: tuple[str, ...]) -> Iterator[Require
             yield asked
 
 
-def pinned(name: str) -> dict[str, set[Version]]:
-    """The versions of each library in a lock file: several where they depend on the version of Python."""
+def pinned(name):
     text = (ROOT / "requirements" / f"{name}.txt").read_text("utf-8")
-    pins: dict[str, set[Version]] = {}
+    pins = {}
     for library, version in re.findall(r"^([\w.-]+)==([^ \n]+)", text, re.MULTILINE):
         pins.setdefault(canonicalize_name(library), set()).add(Version(version))
     return pins
 
 
 @pytest.mark.parametrize("name", LOCKS)
-def test_a_lock_file_satisfies_the_project(name: str) -> None:
+def test_a_lock_file_satisfies_the_project(name):
     pins = pinned(name)
     for asked in direct(*LOCKS[name]):
         versions = pins[canonicalize_name(asked.name)]
         assert all(map(asked.specifier.contains, versions)), f"{asked}, not {versions}: make lock"
 
 
-def test_the_lowest_versions_are_those_of_the_project() -> None:
+def test_the_lowest_versions_are_those_of_the_project():
     pins = pinned("lowest")
     for asked in direct(*LOCKS["lowest"]):
         (bound,) = (Version(one.version) for one in asked.specifier if one.operator == ">=")
         assert pins[canonicalize_name(asked.name)] == {bound}, f"{asked}: make lock, or raise the bound"
 
 
-def test_the_image_has_what_the_tests_ran_with() -> None:
+def test_the_image_has_what_the_tests_ran_with():
     tested = pinned("dev")
     assert {name: versions for name, versions in pinned("image").items() if versions != tested.get(name)} == {}
 
 
 @pytest.mark.parametrize("name", ["dev", "image"])
-def test_every_library_has_hashes(name: str) -> None:
+def test_every_library_has_hashes(name):
     text = (ROOT / "requirements" / f"{name}.txt").read_text("utf-8")
     entries = re.findall(r"^\w[^ ]*==.*(?:\n .*)*", text, re.MULTILINE)
     assert len(entries) > 35
@@ -72,12 +68,12 @@ def test_every_library_has_hashes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LOCKS)
-def test_no_address_is_in_a_lock_file(name: str) -> None:
+def test_no_address_is_in_a_lock_file(name):
     text = (ROOT / "requirements" / f"{name}.txt").read_text("utf-8")
     assert not re.search(r"://|^-|index|find-links| @ ", text, re.MULTILINE)
 
 
-def test_a_library_whose_private_classes_are_used_has_a_cap() -> None:
+def test_a_library_whose_private_classes_are_used_has_a_cap():
     source = "".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
     private = set(re.findall(r"^from (uvicorn)\.protocols", source, re.MULTILINE))
     capped = {one.name for one in direct(("server",), ()) if any(limit.operator == "<" for limit in one.specifier)}

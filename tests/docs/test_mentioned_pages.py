@@ -17,7 +17,6 @@ def files():
 
 
 def gone(text):
-    """The pages and drawings that a text names, and that are not there."""
     return sorted(name for name in MENTION.findall(text) if not (ROOT / name).exists())
 
 

@@ -3,9 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,15 +13,15 @@ from support.object_store import object_store
 
 
 @pytest.fixture
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_blocks(monkeypatch):
     for name, size in {"BLOCK": 50, "SEEDED_BLOCK": 60, "GROUP_BYTES": 400, "SORTED_BYTES": 2000}.items():
         monkeypatch.setattr(blocks, name, size)
     monkeypatch.setattr("overstory.engines.units.PART_BYTES", 1)
 
 
 @pytest.fixture
-def collection(tmp_path: Path, small_blocks: None) -> Callable[..., Collection]:
-    def made(name: str = "rappor", parameters: dict[str, Any] = RAPPOR, size: int = 900) -> Collection:
+def collection(tmp_path, small_blocks):
+    def made(name="rappor", parameters=RAPPOR, size=900):
         folder = tmp_path / "reports"
         folder.mkdir()
         return Collection(folder, name, parameters, size)
@@ -32,13 +30,13 @@ def collection(tmp_path: Path, small_blocks: None) -> Callable[..., Collection]:
 
 
 @pytest.fixture(scope="module")
-def bucket() -> Iterator[str]:
+def bucket():
     with object_store() as options:
         yield options
 
 
 @pytest.fixture
-def java(monkeypatch: pytest.MonkeyPatch) -> None:
+def java(monkeypatch):
     if shutil.which("java") is None and os.environ.get("OVERSTORY_JAVA") != "required":
         pytest.skip("there is no Java here: apt install openjdk-17-jre-headless")
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
@@ -47,7 +45,7 @@ def java(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def watched(tmp_path, monkeypatch):
     """Make a folder in which workers mark what they count; they find `support` where the tests do."""
     paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))

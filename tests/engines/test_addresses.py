@@ -3,9 +3,6 @@
 import io
 import json
 import re
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 from pyarrow import fs
@@ -14,7 +11,6 @@ from test_driver import Unreliable
 from overstory.analysis.kinds.split import sorted_answers
 from overstory.cli.main import main
 from overstory.discovery import find
-from overstory.discovery.result import Discovered
 from overstory.engines import folders
 from overstory.engines.driver import EngineError, LocalEngine, count
 from overstory.engines.folders import Folder, FolderError, shown_address, without_secrets
@@ -59,7 +55,7 @@ COMMANDS = [
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
@@ -72,7 +68,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("address", ADDRESSES)
 @pytest.mark.usefixtures("folder")
-def test_no_command_prints_a_secret(address: str, bucket: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_command_prints_a_secret(address, bucket, capsys):
     address = address.replace("STORE", bucket)
     for command in COMMANDS:
         status = main([word.format(address) for word in command.split(" ")])
@@ -84,7 +80,7 @@ def test_no_command_prints_a_secret(address: str, bucket: str, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize("address", [*ADDRESSES[2:4], *ADDRESSES[5:]])
-def test_no_error_has_a_secret(address: str) -> None:
+def test_no_error_has_a_secret(address):
     for read in (lambda text: find_places([text]), find_sets, Folder):
         with pytest.raises(OverstoryError) as caught:
             read(address)
@@ -103,12 +99,12 @@ def test_no_error_has_a_secret(address: str) -> None:
         ("/tmp/K:S@x?y", "/tmp/K:S@x?y"),
     ],
 )
-def test_what_is_shown(address: str, shown: str) -> None:
+def test_what_is_shown(address, shown):
     assert shown_address(address) == shown
     assert Place(address, 0, "").shown == Unit(0, address, BLOCKS, 0, 1, 0, 0).shown == shown
 
 
-def test_secrets_are_left_out_of_what_a_library_says() -> None:
+def test_secrets_are_left_out_of_what_a_library_says():
     address = "s3://KEY:a%2Fsecret@bucket/x?session=T0KEN&region=eu"
     for said in (f"cannot parse '{address}'", "wrong: a/secret", "KEY:a/secret@", "a%2Fsecret", "T0KEN in eu"):
         cleaned = without_secrets(said, address)
@@ -117,7 +113,7 @@ def test_secrets_are_left_out_of_what_a_library_says() -> None:
 
 
 @pytest.mark.slow
-def test_what_succeeds_prints_no_secret(bucket: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_succeeds_prints_no_secret(bucket, folder, capsys):
     put(bucket, "shown/notes.txt", b"no reports")
     address = f"s3://AKIAKEY:S3CRETPASS@shown/reports?{bucket}"
     export_all("sqlite:///store.db", registry(), address)
@@ -153,10 +149,10 @@ REFUSED = "When listing objects under key '' in bucket 'b': AWS Error NETWORK_CO
 class System:
     """A file system that lists nothing, and knows, or does not know, what an object is."""
 
-    def __init__(self, kind: fs.FileType | None) -> None:
+    def __init__(self, kind):
         self.kind = kind
 
-    def get_file_info(self, asked: Any) -> fs.FileInfo:
+    def get_file_info(self, asked):
         if self.kind is None or isinstance(asked, fs.FileSelector):
             raise OSError(REFUSED)
         return fs.FileInfo(asked, self.kind)
@@ -171,19 +167,17 @@ def test_a_store_that_does_not_answer_is_not_passed_over(monkeypatch, capsys, ki
     assert "overstory: error: s3://b/day: when listing objects" in capsys.readouterr().err
 
 
-def test_an_object_is_no_exported_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_object_is_no_exported_folder(monkeypatch):
     monkeypatch.setattr(folders, "file_system", lambda _address: (System(fs.FileType.File), "b/day.parquet"))
     assert not is_exported("s3://b/day.parquet")
 
 
 class Failing(io.BytesIO):
-    """A file whose first read is right, and each later one an error."""
-
-    def __init__(self, content: bytes, error: BaseException) -> None:
+    def __init__(self, content, error):
         super().__init__(content)
         self.error, self.reads = error, 0
 
-    def read(self, size: int | None = -1, /) -> bytes:
+    def read(self, size=-1, /):
         self.reads += 1
         if self.reads > 1:
             raise self.error
@@ -208,20 +202,18 @@ def test_what_the_system_says_is_not_said_of_the_file(collection, error):
 
 
 # A search over files finds what it finds in the same answers in memory, by any engine and in any partition
-
-
-def answers_in_files(engine: Any, job: Job, units: Sequence[Unit]) -> Any:
+def answers_in_files(engine, job, units):
     return search_answers(lambda asked: count(engine, asked, units).counts, job)
 
 
-PLANS: dict[str, dict[str, Any]] = {
+PLANS = {
     "integers": {"values": {"domain": "integers", "bits": 10}, "epsilon": 4.0, "step": 4, "beam": 6},
     "with known": {"values": {"domain": "integers", "bits": 10}, "epsilon": 4.0, "step": 5, "beam": 6, "known": ["7"]},
     "strings": {"values": {"domain": "strings", "max_bytes": 2}, "epsilon": 5.0, "step": 8, "beam": 6},
 }
 
 
-def test_the_command_searches_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_searches_files(tmp_path, capsys):
     command, search, batches = searched_files(tmp_path)
     with sorted_answers(search, batches, 4500) as answers:
         expected = find(search.plan, answers).to_json(everything=True)
@@ -248,7 +240,7 @@ def test_the_command_searches_files(tmp_path: Path, capsys: pytest.CaptureFixtur
         assert read_candidates(quoted) == list(dict.fromkeys(["a,b", ' "c"', "80", *map(str, detected)]))
 
 
-def facts(found: Discovered) -> str:
+def facts(found):
     return json.dumps(found.to_json(everything=True), sort_keys=True, default=str)
 
 
@@ -257,7 +249,7 @@ def facts(found: Discovered) -> str:
     "parameters",
     [pytest.param(PLANS[name], id=name, marks=[] if name == "integers" else pytest.mark.slow) for name in PLANS],
 )
-def test_a_search_over_files_finds_the_same(tmp_path: Path, parameters: dict[str, Any]) -> None:
+def test_a_search_over_files_finds_the_same(tmp_path, parameters):
     search = prefix_search(**parameters)
     batches = in_files(tmp_path, search)
     with sorted_answers(search, batches, 4500) as answers:

@@ -5,16 +5,13 @@ import pickle
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from overstory.engines.driver import COUNTS_HEADER, EngineError, LocalEngine, count, count_unit
-from overstory.engines.units import Job, Unit
+from overstory.engines.units import Unit
 from overstory.protocol.errors import FormatError
-from support.engine_files import EVERY_ORACLE, Collection
+from support.engine_files import EVERY_ORACLE
 
 
 class Unreliable:
@@ -22,13 +19,11 @@ class Unreliable:
 
     name = "unreliable"
 
-    def __init__(
-        self, seed: int = 0, spoil: Callable[[list[tuple[int, bytes]]], Any] = lambda results: results
-    ) -> None:
+    def __init__(self, seed=0, spoil=lambda results: results):
         self.random, self.spoil = random.Random(seed), spoil
         self.given: list[int] = []
 
-    def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
+    def map(self, job, units):
         self.given = [unit.number for unit in units]
         results = [(unit.number, count_unit(job, unit)) for unit in units]
         self.random.shuffle(results)
@@ -43,7 +38,7 @@ def test_every_oracle_counts_alike_in_any_partition_and_order(collection, name, 
     units = made.units(largest)
     assert {unit.layout for unit in units} == {"blocks", "packed batches"}
     assert (len(units) == 3) == (largest == 1 << 30)
-    done: list[int] = []
+    done = []
     for engine in (LocalEngine(2), Unreliable(1), Unreliable(2, lambda results: [*results, *results[::2]])):
         run = count(engine, made.job(), units, advance=done.append)
         assert run.counts == made.counts
@@ -52,11 +47,11 @@ def test_every_oracle_counts_alike_in_any_partition_and_order(collection, name, 
     assert sum(done) == 3 * sum(unit.num_bytes for unit in units)
 
 
-def damaged(raw: bytes) -> bytes:
+def damaged(raw):
     return raw[:-1] + bytes([raw[-1] ^ 1])
 
 
-def of_fewer(raw: bytes) -> bytes:
+def of_fewer(raw):
     magic, cohorts, bits, reports, checksum = COUNTS_HEADER.unpack_from(raw)
     return COUNTS_HEADER.pack(magic, cohorts, bits, reports - 1, checksum) + raw[COUNTS_HEADER.size :]
 
@@ -78,7 +73,7 @@ def test_no_wrong_count_comes_of_an_engine_that_fails(collection, spoil, says):
         count(Unreliable(3, spoil), made.job(), made.units())
 
 
-def test_a_file_that_was_changed_after_it_was_listed_is_noticed(collection: Callable[..., Collection]) -> None:
+def test_a_file_that_was_changed_after_it_was_listed_is_noticed(collection):
     made = collection()
     units = made.units()
     changed = next(unit for unit in units if unit.layout == "packed batches")
@@ -87,17 +82,17 @@ def test_a_file_that_was_changed_after_it_was_listed_is_noticed(collection: Call
         count(LocalEngine(1), made.job(), lying)
 
 
-def test_an_object_with_a_map_is_an_engine(collection: Callable[..., Collection]) -> None:
+def test_an_object_with_a_map_is_an_engine(collection):
     class Own:
-        def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
+        def map(self, job, units):
             return ((unit.number, count_unit(job, unit)) for unit in units)
 
-    own: Any = Own()
+    own = Own()
     made = collection()
     assert count(own, made.job(), made.units()).counts == made.counts
 
 
-def test_counting_imports_no_pandas(collection: Callable[..., Collection], tmp_path: Path) -> None:
+def test_counting_imports_no_pandas(collection, tmp_path):
     """It would take longer than counting ten million reports, in every worker."""
     made = collection()
     by_layout = {unit.layout: unit for unit in made.units(1 << 30)}

@@ -3,18 +3,15 @@
 import json
 import time
 import weakref
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from overstory.cli.main import main
 from overstory.engines import driver, spark_session
 from overstory.engines.dask_cluster import MOST_LOSSES, DaskEngine
-from overstory.engines.driver import Engine, EngineError, LocalEngine, count
+from overstory.engines.driver import EngineError, LocalEngine, count
 from overstory.engines.places import find_places
 from overstory.engines.spark_session import PER_WAVE, SparkEngine
 from overstory.engines.units import read_contents, units_of
@@ -27,14 +24,13 @@ from support.spark_daemons import Cluster, running, start_connect
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of schedulers whose workers are killed
 
-Made = Callable[[], Engine]
 QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "OFF"}
 SPARK_TRIES = 4
 """Spark's own: a task that fails so often ends its job."""
 
 
 @pytest.fixture(scope="module")
-def scheduler() -> Iterator[str]:
+def scheduler():
     from distributed import LocalCluster
 
     with LocalCluster(
@@ -44,7 +40,7 @@ def scheduler() -> Iterator[str]:
 
 
 @contextmanager
-def spark_session_at(master: str) -> Iterator[Any]:
+def spark_session_at(master):
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder
@@ -83,7 +79,7 @@ def engine(request, tmp_path_factory, monkeypatch):
     ["local", *(pytest.param(name, marks=pytest.mark.slow) for name in ("dask", "spark", "connect"))],
     indirect=True,
 )
-def test_an_engine_counts_alike(engine: Made, tmp_path: Path) -> None:
+def test_an_engine_counts_alike(engine, tmp_path):
     """Every oracle and an exported store; of a damaged file an error says what and where."""
     for job, units, stored in exported_counts(tmp_path):
         assert count(engine(), job, units).counts == stored
@@ -117,7 +113,7 @@ def test_a_search_on_a_running_scheduler_finds_what_one_process_finds(tmp_path, 
     ],
     ids=["dask", "spark", "connect"],
 )
-def test_a_scheduler_that_is_not_there_is_one_sentence(collection: Callable[..., Collection], absent: Made) -> None:
+def test_a_scheduler_that_is_not_there_is_one_sentence(collection, absent):
     made = collection()
     with pytest.raises(EngineError, match=r"^(there is no Dask scheduler|no Spark session) at \w+://127.0.0.1:1: .*$"):
         count(absent(), made.job(), made.units())
@@ -182,16 +178,16 @@ class Counts:
 @pytest.mark.parametrize(("name", "most"), [("local", 12), ("spark", 50)])
 def test_counts_are_released_as_they_are_taken(collection, monkeypatch, name, most, pause):
     """Memory does not grow with the number of units: little is counted ahead of what is added."""
-    alive: weakref.WeakSet[Counts] = weakref.WeakSet()
+    alive = weakref.WeakSet()
 
-    def counts(*_: Any) -> Counts:
+    def counts(*_):
         alive.add(made := Counts())
         return made
 
     monkeypatch.setattr(driver, "count_unit", counts)
     monkeypatch.setattr(spark_session, "_collect", lambda _session, _job, units: [(0, counts()) for _ in units])
     monkeypatch.setattr(SparkEngine, "_session", lambda _engine: nullcontext())
-    engine: Engine = LocalEngine(2) if name == "local" else SparkEngine(workers=2)
+    engine = LocalEngine(2) if name == "local" else SparkEngine(workers=2)
     made, taken = collection(), 0
     for _number, _counts in engine.map(made.job(), made.units()[:1] * 400):
         taken += 1

@@ -1,7 +1,6 @@
 """Counts with a label, of any oracle: what decode makes of them is what the oracle estimates from the same reports."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,18 +17,18 @@ from overstory.files.labels import read_labelled
 from overstory.files.parquet import Label, write_blocks
 from overstory.files.reports import write_packed
 from overstory.protocol.kinds.joint import joint
-from support.engine_files import EVERY_ORACLE, Collection, pieces
+from support.engine_files import EVERY_ORACLE, pieces
 
 ONE = {"epsilon": 1.0}
 
 
-def printed(capsys: pytest.CaptureFixture[str], *command: object, status: int = 0) -> str:
+def printed(capsys, *command, status=0):
     assert main([str(part) for part in command]) == status
     out = capsys.readouterr()
     return out.err if status else out.out
 
 
-def names_file(made: Collection, folder: Path) -> list[str]:
+def names_file(made, folder):
     if made.asked is None:
         return []
     (folder / "names.txt").write_text("\n".join(made.asked))
@@ -97,7 +96,7 @@ def test_counts_that_were_altered_are_refused(collection, tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_pairs_of_a_table_are_counted_alike(tmp_path: Path) -> None:
+def test_pairs_of_a_table_are_counted_alike(tmp_path):
     linked = joint(of=[{"oracle": "grr", "domain_size": 4} | ONE, {"oracle": "oue", "domain_size": 3} | ONE])
     batches = [
         SimulatedDevices.holding(linked, range(12), np.arange(300) % 12, np.random.default_rng(seed)).report()

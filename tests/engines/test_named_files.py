@@ -14,7 +14,7 @@ from overstory.collector.store import open_store
 from overstory.engines.dask_cluster import DaskEngine
 from overstory.engines.driver import LocalEngine, count
 from overstory.engines.folders import Folder
-from overstory.engines.places import ExportedSet, find_copies, find_places, find_sets, open_place
+from overstory.engines.places import find_copies, find_places, find_sets, open_place
 from overstory.engines.units import read_contents, units_of
 from overstory.protocol.errors import FormatError, ParameterError
 from support import exported_store
@@ -22,12 +22,12 @@ from support.exported_store import PERIODS, export_all, fill, registry, small_pa
 from support.object_store import put
 
 
-def names(*inputs: str) -> list[str]:
+def names(*inputs):
     return [os.path.basename(place.address) for place in find_places(inputs)]  # noqa: PTH119 - objects too
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     for name in ("metric=a/period=1/x.parquet", "metric=a/period=2/y.parquet", "metric=b/z.ovsb", "metric=b/notes.txt"):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_folders_globs_and_files_are_named_once_in_order(folder: Path) -> None:
+def test_folders_globs_and_files_are_named_once_in_order(folder):
     assert names(str(folder)) == ["x.parquet", "y.parquet", "z.ovsb"]
     assert names(f"{folder}/**/*.parquet") == ["x.parquet", "y.parquet"]
     assert names(f"{folder}/metric=b/z.ovsb", f"{folder}/*/*2/*") == ["z.ovsb", "y.parquet"]
@@ -54,13 +54,13 @@ def test_folders_globs_and_files_are_named_once_in_order(folder: Path) -> None:
         (["nowhere://bucket/x"], "nowhere://bucket/x"),
     ],
 )
-def test_what_cannot_be_counted_is_named(folder: Path, inputs: list[str], says: str) -> None:
+def test_what_cannot_be_counted_is_named(folder, inputs, says):
     (folder / "empty").mkdir()
     with pytest.raises((ParameterError, FormatError), match=says):
         find_places([text.format(folder) for text in inputs])
 
 
-def test_a_missing_file_is_the_operating_systems_error(folder: Path) -> None:
+def test_a_missing_file_is_the_operating_systems_error(folder):
     with pytest.raises(FileNotFoundError):
         find_places([f"{folder}/absent.parquet"])
 
@@ -110,7 +110,7 @@ def test_an_export_into_an_object_store_is_counted_and_decoded(bucket, tmp_path,
 
 
 @pytest.mark.parametrize("scheduler", ["nonsense", "tcp://host", "tcp://:8786", "host:port", "tls://host:99999"])
-def test_a_scheduler_without_a_host_or_a_port_is_refused(scheduler: str) -> None:
+def test_a_scheduler_without_a_host_or_a_port_is_refused(scheduler):
     with pytest.raises(ParameterError, match=f"--engine dask:{scheduler}: give a host and a port"):
         DaskEngine(scheduler)
 
@@ -119,7 +119,7 @@ ODD = ("c=a%20b", "a b", "hash#x", "one+two", "ä,ö", "50%", "[1]")
 
 
 @pytest.mark.parametrize("name", [*ODD, "what?"])
-def test_odd_names_are_read_by_path_and_by_address(tmp_path: Path, name: str) -> None:
+def test_odd_names_are_read_by_path_and_by_address(tmp_path, name):
     file = tmp_path / "enc" / name / "monday.parquet"
     file.parent.mkdir(parents=True)
     file.write_bytes(b"PAR1")
@@ -135,7 +135,7 @@ def test_odd_names_are_read_by_path_and_by_address(tmp_path: Path, name: str) ->
     assert below.names() == ["monday.parquet"]
 
 
-def test_one_file_by_two_names_is_named_twice(tmp_path: Path) -> None:
+def test_one_file_by_two_names_is_named_twice(tmp_path):
     file = tmp_path / "monday.parquet"
     file.write_bytes(b"PAR1")
     (tmp_path / "link.parquet").symlink_to(file)
@@ -146,7 +146,7 @@ def test_one_file_by_two_names_is_named_twice(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
-def test_a_named_pipe_in_a_folder_is_named(tmp_path: Path) -> None:
+def test_a_named_pipe_in_a_folder_is_named(tmp_path):
     (tmp_path / "monday.parquet").write_bytes(b"PAR1")
     (tmp_path / "spark.parquet").mkdir()  # a folder that Spark wrote has such a name
     (tmp_path / "notes.txt").symlink_to(tmp_path / "gone")
@@ -173,7 +173,7 @@ def test_a_copy_of_a_file_is_said(collection, tmp_path, capsys):
     assert warning in capsys.readouterr().err.splitlines()
 
 
-def test_files_of_one_size_and_end_are_no_copies_unless_all_their_bytes_are_equal(tmp_path: Path) -> None:
+def test_files_of_one_size_and_end_are_no_copies_unless_all_their_bytes_are_equal(tmp_path):
     for name, first in (("a", b"1"), ("b", b"2"), ("c", b"1"), ("d", b"")):
         (tmp_path / f"{name}.parquet").write_bytes(first + bytes(10_000))
     found = [
@@ -183,7 +183,7 @@ def test_files_of_one_size_and_end_are_no_copies_unless_all_their_bytes_are_equa
 
 
 @pytest.mark.slow
-def test_odd_names_of_objects_are_read(bucket: str) -> None:
+def test_odd_names_of_objects_are_read(bucket):
     for name in ODD:
         put(bucket, f"odd/{quote(name)}/x.parquet", b"PAR1")
     for named in (f"s3://odd?{bucket}", f"s3://K:S@odd/*/x.parquet?{bucket}"):
@@ -217,15 +217,14 @@ def test_globs_are_those_of_the_shell(collection, tmp_path, glob, capsys):
     assert sum(int(line.split(",")[0]) for line in counts[0].splitlines()) == 900
 
 
-def test_sets_below_an_address_are_found(tmp_path: Path) -> None:
+def test_sets_below_an_address_are_found(tmp_path):
     (tmp_path / "a%20b").mkdir()
     with pytest.raises(ParameterError, match="holds no manifest"):
         find_sets(f"file://{tmp_path}/a%2520b")
 
 
 @pytest.fixture
-def sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[ExportedSet]:
-    """Three groups of one metric and day: three manifests in one folder, of several parts each."""
+def sets(tmp_path, monkeypatch):
     small_parts(monkeypatch.setattr)
     url = f"sqlite:///{tmp_path}/store.db"
     fill(url, registry())
@@ -236,11 +235,11 @@ def sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[ExportedSet]:
     return found
 
 
-def reports_of(*inputs: object) -> int:
+def reports_of(*inputs):
     return sum(place.num_reports or 0 for place in find_places(list(map(str, inputs))))
 
 
-def test_each_manifest_stands_for_its_own_files(sets: list[ExportedSet]) -> None:
+def test_each_manifest_stands_for_its_own_files(sets):
     for size in (1, 2, 3):
         for chosen in itertools.combinations(sets, size):
             expected = {one.address(part): part.reports for one in chosen for part in one.manifest.parts}
@@ -250,7 +249,7 @@ def test_each_manifest_stands_for_its_own_files(sets: list[ExportedSet]) -> None
             assert reports_of(*addresses) == sum(expected.values())
 
 
-def test_a_folder_and_a_glob_stand_for_what_they_match(sets: list[ExportedSet]) -> None:
+def test_a_folder_and_a_glob_stand_for_what_they_match(sets):
     folder, whole = Path(sets[0].folder.identity), sum(one.manifest.num_reports for one in sets)
     one, *others = sets
     for named in (folder, folder.parent, folder / "*", folder / "manifest-*", folder / "*.parquet"):
@@ -261,7 +260,7 @@ def test_a_folder_and_a_glob_stand_for_what_they_match(sets: list[ExportedSet]) 
     assert reports_of(f"{folder}/{'?' * start}{name[start]}*.json") == one.manifest.num_reports
 
 
-def test_a_part_alone_is_counted_and_not_beside_its_manifest(sets: list[ExportedSet]) -> None:
+def test_a_part_alone_is_counted_and_not_beside_its_manifest(sets):
     one, other, _ = sets
     first, second = one.manifest.parts[:2]
     assert reports_of(one.address(first)) == first.reports
@@ -272,7 +271,7 @@ def test_a_part_alone_is_counted_and_not_beside_its_manifest(sets: list[Exported
             find_places(twice)
 
 
-def test_copies_are_refused_of_what_is_counted_alone(sets: list[ExportedSet], tmp_path: Path) -> None:
+def test_copies_are_refused_of_what_is_counted_alone(sets, tmp_path):
     one, other, _ = sets
     copy = tmp_path / "copy"
     shutil.copytree(one.folder.identity, copy)

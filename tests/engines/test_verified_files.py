@@ -1,17 +1,15 @@
 """No damaged byte of a file is counted."""
 
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from overstory.analysis.reports import SupportCounts
 from overstory.engines import driver
-from overstory.engines.driver import LocalEngine, Run, count
-from overstory.engines.places import ExportedSet, find_places, find_sets
-from overstory.engines.units import Job, Unit, read_contents, units_of
+from overstory.engines.driver import LocalEngine, count
+from overstory.engines.places import find_places, find_sets
+from overstory.engines.units import Job, read_contents, units_of
 from overstory.protocol.errors import FormatError, OverstoryError
 from overstory.queries.sources.exported import ExportedReports
 from support.engine_files import ORACLES, Collection
@@ -19,12 +17,12 @@ from support.exported_store import export_all, fill, registry, small_parts, sum_
 from support.object_store import put
 
 
-def count_here(job: Job, units: Sequence[Unit]) -> Run:
+def count_here(job, units):
     return count(LocalEngine(1), job, units)
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     small_parts(monkeypatch.setattr)
     monkeypatch.setattr("overstory.engines.units.SMALLEST_UNIT", 1)
     fill(f"sqlite:///{tmp_path}/store.db", registry())
@@ -32,8 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "exported"
 
 
-def first_part(folder: Path, metric: str) -> tuple[ExportedSet, Path]:
-    """Return a set of a metric, and its smallest part."""
+def first_part(folder, metric):
     one = find_sets(str(folder / f"metric={metric}"))[0]
     part = min(one.manifest.parts, key=lambda part: part.bytes)
     return one, Path(one.address(part))
@@ -42,7 +39,7 @@ def first_part(folder: Path, metric: str) -> tuple[ExportedSet, Path]:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("first", range(8))
 @pytest.mark.parametrize("name", ["bloom", "size"])
-def test_a_flipped_bit_of_any_byte_is_an_error(folder: Path, name: str, first: int) -> None:
+def test_a_flipped_bit_of_any_byte_is_an_error(folder, name, first):
     """A row's own checksum is of its reports: its cohort, its number of reports and the footer are not in it."""
     _, path = first_part(folder, name)
     metric, good = registry()[name], path.read_bytes()
@@ -55,7 +52,7 @@ def test_a_flipped_bit_of_any_byte_is_an_error(folder: Path, name: str, first: i
     assert sum_folder(metric, path) == sound
 
 
-def test_decode_of_a_folder_compares_whole_files_too(folder: Path) -> None:
+def test_decode_of_a_folder_compares_whole_files_too(folder):
     one, path = first_part(folder, "bloom")
     metric, good = registry()["bloom"], path.read_bytes()
     for place in range(4, len(good), 61):
@@ -70,10 +67,10 @@ def test_decode_of_a_folder_compares_whole_files_too(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_each_file_is_read_once_more_whatever_its_units_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_file_is_read_once_more_whatever_its_units_are(tmp_path, monkeypatch):
     monkeypatch.setattr("overstory.collector.store.copies.export.PART_BYTES", 1 << 20)
     export_all(f"sqlite:///{tmp_path}/store.db", registry(), tmp_path / "whole")
-    checked: list[str] = []
+    checked = []
     monkeypatch.setattr(driver, "_check_file", lambda raw, crc32, source: checked.append(source))
     metric = registry()["bloom"]
     places = find_places([str(tmp_path / "whole" / "metric=bloom")])
@@ -105,12 +102,12 @@ def test_a_few_random_bytes_are_refused_or_change_nothing(tmp_path, name, parame
     assert silent > 20 or name != "rappor"
 
 
-def counted(job: Job, path: Path) -> SupportCounts:
+def counted(job, path):
     return count(LocalEngine(1), job, units_of(read_contents(find_places([str(path)])), 1 << 30)).counts
 
 
 @pytest.mark.slow
-def test_an_objects_bytes_are_compared(bucket: str, folder: Path) -> None:
+def test_an_objects_bytes_are_compared(bucket, folder):
     one, path = first_part(folder, "bloom")
     metric = registry()["bloom"]
     for file in Path(one.folder.identity).iterdir():

@@ -16,7 +16,6 @@ SECRETS = {"token": b"ovw_the-write-token", "metric": b"secret-theme"}
 
 
 def observed(folder, *, shuffle=True, fault=None):
-    """Send a message of each device through a relay; return what was recorded at both sides, and the relay's log."""
     options = shuffling(folder, least=DEVICES, every="0.2s") if shuffle else ["OVERSTORY_RELAY_PER_HOUR=1000"]
     more = {} if fault is None else {"program": (sys.executable, broken_relay.__file__, fault)}
     with receiving() as side, listening_in(address_of(side.url)) as behind:

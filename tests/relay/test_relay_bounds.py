@@ -33,7 +33,6 @@ from support.relays import StagedRelay, health, message, post, raw_post, receivi
 
 
 def most_in_an_hour(times):
-    """The largest number of times in a window of 3,600 seconds, both ends of which belong to it."""
     return max((bisect_right(times, began + 3600) - number for number, began in enumerate(times)), default=0)
 
 
@@ -154,8 +153,6 @@ def test_messages_under_way_are_bounded_their_senders_gone_or_not():
 
 
 class ShufflingRelay(StagedRelay):
-    """A shuffling relay with the settings of a command line, and all that it decides before a message is stored."""
-
     def __init__(self, folder, *options):
         line = ["relay", "--gateway", "http://c", "--spool", str(folder / "spool"), "OVERSTORY_RELAY_CAPACITY=5000"]
         self.settings = settings_of([*line, *options], folder)
@@ -168,7 +165,6 @@ class ShufflingRelay(StagedRelay):
         self.service = RelayService(self.shuffler.deliver, limit, Troubles())
 
     def post(self, address, *messages):
-
         async def posting():
             answers = []
             for one in messages:
@@ -190,7 +186,6 @@ def shuffling_relay(folder, *options):
 
 
 def of_address(relay, number):
-    """How many messages of the last release carry the number that one address gave all of its own."""
     return [one[7:15] for one in relay.released].count(number.to_bytes(8, "big"))
 
 

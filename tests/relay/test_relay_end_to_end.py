@@ -26,8 +26,6 @@ DEVICES = 40
 
 @dataclass
 class Observation:
-    """What everybody saw of one release, and what the devices had sent."""
-
     arrived: list[Recorded]  # between devices and relay
     passed: list[Recorded]  # between relay and collector
     direct: list[Recorded]  # between devices and collector
@@ -42,25 +40,22 @@ class Observation:
     token: str
 
     @property
-    def secrets(self) -> dict[str, bytes]:
-        """What nobody but the device and the collector may read."""
+    def secrets(self):
         names = {name: name.encode() for name in NAMES}
         return names | {"token": self.token.encode(), "metric": METRIC.encode(), "path": b"/v1/reports"}
 
     @property
-    def addresses(self) -> dict[str, bytes]:
-        """How the devices' addresses may be written."""
+    def addresses(self):
         return {name: text for record in self.arrived for name, text in spellings(record.source).items()}
 
 
-def contents(folder: Path) -> bytes:
-    """Return all bytes of a folder's files, except the token that was handed over."""
+def contents(folder):
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "relay-token")
     return b"".join(path.read_bytes() for path in files)
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory) -> Observation:
+def seen(tmp_path_factory):
     folder, sent = tmp_path_factory.mktemp("end-to-end"), Counter()
     relayed = folder / "relay"
     relayed.mkdir()
@@ -87,20 +82,9 @@ def seen(tmp_path_factory) -> Observation:
             assert relay.stop() == 0
         assert site.collector.stop() == 0
         stored, log = contents(site.folder), "".join(site.collector.said)
-    return Observation(
-        before.records,
-        behind.records,
-        around.records,
-        relay_before,
-        contents(relayed),
-        stored,
-        site.store,
-        log,
-        facts,
-        sent,
-        counts,
-        site.tokens["write"],
-    )
+    records = before.records, behind.records, around.records
+    files = relay_before, contents(relayed), stored, site.store
+    return Observation(*records, *files, log, facts, sent, counts, site.tokens["write"])
 
 
 def test_the_counts_are_those_of_what_was_sent(seen):

@@ -12,8 +12,6 @@ LEAST = 6
 
 
 class Faulty:
-    """A collector's answers: most are right, some parts fail after they were counted, some messages come again."""
-
     def __init__(self, seed):
         self._random, self.calm = random.Random(seed), False
 
@@ -76,8 +74,6 @@ def test_many_kills(tmp_path):
 
 
 class Shown:
-    """What a receiving side has seen, for the checks of the check."""
-
     def __init__(self, releases):
         self.counted = {one: 1 for members in releases.values() for one in members}
         self.ids = {one: {release} for release, members in releases.items() for one in members}

@@ -37,8 +37,6 @@ KILLS = rounds(10)
 
 
 class Senders:
-    """Devices in two threads, each of which sends one upload after the other until it is answered."""
-
     def __init__(self, site, relay, seed):
         registry = parse_registry(site.registry.replace("RELAY", relay))
         self._metric, self._token = registry[METRIC], site.tokens["write"]

@@ -38,8 +38,7 @@ ROOT = Path(__file__).parents[2]
 CONFIGURATION = ROOT / "examples" / "deploy" / "relay-nginx.conf"
 
 
-def here(text: str, port: int, gateway: str) -> str:
-    """Return the configuration without TLS, on a port of this machine, for a gateway of this machine."""
+def here(text, port, gateway):
     text = re.sub(r" *ssl_certificate(_key)? .*\n", "", text)
     assert text.count("listen 443 ssl;") == text.count("proxy_pass https://collector.example.org/") == 1
     text = text.replace("listen 443 ssl;", f"listen 127.0.0.1:{port};")
@@ -48,7 +47,6 @@ def here(text: str, port: int, gateway: str) -> str:
 
 @pytest.fixture(scope="module")
 def foreign(side, tmp_path_factory):
-    """nginx as the relay."""
     folder, port = tmp_path_factory.mktemp("nginx"), free_port()
     with running(folder, here(CONFIGURATION.read_text(), port, side.url), port) as address:
         yield SimpleNamespace(address=address, host="collector.example.org", folder=folder)
@@ -151,7 +149,6 @@ def test_what_is_no_message_is_refused_and_not_passed_on(relay, foreign, side, p
 
 
 def exchange(address, raw, timeout=10.0):
-    """Send bytes, and return all that comes back."""
     with socket.create_connection(address, timeout) as wire:
         wire.sendall(raw)
         received = b""

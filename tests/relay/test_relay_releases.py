@@ -76,7 +76,6 @@ def stage(tmp_path):
     with contextlib.ExitStack() as stages:
 
         def make(number=0):
-            """A relay in which so many messages wait, which are due."""
             made = StagedRelay(tmp_path, RULES)
             stages.callback(made.spool.close)
             made.messages = [message(n) for n in range(number)]
@@ -88,7 +87,6 @@ def stage(tmp_path):
 
 
 def ticks(stage, number):
-    """A condition that holds after the shuffler has looked so many times."""
     left = iter(range(number))
     return lambda: next(left, None) is None
 
@@ -113,11 +111,8 @@ def test_what_is_to_be_sent_again_is_sent_again_with_the_same_id_and_the_rest_is
         if shut:
             shut.pop()
             n = len(release.messages)
-            return (
-                {"taken": n - 4, "refused": {}, "again": [0, 1, 2, n - 1]}
-                if n > 4
-                else {"taken": 0} | {"refused": {}, "again": list(range(n))}
-            )
+            again = [0, 1, 2, n - 1] if n > 4 else list(range(n))
+            return {"taken": n - len(again), "refused": {}, "again": again}
         return take_all(release)
 
     made.answers = answers
@@ -167,8 +162,6 @@ def test_refusals_are_counted_by_their_reason_and_not_sent_again(stage, caplog):
 
 
 class Stubborn:
-    """A collector that fails on some messages each time; the others are taken."""
-
     def __init__(self, fate):
         self.fate, self.taken = fate, set()
 
@@ -465,8 +458,6 @@ def test_memory_stays_flat_while_a_hundred_thousand_messages_are_read_and_releas
 
 
 # How long a shuffling relay keeps what it has accepted, for every setting and whenever it comes
-
-
 HOUR = 3600.0
 BEGUN = 1_800_000_000.25
 LEAST = 3

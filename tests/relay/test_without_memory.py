@@ -23,7 +23,6 @@ def hang(thread):
 
 
 def meet(number):
-    """Return work that ends when `number` threads do it at once."""
     return threading.Barrier(number).wait
 
 
@@ -48,7 +47,6 @@ def test_an_event_loop_works_in_threads_that_have_begun(monkeypatch):
 
 
 def heads_of_a_relay(requests, loses_its_listener=False, troubles=None):
-    """Return what a relay with room for three connections answers to requests, one after the other."""
     service = RelayService(None, HourlyLimit(10), troubles or Troubles())
 
     async def main():

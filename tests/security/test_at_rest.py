@@ -31,7 +31,6 @@ DOMAINS = (f'{{kind = "categories", names = {NAMES}}}', '{kind = "strings", cand
 
 
 def toml_of(oracle, parameters=None):
-    """The registry of one metric of an oracle, by the first domain that it takes."""
     for domain in DOMAINS:
         given = parameters or toml_parameters(oracle)
         text = plain_registry("m", oracle=f'"{oracle}"', parameters=given, domain=domain)
@@ -42,7 +41,6 @@ def toml_of(oracle, parameters=None):
 
 
 def traces(values):
-    """Every form of a value that its bytes could be found by."""
     for value in set(values):
         plain = value.encode()
         yield from (plain, value.encode("utf-16-le"), plain.hex().encode(), plain[::-1])
@@ -52,7 +50,6 @@ def traces(values):
 
 
 def leaks(folder, values):
-    """The files that hold one of these traces; the public registry, which names all values alike, is what it was."""
     public = {"version": 1, "name": "t", "registry": folder.with_name("metrics.toml").read_text("utf-8")}
     assert json.loads((folder / "application.json").read_text("utf-8")) == public
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "application.json"]
@@ -60,7 +57,6 @@ def leaks(folder, values):
 
 
 def killed(folder, text, moment):
-    """A device that reports its values on days of their own, in a process that is killed."""
     (folder / "metrics.toml").write_text(text.replace("unread.txt", "candidates.txt"), encoding="utf-8")
     now = [1_795_262_400.0]
 
@@ -116,8 +112,6 @@ def test_the_search_finds_a_device_that_keeps_what_it_should_not(tmp_path):
 
 
 # What was folded or deleted is gone from the store's file, not only from its tables
-
-
 METRIC = next(iter(parse_registry(EXAMPLE).values()))
 DAY = 86_400
 PERIOD = 20_000
@@ -125,29 +119,14 @@ NOW = (PERIOD + 1) * DAY
 
 
 def filled(path, rng):
-    """A store that has taken batches of 40 reports; return their columns, as they came."""
     columns = []
+    built = METRIC.mechanism
+    shape = built.digest, built.payload_bits, built.num_cohorts, 40, bytes(80)
     with open_store(str(path), parse_registry(EXAMPLE), create=True) as store:
         for _ in range(60):
             bits = bytes(rng.randrange(3) for _ in range(40))
             columns.append(bits)
-            store.add(
-                [
-                    Received(
-                        METRIC.id,
-                        PERIOD,
-                        rng.randbytes(16),
-                        METRIC.mechanism.digest,
-                        METRIC.mechanism.payload_bits,
-                        METRIC.mechanism.num_cohorts,
-                        40,
-                        bytes(80),
-                        bits,
-                        NOW,
-                        NOW,
-                    )
-                ]
-            )
+            store.add([Received(METRIC.id, PERIOD, rng.randbytes(16), *shape, bits, NOW, NOW)])
     connection = sqlite3.connect(path)
     ids = ids_in_file(connection)
     connection.close()

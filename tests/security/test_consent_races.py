@@ -27,7 +27,6 @@ def states(of):
 
 
 def sending_while(folder, days, *choices):
-    """A device with a report of each of so many days, whose choice changes while its first one travels."""
     asked = []
 
     def transport(request):
@@ -64,8 +63,6 @@ def test_off_and_on_again_in_the_middle_of_a_round_end_it(tmp_path):
 
 
 # A longer grace opens periods whose batch ids are forgotten: reviewers are told
-
-
 @pytest.mark.parametrize(("days", "told"), [(60, True), (10, False)])
 def test_a_longer_grace_says_what_it_opens_again(days, told):
     before = parse_registry(EXAMPLE)

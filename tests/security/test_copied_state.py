@@ -25,8 +25,6 @@ REGISTRY = plain_registry("m")
 
 
 class Machines:
-    """Two machines' worth of ids, one in force at a time."""
-
     def __init__(self, folder, monkeypatch):
         self.file = folder / "machine-id"
         monkeypatch.setattr(state_module, "PLACES", (folder / "nothing here", self.file))
@@ -44,8 +42,6 @@ def machines(tmp_path, monkeypatch):
 
 
 class Device:
-    """A client on a folder, and what leaves it."""
-
     def __init__(self, folder, day=0):
         self.sent = []
         settings = {"environ": {}, "policy": folder.parent / "none", "spread": 0, "server": "https://example.org"}
@@ -60,7 +56,6 @@ class Device:
 
 
 def copied(tmp_path):
-    """A state with a report that waits, and its copy."""
     first = Device(tmp_path / "first")
     first.client.consent("on")
     assert first.client.record("m", 1) is Outcome.RECORDED

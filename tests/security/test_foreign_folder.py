@@ -30,7 +30,6 @@ def client_on(folder):
 
 @pytest.fixture
 def begun(tmp_path):
-    """A folder with a secret, a consent and a report, as this user's own client makes it."""
     folder = tmp_path / "state"
     with client_on(folder) as client:
         client.consent("on")
@@ -39,7 +38,6 @@ def begun(tmp_path):
 
 
 def planted(folder):
-    """Open everything, as somebody does who wants others to use it."""
     folder.chmod(0o777)
     for path in folder.iterdir():
         path.chmod(0o666)
@@ -51,7 +49,6 @@ def owned_by(user, folder):
 
 
 def problem_of(folder):
-    """What every way to use the folder says, and that none writes."""
     before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     state, problems = State(StatePaths(folder)), []
     for use in (state.begin, lambda: state.transaction().__enter__(), lambda: state.snapshot().__enter__()):
@@ -205,13 +202,11 @@ def test_the_folder_that_the_environment_names_is_refused_in_each_of_five_cases(
 
 
 # --- what is planted in it: links to the user's other files
-
 NAMES = ["secret", "secret.new", "secret.next", "secret.old", "lock", "consent.json", "state.db", "state.db-journal"]
 SOFT, HARD = os.symlink, os.link
 
 
 def treasure_of(tmp_path):
-    """What the user has elsewhere: a file, and a database."""
     treasure = tmp_path / "precious"
     with closing(sqlite3.connect(treasure)) as mine, mine:
         mine.execute("CREATE TABLE letters (text)")

@@ -1,7 +1,6 @@
 """Digits that a stranger writes are read by one bounded function: `int` raises past 4,300 of them."""
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 
 import overstory
@@ -43,7 +42,7 @@ NUMBERS = {
 """Arguments that are no text."""
 
 
-def conversions(tree: ast.AST) -> Iterator[ast.Call]:
+def conversions(tree):
     """Yield calls of `int` on what is no arithmetic and no result of a numeric function."""
     for call in ast.walk(tree):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "int":
@@ -57,7 +56,7 @@ def conversions(tree: ast.AST) -> Iterator[ast.Call]:
                 yield call
 
 
-def test_no_text_of_a_stranger_becomes_a_number_without_a_bound() -> None:
+def test_no_text_of_a_stranger_becomes_a_number_without_a_bound():
     found = {
         f"{path.relative_to(SOURCE)}: {ast.unparse(call)}"
         for folder in AT_THE_EDGE
@@ -68,7 +67,7 @@ def test_no_text_of_a_stranger_becomes_a_number_without_a_bound() -> None:
     assert (BOUNDED.keys() | NUMBERS.keys()) - found == set(), "these are gone: take them out of the list"
 
 
-def test_no_other_function_checks_digits_before_it_converts_them() -> None:
+def test_no_other_function_checks_digits_before_it_converts_them():
     """`isdigit` is true of superscripts, and of five thousand digits."""
     checks = {"isdigit", "isdecimal", "isnumeric"}
     for path in sorted(SOURCE.rglob("*.py")):
@@ -79,7 +78,7 @@ def test_no_other_function_checks_digits_before_it_converts_them() -> None:
                 assert allowed or not (names & checks and list(conversions(function))), f"{path}: {function.name}"
 
 
-def test_a_conversion_without_a_bound_is_noticed() -> None:
+def test_a_conversion_without_a_bound_is_noticed():
     assert [ast.unparse(call) for call in conversions(ast.parse("int(header); int(a // b); int(x.sum())"))] == [
         "int(header)"
     ]

@@ -1,5 +1,6 @@
 """Retry-After is no cookie: the times at which reports come back do not tell the time that a device was given."""
 
+import os
 import random
 import sqlite3
 
@@ -9,7 +10,7 @@ from overstory.client.outcomes import Fault, StateError
 from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import RowState
 from overstory.client.state.state import State
-from overstory.client.upload import retry
+from overstory.client.upload import delivery, retry
 from overstory.client.upload.delivery import Collector
 from overstory.client.upload.http import Response
 from overstory.client.upload.retry import RetryPolicy
@@ -40,7 +41,6 @@ class Device:
                 )
 
     def round(self, asked):
-        """Send what is due to a server that asks for so many seconds."""
         answer = Response(429, {"retry-after": str(int(asked))})
         sender = Collector("https://example.org", lambda request: answer, clock=lambda: self.now, uniform=self.uniform)
         return sender.send_due(self.state, REGISTRY, seconds=5).put_off
@@ -58,8 +58,6 @@ class Device:
 @pytest.fixture
 def state(tmp_path, monkeypatch):
     """One state for all devices, one after the other, on a disk that nobody waits for."""
-    import os
-
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     found = State(StatePaths(tmp_path / "state"))
     found.begin()
@@ -83,7 +81,6 @@ def read_back(found):
 
 
 def together(found):
-    """The share of devices of which two reports come back within two minutes."""
     return sum(
         min(b - a for a, b in zip(sorted(backs), sorted(backs)[1:], strict=False)) <= 2 for _, backs in found
     ) / len(found)
@@ -105,7 +102,6 @@ def test_the_time_asked_for_cannot_be_read_from_when_reports_come_back(state, de
 
 def test_a_device_that_comes_back_when_it_was_told_is_caught(state, monkeypatch):
     """The device as it was: the time asked for, and up to a minute."""
-    from overstory.client.upload import delivery
 
     def exact(row, answer, *, now, failures, policy, uniform):
         asked = retry.retry_after(answer, now, policy)
@@ -134,8 +130,6 @@ def test_what_is_asked_is_obeyed_and_bounded(state, asked):
 
 
 # A database whose own words are no text: SQLite complains in those words, and the user still reads one sentence
-
-
 def spoil(path, word):
     content = path.read_bytes()
     assert word in content

@@ -33,17 +33,12 @@ HISTORIES = {
 def registry_of(oracle, over_cap, size=8):
     numbers = f'{{kind = "integers", min = 0, max = {size - 1}, outside = "reject"}}'
     domain = '{kind = "strings"}' if oracle in STRINGS else numbers
-    keys = {
-        "oracle": f'"{oracle}"',
-        "parameters": toml_parameters(oracle),
-        "max_values": "2",
-        "over_cap": f'"{over_cap}"',
-    }
+    keys = {"oracle": f'"{oracle}"', "parameters": toml_parameters(oracle)}
+    keys |= {"max_values": "2", "over_cap": f'"{over_cap}"'}
     return parse_registry(plain_registry("m", domain=domain, **keys))
 
 
 def seen_by_the_network(folder, registry, values):
-    """A device's uploads: (day on which it left, its period, its length), for a value each day."""
     clock, seen = Clock(), []
 
     def transport(request):

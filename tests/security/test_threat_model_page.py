@@ -9,7 +9,6 @@ NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)))
 
 
 def rows(page):
-    """The rows of the tables of promises: what is promised, and what stands behind it."""
     wanted = False
     for line in page.splitlines():
         if line.startswith("| ") and line.endswith("| test |"):
