@@ -79,7 +79,6 @@ def test_on_shows_what_is_asked_for_and_records_the_choice(here, capsys):
         assert f"epsilon {epsilon_text(metric.mechanism.epsilon_report)}" in told
         assert f"epsilon {epsilon_text(metric.mechanism.epsilon_permanent)}" in told
     consent = read_consent(paths(here))
-    assert consent is not None
     assert (consent.choice, consent.registry, set(consent.metrics)) == ("on", "2026-11-21", {"colour", "engine"})
     assert consent.date in told
 
@@ -209,8 +208,6 @@ def started(*argv: str, **environ: str) -> subprocess.Popen[bytes]:
 
 def test_a_reader_that_leaves_early_is_no_error(here):
     with started("view", *ALL, PYTHONUNBUFFERED="1") as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
         process.stdout.close()
         assert (process.stderr.read(), process.wait(20)) == (b"", 141)
 
@@ -227,7 +224,6 @@ def test_the_web_page_is_served_until_interrupted(here):
     with subprocess.Popen(
         [sys.executable, "-m", "overstory.client", "view", *ALL, "--web"], stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
         url = process.stdout.readline().split(" ", 1)[0]
         hung = threading.Timer(30, process.kill)
         hung.start()

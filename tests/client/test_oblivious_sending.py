@@ -137,22 +137,16 @@ def of_another_message(request):
     return refused(transport.requests[0])
 
 
+BITS = b'{"type": "/problems/bits", "detail": "x", "reason": "bits", "results": []}'
+AS_JSON, ACCEPTED = {"content-type": "application/json"}, b'{"results": [{"accepted": 1}]}'
 PASSING = {
     "no connection": (lambda _: Response(None, error="no connection: refused"), "relay: no connection: refused"),
     "busy": (lambda _: Response(503), "relay: http-503"),
     "too many": (lambda _: Response(429, {"retry-after": "60"}), "relay: http-429"),
     "keys": (lambda _: Response(400, {}, KEY_PROBLEM), "relay: keys refused"),
     "bad request": (lambda _: Response(400, {}, b"no"), "relay: http-400, other bytes"),
-    "a refusal in clear": (
-        lambda request: replace(
-            Response(400), body=b'{"type": "/problems/bits", "detail": "x", "reason": "bits", "results": []}'
-        ),
-        "relay: http-400, bits",
-    ),
-    "an acceptance in clear": (
-        lambda _: Response(200, {"content-type": "application/json"}, b'{"results": [{"accepted": 1}]}'),
-        "relay: http-200, JSON",
-    ),
+    "a refusal in clear": (lambda _: Response(400, {}, BITS), "relay: http-400, bits"),
+    "an acceptance in clear": (lambda _: Response(200, AS_JSON, ACCEPTED), "relay: http-200, JSON"),
     "a page": (lambda _: Response(200, {"content-type": "text/html"}, b"<html>"), "relay: http-200, a page"),
     "202 with a page": (lambda _: Response(202, {}, b"<html>"), "relay: http-202, a page"),
     "redirect": (lambda _: Response(307, {"location": COLLECTOR}), "relay: http-307, empty"),

@@ -100,19 +100,12 @@ def without(key):
     return lambda paths: tamper(paths, "DELETE FROM about WHERE key = ?", key)
 
 
+WRITTEN_BY_ANOTHER = "secret has version 2, .* use the one that wrote it"
 SPOILED = {
     "a secret of another device": (of_another_device, Fault.ALTERED, "not the secret that the reports so far"),
     "a secret of another beginning": (of_another_beginning, Fault.LOST, "secret was there and is lost"),
-    "a secret of another version": (
-        of_another_version,
-        Fault.OTHER_VERSION,
-        "secret has version 2, .* use the one that wrote it",
-    ),
-    "a database that is none": (
-        lambda paths: paths.database.write_bytes(b"not a database at all" * 100),
-        Fault.DAMAGED,
-        "damaged",
-    ),
+    "a secret of another version": (of_another_version, Fault.OTHER_VERSION, WRITTEN_BY_ANOTHER),
+    "a database that is none": (lambda paths: paths.database.write_bytes(b"none" * 500), Fault.DAMAGED, "damaged"),
     "half a database": (lambda paths: os.truncate(paths.database, 5000), Fault.DAMAGED, "damaged"),
     "an empty database": (lambda paths: os.truncate(paths.database, 0), Fault.LOST, "state.db was there and is lost"),
     "no fingerprint": (without("fingerprint"), Fault.DAMAGED, "which secret it belongs to"),

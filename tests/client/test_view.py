@@ -297,7 +297,6 @@ def test_fresh_reports_are_taken_together_as_of_one_value():
         for i, report in enumerate(reports)
     ]
     _, linked, _ = infer_all(rows, window)
-    assert isinstance(linked, Inference)
     assert linked.reports == 3
     assert linked.likeliest[0]["label"] == "red"
 
@@ -343,9 +342,7 @@ def test_status_names_trouble_with_the_clock(tmp_path):
     back = read_status(client.paths, REGISTRY, client.effective, now=NOON + DAY)
     early = read_status(client.paths, REGISTRY, client.effective, now=NOON - 400 * DAY)
     assert fine.clock is None
-    assert back.clock is not None
     assert "23 November 2026" in back.clock
-    assert early.clock is not None
     assert "before the choice of 2026-11-21" in early.clock
     assert f"problem: {back.clock}" in list(back.words())
 
@@ -387,6 +384,5 @@ def test_one_value_more_than_fits_is_shown_too():
     rest = f'domain = {{kind = "categories", names = [{names}]}}\noracle = "grr"\nperiod = "day"\n'
     metric = registry(six=f"{rest}parameters = {{epsilon = 1.0}}\n")["six"]
     found = infer(metric, [Report(0, 1)])
-    assert isinstance(found, Inference)
     assert len(found.likeliest) == 6
     assert math.fsum(one["probability"] for one in found.likeliest) == pytest.approx(1)

@@ -155,17 +155,16 @@ def test_a_panel_of_too_large_an_epsilon_is_warned_of_at_its_line():
     assert "epsilon 9, and an oracle with less: up to 8;" in message
 
 
+OF_TINT = '{epsilon = 9.0, per = "year", attributes = {tint = 4.0}}'
+
+
 @pytest.mark.parametrize(
     ("budget", "more", "said"),
     [
         ('{epsilon = 4.0, per = "year"}', "", []),
         ('{epsilon = 4.0, per = "year"}', ALWAYS, ["a year's reports cost epsilon 6.7, and the budget allows 4: "]),
         ('{epsilon = 7.0, per = "year"}', ALWAYS, []),
-        (
-            '{epsilon = 9.0, per = "year", attributes = {tint = 4.0}}',
-            ALWAYS,
-            ["a year's reports of tint cost epsilon 6.7"],
-        ),
+        (OF_TINT, ALWAYS, ["a year's reports of tint cost epsilon 6.7"]),
         ("{epsilon = 40.0}", "", ["epsilon 40 is for all years together: "]),
     ],
 )
