@@ -132,9 +132,8 @@ class OutboxMachine(WithFolder):
         with self.state.snapshot() as rows:
             found = rows.outbox.rows()
             tally = rows.outbox.tally()
-        assert [(row.id, str(row.state), row.attempts) for row in found] == [
-            (row["id"], row["state"], row["attempts"]) for row in self.model
-        ]
+        expected = [(row["id"], row["state"], row["attempts"]) for row in self.model]
+        assert [(row.id, str(row.state), row.attempts) for row in found] == expected
         for row, expected in zip(found, self.model, strict=True):
             assert row.due == (expected["due"] if row.state is RowState.WAITING else 0)
         assert {str(s): n for s, n in tally.items() if n} == dict(Counter(row["state"] for row in self.model))
@@ -143,9 +142,8 @@ class OutboxMachine(WithFolder):
 TestOutbox = OutboxMachine.TestCase
 TestOutbox.settings = FEW
 
-CAPPED = registry(
-    **{rule: BINS + f'max_values = 3\nover_cap = "{rule}"\n' for rule in ("drop", "first", "nearest")}, free=BINS
-)
+RULES = ("drop", "first", "nearest")
+CAPPED = registry(**{rule: BINS + f'max_values = 3\nover_cap = "{rule}"\n' for rule in RULES}, free=BINS)
 COLOUR = 'domain = {kind = "categories", names = ["red", "green"]}\noracle = "grr"\nperiod = "day"\n'
 COLOUR += "parameters = {epsilon = 1.0}\n"
 METRICS = st.sampled_from(list(CAPPED))
@@ -166,7 +164,6 @@ class MemoMachine(WithFolder):
         return device(self.folder, clock=self.clock, registry=CAPPED)
 
     def chosen(self, name, value):
-        """The value really reported: the rule of the metric, in a few words."""
         known = self.known[name]
         held = [v for v in known if v is not None]
         if value in known or name == "free" or len(held) < 3:

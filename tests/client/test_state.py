@@ -20,7 +20,7 @@ from overstory.client.state.files import StatePaths, create, locked, write_atomi
 from overstory.client.state.rows import NOTHING, VERSION, RowState
 from overstory.client.state.secret_file import DeviceSecret, _checksum, read_secret, write_secret
 from overstory.client.state.state import State, erase
-from support.devices import DAY, NOON, REGISTRY, Clock, device, rows_of, tamper
+from support.devices import DAY, NOON, REGISTRY, Clock, device, queue_report, rows_of, tamper
 from support.processes import NOBODY, in_child, in_threads, start
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="file modes and limits of POSIX")
@@ -123,7 +123,6 @@ def test_what_was_spoiled_is_refused_by_name(paths, begun, name):
 
 
 def test_damage_in_the_middle_never_raises_into_the_program(tmp_path, paths, clock):
-    """Every page of the database is overwritten in turn: `record` and `flush` answer, and `status` tells."""
     with device(tmp_path, clock=clock) as client:
         for _ in range(30):
             client.record("engine", "x")
@@ -202,14 +201,12 @@ def test_a_transaction_that_raises_leaves_nothing(paths, begun):
 
 
 def test_a_state_that_was_forgotten_and_begun_again_is_not_written_with_the_old_secret(tmp_path, paths, clock, client):
-    client.record("colour", "red")
-    client.flush()
+    queue_report(client)
     clock.tomorrow()
     client.record("colour", "red")
     erase(paths)
     again = device(tmp_path, clock=clock)
-    again.record("engine", "x")
-    again.flush()
+    queue_report(again, "engine", "x")
     assert "forgotten" in client.flush().problem
     with State(paths).snapshot() as rows:
         assert [row.metric for row in rows.outbox.rows()] == ["engine"]
@@ -289,8 +286,7 @@ def test_a_full_disk_disturbs_nobody_and_nothing_is_lost_when_there_is_room_agai
 
         clock = Clock()
         client = device(tmp_path, clock=clock, spread=0)
-        client.record("engine", "x")
-        assert client.flush().problem is None
+        assert queue_report(client, "engine", "x").problem is None
         size = paths.database.stat().st_size
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
         for _ in range(200):
@@ -310,8 +306,7 @@ def test_a_full_disk_disturbs_nobody_and_nothing_is_lost_when_there_is_room_agai
 
 
 def test_a_full_database_is_told(paths, monkeypatch, client):
-    client.record("colour", "red")
-    client.flush()
+    queue_report(client)
     real = sqlite3.connect
 
     def small(*arguments, **settings):
@@ -366,11 +361,9 @@ def test_a_clock_that_goes_back_reports_no_period_twice(clock, client):
 
 
 def reported_five_times(folder, clock, days):
-    """Return a device that reported every so many days, and whose clock went back to the first of them."""
     client = device(folder, clock=clock)
     for _ in range(5):
-        client.record("colour", "red")
-        client.flush()
+        queue_report(client)
         clock.tomorrow(days)
     clock.tomorrow(-5 * days)
     return client
@@ -400,18 +393,15 @@ def test_no_period_of_the_last_year_is_forgotten(tmp_path, monkeypatch):
 
 def test_a_row_from_a_clock_that_ran_ahead_is_due_now(paths, begun):
     with State(paths).transaction() as rows:
-        rows.outbox.add(
-            b"a" * 16, "colour", 1, b"body", account=bytes(16), due=NOON + 100 * DAY, state=RowState.WAITING
-        )
-        rows.outbox.add(b"b" * 16, "colour", 2, b"body", account=bytes(16), due=NOON + DAY, state=RowState.WAITING)
+        for batch, due in ((b"a" * 16, NOON + 100 * DAY), (b"b" * 16, NOON + DAY)):
+            rows.outbox.add(batch, "colour", 1, b"body", account=bytes(16), due=due, state=RowState.WAITING)
         assert [row.batch for row in rows.outbox.take_due(NOON, 10, 60)] == [b"a" * 16]
         assert rows.outbox.take_due(NOON, 10, 60) == []  # leased
         assert {row.due for row in rows.outbox.rows()} == {NOON + 60, NOON + DAY}
 
 
 def test_a_permanent_response_that_differs_from_the_reported_one_becomes_nothing(tmp_path, paths, clock, client):
-    client.record("colour", "red")
-    client.flush()
+    queue_report(client)
     tamper(paths, "UPDATE responses SET permanent = ?", b"\x7f")
     clock.tomorrow()
     again = device(tmp_path, clock=clock, choice=None)

@@ -57,7 +57,6 @@ def test_a_restart_of_a_stream_goes_on(tmp_path):
 
 
 def test_time_passes_while_no_reading_comes(tmp_path, monkeypatch):
-    """The period ends, and is reported, though the stream is silent."""
     offset = [0.0]
     real = time.time
     monkeypatch.setattr(module, "ClockWatch", lambda: ClockWatch(lambda: real() + offset[0]))

@@ -77,14 +77,8 @@ def test_a_second_run_of_the_same_file_reports_nothing(tmp_path):
 
 
 def paneled(folder, days, panel='panel = {cycle = "month"}\n'):
-    """Replay a file of so many days into a metric with a panel; return the summary."""
-    entry = {
-        "oracle": '"grr"',
-        "domain": samples.BINS,
-        "parameters": "{epsilon = 2.0}",
-        "period": '"day"',
-        "window": "10",
-    }
+    grr = {"oracle": '"grr"', "parameters": "{epsilon = 2.0}"}
+    entry = grr | {"domain": samples.BINS, "period": '"day"', "window": "10"}
     registry = parse_registry(panel + registry_of({"daily": entry}, expires="2040-01-01"))
     with contextlib.ExitStack() as opened:
         sink = FileSink(folder / "out")
@@ -154,9 +148,8 @@ def test_bad_lines_do_not_stop_it_unless_told_to(tmp_path):
     (tmp_path / "strict").mkdir()
     with pytest.raises(FormatError, match="file, line 7, field time"):
         run(tmp_path / "strict", year(5) + b"x,1\n", strict=True)
-    assert [upload.period - samples.FIRST for upload in uploads(tmp_path / "strict")] == [0, 1, 2, 3], (
-        "what was read before"
-    )
+    read_before = [upload.period - samples.FIRST for upload in uploads(tmp_path / "strict")]
+    assert read_before == [0, 1, 2, 3]
 
 
 def test_picks_and_missing_periods_reach_the_reports(tmp_path):
@@ -238,9 +231,8 @@ def test_a_file_cut_off_in_the_middle_is_mended_and_nothing_stands_there_twice(t
         sink.deliver([row(9, bodies[2])], 0.0, {}, lambda: True)
         assert sink.deliver([row(10, bodies[2])], 0.0, {}, lambda: False) == {}
         sink.close()
-        assert sorted(u.batch for u in decode_uploads(path.read_bytes(), 99)) == sorted(
-            u.batch for u in decode_uploads(whole, 99)
-        ), cut
+        found, expected = (decode_uploads(content, 99) for content in (path.read_bytes(), whole))
+        assert sorted(upload.batch for upload in found) == sorted(upload.batch for upload in expected), cut
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
@@ -339,7 +331,6 @@ def test_a_collector_that_fails_is_left_alone_and_gets_everything_once_later(tmp
 
 
 def rows_after_each(folder, name, values):
-    """Return how many reports are written down after each period."""
     device = Gateway(samples.REGISTRY, Settings(name, folder / "state", agree="local"), None, environ={})
     state, written = State(device.client.paths), []
     for period, value in enumerate(values):

@@ -93,7 +93,6 @@ def test_what_reports_share_is_what_the_parts_share():
 
 
 def ledger_of(built, pairs):
-    """Return the ledger of a device that reported these pairs."""
     reports = tuple(enumerate(Counter(pairs).values()))
     return Ledger((Account("trees", built.digest.hex(), terms_of(built), reports),))
 
@@ -160,7 +159,6 @@ def test_no_table_discloses_more_than_the_terms_of_all(oracle, epsilon, sizes, t
 
 
 def test_a_ledger_of_the_largest_table_is_what_its_responses_disclose():
-    """The largest epsilon was that of a table of 6 cells, after which 18 of this table's 24 were free."""
     built = divided(oracle="grr", epsilon=0.5, sizes="2 3 8", tables="0 1,0 2,1 2")
     chances = [built.likelihood(Report(2, payload), 0) for payload in range(24)]
     one = math.log(max(chances) / min(chances))

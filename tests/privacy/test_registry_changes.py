@@ -282,7 +282,6 @@ def told_apart(condition: str, metrics: Sequence[Metric], values: Sequence[objec
 
 
 def stated(found: Sequence[Change]) -> float:
-    """The largest sum that a line states."""
     return max(
         (float(total) for each in found for total in re.findall(r"cost ([0-9.]+) together", each.detail)), default=0
     )
@@ -359,7 +358,6 @@ def test_every_earlier_registry_has_its_promises_and_each_is_said_once():
 
 
 def spent(*epsilons):
-    """Return the line on the past of registries with these permanent epsilons."""
     history = [registry(parameters=f"{{epsilon_permanent = {one}, epsilon_report = 1.0}}") for one in epsilons]
     return [c.detail for c in compare_registries(*history) if c.what == "parameters" and c.kind == Harm.WEAKENS]
 

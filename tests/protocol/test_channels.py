@@ -137,7 +137,6 @@ def _quotient(ratio):
 
 
 def test_a_logarithm_is_computed_once():
-    """Four of a hundred digits for each metric were most of reading a registry of 1,000 alike."""
     Rounds(BinaryChannel.of(0.7, 0.2), BinaryChannel.of(0.6, 0.3)).losses()
     before = channel_module._logarithm.cache_info().misses
     Rounds(BinaryChannel.of(0.7, 0.2), BinaryChannel.of(0.6, 0.3)).losses()
@@ -209,7 +208,6 @@ def test_the_least_noise_takes_few_logarithms_to_a_hundred_digits(family, epsilo
 @pytest.mark.parametrize("name", ["subset", "projective"])
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 8.0])
 def test_an_oracle_of_sets_asks_for_few_logarithms(monkeypatch, name, epsilon):
-    """C: choosing among the oracles for 200 values took five times `python -c pass`, mostly these logarithms."""
     asked, exact = [], sets.set_epsilon
     monkeypatch.setattr(sets, "set_epsilon", lambda *sizes: asked.append(sizes) or exact(*sizes))
     built = mechanism(name, domain_size=200, epsilon=epsilon)

@@ -58,12 +58,8 @@ def test_x25519_iterated_as_in_rfc_7748(times):
 
 def test_x25519_agrees_with_another_implementation_also_where_a_key_is_written_in_an_odd_way():
     drawn = random.Random(7748)
-    odd = [
-        messages.P + 2,
-        messages.P + 18,
-        2**255 - 1,
-        2**255 + 9,
-    ]  # a number past the field's, and the bit that is to be ignored
+    past_the_field, with_the_bit_to_be_ignored = (messages.P + 2, messages.P + 18), (2**255 - 1, 2**255 + 9)
+    odd = [*past_the_field, *with_the_bit_to_be_ignored]
     publics = [number.to_bytes(32, "little") for number in odd] + [drawn.randbytes(32) for _ in range(60)]
     for public in publics:
         private = drawn.randbytes(32)

@@ -232,7 +232,6 @@ def test_lines_of_files_with_other_line_ends_are_the_same():
 
 
 def test_lines_are_looked_for_where_there_is_a_fault_alone(monkeypatch):
-    """That was a third of reading a registry of 1,000 metrics."""
     monkeypatch.setattr(toml_positions, "positions", Mock(side_effect=toml_positions.positions))
     parse_registry(registry_text())
     assert not toml_positions.positions.called
