@@ -157,9 +157,6 @@ def test_an_option_that_would_do_nothing_is_refused(tmp_path, nothing_forbids, l
     assert (ran.returncode, said in ran.stderr) == (2, True), ran.stderr
 
 
-# --- who asks ---------------------------------------------------------------------------------------------------------
-
-
 def test_the_operator_is_named_wherever_people_are_asked(tmp_path):
     registry = parse_registry(OPERATOR + EXAMPLE)
     who = "asked by: Example Inc. (https://example.org)"

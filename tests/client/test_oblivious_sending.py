@@ -318,9 +318,6 @@ def test_a_cipher_is_loaded_when_an_oblivious_metric_has_something_to_send(tmp_p
     assert modules == loaded
 
 
-# --- the real collector behind a relay that passes on -----------------------------------------------------------------
-
-
 def test_a_report_of_a_registry_in_which_the_metric_is_direct_is_refused_for_good(tmp_path):
     """Both sides' guards: a device whose registry is out of date posts directly, and the collector takes nothing."""
     direct = replace(METRICS["hidden"], transport="direct")

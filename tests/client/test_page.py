@@ -26,9 +26,6 @@ def test_text_stands_out_in_the_light_and_in_the_dark():
     assert ":focus-visible { outline: 2px" in STYLE
 
 
-# --- the local server -------------------------------------------------------------------------------------------------
-
-
 @contextmanager
 def serving(page: str | Callable[[], str] = "<p>hello</p>") -> Iterator[LocalPage]:
     with LocalPage(page if callable(page) else lambda: page) as server:

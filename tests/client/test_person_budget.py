@@ -19,10 +19,8 @@ DOMAIN = f'domain = {{kind = "categories", names = {list(NAMES)}}}\nperiod = "da
 BASIC = DOMAIN + 'oracle = "basic-rappor"\nmax_values = 2\nover_cap = "first"\n'
 GRR = DOMAIN + 'oracle = "grr"\nparameters = {epsilon = 1.0}\n'
 FRESH = DOMAIN + 'oracle = "opt-wb"\nparameters = {epsilon = 1.0, window = 10}\n'
-CHAIN = (
-    DOMAIN + 'oracle = "l-grr"\nparameters = {epsilon_permanent = 2.0, epsilon_report = 1.0}\nmax_values = 2\n'
-    'over_cap = "first"\n'
-)
+ROUNDS = "parameters = {epsilon_permanent = 2.0, epsilon_report = 1.0}\n"
+CHAIN = f'{DOMAIN}oracle = "l-grr"\n{ROUNDS}max_values = 2\nover_cap = "first"\n'
 
 
 def asked(held, **entries):

@@ -193,9 +193,8 @@ def begun(folder):
 def put(state, *rows):
     with state.transaction() as open_state:
         for one in rows:
-            open_state.outbox.add(
-                one.batch, one.metric, one.period, one.body, account=one.account, due=one.due, state=one.state
-            )
+            named = {"account": one.account, "due": one.due, "state": one.state}
+            open_state.outbox.add(one.batch, one.metric, one.period, one.body, **named)
 
 
 def filled(state, count):
@@ -419,8 +418,6 @@ class KilledError(Exception):
 TestDeliveries = Deliveries.TestCase
 TestDeliveries.settings = settings(max_examples=40, stateful_step_count=15, deadline=None)
 
-
-# --- shards -----------------------------------------------------------------------------------------------------------
 
 SHARDED = registry(more="[shards]\ncount = 5\n")
 SERVER = "https://c.example/here"

@@ -237,9 +237,6 @@ def test_what_a_killed_choice_left_is_forgotten_too(tmp_path, paths):
     assert {path.name for path in paths.folder.iterdir()} == LEFT
 
 
-# --- places where nothing can be written
-
-
 def test_a_home_that_is_no_folder_disturbs_nobody(tmp_path):
     (tmp_path / "file").write_text("in the way")
     client = device(tmp_path, choice=None)
@@ -442,8 +439,6 @@ def test_a_commit_waits_for_the_folder_too(tmp_path):
     with state.transaction() as rows:
         assert rows._connection.execute("PRAGMA synchronous").fetchone() == (3,)
 
-
-# --- the lock between processes and threads, and files written whole or not at all ------------------------------------
 
 HOLDS = """
 import sys, pathlib

@@ -136,9 +136,7 @@ LOST, NO_TOKEN, UNKNOWN = Response(None, error="no connection"), refusal(Reason.
         ((LOST, refusal(Reason.QUEUE_FULL), Response(502)), [None] * 3, []),  # what passes is none
     ],
 )
-def test_each_refusal_is_warned_of_once_and_stays_until_reports_are_taken(
-    tmp_path, warnings, answers, problems, warned
-):
+def test_each_refusal_is_warned_of_once_until_reports_are_taken(tmp_path, warnings, answers, problems, warned):
     clock, collector = Clock(), CountingCollector(after(*answers))
     client = reporting(tmp_path, collector, clock)
     client.record("colour", 1)
@@ -166,9 +164,6 @@ def test_what_an_address_did_goes_with_it(tmp_path, warnings):
     told = read_status(moved.paths, moved.registry, moved.effective, now=clock())  # as `overstory status` does
     assert (told.failures, told.problem, told.outbox["sent"]) == (0, None, 1)
     assert len(warnings()) == 1
-
-
-# --- a metric that the collector does not know yet --------------------------------------------------------------------
 
 
 class Unaware(CountingCollector):

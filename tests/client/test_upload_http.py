@@ -265,9 +265,6 @@ def test_a_token_stays_out_of_what_is_printed():
     assert "public" not in repr(request("http://collector.example", token="public"))
 
 
-# --- a whole device against a server that misbehaves ------------------------------------------------------------------
-
-
 def test_a_flush_against_silence_takes_no_longer_than_it_may(tmp_path):
     with silent_server() as server:
         client = device(tmp_path, clock=Clock(), server=server.url, spread=0)

@@ -52,9 +52,8 @@ def test_after_ten_seconds_of_it_every_period_has_one_report(name, tmp_path):
     command += ("--state", "disk/state", "--output", "disk/out", "--agree", "on", "--wait", str(WEEK), "--spread", "0")
     clean = {key: value for key, value in os.environ.items() if key not in {"DO_NOT_TRACK", "OVERSTORY"}}
     with disk_for(name, folder), (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(
-            command, cwd=tmp_path, env=clean, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=log
-        )
+        streams = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": log}
+        process = subprocess.Popen(command, cwd=tmp_path, env=clean, **streams)
         try:
             out = folder / "out"
             with Meter(process.stdin) as meter:

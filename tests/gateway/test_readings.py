@@ -180,9 +180,6 @@ def test_no_line_stops_it(raw, form):
     assert all(isinstance(one, Reading | BadLine) for one in found)
 
 
-# --- one value a period -----------------------------------------------------------------------------------------------
-
-
 def dues(alignment, *readings, finish=True):
     found = [due for one in readings for due in alignment.feed(one)]
     found += list(alignment.finish()) if finish else []

@@ -74,9 +74,8 @@ def test_the_best_guess_of_a_pair_is_the_product_of_the_parts():
     assert whole.values == 6
     assert whole.report.guess == pytest.approx(math.prod(part.report.guess for part in parts))
     # By enumeration: one sixth of the sum over payloads of the largest likelihood.
-    most = [
-        max(PAIR.likelihood(Report(0, y), v) for v in product(range(3), range(2))) for y in range(PAIR.payload_limit)
-    ]
+    pairs, reports = list(product(range(3), range(2))), [Report(0, bits) for bits in range(PAIR.payload_limit)]
+    most = [max(PAIR.likelihood(report, pair) for pair in pairs) for report in reports]
     assert float(sum(most)) / 6 == pytest.approx(whole.report.guess, abs=1e-9)
 
 

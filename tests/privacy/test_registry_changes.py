@@ -281,18 +281,18 @@ def told_apart(condition: str, metrics: Sequence[Metric], values: Sequence[objec
     )
 
 
+def by_words(given):
+    return given if isinstance(given, str) else ""
+
+
 def stated(found: Sequence[Change]) -> float:
     return max(
         (float(total) for each in found for total in re.findall(r"cost ([0-9.]+) together", each.detail)), default=0
     )
 
 
-@pytest.mark.parametrize(
-    ("what", "before", "after", "weakens"), EPSILON, ids=lambda given: given if isinstance(given, str) else ""
-)
-def test_a_change_weakens_where_a_device_exceeds_an_epsilon_that_was_promised_and_nowhere_else(
-    what, before, after, weakens
-):
+@pytest.mark.parametrize(("what", "before", "after", "weakens"), EPSILON, ids=by_words)
+def test_a_change_weakens_where_a_device_exceeds_a_promised_epsilon_and_nowhere_else(what, before, after, weakens):
     """Held against all histories of up to three reports, before and after the change, of a model of the device."""
     old, new = metrics(**before), metrics(**before | after)
     found, values = compare_registries(old, new), VALUES[old["m"].domain.value_type]
@@ -302,9 +302,7 @@ def test_a_change_weakens_where_a_device_exceeds_an_epsilon_that_was_promised_an
         assert stated(found) > beyond["unchanged, any number of reports"] - 1e-9
 
 
-@pytest.mark.parametrize(
-    ("what", "before", "after", "weakens"), OTHER_PROMISES, ids=lambda given: given if isinstance(given, str) else ""
-)
+@pytest.mark.parametrize(("what", "before", "after", "weakens"), OTHER_PROMISES, ids=by_words)
 def test_a_change_of_other_promises(what, before, after, weakens):
     old, new = metrics(**before), metrics(**before | after)
     found = compare_registries(old, new)

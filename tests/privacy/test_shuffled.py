@@ -274,9 +274,6 @@ def test_several_reports_of_one_value(parameters, people: int, expected: tuple[f
     assert found == pytest.approx(expected, rel=0.005, abs=6e-6)
 
 
-# --- a known cohort, by what its reports are counted to be -----------------------------------------------------------
-
-
 def near(number: int, rate: float) -> np.ndarray:
     """The counts within 12 standard deviations (at rate 1/2) of the mean."""
     spread = 6 * math.sqrt(number) + 12
@@ -375,9 +372,6 @@ def test_answers_of_a_panel_add_up_though_the_mechanism_memoizes(name: str) -> N
     if one.known_cohort is not None:
         assert three.known_cohort == pytest.approx(3 * one.known_cohort)
     assert shuffled(built, 10**5, 1e-9, periods=None, afresh=True).epsilon == math.inf
-
-
-# --- what holds of every answer -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", SMALL)

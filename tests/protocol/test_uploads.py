@@ -18,14 +18,7 @@ from overstory.protocol.wire import reasons
 from overstory.protocol.wire import upload as wire
 from overstory.protocol.wire.json_uploads import uploads_from_json
 from overstory.protocol.wire.reasons import Reason, check_token
-from overstory.protocol.wire.upload import (
-    Upload,
-    decode_batch,
-    decode_uploads,
-    encode_columns,
-    encode_reports,
-    encode_upload,
-)
+from overstory.protocol.wire.upload import Upload, decode_batch, decode_uploads, encode_reports, encode_upload
 from overstory.supervision.answers import error_response, refusal
 from support.uploads_to_spoil import REASONS, outcome, outcomes
 
@@ -237,7 +230,7 @@ def encoded(num_cohorts, cohorts, bits, num_bits):
     width = 2 if num_cohorts <= 65_536 else 4
     column = b"".join(cohort.to_bytes(width, "little") for cohort in cohorts)
     octets = b"".join(report.to_bytes(-(-num_bits // 8), "little") for report in bits)
-    return encode_columns(bytes(16), num_bits, num_cohorts, column, octets)
+    return wire.encode_columns(bytes(16), num_bits, num_cohorts, column, octets)
 
 
 @pytest.fixture(params=["with NumPy", "without it"])

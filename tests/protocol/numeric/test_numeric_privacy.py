@@ -39,10 +39,8 @@ class EagerWindow(WindowChannel):
 
 def log_ratio_of(channel, extra=()):
     thresholds = (channel.threshold, *extra)
-    rows = [
-        exact_distribution(lambda entropy, at=at: channel.draw(at, entropy), thresholds)
-        for at in range(channel.num_positions)
-    ]
+    places = range(channel.num_positions)
+    rows = [exact_distribution(lambda entropy, at=at: channel.draw(at, entropy), thresholds) for at in places]
     ratio = worst_ratio(rows)
     return rows, math.log(ratio) if ratio != math.inf else math.inf
 
@@ -129,9 +127,8 @@ def test_variances_are_the_papers(epsilon, x):
     piecewise = float(x) ** 2 / (root - 1) + (root + 3) / (3 * (root - 1) ** 2)
     share = 1 - 1 / root if epsilon > 0.61 else 0.0
     stated = [kind(epsilon).variance(x) for kind in (Duchi, Piecewise, Hybrid)]
-    assert [float(v) for v in stated] == pytest.approx(
-        [duchi, piecewise, share * piecewise + (1 - share) * duchi], 1e-5
-    )
+    hybrid = share * piecewise + (1 - share) * duchi
+    assert [float(variance) for variance in stated] == pytest.approx([duchi, piecewise, hybrid], 1e-5)
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.5, 1.0, 3.0])
