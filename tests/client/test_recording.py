@@ -148,7 +148,7 @@ def test_no_time_finer_than_the_period_is_kept_without_a_delay(tmp_path, clock):
 
 
 def test_a_report_is_due_after_a_random_delay(tmp_path, clock):
-    bound = registry(**{f"m{i}": REGISTRY_ENTRY for i in range(30)})
+    bound = registry(**{f"m{i}": BINS for i in range(30)})
     client = device(tmp_path, clock=clock, registry=bound, spread=1000)
     for name in bound:
         client.record(name, 1)
@@ -157,9 +157,6 @@ def test_a_report_is_due_after_a_random_delay(tmp_path, clock):
     assert len(delays) == 30
     assert all(0 <= delay < 1000 for delay in delays)
     assert max(delays) - min(delays) > 300  # thirty uniform draws: missed once in 10^12
-
-
-REGISTRY_ENTRY = 'domain = {kind = "integers", min = 0, max = 9}\noracle = "basic-rappor"\nperiod = "day"\n'
 
 
 def test_the_default_delay_is_the_period_and_six_hours_at_most(client):

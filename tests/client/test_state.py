@@ -432,11 +432,9 @@ def test_a_state_that_a_killed_process_left_half_written_is_read(tmp_path):
         assert rows.counts() == {"before": 1}
 
 
-def test_a_commit_waits_for_the_folder_too(tmp_path):
+def test_a_commit_waits_for_the_folder_too(paths, begun):
     """A journal that is back after a power loss would undo the commit (finding T27): 3 is EXTRA."""
-    state = State(StatePaths(tmp_path / "state"))
-    state.begin()
-    with state.transaction() as rows:
+    with State(paths).transaction() as rows:
         assert rows._connection.execute("PRAGMA synchronous").fetchone() == (3,)
 
 

@@ -160,9 +160,6 @@ def test_picks_and_missing_periods_reach_the_reports(tmp_path):
     assert summary["readings"]["filled"] == 2
 
 
-# --- consent ----------------------------------------------------------------------------------------------------------
-
-
 def gateway(folder, sink=None, environ=None, **choices):
     return Gateway(samples.REGISTRY, Settings("energy", folder / "state", **choices), sink, environ=environ or {})
 
@@ -208,9 +205,6 @@ def test_a_registry_that_changed_asks_again(tmp_path):
 def test_an_unknown_metric(tmp_path):
     with pytest.raises(ParameterError, match="there is no metric 'gas'"):
         Gateway(samples.REGISTRY, Settings("gas", tmp_path / "state"), environ={})
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
 
 
 def row(number, body):
@@ -265,9 +259,6 @@ def test_somebody_else_s_file_is_not_touched(tmp_path):
         with pytest.raises(GatewayError, match="not a gateway's"):
             FileSink(tmp_path / "letter")
         assert (tmp_path / "letter").read_bytes() == content
-
-
-# --- collectors -------------------------------------------------------------------------------------------------------
 
 
 def send(folder, collector, periods, **sink):
@@ -327,9 +318,6 @@ def test_a_collector_that_fails_is_left_alone_and_gets_everything_once_later(tmp
     assert sorted(u.period - samples.FIRST for u in collector.counted.values()) == list(range(400))
 
 
-# --- silence, and ends ------------------------------------------------------------------------------------------------
-
-
 def rows_after_each(folder, name, values):
     device = Gateway(samples.REGISTRY, Settings(name, folder / "state", agree="local"), None, environ={})
     state, written = State(device.client.paths), []
@@ -367,9 +355,6 @@ def test_a_reading_with_a_time_far_ahead_ends_no_metric(tmp_path):
     again = gateway(tmp_path, agree="local")
     assert again.client.status().problem is None
     again.close()
-
-
-# --- from the outbox to a sink ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
