@@ -24,9 +24,8 @@ from overstory.privacy.registry.cost import metric_cost
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
 from support.devices import BINS, Clock, device, registry
 
+OF_NEW_ROWS = st.sampled_from([RowState.WAITING, RowState.WAITING, RowState.LOCAL])
 FEW = settings(max_examples=25, stateful_step_count=25, deadline=None)
-
-
 # Thousands of transactions: what waits for a disk is tested elsewhere.
 IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
@@ -61,12 +60,7 @@ class OutboxMachine(WithFolder):
         for row in settled[: max(len(settled) - self.bounds.kept_rows, 0)]:
             self.model.remove(row)
 
-    @rule(
-        target=numbers,
-        size=st.integers(1, 40),
-        delay=st.integers(0, 50),
-        state=st.sampled_from([RowState.WAITING, RowState.WAITING, RowState.LOCAL]),
-    )
+    @rule(target=numbers, size=st.integers(1, 40), delay=st.integers(0, 50), state=OF_NEW_ROWS)
     def add(self, size, delay, state):
         self.made += 1
         row = {"id": self.made, "size": size, "due": self.now + delay, "state": str(state), "attempts": 0}

@@ -176,14 +176,8 @@ def test_the_receiver_of_the_tests_opens_the_example_and_seals_its_answer():
 
 
 RECEIVER = Receiver()
-REPORT = Request(
-    "POST",
-    "https",
-    "collector.example.com",
-    "/v1/reports",
-    (("content-type", "application/vnd.overstory.reports"), ("authorization", "Bearer ovw_of-this-application")),
-    bytes(range(170)) * 2,
-)
+FIELDS = (("content-type", "application/vnd.overstory.reports"), ("authorization", "Bearer ovw_of-this-application"))
+REPORT = Request("POST", "https", "collector.example.com", "/v1/reports", FIELDS, bytes(range(170)) * 2)
 
 
 def test_a_report_that_is_sealed_here_is_opened_elsewhere_and_its_answer_here():
