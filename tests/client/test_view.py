@@ -355,7 +355,8 @@ def test_what_is_inferred_names_how_many_values_are_shown_and_adds_up_the_rest(t
     assert [row[1] for row in grid.cells()] == ["12.5%"] * 5 + ["37.5%"]
     assert sum(float(row[2].rstrip("%")) for row in grid.cells()) == pytest.approx(100, abs=0.5)
     text = " ".join(text_of(look(client, eight)).split())
-    assert "): noise in two steps, once for each value and again for each report, on the device, which ne" in text
+    noise = "): noise in two steps, once for each value and again for each report, on the device, which never sends"
+    assert noise in text
     assert "(by chance, not necessarily yours)" in text
     assert "you agreed on 2026-11-21 to: format" in text
     assert "waiting: 1, " in text
