@@ -18,7 +18,6 @@ from support.devices import DEFAULT, REGISTRY, Clock, registry
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """An environment whose usual place for states is under `tmp_path`."""
     monkeypatch.chdir(tmp_path)
     return {"XDG_STATE_HOME": str(tmp_path / "home"), "LOCALAPPDATA": str(tmp_path / "home"), "HOME": str(tmp_path)}
 
@@ -76,7 +75,6 @@ def test_several_are_a_table_in_status_and_a_question_in_other_commands(home, ru
 
 @pytest.mark.parametrize("command", ["status", "view", "off", "forget", "on", "local"])
 def test_a_name_or_a_folder_that_is_not_here_is_refused_and_nothing_is_made(home, run, tmp_path, command):
-    """`off --app TYPO` succeeded, made a folder, and the real application went on."""
     started(home, "notes", choice="on")
     before = everything(tmp_path)
     status, told = run(command, "--app", "ntoes")

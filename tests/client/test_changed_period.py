@@ -64,9 +64,8 @@ def test_going_back_to_the_length_before_does_not_report_a_time_twice(tmp_path, 
 def test_what_waits_by_the_number_of_another_length_is_not_sent_and_is_shown_at_its_time(tmp_path, clock):
     with_reports(tmp_path, clock, "hour")
     client = device(tmp_path, clock=clock, registry=of("week"), choice="on")
-    assert [metric.recorded for metric in shown_of(client)] == [
-        ("2026-11-21T12:00Z", "2026-11-21T13:00Z", "2026-11-21T14:00Z")
-    ]
+    (metric,) = shown_of(client)
+    assert metric.recorded == ("2026-11-21T12:00Z", "2026-11-21T13:00Z", "2026-11-21T14:00Z")
     clock.tomorrow(7)
     assert client.record("m", 4) is Outcome.RECORDED
     client.flush()

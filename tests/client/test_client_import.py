@@ -33,7 +33,6 @@ def test_every_public_name_is_there(package):
 
 
 def test_the_errors_and_types_that_a_user_meets_are_public():
-    """`from overstory import ParameterError` failed, and the client's list lacked what its methods raise and take."""
     import overstory
     from overstory import client
 

@@ -24,9 +24,8 @@ from overstory.privacy.registry.cost import metric_cost
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
 from support.devices import BINS, Clock, device, registry
 
+OF_NEW_ROWS = st.sampled_from([RowState.WAITING, RowState.WAITING, RowState.LOCAL])
 FEW = settings(max_examples=25, stateful_step_count=25, deadline=None)
-
-
 # Thousands of transactions: what waits for a disk is tested elsewhere.
 IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
@@ -61,12 +60,7 @@ class OutboxMachine(WithFolder):
         for row in settled[: max(len(settled) - self.bounds.kept_rows, 0)]:
             self.model.remove(row)
 
-    @rule(
-        target=numbers,
-        size=st.integers(1, 40),
-        delay=st.integers(0, 50),
-        state=st.sampled_from([RowState.WAITING, RowState.WAITING, RowState.LOCAL]),
-    )
+    @rule(target=numbers, size=st.integers(1, 40), delay=st.integers(0, 50), state=OF_NEW_ROWS)
     def add(self, size, delay, state):
         self.made += 1
         row = {"id": self.made, "size": size, "due": self.now + delay, "state": str(state), "attempts": 0}
@@ -132,9 +126,8 @@ class OutboxMachine(WithFolder):
         with self.state.snapshot() as rows:
             found = rows.outbox.rows()
             tally = rows.outbox.tally()
-        assert [(row.id, str(row.state), row.attempts) for row in found] == [
-            (row["id"], row["state"], row["attempts"]) for row in self.model
-        ]
+        expected = [(row["id"], row["state"], row["attempts"]) for row in self.model]
+        assert [(row.id, str(row.state), row.attempts) for row in found] == expected
         for row, expected in zip(found, self.model, strict=True):
             assert row.due == (expected["due"] if row.state is RowState.WAITING else 0)
         assert {str(s): n for s, n in tally.items() if n} == dict(Counter(row["state"] for row in self.model))
@@ -143,9 +136,8 @@ class OutboxMachine(WithFolder):
 TestOutbox = OutboxMachine.TestCase
 TestOutbox.settings = FEW
 
-CAPPED = registry(
-    **{rule: BINS + f'max_values = 3\nover_cap = "{rule}"\n' for rule in ("drop", "first", "nearest")}, free=BINS
-)
+RULES = ("drop", "first", "nearest")
+CAPPED = registry(**{rule: BINS + f'max_values = 3\nover_cap = "{rule}"\n' for rule in RULES}, free=BINS)
 COLOUR = 'domain = {kind = "categories", names = ["red", "green"]}\noracle = "grr"\nperiod = "day"\n'
 COLOUR += "parameters = {epsilon = 1.0}\n"
 METRICS = st.sampled_from(list(CAPPED))
@@ -166,7 +158,6 @@ class MemoMachine(WithFolder):
         return device(self.folder, clock=self.clock, registry=CAPPED)
 
     def chosen(self, name, value):
-        """The value really reported: the rule of the metric, in a few words."""
         known = self.known[name]
         held = [v for v in known if v is not None]
         if value in known or name == "free" or len(held) < 3:

@@ -18,7 +18,7 @@ from overstory.client.state.rows import Bounds
 from overstory.client.upload.http import Response
 from overstory.protocol.metrics import PersonBudget
 from overstory.protocol.wire.upload import decode_uploads
-from support.devices import DAY, DEFAULT, Clock, device, registry
+from support.devices import DAY, DEFAULT, Clock, device, queue_report, registry
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "client.md").read_text(encoding="utf-8")
 SETTINGS, OUTCOMES, FILES = "| setting | default |", "| outcome | meaning |", "| file | holds |"
@@ -104,7 +104,6 @@ def test_the_page_says_after_which_outcomes_there_is_a_report():
 
 
 def test_the_page_lists_all_that_a_state_remembers_in_about(tmp_path, monkeypatch):
-    """A device that has met everything: failures, two collectors, a copy, a budget, periods that are forgotten."""
     monkeypatch.setattr("overstory.client.state.rows.PERIODS_KEPT", 2)
     asked, clock = registry(colour=DEFAULT["colour"] + 'attribute = "looks"\nmax_values = 2\n'), Clock()
     asked = replace(asked, budget=PersonBudget(100.0, "same-pattern"))
@@ -120,8 +119,7 @@ def test_the_page_lists_all_that_a_state_remembers_in_about(tmp_path, monkeypatc
     device(tmp_path, registry=asked, clock=clock)  # a choice that names no collector
     first = device(tmp_path, choice=None, server="https://one.example", **common)
     for _ in range(5):
-        first.record("colour", "red")
-        first.flush()
+        queue_report(first)
         clock.now += DAY
     other = device(tmp_path, choice=None, server="https://two.example", **common)
     other.flush()

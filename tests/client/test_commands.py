@@ -20,20 +20,12 @@ from overstory.protocol.metrics import load_registry
 from support.devices import NOON, Clock
 from support.registry_texts import COLOURS, metric_table, registry_of
 
-METRICS = registry_of(
-    {
-        "colour": {"title": '"Favourite colour"', "domain": COLOURS, "max_values": "2"},
-        "engine": {
-            "title": '"Search engine"',
-            "domain": '{kind = "strings", candidates = "engines.txt"}',
-            "oracle": '"rappor"',
-            "period": '"hour"',
-        },
-    },
-    version="2026-11-21",
-    oracle='"basic-rappor"',
-    parameters="{}",
-)
+ENGINES = '{kind = "strings", candidates = "engines.txt"}'
+LISTED = {
+    "colour": {"title": '"Favourite colour"', "domain": COLOURS, "max_values": "2"},
+    "engine": {"title": '"Search engine"', "domain": ENGINES, "oracle": '"rappor"', "period": '"hour"'},
+}
+METRICS = registry_of(LISTED, version="2026-11-21", oracle='"basic-rappor"', parameters="{}")
 
 pytestmark = pytest.mark.usefixtures("nothing_forbids")
 
@@ -79,7 +71,6 @@ def test_on_shows_what_is_asked_for_and_records_the_choice(here, capsys):
         assert f"epsilon {epsilon_text(metric.mechanism.epsilon_report)}" in told
         assert f"epsilon {epsilon_text(metric.mechanism.epsilon_permanent)}" in told
     consent = read_consent(paths(here))
-    assert consent is not None
     assert (consent.choice, consent.registry, set(consent.metrics)) == ("on", "2026-11-21", {"colour", "engine"})
     assert consent.date in told
 
@@ -198,19 +189,13 @@ def test_every_command_has_help_with_an_example(here, capsys, command: str) -> N
         assert f" {command} --app editor" in capsys.readouterr().out
 
 
-def started(*argv: str, **environ: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "overstory.client", *argv],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=os.environ | environ,
-    )
+def started(*argv, **environ):
+    command = [sys.executable, "-m", "overstory.client", *argv]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | environ)
 
 
 def test_a_reader_that_leaves_early_is_no_error(here):
     with started("view", *ALL, PYTHONUNBUFFERED="1") as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
         process.stdout.close()
         assert (process.stderr.read(), process.wait(20)) == (b"", 141)
 
@@ -224,11 +209,8 @@ def test_a_terminal_that_lacks_letters_shows_their_escapes(here):
 
 
 def test_the_web_page_is_served_until_interrupted(here):
-    with subprocess.Popen(
-        [sys.executable, "-m", "overstory.client", "view", *ALL, "--web"], stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        url = process.stdout.readline().split(" ", 1)[0]
+    with started("view", *ALL, "--web") as process:
+        url = process.stdout.readline().decode().split(" ", 1)[0]
         hung = threading.Timer(30, process.kill)
         hung.start()
         with urllib.request.urlopen(url, timeout=10) as answer:

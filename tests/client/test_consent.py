@@ -18,7 +18,7 @@ from overstory.client.upload.http import Response
 from overstory.protocol.metrics import MetricRegistry, PersonBudget
 from overstory.protocol.wire.upload import decode_uploads
 from support.collector_doubles import CountingCollector
-from support.devices import DEFAULT, NOON, Clock, device, registry
+from support.devices import DEFAULT, NOON, Clock, device, queue_report, registry
 
 HOME = "https://one.example"
 TWO = registry(colour=DEFAULT["colour"], engine=DEFAULT["engine"])
@@ -26,8 +26,6 @@ TODAY = date(2026, 11, 21)
 
 
 class Collector(CountingCollector):
-    """A collector that says which metrics it was sent."""
-
     @property
     def metrics(self):
         return [decode_uploads(body, 1)[0].metric for body in self.bodies]
@@ -60,8 +58,7 @@ WIDER = [
 def test_what_was_shown_otherwise_is_not_covered_and_status_says_why(tmp_path, to, reason):
     """Nothing is recorded under it, and what waits is sent by a program that asks for what was agreed to alone."""
     recorder = client(tmp_path, choice="on", server=None)
-    recorder.record("colour", "red")
-    recorder.flush()
+    queue_report(recorder)
     collector, clock = Collector(), Clock(NOON + 86_400)
     other = client(tmp_path, changed(**to), collector=collector, clock=clock)
     assert other.record("colour", "red") is Outcome.NOT_ASKED
@@ -135,8 +132,7 @@ def test_a_choice_without_a_collector_is_held_to_the_first_one(tmp_path):
     client(tmp_path, choice="on", server=None)
     first, second = Collector(), Collector()
     one = client(tmp_path, collector=first)
-    one.record("colour", "red")
-    one.flush()
+    queue_report(one)
     assert first.metrics == ["colour"]
     two = client(tmp_path, collector=second, server="https://two.example", clock=Clock(NOON + 86_400))
     assert two.record("colour", "red") is Outcome.NOT_ASKED
@@ -151,8 +147,7 @@ def test_a_choice_without_a_collector_is_held_to_the_first_one(tmp_path):
 
 def test_what_waits_for_one_collector_does_not_go_to_the_next(tmp_path):
     recorder = client(tmp_path, choice="on", server=None)
-    recorder.record("colour", "red")
-    recorder.flush()
+    queue_report(recorder)
     client(tmp_path, collector=lambda _: Response(503)).flush()  # it is the first, and takes nothing
     second = Collector()
     other = client(tmp_path, collector=second, server="https://two.example", clock=Clock(NOON + 86_400))
@@ -171,8 +166,7 @@ def test_a_choice_narrowed_while_a_report_travels_keeps_the_others_from_leaving(
     collector, clock = Collector(), Clock()
     recorder = client(tmp_path, choice="on", server=None, clock=clock)
     for _ in range(4):
-        recorder.record("colour", "red")
-        recorder.flush()
+        queue_report(recorder)
         clock.tomorrow()
 
     def narrowing(request):
@@ -210,8 +204,7 @@ def test_local_is_taken_while_the_database_is_busy_and_nothing_is_sent_after_it(
 
 def test_local_is_taken_where_the_secret_is_damaged(tmp_path):
     recorder = client(tmp_path, choice="on")
-    recorder.record("colour", "red")
-    recorder.flush()
+    queue_report(recorder)
     recorder.paths.secret.write_bytes(b"not a secret")
     assert recorder.consent("local").choice == "local"
 
@@ -219,8 +212,7 @@ def test_local_is_taken_where_the_secret_is_damaged(tmp_path):
 @pytest.mark.parametrize("before", ["off", "local", None])
 def test_a_choice_that_allows_no_less_waits_for_the_database(tmp_path, before):
     recorder = client(tmp_path, choice="on")
-    recorder.record("colour", "red")
-    recorder.flush()
+    queue_report(recorder)
     if before is None:
         recorder.paths.consent.unlink()
     else:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from overstory.client import Client
-from overstory.client.consent.consent import Consent, read_consent
+from overstory.client.consent.consent import read_consent
 from overstory.client.person.question import CommandContext, asked_of, first_screen, question
 from overstory.client.person.status import SCREEN, read_status
 from overstory.client.person.view import View, build
@@ -37,29 +37,16 @@ TODAY = date(2026, 11, 21)
 MOST_LIX = 40
 """Between fiction and a newspaper."""
 MANY = {f"m{number}": {"title": f'"Question {number}"'} for number in range(40)}
+ENDING, RAPPOR = {"expires": "2099-01-01"}, {"k": 128, "h": 2, "m": 16, "f": 0.5, "p": 0.5, "q": 0.75}
 REGISTRIES = {
     "notes": load_registry(ROOT / "examples/notes.toml"),
     "product": load_registry(ROOT / "examples/metrics.toml", read_candidates=False),
-    "demonstration": parse_registry(
-        FILE.format(
-            today=TODAY,
-            metric=METRIC,
-            candidates='"c"',
-            expires="2099-01-01",
-            k=128,
-            h=2,
-            m=16,
-            f=0.5,
-            p=0.5,
-            q=0.75,
-        )
-    ),
+    "demonstration": parse_registry(FILE.format(today=TODAY, metric=METRIC, candidates='"c"', **ENDING, **RAPPOR)),
     "forty": parse_registry(registry_of(MANY)),
     "tests": REGISTRY,
 }
-OPERATOR = (
-    'operator = {name = "Example Inc.", url = "https://example.org", color = "#0b5fa5", color_dark = "#7cc4ff"}\n'
-)
+COLOURS = 'color = "#0b5fa5", color_dark = "#7cc4ff"'
+OPERATOR = f'operator = {{name = "Example Inc.", url = "https://example.org", {COLOURS}}}\n'
 
 
 def lix(text: str) -> float:
@@ -129,9 +116,8 @@ def test_a_text_for_lawyers_is_caught():
         "value changed once; nothing is equal in every report, but reports of an unchanged value are alike\n"
     )
     assert lix("The cat sat. It ate a fish.") < 10 < MOST_LIX
-    assert (
-        lix(old * 2 + "Consent to processing notwithstanding revocation necessitates comprehensive documentation") > 30
-    )
+    lawyers = "Consent to processing notwithstanding revocation necessitates comprehensive documentation"
+    assert lix(old * 2 + lawyers) > 30
     assert lix("Notwithstanding aforementioned stipulations, comprehensive documentation is necessary hereafter") > 60
 
 
@@ -171,9 +157,6 @@ def test_an_option_that_would_do_nothing_is_refused(tmp_path, nothing_forbids, l
     assert (ran.returncode, said in ran.stderr) == (2, True), ran.stderr
 
 
-# --- who asks ---------------------------------------------------------------------------------------------------------
-
-
 def test_the_operator_is_named_wherever_people_are_asked(tmp_path):
     registry = parse_registry(OPERATOR + EXAMPLE)
     who = "asked by: Example Inc. (https://example.org)"
@@ -194,13 +177,9 @@ def test_another_operator_asks_again_and_another_colour_does_not(tmp_path):
     before = parse_registry(OPERATOR + EXAMPLE)
     status_of(before, tmp_path)
     consent = read_consent(StatePaths(tmp_path / "s"))
-    assert isinstance(consent, Consent)
     assert consent.operator == "Example Inc. (https://example.org)"
-    for changed, asks in (
-        (OPERATOR.replace("Inc", "Ltd"), True),
-        (OPERATOR.replace("0b5fa5", "005f00"), False),
-        ("", True),
-    ):
+    changes = ((OPERATOR.replace("Inc", "Ltd"), True), (OPERATOR.replace("0b5fa5", "005f00"), False), ("", True))
+    for changed, asks in changes:
         other = parse_registry(changed + EXAMPLE)
         assert bool(consent.missing(other)) == asks
         assert (other.digest == before.digest) != asks

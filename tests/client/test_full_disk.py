@@ -15,7 +15,7 @@ from overstory.client.consent.consent import choose, read_consent
 from overstory.client.consent.policy import UNASKED, effective
 from overstory.client.person.commands import main
 from overstory.client.state.files import StatePaths, introduce
-from support.devices import BINS, DEFAULT, REGISTRY, device, registry
+from support.devices import BINS, DEFAULT, REGISTRY, device, queue_report, registry
 from support.processes import in_child
 
 TODAY = date(2026, 11, 21)
@@ -40,8 +40,7 @@ def full_disk(monkeypatch):
 def test_off_holds_on_a_full_disk_in_every_process(tmp_path, monkeypatch):
     asked = []
     client = device(tmp_path, spread=0)
-    client.record("colour", "red")
-    client.flush()
+    queue_report(client)
     another = device(tmp_path, choice=None, server="https://c.example", transport=asked.append)
     assert another.effective.choice is Choice.ON
     with full_disk(monkeypatch):

@@ -14,9 +14,8 @@ from support.devices import device, rows_of
 from support.registry_texts import COLOURS, registry_of
 
 GROUPS = '{by = "release", shares = {"1.0" = 0.6, "1.1" = 0.3}, devices = 500000}'
-REGISTRY = parse_registry(
-    registry_of({"grouped": {"domain": COLOURS, "groups": GROUPS}, "plain": {"domain": COLOURS}}, expires="2040-01-01")
-)
+LISTED = {"grouped": {"domain": COLOURS, "groups": GROUPS}, "plain": {"domain": COLOURS}}
+REGISTRY = parse_registry(registry_of(LISTED, expires="2040-01-01"))
 
 
 def uploads_of(client):

@@ -31,7 +31,6 @@ def true_things(client):
 
 
 def used(folder, **entries):
-    """A client that has recorded values of every metric, on two days, and a value outside a domain."""
     clock = Clock()
     client = device(folder, clock=clock, registry=registry(**entries))
     for day in range(3):

@@ -14,7 +14,7 @@ from overstory.client.upload.http import Response
 from overstory.collector.http.pages import public_html, public_registry
 from overstory.protocol.metrics import MetricRegistry, parse_registry
 from support.collector_doubles import accepted
-from support.devices import DEFAULT, OBLIVIOUS, Clock, device, oblivious_registry, rows_of
+from support.devices import DEFAULT, OBLIVIOUS, Clock, device, oblivious_registry, queue_report, rows_of
 from support.oblivious_receiver import Receiver
 
 RECEIVER = Receiver()
@@ -36,12 +36,10 @@ pytestmark = pytest.mark.usefixtures("nothing_forbids")
 
 
 def plain(text: str) -> str:
-    """Return text on one line, without what wraps it."""
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", text).replace("&#x27;", "'"))
 
 
 def asked_of(folder, *argv: str, registry: MetricRegistry = BOTH) -> str:
-    """Run one of the person's commands, and return what it prints."""
     (folder / "metrics.toml").write_text(registry.text)
     out = io.StringIO()
     given = [argv[0], "--registry", str(folder / "metrics.toml"), "--app", str(folder / "state"), *argv[1:]]
@@ -74,8 +72,7 @@ def test_the_view_and_the_public_page_say_it_too(tmp_path):
 
     client = device(tmp_path, registry=BOTH, server=COLLECTOR, spread=0.0, transport=transport)
     client.record("colour", "red")
-    client.record("first", 7)
-    assert client.flush().sent.sent == 2
+    assert queue_report(client, "first", 7).sent.sent == 2
     text = plain(asked_of(tmp_path, "view"))
     assert f"How reports travel {SEES}" in text
     assert THROUGH in text
@@ -89,10 +86,7 @@ def test_the_view_and_the_public_page_say_it_too(tmp_path):
 
 
 ANSWERS = {
-    "unreachable": (
-        Response(None, error="no connection: refused"),
-        "the relay does not take them now (no connection: refused)",
-    ),
+    "unreachable": (Response(None, error="no connection: x"), "the relay does not take them now (no connection: x)"),
     "busy": (Response(503), "the relay does not take them now (http-503)"),
     "keys refused": (Response(400, {}, KEY_PROBLEM), "the collector refuses the registry's keys"),
     "a page": (Response(200, {}, b"<html>"), "the answers are not a relay's (http-200, a page)"),
@@ -109,19 +103,14 @@ def test_status_says_why_reports_wait_for_the_relay(tmp_path, answer, why):
     for text in (asked_of(tmp_path, "status", "--details"), "\n".join(client.status().words())):
         assert f"{THROUGH}\n{DIRECTLY}\nreports of colour wait: {why}\n" in text
     listed = json.loads(asked_of(tmp_path, "status", "--json"))
-    assert listed["relay"] == {
-        "relay": RELAY,
-        "operator": "Example Relays",
-        "metrics": ["colour"],
-        "waits": {"colour": why},
-    }
+    named = {"relay": RELAY, "operator": "Example Relays", "metrics": ["colour"]}
+    assert listed["relay"] == named | {"waits": {"colour": why}}
     assert listed["collector_failures"] == 0
 
 
 def test_status_says_that_the_registry_names_no_relay(tmp_path):
     client = device(tmp_path, registry=replace(BOTH, oblivious=None), server=COLLECTOR, spread=0.0)
-    client.record("colour", "red")
-    client.flush()
+    queue_report(client)
     assert "reports of colour wait: they go through a relay, and the registry names none" in [*client.status().words()]
     assert client.status().to_json()["relay"]["relay"] is None
 
@@ -142,15 +131,14 @@ def test_a_metric_that_becomes_direct_is_asked_about_again_and_what_waited_never
 
     def transport(request):
         requests.append(request)
-        return (
-            Response(None, error="no connection") if request.url == RELAY else Response(200, {}, accepted(request.body))
-        )
+        if request.url == RELAY:
+            return Response(None, error="no connection")
+        return Response(200, {}, accepted(request.body))
 
     clock = Clock()
     settings = {"server": COLLECTOR, "spread": 0.0, "transport": transport, "clock": clock}
     before = device(tmp_path, registry=ALONE, **settings)
-    before.record("colour", "red")
-    before.flush()
+    queue_report(before)
     assert [request.url for request in requests] == [RELAY]
     clock.tomorrow()
     direct = parse_registry(ALONE.text.replace(OBLIVIOUS, ""))

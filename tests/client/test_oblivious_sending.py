@@ -19,7 +19,7 @@ from overstory.protocol.metrics.tables import ObliviousRoute
 from overstory.protocol.wire.upload import decode_uploads
 from support.collector_doubles import CountingCollector, accepted
 from support.collector_in_process import NOW
-from support.devices import NOON, OBLIVIOUS, Clock, device, oblivious_registry, rows_of
+from support.devices import NOON, OBLIVIOUS, Clock, device, oblivious_registry, queue_report, rows_of
 from support.oblivious_receiver import RESPONSE_TYPE, Receiver, hop, inner_response, opening, passing_on, read_inner
 from support.running import within
 from support.sealed_reports import METRICS, RING
@@ -39,8 +39,6 @@ def taken(fields, body):
 
 
 class Hears(CountingCollector):
-    """A relay."""
-
     def relayed(self):
         """Return the requests, all of which went to the relay, with nothing but a message."""
         for request in self.requests:
@@ -51,16 +49,14 @@ class Hears(CountingCollector):
 
 def recording(folder, registry, transport, **settings):
     """A device that agreed, with a report of each metric, due now."""
-    client = device(
-        folder, registry=registry, server=COLLECTOR, token=TOKEN, transport=transport, spread=0.0, **settings
-    )
+    more = {"server": COLLECTOR, "token": TOKEN, "transport": transport, "spread": 0.0} | settings
+    client = device(folder, registry=registry, **more)
     for name in registry:
         assert client.record(name, "red" if name == "colour" else 7) == "recorded"
     return client
 
 
 def alone(relay=RELAY, keys=RECEIVER.keys):
-    """A registry of the oblivious metric alone."""
     both = oblivious_registry(relay, keys)
     return replace(both, metrics={"colour": both["colour"]})
 
@@ -72,8 +68,7 @@ def test_a_report_goes_through_the_relay_and_the_collector_reads_it(tmp_path):
         hop(passing_on(f"{gateway}/v1/oblivious")) as (relay, passed),
     ):
         client = device(tmp_path, registry=alone(f"{relay}/pass/on?to=1"), server=collector, token=TOKEN, spread=0.0)
-        client.record("colour", "red")
-        assert client.flush().sent.sent == 1
+        assert queue_report(client).sent.sent == 1
     (message,), (same,) = passed, opened
     assert directly == []
     assert message.target == "/pass/on?to=1"
@@ -106,7 +101,6 @@ def test_messages_of_two_metrics_are_of_one_length_and_alike_in_nothing_else(tmp
 
 
 def refused(request):
-    """A refusal of the collector, sealed for the message."""
     problem = {"type": "/problems/bits", "status": 400, "detail": "...", "reason": "bits", "results": []}
     _, seal = RECEIVER.open(request.body)
     return Response(200, {"content-type": RESPONSE_TYPE}, seal(inner_response(400, json.dumps(problem).encode())))
@@ -137,22 +131,16 @@ def of_another_message(request):
     return refused(transport.requests[0])
 
 
+BITS = b'{"type": "/problems/bits", "detail": "x", "reason": "bits", "results": []}'
+AS_JSON, ACCEPTED = {"content-type": "application/json"}, b'{"results": [{"accepted": 1}]}'
 PASSING = {
     "no connection": (lambda _: Response(None, error="no connection: refused"), "relay: no connection: refused"),
     "busy": (lambda _: Response(503), "relay: http-503"),
     "too many": (lambda _: Response(429, {"retry-after": "60"}), "relay: http-429"),
     "keys": (lambda _: Response(400, {}, KEY_PROBLEM), "relay: keys refused"),
     "bad request": (lambda _: Response(400, {}, b"no"), "relay: http-400, other bytes"),
-    "a refusal in clear": (
-        lambda request: replace(
-            Response(400), body=b'{"type": "/problems/bits", "detail": "x", "reason": "bits", "results": []}'
-        ),
-        "relay: http-400, bits",
-    ),
-    "an acceptance in clear": (
-        lambda _: Response(200, {"content-type": "application/json"}, b'{"results": [{"accepted": 1}]}'),
-        "relay: http-200, JSON",
-    ),
+    "a refusal in clear": (lambda _: Response(400, {}, BITS), "relay: http-400, bits"),
+    "an acceptance in clear": (lambda _: Response(200, AS_JSON, ACCEPTED), "relay: http-200, JSON"),
     "a page": (lambda _: Response(200, {"content-type": "text/html"}, b"<html>"), "relay: http-200, a page"),
     "202 with a page": (lambda _: Response(202, {}, b"<html>"), "relay: http-202, a page"),
     "redirect": (lambda _: Response(307, {"location": COLLECTOR}), "relay: http-307, empty"),
@@ -328,9 +316,6 @@ def test_a_cipher_is_loaded_when_an_oblivious_metric_has_something_to_send(tmp_p
     sent, modules = run.stdout.splitlines()
     assert "put_off=1" in sent
     assert modules == loaded
-
-
-# --- the real collector behind a relay that passes on -----------------------------------------------------------------
 
 
 def test_a_report_of_a_registry_in_which_the_metric_is_direct_is_refused_for_good(tmp_path):

@@ -18,6 +18,7 @@ import pty
 
 ONE = registry(colour=DEFAULT["colour"])
 FORBIDDING = {"CI", "DO_NOT_TRACK", "OVERSTORY", "OVERSTORY_STATE"}
+COMMAND = [sys.executable, "-m", "overstory.client"]
 
 
 class Terminal:
@@ -26,20 +27,12 @@ class Terminal:
     def __init__(self, folder, *argv):
         environ = {name: value for name, value in os.environ.items() if name not in FORBIDDING}
         self._here, there = pty.openpty()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "overstory.client", *argv],
-            stdin=there,
-            stdout=there,
-            stderr=there,
-            cwd=folder,
-            env=environ,
-            start_new_session=True,
-        )
+        command, streams = [*COMMAND, *argv], {"stdin": there, "stdout": there, "stderr": there}
+        self.process = subprocess.Popen(command, cwd=folder, env=environ, start_new_session=True, **streams)
         os.close(there)
         self.shown = ""
 
     def until(self, text):
-        """Read what is shown until `text` is, or the program ends."""
         while text not in self.shown:
             try:
                 read = os.read(self._here, 4096)
@@ -107,15 +100,9 @@ def test_who_cannot_be_asked_or_cannot_see_the_question_agrees_by_yes_alone(tmp_
     (tmp_path / "answer").write_text("y\n")
     here, there = pty.openpty()
     with (tmp_path / "answer").open() as answer:
-        ran = subprocess.run(
-            [sys.executable, "-m", "overstory.client", *begun(tmp_path, ONE), *more],
-            stdin=answer if answers == "a file" else there,
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            check=False,
-            timeout=60,
-        )
+        given = answer if answers == "a file" else there
+        settings = {"stdin": given, "capture_output": True, "text": True, "cwd": tmp_path, "timeout": 60}
+        ran = subprocess.run([*COMMAND, *begun(tmp_path, ONE), *more], check=False, **settings)
     os.close(here)
     os.close(there)
     assert ran.returncode == 2

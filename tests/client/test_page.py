@@ -13,18 +13,7 @@ import pytest
 from overstory.client.outcomes import Fault, StateError
 from overstory.client.person.server import LocalPage
 from overstory.presentation.render_html import STYLE, policy_of
-
-
-def contrast(one: str, other: str) -> float:
-    """WCAG 2's contrast ratio of two colours."""
-
-    def luminance(colour: str) -> float:
-        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-        red, green, blue = (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
-        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-    low, high = sorted((luminance(one), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
+from overstory.protocol.metrics.tables import contrast
 
 
 def test_text_stands_out_in_the_light_and_in_the_dark():
@@ -35,9 +24,6 @@ def test_text_stands_out_in_the_light_and_in_the_dark():
             assert contrast(colours[ink], colours["paper"]) >= 4.5, (ink, colours)
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert ":focus-visible { outline: 2px" in STYLE
-
-
-# --- the local server -------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -78,7 +64,7 @@ def test_two_pages_have_two_addresses():
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:{}", "127.0.0.1", "127.0.0.1:1", "", "localhost.evil:{}"]
 )
-def test_another_name_for_this_machine_is_refused(host: str) -> None:
+def test_another_name_for_this_machine_is_refused(host):
     with serving() as server:
         status, body, _ = ask(server, Host=host.format(server.server_port))
         assert ask(server, Host=f"localhost:{server.server_port}")[0] == 200

@@ -12,17 +12,15 @@ from overstory.privacy.ledger import charge
 from overstory.privacy.payloads.base import terms_of
 from overstory.privacy.registry.cost import reports_until_the_end
 from overstory.protocol.metrics import MetricRegistry, PersonBudget
-from support.devices import Clock, device, registry
+from support.devices import Clock, device, queue_report, registry
 
 NAMES = ("red", "green", "blue")
 DOMAIN = f'domain = {{kind = "categories", names = {list(NAMES)}}}\nperiod = "day"\n'.replace("'", '"')
 BASIC = DOMAIN + 'oracle = "basic-rappor"\nmax_values = 2\nover_cap = "first"\n'
 GRR = DOMAIN + 'oracle = "grr"\nparameters = {epsilon = 1.0}\n'
 FRESH = DOMAIN + 'oracle = "opt-wb"\nparameters = {epsilon = 1.0, window = 10}\n'
-CHAIN = (
-    DOMAIN + 'oracle = "l-grr"\nparameters = {epsilon_permanent = 2.0, epsilon_report = 1.0}\nmax_values = 2\n'
-    'over_cap = "first"\n'
-)
+ROUNDS = "parameters = {epsilon_permanent = 2.0, epsilon_report = 1.0}\n"
+CHAIN = f'{DOMAIN}oracle = "l-grr"\n{ROUNDS}max_values = 2\nover_cap = "first"\n'
 
 
 def asked(held, **entries):
@@ -30,7 +28,6 @@ def asked(held, **entries):
 
 
 def outcomes(folder, of, values, *, flush=True):
-    """Report a value a day, and return what became of each."""
     clock = Clock()
     client, found = device(folder, registry=of, clock=clock), []
     for value in values:
@@ -98,8 +95,7 @@ def test_status_counts_the_periods_that_had_no_report(tmp_path):
     _, client = outcomes(tmp_path, asked(PersonBudget(1.0), theme=GRR), ["red"] * 4)
     assert client.status().dropped == {"the budget was used up": 3}
     client.record("theme", "red")
-    client.record("theme", "red")
-    client.flush()
+    queue_report(client, "theme", "red")
     client.flush()
     assert client.status().dropped == {"the budget was used up": 4}
 
@@ -130,9 +126,8 @@ def test_a_lower_cap_does_not_forget_what_a_higher_one_allowed(tmp_path):
     high = BASIC.replace("max_values = 2", "max_values = 3")
     _, client = outcomes(tmp_path, asked(PersonBudget(7.0, "same-pattern"), theme=high), NAMES)
     client.close()
-    low = device(
-        tmp_path, registry=asked(PersonBudget(7.0, "same-pattern"), theme=BASIC), clock=Clock(client._clock.now)
-    )
+    lower = asked(PersonBudget(7.0, "same-pattern"), theme=BASIC)
+    low = device(tmp_path, registry=lower, clock=Clock(client._clock.now))
     low.record("theme", "red")
     low.close()
     with State(low.paths).snapshot() as rows:
@@ -147,7 +142,6 @@ CAPPED = MANY + 'max_values = 2\nover_cap = "first"\n'
 
 
 def reported(folder, clock, of, values, choice="on"):
-    """Report a value a day under a registry and a choice; return what became of each, and the state."""
     with device(folder, registry=of, clock=clock, choice=choice) as client:
         found = []
         for value in values:

@@ -17,7 +17,7 @@ from overstory.client.state.rows import RowState
 from overstory.client.state.secret_file import read_secret
 from overstory.client.state.state import State
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
-from support.devices import NOON, REGISTRY, Clock, device, rows_of, tamper
+from support.devices import NOON, REGISTRY, Clock, device, queue_report, rows_of, tamper
 from support.processes import in_child, in_threads, output_of, start
 from support.rounds import rounds
 
@@ -180,8 +180,7 @@ def test_forks_in_the_middle_of_other_threads_work_neither_hang_nor_double_anyth
     def work():
         while not stop.is_set():
             clock.now += 3600
-            client.record("engine", "x")
-            client.flush()
+            queue_report(client, "engine", "x")
             time.sleep(0.05)  # neither SQLite's waiting nor a lock's is fair: leave the others a gap
 
     def child():
@@ -261,7 +260,6 @@ for number in range(3_000):
 
 
 def killed(folder, rounds, seed):
-    """Kill a working device again and again; everything that must hold, holds after every round."""
     draw = random.Random(seed)
     consented(folder)
     known, sent, first = {}, {}, None
@@ -287,9 +285,8 @@ def killed(folder, rounds, seed):
             for row in rows.outbox.rows(state=RowState.WAITING):
                 assert sent.setdefault((row.metric, row.period), row.body) == row.body
     expected = randomizer_of(REGISTRY["engine"], first)
-    assert {r for (metric, _), r in known.items() if metric == "engine"} <= {
-        expected.permanent(f"value-{n}") for n in range(7)
-    }
+    found = {response for (metric, _), response in known.items() if metric == "engine"}
+    assert found <= {expected.permanent(f"value-{n}") for n in range(7)}
     assert sent
     return len(known), len(sent)
 
@@ -304,12 +301,8 @@ def test_a_killed_device_keeps_its_permanent_responses_and_its_ids(tmp_path, kil
 
 @posix
 def test_the_check_after_a_kill_notices_a_report_under_two_ids(tmp_path, client):
-    client.record("colour", "red")
-    client.flush()
-    tamper(
-        client.paths,
-        "INSERT INTO outbox (batch, metric, account, period, body, due, attempts, state)"
-        " SELECT randomblob(16), metric, account, period, body, due, attempts, state FROM outbox",
-    )
+    queue_report(client)
+    columns = "metric, account, period, body, due, attempts, state"
+    tamper(client.paths, f"INSERT INTO outbox (batch, {columns}) SELECT randomblob(16), {columns} FROM outbox")
     with pytest.raises(AssertionError):
         assert_whole(tmp_path)

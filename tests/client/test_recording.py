@@ -22,7 +22,7 @@ from overstory.client.state.state import State
 from overstory.client.upload.http import Response
 from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.errors import FormatError, ParameterError
-from support.devices import BINS, DAY, DEFAULT, NOON, REGISTRY, Clock, device, registry, rows_of
+from support.devices import BINS, DAY, DEFAULT, NOON, REGISTRY, Clock, device, queue_report, registry, rows_of
 
 
 def responses_of(client, metric):
@@ -48,11 +48,8 @@ def test_before_anybody_was_asked_there_is_what_is_asked_for_and_nothing_of_the_
     assert client.record("colour", "red") is Outcome.NOT_ASKED
     client.close()
     assert [path.name for path in (tmp_path / "state").iterdir()] == ["application.json"]
-    assert json.loads((tmp_path / "state" / "application.json").read_text()) == {
-        "version": 1,
-        "name": "test",
-        "registry": REGISTRY.text,
-    }
+    written = json.loads((tmp_path / "state" / "application.json").read_text())
+    assert written == {"version": 1, "name": "test", "registry": REGISTRY.text}
 
 
 @pytest.mark.parametrize("value", ["mauve", 3, None, ["red"], float("nan"), b"red"])
@@ -120,8 +117,7 @@ def test_status_is_told_where_not_even_the_choice_can_be_asked_for(tmp_path):
 
 def test_what_was_delivered_is_told_also_where_a_key_cannot_be_destroyed_then(tmp_path, clock, monkeypatch):
     client = device(tmp_path, clock=clock, spread=0, server="https://c.example", transport=lambda _: Response(503))
-    client.record("colour", "red")
-    fine = client.flush()
+    fine = queue_report(client)
     assert (fine.sent.put_off, fine.problem) == (1, None)
     clock.tomorrow()
     client.record("colour", "red")
@@ -129,7 +125,6 @@ def test_what_was_delivered_is_told_also_where_a_key_cannot_be_destroyed_then(tm
     monkeypatch.setattr(client._session, "retire_hourly", Mock(side_effect=[full, RuntimeError()]))
     flushed = client.flush()
     assert flushed.written == {"queued": 1}
-    assert flushed.sent is not None
     assert flushed.sent.put_off >= 1
     assert flushed.problem == "there is no room"
     clock.tomorrow()
@@ -148,13 +143,12 @@ def test_a_closed_client_records_nothing_and_kept_what_it_had(tmp_path, clock):
 def test_no_time_finer_than_the_period_is_kept_without_a_delay(tmp_path, clock):
     client = device(tmp_path, clock=clock, spread=0)
     clock.now += 1234.567
-    client.record("colour", "red")
-    client.flush()
+    queue_report(client)
     assert rows_of(client)[0].due == NOON - DAY / 2
 
 
 def test_a_report_is_due_after_a_random_delay(tmp_path, clock):
-    bound = registry(**{f"m{i}": REGISTRY_ENTRY for i in range(30)})
+    bound = registry(**{f"m{i}": BINS for i in range(30)})
     client = device(tmp_path, clock=clock, registry=bound, spread=1000)
     for name in bound:
         client.record(name, 1)
@@ -165,13 +159,9 @@ def test_a_report_is_due_after_a_random_delay(tmp_path, clock):
     assert max(delays) - min(delays) > 300  # thirty uniform draws: missed once in 10^12
 
 
-REGISTRY_ENTRY = 'domain = {kind = "integers", min = 0, max = 9}\noracle = "basic-rappor"\nperiod = "day"\n'
-
-
 def test_the_default_delay_is_the_period_and_six_hours_at_most(client):
     client.record("colour", "red")
-    client.record("engine", "x")
-    client.flush()
+    queue_report(client, "engine", "x")
     due = {row.metric: row.due - NOON for row in rows_of(client)}
     assert 0 <= due["engine"] < 3600
     assert 0 <= due["colour"] < 6 * 3600
@@ -183,15 +173,8 @@ def test_no_object_shows_a_value_or_a_secret(tmp_path, clock):
     session = client._session
     (pending,) = session._pending
     secret = session.state.secret.key("engine")
-    shown = [
-        client,
-        session,
-        session.state,
-        pending,
-        session._recorders["engine"],
-        session.state.secret,
-        client.status(),
-    ]
+    state, recorder = session.state, session._recorders["engine"]
+    shown = [client, session, state, pending, recorder, state.secret, client.status()]
     client.flush()
     shown += [*rows_of(client), *responses_of(client, "engine")]
     for text in map(repr, shown):
@@ -224,8 +207,7 @@ def test_the_queue_in_memory_is_bounded(tmp_path, clock, monkeypatch):
 def test_a_full_outbox_drops_the_oldest_and_counts_it(tmp_path, clock):
     client = device(tmp_path, clock=clock, bounds=Bounds(waiting_rows=2))
     for _ in range(4):
-        client.record("colour", "red")
-        client.flush()
+        queue_report(client)
         clock.tomorrow()
     states = [row.state for row in rows_of(client)]
     assert states == [RowState.DROPPED] * 2 + [RowState.WAITING] * 2
@@ -256,10 +238,8 @@ def test_the_registry_may_lie_in_a_package_inside_a_zip(tmp_path, monkeypatch):
     from overstory.protocol.metrics import load_registry
     from overstory.protocol.metrics.registry import EXAMPLE
 
-    words = EXAMPLE.replace("metrics.colour", "metrics.word").replace(
-        'domain = {kind = "categories", names = ["red", "green", "blue"]}',
-        'domain = {kind = "strings", candidates = "lists/words.txt"}',
-    )
+    words = EXAMPLE.replace("metrics.colour", "metrics.word").replace("categories", "strings")
+    words = words.replace('names = ["red", "green", "blue"]', 'candidates = "lists/words.txt"')
     words = words.replace('"grr"', '"rappor"').replace("parameters = {epsilon = 1.0}\n", "")
     with zipfile.ZipFile(tmp_path / "shipped.zip", "w") as archive:
         archive.writestr("notes_app/__init__.py", "")
@@ -356,7 +336,6 @@ def record_all(client):
 
 
 def recorded_twice(folder, number):
-    """A client with a report of each of many metrics to flush, all of which had one before."""
     clock = Clock()
     client = device(folder, clock=clock, registry=many_metrics(number))
     record_all(client)
@@ -394,7 +373,6 @@ def test_a_flush_looks_at_the_rows_of_each_metric_alone_and_a_report_takes_three
 
 
 def work_of_status(folder, number, monkeypatch):
-    """The statements of `status`, and the channels that it computes with."""
     client, channels = recorded_twice(folder, number), []
     client.flush()
     monkeypatch.setattr(BinaryChannel, "__post_init__", lambda channel: channels.append(channel))  # noqa: PLW0108 - a list's own method would not be given the channel
@@ -404,13 +382,11 @@ def work_of_status(folder, number, monkeypatch):
 
 
 def test_the_status_of_many_metrics_takes_three_statements_for_each_and_no_channel_of_its_own(tmp_path, monkeypatch):
-    """Each took six statements and channels of its own, though parameters were the same: 1,000 metrics took 0.7 s."""
     (few, of_few), (many, of_many) = (work_of_status(tmp_path / str(n), n, monkeypatch) for n in (10, 80))
     assert (many - few, of_many <= of_few) == (3 * 70, True)
 
 
 def test_a_program_that_starts_again_looks_at_the_keys_of_all_metrics_once(tmp_path, monkeypatch):
-    """Each metric that it recorded first looked at the ends of all: 1,000 metrics took six seconds."""
     clock, metrics, asked = Clock(), many_metrics(20), []
     before = device(tmp_path, clock=clock, registry=metrics)
     record_all(before)
@@ -423,7 +399,6 @@ def test_a_program_that_starts_again_looks_at_the_keys_of_all_metrics_once(tmp_p
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc counts what a process writes")
 def test_a_flush_of_one_report_writes_a_few_small_pages(clock, client):
-    """It wrote 66 kB: eight pages of 4 KiB, each to the journal and to its place."""
     for _ in range(2):
         client.record("engine", "example.org")
         before = written_so_far()

@@ -13,7 +13,7 @@ from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import MetricRegistry
 from overstory.protocol.sampling import SystemEntropy
 from support.collector_doubles import CountingCollector
-from support.devices import DAY, NOON, Clock, device, registry, rows_of
+from support.devices import DAY, NOON, Clock, device, queue_report, registry, rows_of
 
 RESTORED = {"rappor": 50}
 A_FEW = 8
@@ -110,8 +110,7 @@ def test_a_state_that_sent_its_reports_itself_does_not(tmp_path):
 
     lost[:] = [False, True]
     client = device(tmp_path, clock=clock, registry=metrics, server="http://c", transport=forgetful, spread=0)
-    client.record("m", value)
-    client.flush()
+    queue_report(client, "m", value)
     clock.now += 12 * 3600
     assert client.flush().sent.sent == 1
     assert len(collector.bodies) == 2

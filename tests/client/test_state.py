@@ -20,7 +20,7 @@ from overstory.client.state.files import StatePaths, create, locked, write_atomi
 from overstory.client.state.rows import NOTHING, VERSION, RowState
 from overstory.client.state.secret_file import DeviceSecret, _checksum, read_secret, write_secret
 from overstory.client.state.state import State, erase
-from support.devices import DAY, NOON, REGISTRY, Clock, device, rows_of, tamper
+from support.devices import DAY, NOON, REGISTRY, Clock, device, queue_report, rows_of, tamper
 from support.processes import NOBODY, in_child, in_threads, start
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="file modes and limits of POSIX")
@@ -100,19 +100,12 @@ def without(key):
     return lambda paths: tamper(paths, "DELETE FROM about WHERE key = ?", key)
 
 
+WRITTEN_BY_ANOTHER = "secret has version 2, .* use the one that wrote it"
 SPOILED = {
     "a secret of another device": (of_another_device, Fault.ALTERED, "not the secret that the reports so far"),
     "a secret of another beginning": (of_another_beginning, Fault.LOST, "secret was there and is lost"),
-    "a secret of another version": (
-        of_another_version,
-        Fault.OTHER_VERSION,
-        "secret has version 2, .* use the one that wrote it",
-    ),
-    "a database that is none": (
-        lambda paths: paths.database.write_bytes(b"not a database at all" * 100),
-        Fault.DAMAGED,
-        "damaged",
-    ),
+    "a secret of another version": (of_another_version, Fault.OTHER_VERSION, WRITTEN_BY_ANOTHER),
+    "a database that is none": (lambda paths: paths.database.write_bytes(b"none" * 500), Fault.DAMAGED, "damaged"),
     "half a database": (lambda paths: os.truncate(paths.database, 5000), Fault.DAMAGED, "damaged"),
     "an empty database": (lambda paths: os.truncate(paths.database, 0), Fault.LOST, "state.db was there and is lost"),
     "no fingerprint": (without("fingerprint"), Fault.DAMAGED, "which secret it belongs to"),
@@ -130,7 +123,6 @@ def test_what_was_spoiled_is_refused_by_name(paths, begun, name):
 
 
 def test_damage_in_the_middle_never_raises_into_the_program(tmp_path, paths, clock):
-    """Every page of the database is overwritten in turn: `record` and `flush` answer, and `status` tells."""
     with device(tmp_path, clock=clock) as client:
         for _ in range(30):
             client.record("engine", "x")
@@ -209,14 +201,12 @@ def test_a_transaction_that_raises_leaves_nothing(paths, begun):
 
 
 def test_a_state_that_was_forgotten_and_begun_again_is_not_written_with_the_old_secret(tmp_path, paths, clock, client):
-    client.record("colour", "red")
-    client.flush()
+    queue_report(client)
     clock.tomorrow()
     client.record("colour", "red")
     erase(paths)
     again = device(tmp_path, clock=clock)
-    again.record("engine", "x")
-    again.flush()
+    queue_report(again, "engine", "x")
     assert "forgotten" in client.flush().problem
     with State(paths).snapshot() as rows:
         assert [row.metric for row in rows.outbox.rows()] == ["engine"]
@@ -245,9 +235,6 @@ def test_what_a_killed_choice_left_is_forgotten_too(tmp_path, paths):
     assert sorted(path.suffix for path in paths.folder.iterdir()) == [".json", ".json", ".new"]
     erase(paths)
     assert {path.name for path in paths.folder.iterdir()} == LEFT
-
-
-# --- places where nothing can be written
 
 
 def test_a_home_that_is_no_folder_disturbs_nobody(tmp_path):
@@ -296,8 +283,7 @@ def test_a_full_disk_disturbs_nobody_and_nothing_is_lost_when_there_is_room_agai
 
         clock = Clock()
         client = device(tmp_path, clock=clock, spread=0)
-        client.record("engine", "x")
-        assert client.flush().problem is None
+        assert queue_report(client, "engine", "x").problem is None
         size = paths.database.stat().st_size
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
         for _ in range(200):
@@ -317,8 +303,7 @@ def test_a_full_disk_disturbs_nobody_and_nothing_is_lost_when_there_is_room_agai
 
 
 def test_a_full_database_is_told(paths, monkeypatch, client):
-    client.record("colour", "red")
-    client.flush()
+    queue_report(client)
     real = sqlite3.connect
 
     def small(*arguments, **settings):
@@ -373,11 +358,9 @@ def test_a_clock_that_goes_back_reports_no_period_twice(clock, client):
 
 
 def reported_five_times(folder, clock, days):
-    """Return a device that reported every so many days, and whose clock went back to the first of them."""
     client = device(folder, clock=clock)
     for _ in range(5):
-        client.record("colour", "red")
-        client.flush()
+        queue_report(client)
         clock.tomorrow(days)
     clock.tomorrow(-5 * days)
     return client
@@ -407,18 +390,15 @@ def test_no_period_of_the_last_year_is_forgotten(tmp_path, monkeypatch):
 
 def test_a_row_from_a_clock_that_ran_ahead_is_due_now(paths, begun):
     with State(paths).transaction() as rows:
-        rows.outbox.add(
-            b"a" * 16, "colour", 1, b"body", account=bytes(16), due=NOON + 100 * DAY, state=RowState.WAITING
-        )
-        rows.outbox.add(b"b" * 16, "colour", 2, b"body", account=bytes(16), due=NOON + DAY, state=RowState.WAITING)
+        for batch, due in ((b"a" * 16, NOON + 100 * DAY), (b"b" * 16, NOON + DAY)):
+            rows.outbox.add(batch, "colour", 1, b"body", account=bytes(16), due=due, state=RowState.WAITING)
         assert [row.batch for row in rows.outbox.take_due(NOON, 10, 60)] == [b"a" * 16]
         assert rows.outbox.take_due(NOON, 10, 60) == []  # leased
         assert {row.due for row in rows.outbox.rows()} == {NOON + 60, NOON + DAY}
 
 
 def test_a_permanent_response_that_differs_from_the_reported_one_becomes_nothing(tmp_path, paths, clock, client):
-    client.record("colour", "red")
-    client.flush()
+    queue_report(client)
     tamper(paths, "UPDATE responses SET permanent = ?", b"\x7f")
     clock.tomorrow()
     again = device(tmp_path, clock=clock, choice=None)
@@ -452,15 +432,11 @@ def test_a_state_that_a_killed_process_left_half_written_is_read(tmp_path):
         assert rows.counts() == {"before": 1}
 
 
-def test_a_commit_waits_for_the_folder_too(tmp_path):
+def test_a_commit_waits_for_the_folder_too(paths, begun):
     """A journal that is back after a power loss would undo the commit (finding T27): 3 is EXTRA."""
-    state = State(StatePaths(tmp_path / "state"))
-    state.begin()
-    with state.transaction() as rows:
+    with State(paths).transaction() as rows:
         assert rows._connection.execute("PRAGMA synchronous").fetchone() == (3,)
 
-
-# --- the lock between processes and threads, and files written whole or not at all ------------------------------------
 
 HOLDS = """
 import sys, pathlib

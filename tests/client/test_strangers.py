@@ -18,7 +18,7 @@ from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import decode_uploads
 from overstory.supervision.answers import refusal as refused
 from support.collector_doubles import CountingCollector, after, bad_server, http, refusal, replying
-from support.devices import DAY, NOON, Clock, device, registry
+from support.devices import DAY, NOON, Clock, device, queue_report, registry
 
 NUMBERS = 'domain = {kind = "integers", min = 0, max = 3}\noracle = "grr"\nparameters = {epsilon = 1.0}\n'
 NUMBERS += 'period = "day"\ngrace_days = 30\n'
@@ -100,9 +100,8 @@ def warnings(monkeypatch, caplog):
 
 
 def reporting(folder, transport, clock, **more):
-    return device(
-        folder, registry=REGISTRY, clock=clock, transport=transport, server="https://c.example", spread=0, **more
-    )
+    settings = {"transport": transport, "server": "https://c.example", "spread": 0} | more
+    return device(folder, registry=REGISTRY, clock=clock, **settings)
 
 
 def test_a_page_over_a_real_connection_is_warned_of_once_and_status_says_since_when(tmp_path, warnings):
@@ -137,9 +136,7 @@ LOST, NO_TOKEN, UNKNOWN = Response(None, error="no connection"), refusal(Reason.
         ((LOST, refusal(Reason.QUEUE_FULL), Response(502)), [None] * 3, []),  # what passes is none
     ],
 )
-def test_each_refusal_is_warned_of_once_and_stays_until_reports_are_taken(
-    tmp_path, warnings, answers, problems, warned
-):
+def test_each_refusal_is_warned_of_once_until_reports_are_taken(tmp_path, warnings, answers, problems, warned):
     clock, collector = Clock(), CountingCollector(after(*answers))
     client = reporting(tmp_path, collector, clock)
     client.record("colour", 1)
@@ -155,24 +152,18 @@ def test_each_refusal_is_warned_of_once_and_stays_until_reports_are_taken(
 
 
 def test_what_an_address_did_goes_with_it(tmp_path, warnings):
-    """A collector had moved, and `status` went on counting the failures of the address that nobody asked any more."""
     clock, collector = Clock(), CountingCollector()
     client = reporting(tmp_path, lambda _: refusal(Reason.NO_TOKEN), clock)
-    client.record("colour", 1)
-    client.flush()
+    queue_report(client, "colour", 1)
     assert (client.status().failures, client.status().outbox["waiting"]) == (1, 1)
     new = "https://new.example"
     moved = device(tmp_path, registry=REGISTRY, clock=clock, transport=collector, server=new, spread=0)
     assert (moved.status().failures, moved.status().problem) == (0, None)
     clock.tomorrow()
-    moved.record("colour", 1)
-    moved.flush()
+    queue_report(moved, "colour", 1)
     told = read_status(moved.paths, moved.registry, moved.effective, now=clock())  # as `overstory status` does
     assert (told.failures, told.problem, told.outbox["sent"]) == (0, None, 1)
     assert len(warnings()) == 1
-
-
-# --- a metric that the collector does not know yet --------------------------------------------------------------------
 
 
 class Unaware(CountingCollector):
@@ -217,10 +208,8 @@ def test_a_metric_that_is_refused_holds_no_other_up_and_asks_with_one_report_at_
     assert 5 < len(tries) < 60, "a few a day, for all of them together"
     assert tally(state) == {"waiting": 20, "sent": 5}
     with state.snapshot() as rows:
-        assert (CollectorHealth.of(rows), CollectorHealth.of(rows, "size").problem) == (
-            CollectorHealth(),
-            "unknown-metric",
-        )
+        assert CollectorHealth.of(rows) == CollectorHealth()
+        assert CollectorHealth.of(rows, "size").problem == "unknown-metric"
     collector.knows.add("size")
     last = clock()
     for _ in range(24):
@@ -257,8 +246,7 @@ def test_status_names_each_metric_that_is_refused_with_the_day(tmp_path, warning
     collector, clock = Unaware(), Clock()
     client = reporting(tmp_path, collector, clock)
     client.record("colour", 1)
-    client.record("size", 2)
-    client.flush()
+    queue_report(client, "size", 2)
     assert client.status().outbox == {"waiting": 1, "sent": 1, "dropped": 0, "local": 0}
     clock.tomorrow()
     client.flush()
@@ -277,15 +265,8 @@ def test_status_names_each_metric_that_is_refused_with_the_day(tmp_path, warning
 
 
 def test_status_says_when_what_waits_is_due(tmp_path):
-    clock, answers = Clock(), [Response(503, {"retry-after": "3600"})]
-    client = device(
-        tmp_path,
-        registry=REGISTRY,
-        clock=clock,
-        transport=lambda request: answers[0],
-        server="https://c.example",
-        spread=DAY / 2,
-    )
+    clock = Clock()
+    client = reporting(tmp_path, lambda _: Response(503, {"retry-after": "3600"}), clock, spread=DAY / 2)
 
     def waiting():
         (line,) = (line for line in client.status().words() if line.startswith("waiting: "))
@@ -295,7 +276,6 @@ def test_status_says_when_what_waits_is_due(tmp_path):
     assert client.status().to_json()["due_in_seconds"] is None
     client.record("colour", 1)
     in_memory = client.status().due
-    assert in_memory is not None
     assert 0 <= in_memory[0] == in_memory[1] <= DAY / 2
     client.flush()
     assert client.status().due == in_memory
@@ -303,8 +283,7 @@ def test_status_says_when_what_waits_is_due(tmp_path):
         rows.outbox.postpone(1, clock() + 5 * 3600 + 12 * 60)
     assert waiting() == "waiting: 1, due within 5 h 12 min; sent: 0, kept on this device: 0"
     assert client.status().to_json()["due_in_seconds"] == [18720, 18720]
-    client.record("size", 2)
-    client.flush()
+    queue_report(client, "size", 2)
     with State(client.paths).transaction() as rows:
         rows.outbox.postpone(2, clock() - 5)
     assert waiting() == "waiting: 2, the first due now, all within 5 h 12 min; sent: 0, kept on this device: 0"
@@ -314,15 +293,12 @@ def test_status_says_when_what_waits_is_due(tmp_path):
     clock.tomorrow()
     assert waiting() == "waiting: 2, due now; sent: 0, kept on this device: 0"
     clock.tomorrow(-30)
-    assert waiting() == "waiting: 2, due now; sent: 0, kept on this device: 0", (
-        "a clock that was set back delays nothing"
-    )
+    assert waiting() == "waiting: 2, due now; sent: 0, kept on this device: 0", "a clock set back delays nothing"
 
 
 def test_what_a_refused_metric_holds_is_due_when_it_may_be_asked_about_again(tmp_path):
     client = reporting(tmp_path, Unaware(), Clock())
-    client.record("size", 2)
-    client.flush()
+    queue_report(client, "size", 2)
     with State(client.paths).transaction() as rows:
         held = CollectorHealth.of(rows, "size")
         rows.outbox.postpone(1, NOON)

@@ -15,7 +15,7 @@ from overstory.client.upload.http import MOST_READ, Request, Response, endpoint,
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_upload
 from support.collector_doubles import accepted, bad_server, http, replying
-from support.devices import NOON, Clock, device
+from support.devices import NOON, Clock, device, queue_report
 from support.processes import make_certificate
 
 BODY = encode_upload(Upload(b"b" * 16, "colour", 7, b"reports"))
@@ -134,7 +134,6 @@ def test_dribble_ends_when_the_time_is_over():
 
 
 def uploading():
-    """Whether a thread other than this one is in an upload."""
     mine = threading.get_ident()
     stacks = [traceback.extract_stack(frame) for thread, frame in sys._current_frames().items() if thread != mine]
     return any("upload/http.py" in entry.filename for stack in stacks for entry in stack)
@@ -150,7 +149,6 @@ def test_what_was_given_up_leaves_no_thread_behind():
 
 
 def no_start(*_):
-    """What a thread does in a process that is leaving."""
     raise RuntimeError("can't create new thread at interpreter shutdown")
 
 
@@ -175,7 +173,6 @@ def test_a_thread_without_memory_to_begin_ends_when_the_time_is_over(monkeypatch
 
 @pytest.fixture
 def certified(tmp_path):
-    """What a server needs for TLS: a certificate for localhost that it signed itself."""
     if shutil.which("openssl") is None:
         pytest.skip("no openssl here to make a certificate with")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -252,21 +249,12 @@ def test_a_cgi_programs_http_proxy_is_a_header_of_whoever_asked():
     assert proxy_of("http://collector.example/", {"HTTP_PROXY": "a:1", "REQUEST_METHOD": "GET"}) is None
 
 
+NO_HOSTS = ["", "collector.example", "ftp://collector.example", "https://", "https://me@collector.example"]
+WRONG_ENDS = ["?x=1", "#x", ":99999", "/a b", "/\r\nHost: x"]
+
+
 @pytest.mark.parametrize(
-    "server",
-    [
-        "",
-        "collector.example",
-        "ftp://collector.example",
-        "https://",
-        "https://me@collector.example",
-        "https://collector.example?x=1",
-        "https://collector.example#x",
-        "https://collector.example:99999",
-        "https://collector.example/a b",
-        "https://collector.example/\r\nHost: x",
-        "https://bücher.example",
-    ],
+    "server", [*NO_HOSTS, *(f"https://collector.example{end}" for end in WRONG_ENDS), "https://bücher.example"]
 )
 def test_a_server_that_is_no_address_is_refused(server):
     with pytest.raises(ParameterError, match="server = "):
@@ -275,9 +263,6 @@ def test_a_server_that_is_no_address_is_refused(server):
 
 def test_a_token_stays_out_of_what_is_printed():
     assert "public" not in repr(request("http://collector.example", token="public"))
-
-
-# --- a whole device against a server that misbehaves ------------------------------------------------------------------
 
 
 def test_a_flush_against_silence_takes_no_longer_than_it_may(tmp_path):
@@ -308,7 +293,6 @@ def test_the_environment_given_to_a_client_names_its_proxy(tmp_path):
     with bad_server(replying(http(503))) as proxy:
         environ = {"HTTP_PROXY": f"127.0.0.1:{proxy.port}"}
         client = device(tmp_path, clock=Clock(NOON), environ=environ, server="http://collector.invalid", spread=0)
-        client.record("colour", "red")
-        assert client.flush().sent.error == "http-503"
+        assert queue_report(client).sent.error == "http-503"
         client.close()
     assert proxy.heard[0].head.startswith(b"POST http://collector.invalid/v1/reports")

@@ -57,7 +57,6 @@ def test_a_restart_of_a_stream_goes_on(tmp_path):
 
 
 def test_time_passes_while_no_reading_comes(tmp_path, monkeypatch):
-    """The period ends, and is reported, though the stream is silent."""
     offset = [0.0]
     real = time.time
     monkeypatch.setattr(module, "ClockWatch", lambda: ClockWatch(lambda: real() + offset[0]))
@@ -84,9 +83,8 @@ def test_time_passes_while_no_reading_comes(tmp_path, monkeypatch):
 @pytest.mark.parametrize("days", [40, -40])
 def test_a_clock_that_jumps_ends_no_period_and_refuses_no_reading(tmp_path, monkeypatch, days):
     real, offset, before = time.time, [0.0], [0.0]
-    monkeypatch.setattr(
-        module, "ClockWatch", lambda: ClockWatch(lambda: real() + sum(offset + before), lambda: real() + before[0])
-    )
+    watch = ClockWatch(lambda: real() + sum(offset + before), lambda: real() + before[0])
+    monkeypatch.setattr(module, "ClockWatch", lambda: watch)
     monkeypatch.setattr(module, "LONGEST_SLEEP", 0.02)
     now = real()
 
@@ -107,9 +105,7 @@ def test_a_clock_that_jumps_ends_no_period_and_refuses_no_reading(tmp_path, monk
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
-def test_a_full_disk_is_said_once_and_waited_for_and_no_reading_is_lost_or_reported_twice(
-    tmp_path, monkeypatch, caplog
-):
+def test_a_full_disk_is_said_once_and_waited_for_and_no_reading_is_lost_or_doubled(tmp_path, monkeypatch, caplog):
     """The limit on the size of files stands in for the disk; the meter is held up while nothing can be written."""
     import resource
 

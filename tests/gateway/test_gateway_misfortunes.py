@@ -14,14 +14,8 @@ from support.registry_texts import registry_of
 pytestmark = pytest.mark.slow
 
 MINUTE, WEEK = 60, 7 * 86_400
-REGISTRY = registry_of(
-    {"fast": {"oracle": '"opt-wb"', "parameters": "{epsilon = 1.0, window = 10}"}},
-    domain=BINS,
-    period='"minute"',
-    window="10",
-    retention_days="365",
-    expires="2999-01-01",
-)
+FAST = {"oracle": '"opt-wb"', "parameters": "{epsilon = 1.0, window = 10}", "period": '"minute"', "window": "10"}
+REGISTRY = registry_of({"fast": FAST}, domain=BINS, retention_days="365", expires="2999-01-01")
 
 
 class Meter:
@@ -58,9 +52,8 @@ def test_after_ten_seconds_of_it_every_period_has_one_report(name, tmp_path):
     command += ("--state", "disk/state", "--output", "disk/out", "--agree", "on", "--wait", str(WEEK), "--spread", "0")
     clean = {key: value for key, value in os.environ.items() if key not in {"DO_NOT_TRACK", "OVERSTORY"}}
     with disk_for(name, folder), (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(
-            command, cwd=tmp_path, env=clean, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=log
-        )
+        streams = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": log}
+        process = subprocess.Popen(command, cwd=tmp_path, env=clean, **streams)
         try:
             out = folder / "out"
             with Meter(process.stdin) as meter:
@@ -72,9 +65,8 @@ def test_after_ten_seconds_of_it_every_period_has_one_report(name, tmp_path):
                     before = meter.written
                     until(lambda: meter.written > before + 50)
             assert process.wait(120) == 0, (tmp_path / "log").read_text()
-            assert [upload.period for upload in uploads(folder)] == list(
-                range(meter.first, meter.first + meter.written)
-            )
+            written = list(range(meter.first, meter.first + meter.written))
+            assert [upload.period for upload in uploads(folder)] == written
         finally:
             process.kill()
             process.wait()

@@ -10,18 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from overstory.gateway import readings as gateway_readings
 from overstory.gateway.gateway import bounded_lines
-from overstory.gateway.readings import (
-    LONGEST,
-    MOST_FILLED,
-    Alignment,
-    BadLine,
-    Layout,
-    Reading,
-    read_lines,
-    unix_time,
-    zone_named,
-)
+from overstory.gateway.readings import Alignment, BadLine, Layout, Reading, read_lines, unix_time, zone_named
 from overstory.protocol.errors import FormatError, ParameterError
 from support.gateway_samples import FIRST, HALF_HOUR, at, items, metric, reading
 
@@ -35,18 +26,10 @@ def values(found):
     ]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "2026-11-21T12:00:00Z",
-        "2026-11-21T13:00:00+01:00",
-        "2026-11-21 12:00",
-        "2026-11-21 12:00:00.0000000",
-        "20261121T120000",
-        str(int(NOON)),
-        f"{NOON:.1f}",
-    ],
-)
+WRITTEN = ["2026-11-21T12:00:00Z", "2026-11-21T13:00:00+01:00", "2026-11-21 12:00", "2026-11-21 12:00:00.0000000"]
+
+
+@pytest.mark.parametrize("text", [*WRITTEN, "20261121T120000", str(int(NOON)), f"{NOON:.1f}"])
 def test_forms_of_one_time(text):
     assert unix_time(text, UTC) == NOON
     assert unix_time(f"  {text} ", UTC) == NOON
@@ -113,7 +96,6 @@ def test_json_lines():
 @pytest.mark.parametrize(("line", "field"), [("noon,1", "time"), ("", "time"), (f'{int(NOON)},"1', None)])
 def test_bad_lines_of_csv_are_told_and_passed_over(line, field):
     bad, good = items(f"time,value\n{line or ','}\n{int(NOON)},1\n")
-    assert isinstance(bad, BadLine)
     assert (bad.line, bad.field) == (2, field)
     assert bad.error("file").args
     assert isinstance(good, Reading)
@@ -133,9 +115,7 @@ NO_NUMBERS = ["", "Null", "1.2.3", "nan", "inf", "-inf", "1e999", "off", "0.5 kW
 @pytest.mark.parametrize("cell", NO_NUMBERS)
 def test_what_is_no_number_is_a_reading_without_a_value(cell):
     (found,) = items(f"time,value\n{int(NOON)},{cell}\n")
-    assert isinstance(found, Reading)
     assert (found.time, found.value) == (NOON, None)
-    assert found.fault is not None
     assert "is no finite number" in found.fault.detail
 
 
@@ -154,26 +134,22 @@ def test_a_bad_line_names_the_column_as_it_was_given():
 
 
 def test_bytes_that_are_no_text_and_lines_without_end():
-    raw = b"time,value\n" + b"\xff\xfe\n" + b"1," + b" " * 3 * LONGEST + b"\n" + f"{int(NOON)},1\n".encode()
+    raw = b"time,value\n\xff\xfe\n1," + b" " * 3 * gateway_readings.LONGEST + b"\n" + f"{int(NOON)},1\n".encode()
     lines = list(bounded_lines(BytesIO(raw)))
     assert len(lines) == 4
-    assert max(map(len, lines)) <= LONGEST + 2
+    assert max(map(len, lines)) <= gateway_readings.LONGEST + 2
     first, second, good = read_lines(lines, Layout(), metric(), "file")
-    assert isinstance(first, BadLine)
     assert "UTF-8" in first.detail
-    assert isinstance(second, BadLine)
     assert "bytes" in second.detail
-    assert isinstance(good, Reading)
-    assert good.line == 4
+    assert (type(good), good.line) == (Reading, 4)
 
 
 @pytest.mark.parametrize("before", ["", "\n", "\ufeff", "\ufeff \n\n"])
 def test_the_first_line_that_is_not_blank_tells_json_from_csv(before):
     lines = before.count("\n")
-    assert items(f'{before} {{"time": {NOON}, "value": 0.5}}\nx\n') == [
-        Reading(1 + lines, NOON, 0.5),
-        BadLine(2 + lines, None, "this is no line of JSON"),
-    ]
+    good, bad = items(f'{before} {{"time": {NOON}, "value": 0.5}}\nx\n')
+    assert good == Reading(1 + lines, NOON, 0.5)
+    assert bad == BadLine(2 + lines, None, "this is no line of JSON")
     brace = f'{before}time,value\n{{"time": 1}}\n{int(NOON)},0.5\n'
     assert [type(one) for one in items(brace)] == [BadLine, Reading]
     with pytest.raises(FormatError, match=r"there is no column 'time' in \{"):
@@ -184,10 +160,8 @@ def test_values_are_of_the_domain_s_kind():
     text = f"time,value\n{int(NOON)},3\n{int(NOON)},3.0\n{int(NOON)},on\n"
     assert values(items(text, "count")) == [3, "'3.0' is no whole number", "'on' is no whole number"]
     assert values(items(text, "mode")) == ["3", "3.0", "on"]
-    assert values(items('{"time": 1, "value": 3.0}\n{"time": 1, "value": 3.5}', "count", format="jsonl")) == [
-        3,
-        "3.5 is no whole number",
-    ]
+    found = items('{"time": 1, "value": 3.0}\n{"time": 1, "value": 3.5}', "count", format="jsonl")
+    assert values(found) == [3, "3.5 is no whole number"]
 
 
 def test_a_header_without_the_columns_is_an_error():
@@ -204,9 +178,6 @@ def test_no_line_stops_it(raw, form):
     found = list(read_lines([b"time,value\n", *raw], Layout(form), metric(), "file"))
     assert len(found) <= len(raw) + 1
     assert all(isinstance(one, Reading | BadLine) for one in found)
-
-
-# --- one value a period -----------------------------------------------------------------------------------------------
 
 
 def dues(alignment, *readings, finish=True):
@@ -280,8 +251,8 @@ def test_time_passing_fills_what_no_reading_will():
 def test_a_gap_that_is_an_outage_is_not_filled_without_end():
     alignment = Alignment(metric(), missing="zero")
     found = dues(alignment, reading(0, 1.0), reading(10**7, 1.0))
-    assert len(found) == MOST_FILLED + 2
-    assert (alignment.seen.missing, alignment.seen.filled) == (10**7 - 1, MOST_FILLED)
+    assert len(found) == gateway_readings.MOST_FILLED + 2
+    assert (alignment.seen.missing, alignment.seen.filled) == (10**7 - 1, gateway_readings.MOST_FILLED)
 
 
 def test_what_an_earlier_run_reported_is_not_reported_again():

@@ -22,13 +22,10 @@ from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
+from support import gateway_samples as samples
 from support.collector_doubles import CountingCollector, refusal
 from support.devices import DAY, rows_of
 from support.gateway_samples import (
-    BINS,
-    FIRST,
-    REGISTRY,
-    START,
     Discard,
     at,
     bits,
@@ -47,7 +44,7 @@ from support.registry_texts import registry_of
 def test_a_period_is_one_upload_of_one_report(tmp_path):
     summary = run(tmp_path, year(100))
     sent = uploads(tmp_path)
-    assert [upload.period for upload in sent] == list(range(FIRST, FIRST + 100))
+    assert [upload.period for upload in sent] == list(range(samples.FIRST, samples.FIRST + 100))
     assert len({upload.batch for upload in sent}) == 100
     assert {decode_batch(upload.reports).digest for upload in sent} == {metric().mechanism.digest}
     assert summary["reports"] == {"recorded": 100}
@@ -76,19 +73,19 @@ def test_a_second_run_of_the_same_file_reports_nothing(tmp_path):
     assert again["reports"] == {}
     more = run(tmp_path, year(33))
     assert more["reports"] == {"recorded": 3}
-    assert [upload.period - FIRST for upload in uploads(tmp_path)] == list(range(33))
+    assert [upload.period - samples.FIRST for upload in uploads(tmp_path)] == list(range(33))
 
 
 def paneled(folder, days, panel='panel = {cycle = "month"}\n'):
-    """Replay a file of so many days into a metric with a panel; return the summary."""
-    entry = {"oracle": '"grr"', "domain": BINS, "parameters": "{epsilon = 2.0}", "period": '"day"', "window": "10"}
+    grr = {"oracle": '"grr"', "parameters": "{epsilon = 2.0}"}
+    entry = grr | {"domain": samples.BINS, "period": '"day"', "window": "10"}
     registry = parse_registry(panel + registry_of({"daily": entry}, expires="2040-01-01"))
     with contextlib.ExitStack() as opened:
         sink = FileSink(folder / "out")
         opened.callback(sink.close)
         gateway = Gateway(registry, Settings("daily", folder / "state", agree="on"), sink, environ={})
         opened.callback(gateway.close)
-        replay(gateway, (Reading(day, START + day * DAY, 0.5) for day in range(days)), Lines("file"))
+        replay(gateway, (Reading(day, samples.START + day * DAY, 0.5) for day in range(days)), Lines("file"))
         return gateway.summary()
 
 
@@ -114,7 +111,7 @@ def test_a_meter_in_a_panel_reports_when_it_is_asked_and_stores_nothing_of_other
 def test_a_registry_whose_panel_was_ended_reports_every_period_again(tmp_path):
     paneled(tmp_path, 40)
     before = uploads(tmp_path)[-1].period
-    assert paneled(tmp_path, 45, panel="")["reports"] == {"recorded": START // DAY + 44 - before}
+    assert paneled(tmp_path, 45, panel="")["reports"] == {"recorded": samples.START // DAY + 44 - before}
 
 
 def test_no_reading_is_in_the_state_or_in_what_leaves(tmp_path):
@@ -130,7 +127,7 @@ def test_there_is_one_report_of_each_period_whatever_is_read(tmp_path, name, cel
     lines = [f"{at(i):.0f},{'on' if name == 'mode' else 1}" for i in range(20)]
     lines[7] = f"{at(7):.0f}" if cell is None else f"{at(7):.0f},{cell}"
     summary = run(tmp_path, "\n".join(["time,value", *lines]).encode(), name)
-    assert [upload.period - FIRST for upload in uploads(tmp_path)] == list(range(20))
+    assert [upload.period - samples.FIRST for upload in uploads(tmp_path)] == list(range(20))
     assert (sum(summary["reports"].values()), summary["readings"]["missing"]) == (20, 0)
 
 
@@ -151,7 +148,8 @@ def test_bad_lines_do_not_stop_it_unless_told_to(tmp_path):
     (tmp_path / "strict").mkdir()
     with pytest.raises(FormatError, match="file, line 7, field time"):
         run(tmp_path / "strict", year(5) + b"x,1\n", strict=True)
-    assert [upload.period - FIRST for upload in uploads(tmp_path / "strict")] == [0, 1, 2, 3], "what was read before"
+    read_before = [upload.period - samples.FIRST for upload in uploads(tmp_path / "strict")]
+    assert read_before == [0, 1, 2, 3]
 
 
 def test_picks_and_missing_periods_reach_the_reports(tmp_path):
@@ -162,11 +160,8 @@ def test_picks_and_missing_periods_reach_the_reports(tmp_path):
     assert summary["readings"]["filled"] == 2
 
 
-# --- consent ----------------------------------------------------------------------------------------------------------
-
-
 def gateway(folder, sink=None, environ=None, **choices):
-    return Gateway(REGISTRY, Settings("energy", folder / "state", **choices), sink, environ=environ or {})
+    return Gateway(samples.REGISTRY, Settings("energy", folder / "state", **choices), sink, environ=environ or {})
 
 
 def test_nothing_is_reported_before_somebody_agrees(tmp_path):
@@ -197,7 +192,6 @@ def test_reports_must_go_somewhere_unless_they_are_to_stay(tmp_path):
 def test_consent_has_the_day_on_which_it_was_given(tmp_path):
     before = datetime.now(UTC).date()
     agreed = gateway(tmp_path, agree="local").client.effective.consent
-    assert agreed is not None
     assert before <= date.fromisoformat(agreed.date) <= datetime.now(UTC).date()
 
 
@@ -210,15 +204,12 @@ def test_a_registry_that_changed_asks_again(tmp_path):
 
 def test_an_unknown_metric(tmp_path):
     with pytest.raises(ParameterError, match="there is no metric 'gas'"):
-        Gateway(REGISTRY, Settings("gas", tmp_path / "state"), environ={})
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
+        Gateway(samples.REGISTRY, Settings("gas", tmp_path / "state"), environ={})
 
 
 def row(number, body):
     batch = decode_uploads(body, 1)[0].batch
-    return OutboxRow(number, batch, "energy", FIRST, body, 0.0, 0, RowState.WAITING, None, bytes(16))
+    return OutboxRow(number, batch, "energy", samples.FIRST, body, 0.0, 0, RowState.WAITING, None, bytes(16))
 
 
 def test_a_file_cut_off_in_the_middle_is_mended_and_nothing_stands_there_twice(tmp_path):
@@ -234,9 +225,8 @@ def test_a_file_cut_off_in_the_middle_is_mended_and_nothing_stands_there_twice(t
         sink.deliver([row(9, bodies[2])], 0.0, {}, lambda: True)
         assert sink.deliver([row(10, bodies[2])], 0.0, {}, lambda: False) == {}
         sink.close()
-        assert sorted(u.batch for u in decode_uploads(path.read_bytes(), 99)) == sorted(
-            u.batch for u in decode_uploads(whole, 99)
-        ), cut
+        found, expected = (decode_uploads(content, 99) for content in (path.read_bytes(), whole))
+        assert sorted(upload.batch for upload in found) == sorted(upload.batch for upload in expected), cut
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
@@ -271,9 +261,6 @@ def test_somebody_else_s_file_is_not_touched(tmp_path):
         assert (tmp_path / "letter").read_bytes() == content
 
 
-# --- collectors -------------------------------------------------------------------------------------------------------
-
-
 def send(folder, collector, periods, **sink):
     policy = RetryPolicy(first=600.0)
     to = CollectorSink("http://c.example", collector, policy=policy, uniform=lambda: 0.5, **sink)
@@ -290,7 +277,7 @@ def test_many_periods_travel_in_one_request(tmp_path):
     assert summary["handed_over"] == len(collector.counted) == 1200
     sizes = [len(decode_uploads(body, 9999)) for body in collector.bodies]
     assert (max(sizes), len(sizes) <= 6) == (300, True)
-    assert {upload.period for upload in collector.counted.values()} == set(range(FIRST, FIRST + 1200))
+    assert {upload.period for upload in collector.counted.values()} == set(range(samples.FIRST, samples.FIRST + 1200))
 
 
 def too_large(uploads):
@@ -298,7 +285,7 @@ def too_large(uploads):
 
 
 def one_is_bad(uploads):
-    return refusal(Reason.DAMAGED) if any(upload.period == FIRST + 13 for upload in uploads) else None
+    return refusal(Reason.DAMAGED) if any(upload.period == samples.FIRST + 13 for upload in uploads) else None
 
 
 def each_is_closed(uploads):
@@ -328,15 +315,11 @@ def test_a_collector_that_fails_is_left_alone_and_gets_everything_once_later(tmp
     assert len(collector.requests) == 1
     collector.answer = lambda _: None
     assert send(tmp_path, collector, 400)["waiting"] == 0
-    assert sorted(u.period - FIRST for u in collector.counted.values()) == list(range(400))
-
-
-# --- silence, and ends ------------------------------------------------------------------------------------------------
+    assert sorted(u.period - samples.FIRST for u in collector.counted.values()) == list(range(400))
 
 
 def rows_after_each(folder, name, values):
-    """Return how many reports are written down after each period."""
-    device = Gateway(REGISTRY, Settings(name, folder / "state", agree="local"), None, environ={})
+    device = Gateway(samples.REGISTRY, Settings(name, folder / "state", agree="local"), None, environ={})
     state, written = State(device.client.paths), []
     for period, value in enumerate(values):
         device.take(reading(period, value))
@@ -374,9 +357,6 @@ def test_a_reading_with_a_time_far_ahead_ends_no_metric(tmp_path):
     again.close()
 
 
-# --- from the outbox to a sink ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("answer", "sink", "left"),
     [
@@ -395,7 +375,7 @@ def test_consent_is_asked_for_before_every_request_of_a_round(tmp_path, answer, 
         return answer(request)
 
     to = CollectorSink("http://c.example", transport, **sink)
-    sending = Gateway(REGISTRY, Settings("energy", tmp_path / "state", agree="on"), to, environ={})
+    sending = Gateway(samples.REGISTRY, Settings("energy", tmp_path / "state", agree="on"), to, environ={})
     fed(sending, 20)
     assert [len(decode_uploads(request.body, 99)) for request in asked] == [left]
     found = rows_of(sending.client)
@@ -416,17 +396,17 @@ def waits(state, metric, period):
 @pytest.mark.parametrize(
     ("metric", "period", "became"),
     [
-        ("gone", FIRST, (RowState.DROPPED, "unknown-metric", 0)),
-        ("energy", FIRST - 10_000, (RowState.DROPPED, "period-closed", 0)),
-        ("energy", FIRST + 10_000, (RowState.WAITING, "period-future", 0)),
-        ("energy", FIRST, (RowState.WAITING, None, 0)),  # the sink takes nothing
+        ("gone", samples.FIRST, (RowState.DROPPED, "unknown-metric", 0)),
+        ("energy", samples.FIRST - 10_000, (RowState.DROPPED, "period-closed", 0)),
+        ("energy", samples.FIRST + 10_000, (RowState.WAITING, "period-future", 0)),
+        ("energy", samples.FIRST, (RowState.WAITING, None, 0)),  # the sink takes nothing
     ],
 )
 def test_what_is_decided_without_asking_was_not_tried_and_makes_no_collector_well(tmp_path, metric, period, became):
-    device = Gateway(REGISTRY, Settings("energy", tmp_path / "state", agree="local"), environ={})
+    device = Gateway(samples.REGISTRY, Settings("energy", tmp_path / "state", agree="local"), environ={})
     state = State(device.client.paths)
     waits(state, metric, period)
-    Delivery(state, REGISTRY, Discard(), lambda: "mark", clock=lambda: at(0)).run()
+    Delivery(state, samples.REGISTRY, Discard(), lambda: "mark", clock=lambda: at(0)).run()
     (row,) = rows_of(device.client)
     assert (row.state, row.answer, row.attempts) == became
     assert row.answer is not None or row.due == 0.0

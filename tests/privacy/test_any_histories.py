@@ -200,15 +200,8 @@ KINDS = [
     *STRINGS.items(),
     ("rappor", GOOGLES),
 ]
-HISTORIES = [
-    ([0], [1]),
-    ([0, 0], [1, 1]),
-    ([0, 0], [0, 1]),
-    ([0, 1], [2, 2]),
-    ([0, 1], [1, 2]),
-    ([0, 1, 0], [0, 1, 2]),
-    ([0, 1, 0], [1, 0, 1]),
-]
+HISTORIES = [([0], [1]), ([0, 0], [1, 1]), ([0, 0], [0, 1]), ([0, 1], [2, 2]), ([0, 1], [1, 2])]
+HISTORIES += [([0, 1, 0], [0, 1, 2]), ([0, 1, 0], [1, 0, 1])]
 
 
 @pytest.mark.parametrize(("first", "second"), HISTORIES, ids=str)
@@ -263,7 +256,6 @@ def test_what_would_take_too_long():
 
 
 def test_after_an_infinite_leak_no_other_change_is_looked_at(monkeypatch):
-    """C: `overstory privacy grr` worked out 549 changes, each of them infinite."""
     looked = []
     ratios = pairs.symbol_ratios
     monkeypatch.setattr(pairs, "symbol_ratios", lambda *given: looked.append(given) or ratios(*given))
@@ -328,13 +320,8 @@ def test_numbers_and_ranges_are_bounded():
 
 def test_percent_is_rounded_up():
     assert [percent(share) for share in (0.005, 0.00123401, 0.0)] == ["0.5%", "0.124%", "0%"]
-    assert [percent(share) for share in (0.25, 0.2500001, 1.0, 1 / 3, 0.1)] == [
-        "25.00%",
-        "25.01%",
-        "100.00%",
-        "33.34%",
-        "10.00%",
-    ]
+    shown = [percent(share) for share in (0.25, 0.2500001, 1.0, 1 / 3, 0.1)]
+    assert shown == ["25.00%", "25.01%", "100.00%", "33.34%", "10.00%"]
 
 
 def test_what_cannot_be_attacked():

@@ -209,9 +209,8 @@ def test_a_ledger_shares_delta_among_what_is_fresh():
 @pytest.mark.parametrize("reports", [1, 3])
 def test_a_nearly_certain_report_costs_no_less_than_its_worst_outcome(p, reports):
     """Filters whose positions coincide: the two differ in more zeros than ones, and a report is nearly the filter."""
-    built = mechanism(
-        "rappor", num_bits=8, num_hashes=5, num_cohorts=1, f=0.0, p=p, q=1 - p, hash_family="google-rappor-python"
-    )
+    filters = {"num_bits": 8, "num_hashes": 5, "num_cohorts": 1, "hash_family": "google-rappor-python"}
+    built = mechanism("rappor", **filters, f=0.0, p=p, q=1 - p)
     terms = terms_of(built)
     one, zero = (Fraction(threshold, 1 << 32) for threshold in terms.instantaneous)
     statement(built)

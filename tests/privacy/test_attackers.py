@@ -17,15 +17,13 @@ from overstory.protocol.kinds.registry import mechanism
 from papers.rappor.attacker import false_discovery_rate, missed_share, nothing_to_learn, posterior_of_bits
 from support.referee_device import device
 
+SMALL = {"num_bits": 4, "num_hashes": 2, "num_cohorts": 2, "f": 0.5, "p": 0.5, "q": 0.75}
+THREE_HASHES = {"num_bits": 5, "num_hashes": 3, "num_cohorts": 3}
 CASES = {
-    "rappor": mechanism("rappor", num_bits=4, num_hashes=2, num_cohorts=2, f=0.5, p=0.5, q=0.75),
-    "rappor, three hashes, q below p": mechanism(
-        "rappor", num_bits=5, num_hashes=3, num_cohorts=3, f=0.25, p=0.75, q=0.25
-    ),
+    "rappor": mechanism("rappor", **SMALL),
+    "rappor, three hashes, q below p": mechanism("rappor", **THREE_HASHES, f=0.25, p=0.75, q=0.25),
     "rappor, no permanent round": mechanism("rappor", num_bits=4, num_hashes=2, num_cohorts=1, f=0.0, p=0.25, q=0.75),
-    "rappor, Google's hashes": mechanism(
-        "rappor", num_bits=4, num_hashes=2, num_cohorts=2, f=0.5, p=0.5, q=0.75, hash_family="google-rappor-python"
-    ),
+    "rappor, Google's hashes": mechanism("rappor", **SMALL, hash_family="google-rappor-python"),
     "basic": mechanism("basic-rappor", domain_size=4, f=0.3, p=0.35, q=0.65),
     "one-time": mechanism("basic-rappor-one-time", domain_size=4, f=0.3),
     "opt-dr": mechanism("opt-dr", domain_size=4, epsilon_permanent=1.5),

@@ -74,9 +74,8 @@ def test_the_best_guess_of_a_pair_is_the_product_of_the_parts():
     assert whole.values == 6
     assert whole.report.guess == pytest.approx(math.prod(part.report.guess for part in parts))
     # By enumeration: one sixth of the sum over payloads of the largest likelihood.
-    most = [
-        max(PAIR.likelihood(Report(0, y), v) for v in product(range(3), range(2))) for y in range(PAIR.payload_limit)
-    ]
+    pairs, reports = list(product(range(3), range(2))), [Report(0, bits) for bits in range(PAIR.payload_limit)]
+    most = [max(PAIR.likelihood(report, pair) for pair in pairs) for report in reports]
     assert float(sum(most)) / 6 == pytest.approx(whole.report.guess, abs=1e-9)
 
 
@@ -93,7 +92,6 @@ def test_what_reports_share_is_what_the_parts_share():
 
 
 def ledger_of(built, pairs):
-    """Return the ledger of a device that reported these pairs."""
     reports = tuple(enumerate(Counter(pairs).values()))
     return Ledger((Account("trees", built.digest.hex(), terms_of(built), reports),))
 
@@ -160,7 +158,6 @@ def test_no_table_discloses_more_than_the_terms_of_all(oracle, epsilon, sizes, t
 
 
 def test_a_ledger_of_the_largest_table_is_what_its_responses_disclose():
-    """The largest epsilon was that of a table of 6 cells, after which 18 of this table's 24 were free."""
     built = divided(oracle="grr", epsilon=0.5, sizes="2 3 8", tables="0 1,0 2,1 2")
     chances = [built.likelihood(Report(2, payload), 0) for payload in range(24)]
     one = math.log(max(chances) / min(chances))

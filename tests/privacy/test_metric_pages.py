@@ -60,9 +60,8 @@ def test_sets_are_counted_as_sets():
 
 
 def test_how_long():
-    assert facts()["Kept for"].startswith(
-        "randomized reports: 90 days; then only counts of 10 or more reports together"
-    )
+    counts = "randomized reports: 90 days; then only counts of 10 or more reports together"
+    assert facts()["Kept for"].startswith(counts)
     assert facts(retention_days="0")["Kept for"].startswith("randomized reports: until their period is over; then only")
     assert facts("grace_days = 0")["Kept for"].endswith("a report that comes after its period is not counted")
 
@@ -115,10 +114,8 @@ MANY_ROWS = {"domain": '{kind = "integers", min = 0, max = 1999}', "oracle": '"h
 
 def warnings(*more, today=TODAY, **instead):
     written = text(*more, REASON, **TWO_ROUNDS | instead)
-    return [
-        (fault.line, fault.field.rpartition(".")[2], fault.message)
-        for fault in registry_warnings(parse_registry(written), written, today)
-    ]
+    found = registry_warnings(parse_registry(written), written, today)
+    return [(fault.line, fault.field.rpartition(".")[2], fault.message) for fault in found]
 
 
 REASON = 'yearly_reason = "It tells of nobody what all do not know."'
@@ -155,17 +152,16 @@ def test_a_panel_of_too_large_an_epsilon_is_warned_of_at_its_line():
     assert "epsilon 9, and an oracle with less: up to 8;" in message
 
 
+OF_TINT = '{epsilon = 9.0, per = "year", attributes = {tint = 4.0}}'
+
+
 @pytest.mark.parametrize(
     ("budget", "more", "said"),
     [
         ('{epsilon = 4.0, per = "year"}', "", []),
         ('{epsilon = 4.0, per = "year"}', ALWAYS, ["a year's reports cost epsilon 6.7, and the budget allows 4: "]),
         ('{epsilon = 7.0, per = "year"}', ALWAYS, []),
-        (
-            '{epsilon = 9.0, per = "year", attributes = {tint = 4.0}}',
-            ALWAYS,
-            ["a year's reports of tint cost epsilon 6.7"],
-        ),
+        (OF_TINT, ALWAYS, ["a year's reports of tint cost epsilon 6.7"]),
         ("{epsilon = 40.0}", "", ["epsilon 40 is for all years together: "]),
     ],
 )
@@ -292,7 +288,6 @@ def test_the_page_says_what_is_sent_in_clear():
 
 @pytest.mark.parametrize("window", [True, False])
 def test_a_plan_counts_the_rarest_group_among_what_links_reports(window):
-    """A second audit: "nothing stays the same from report to report", though each names its group."""
     needs = "needs = {epsilon_window = 2.0, window = 4, reports = 10000}"
     needs = needs if window else "needs = {epsilon_report = 1.0, reports = 10000}"
     text = registry_text(f"groups = {RELEASES}", needs).replace('oracle = "grr"\nparameters = {epsilon = 1.0}\n', "")

@@ -29,7 +29,6 @@ def ids(case: tuple[str, dict[str, Any]]) -> str:
 
 
 def claims_of(one: Any, reports: int) -> dict[str, float]:
-    """Return every number that is printed about so many reports."""
     told = statement(one, reports=(1, 2, 3), change_reports=(2, 3))
     claims = {"n": told.epsilon_n[reports], "own n": one.epsilon_n(reports), "any": told.terms.epsilon_any(reports)}
     if reports == 1:
@@ -78,7 +77,6 @@ def faults(claims: dict[str, float], truths: dict[str, Decimal]) -> list[str]:
 
 
 def of_size(size: int) -> list[tuple[str, dict[str, Any]]]:
-    """Return the cases with so many values, and those of strings."""
     return [case for case in ALL if case[1].get("domain_size", size) == size]
 
 
@@ -274,9 +272,8 @@ def test_a_change_of_a_filter_to_or_from_nothing(filters: dict[str, Any], noise:
 
 SMALL = [("l-soue", {"domain_size": d, "epsilon_permanent": 2.0, "epsilon_report": 1.0}) for d in (2, 4)]
 SMALL += [("dbitflip", {"domain_size": d, "sampled_bits": d - 1, "epsilon": 1.0}) for d in (2, 3)]
-SMALL += [
-    ("loloha", {"domain_size": 4, "hash_range": r, "epsilon_permanent": 2.0, "epsilon_report": 1.0}) for r in (2, 3)
-]
+HASHED = {"domain_size": 4, "epsilon_permanent": 2.0, "epsilon_report": 1.0}
+SMALL += [("loloha", HASHED | {"hash_range": r}) for r in (2, 3)]
 SMALL += [("l-grr", {"domain_size": d, "epsilon_permanent": 4.0, "epsilon_report": 0.5}) for d in (2, 4)]
 
 
@@ -301,9 +298,7 @@ def of_epsilons() -> list[tuple[str, dict[str, Any]]]:
             found += [(name, given) for name in ("grr", "sue", "oue", "hadamard", "blh", "random-matrix")]
             found.append(("olh", given | {"hash_range": 3}))
             for window in (1, 7):
-                found += [
-                    (name, {"domain_size": size, "epsilon": epsilon, "window": window}) for name in ("wb", "opt-wb")
-                ]
+                found += [(name, given | {"window": window}) for name in ("wb", "opt-wb")]
             if epsilon >= 0.1:
                 found.append(("opt-dr", {"domain_size": size, "epsilon_permanent": epsilon}))
     for epsilon in (0.01, 1.0, 3.0):
@@ -320,15 +315,8 @@ def of_rounds() -> list[tuple[str, dict[str, Any]]]:
         found += [(name, both) for name in ("l-grr", "l-sue", "l-osue", "l-soue")]
         found.append(("loloha", both | {"hash_range": 3}))
         found += [("l-grr", both | {"published": True}), ("loloha", both | {"hash_range": 3, "published": True})]
-    for p, q in (
-        (0.0, 0.75),
-        (0.25, 1.0),
-        (0.75, 0.25),
-        (0.5, 0.5 + STEP),
-        (0.5, 0.5 - 3 * STEP),
-        (STEP, 1 - STEP),
-        (0.0, 1.0),
-    ):
+    rare = ((0.5, 0.5 + STEP), (0.5, 0.5 - 3 * STEP), (STEP, 1 - STEP))
+    for p, q in ((0.0, 0.75), (0.25, 1.0), (0.75, 0.25), *rare, (0.0, 1.0)):
         for f in (*TINY, 1 - 2.0**-31, 0.0):
             if f or (0 < p < 1 and 0 < q < 1):
                 found.append(("basic-rappor", {"domain_size": 3, "f": f, "p": p, "q": q}))

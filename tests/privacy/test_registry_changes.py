@@ -101,6 +101,13 @@ def capped(over_cap: str, most: int | None = 2) -> Keys:
     return ORDERED | {"over_cap": f'"{over_cap}"', "max_values": None if most is None else str(most)}
 
 
+OTHERS = {"domain": named("a", "b", other='"c"')}
+BINS = {"domain": '{kind = "bins", min = 0, max = 3, count = 3}'}
+BUDGET_OF_STYLE = BUDGET.replace("looks", "style")
+BUDGETED = {"attribute": '"looks"', "end": BUDGET}
+RELAYED = {"transport": '"oblivious"', "end": RELAY}
+
+
 EPSILON = [  # what changes, the keys before and after, whether some epsilon that was promised is exceeded
     ("nothing", {}, {}, False),
     ("a larger epsilon of a report", {}, parameters(2.0, 1.5), True),
@@ -122,27 +129,17 @@ EPSILON = [  # what changes, the keys before and after, whether some epsilon tha
     ("the order of names", {}, {"domain": named("b", "a", "c")}, True),
     ("a name replaced", {}, {"domain": named("a", "b", "z")}, True),
     ("a name added", {}, {"domain": named("a", "b", "c", "z")}, True),
-    ("a name is all others", {}, {"domain": named("a", "b", other='"c"')}, True),
-    ("all others are a name", {"domain": named("a", "b", other='"c"')}, {"domain": ABC}, True),
-    (
-        "what all others are called",
-        {"domain": named("a", "b", other='"c"')},
-        {"domain": named("a", "b", other='"d"')},
-        True,
-    ),
+    ("a name is all others", {}, OTHERS, True),
+    ("all others are a name", OTHERS, {"domain": ABC}, True),
+    ("what all others are called", OTHERS, {"domain": named("a", "b", other='"d"')}, True),
     ("names have an order", {}, {"domain": named("a", "b", "c", ordered="true")}, False),
     ("numbers from 1", ORDERED, {"domain": INTEGERS.replace("0", "1").replace("2", "3")}, True),
     ("numbers to 3", ORDERED, {"domain": INTEGERS.replace("2", "3")}, True),
     ("numbers outside are nothing", ORDERED, {"domain": INTEGERS[:-1] + ', outside = "reject"}'}, True),
     ("numbers outside are the nearest", {"domain": INTEGERS[:-1] + ', outside = "reject"}'}, ORDERED, True),
     ("numbers outside have symbols", ORDERED, {"domain": INTEGERS[:-1] + ', outside = "separate"}'}, True),
-    ("bins for integers", ORDERED, {"domain": '{kind = "bins", min = 0, max = 3, count = 3}'}, True),
-    (
-        "the number of bins",
-        {"domain": '{kind = "bins", min = 0, max = 3, count = 3}'},
-        {"domain": '{kind = "bins", min = 0, max = 3, count = 2}'},
-        True,
-    ),
+    ("bins for integers", ORDERED, BINS, True),
+    ("the number of bins", BINS, {"domain": '{kind = "bins", min = 0, max = 3, count = 2}'}, True),
     ("a variable's names have no order", TABLE, {"domain": TABLE["domain"].replace(", ordered = true", "")}, False),
     ("a variable's name", TABLE, {"domain": TABLE["domain"].replace('"y"', '"z"')}, True),
     ("a larger cap", {"max_values": "1"}, {"max_values": "2"}, True),
@@ -180,26 +177,11 @@ OTHER_PROMISES = [  # the same of what is promised besides; no epsilon of the re
     ("the owner", {}, {"owner": '"t"'}, False),
     ("the purpose", {}, {"purpose": '"https://example.org/2"'}, False),
     ("the attribute", {"attribute": '"looks"'}, {"attribute": None}, False),
-    (
-        "an attribute with a budget",
-        {"attribute": '"looks"', "end": BUDGET},
-        {"attribute": '"style"', "end": BUDGET.replace("looks", "style")},
-        True,
-    ),
-    ("a larger budget", {"attribute": '"looks"', "end": BUDGET}, {"end": BUDGET.replace("20", "21")}, True),
-    (
-        "a larger budget of an attribute",
-        {"attribute": '"looks"', "end": BUDGET},
-        {"end": BUDGET.replace("5.0", "6.0")},
-        True,
-    ),
-    (
-        "a budget against less",
-        {"attribute": '"looks"', "end": BUDGET},
-        {"end": BUDGET + 'against = "same-pattern"\n'},
-        True,
-    ),
-    ("no budget any more", {"attribute": '"looks"', "end": BUDGET}, {"end": None}, True),
+    ("an attribute with a budget", BUDGETED, {"attribute": '"style"', "end": BUDGET_OF_STYLE}, True),
+    ("a larger budget", BUDGETED, {"end": BUDGET.replace("20", "21")}, True),
+    ("a larger budget of an attribute", BUDGETED, {"end": BUDGET.replace("5.0", "6.0")}, True),
+    ("a budget against less", BUDGETED, {"end": BUDGET + 'against = "same-pattern"\n'}, True),
+    ("no budget any more", BUDGETED, {"end": None}, True),
     ("a budget", {"attribute": '"looks"'}, {"end": BUDGET}, False),
     ("published estimates", STOP, {"publish": '"estimates"'}, True),
     ("no estimates any more", PUBLISHED, {"publish": None}, False),
@@ -214,20 +196,10 @@ OTHER_PROMISES = [  # the same of what is promised besides; no epsilon of the re
     ("another group", {"groups": GROUPS}, {"groups": GROUPS.replace('"2"', '"3"')}, False),
     ("other shares of groups", {"groups": GROUPS}, {"groups": GROUPS.replace("0.6", "0.5")}, False),
     ("oblivious transport", {"end": RELAY}, {"transport": '"oblivious"'}, False),
-    ("direct transport", {"transport": '"oblivious"', "end": RELAY}, {"transport": '"direct"'}, True),
-    ("the relay", {"transport": '"oblivious"', "end": RELAY}, {"end": RELAY.replace("relay.ex", "other.ex")}, False),
-    (
-        "the relay's operator",
-        {"transport": '"oblivious"', "end": RELAY},
-        {"end": RELAY.replace("Relays", "Others")},
-        False,
-    ),
-    (
-        "the keys",
-        {"transport": '"oblivious"', "end": RELAY},
-        {"end": RELAY.replace("0029" + "01", "0029" + "02")},
-        False,
-    ),
+    ("direct transport", RELAYED, {"transport": '"direct"'}, True),
+    ("the relay", RELAYED, {"end": RELAY.replace("relay.ex", "other.ex")}, False),
+    ("the relay's operator", RELAYED, {"end": RELAY.replace("Relays", "Others")}, False),
+    ("the keys", RELAYED, {"end": RELAY.replace("0029" + "01", "0029" + "02")}, False),
     ("shards", {}, {"end": SHARDS}, False),
     ("opt_out", {}, STOP, False),
 ]
@@ -238,19 +210,13 @@ SAID = {  # what is said of some of them: the key, and a part of the sentence
     "published estimates": ("publish", ": devices ask about it again"),
     "estimates of fewer reports": ("publish_least", "with 20 reports or more, not with 100"),
     "late reports to what is published": ("grace_days", "takes reports again"),
-    "groups": (
-        "groups",
-        "no group becomes release (1, 2): devices ask about the metric again, and no noise protects a",
-    ),
+    "groups": ("groups", "no group becomes release (1, 2): devices ask about the metric again, and no noise protects"),
     "groups by something else": ("groups", "and no noise protects a group"),
     "no groups any more": ("groups", "release (1, 2) becomes no group"),
     "another group": ("groups", "becomes release (1, 3): devices ask about"),
     "other shares of groups": ("groups", "other public shares, devices or floor"),
     "oblivious transport": ("transport", "a relay sees the address, not the collector"),
-    "direct transport": (
-        "transport",
-        "oblivious becomes direct: the collector sees the address that a report comes from",
-    ),
+    "direct transport": ("transport", "oblivious becomes direct: the collector sees the address that a report"),
     "the relay": ("oblivious", ": devices ask about oblivious metrics again"),
     "the relay's operator": ("oblivious", "run by Example Others: devices ask about oblivious metrics again"),
     "the keys": ("oblivious.keys", ": the collector must have the private key of each"),
@@ -315,19 +281,18 @@ def told_apart(condition: str, metrics: Sequence[Metric], values: Sequence[objec
     )
 
 
+def by_words(given):
+    return given if isinstance(given, str) else ""
+
+
 def stated(found: Sequence[Change]) -> float:
-    """The largest sum that a line states."""
     return max(
         (float(total) for each in found for total in re.findall(r"cost ([0-9.]+) together", each.detail)), default=0
     )
 
 
-@pytest.mark.parametrize(
-    ("what", "before", "after", "weakens"), EPSILON, ids=lambda given: given if isinstance(given, str) else ""
-)
-def test_a_change_weakens_where_a_device_exceeds_an_epsilon_that_was_promised_and_nowhere_else(
-    what, before, after, weakens
-):
+@pytest.mark.parametrize(("what", "before", "after", "weakens"), EPSILON, ids=by_words)
+def test_a_change_weakens_where_a_device_exceeds_a_promised_epsilon_and_nowhere_else(what, before, after, weakens):
     """Held against all histories of up to three reports, before and after the change, of a model of the device."""
     old, new = metrics(**before), metrics(**before | after)
     found, values = compare_registries(old, new), VALUES[old["m"].domain.value_type]
@@ -337,9 +302,7 @@ def test_a_change_weakens_where_a_device_exceeds_an_epsilon_that_was_promised_an
         assert stated(found) > beyond["unchanged, any number of reports"] - 1e-9
 
 
-@pytest.mark.parametrize(
-    ("what", "before", "after", "weakens"), OTHER_PROMISES, ids=lambda given: given if isinstance(given, str) else ""
-)
+@pytest.mark.parametrize(("what", "before", "after", "weakens"), OTHER_PROMISES, ids=by_words)
 def test_a_change_of_other_promises(what, before, after, weakens):
     old, new = metrics(**before), metrics(**before | after)
     found = compare_registries(old, new)
@@ -393,7 +356,6 @@ def test_every_earlier_registry_has_its_promises_and_each_is_said_once():
 
 
 def spent(*epsilons):
-    """Return the line on the past of registries with these permanent epsilons."""
     history = [registry(parameters=f"{{epsilon_permanent = {one}, epsilon_report = 1.0}}") for one in epsilons]
     return [c.detail for c in compare_registries(*history) if c.what == "parameters" and c.kind == Harm.WEAKENS]
 

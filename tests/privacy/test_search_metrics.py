@@ -28,7 +28,6 @@ YEAR, QUARTER = 'panel = {cycle = "year"}', 'panel = {cycle = "quarter"}'
 
 
 def of_the_past(*registries):
-    """Return what is said of devices that have answered."""
     return [c for c in compare_registries(*registries) if c.what in {"parameters", "domain"} and c.kind != Harm.BREAKS]
 
 

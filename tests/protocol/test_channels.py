@@ -6,16 +6,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from overstory.protocol.channels import (
-    ONE,
-    BinaryChannel,
-    Rounds,
-    SymbolChannel,
-    _logarithm,
-    log_ratio,
-    round_up,
-    set_epsilon,
-)
+from overstory.protocol import channels as channel_module
+from overstory.protocol.channels import ONE, BinaryChannel, Rounds, SymbolChannel, log_ratio, round_up
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds import sets
 from overstory.protocol.kinds.calibration import ONE_BIT_EACH, least_noise, optimized, symmetric
@@ -145,11 +137,10 @@ def _quotient(ratio):
 
 
 def test_a_logarithm_is_computed_once():
-    """Four of a hundred digits for each metric were most of reading a registry of 1,000 alike."""
     Rounds(BinaryChannel.of(0.7, 0.2), BinaryChannel.of(0.6, 0.3)).losses()
-    before = _logarithm.cache_info().misses
+    before = channel_module._logarithm.cache_info().misses
     Rounds(BinaryChannel.of(0.7, 0.2), BinaryChannel.of(0.6, 0.3)).losses()
-    assert _logarithm.cache_info().misses == before
+    assert channel_module._logarithm.cache_info().misses == before
 
 
 def test_infinite_and_equal():
@@ -188,7 +179,7 @@ FAMILIES = {
     "symmetric": (lambda t: symmetric(t).epsilon, 1, ONE // 2 - 1),
     "optimized": (lambda t: optimized(t).epsilon, 1, ONE // 2 - 1),
     "second round": (lambda t: Rounds(AFTER, symmetric(t)).epsilon(ONE_BIT_EACH), 0, ONE // 2 - 1),
-    "sets": (lambda t: set_epsilon(20, 5, 1 - Fraction(t, ONE)), 1, 15 * ONE // 20),
+    "sets": (lambda t: channel_module.set_epsilon(20, 5, 1 - Fraction(t, ONE)), 1, 15 * ONE // 20),
     "steps": (lambda t: 10.0 - t // (ONE // 8), 0, ONE // 2),
     "a cliff": (lambda t: 700.0 if t < 12_345_678 else 0.0, 1, ONE // 2),
     "without bound": (lambda t: float("inf") if t < 7 else 1 / t, 0, ONE // 2),
@@ -217,7 +208,6 @@ def test_the_least_noise_takes_few_logarithms_to_a_hundred_digits(family, epsilo
 @pytest.mark.parametrize("name", ["subset", "projective"])
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 8.0])
 def test_an_oracle_of_sets_asks_for_few_logarithms(monkeypatch, name, epsilon):
-    """C: choosing among the oracles for 200 values took five times `python -c pass`, mostly these logarithms."""
     asked, exact = [], sets.set_epsilon
     monkeypatch.setattr(sets, "set_epsilon", lambda *sizes: asked.append(sizes) or exact(*sizes))
     built = mechanism(name, domain_size=200, epsilon=epsilon)
@@ -230,4 +220,4 @@ def test_an_oracle_of_sets_asks_for_few_logarithms(monkeypatch, name, epsilon):
 def test_the_epsilon_of_sets_is_the_worst_of_both_ways_round(inside):
     within, without = inside / 3, (1 - inside) / 9
     both = max(log_ratio(within, without), log_ratio(without, within))
-    assert set_epsilon(12, 3, inside) == round_up(both)
+    assert channel_module.set_epsilon(12, 3, inside) == round_up(both)

@@ -12,7 +12,6 @@ GOOGLE = "google-rappor-python"
 
 
 def patterns(bits: int, hashes: int, *, distinct: bool) -> set[int]:
-    """Every filter that `hashes` positions can make."""
     filters = (set(p) for p in product(range(bits), repeat=hashes))
     return {sum(1 << i for i in f) for f in filters if not distinct or len(f) == hashes}
 

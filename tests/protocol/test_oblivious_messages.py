@@ -18,29 +18,23 @@ from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.oblivious import messages
 from overstory.protocol.oblivious.formats import Request, Response, read_request, read_response, varint
 from overstory.protocol.oblivious.messages import (
-    CHACHA20_POLY1305,
-    Cipher,
     KeyConfiguration,
-    P,
-    encapsulated_secret,
     public_key,
     read_keys,
-    response_keys,
     seal_request,
-    sender,
     shared_secret,
     usable_key,
 )
 from support.oblivious_receiver import Receiver, read_inner
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "oblivious-http.json").read_text())
-AES = Cipher(
+AES = messages.Cipher(
     0x0001,
     16,
     lambda key, nonce, message, about: AESGCM(key).encrypt(nonce, message, about),
     lambda key, nonce, sealed, about: AESGCM(key).decrypt(nonce, sealed, about),
 )
-CIPHERS = {1: AES, 3: CHACHA20_POLY1305}
+CIPHERS = {1: AES, 3: messages.CHACHA20_POLY1305}
 BASE = (9).to_bytes(32, "little")
 hexa = bytes.fromhex
 
@@ -64,7 +58,8 @@ def test_x25519_iterated_as_in_rfc_7748(times):
 
 def test_x25519_agrees_with_another_implementation_also_where_a_key_is_written_in_an_odd_way():
     drawn = random.Random(7748)
-    odd = [P + 2, P + 18, 2**255 - 1, 2**255 + 9]  # a number past the field's, and the bit that is to be ignored
+    past_the_field, with_the_bit_to_be_ignored = (messages.P + 2, messages.P + 18), (2**255 - 1, 2**255 + 9)
+    odd = [*past_the_field, *with_the_bit_to_be_ignored]
     publics = [number.to_bytes(32, "little") for number in odd] + [drawn.randbytes(32) for _ in range(60)]
     for public in publics:
         private = drawn.randbytes(32)
@@ -76,9 +71,9 @@ def test_x25519_agrees_with_another_implementation_also_where_a_key_is_written_i
 SMALL = (
     0,
     1,
-    P - 1,
-    P,
-    P + 1,
+    messages.P - 1,
+    messages.P,
+    messages.P + 1,
     325606250916557431795983626356110631294008115727848805560023387167927233504,
     39382357235489614581723060781553021112529911719440698176882885853963445705823,
 )
@@ -141,10 +136,10 @@ def alterations(message: bytes) -> list[bytes]:
 @pytest.mark.parametrize("entry", named(VECTORS["hpke"]))
 def test_hpke_of_rfc_9180(entry):
     cipher, private, recipient = CIPHERS[entry["cipher"]], hexa(entry["sender"]), hexa(entry["recipient"])
-    context = sender(recipient, hexa(entry["info"]), cipher, draw=lambda _: private)
+    context = messages.sender(recipient, hexa(entry["info"]), cipher, draw=lambda _: private)
     exchanged = shared_secret(private, recipient)
     assert context.enc.hex() == entry["enc"]
-    assert encapsulated_secret(exchanged, context.enc, recipient).hex() == entry["shared"]
+    assert messages.encapsulated_secret(exchanged, context.enc, recipient).hex() == entry["shared"]
     assert (context.key.hex(), context.nonce.hex()) == (entry["key"], entry["nonce"])
     assert context.exporter.hex() == entry["exporter"]
     sealed = cipher.seal(context.key, context.nonce, hexa(entry["message"]), hexa(entry["about"]))
@@ -163,7 +158,7 @@ def test_the_example_of_rfc_9458_byte_for_byte():
     assert sealed.body.hex() == example["encapsulated_request"]
     context = sealed._context
     assert context.export(messages.RESPONSE_LABEL, 16).hex() == example["secret"]
-    keys = response_keys(context, hexa(example["response_nonce"]))
+    keys = messages.response_keys(context, hexa(example["response_nonce"]))
     assert [part.hex() for part in keys] == [example["response_key"], example["response_cipher_nonce"]]
     opened = sealed.open(hexa(example["encapsulated_response"]))
     assert opened.hex() == example["response"]
@@ -181,14 +176,8 @@ def test_the_receiver_of_the_tests_opens_the_example_and_seals_its_answer():
 
 
 RECEIVER = Receiver()
-REPORT = Request(
-    "POST",
-    "https",
-    "collector.example.com",
-    "/v1/reports",
-    (("content-type", "application/vnd.overstory.reports"), ("authorization", "Bearer ovw_of-this-application")),
-    bytes(range(170)) * 2,
-)
+FIELDS = (("content-type", "application/vnd.overstory.reports"), ("authorization", "Bearer ovw_of-this-application"))
+REPORT = Request("POST", "https", "collector.example.com", "/v1/reports", FIELDS, bytes(range(170)) * 2)
 
 
 def test_a_report_that_is_sealed_here_is_opened_elsewhere_and_its_answer_here():
@@ -208,7 +197,7 @@ def test_the_hpke_of_cryptography_opens_it_too():
     suite = other_hpke.Suite(other_hpke.KEM.X25519, other_hpke.KDF.HKDF_SHA256, other_hpke.AEAD.CHACHA20_POLY1305)
     key = usable_key(RECEIVER.keys)
     sealed = seal_request(b"a report", key)
-    info = messages.REQUEST_LABEL + key.header(CHACHA20_POLY1305.number)
+    info = messages.REQUEST_LABEL + key.header(messages.CHACHA20_POLY1305.number)
     assert suite.decrypt(sealed.body[messages.HEADER_BYTES :], RECEIVER.private, info) == b"a report"
     with pytest.raises(InvalidTag):
         suite.decrypt(sealed.body[messages.HEADER_BYTES :], RECEIVER.private, messages.REQUEST_LABEL + bytes(7))

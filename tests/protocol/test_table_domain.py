@@ -26,17 +26,10 @@ VERSION = Categories(("1.0", "2.0"), other="another version")
 CRASH = Categories(("no", "yes"))
 CELLS = Table((VERSION, CRASH), ("version", "crash"))
 
-REGISTRY = registry_of(
-    {
-        "crashes": {
-            "domain": """{kind = "table", names = ["version", "crash"], of = [
-                {kind = "categories", names = ["1.0", "2.0"], other = "another version"},
-                {kind = "categories", names = ["no", "yes"]}]}""",
-            "oracle": '"oue"',
-            "max_values": "4",
-        }
-    }
-)
+YES_OR_NO = '{kind = "categories", names = ["no", "yes"]}'
+VERSIONS = '{kind = "categories", names = ["1.0", "2.0"], other = "another version"}'
+DOMAIN = f'{{kind = "table", names = ["version", "crash"], of = [{VERSIONS}, {YES_OR_NO}]}}'
+REGISTRY = registry_of({"crashes": {"domain": DOMAIN, "oracle": '"oue"', "max_values": "4"}})
 
 PARTS = st.one_of(
     st.builds(Categories, st.lists(st.text("abc", min_size=1), min_size=2, max_size=4, unique=True).map(tuple)),
@@ -48,7 +41,6 @@ PARTS = st.one_of(
 @settings(deadline=None)
 @given(st.lists(PARTS, min_size=2, max_size=3))
 def test_each_cell_has_one_symbol_and_one_label(parts):
-    """Symbols number the combinations, `split` takes them apart, labels are read, and the canonical form says all."""
     table = Table(tuple(parts), tuple("xyz"[: len(parts)]))
     values = table.examples()
     assert [table.symbol(value) for value in values] == list(range(table.size))
@@ -134,12 +126,8 @@ def test_a_registry_has_tables():
     [
         ('"1.0", "2.0"', '"1.0", 2', "domain 1: the category 2 is no string"),
         ('names = ["version", "crash"], of', 'names = ["version"], of', "1 names for 2 variables"),
-        ('{kind = "categories", names = ["no", "yes"]}', '{kind = "texts"}', "domain 2: there is no domain 'texts'"),
-        (
-            '{kind = "categories", names = ["no", "yes"]}',
-            '{kind = "strings"}',
-            "oue takes symbols, not pairs of values",
-        ),
+        (YES_OR_NO, '{kind = "texts"}', "domain 2: there is no domain 'texts'"),
+        (YES_OR_NO, '{kind = "strings"}', "oue takes symbols, not pairs of values"),
         ('names = ["version", "crash"], of', "of", "'names'"),
         ('oracle = "oue"', 'oracle = "rappor"', "rappor takes strings"),
     ],
@@ -162,15 +150,13 @@ def test_a_device_reports_as_many_pairs_as_it_may(cap):
 
 
 def test_a_gateway_refuses_a_table():
-    """A reading of a meter is one value."""
     with pytest.raises(ParameterError, match="several values together"):
         Alignment(parse_registry(REGISTRY)["crashes"])
 
 
-CRASH = Categories(("no", "yes"))
 PAIRS = StringTable((Strings("sites.txt"), CRASH), ("site", "crash"))
 TWO_LISTS = '{kind = "strings", candidates = "sites.txt"}, {kind = "strings", candidates = "tools.txt"}'
-LISTED = '{kind = "strings", candidates = "sites.txt"}, {kind = "categories", names = ["no", "yes"]}'
+LISTED = f'{{kind = "strings", candidates = "sites.txt"}}, {YES_OR_NO}'
 FILTER = '{oracle = "rappor", num_bits = 8, num_hashes = 1, num_cohorts = 2}'
 BOTH = "{of = [" + FILTER + ', {oracle = "grr", epsilon = 2.0}]}'
 
@@ -276,8 +262,7 @@ def test_three_variables_cannot_be_linked(tmp_path):
 
 
 def test_devices_divided_over_tables_have_no_plan_either_and_are_said_to_be_divided_at_random():
-    categories = '{kind = "categories", names = ["no", "yes"]}'
-    domain = f'{{kind = "table", names = ["a", "b"], tables = "all pairs", of = [{categories}, {categories}]}}'
+    domain = f'{{kind = "table", names = ["a", "b"], tables = "all pairs", of = [{YES_OR_NO}, {YES_OR_NO}]}}'
     text = registry_of({"crashes": {"domain": domain, "oracle": '"divided"', "parameters": "{}"}})
     drawn = parse_registry(text.replace("= {}", '= {oracle = "grr", epsilon = 1.0}'))["crashes"]
     # A device of a panel draws a table for each answer, another one for good.

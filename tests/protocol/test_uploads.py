@@ -14,27 +14,11 @@ from hypothesis import strategies as st
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import parse_registry
+from overstory.protocol.wire import reasons
+from overstory.protocol.wire import upload as wire
 from overstory.protocol.wire.json_uploads import uploads_from_json
-from overstory.protocol.wire.reasons import (
-    Reason,
-    check_token,
-    is_own_problem,
-    problem_detail,
-    problem_title,
-    problem_type,
-)
-from overstory.protocol.wire.upload import (
-    GROUP,
-    HEADER,
-    METRIC_ID,
-    TRAILER,
-    Upload,
-    decode_batch,
-    decode_uploads,
-    encode_columns,
-    encode_reports,
-    encode_upload,
-)
+from overstory.protocol.wire.reasons import Reason, check_token
+from overstory.protocol.wire.upload import Upload, decode_batch, decode_uploads, encode_reports, encode_upload
 from overstory.supervision.answers import error_response, refusal
 from support.uploads_to_spoil import REASONS, outcome, outcomes
 
@@ -43,10 +27,10 @@ REGISTRY = parse_registry(KNOWN["registry"])
 UPLOADS = st.builds(
     Upload,
     st.binary(min_size=16, max_size=16),
-    st.from_regex(METRIC_ID, fullmatch=True),
+    st.from_regex(wire.METRIC_ID, fullmatch=True),
     st.integers(-(1 << 31), (1 << 31) - 1),
     st.binary(max_size=60),
-    st.just("") | st.from_regex(GROUP, fullmatch=True),
+    st.just("") | st.from_regex(wire.GROUP, fullmatch=True),
 )
 
 
@@ -222,7 +206,7 @@ def test_every_reason_has_a_status_and_a_sentence():
         *("unknown-metric", "wrong-parameters", "unknown-group", "metric-expired"),
     }
     assert len({reason.detail for reason in Reason}) == len(Reason)
-    assert len(set(map(problem_title, Reason))) == len(set(map(problem_type, Reason))) == len(Reason)
+    assert len(set(map(reasons.problem_title, Reason))) == len(set(map(reasons.problem_type, Reason))) == len(Reason)
 
 
 @pytest.mark.parametrize("reason", [*Reason, "not-found", "slow"])
@@ -233,20 +217,20 @@ def test_problem_details_have_every_member_of_the_standard(reason):
     assert (problem["type"], problem["status"]) == (f"/problems/{reason}", answer.status)
     assert (b"content-type", b"application/problem+json") in answer.headers
     assert sum(name == b"content-type" for name, _ in answer.headers) == 1
-    assert is_own_problem(problem, reason)
-    assert problem_detail(problem) == problem["detail"]
+    assert reasons.is_own_problem(problem, reason)
+    assert reasons.problem_detail(problem) == problem["detail"]
 
 
 @pytest.mark.parametrize("problem", [{}, {"detail": 7}, {"detail": None}])
 def test_what_is_no_sentence_is_no_detail(problem):
-    assert problem_detail(problem) is None
+    assert reasons.problem_detail(problem) is None
 
 
 def encoded(num_cohorts, cohorts, bits, num_bits):
     width = 2 if num_cohorts <= 65_536 else 4
     column = b"".join(cohort.to_bytes(width, "little") for cohort in cohorts)
     octets = b"".join(report.to_bytes(-(-num_bits // 8), "little") for report in bits)
-    return encode_columns(bytes(16), num_bits, num_cohorts, column, octets)
+    return wire.encode_columns(bytes(16), num_bits, num_cohorts, column, octets)
 
 
 @pytest.fixture(params=["with NumPy", "without it"])
@@ -284,8 +268,8 @@ def test_one_bit_past_the_last_is_refused_wherever_it_lies(num_bits, place):
 
 def test_no_reports_are_a_batch():
     raw = encoded(5, [], [], 3)
-    assert len(raw) == HEADER.size + TRAILER.size
-    assert zlib.crc32(raw[: HEADER.size]) == TRAILER.unpack(raw[HEADER.size :])[0]
+    assert len(raw) == wire.HEADER.size + wire.TRAILER.size
+    assert zlib.crc32(raw[: wire.HEADER.size]) == wire.TRAILER.unpack(raw[wire.HEADER.size :])[0]
     assert decode_batch(raw).num_reports == 0
 
 

@@ -76,6 +76,12 @@ def device(folder, *, clock=None, choice="on", registry=REGISTRY, **settings):
     return client
 
 
+def queue_report(client, metric="colour", value="red"):
+    """Record a value and write its report to the outbox; return what the flush answers."""
+    client.record(metric, value)
+    return client.flush()
+
+
 def tamper(paths, statement, *values):
     """Change a state's database behind its back."""
     with closing(sqlite3.connect(paths.database, isolation_level=None)) as connection:

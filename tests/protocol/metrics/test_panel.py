@@ -14,10 +14,8 @@ from overstory.protocol.metrics.period import Period
 from overstory.protocol.metrics.toml_fields import RegistryError
 from support.devices import ENTRY, HEAD
 
-TREE = (
-    'domain = {kind = "categories", names = ["oak", "ash"]}\noracle = "grr"\nparameters = {epsilon = 4.0}\n'
-    'period = "%s"\n%s'
-)
+TREE = 'domain = {kind = "categories", names = ["oak", "ash"]}\noracle = "grr"\n'
+TREE += 'parameters = {epsilon = 4.0}\nperiod = "%s"\n%s'
 WEEK = Period.parse("week")
 KEYS = [number.to_bytes(32, "big") for number in range(6000)]
 
@@ -109,10 +107,8 @@ def test_the_public_entry_says_it(own):
 
 
 def test_what_the_reports_mean_changes_with_a_panel_and_not_with_a_share():
-    plain, with_panel, with_share = (
-        registry(panel, one=own)["one"]
-        for panel, own in (("", ""), ("panel = {}\n", ""), ("panel = {}\n", "panel = {share = 2}\n"))
-    )
+    heads = (("", ""), ("panel = {}\n", ""), ("panel = {}\n", "panel = {share = 2}\n"))
+    plain, with_panel, with_share = (registry(head, one=own)["one"] for head, own in heads)
     assert plain.digest != with_panel.digest == with_share.digest
     assert plain.account != with_panel.account
     assert plain.counts_digest == with_panel.counts_digest

@@ -22,7 +22,6 @@ ENDS = st.sampled_from(["\n", " \n", " # a comment [here] = 'x'\n", "\n\n", "\r\
 
 @st.composite
 def strings(draw):
-    """Return a string in one of its four forms."""
     text, form = draw(TEXTS), draw(st.integers(0, 3))
     if form == 1 and "'" not in text and "\n" not in text:
         return f"'{text}'"
@@ -36,7 +35,6 @@ def strings(draw):
 
 @st.composite
 def keys(draw):
-    """Return a key, dotted or not, quoted or bare."""
     parts = st.one_of(st.sampled_from(["a", "b", "c-1", "2_d"]), st.sampled_from(['"a"', "'x.y'", '"\\u00e9 ="', '""']))
     gap = draw(GAPS)
     return f"{gap}.{gap}".join(draw(st.lists(parts, min_size=1, max_size=3)))
@@ -44,7 +42,6 @@ def keys(draw):
 
 @st.composite
 def arrays(draw, inner):
-    """Return an array over as many lines as it likes."""
     items = draw(st.lists(inner, max_size=3))
     body = ",".join(f"{draw(WIDE_GAPS)}{item}{draw(WIDE_GAPS)}" for item in items)
     return f"[{body}{',' if items and draw(st.booleans()) else ''}{draw(WIDE_GAPS)}]"
@@ -52,7 +49,6 @@ def arrays(draw, inner):
 
 @st.composite
 def inline_tables(draw, inner):
-    """Return a table on one line, but for what is inside of it."""
     pairs = [f"{draw(GAPS)}{draw(keys())} = {draw(inner)}{draw(GAPS)}" for _ in range(draw(st.integers(0, 3)))]
     return "{" + ",".join(pairs) + "}"
 
@@ -62,7 +58,6 @@ VALUES = st.recursive(st.one_of(PLAIN, strings()), lambda inner: arrays(inner) |
 
 @st.composite
 def lines(draw):
-    """Return one statement: a pair, a table's header, or one of an array of tables."""
     kind, key = draw(st.sampled_from(["pair", "pair", "pair", "table", "array"])), draw(keys())
     if kind == "pair":
         return f"{draw(GAPS)}{key}{draw(GAPS)}={draw(GAPS)}{draw(VALUES)}{draw(ENDS)}"
@@ -75,7 +70,6 @@ DOCUMENTS = st.lists(lines(), max_size=7).map("".join)
 
 
 def paths(value, path=()):
-    """All paths of a parsed document, with what lies there."""
     if path:
         yield path, value
     if isinstance(value, dict | list):

@@ -14,16 +14,8 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import RegistryError, parse_registry
 from overstory.protocol.metrics.groups import FLOOR, OTHER, Groups
 from overstory.protocol.metrics.tables import Shards, shard_of
-from support.registry_texts import (
-    KEYS_HEX,
-    OBLIVIOUS,
-    faults,
-    oblivious_text,
-    plain_registry,
-    registry_of,
-    registry_text,
-    the_fault,
-)
+from support import registry_texts
+from support.registry_texts import faults, oblivious_text, plain_registry, registry_of, registry_text, the_fault
 
 SHARDS = [
     ((), "shards.count: missing: give the number of collectors that uploads are divided over, such as 16"),
@@ -46,10 +38,14 @@ OBLIVIOUS_KEYS = [
     ("operator", '" "', "give who runs the relay"),
     ("keys", None, "missing: give the line that `overstory keys FILE` prints"),
     ("keys", '"secret"', "'secret' is no list of keys"),
-    ("keys", f'"{KEYS_HEX[:-2]}"', "is no list of keys: give what `overstory keys FILE` prints, in hexadecimal"),
-    ("keys", f'"{KEYS_HEX}00"', "is no list of keys"),
-    ("keys", f'"{KEYS_HEX.replace("0029", "0028")}"', "is no list of keys"),
-    ("keys", f'"{KEYS_HEX * 100}"', "text of 1 to 4000 characters"),
+    (
+        "keys",
+        f'"{registry_texts.KEYS_HEX[:-2]}"',
+        "is no list of keys: give what `overstory keys FILE` prints, in hexadecimal",
+    ),
+    ("keys", f'"{registry_texts.KEYS_HEX}00"', "is no list of keys"),
+    ("keys", f'"{registry_texts.KEYS_HEX.replace("0029", "0028")}"', "is no list of keys"),
+    ("keys", f'"{registry_texts.KEYS_HEX * 100}"', "text of 1 to 4000 characters"),
     ("keys", "7", "give the line"),
     ("token", '"ovw_"', "no such key; the keys are relay, operator, keys"),
 ]
@@ -129,10 +125,9 @@ def test_a_diff_says_whether_periods_that_have_begun_are_divided_otherwise():
         (change,) = [change for change in compare_registries(old, new) if change.what == "shards"]
         assert change.kind is (Harm.BREAKS if name in {"more", "new"} else Harm.HARMLESS)
         details[name] = change.detail
-    assert details["more"].startswith(
-        "shards 4 becomes shards 5: uploads of periods that have begun go to other stores"
-    )
-    assert details["new"].startswith("one collector becomes shards 4: uploads of periods that have begun")
+    begun = "uploads of periods that have begun"
+    assert details["more"].startswith(f"shards 4 becomes shards 5: {begun} go to other stores")
+    assert details["new"].startswith(f"one collector becomes shards 4: {begun}")
     assert details["later"].startswith("shards 4 becomes shards 4, 16 from 2027-03-01 on: release it to devices")
     assert details["first"].startswith("one collector becomes shards 1, 16 from 2027-03-01 on: release it")
     assert not [change for change in compare_registries(four, four) if change.what == "shards"]
@@ -153,10 +148,9 @@ def test_lint_warns_of_a_number_that_devices_cannot_know_in_time():
 def test_a_relay_is_read():
     registry = parse_registry(oblivious_text())
     route = registry.oblivious
-    assert route is not None
-    assert (route.relay, route.operator, route.keys.hex()) == (*OBLIVIOUS.values(),)
+    assert (route.relay, route.operator, route.keys.hex()) == (*registry_texts.OBLIVIOUS.values(),)
     assert registry["colour"].is_oblivious
-    assert registry.to_json()["oblivious"] == OBLIVIOUS
+    assert registry.to_json()["oblivious"] == registry_texts.OBLIVIOUS
     assert registry["colour"].to_json()["transport"] == registry["colour"].canonical()["transport"] == "oblivious"
 
 

@@ -9,26 +9,12 @@ from overstory.protocol.kinds.registry import REGISTRY
 from overstory.protocol.metrics import RegistryError, parse_registry
 
 TEXT = (Path(__file__).parents[3] / "examples" / "metrics.toml").read_text()
-ODD = [
-    "0",
-    "-1",
-    "1e400",
-    "nan",
-    "true",
-    '""',
-    '"x"',
-    "[]",
-    "[[1], {a = 2}]",
-    "{}",
-    "{kind = 'bins'}",
-    "2027-11-21",
-    "9" * 20,
-]
+ODD = ["0", "-1", "1e400", "nan", "true", '""', '"x"', "[]", "[[1], {a = 2}]", "{}", "{kind = 'bins'}", "2027-11-21"]
+ODD += ["9" * 20]
 ODD += [f'"{name}"' for name in REGISTRY]
 
 
 def with_odd_values(rng: random.Random) -> str:
-    """Give some keys other values, of any kind."""
     lines = TEXT.splitlines()
     for _ in range(rng.randint(1, 3)):
         at = rng.choice([i for i, line in enumerate(lines) if " = " in line])
@@ -44,7 +30,6 @@ def with_odd_values(rng: random.Random) -> str:
 
 
 def with_odd_characters(rng: random.Random) -> str:
-    """Change, delete or repeat a few characters or lines."""
     text = TEXT
     for _ in range(rng.randint(1, 3)):
         at = rng.randrange(len(text))

@@ -76,11 +76,7 @@ def write(folder, domain, trees):
         ('{kind = "unknown-strings", known = ["a", "a"]}', {}, "known: a value comes twice"),
         ('{kind = "unknown-strings", known = [1.5]}', {}, "known: give a list of values"),
         ('{kind = "unknown-strings", known = "list.txt"}', {}, "cannot be read"),
-        (
-            '{kind = "unknown-strings"}',
-            {"oracle": "olh"},
-            "olh takes symbols or strings, not values that nobody listed",
-        ),
+        ('{kind = "unknown-strings"}', {"oracle": "olh"}, "olh takes symbols or strings, not values that nobody"),
         ('{kind = "categories", names = ["a", "b"]}', {}, "prefix-search takes values that nobody listed, not symbols"),
         ('{kind = "unknown-strings"}', {"parameters": "{epsilon = 2.0, waves = 2}"}, "waves"),
         ('{kind = "unknown-strings"}', {"parameters": "{epsilon = 2.0, values = 3}"}, "the domain says"),

@@ -7,19 +7,11 @@ import pytest
 
 from overstory.privacy import statement
 from overstory.privacy.payloads.base import terms_from_json, terms_of
+from overstory.protocol import numeric
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds import base
-from overstory.protocol.numeric import (
-    Duchi,
-    Hybrid,
-    Interval,
-    Piecewise,
-    RangeRandomizer,
-    SquareWave,
-    mechanisms,
-    randomizer,
-)
+from overstory.protocol.numeric import Duchi, Hybrid, Piecewise, SquareWave, mechanisms, randomizer
 from overstory.protocol.numeric.mechanisms import WindowChannel, half_width
 from overstory.protocol.sampling import symbol_sampler, uniform_below
 from support.exact_draws import exact_distribution, law_of_no_number, law_of_number, worst_ratio
@@ -47,10 +39,8 @@ class EagerWindow(WindowChannel):
 
 def log_ratio_of(channel, extra=()):
     thresholds = (channel.threshold, *extra)
-    rows = [
-        exact_distribution(lambda entropy, at=at: channel.draw(at, entropy), thresholds)
-        for at in range(channel.num_positions)
-    ]
+    places = range(channel.num_positions)
+    rows = [exact_distribution(lambda entropy, at=at: channel.draw(at, entropy), thresholds) for at in places]
     ratio = worst_ratio(rows)
     return rows, math.log(ratio) if ratio != math.inf else math.inf
 
@@ -102,7 +92,7 @@ def cuts_of(built):
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 3.0, 8.0])
 @pytest.mark.parametrize("resolution", [2, 3, 50])
 def test_every_randomizer_over_all_positions_and_reports(kind, epsilon, resolution):
-    built = kind(epsilon, Interval(0, 1), resolution)
+    built = kind(epsilon, numeric.Interval(0, 1), resolution)
     rows = [law_of_number(built, at) for at in range(built.num_positions)]
     assert all(sum(row.values()) == 1 for row in rows)
     exact = math.log(worst_ratio(rows))
@@ -116,7 +106,7 @@ def test_every_randomizer_over_all_positions_and_reports(kind, epsilon, resoluti
 
 @pytest.mark.parametrize("kind", RANDOMIZERS)
 def test_debiased_reports_average_to_the_value_exactly(kind):
-    built = kind(1.0, Interval(-3, 5), 40)
+    built = kind(1.0, numeric.Interval(-3, 5), 40)
     for step in range(41):
         value = Fraction(-3) + Fraction(8 * step, 40)
         row = law_of_number(built, built.position(value))
@@ -137,9 +127,8 @@ def test_variances_are_the_papers(epsilon, x):
     piecewise = float(x) ** 2 / (root - 1) + (root + 3) / (3 * (root - 1) ** 2)
     share = 1 - 1 / root if epsilon > 0.61 else 0.0
     stated = [kind(epsilon).variance(x) for kind in (Duchi, Piecewise, Hybrid)]
-    assert [float(v) for v in stated] == pytest.approx(
-        [duchi, piecewise, share * piecewise + (1 - share) * duchi], 1e-5
-    )
+    hybrid = share * piecewise + (1 - share) * duchi
+    assert [float(variance) for variance in stated] == pytest.approx([duchi, piecewise, hybrid], 1e-5)
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.5, 1.0, 3.0])
@@ -160,7 +149,7 @@ def test_the_half_widths_series_meets_its_formula():
 @pytest.mark.parametrize("kind", RANDOMIZERS)
 @pytest.mark.usefixtures("drawn_at_will")
 def test_what_is_drawn_has_the_stated_chances(kind, resolution):
-    built = kind(1.0, Interval(0, 1), resolution)
+    built = kind(1.0, numeric.Interval(0, 1), resolution)
     cuts = cuts_of(built)
     for at in range(built.num_positions):
         found = exact_distribution(lambda entropy, at=at: built.draw(at, 0, entropy), cuts)
@@ -170,7 +159,7 @@ def test_what_is_drawn_has_the_stated_chances(kind, resolution):
 @pytest.mark.parametrize("kind", RANDOMIZERS)
 @pytest.mark.usefixtures("drawn_at_will")
 def test_nothing_to_report_has_the_mixture_of_all_positions_and_is_as_private_as_a_value(kind, monkeypatch):
-    built = kind(1.0, Interval(0, 1), 3)
+    built = kind(1.0, numeric.Interval(0, 1), 3)
 
     def silent(entropy):
         monkeypatch.setattr(base, "KeyedEntropy", lambda *_, **__: entropy)
@@ -243,7 +232,7 @@ def test_a_channel_that_would_give_the_value_away_is_refused():
         WindowChannel(4, 1, Fraction(1, 2)).draw(4, None)
 
 
-@pytest.mark.parametrize("kind", [*RANDOMIZERS, lambda epsilon: RangeRandomizer(100, epsilon)])
+@pytest.mark.parametrize("kind", [*RANDOMIZERS, lambda epsilon: numeric.RangeRandomizer(100, epsilon)])
 def test_terms_say_what_it_costs(kind):
     built = kind(1.0)
     terms = terms_of(built)
