@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
-def test_the_pages_figures_are_what_the_decoder_does_today() -> None:
+def test_the_pages_figures_are_what_the_decoder_does_today():
     """The tables had been measured before the code's last changes: a standard error and two coverages had moved."""
     bench = runpy.run_path(str(ROOT / "bench" / "decode_accuracy.py"))
     workload = bench["workloads"]()[0]

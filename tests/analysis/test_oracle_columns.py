@@ -279,15 +279,15 @@ def test_labels_keep_their_kind_in_a_frame(values, kind, dtype):
 class Tags(HTMLParser):
     def __init__(self):
         super().__init__()
-        self.tags: set[str] = set()
-        self.attributes: set[str] = set()
+        self.tags = set()
+        self.attributes = set()
         self.text = ""
 
-    def handle_starttag(self, tag: str, attrs) -> None:
+    def handle_starttag(self, tag, attrs):
         self.tags.add(tag)
         self.attributes |= {name for name, _ in attrs}
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         self.text += data + "\n"
 
 

@@ -6,15 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest, chi2
 
-from overstory.discovery import (
-    AlphabetStrings,
-    CodedIntegers,
-    CodedStrings,
-    ModelStrings,
-    discover,
-    find,
-    simulate,
-)
+from overstory.discovery import AlphabetStrings, CodedIntegers, CodedStrings, ModelStrings, discover, find, simulate
 from overstory.discovery.heavy_hitters import (
     adjusted,
     counted_from,

@@ -1,8 +1,6 @@
 """Law 7 for every format: any altered, cut or stretched file is a valid one or one declared error, never another."""
 
 import gzip
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -63,7 +61,7 @@ CHANGES = st.lists(
 )
 
 
-def altered(raw: Any, changes: Any) -> Any:
+def altered(raw, changes):
     for kind, where, byte in changes:
         at = int(where * len(raw))
         if kind == "set":
@@ -80,7 +78,7 @@ def altered(raw: Any, changes: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def sound(tmp_path_factory):
     """Return the bytes of one sound file per format."""
     folder = tmp_path_factory.mktemp("sound")
     files = {}
@@ -95,7 +93,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.mark.parametrize("name", FORMATS)
 @given(changes=CHANGES)
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_an_altered_file_is_valid_or_one_declared_error(name: str, changes: Any, sound: Any, tmp_path: Path) -> None:
+def test_an_altered_file_is_valid_or_one_declared_error(name, changes, sound, tmp_path):
     path = tmp_path / "altered"
     path.write_bytes(altered(sound[name], changes))
     try:
@@ -107,9 +105,7 @@ def test_an_altered_file_is_valid_or_one_declared_error(name: str, changes: Any,
 @pytest.mark.parametrize("name", ["reports", "map"])
 @given(changes=CHANGES)
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_the_fast_reader_agrees_about_altered_files(
-    name: str, changes: Any, sound: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_fast_reader_agrees_about_altered_files(name, changes, sound, tmp_path, monkeypatch):
     path = tmp_path / "altered"
     path.write_bytes(altered(sound[name], changes))
     outcomes = []
@@ -121,7 +117,7 @@ def test_the_fast_reader_agrees_about_altered_files(
     assert outcomes[0] == outcomes[1]
 
 
-def outcome(name: str, path: Path) -> Any:
+def outcome(name, path):
     try:
         found = FORMATS[name][1](path)
     except OverstoryError as error:
@@ -133,7 +129,7 @@ def outcome(name: str, path: Path) -> Any:
 
 @given(changes=CHANGES)
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_skipping_never_stops_after_the_header(changes: Any, sound: Any, tmp_path: Path) -> None:
+def test_skipping_never_stops_after_the_header(changes, sound, tmp_path):
     """What is skipped and what is read are all the lines there are, as long as no quote joins them."""
     head, _, body = sound["reports"].partition(b"\n")
     path = tmp_path / "altered"

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import pytest
@@ -42,17 +41,17 @@ GOOD_PARAMS = "k,h,m,p,q,f\n12,2,3,0.25,0.75,0.5\n"
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
-def written(tmp_path: Path, text: Any, name: str = "file.csv") -> Any:
+def written(tmp_path, text, name="file.csv"):
     path = tmp_path / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
 
 
-def same_map(one: CandidateMap, other: CandidateMap) -> bool:
+def same_map(one, other):
     return list(one.candidates) == list(other.candidates) and np.array_equal(one.positions, other.positions)
 
 
-def as_read(found: CandidateMap) -> CandidateMap:
+def as_read(found):
     """Return a map as Google's reader has it: a candidate without a letter is "Empty", the first of equals counts."""
     names = [name or "Empty" for name in found.candidates]
     kept = [i for i, name in enumerate(names) if name not in names[:i]]
@@ -60,7 +59,7 @@ def as_read(found: CandidateMap) -> CandidateMap:
 
 
 Dress = Callable[[bytes], bytes]
-DRESSES: dict[str, Dress] = {
+DRESSES = {
     "as is": lambda text: text,
     "CRLF": lambda text: text.replace(b"\n", b"\r\n"),
     "BOM": lambda text: codecs.BOM_UTF8 + text,
@@ -72,7 +71,7 @@ DRESSES: dict[str, Dress] = {
 
 
 @pytest.mark.parametrize("dress", DRESSES.values(), ids=DRESSES.keys())
-def test_a_file_is_read_in_every_dress_that_an_editor_or_a_tool_may_give_it(tmp_path: Path, dress: Dress) -> None:
+def test_a_file_is_read_in_every_dress_that_an_editor_or_a_tool_may_give_it(tmp_path, dress):
     assert read_params(written(tmp_path, dress(GOOD_PARAMS.encode()))) == PARAMETERS
     values = written(tmp_path, dress('client,cohort,value\nann,1,"a, b"\nbob,0,é\n'.encode()))
     assert list(read_values(values, 3)) == [Holding("ann", 1, "a, b"), Holding("bob", 0, "é")]
@@ -86,13 +85,13 @@ def test_a_file_is_read_in_every_dress_that_an_editor_or_a_tool_may_give_it(tmp_
     assert read_candidates(names) == ["plain", '"kept as it is"', "a,b"]
 
 
-def test_params_survive(tmp_path: Path) -> None:
+def test_params_survive(tmp_path):
     odd = RapporParameters(k=128, h=2, m=16, p=0.1 + 0.2, q=1e-3, f=1 / 3)
     write_params(tmp_path / "p.csv", odd)
     assert read_params(tmp_path / "p.csv") == odd
 
 
-def test_params_are_found_by_their_header(tmp_path: Path) -> None:
+def test_params_are_found_by_their_header(tmp_path):
     assert read_params(written(tmp_path, "note,f,q,p,m,h,k\nx,0.5,0.75,0.25,3,2,12\n")) == PARAMETERS
 
 
@@ -101,7 +100,7 @@ HOLDINGS = st.lists(st.builds(Holding, TEXT, st.integers(0, 2), TEXT), max_size=
 
 @given(HOLDINGS)
 @settings(deadline=None, max_examples=60)
-def test_values_survive(tmp_path_factory: pytest.TempPathFactory, holdings: Any) -> None:
+def test_values_survive(tmp_path_factory, holdings):
     path = tmp_path_factory.mktemp("values") / "values.csv.gz"
     cohorts = {one.client: one.cohort for one in holdings}  # a client has one
     holdings = [one._replace(cohort=cohorts[one.client]) for one in holdings]
@@ -126,7 +125,7 @@ def test_values_survive(tmp_path_factory: pytest.TempPathFactory, holdings: Any)
         ("ann,0," + "x" * 200_000, "line 3: this is no CSV record (field larger than field limit"),
     ],
 )
-def test_a_bad_value_line_is_named(tmp_path: Path, row: Any, says: str) -> None:
+def test_a_bad_value_line_is_named(tmp_path, row, says):
     raw = row if isinstance(row, bytes) else row.encode()
     path = written(tmp_path, b"client,cohort,value\nfirst,0,a\n" + raw + b"\nlast,2,b\n")
     with pytest.raises(FormatError) as caught:
@@ -134,7 +133,7 @@ def test_a_bad_value_line_is_named(tmp_path: Path, row: Any, says: str) -> None:
     assert says in str(caught.value)
 
 
-def test_an_unclosed_quote_costs_one_line_only() -> None:
+def test_an_unclosed_quote_costs_one_line_only():
     lines = [f"c{i},0,v{i}" for i in range(50)]
     lines[10] = 'c10,0,"v10'
     skipped = Skipped()
@@ -144,7 +143,7 @@ def test_an_unclosed_quote_costs_one_line_only() -> None:
     assert str(skipped.examples[0]).startswith("values.csv, line 12: ")
 
 
-def test_line_numbers_count_lines_inside_quotes(tmp_path: Path) -> None:
+def test_line_numbers_count_lines_inside_quotes(tmp_path):
     path = written(tmp_path, 'client,cohort,value\nann,0,"two\nlines"\nbob,9,x\n')
     with pytest.raises(FormatError, match="line 4, field cohort"):
         list(read_values(path, 3))
@@ -152,7 +151,7 @@ def test_line_numbers_count_lines_inside_quotes(tmp_path: Path) -> None:
 
 @given(st.integers(1, 4), st.integers(1, 9), st.data())
 @settings(deadline=None, max_examples=40)
-def test_counts_survive(tmp_path_factory: pytest.TempPathFactory, cohorts: int, bits: int, data: st.DataObject) -> None:
+def test_counts_survive(tmp_path_factory, cohorts, bits, data):
     totals = data.draw(st.lists(st.integers(0, 1 << 61), min_size=cohorts, max_size=cohorts))
     ones = [[data.draw(st.integers(0, total)) for _ in range(bits)] for total in totals]
     path = tmp_path_factory.mktemp("counts") / "counts.csv"
@@ -160,7 +159,7 @@ def test_counts_survive(tmp_path_factory: pytest.TempPathFactory, cohorts: int, 
     assert read_counts(path, cohorts, bits) == SupportCounts(totals, ones)
 
 
-def test_a_map_is_written_as_google_writes_it(tmp_path: Path) -> None:
+def test_a_map_is_written_as_google_writes_it(tmp_path):
     """v1 sets bits 8 and 10 in cohort 0 (tests/vectors); a collision is written twice."""
     bloom = Bloom(16, 2, 65, "google-rappor-python")
     write_map(tmp_path / "map.csv", hash_candidates(["v1"], bloom))
@@ -172,9 +171,7 @@ def test_a_map_is_written_as_google_writes_it(tmp_path: Path) -> None:
 
 @given(st.lists(TEXT, min_size=1, max_size=6), st.integers(2, 300), st.integers(1, 3), st.integers(1, 3), st.data())
 @settings(deadline=None, max_examples=60)
-def test_maps_survive(
-    tmp_path_factory: pytest.TempPathFactory, names: Any, bits: int, hashes: int, cohorts: int, data: st.DataObject
-) -> None:
+def test_maps_survive(tmp_path_factory, names, bits, hashes, cohorts, data):
     shape = (cohorts, len(names), hashes)
     seed = data.draw(st.integers(0, 1 << 30))
     found = CandidateMap(names, np.random.default_rng(seed).integers(0, bits, shape), bits)
@@ -183,7 +180,7 @@ def test_maps_survive(
     assert same_map(read_map(path, num_bits=bits, num_hashes=hashes, num_cohorts=cohorts), as_read(found))
 
 
-def test_a_map_of_very_many_rows_is_written_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_map_of_very_many_rows_is_written_the_same(tmp_path, monkeypatch):
     write_map(tmp_path / "table.csv", CANDIDATES)
     monkeypatch.setattr(candidates, "TABLE_CELLS", 1)
     monkeypatch.setattr(candidates, "CHUNK", 2)
@@ -208,7 +205,7 @@ def test_a_map_of_very_many_rows_is_written_the_same(tmp_path: Path, monkeypatch
     ],
 )
 @pytest.mark.parametrize("long", [False, True])
-def test_maps_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: Any, says: str, long: bool) -> None:
+def test_maps_that_are_none(tmp_path, monkeypatch, text, says, long):
     if long:
         monkeypatch.setattr(candidates, "SMALLEST", 1)  # as if the file were large
     with pytest.raises(FormatError) as caught:
@@ -216,7 +213,7 @@ def test_maps_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tex
     assert says in str(caught.value)
 
 
-def test_a_large_map_is_read_the_same_in_both_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_map_is_read_the_same_in_both_ways(tmp_path, monkeypatch):
     path = tmp_path / "map.csv"
     write_map(path, CANDIDATES)
     shape = {"num_bits": 12, "num_hashes": 2, "num_cohorts": 3}
@@ -227,7 +224,7 @@ def test_a_large_map_is_read_the_same_in_both_ways(tmp_path: Path, monkeypatch: 
     assert same_map(exact, as_read(CANDIDATES))
 
 
-def test_a_large_map_is_read_without_pandas(tmp_path: Path) -> None:
+def test_a_large_map_is_read_without_pandas(tmp_path):
     """Arrow's `to_numpy` loads it wherever it is installed, which took longer than to decode 10,000 candidates."""
     path = tmp_path / "map.csv"
     write_map(path, CANDIDATES)
@@ -240,20 +237,20 @@ def test_a_large_map_is_read_without_pandas(tmp_path: Path) -> None:
     assert shown == "{'pyarrow.csv'}\n"
 
 
-def test_few_and_many_candidates_are_hashed_alike() -> None:
+def test_few_and_many_candidates_are_hashed_alike():
     bloom = Bloom(128, 2, 16)
     names = [f"candidate {i}" for i in range(2000)]
     many, few = hash_candidates(names, bloom), hash_candidates(names[:1000], bloom)
     assert np.array_equal(many.positions[:, :1000], few.positions)
 
 
-def test_a_csv_of_candidates_may_quote_them(tmp_path: Path) -> None:
+def test_a_csv_of_candidates_may_quote_them(tmp_path):
     assert read_candidates(written(tmp_path, '"a, b"\n"two\nlines"\nplain\n')) == ["a, b", "two\nlines", "plain"]
     with pytest.raises(FormatError, match="line 2: expected one candidate, found 2 fields"):
         read_candidates(written(tmp_path, "plain\na,b\n"))
 
 
-NONE: dict[str, tuple[Callable[[Path], object], list[tuple[Any, str]]]] = {
+NONE = {
     "params": (
         read_params,
         [
@@ -304,7 +301,7 @@ NONE: dict[str, tuple[Callable[[Path], object], list[tuple[Any, str]]]] = {
 
 
 @pytest.mark.parametrize(("kind", "text", "says"), [(kind, *row) for kind, (_, rows) in NONE.items() for row in rows])
-def test_a_file_that_is_none_is_named_with_its_fault(tmp_path: Path, kind: str, text: Any, says: str) -> None:
+def test_a_file_that_is_none_is_named_with_its_fault(tmp_path, kind, text, says):
     path = written(tmp_path, text, f"{kind}.{'txt' if kind == 'candidates' else 'csv'}")
     with pytest.raises(FormatError) as caught:
         NONE[kind][0](path)
@@ -312,14 +309,14 @@ def test_a_file_that_is_none_is_named_with_its_fault(tmp_path: Path, kind: str, 
     assert says in str(caught.value)
 
 
-def test_a_record_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_that_does_not_end(tmp_path, monkeypatch):
     monkeypatch.setattr("overstory.files.csv.LONGEST_RECORD", 1000)
     path = written(tmp_path, "client,cohort,value\nann,0,x\n" + "x" * 5000)
     with path.open("rb") as stream, pytest.raises(FormatError, match="line 3: this line is longer than 1000 bytes"):
         list(blocks(stream, str(path), 100))
 
 
-def test_a_quote_without_end_does_not_hold_the_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quote_without_end_does_not_hold_the_whole_file(tmp_path, monkeypatch):
     """Past the longest record a line end is a line end, whatever the quotes say."""
     monkeypatch.setattr("overstory.files.csv.LONGEST_RECORD", 1000)
     path = written(tmp_path, 'ann,0,"x\n' + "bob,1,y\n" * 1000)
@@ -337,7 +334,7 @@ def test_a_quote_without_end_does_not_hold_the_whole_file(tmp_path: Path, monkey
     candidates=["a,b", 'say "hi"', '"quoted"', " two spaces  ", "\ttab", "two\nlines", "one\rreturn", " ", "'", "=1+1"]
 )
 @example(candidates=["\ufeffmarked", "plain"])
-def test_candidates_written_as_csv_are_read_again(name: str, candidates: list[str]) -> None:
+def test_candidates_written_as_csv_are_read_again(name, candidates):
     with TemporaryDirectory() as folder:
         path = Path(folder, name)
         write_candidates(path, candidates)
@@ -345,7 +342,7 @@ def test_candidates_written_as_csv_are_read_again(name: str, candidates: list[st
 
 
 @pytest.mark.parametrize("name", ["found.txt", "found", "found.txt.gz"])
-def test_candidates_are_written_one_a_line_elsewhere(tmp_path: Path, name: str) -> None:
+def test_candidates_are_written_one_a_line_elsewhere(tmp_path, name):
     candidates = ["a,b", 'say "hi"', '"quoted"', " two spaces  "]
     write_candidates(tmp_path / name, candidates)
     assert read_candidates(tmp_path / name) == candidates

@@ -1,14 +1,12 @@
 """Every command's JSON, and the files that it writes."""
 
-from pathlib import Path
-
 from stage import play_frozen, run, scene
 
 PARAMS = "--params params.csv"
 
 
 @scene
-def files_from_values_to_estimates(place: Path) -> str:
+def files_from_values_to_estimates(place):
     """encode, map, sum, decode: their JSON, and every file on the way."""
     return "".join(
         (
@@ -29,7 +27,7 @@ def files_from_values_to_estimates(place: Path) -> str:
 
 
 @scene
-def decode_of_files_by_choices(place: Path) -> str:
+def decode_of_files_by_choices(place):
     """The paper's method, one that sums to all, intervals of the population, a spreadsheet's CSV, text."""
     files_from_values_to_estimates(place)
     decode = f"decode {PARAMS} --counts counts.csv --map map.csv"
@@ -44,7 +42,7 @@ def decode_of_files_by_choices(place: Path) -> str:
 
 
 @scene
-def google_files(place: Path) -> str:
+def google_files(place):
     """The other hash family."""
     header, row = (place / "params.csv").read_text("utf-8").split()
     (place / "google-params.csv").write_text(f"{header},hash_family\n{row},google-rappor-python\n", "utf-8")
@@ -60,7 +58,7 @@ def google_files(place: Path) -> str:
 
 
 @scene
-def faulty_files(place: Path) -> str:
+def faulty_files(place):
     """What is wrong with a file, and where; and what is skipped."""
     return "".join(
         (
@@ -74,14 +72,14 @@ def faulty_files(place: Path) -> str:
 
 
 @scene
-def collect(place: Path) -> str:
+def collect(place):
     """A column of texts by the best oracle; the page's figures as CSV."""
     line = "collect survey.csv --column state --seed 1 -o collected --json"
     return run(place, line, "collected/learned.csv")
 
 
 @scene
-def collect_by_choices(place: Path) -> str:
+def collect_by_choices(place):
     """Numbers in bins, devices with several rows, drawn people, candidates."""
     return "".join(
         (
@@ -101,7 +99,7 @@ def collect_by_choices(place: Path) -> str:
 
 
 @scene
-def discover(place: Path) -> str:
+def discover(place):
     """A search without a list of candidates, of texts and of numbers."""
     numbers = "discover values.csv --column cohort --epsilon 3 --bits 4 --seed 2 -o discovered.csv --json"
     return run(place, "discover survey.csv --column state --epsilon 4 --bytes 4 --seed 1") + run(
@@ -110,7 +108,7 @@ def discover(place: Path) -> str:
 
 
 @scene
-def compare(place: Path) -> str:
+def compare(place):
     """Exact errors of all oracles, of one report and of many, of numbers; and measured ones."""
     return "".join(
         (
@@ -123,7 +121,7 @@ def compare(place: Path) -> str:
 
 
 @scene
-def plan(place: Path) -> str:
+def plan(place):
     """From parameters, from needs, for a known domain."""
     return "".join(
         (
@@ -140,7 +138,7 @@ def plan(place: Path) -> str:
 
 
 @scene
-def privacy_of_oracles(place: Path) -> str:
+def privacy_of_oracles(place):
     """Statements of one of each kind."""
     return "".join(
         run(place, f"privacy {about} --json")
@@ -155,7 +153,7 @@ def privacy_of_oracles(place: Path) -> str:
 
 
 @scene
-def privacy_of_metrics(place: Path) -> str:
+def privacy_of_metrics(place):
     """Statements of a registry's metrics."""
     return "".join(
         run(place, f"privacy {name} --registry metrics.toml --json") for name in ("colour", "tree", "energy", "word")
@@ -163,31 +161,31 @@ def privacy_of_metrics(place: Path) -> str:
 
 
 @scene
-def metrics_lint(place: Path) -> str:
+def metrics_lint(place):
     """A registry with warnings, and one with faults."""
     return run(place, "metrics lint metrics.toml --json") + run(place, "metrics lint faults.toml --json")
 
 
 @scene
-def metrics_show(place: Path) -> str:
+def metrics_show(place):
     """The public page of every metric; one as Markdown."""
     return run(place, "metrics show metrics.toml --json") + run(place, "metrics show metrics.toml theme --markdown")
 
 
 @scene
-def metrics_diff(place: Path) -> str:
+def metrics_diff(place):
     """What a change weakens."""
     return run(place, "metrics diff metrics.toml weaker.toml --json")
 
 
 @scene
-def metrics_plan(place: Path) -> str:
+def metrics_plan(place):
     """What is derived from needs, and the file."""
     return run(place, "metrics plan needs.toml -o planned.toml --json", "planned.toml")
 
 
 @scene
-def metrics_init(place: Path) -> str:
+def metrics_init(place):
     """The first registry."""
     line = (
         "metrics init first.toml --id theme --kind choice --values light,dark --description 'The theme in use.' "
@@ -197,13 +195,13 @@ def metrics_init(place: Path) -> str:
 
 
 @scene
-def reproduce(place: Path) -> str:
+def reproduce(place):
     """What there is to reproduce, and one result."""
     one = "reproduce rappor-75-of-100 --quick --quiet -o reproduced --json"
     return run(place, "reproduce --json") + run(place, one)
 
 
 @scene
-def demo(place: Path) -> str:
+def demo(place):
     """The first thing that anybody runs."""
     return run(place, "demo --reports 20000 --states 6 --seed 1 -o demo --json")

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import http.client
-from typing import Final
 
 from normal import parsed
 
-USUAL: Final = {
+USUAL = {
     "cache-control": "no-store",
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
 """Headers of every answer, written down as one line; "usual" names its type where it is plain JSON."""
-LEFT_OUT: Final = {"date", "server", "content-length"}
+LEFT_OUT = {"date", "server", "content-length"}
 
 
 class Talk:
     """What is asked of one collector and what it answers, as text."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address):
         self.address, self._host = address, address.removeprefix("http://")
         self.text = ""
         self.body = b""
 
-    def ask(self, path: str, body: bytes | None = None, *, method: str = "", about: str = "", **headers: str) -> Talk:
+    def ask(self, path, body=None, *, method="", about="", **headers):
         """Ask once on a connection of its own, and write the answer down."""
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         connection = http.client.HTTPConnection(self._host, timeout=30)
@@ -47,7 +46,7 @@ class Talk:
         self.text += "\n".join((f"== {about or asked}", str(answer.status), *lines, ""))
         return self
 
-    def shown(self) -> Talk:
+    def shown(self):
         """Write the body of the last answer down."""
         text = self.body.decode("utf-8")
         self.text += f"{parsed(text)}\n"

@@ -33,7 +33,7 @@ WORD = '{kind = "unknown-strings", max_bytes = 8}'
 PLUGINS = '{kind = "set", of = {kind = "integers", min = 1, max = 40}, most = 6}'
 
 
-def planned(domain: str, needs: str):
+def planned(domain, needs):
     """Return what was planned for a metric of this domain, and the registry's new text, which holds it."""
     text = registry_text("max_values = 5", metric="m", domain=domain, oracle="x", without="parameters")
     after, (plan,) = plan_registry(text.replace('oracle = "x"', f"needs = {{{needs}}}"), None)
@@ -42,7 +42,7 @@ def planned(domain: str, needs: str):
 
 
 @pytest.mark.parametrize("epsilon", [0.2, 0.5, 0.61, 1.0, 2.0, 5.0])
-def test_no_mechanism_has_a_smaller_worst_error(epsilon: float) -> None:
+def test_no_mechanism_has_a_smaller_worst_error(epsilon):
     best = best_for_numbers(epsilon, Interval(-10, 50), 64)
     each = [worst_error(kind(epsilon, Interval(-10, 50), 64), 100) for kind in (Duchi, Piecewise, Hybrid)]
     assert worst_error(best, 100) == pytest.approx(min(each))
@@ -53,14 +53,14 @@ def test_no_mechanism_has_a_smaller_worst_error(epsilon: float) -> None:
     ("estimate", "oracle"),
     [("", "hybrid"), (', estimate = "mean"', "hybrid"), (', estimate = "distribution"', "square-wave")],
 )
-def test_numbers_have_an_oracle_for_what_is_to_be_estimated(estimate: str, oracle: str) -> None:
+def test_numbers_have_an_oracle_for_what_is_to_be_estimated(estimate, oracle):
     plan, text = planned(ROOM, f"epsilon_report = 1.0, reports = 10000{estimate}")
     assert f'oracle = "{oracle}"\nparameters = {{epsilon = 1.0, resolution = 64}}' in text
     assert plan.metric_json()["oracle"] == oracle
     assert plan.metric_words().startswith(f'm: oracle = "{oracle}"')
 
 
-def test_a_kind_without_a_planner_of_its_own_is_planned_by_its_variance(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kind_without_a_planner_of_its_own_is_planned_by_its_variance(monkeypatch):
     monkeypatch.setattr(kinds, "PLANNERS", {})
     plan, text = planned('{kind = "integers", min = 1, max = 40}', "epsilon_report = 1.0, reports = 10000")
     assert plan.error == pytest.approx(rank(40, 1.0, 10_000)[0].standard_error)
@@ -76,7 +76,7 @@ def test_a_search_is_written_in_place_of_the_needs():
     assert search.metric_json()["parameters"] == {"epsilon": 3.0}
 
 
-def test_what_links_reports_is_of_the_metric_and_its_panel() -> None:
+def test_what_links_reports_is_of_the_metric_and_its_panel():
     text = registry_text("needs = {epsilon_report = 3.0, reports = 500}", metric="m", domain=WORD, without="parameters")
     text = text.replace('oracle = "grr"\n', "")
     for own, bits in (("", 31), ('panel = {cycle = "year"}\n', math.log2(54))):  # its number; its week of the year
@@ -116,7 +116,7 @@ def test_needs_of_a_set_become_an_oracle():
         (PLUGINS, "epsilon_report = 1.0, epsilon_permanent = 2.0, reports = 10", "epsilon_permanent: no such key"),
     ],
 )
-def test_wrong_needs_are_named(domain: str, needs: str, says: str) -> None:
+def test_wrong_needs_are_named(domain, needs, says):
     with pytest.raises(RegistryError, match=says):
         planned(domain, needs)
 

@@ -23,12 +23,7 @@ DAY = 86_400
 NOW = 20_778 * DAY + 1234.5
 TODAY = 20_778
 
-ABOUT = {
-    "title": '"t"',
-    "purpose": '"https://example.org/issues/7"',
-    "grace_days": "30",
-    "expires": "2040-01-01",
-}
+ABOUT = {"title": '"t"', "purpose": '"https://example.org/issues/7"', "grace_days": "30", "expires": "2040-01-01"}
 REGISTRY = registry_of(
     {
         "bloom": {
@@ -83,9 +78,7 @@ def packed(metric: Metric, rows: Sequence[Report]) -> bytes:
     return encode_columns(mechanism.digest, mechanism.payload_bits, mechanism.num_cohorts, cohorts, bits)
 
 
-def upload(
-    name: str = "bloom", count: int = 1, *, period: int = TODAY, batch: bytes | None = None, raw: bytes | None = None
-) -> bytes:
+def upload(name="bloom", count=1, *, period=TODAY, batch=None, raw=None):
     metric = METRICS[name]
     reports = encode_reports(metric.mechanism, sound(metric, count)) if raw is None else raw
     return encode_upload(Upload(batch or batch_id(), name, period, reports))
@@ -162,7 +155,7 @@ NEVER = UpkeepIntervals(tokens=0, compact=0, retain=0, checkpoint=0)
 
 
 @asynccontextmanager
-async def asked(collector: Collector, *, client: Any = ("127.0.0.1", 1), **more: Any) -> AsyncIterator[AsyncClient]:
+async def asked(collector: Collector, *, client=("127.0.0.1", 1), **more) -> AsyncIterator[AsyncClient]:
     """Run a collector without a socket, and give a client to it, whose address is `client`."""
     await collector.start()
     try:

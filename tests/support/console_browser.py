@@ -123,7 +123,7 @@ class Reader:
     served: ServedConsole
     problems: list[str] = field(default_factory=list)
 
-    def open(self, path: str) -> Any:
+    def open(self, path: str):
         """Go to a page of the console and return the response, once its estimates are there."""
         address = self.served.address + path
         for _ in range(
@@ -149,9 +149,7 @@ class Reader:
 
 
 @contextmanager
-def reader(
-    browser: Any, served: ServedConsole, scheme: Scheme = "light", width: int = WIDE, *, scripts: bool = True
-) -> Iterator[Reader]:
+def reader(browser, served, scheme="light", width=WIDE, *, scripts=True):
     """Give a page that notes console errors, exceptions, and requests to anywhere but the console."""
     context = browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme=scheme, java_script_enabled=scripts, locale="en-GB"
@@ -162,11 +160,11 @@ def reader(
     page = context.new_page()
     reading = Reader(page, served)
 
-    def on_console(message: Any) -> None:
+    def on_console(message) -> None:
         if message.type in {"error", "warning"} and "status of 4" not in message.text:
             reading.problems.append(f"console: {message.text}")
 
-    def on_request(request: Any) -> None:
+    def on_request(request) -> None:
         if not request.url.startswith((served.address, "data:")):
             reading.problems.append(f"elsewhere: {request.url}")
 
@@ -179,7 +177,7 @@ def reader(
         context.close()
 
 
-def logged_in(browser: Any, served: ServedConsole, **named: Any) -> Any:
+def logged_in(browser, served: ServedConsole, **named):
     """Return a context manager that gives a reader who is logged in, also where there are no scripts."""
 
     @contextmanager
@@ -194,7 +192,7 @@ def logged_in(browser: Any, served: ServedConsole, **named: Any) -> Any:
     return given()
 
 
-def axe_violations(page: Any) -> list[str]:
+def axe_violations(page) -> list[str]:
     """Return what axe has against the current page: rule, impact, and the first element."""
     from axe_playwright_python.sync_playwright import Axe
 

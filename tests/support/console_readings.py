@@ -49,11 +49,7 @@ METRICS: Final[dict[str, dict[str, str]]] = {
         "oracle": '"square-wave"',
         "parameters": "{epsilon = 2.0}",
     },
-    "age": {
-        "domain": '{kind = "integers", min = 0, max = 15}',
-        "oracle": '"ranges"',
-        "parameters": "{epsilon = 3.0}",
-    },
+    "age": {"domain": '{kind = "integers", min = 0, max = 15}', "oracle": '"ranges"', "parameters": "{epsilon = 3.0}"},
     "colour": {
         "domain": '{kind = "categories", names = ["007", "1e3", "red"]}',
         "oracle": '"grr"',
@@ -71,7 +67,7 @@ DEVICES: Final = 600
 DAYS: Final = 3
 
 
-def value_of(name: str, rng: np.random.Generator) -> Any:
+def value_of(name: str, rng: np.random.Generator):
     """Draw what a device holds; version 3.0 crashes most of the time."""
     if name == "crashes":
         version = str(rng.choice(["1.0", "2.0", "3.0"]))

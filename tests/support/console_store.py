@@ -2,7 +2,7 @@
 
 import datetime as dt
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -70,7 +70,7 @@ def write_registry(folder: Path, text: str = TEXT) -> Path:
     return file
 
 
-def add_reports(store: Store, metric: Metric, period: int, symbols: Any, rng: np.random.Generator) -> None:
+def add_reports(store: Store, metric: Metric, period: int, symbols, rng: np.random.Generator) -> None:
     """Let one device report each of these symbols, in `period`."""
     candidates = WORDS if metric.id == "home" else None
     held = symbols if metric.labels is None or candidates else np.asarray(metric.labels, object)[symbols]

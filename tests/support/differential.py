@@ -39,10 +39,10 @@ class Gathering(asyncio.Transport):
         self.written = bytearray()
         self.closed = False
 
-    def write(self, data: Any) -> None:
+    def write(self, data) -> None:
         self.written += data
 
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
+    def get_extra_info(self, name: str, default=None):
         return {"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 2)}.get(name, default)
 
     def is_closing(self) -> bool:
@@ -75,10 +75,10 @@ class AtOnce:
 
     alive, full, hangs, reports, size = True, False, False, 0, 0
 
-    def __init__(self, store: FakeStore, told: Any) -> None:
+    def __init__(self, store: FakeStore, told) -> None:
         self._store, self._told = store, told
 
-    def submit(self, received: Any, reports: int, size: int, done: Any) -> bool:
+    def submit(self, received, reports: int, size: int, done) -> bool:
         def commit() -> None:
             done(self._store.add(received))
             self._told(Committed(1, reports, 0.0, failed=False))
@@ -119,7 +119,7 @@ class Side:
         if not shortcuts:
             endpoint._ingest._templates = NoTemplates()  # type: ignore[assignment]
         self._config = Server(collector, Listening(port=0), lambda: None).config
-        self.kind: Any = Connection.for_entrance(collector.reports)
+        self.kind = Connection.for_entrance(collector.reports)
         if not shortcuts:
             self.kind = type("General", (General, self.kind), {})
 
@@ -145,7 +145,7 @@ class Side:
         return outcome
 
 
-async def _quiet(protocol: Any) -> None:
+async def _quiet(protocol) -> None:
     """Wait until nothing goes on for a connection but waiting for more bytes."""
     for _ in range(3):
         await asyncio.sleep(0)
@@ -283,7 +283,7 @@ async def _fuzz(requests: int, seed: int, seconds: float, sides: tuple[Side, Sid
     heads = fast.kind.header_cache
     split = heads.split
 
-    def noted(data: bytes) -> Any:
+    def noted(data: bytes):
         found = split(data)
         outcome.unparsed += found is not None
         return found

@@ -18,11 +18,7 @@ from overstory.protocol.metrics import MetricRegistry, load_registry
 from support.console_browser import WIDE, launched, logged_in, served_console
 from support.console_store import NOW, TEXT, fill, write_registry
 
-PICTURES: Final = {
-    "console-overview.png": "/m/",
-    "console-series.png": "/m/theme",
-    "console-planner.png": "/plan",
-}
+PICTURES: Final = {"console-overview.png": "/m/", "console-series.png": "/m/theme", "console-planner.png": "/plan"}
 """The address of each picture."""
 
 WORDS: Final = (

@@ -61,7 +61,7 @@ class Collection:
     def units(self, largest: int = 1) -> list[Unit]:
         return units_of(read_contents(find_places([str(self.folder)])), largest)
 
-    def job(self, **options: Any) -> Job:
+    def job(self, **options) -> Job:
         return Job.of(self.mechanism, **options)
 
     @property

@@ -6,7 +6,7 @@ import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any, Final, Self
+from typing import IO, Final, Self
 
 ANNOUNCED: Final = re.compile(r"listening on https?://(\S+):(\d+)")
 
@@ -28,7 +28,7 @@ class ListeningProcess:
     def command(self) -> list[str]:
         raise NotImplementedError
 
-    def start(self, log: Path | None = None, **more: Any) -> tuple[str, int]:
+    def start(self, log: Path | None = None, **more) -> tuple[str, int]:
         """Start it, and return where it listens once it does; `log` is added to by its standard error."""
         errors: IO[bytes] | int = subprocess.STDOUT if log is None else log.open("ab")
         command, variables = assigned(self.command())

@@ -135,9 +135,7 @@ class Devices:
             await asyncio.sleep(self._random.uniform(0.005, longest))
 
 
-async def posted(
-    to: Address, body: bytes, patience: float = 20.0, path: str = "/v1/reports"
-) -> dict[str, object] | None:
+async def posted(to, body, patience=20.0, path="/v1/reports"):
     """Post an upload on a connection of its own; nothing when it was not acknowledged, for whatever passing reason."""
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {MEDIA_TYPE}\r\nContent-Length: {len(body)}\r\n"
     try:
@@ -173,9 +171,7 @@ async def sending(devices: Devices, to: Address, at_once: int) -> AsyncIterator[
         await asyncio.gather(*tasks)
 
 
-async def rounds(
-    running: list[CollectorProcess], network: FaultyNetwork, path: Path, *, number: int, seed: int, at_once: int
-) -> tuple[Books, Counter[str]]:
+async def rounds(running, network, path, *, number, seed, at_once):
     """Kill and restart collectors `number` times under load, then let every device finish."""
     chance = random.Random(seed)
     for collector in running:

@@ -197,9 +197,7 @@ def passing_on(gateway: str) -> Callable[[Heard], Reply]:
     return answer
 
 
-def opening(
-    receiver: Receiver, collect: Callable[[dict[str, str], bytes], tuple[int, bytes]]
-) -> Callable[[Heard], Reply]:
+def opening(receiver, collect):
     """Return what a collector's gateway does: open, judge the report inside, and seal the answer."""
 
     def answer(heard: Heard) -> Reply:

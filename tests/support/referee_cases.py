@@ -70,6 +70,6 @@ def apart_cohort(one: Mechanism) -> int:
     return max(range(min(one.num_cohorts, 50)), key=lambda cohort: len({one.encode(v, cohort) for v in values}))
 
 
-def truth_of(one: Mechanism, *, most: int = 4, extra: tuple[Any, ...] = (), make: Any = device) -> Truth:
+def truth_of(one: Mechanism, *, most: int = 4, extra: tuple[Any, ...] = (), make=device) -> Truth:
     devices: list[Device] = [make(one, cohort) for cohort in cohorts_of(one)]
     return Truth(devices, [*values_of(one, most), *extra])

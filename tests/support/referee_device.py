@@ -45,19 +45,19 @@ class Device:
         """Worst log ratio, over everything that could be seen, of one history against the other."""
         raise NotImplementedError
 
-    def permanent_loss(self, one: Any, other: Any) -> Decimal:
+    def permanent_loss(self, one, other) -> Decimal:
         """Worst log ratio of seeing the permanent response itself."""
         return worst(self.response_law(one), self.response_law(other))
 
-    def response_law(self, value: Any) -> Law:
+    def response_law(self, value) -> Law:
         """P(permanent response | value)."""
         raise NotImplementedError
 
-    def chance(self, value: Any, reports: Sequence[int]) -> Fraction:
+    def chance(self, value, reports: Sequence[int]) -> Fraction:
         """P(these reports | one value that does not change)."""
         raise NotImplementedError
 
-    def report_law(self, value: Any) -> Law:
+    def report_law(self, value) -> Law:
         """P(report | value)."""
         chances = {report: self.chance(value, (report,)) for report in self.outputs()}
         return {report: chance for report, chance in chances.items() if chance}
@@ -78,7 +78,7 @@ class Device:
         return tuple(self.response(value) for value in history)
 
     @cache  # noqa: B019 - devices live as long as a test
-    def response(self, value: Any) -> Hashable:
+    def response(self, value) -> Hashable:
         """Return what values that share a permanent response have in common: the responses under many secrets."""
         if value == NOTHING:
             return NOTHING
@@ -97,11 +97,11 @@ class BitDevice(Device):
         first = (lambda word, _: word) if identity else bit_sampler(rounds.permanent, bits)
         self.rounds = BitLaw(self.permanent(first), bits), BitLaw(mechanism.instantaneous, bits)
 
-    def permanent(self, draw: Any) -> Any:
+    def permanent(self, draw):
         """Return the sampler of the permanent round; a device that is broken on purpose returns another one."""
         return draw
 
-    def word(self, value: Any) -> int:
+    def word(self, value) -> int:
         if value == NOTHING:
             return self.mechanism.encoding.nothing
         return self.mechanism.encode(value, self.cohort)  # type: ignore[attr-defined, no-any-return]
@@ -138,7 +138,7 @@ class BitDevice(Device):
             total[outcome] = chance
         return total
 
-    def response_law(self, value: Any) -> Law:
+    def response_law(self, value) -> Law:
         word = self.word(value)
         ones = [self.rounds[0].chance(bit, word >> bit & 1) for bit in range(self.mechanism.payload_bits)]
         law = {
@@ -147,7 +147,7 @@ class BitDevice(Device):
         }
         return {response: chance for response, chance in law.items() if chance}
 
-    def chance(self, value: Any, reports: Sequence[int]) -> Fraction:
+    def chance(self, value, reports: Sequence[int]) -> Fraction:
         word, once = self.word(value), (0,) * len(reports)
         return math.prod(
             (
@@ -166,7 +166,7 @@ class SymbolDevice(Device):
         self._second: dict[int, Law] = {}
 
     @cache  # noqa: B019 - devices live as long as a test
-    def first(self, value: Any) -> Law:
+    def first(self, value) -> Law:
         """P(permanent response | value)."""
         return self.of_nothing() if value == NOTHING else scripted(self.mechanism, value, self.cohort)
 
@@ -189,7 +189,7 @@ class SymbolDevice(Device):
         return self._second[response]
 
     @cache  # noqa: B019 - devices live as long as a test
-    def group(self, value: Any, reports: int) -> dict[tuple[int, ...], Fraction]:
+    def group(self, value, reports: int) -> dict[tuple[int, ...], Fraction]:
         """Return the law of so many reports that see one draw of a value's permanent response."""
         total: dict[tuple[int, ...], Fraction] = {}
         for response, chance in self.first(value).items():
@@ -219,10 +219,10 @@ class SymbolDevice(Device):
     def loss(self, one: History, other: History) -> Decimal:
         return worst(self.seen(one), self.seen(other))
 
-    def response_law(self, value: Any) -> Law:
+    def response_law(self, value) -> Law:
         return self.first(value)
 
-    def chance(self, value: Any, reports: Sequence[int]) -> Fraction:
+    def chance(self, value, reports: Sequence[int]) -> Fraction:
         return self.group(value, len(reports)).get(tuple(reports), NEVER)
 
     def anything(self, values: Sequence[Any], reports: int) -> Decimal:

@@ -28,14 +28,8 @@ LISTED = '{kind = "strings", candidates = "trees.txt"}'
 
 
 def registry_text(
-    *more: str,
-    metric: str = "colour",
-    domain: str = COLOURS,
-    oracle: str = "grr",
-    parameters: str = "{epsilon = 1.0}",
-    without: str | None = None,
-    instead: dict[str, str] | None = None,
-) -> str:
+    *more, metric="colour", domain=COLOURS, oracle="grr", parameters="{epsilon = 1.0}", without=None, instead=None
+):
     """Return a registry of one metric, with lines added, left out or replaced (by key)."""
     text = METRIC.format(id=metric, domain=domain, oracle=oracle, parameters=parameters)
     lines = ['registry = "2026-11-21"', "", *text.splitlines()]

@@ -136,9 +136,7 @@ def put(spool: Spool, messages: Sequence[bytes]) -> list[Taken]:
     return spool.put(messages, [os.urandom(16) for _ in messages])
 
 
-def post(
-    address: tuple[str, int], body: bytes, path: str = "/", timeout: float = 20, **headers: str
-) -> tuple[int, dict[str, str], bytes]:
+def post(address, body, path="/", timeout=20, **headers):
     """Post a message; return status, headers and body."""
     connection = http.client.HTTPConnection(*address, timeout=timeout)
     try:
@@ -276,7 +274,7 @@ def receiving(judge: Judge = take_all) -> Iterator[ReceivingSide]:
 
 
 @contextmanager
-def relaying(gateway: str, *options: str, log: Path | None = None, **more: Any) -> Iterator[RelayProcess]:
+def relaying(gateway: str, *options: str, log: Path | None = None, **more) -> Iterator[RelayProcess]:
     """Run a relay until the end of the block."""
     relay = RelayProcess(gateway, options, **more)
     relay.start(log)

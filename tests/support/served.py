@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Self
+from typing import Self
 
 from overstory.collector.server import Server
 from overstory.collector.service import Collector
-from overstory.collector.settings import Limits, UpkeepIntervals
-from overstory.protocol.metrics import MetricRegistry
+from overstory.collector.settings import Limits
 from overstory.supervision.listening import Listening
 from support.collector_in_process import METRICS, NEVER, NOW, FakeStore
 
 
 @contextmanager
-def served(
-    limits: Limits | None = None,
-    *,
-    store: Any = None,
-    intervals: UpkeepIntervals | None = None,
-    metrics: MetricRegistry = METRICS,
-    port: int = 0,
-    **named: Any,
-) -> Iterator[tuple[Collector, tuple[str, int]]]:
+def served(limits=None, *, store=None, intervals=None, metrics=METRICS, port=0, **named):
     """A collector on a store in memory, unless another is given, and where it listens."""
     collector = Collector(
         metrics,

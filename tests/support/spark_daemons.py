@@ -100,10 +100,7 @@ class Cluster:
         A worker that was killed before is started again first.
         """
         self._daemons.revive()
-        kinds = {
-            "org.apache.spark.executor.CoarseGrainedExecutorBackend": 0,
-            f"{DEPLOY}.worker.Worker": 0,
-        }
+        kinds = {"org.apache.spark.executor.CoarseGrainedExecutorBackend": 0, f"{DEPLOY}.worker.Worker": 0}
         for parent in psutil.Process(counting).parents():
             for kind in kinds.keys() & set(parent.cmdline()):
                 kinds[kind] = parent.pid

@@ -62,9 +62,7 @@ def reports(metric: Metric, count: int, rng: random.Random) -> list[Report]:
     return [Report(rng.randrange(mechanism.num_cohorts), rng.randrange(below)) for _ in range(count)]
 
 
-def received(
-    metric: Metric, period: int, sent: Sequence[Report], *, batch: bytes | None = None, forget_after: int | None = None
-) -> Received:
+def received(metric, period, sent, *, batch=None, forget_after=None):
     """Return a batch as the collector hands it over."""
     wire = ReportBatch.of(metric.mechanism, sent)
     given = {"batch": batch, "forget_after": forget_after}
