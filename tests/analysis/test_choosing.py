@@ -89,7 +89,6 @@ def test_many_bits_that_link_by_likeness_are_not_preferred_to_a_seed():
 
 
 def with_variances(ranking, **variances):
-    """Return a ranking with other variances."""
     changed = [dataclasses.replace(one, variance=variances[one.name]) for one in ranking if one.name in variances]
     return tuple(sorted(changed, key=lambda one: one.variance))
 

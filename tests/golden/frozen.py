@@ -23,8 +23,7 @@ import warnings
 from collections import Counter
 from importlib.metadata import entry_points
 
-NOON = 1_795_262_400.0
-"""2026-11-21 12:00 UTC, a Saturday."""
+NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC, a Saturday
 
 _now = NOON
 _drawn = Counter()
@@ -36,9 +35,7 @@ def draw(count):
     return hashlib.shake_128(f"{count} {_drawn[count]}".encode()).digest(count)
 
 
-class FrozenDatetime(dt.datetime):
-    """The calendar, on the day that is set."""
-
+class FrozenDatetime(dt.datetime):  # the calendar, on the day that is set
     @classmethod
     def now(cls, tz=None):
         return dt.datetime.fromtimestamp(_now, tz)

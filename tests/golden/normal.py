@@ -13,8 +13,7 @@ import textwrap
 from overstory import __version__
 
 TOLERANCE = 1e-9
-RESIDUE = 1e-12
-"""Sums that ought to be zero end as near to it as this."""
+RESIDUE = 1e-12  # sums that ought to be zero end as near to it as this
 
 DIGITS = 12
 WIDTH = 118

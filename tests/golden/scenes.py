@@ -11,8 +11,7 @@ for module in ("command", "device", "format", "http", "store"):
     import_module(f"{module}_scenes")  # each adds its scenes
 
 RECORDED = Path(__file__).with_name("recorded")
-PLACE = "golden-place"
-"""The name of the folder that scenes are played in: a rule replaces it."""
+PLACE = "golden-place"  # the name of the folder that scenes are played in: a rule replaces it
 
 
 def prepare(place):

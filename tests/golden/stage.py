@@ -19,8 +19,7 @@ KEPT = ("PATH", "VIRTUAL_ENV", "SYSTEMROOT", "TMPDIR")
 """What a process keeps of the environment: nothing that forbids reporting, such as the variables of a CI service."""
 
 Scene = Callable[[Path], str]
-SCENES = {}
-"""By name: given a folder with the inputs, each gives the text that is compared."""
+SCENES = {}  # by name: given a folder with the inputs, each gives the text that is compared
 
 
 def scene(play):

@@ -16,9 +16,7 @@ USUAL = {
 LEFT_OUT = {"date", "server", "content-length"}
 
 
-class Talk:
-    """What is asked of one collector and what it answers, as text."""
-
+class Talk:  # what is asked of one collector and what it answers, as text
     def __init__(self, address):
         self.address, self._host = address, address.removeprefix("http://")
         self.text = ""

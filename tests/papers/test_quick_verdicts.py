@@ -24,8 +24,7 @@ PAGE = Path(__file__).parents[2] / "papers" / "results.md"
 AGAIN = "run `overstory reproduce --all --quick -o out/quick && cp out/quick/summary.md papers/results.md`"
 MOST_NUMBERS = 300
 """Numbers on the page, at most: each is compared at its share of the suite's false-alarm rate (Bonferroni)."""
-ROUNDED = 5e-4
-"""What rounding to the digits that the page shows takes from a number, relatively, at most."""
+ROUNDED = 5e-4  # what rounding to the digits that the page shows takes from a number, relatively, at most
 USUAL_RUNS = 10
 """Of an experiment whose inputs do not give one number of runs, such as the ten steps of the smart homes."""
 EXTREMES = {

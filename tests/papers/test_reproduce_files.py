@@ -108,9 +108,7 @@ def test_the_summary_has_every_comparison_and_escapes_cells(made):
     assert text.count("| agrees |") == made.verdicts["agrees"] == 3
 
 
-class Reader(HTMLParser):
-    """Collects tags, identifiers and all that could fetch something."""
-
+class Reader(HTMLParser):  # collects tags, identifiers and all that could fetch something
     def __init__(self):
         super().__init__()
         self.tags, self.names, self.fetched, self.linked = [], [], [], []

@@ -41,17 +41,14 @@ from support.store_samples import received, reports
 
 NEAR = 1e-9
 MILLION = 1_000_000
-FEWEST_IN_A_CELL = 10
-"""Past retention a public coordinate of reports has so many of them, or none."""
+FEWEST_IN_A_CELL = 10  # past retention a public coordinate of reports has so many of them, or none
 FEWEST_PUBLISHED = 100
 """A public page has so many reports, and two pages of one period differ by as many, or say the same."""
 DELTA = 1e-6
 
 
 @dataclass(frozen=True)
-class Lie:
-    """A sentence that is not true, what is, and the name of the way in which it is not."""
-
+class Lie:  # a sentence that is not true, what is, and the name of the way in which it is not
     way: str
     line: str
     truth: str
@@ -61,9 +58,7 @@ class Lie:
 
 
 @dataclass
-class Scene:
-    """What is the case when sentences are read."""
-
+class Scene:  # what is the case when sentences are read
     world: World
     in_force: Metric
     steps: tuple[bytes, ...] = ()  # the metric of each report so far
@@ -82,7 +77,6 @@ class Scene:
 
 
 def judge(lines, scene):
-    """Yield the lies among lines about one metric."""
     for line in lines:
         for claim in read(line):
             judges = JUDGES.get(claim.about)
@@ -373,9 +367,7 @@ JUDGES = {
 # --- a device's life --------------------------------------------------------------------------------------------------
 
 
-class Person:
-    """A device and the person who reads what it prints."""
-
+class Person:  # a device and the person who reads what it prints
     def __init__(self, story, folder):
         self.story, self.folder, self.world = story, folder, WORLDS[story.world]
         self.clock, self.group = Clock(), "1.0"
@@ -504,9 +496,7 @@ class Person:
 
 
 @dataclass
-class Crowd:
-    """Many devices, the collector's store, and the public page."""
-
+class Crowd:  # many devices, the collector's store, and the public page
     story: Story
     folder: Path
     arrived: dict[int, int] = field(default_factory=dict)  # reports by period
@@ -578,7 +568,6 @@ class Crowd:
 
 
 def lies(story):
-    """Return all lies that are told in a story, once each."""
     with tempfile.TemporaryDirectory(prefix="story-") as name:
         found = Person(story, Path(name)).live()
         if story.crowd:

@@ -93,7 +93,6 @@ class Piece:
 
 
 def pieces(mechanism, cohort: int) -> list[Piece]:
-    """Return the pieces of a report in one cohort."""
     if isinstance(mechanism, JointMechanism):
         return [
             Piece(
@@ -216,9 +215,7 @@ def answers(first: np.ndarray, second: np.ndarray, pattern: tuple[int, ...], inp
 
 
 @dataclass(frozen=True, eq=False)
-class Lives:
-    """Every history of values that a device can have had, in one cohort: its reports, and the loss of any two."""
-
+class Lives:  # every history of values that a device can have had, in one cohort: its reports, and the loss of any two
     histories: tuple[tuple[Any, ...], ...]
     responses: tuple[Hashable, ...]  # the pattern of permanent responses behind its reports
     losses: np.ndarray
@@ -279,9 +276,7 @@ def part_key(mechanism, value, place: int, cohorts: dict[bytes, int]) -> Hashabl
     return part.response_key(mechanism.split(value)[place], mechanism.cohort_of(part, next(iter(cohorts.values()))))
 
 
-class Named:
-    """A mechanism that is compared by its digest, and whether all its noise is drawn afresh, as in a panel."""
-
+class Named:  # a mechanism that is compared by its digest, and whether all its noise is drawn afresh, as in a panel
     def __init__(self, mechanism, *, fresh: bool | None = None) -> None:
         self.mechanism, self.fresh = mechanism, mechanism.fresh if fresh is None else fresh
         self._name = mechanism.digest, self.fresh
@@ -434,7 +429,6 @@ def shared_bits(metric: Metric, value, cohort: int) -> float:
 
 
 def probabilities(trials: int, chance: float) -> np.ndarray:
-    """Return P(k of `trials`) for every k."""
     number = np.arange(trials + 1)
     factorials = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, trials + 1)))])
     combinations = factorials[trials] - factorials - factorials[::-1]

@@ -15,9 +15,7 @@ Patch = pytest.MonkeyPatch
 
 
 @dataclass(frozen=True)
-class Finding:
-    """A finding: its lies, the worlds in which they are told, and how it is planted."""
-
+class Finding:  # a finding: its lies, the worlds in which they are told, and how it is planted
     ways: tuple[str, ...]  # of a lie, see `life.Lie`
     worlds: tuple[str, ...]  # where it is looked for
     plant: Callable[[Patch], None]

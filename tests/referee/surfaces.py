@@ -85,7 +85,6 @@ def status(client):
 
 
 def view(client):
-    """Return what `view` shows, by the client's clock."""
     try:
         with State(client.paths).snapshot() as rows:
             metrics = view_metrics(rows, client.registry)
@@ -97,9 +96,7 @@ def view(client):
 # --- the public page --------------------------------------------------------------------------------------------------
 
 
-class AtOnce:
-    """The process that decodes, in this one."""
-
+class AtOnce:  # the process that decodes, in this one
     def estimate(self, task):
         return task.work()(), 1
 
@@ -109,15 +106,12 @@ class AtOnce:
     stop = close
 
 
-class Page:
-    """The public page of a collector, polled by somebody who does not log in."""
-
+class Page:  # the public page of a collector, polled by somebody who does not log in
     def __init__(self, registry, store, clock):
         worker = AtOnce()
         self.data = ConsoleData(registry, store, clock, Estimates(patience=None, worker=worker))
 
     def poll(self):
-        """Return the lines of the page, and the estimates that a download has."""
         shown = AboutScreen().view(self.data, Query(), metric=METRIC)
         rows = () if shown.table is None else tuple(shown.table.rows)
         figures = tuple((row.get("from"), row.get("value"), row.get("count")) for row in rows)

@@ -7,8 +7,7 @@ from referee import life, sentences
 from referee.planted import FINDINGS
 from referee.stories import stories
 
-ASKED = ("H1", "H2", "H4", "H6", "M1", "M2", "M3", "M5", "M6", "M7")
-"""Those that the referee was built to find."""
+ASKED = ("H1", "H2", "H4", "H6", "M1", "M2", "M3", "M5", "M6", "M7")  # those that the referee was built to find
 MOST_STORIES = 400
 
 looks = settings(

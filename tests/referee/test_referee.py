@@ -35,8 +35,7 @@ from referee.worlds import AGREED, WORLDS, metric
 from support.referee_cases import of_case, truth_of
 
 PARTS = 4
-FEW = 1_000
-"""Stories of a quick run; Hypothesis draws a third of the examples there, see `conftest.py`."""
+FEW = 1_000  # stories of a quick run; Hypothesis draws a third of the examples there, see `conftest.py`
 MANY = int(os.environ.get("OVERSTORY_STORIES", "1000"))
 
 pytestmark = pytest.mark.usefixtures("nothing_forbids")

@@ -32,7 +32,6 @@ def _short():
 
 
 def found(lives, names=tuple(REGISTRIES), *, changing=True):
-    """Return the lies of so many lives, with the number of each."""
     listed = []
     for number in lives:
         rng = random.Random(number)

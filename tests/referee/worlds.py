@@ -26,9 +26,7 @@ LIMIT = '[budget]\nepsilon = 1.5\nagainst = "any-history"\n'
 
 
 @dataclass(frozen=True)
-class World:
-    """A metric's values, and its registries by name: keys of the metric's table as TOML, by key."""
-
+class World:  # a metric's values, and its registries by name: keys of the metric's table as TOML, by key
     values: tuple[Any, ...]
     base: Mapping[str, str]
     variants: Mapping[str, Mapping[str, str]]

@@ -37,8 +37,7 @@ from support.registry_texts import registry_of
 SHORT = {"month": 14 * DAY, "quarter": 21 * DAY, "year": 28 * DAY}
 VALUES = ("a", "b", "c")
 START = NOON // WEEK * WEEK + 4 * DAY  # a Monday
-MOST_ALIKE = 4
-"""Reports of one permanent key in a year whose histories are enumerated: 81."""
+MOST_ALIKE = 4  # reports of one permanent key in a year whose histories are enumerated: 81
 
 
 @contextmanager
@@ -123,9 +122,7 @@ def story(rng, names=tuple(REGISTRIES), *, changing=True):
 
 
 @dataclass(frozen=True)
-class Made:
-    """A report that a device has made."""
-
+class Made:  # a report that a device has made
     time: float
     name: str  # of the registry in force
     metric: Metric
@@ -136,9 +133,7 @@ class Made:
     body: bytes
 
 
-class Life:
-    """A device that holds `values` in turn, from its first week on."""
-
+class Life:  # a device that holds `values` in turn, from its first week on
     def __init__(self, secret, values):
         self.state = MemoryState(DeviceSecret.of_root(secret))
         self.values, self.weeks, self.week = values, 0, START

@@ -73,5 +73,4 @@ def drawn_table(oracle, shares, num_reports: int, seed: int) -> TableEstimate:
 
 
 def oracle_of(name: str, epsilon: float, shares):
-    """Return an oracle of the cells."""
     return overstory.oracle(name, domain_size=shares.size, epsilon=epsilon)

@@ -113,37 +113,27 @@ def permanent(declared: Declared, values, true, noise):
 # Faults of any kind of report.
 
 
-class Redrawn(SimulatedClient):
-    """Every report draws its permanent response again."""
-
+class Redrawn(SimulatedClient):  # every report draws its permanent response again
     def kept_for(self, asked: Questions) -> tuple[Any, ...]:
         return self.this_run, np.arange(len(asked))
 
 
-class SharedNoise(SimulatedClient):
-    """All devices have the same permanent noise."""
-
+class SharedNoise(SimulatedClient):  # all devices have the same permanent noise
     def kept_for(self, asked: Questions) -> tuple[Any, ...]:
         return self.this_run, np.zeros(len(asked))
 
 
-class OneNoisePerDevice(SimulatedClient):
-    """Each value of a device draws the same numbers."""
-
+class OneNoisePerDevice(SimulatedClient):  # each value of a device draws the same numbers
     def kept_for(self, asked: Questions) -> tuple[Any, ...]:
         return self.this_run, asked.clients
 
 
-class OneNoiseForMetrics(SimulatedClient):
-    """Each metric of a device draws the same numbers."""
-
+class OneNoiseForMetrics(SimulatedClient):  # each metric of a device draws the same numbers
     def kept_for(self, asked: Questions) -> tuple[Any, ...]:
         return ord(asked.prefix), asked.clients, asked.values
 
 
-class SameEachTime(SimulatedClient):
-    """Runs that start in the same second draw the same numbers."""
-
+class SameEachTime(SimulatedClient):  # runs that start in the same second draw the same numbers
     this_run = 0
 
 
@@ -159,9 +149,7 @@ class OtherMechanism(SimulatedClient):
         return permanent(really, asked.values, true, noise)
 
 
-class OneValueTrue(SimulatedClient):
-    """One value is not randomized."""
-
+class OneValueTrue(SimulatedClient):  # one value is not randomized
     def permanent(self, declared: Declared, asked: Questions, true, noise):
         return super().permanent(declared, asked, true, noise * (asked.values != 3)[:, None])
 
@@ -172,46 +160,34 @@ class OneValueTrue(SimulatedClient):
         return np.where(is_third, declared.encoded(asked.values, cohorts), reports)
 
 
-class FewCohortsTrue(SimulatedClient):
-    """Some cohorts are not randomized."""
-
+class FewCohortsTrue(SimulatedClient):  # some cohorts are not randomized
     def sent(self, declared: Declared, asked: Questions, cohorts, reports):
         return np.where(cohorts < 4, declared.encoded(asked.values, cohorts), reports)
 
 
-class Repeated(SimulatedClient):
-    """Every second fresh device sends the report of the one before."""
-
+class Repeated(SimulatedClient):  # every second fresh device sends the report of the one before
     def sent(self, declared: Declared, asked: Questions, cohorts, reports):
         if asked.phase == "fresh devices":
             reports[1::2] = reports[: 2 * (len(asked) // 2) : 2]
         return reports
 
 
-class CohortOfTheValue(SimulatedClient):
-    """The seed follows from the value."""
-
+class CohortOfTheValue(SimulatedClient):  # the seed follows from the value
     def cohorts(self, declared: Declared, asked: Questions):
         return (super().cohorts(declared, asked) & ~1 | asked.values & 1) % declared.num_cohorts
 
 
-class FewSeeds(SimulatedClient):
-    """Seeds come from 16 bits."""
-
+class FewSeeds(SimulatedClient):  # seeds come from 16 bits
     def cohorts(self, declared: Declared, asked: Questions):
         return super().cohorts(declared, asked) >> 15 << 15
 
 
-class LowCohorts(SimulatedClient):
-    """Half of the cohorts are never chosen."""
-
+class LowCohorts(SimulatedClient):  # half of the cohorts are never chosen
     def cohorts(self, declared: Declared, asked: Questions):
         return super().cohorts(declared, asked) // 2
 
 
-class CohortForgotten(SimulatedClient):
-    """Every report has a cohort of its own, and one permanent response."""
-
+class CohortForgotten(SimulatedClient):  # every report has a cohort of its own, and one permanent response
     def run(self, declared: Declared, asked: Questions) -> Answers:
         answers = super().run(declared, asked)
         return Answers(asked, np.random.default_rng(1).permutation(answers.cohorts), answers.reports)
@@ -220,30 +196,22 @@ class CohortForgotten(SimulatedClient):
 # Faults of bits.
 
 
-class Swapped(SimulatedClient):
-    """p and q are swapped."""
-
+class Swapped(SimulatedClient):  # p and q are swapped
     def instantaneous(self, declared: Declared, kept, true, noise):
         return super().instantaneous(declared, ~kept, true, noise)
 
 
-class OneUniform(SimulatedClient):
-    """All bits of a report are compared with one number."""
-
+class OneUniform(SimulatedClient):  # all bits of a report are compared with one number
     def instantaneous(self, declared: Declared, kept, true, noise):
         return super().instantaneous(declared, kept, true, np.broadcast_to(noise[:, :1], noise.shape))
 
 
-class TrueBit(SimulatedClient):
-    """Bit 5 is never randomized."""
-
+class TrueBit(SimulatedClient):  # bit 5 is never randomized
     def instantaneous(self, declared: Declared, kept, true, noise):
         return np.where(np.arange(true.shape[1]) == 5, true, super().instantaneous(declared, kept, true, noise))
 
 
-class NeverCleared(SimulatedClient):
-    """A true bit is always sent."""
-
+class NeverCleared(SimulatedClient):  # a true bit is always sent
     def instantaneous(self, declared: Declared, kept, true, noise):
         return super().instantaneous(declared, kept, true, noise) | true
 
@@ -259,9 +227,7 @@ class OtherRates(SimulatedClient):
         return noise[:, 1:] < np.where(true, self.one, self.zero)
 
 
-class TruthNowAndThen(SimulatedClient):
-    """Some reports are the true bits."""
-
+class TruthNowAndThen(SimulatedClient):  # some reports are the true bits
     def __init__(self, seed, share: float) -> None:
         super().__init__(seed)
         self.share = share
@@ -270,23 +236,17 @@ class TruthNowAndThen(SimulatedClient):
         return np.where(noise[:, :1] < self.share, true, super().instantaneous(declared, kept, true, noise))
 
 
-class OneCohortSwapped(SimulatedClient):
-    """In one cohort all bits are inverted."""
-
+class OneCohortSwapped(SimulatedClient):  # in one cohort all bits are inverted
     def sent(self, declared: Declared, asked: Questions, cohorts, reports):
         return reports ^ (cohorts == 2)[:, None]
 
 
-class ManyOrFew(SimulatedClient):
-    """Some reports have more ones and others fewer: on average every rate is right."""
-
+class ManyOrFew(SimulatedClient):  # some reports have more ones and others fewer: on average every rate is right
     def instantaneous(self, declared: Declared, kept, true, noise):
         return super().instantaneous(declared, kept, true, noise + np.where(noise[:, :1] < 0.5, -0.1, 0.1))
 
 
-class TwoByTwo(SimulatedClient):
-    """Every second report has the noise of the one before."""
-
+class TwoByTwo(SimulatedClient):  # every second report has the noise of the one before
     def uniform(self, purpose: str, width: int, *columns):
         drawn = super().uniform(purpose, width, *columns)
         drawn[1::2] = drawn[: 2 * (len(drawn) // 2) : 2]
@@ -296,9 +256,7 @@ class TwoByTwo(SimulatedClient):
 # Faults of outputs.
 
 
-class NeverTheLast(SimulatedClient):
-    """The last symbol, value or point is never reported."""
-
+class NeverTheLast(SimulatedClient):  # the last symbol, value or point is never reported
     def sent(self, declared: Declared, asked: Questions, cohorts, reports):
         if not declared.are_bits:
             return np.where(reports == declared.mechanism.payload_limit - 1, 0, reports)
@@ -308,9 +266,7 @@ class NeverTheLast(SimulatedClient):
         return reports
 
 
-class NextSymbol(SimulatedClient):
-    """A symbol that is not the own one is always the next one."""
-
+class NextSymbol(SimulatedClient):  # a symbol that is not the own one is always the next one
     def sent(self, declared: Declared, asked: Questions, cohorts, reports):
         own = declared.encoded(asked.values, cohorts)
         return np.where(reports == own, own, (own + 1) % declared.mechanism.payload_limit)

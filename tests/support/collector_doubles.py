@@ -63,9 +63,7 @@ class CountingCollector:
 
 
 @dataclass
-class Heard:
-    """One request as it came over the wire."""
-
+class Heard:  # one request as it came over the wire
     head: bytes
     body: bytes
 
@@ -87,9 +85,7 @@ def http(status: int, body: bytes = b"", **headers) -> bytes:
     return f"HTTP/1.1 {status} Said\r\nContent-Length: {len(body)}\r\n{lines}\r\n".encode() + body
 
 
-class BadServer(socketserver.ThreadingTCPServer):
-    """A socket that answers whatever it is told to."""
-
+class BadServer(socketserver.ThreadingTCPServer):  # a socket that answers whatever it is told to
     def __init__(self, reply: Reply, context: ssl.SSLContext | None) -> None:
         super().__init__(("127.0.0.1", 0), socketserver.BaseRequestHandler)
         self.reply, self.context = reply, context  # the context for TLS

@@ -53,9 +53,7 @@ def batch_id() -> bytes:
     return next(_numbers).to_bytes(8, "big") + b"batch id"
 
 
-class Words:
-    """A generator's bits, as a randomizer draws them."""
-
+class Words:  # a generator's bits, as a randomizer draws them
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
 
@@ -64,7 +62,6 @@ class Words:
 
 
 def sound(metric: Metric, count: int, seed: int = 1) -> list[Report]:
-    """Reports as devices of the metric send them."""
     words, values = Words(random.Random(seed)), ["a", "b"] if metric.id == "bloom" else [0, 1]
     return [metric.mechanism.randomize(values[i % 2], words) for i in range(count)]
 
@@ -99,9 +96,7 @@ def raising(error: BaseException) -> Callable[..., Any]:
     return fail
 
 
-class FakeStore:
-    """A store in memory: it remembers ids, can be slow, and can fail."""
-
+class FakeStore:  # a store in memory: it remembers ids, can be slow, and can fail
     url = "memory"
 
     def __init__(self) -> None:

@@ -19,8 +19,7 @@ from support.devices import Clock
 
 PORT = 8001
 ADDRESS = f"http://127.0.0.1:{PORT}"
-MOMENT = 1_800_000_000.0
-"""In 2027: tokens that a test revokes, by the real clock, are revoked by then."""
+MOMENT = 1_800_000_000.0  # in 2027: tokens that a test revokes, by the real clock, are revoked by then
 SAME_ORIGIN = {"sec-fetch-site": "same-origin"}
 
 
@@ -30,9 +29,7 @@ class HostileQuery(Query):
     fail: str = ""
 
 
-class HostileScreen(Screen):
-    """A screen in which every word is hostile, and which fails as it is asked to."""
-
+class HostileScreen(Screen):  # a screen in which every word is hostile, and which fails as it is asked to
     name = "Hostile"
     path = "/m/hostile"
     query = HostileQuery
@@ -79,9 +76,7 @@ def console_on(store, *, proxy=None, screens=None, clock=None, registry=None):
     return Console(data, gate, (HostileScreen(), PublicScreen(), *SCREENS) if screens is None else screens)
 
 
-class Client:
-    """A browser without a screen: it keeps cookies, follows no redirect, and gets errors as pages."""
-
+class Client:  # a browser without a screen: it keeps cookies, follows no redirect, and gets errors as pages
     def __init__(self, console, client: tuple[str, int]) -> None:
         transport = httpx.ASGITransport(console, raise_app_exceptions=False, client=client)
         self._client = httpx.AsyncClient(transport=transport, base_url=ADDRESS)

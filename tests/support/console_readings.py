@@ -14,8 +14,7 @@ from support.console_store import add_batch
 from support.registry_texts import registry_of
 
 NOW: Final = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC).timestamp()
-DAY: Final = "2026-11-20"
-"""The newest day that is over."""
+DAY: Final = "2026-11-20"  # the newest day that is over
 BEFORE: Final = "2026-11-19"
 
 CRASHES: Final = (

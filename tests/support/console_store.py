@@ -20,8 +20,7 @@ NOW: Final = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC).timestamp()
 WORDS: Final = tuple(f"https://site-{number:02}.example/" for number in range(40))
 """What devices hold; the last two are in no list of candidates."""
 
-HOSTILE: Final = "=cmd()<script>alert(1)</script>\u202egnp"
-"""A candidate that nobody holds, and that no page may obey."""
+HOSTILE: Final = "=cmd()<script>alert(1)</script>\u202egnp"  # a candidate that nobody holds, and that no page may obey
 
 METRICS: Final[dict[str, dict[str, str]]] = {
     "theme": {
@@ -79,7 +78,6 @@ def add_reports(store: Store, metric: Metric, period: int, symbols, rng: np.rand
 
 
 def add_batch(store: Store, metric: Metric, period: int, batch: ReportBatch) -> None:
-    """Add reports as one batch, as the collector hands it over."""
     store.add([received_batch(metric, period, batch)])
 
 

@@ -36,7 +36,6 @@ def registry(candidates: int = 30, grace: int = 2) -> MetricRegistry:
 
 
 def string_counts(metric, rng, shares, reports: int = 5_000) -> SupportCounts:
-    """Return counts of devices that hold the metric's candidates with these shares."""
     encoding, names = metric.mechanism.encoding, list(metric.candidates)
     shelf = CandidateMap(names, positions_of(encoding, names), encoding.num_bits)
     p_star, q_star = float(metric.mechanism.p_star), float(metric.mechanism.q_star)
@@ -50,7 +49,6 @@ def category_counts(metric, rng, shares, reports: int = 5_000) -> SupportCounts:
 
 
 def weeks(metric, number: int, seed: int = 1) -> PeriodCounts:
-    """Return counts of so many periods, of one population."""
     rng, size = np.random.default_rng(seed), len(metric.labels)
     shares = 1 / np.arange(1, size + 1)
     draw = string_counts if metric.mechanism.encoding.decoded else category_counts

@@ -127,9 +127,7 @@ _BUILT: dict[str, Mechanism] = {}
 
 
 @dataclass(frozen=True)
-class Case:
-    """A registry name with parameters."""
-
+class Case:  # a registry name with parameters
     name: str
     parameters: dict[str, Any]
 

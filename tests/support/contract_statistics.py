@@ -13,9 +13,7 @@ Bits = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
-    """n devices: their cohorts (n), true bits (n, k) and reports, each (n, k), as rows and as they were sent."""
-
+class Sample:  # n devices: their cohorts (n), true bits (n, k) and reports, each (n, k), as rows and as they were sent
     num_cohorts: int
     cohorts: NDArray[np.int64]
     truth: Bits

@@ -27,13 +27,10 @@ from overstory.supervision.listening import Listening
 from support.collector_in_process import METRICS, NOW, FakeStore, packed, sound, upload
 from support.served import post
 
-HOLE = b"\xa5" * 16
-"""Where a batch id goes."""
+HOLE = b"\xa5" * 16  # where a batch id goes
 
 
-class Gathering(asyncio.Transport):
-    """A transport that keeps what is written to it."""
-
+class Gathering(asyncio.Transport):  # a transport that keeps what is written to it
     def __init__(self) -> None:
         super().__init__()
         self.written = bytearray()
@@ -70,9 +67,7 @@ class Gathering(asyncio.Transport):
         return 0
 
 
-class AtOnce:
-    """A committer without a thread: what is submitted is committed in the loop's next round."""
-
+class AtOnce:  # a committer without a thread: what is submitted is committed in the loop's next round
     alive, full, hangs, reports, size = True, False, False, 0, 0
 
     def __init__(self, store: FakeStore, told) -> None:
@@ -87,9 +82,7 @@ class AtOnce:
         return True
 
 
-class General(Connection):
-    """A connection that leaves every request to uvicorn and the application."""
-
+class General(Connection):  # a connection that leaves every request to uvicorn and the application
     def _take_repeated(self, data: bytes) -> bool:
         return False
 
@@ -100,9 +93,7 @@ class General(Connection):
         return None
 
 
-class NoTemplates:
-    """Bodies are never alike."""
-
+class NoTemplates:  # bodies are never alike
     def recognise(self, *_: object) -> None:
         return None
 
@@ -159,9 +150,7 @@ async def _quiet(protocol) -> None:
 
 
 @dataclass
-class Answered:
-    """What one connection was sent, and what came of it."""
-
+class Answered:  # what one connection was sent, and what came of it
     answers: list[bytes]
     closed: bool
     kept: dict[bytes, Any]
@@ -184,9 +173,7 @@ class Answered:
 
 
 @dataclass
-class Outcome:
-    """What a run of the fuzzer saw."""
-
+class Outcome:  # what a run of the fuzzer saw
     requests: int = 0
     connections: int = 0
     unparsed: int = 0
@@ -228,9 +215,7 @@ def _others() -> list[bytes]:
     ]
 
 
-class Requests:
-    """Connections' bytes, by chance."""
-
+class Requests:  # connections' bytes, by chance
     def __init__(self, seed: int) -> None:
         self._rng = random.Random(seed)
         self._sound, self._others = _sound(), _others()

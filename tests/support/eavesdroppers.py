@@ -14,17 +14,14 @@ from scipy.stats import spearmanr
 from overstory.protocol.oblivious.formats import RELEASE_TYPE, read_release
 
 PADDED_TO: Final = 512
-AROUND: Final = 55
-"""Bytes of a sealed message around what is padded: its header, a key, and a tag."""
+AROUND: Final = 55  # bytes of a sealed message around what is padded: its header, a key, and a tag
 
 # |rho| of n ranks in random order exceeds 5.3 / sqrt(n - 1) in about one run in 10^7.
 FAR: Final = 5.3
 
 
 @dataclass
-class Recorded:
-    """One connection: from which address it came, and the bytes of both directions."""
-
+class Recorded:  # one connection: from which address it came, and the bytes of both directions
     source: str
     sent: bytearray = field(default_factory=bytearray)
     received: bytearray = field(default_factory=bytearray)
@@ -40,16 +37,13 @@ class Recorded:
 
 
 @dataclass
-class Eavesdropper:
-    """Passes connections on, and records them."""
-
+class Eavesdropper:  # passes connections on, and records them
     to: tuple[str, int]
     source: str = "127.0.0.1"  # of the next connections, as the side that they lead to sees it
     address: tuple[str, int] = ("", 0)
     records: list[Recorded] = field(default_factory=list)
 
     def carry(self, connected: socket.socket) -> None:
-        """Pass one connection on until its end."""
         record = Recorded(self.source)
         self.records.append(record)
         from_here = (record.source, 0)

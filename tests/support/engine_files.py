@@ -42,9 +42,7 @@ EVERY_ORACLE: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-class Collection:
-    """Three files of reports of one mechanism, in Parquet and packed, and what they count to."""
-
+class Collection:  # three files of reports of one mechanism, in Parquet and packed, and what they count to
     def __init__(self, folder: Path, name: str, parameters: dict[str, Any], size: int = 900) -> None:
         oracle = overstory.oracle(name, **parameters)
         self.folder, self.mechanism = folder, oracle.mechanism

@@ -21,12 +21,9 @@ from overstory.engines.driver import EngineError, count
 from overstory.engines.units import Job
 from support.rounds import rounds
 
-KILLS: Final = rounds(3)
-"""How many processes a test kills."""
-BETWEEN: Final = (1, 8)
-"""Units that begin between two kills: a run gets on, and one unit is seldom hit again and again."""
-PAUSE: Final = 0.1
-"""Seconds that a unit takes at least, so that it can be hit."""
+KILLS: Final = rounds(3)  # how many processes a test kills
+BETWEEN: Final = (1, 8)  # units that begin between two kills: a run gets on, and one unit is seldom hit again and again
+PAUSE: Final = 0.1  # seconds that a unit takes at least, so that it can be hit
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,7 @@ def assigned(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     return [word for word in words if word not in variables], {name: value for name, _, value in pairs}
 
 
-class ListeningProcess:
-    """One server, which may be started again after its end."""
-
+class ListeningProcess:  # one server, which may be started again after its end
     address: tuple[str, int] | None = None
     said: list[str]
     _process: subprocess.Popen[str] | None = None
@@ -71,7 +69,6 @@ class ListeningProcess:
         self.kill()
 
     def kill(self) -> None:
-        """SIGKILL: no goodbye."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> int:

@@ -22,8 +22,7 @@ from support.collector_processes import CollectorProcess
 from support.faulty_network import Address, FaultyNetwork, closing, whole_message
 from support.registry_texts import registry_of
 
-LEAST = 100
-"""Uploads that a run acknowledges at least, one of them twice."""
+LEAST = 100  # uploads that a run acknowledges at least, one of them twice
 
 PATIENCE = 120.0
 
@@ -47,9 +46,7 @@ METRICS = registry_of(
 
 
 @dataclass
-class Books:
-    """What was sent and acknowledged, by (metric, period)."""
-
+class Books:  # what was sent and acknowledged, by (metric, period)
     registry: MetricRegistry
     acknowledged: dict[tuple[str, int], SupportCounts] = field(default_factory=dict)
     sums: dict[tuple[str, int], ReportSums] = field(default_factory=dict)
@@ -100,9 +97,7 @@ def write_registry(folder: Path) -> Path:
     return path
 
 
-class Devices:
-    """Senders that go on until they are answered, with the very same bytes each time."""
-
+class Devices:  # senders that go on until they are answered, with the very same bytes each time
     def __init__(self, registry: MetricRegistry, seed: int) -> None:
         self.registry, self.books = registry, Books(registry)
         self._rng, self._random = np.random.default_rng(seed), random.Random(seed)
@@ -119,7 +114,6 @@ class Devices:
         return Upload(self._random.randbytes(16), metric.id, now - self._random.randrange(3), wire), batch
 
     async def send(self, to: Address) -> None:
-        """Send one upload until it is acknowledged."""
         upload, reports = self.upload()
         body, path = encode_upload(upload), "/v1/reports"
         if self.registry.shards is not None:
@@ -205,5 +199,4 @@ def rounds_balance(url: str, folder: Path, *, number: int, collectors: int, seed
 
 
 def seen(met: Counter[str], faults: Sequence[str] = ("lose_request", "lose_answer", "double", "delay")) -> bool:
-    """Whether every misfortune struck at least once."""
     return all(met[fault] for fault in faults)

@@ -37,9 +37,7 @@ def labeled_expand(suite: bytes, key: bytes, label: bytes, info: bytes, length: 
 
 
 @dataclass
-class Receiver:
-    """A gateway's private key."""
-
+class Receiver:  # a gateway's private key
     private: X25519PrivateKey = field(default_factory=X25519PrivateKey.generate)
     key_id: int = 1
     ciphers: tuple[int, ...] = (3,)
@@ -131,9 +129,7 @@ def inner_response(status: int, body: bytes, **fields: str) -> bytes:
 
 
 @dataclass
-class Heard:
-    """A request as a hop received it."""
-
+class Heard:  # a request as a hop received it
     target: str
     headers: dict[str, str]
     body: bytes

@@ -63,7 +63,6 @@ class Device:
         return {report: chance for report, chance in chances.items() if chance}
 
     def outputs(self) -> Sequence[int]:
-        """Return all that a report can be."""
         return [payload for payload in range(self.mechanism.payload_limit) if self.mechanism.valid(payload)]
 
     def anything(self, values: Sequence[Any], reports: int) -> Decimal:
@@ -87,9 +86,7 @@ class Device:
         return same if len(set(same)) > 1 else value
 
 
-class BitDevice(Device):
-    """Bits are independent, so losses of bits add up."""
-
+class BitDevice(Device):  # bits are independent, so losses of bits add up
     def __init__(self, mechanism: BitMechanism, cohort: int) -> None:
         super().__init__(mechanism, cohort)
         rounds, bits = mechanism.rounds, mechanism.encoding.num_bits
@@ -158,9 +155,7 @@ class BitDevice(Device):
         )
 
 
-class SymbolDevice(Device):
-    """One symbol, or one output of a set system."""
-
+class SymbolDevice(Device):  # one symbol, or one output of a set system
     def __init__(self, mechanism: Mechanism, cohort: int) -> None:
         super().__init__(mechanism, cohort)
         self._second: dict[int, Law] = {}
@@ -261,9 +256,7 @@ def worst(one: dict[Any, Fraction], other: dict[Any, Fraction]) -> Decimal:
     return PRECISE.ln(PRECISE.divide(Decimal(ratio.numerator), Decimal(ratio.denominator)))
 
 
-class Truth:
-    """The worst over pairs of histories of a device's values, over all cohorts that were looked at."""
-
+class Truth:  # the worst over pairs of histories of a device's values, over all cohorts that were looked at
     def __init__(self, devices: Sequence[Device], values: Sequence[Any]) -> None:
         self.devices, self.values = devices, values
 

@@ -50,8 +50,7 @@ def the_fault(text: str, folder: Path | None = None) -> Fault:
     return only
 
 
-FIRST_LINE = 3
-"""Of the metric's table; its keys follow in the order of `METRIC`."""
+FIRST_LINE = 3  # of the metric's table; its keys follow in the order of `METRIC`
 
 KEYS_HEX = "0029" + "01" + "0020" + "31e1f05a740102115220e9af918f738674aec95f54db6e04eb705aae8e798155" + "000400010003"
 """The public key of RFC 9458's example, in a list of its own, for ChaCha20-Poly1305."""

@@ -39,9 +39,7 @@ def served(limits=None, *, store=None, intervals=None, metrics=METRICS, port=0, 
     assert collector.state == "closing"
 
 
-class Wire:
-    """A socket that speaks HTTP word by word."""
-
+class Wire:  # a socket that speaks HTTP word by word
     def __init__(self, address: tuple[str, int], timeout: float = 10) -> None:
         self._socket = socket.create_connection(address, timeout)
         self._rest = b""
@@ -60,7 +58,6 @@ class Wire:
         return status, headers, body
 
     def head(self) -> tuple[int, dict[str, str]]:
-        """Read the head of an answer: status, headers."""
         while b"\r\n\r\n" not in self._rest:
             self._more()
         head, self._rest = self._rest.split(b"\r\n\r\n", 1)

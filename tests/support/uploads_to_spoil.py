@@ -23,7 +23,6 @@ REASONS = {"short", "magic", "version", "metric", "group", "length", "too-many"}
 
 
 def some_body(rng: random.Random) -> bytes:
-    """Return one to four uploads, back to back."""
     built = mechanism("rappor", num_bits=20, num_hashes=2, num_cohorts=3)
     reports = [Report(i % 3, rng.getrandbits(20)) for i in range(rng.randint(0, 4))]
     packed = encode_reports(built, reports)

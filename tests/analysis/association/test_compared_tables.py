@@ -33,8 +33,7 @@ LINKED = {
     "parameters": "{of = [{oracle = 'grr', epsilon = 3.0}, {oracle = 'grr', epsilon = 2.0}]}",
 }
 BEFORE = np.array([0.30, 0.10, 0.30, 0.10, 0.15, 0.05])
-AFTER = np.array([0.30, 0.10, 0.20, 0.20, 0.15, 0.05])
-"""Version 2.0 crashes in half of the devices instead of a fourth."""
+AFTER = np.array([0.30, 0.10, 0.20, 0.20, 0.15, 0.05])  # version 2.0 crashes in half of the devices instead of a fourth
 
 
 def metric_of(entry):
@@ -210,7 +209,6 @@ def test_tables_that_no_device_answered_have_no_reports():
 
 
 def asked_table(asked, batch):
-    """Return which table each device of a batch answered."""
     return batch.cohorts.astype(int) % len(asked.tables)
 
 

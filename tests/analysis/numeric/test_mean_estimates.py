@@ -93,7 +93,6 @@ def test_a_broken_simulation_is_caught(kind, broken):
 
 
 def estimated(randomizer, payloads):
-    """The mean and its error, from the counts of these payloads."""
     counts = count_reports(randomizer, batch_of(randomizer, payloads))
     return (estimate_wave_mean if isinstance(randomizer, SquareWave) else estimate_mean)(randomizer, counts)
 
@@ -140,7 +139,6 @@ RANGE = Interval(-5, 40)
 
 
 def batch_of(mechanism, payloads):
-    """Return a batch of these payloads."""
     bits = np.asarray(payloads, np.uint64).reshape(-1, 1)
     return ReportBatch(np.zeros(len(bits), np.uint16), bits, mechanism.payload_bits, mechanism.num_cohorts)
 
