@@ -119,8 +119,8 @@ def add_operations(store: Store, registry: MetricRegistry) -> None:
     store.add_note("Version 3.1 <script>alert(2)</script>", day - 40, "release", "theme")
 
 
-def make_store(folder: Path) -> tuple[MetricRegistry, Store]:
-    registry = load_registry(write_registry(folder))
+def make_store(folder: Path, text: str = TEXT) -> tuple[MetricRegistry, Store]:
+    registry = load_registry(write_registry(folder, text))
     store = open_store(str(folder / "reports.db"), create=True)
     store.remember(registry)
     fill(store, registry)
