@@ -1,6 +1,6 @@
 """Every command's JSON, and the files that it writes."""
 
-from stage import play_frozen, run, scene
+from stage import play_frozen, run, run_each, scene
 
 PARAMS = "--params params.csv"
 
@@ -8,19 +8,15 @@ PARAMS = "--params params.csv"
 @scene
 def files_from_values_to_estimates(place):
     """encode, map, sum, decode: their JSON, and every file on the way."""
+    encode, decode = f"encode {PARAMS} --values values.csv --seed 11", f"decode {PARAMS} --counts counts.csv"
     return "".join(
         (
-            run(place, f"encode {PARAMS} --values values.csv --seed 11 -o reports.csv --json"),
-            run(place, f"encode {PARAMS} --values values.csv --seed 11 -o reports.ovsb --json"),
-            run(place, f"encode {PARAMS} --values values.csv --seed 11 -o reports.parquet --json"),
+            run_each(place, *(f"{encode} -o reports.{kind} --json" for kind in ("csv", "ovsb", "parquet"))),
             run(place, f"map {PARAMS} --candidates names.txt -o map.csv --json", "map.csv"),
             run(place, f"sum {PARAMS} reports.csv reports.ovsb -o twice.csv --json"),
             run(place, f"sum {PARAMS} reports.parquet -o counts.csv --json", "counts.csv"),
             run(
-                place,
-                f"decode {PARAMS} --counts counts.csv --map map.csv -o results --json --all",
-                "results/results.csv",
-                "results/metrics.json",
+                place, f"{decode} --map map.csv -o results --json --all", "results/results.csv", "results/metrics.json"
             ),
         )
     )
@@ -31,13 +27,12 @@ def decode_of_files_by_choices(place):
     """The paper's method, one that sums to all, intervals of the population, a spreadsheet's CSV, text."""
     files_from_values_to_estimates(place)
     decode = f"decode {PARAMS} --counts counts.csv --map map.csv"
-    return "".join(
-        (
-            run(place, f"{decode} --method lasso --correction bonferroni --alpha 0.01 -o lasso --json"),
-            run(place, f"{decode} --complete --interval population --reports-per-device 2 -o complete --json"),
-            run(place, f"{decode} --all --spreadsheet -o -"),
-            run(place, f"{decode} --all --quiet -o text"),
-        )
+    return run_each(
+        place,
+        f"{decode} --method lasso --correction bonferroni --alpha 0.01 -o lasso --json",
+        f"{decode} --complete --interval population --reports-per-device 2 -o complete --json",
+        f"{decode} --all --spreadsheet -o -",
+        f"{decode} --all --quiet -o text",
     )
 
 
@@ -60,14 +55,13 @@ def google_files(place):
 @scene
 def faulty_files(place):
     """What is wrong with a file, and where; and what is skipped."""
-    return "".join(
-        (
-            run(place, f"encode {PARAMS} --values broken.csv --seed 1 -o broken-reports.csv --json"),
-            run(place, f"sum {PARAMS} absent.csv -o absent-counts.csv"),
-            run(place, f"decode {PARAMS} --counts values.csv --map names.txt -o absent"),
-            run(place, "compare --epsilon -1 --domain-size 10 --reports 10"),
-            run(place, "colect survey.csv"),
-        )
+    return run_each(
+        place,
+        f"encode {PARAMS} --values broken.csv --seed 1 -o broken-reports.csv --json",
+        f"sum {PARAMS} absent.csv -o absent-counts.csv",
+        f"decode {PARAMS} --counts values.csv --map names.txt -o absent",
+        "compare --epsilon -1 --domain-size 10 --reports 10",
+        "colect survey.csv",
     )
 
 
@@ -81,20 +75,12 @@ def collect(place):
 @scene
 def collect_by_choices(place):
     """Numbers in bins, devices with several rows, drawn people, candidates."""
-    return "".join(
-        (
-            run(place, "collect survey.csv.gz --column kwh --bins 0 3 6 --epsilon 2 --seed 2 -o kwh --json"),
-            run(
-                place,
-                "collect survey.csv --column state --device-column who --epsilon 1 --epsilon-permanent 3 "
-                "--oracle l-osue --seed 3 -o devices --json",
-            ),
-            run(
-                place,
-                "collect survey.csv --column state --candidates trees.txt --people 500 --epsilon 4 --seed 4 "
-                "--spreadsheet -o -",
-            ),
-        )
+    return run_each(
+        place,
+        "collect survey.csv.gz --column kwh --bins 0 3 6 --epsilon 2 --seed 2 -o kwh --json",
+        "collect survey.csv --column state --device-column who --epsilon 1 --epsilon-permanent 3 "
+        "--oracle l-osue --seed 3 -o devices --json",
+        "collect survey.csv --column state --candidates trees.txt --people 500 --epsilon 4 --seed 4 --spreadsheet -o -",
     )
 
 
@@ -110,13 +96,12 @@ def discover(place):
 @scene
 def compare(place):
     """Exact errors of all oracles, of one report and of many, of numbers; and measured ones."""
-    return "".join(
-        (
-            run(place, "compare --domain-size 20 --epsilon 1 --reports 10000 --json"),
-            run(place, "compare --domain-size 20 --epsilon 1 --epsilon-permanent 3 --reports 10000 --json"),
-            run(place, "compare --numeric 0 2 --epsilon 1 --reports 10000 --json"),
-            run(place, "compare survey.csv --column state --epsilon 2 --measure 2 --seed 1 --json"),
-        )
+    return run_each(
+        place,
+        "compare --domain-size 20 --epsilon 1 --reports 10000 --json",
+        "compare --domain-size 20 --epsilon 1 --epsilon-permanent 3 --reports 10000 --json",
+        "compare --numeric 0 2 --epsilon 1 --reports 10000 --json",
+        "compare survey.csv --column state --epsilon 2 --measure 2 --seed 1 --json",
     )
 
 

@@ -46,6 +46,10 @@ def run(place, line, *files):
     return shown(line, status, out.read(), err.getvalue()) + "".join(_file(place / name, name) for name in files)
 
 
+def run_each(place, *lines):
+    return "".join(run(place, line) for line in lines)
+
+
 def _file(path, name):
     return f"--- {name}\n{parsed(path.read_text('utf-8')) if path.exists() else '(not written)'}\n"
 
