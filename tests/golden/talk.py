@@ -35,9 +35,7 @@ class Talk:  # what is asked of one collector and what it answers, as text
         if USUAL.items() <= got.items():
             rest = got.items() - USUAL.items() - {("content-type", "application/json")}
             lines = ["the usual headers", *(f"{name}: {value}" for name, value in sorted(rest))]
-        shown = {
-            name: value if name != "authorization" else value.split(" ")[0] + " ..." for name, value in sent.items()
-        }
+        shown = {name: text if name != "authorization" else text.split(" ")[0] + " ..." for name, text in sent.items()}
         asked = " ".join(
             (method or ("GET" if body is None else "POST"), path, *(f"{k}: {v}" for k, v in shown.items()))
         )

@@ -19,10 +19,7 @@ DEVICES: Final = 4_000
 PAGES: Final = tuple(f"https://site-{number:02}.example/" for number in range(20))
 TROUBLES: Final = ("step", "drift", "volume", "fit", "refusals", "expiry")
 
-THEMES: Final = {
-    "domain": '{kind = "categories", names = ["light", "dark", "contrast"]}',
-    "parameters": "{epsilon = 4.0}",
-}
+THEMES = {"domain": '{kind = "categories", names = ["light", "dark", "contrast"]}', "parameters": "{epsilon = 4.0}"}
 FIT: Final = {
     "domain": '{kind = "strings", candidates = "pages.txt"}',
     "oracle": '"rappor"',
