@@ -24,7 +24,6 @@ def load(name):
 
 OURS, GOOGLE, PACKED = load("overstory-v1"), load("google-rappor-python"), load("packed-batch")
 
-
 FAMILY_VECTORS = [(OverstoryV1(one["key"].encode()), one) for one in OURS["vectors"]]
 FAMILY_VECTORS += [(GoogleRapporPython(), one) for one in GOOGLE["hashes"]]
 REFUSED = [({}, one) for one in OURS["refused"]]

@@ -122,7 +122,6 @@ TYPICAL: dict[str, tuple[dict[str, Any], ...]] = {
     "loloha": ({"domain_size": 9} | TWO,),
 }
 
-
 _BUILT: dict[str, Mechanism] = {}
 
 
