@@ -17,17 +17,13 @@ ROUNDING = 1 + 1e-9
 def worst(chances, p_values):
     """The largest P(p <= level) / level over all levels that a p-value can have, and some more."""
     levels = {*LEVELS, *p_values} - {0.0}
-    return max(
-        sum(chance for chance, p in zip(chances, p_values, strict=True) if p <= level) / level for level in levels
-    )
+    return max(sum(one for one, p in zip(chances, p_values, strict=True) if p <= level) / level for level in levels)
 
 
 @pytest.mark.parametrize("probability", [0.0, 0.01, 0.3, 0.5, 0.9, 1.0])
 @pytest.mark.parametrize("trials", [1, 7, 40])
 def test_tails_of_a_binomial_are_exact(trials, probability):
-    law = [
-        math.comb(trials, ones) * probability**ones * (1 - probability) ** (trials - ones) for ones in range(trials + 1)
-    ]
+    law = [math.comb(trials, n) * probability**n * (1 - probability) ** (trials - n) for n in range(trials + 1)]
     np.testing.assert_allclose(binomial_law(trials, probability), law, rtol=1e-10, atol=1e-300)
     tails = [math.fsum(law[ones:]) for ones in range(trials + 1)]
     np.testing.assert_allclose(at_least(np.arange(trials + 1), trials, probability), tails, rtol=1e-10, atol=1e-300)

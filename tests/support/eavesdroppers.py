@@ -117,21 +117,15 @@ def released(passed: Sequence[Recorded]) -> dict[bytes, list[bytes]]:
 
 def faults(arrived: Sequence[Recorded], passed: Sequence[Recorded], secrets: Mapping[str, bytes]) -> list[str]:
     """Return what the two eavesdroppers of a relay have recorded although they must not."""
-    wrong = [
-        f"device to relay: {name}" for record in arrived for name in held(bytes(record.sent + record.received), secrets)
-    ]
+    wrong = [f"device to relay: {name}" for one in arrived for name in held(bytes(one.sent + one.received), secrets)]
     for record in arrived:
         if set(record.headers) != {"host", "content-type", "content-length", "connection"}:
             wrong.append(f"device to relay: headers {sorted(record.headers)}")
         if len(record.body) % PADDED_TO != AROUND:
             wrong.append(f"device to relay: a message of {len(record.body)} bytes")
     devices = {name: text for record in arrived for name, text in spellings(record.source).items()}
-    wrong += [
-        f"relay to collector: {name}" for record in passed for name in held(bytes(record.sent), {**secrets, **devices})
-    ]
-    around = {
-        tuple((name, value) for name, value in record.headers.items() if name != "content-length") for record in passed
-    }
+    wrong += [f"relay to collector: {name}" for one in passed for name in held(bytes(one.sent), {**secrets, **devices})]
+    around = {tuple((name, value) for name, value in one.headers.items() if name != "content-length") for one in passed}
     if len(around) != 1:
         wrong.append(f"relay to collector: {len(around)} kinds of headers")
     order = {record.body: place for place, record in enumerate(arrived)}

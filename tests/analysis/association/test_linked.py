@@ -227,9 +227,7 @@ def test_strings_outside_the_lists_are_a_row_and_a_column():
     truth[:8, :4] = shares[:8, :4]
     truth[8, :4], truth[:8, 4] = shares[8:, :4].sum(axis=0), shares[:8, 4:].sum(axis=1)
     truth[8, 4] = shares[8:, 4:].sum()
-    tables = [
-        linked_filters(built, string_counts(built, shares, 100_000, seed), ("x", "y"), listed) for seed in range(30)
-    ]
+    tables = [linked_filters(built, string_counts(built, shares, 100_000, n), ("x", "y"), listed) for n in range(30)]
     assert [each[-1] for each in tables[0].labels] == ["not listed", "not listed"]
     cells = np.array([table.shares for table in tables])
     error = np.sqrt(np.mean([table.covariance.variances() for table in tables], axis=0) / len(tables))
