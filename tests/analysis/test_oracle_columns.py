@@ -279,29 +279,9 @@ def test_labels_keep_their_kind_in_a_frame(values, kind, dtype):
 def test_hostile_values_are_inert_in_a_notebook():
     html = estimate(HOSTILE, notes=("<script>note</script>",))._repr_html_()
     parsed = HtmlReader(html)
-    assert {tag for tag, _ in parsed.elements} <= {
-        "div",
-        "style",
-        "p",
-        "img",
-        "table",
-        "thead",
-        "tbody",
-        "tr",
-        "th",
-        "td",
-        "ul",
-        "li",
-    }
-    assert {name for _, words in parsed.elements for name in words} <= {
-        "class",
-        "src",
-        "alt",
-        "role",
-        "aria-label",
-        "tabindex",
-        "scope",
-    }
+    tags, attributes = zip(*parsed.elements, strict=True)
+    assert set(tags) <= {"div", "style", "p", "img", "table", "thead", "tbody", "tr", "th", "td", "ul", "li"}
+    assert set().union(*attributes) <= {"class", "src", "alt", "role", "aria-label", "tabindex", "scope"}
     text = "\n".join(parsed.texts)
     assert all(value in text for value in HOSTILE if value.isprintable())
     assert not {"\x1b", "\u202e"} & set(html)

@@ -1,4 +1,4 @@
-"""Collections drawn at the level of counts, which is exact for one report per permanent response; and devices' values."""
+"""Collections drawn at the level of counts, which is exact for one report per permanent response; and populations."""
 
 import numpy as np
 
