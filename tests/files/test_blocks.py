@@ -11,16 +11,6 @@ from pyarrow import parquet
 import overstory
 from overstory.analysis.reports import ReportBatch, SupportCounts, load_kernels
 from overstory.files import parquet as blocks
-from overstory.files.parquet import (
-    GroupedBatch,
-    Label,
-    joined,
-    opened,
-    read_label,
-    read_parquet,
-    read_row_groups,
-    write_blocks,
-)
 from overstory.files.reports import sum_reports
 from overstory.protocol.errors import FormatError
 
@@ -69,9 +59,9 @@ def small(monkeypatch):
 def test_reports_survive_and_count_alike(tmp_path, name, parameters):
     oracle, path = overstory.oracle(name, **parameters), tmp_path / "r.parquet"
     batches = batches_of(oracle)
-    write_blocks(path, iter(batches), Label.of(oracle.mechanism))
-    assert read_label(path).mechanism("r").digest == oracle.mechanism.digest
-    read = list(read_parquet(path))
+    blocks.write_blocks(path, iter(batches), blocks.Label.of(oracle.mechanism))
+    assert blocks.read_label(path).mechanism("r").digest == oracle.mechanism.digest
+    read = list(blocks.read_parquet(path))
     written, again = (
         [(int(c), *map(int, b)) for batch in given for c, b in zip(batch.cohorts, batch.bits, strict=True)]
         for given in (batches, read)
@@ -87,7 +77,7 @@ def test_more_than_may_wait_is_written_in_smaller_blocks(tmp_path, monkeypatch):
     oracle = overstory.oracle("rappor", **RAPPOR | {"num_cohorts": 40})
     held = []
     monkeypatch.setattr(blocks, "HELD_BYTES", 90)
-    for batch in blocks.row_groups(batches_of(oracle), Label.of(oracle.mechanism)):
+    for batch in blocks.row_groups(batches_of(oracle), blocks.Label.of(oracle.mechanism)):
         held += [len(block.octets) for block in batch]
     assert sum(held) == 1001
     assert len(held) > 40
@@ -96,7 +86,9 @@ def test_more_than_may_wait_is_written_in_smaller_blocks(tmp_path, monkeypatch):
 @pytest.fixture
 def rows(tmp_path):
     oracle = overstory.oracle("rappor", **RAPPOR)
-    write_blocks(tmp_path / "r.parquet", batches_of(oracle), Label.of(oracle.mechanism), metric="theme", period=7)
+    blocks.write_blocks(
+        tmp_path / "r.parquet", batches_of(oracle), blocks.Label.of(oracle.mechanism), metric="theme", period=7
+    )
     return tmp_path / "r.parquet"
 
 
@@ -121,8 +113,8 @@ def damage(path, name, change):
 )
 def test_damage_is_one_error(rows, name, change, says):
     damage(rows, name, change)
-    with rows.open("rb") as raw, opened(raw, "r.parquet") as file, pytest.raises(FormatError, match=says):
-        list(read_row_groups(file, read_label(rows), "r.parquet"))
+    with rows.open("rb") as raw, blocks.opened(raw, "r.parquet") as file, pytest.raises(FormatError, match=says):
+        list(blocks.read_row_groups(file, blocks.read_label(rows), "r.parquet"))
 
 
 @pytest.mark.parametrize(
@@ -136,21 +128,21 @@ def test_what_no_report_has_is_refused_also_where_checksums_are_not_compared(row
     damage(rows, name, change)
     monkeypatch.setattr(blocks, "_verify", lambda *_: None)
     with pytest.raises(FormatError, match=says):
-        list(read_parquet(rows))
+        list(blocks.read_parquet(rows))
 
 
 def test_rows_of_a_group_are_counted_in_any_order(rows):
     load_kernels(compiling=True)
     counts = [sum_of(rows)]
-    assert isinstance(next(read_parquet(rows)), GroupedBatch)
+    assert isinstance(next(blocks.read_parquet(rows)), blocks.GroupedBatch)
     table = parquet.read_table(rows)
     parquet.write_table(table.take(list(reversed(range(len(table))))), rows)
-    assert not isinstance(next(read_parquet(rows)), GroupedBatch)
+    assert not isinstance(next(blocks.read_parquet(rows)), blocks.GroupedBatch)
     assert counts == [sum_of(rows)]
 
 
 def sum_of(path):
-    batches = list(read_parquet(path))
+    batches = list(blocks.read_parquet(path))
     counts = [batch.accumulate() for batch in batches]
     assert counts == [ReportBatch(batch.cohorts, batch.bits, 20, 5).accumulate() for batch in batches]
     return sum(counts[1:], counts[0])
@@ -159,7 +151,7 @@ def sum_of(path):
 def test_checksums_are_compared(rows):
     damage(rows, "crc32", lambda column: [column[0] ^ 1, *column[1:]])
     with pytest.raises(FormatError, match="row 0 was damaged"):
-        list(read_parquet(rows))
+        list(blocks.read_parquet(rows))
 
 
 def test_polars_counts_without_us(rows):
@@ -175,38 +167,38 @@ def test_polars_counts_without_us(rows):
         assert zlib.crc32(cohort.to_bytes(2, "little") + blob) == crc
         octets = np.frombuffer(blob, np.uint8).reshape(-1, 3)
         ones[cohort] += np.unpackbits(octets, axis=1, bitorder="little")[:, :20].sum(axis=0, dtype=np.int64)
-    counts = sum_reports(read_parquet(rows), 5, 20)
+    counts = sum_reports(blocks.read_parquet(rows), 5, 20)
     assert counts.totals.tolist() == totals
     assert np.array_equal(counts.ones, ones)
 
 
 def test_a_label_that_builds_another_mechanism_is_refused():
-    label = Label.of(overstory.oracle("rappor", **RAPPOR).mechanism)
+    label = blocks.Label.of(overstory.oracle("rappor", **RAPPOR).mechanism)
     assert label.built_from is not None
-    wrong = Label(label.num_bits, label.num_cohorts, label.parameters, label.built_from | {"f": 0.25})
+    wrong = blocks.Label(label.num_bits, label.num_cohorts, label.parameters, label.built_from | {"f": 0.25})
     with pytest.raises(FormatError, match="another rappor than its digest is of"):
         wrong.mechanism("r.parquet")
     with pytest.raises(FormatError, match=r"r\.parquet: the label's parameters make no mechanism"):
-        Label(20, 5, label.parameters, {"epsilon": 1}).mechanism("r.parquet")
+        blocks.Label(20, 5, label.parameters, {"epsilon": 1}).mechanism("r.parquet")
     with pytest.raises(FormatError, match="give --params, or --registry and --metric"):
-        Label(20, 5, label.parameters).mechanism("r.parquet")
+        blocks.Label(20, 5, label.parameters).mechanism("r.parquet")
 
 
 def test_more_cohorts_than_a_wire_holds_are_refused(tmp_path):
-    label = Label(1, (1 << 31) + 1, {"name": "any"})
+    label = blocks.Label(1, (1 << 31) + 1, {"name": "any"})
     with pytest.raises(FormatError, match="altered"):
-        Label.from_json(label.to_json(), str(tmp_path))
+        blocks.Label.from_json(label.to_json(), str(tmp_path))
 
 
 @pytest.mark.parametrize("sizes", [[1] * 50, [3, 0, 500, 1, 1], [], [0], [400, 400, 1]])
 def test_small_batches_are_counted_together_and_no_report_is_lost(sizes, monkeypatch):
-    monkeypatch.setattr("overstory.files.reports.joined", partial(joined, enough=320))
+    monkeypatch.setattr("overstory.files.reports.joined", partial(blocks.joined, enough=320))
     drawn = np.random.default_rng(5)
     batches = [
         ReportBatch(drawn.integers(0, 3, n).astype(np.uint16), drawn.integers(0, 1 << 12, (n, 1), np.uint64), 12, 3)
         for n in sizes
     ]
-    parts = list(joined(batches, enough=320))
+    parts = list(blocks.joined(batches, enough=320))
     assert sum(map(len, parts)) == sum(sizes)
     assert all(len(part) >= 40 for part in parts[:-1])
     expected = sum((batch.accumulate() for batch in batches), SupportCounts.empty(3, 12))
