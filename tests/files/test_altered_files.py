@@ -7,21 +7,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from overstory.analysis.reports import ReportBatch
+from overstory.files import rappor
 from overstory.files import rappor as candidates
 from overstory.files import reports as reports_module
 from overstory.files.csv import Skipped
 from overstory.files.parquet import Label, read_parquet, write_blocks
-from overstory.files.rappor import (
-    Holding,
-    read_candidates,
-    read_counts,
-    read_map,
-    read_params,
-    read_values,
-    write_counts,
-    write_map,
-    write_params,
-)
 from overstory.files.reports import read_packed, read_reports, read_reports_csv, write_packed
 from overstory.protocol.errors import OverstoryError
 from support.samples import CANDIDATES, COUNTS, MECHANISM, PARAMETERS, batch, reports_csv, rows_of, values_csv
@@ -32,15 +22,15 @@ RAW = batch().to_wire(MECHANISM.digest)
 
 # Name: (how a sound file is written, how it is read).
 FORMATS = {
-    "params": (lambda path: write_params(path, PARAMETERS), read_params),
+    "params": (lambda path: rappor.write_params(path, PARAMETERS), rappor.read_params),
     "values": (
-        lambda path: path.write_text(values_csv([Holding("ann", 1, 'a, "b"\n'), Holding("é", 0, "x")])),
-        lambda path: list(read_values(path, 3)),
+        lambda path: path.write_text(values_csv([rappor.Holding("ann", 1, 'a, "b"\n'), rappor.Holding("é", 0, "x")])),
+        lambda path: list(rappor.read_values(path, 3)),
     ),
     "reports": (lambda path: path.write_text(reports_csv()), lambda path: list(read_reports_csv(path, 12, 3))),
-    "counts": (lambda path: write_counts(path, COUNTS), lambda path: read_counts(path, 3, 12)),
-    "map": (lambda path: write_map(path, CANDIDATES), lambda path: read_map(path, **SHAPE)),
-    "candidates": (lambda path: path.write_text("ash\nelm, é\n"), read_candidates),
+    "counts": (lambda path: rappor.write_counts(path, COUNTS), lambda path: rappor.read_counts(path, 3, 12)),
+    "map": (lambda path: rappor.write_map(path, CANDIDATES), lambda path: rappor.read_map(path, **SHAPE)),
+    "candidates": (lambda path: path.write_text("ash\nelm, é\n"), rappor.read_candidates),
     "packed": (
         lambda path: write_packed(path, [RAW, RAW]),
         lambda path: [ReportBatch.from_wire(one) for one in read_packed(path)],
