@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from overstory.analysis.reports import ReportBatch
 from overstory.files import rappor
-from overstory.files import rappor as candidates
 from overstory.files import reports as reports_module
 from overstory.files.csv import Skipped
 from overstory.files.parquet import Label, read_parquet, write_blocks
@@ -101,7 +100,7 @@ def test_the_fast_reader_agrees_about_altered_files(name, changes, sound, tmp_pa
     outcomes = []
     for smallest in (1 << 40, 1):
         monkeypatch.setattr(reports_module, "SMALLEST", smallest)
-        monkeypatch.setattr(candidates, "SMALLEST", smallest)
+        monkeypatch.setattr(rappor, "SMALLEST", smallest)
         outcomes.append(outcome(name, path))
     monkeypatch.undo()
     assert outcomes[0] == outcomes[1]
