@@ -6,18 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from overstory.analysis.alarms.alarm import (
-    SEVERITIES,
-    Change,
-    Comparison,
-    drifts,
-    expiry,
-    find_changes,
-    fit,
-    refusals,
-    steps,
-    volume,
-)
+from overstory.analysis.alarms import alarm as alarms
 from overstory.analysis.decoding import decode
 from overstory.protocol.errors import ParameterError
 from support.estimates import estimate_of
@@ -29,22 +18,22 @@ def week(*shares, reports=100_000, error=0.0):
 
 
 def change(value="v0", by=0.05, metric="m", q=0.001):
-    return Change(
+    return alarms.Change(
         metric=metric, period="2026-W47", value=value, before=0.2, after=0.2 + by, standard_error=0.01, q_value=q
     )
 
 
 def test_a_step_is_a_change_past_chance_that_matters():
     before = [week(0.4, 0.02, 0.58)] * 8
-    [found] = find_changes([Comparison("m", "2026-W47", [week(0.405, 0.03, 0.575)], before)])
+    [found] = alarms.find_changes([alarms.Comparison("m", "2026-W47", [week(0.405, 0.03, 0.575)], before)])
     assert (found.value, round(found.change, 4)) == ("v1", 0.01)
-    every = find_changes([Comparison("m", "2026-W47", [week(0.405, 0.03, 0.565)], before)], least=False)
+    every = alarms.find_changes([alarms.Comparison("m", "2026-W47", [week(0.405, 0.03, 0.565)], before)], least=False)
     assert {one.value for one in every} == {"v0", "v1", "v2"}
 
 
 def test_the_mean_before_weighs_reports_and_the_error_has_the_people():
     before = [week(0.4, reports=10_000), week(0.5, reports=30_000)]
-    [found] = find_changes([Comparison("m", "w", [week(0.2, reports=10_000)], before)])
+    [found] = alarms.find_changes([alarms.Comparison("m", "w", [week(0.2, reports=10_000)], before)])
     assert found.before == pytest.approx(0.475)
     variance = 0.2 * 0.8 / 10_000 + (10_000 * 0.4 * 0.6 + 30_000 * 0.25) / 40_000**2
     assert found.standard_error == pytest.approx(variance**0.5)
@@ -52,27 +41,27 @@ def test_the_mean_before_weighs_reports_and_the_error_has_the_people():
 
 def test_one_false_discovery_rate_covers_all_metrics_of_a_run():
     """The same change among many values that did not change has a larger q."""
-    moved = Comparison("a", "w", [week(0.4066)], [week(0.4)] * 8)
-    steady = Comparison("b", "w", [week(*[0.01] * 99)], [week(*[0.01] * 99)] * 8)
-    [alone] = find_changes([moved], alpha=0.5, least=False)
-    among = find_changes([moved, steady], alpha=0.5, least=False)
+    moved = alarms.Comparison("a", "w", [week(0.4066)], [week(0.4)] * 8)
+    steady = alarms.Comparison("b", "w", [week(*[0.01] * 99)], [week(*[0.01] * 99)] * 8)
+    [alone] = alarms.find_changes([moved], alpha=0.5, least=False)
+    among = alarms.find_changes([moved, steady], alpha=0.5, least=False)
     assert [one.metric for one in among] == ["a"]
     assert among[0].q_value == pytest.approx(min(1, 100 * alone.q_value))
 
 
 def test_periods_without_reports_and_negative_shares():
     nothing = estimate_of([0], np.inf, reports=0)
-    assert find_changes([Comparison("m", "w", [nothing], [week(0.4)] * 8)], least=False) == ()
-    [found] = find_changes([Comparison("m", "w", [week(0.004)], [week(-0.001, error=0.0001), nothing])])
+    assert alarms.find_changes([alarms.Comparison("m", "w", [nothing], [week(0.4)] * 8)], least=False) == ()
+    [found] = alarms.find_changes([alarms.Comparison("m", "w", [week(0.004)], [week(-0.001, error=0.0001), nothing])])
     assert found.before < 0 < found.after
-    assert find_changes([]) == ()
+    assert alarms.find_changes([]) == ()
 
 
 def test_two_lists_are_not_compared():
     with pytest.raises(ParameterError, match="one list of values"):
-        Comparison("m", "w", [week(0.4)], [week(0.4, 0.2)])
+        alarms.Comparison("m", "w", [week(0.4)], [week(0.4, 0.2)])
     with pytest.raises(ParameterError, match="at least one"):
-        Comparison("m", "w", [week(0.4)], [])
+        alarms.Comparison("m", "w", [week(0.4)], [])
 
 
 @pytest.mark.parametrize(
@@ -92,11 +81,11 @@ def test_two_lists_are_not_compared():
     ],
 )
 def test_a_step_is_amber_once_and_red_twice_in_three(runs, severities):
-    assert [alarm.severity for alarm in steps(runs)] == severities
+    assert [alarm.severity for alarm in alarms.steps(runs)] == severities
 
 
 def test_an_alarm_names_its_surest_values_and_reads_as_a_sentence():
-    [alarm] = steps([[change(f"v{i}", q=i / 1_000) for i in range(5, 0, -1)]])
+    [alarm] = alarms.steps([[change(f"v{i}", q=i / 1_000) for i in range(5, 0, -1)]])
     assert alarm.values == ("v1", "v2", "v3", "v4", "v5")
     assert alarm.text.startswith("v1 +5.00 points, v2 +5.00 points, v3 +5.00 points, 2 more against the 8 periods")
     entry = json.loads(json.dumps(alarm.to_json(), allow_nan=False))
@@ -105,8 +94,8 @@ def test_an_alarm_names_its_surest_values_and_reads_as_a_sentence():
 
 
 def test_a_drift_is_amber_when_new_and_a_note_afterwards():
-    assert [drifts([change()], is_new=new)[0].severity for new in (True, False)] == ["amber", "note"]
-    assert drifts([]) == []
+    assert [alarms.drifts([change()], is_new=new)[0].severity for new in (True, False)] == ["amber", "note"]
+    assert alarms.drifts([]) == []
 
 
 @pytest.mark.parametrize(
@@ -125,7 +114,7 @@ def test_a_drift_is_amber_when_new_and_a_note_afterwards():
     ],
 )
 def test_volume(reports, before, severity):
-    alarm = volume("m", "2026-W47", reports, before)
+    alarm = alarms.volume("m", "2026-W47", reports, before)
     assert (alarm and alarm.severity) == severity
 
 
@@ -142,19 +131,19 @@ def decoded(*, missing=0.0, cohorts=None, seed=1):
 
 def test_a_fit_past_the_decoders_limits_is_amber_and_says_why():
     usual = [decoded(seed=seed) for seed in range(8)]
-    assert list(fit("m", "w", usual[0], usual[1:])) == []
-    missing = list(fit("m", "w", decoded(missing=0.1), usual))
+    assert list(alarms.fit("m", "w", usual[0], usual[1:])) == []
+    missing = list(alarms.fit("m", "w", decoded(missing=0.1), usual))
     assert {alarm.severity for alarm in missing} == {"amber"}
     assert "strings that are not in the list" in next(a.text for a in missing if "unallocated" in a.numbers)
-    [uneven] = fit("m", "w", decoded(cohorts=True), usual)
+    [uneven] = alarms.fit("m", "w", decoded(cohorts=True), usual)
     assert "cohort_p_value" in uneven.numbers
     assert json.dumps([alarm.to_json() for alarm in (*missing, uneven)], allow_nan=False)
 
 
 def test_a_list_that_never_had_all_strings_is_a_note():
     without = [decoded(missing=0.1, seed=seed) for seed in range(8)]
-    assert {alarm.severity for alarm in fit("m", "w", without[0], without[1:])} == {"note"}
-    assert {alarm.severity for alarm in fit("m", "w", without[0], without[1:3])} == {"amber"}, "too few before"
+    assert {alarm.severity for alarm in alarms.fit("m", "w", without[0], without[1:])} == {"note"}
+    assert {alarm.severity for alarm in alarms.fit("m", "w", without[0], without[1:3])} == {"amber"}, "too few before"
 
 
 @pytest.mark.parametrize(
@@ -172,13 +161,13 @@ def test_a_list_that_never_had_all_strings_is_a_note():
     ],
 )
 def test_refusals(posts, refused, before, severities):
-    assert [alarm.severity for alarm in refusals("2026-11-21", posts, refused, before)] == severities
+    assert [alarm.severity for alarm in alarms.refusals("2026-11-21", posts, refused, before)] == severities
 
 
 @pytest.mark.parametrize(
     ("days", "severity"), [(61, None), (60, "note"), (30, "amber"), (8, "amber"), (7, "red"), (1, "red"), (0, None)]
 )
 def test_expiry(days, severity):
-    alarm = expiry("m", dt.date(2027, 1, 1) + dt.timedelta(days), dt.date(2027, 1, 1))
+    alarm = alarms.expiry("m", dt.date(2027, 1, 1) + dt.timedelta(days), dt.date(2027, 1, 1))
     assert (alarm and alarm.severity) == severity
-    assert severity is None or severity in SEVERITIES
+    assert severity is None or severity in alarms.SEVERITIES

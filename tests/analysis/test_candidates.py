@@ -74,7 +74,7 @@ def test_few_products_are_the_kernels_bit_for_bit(shelf, distinct, kind):
 @settings(deadline=None)  # a kernel's first call compiles it
 @given(maps(), st.booleans())
 def test_colliding_groups_are_the_equal_columns(shelf, compiled):
-    columns: dict[bytes, list[int]] = {}
+    columns = {}
     for index, column in enumerate(by_hand(shelf).T):
         columns.setdefault(column.tobytes(), []).append(index)
     with pytest.MonkeyPatch.context() as patch:

@@ -20,7 +20,7 @@ SIZES = (2, 3, 5, 10, 30, 100, 300, 1000, 10_000)
 EPSILONS = (0.5, 1.0, 1.7, 2.5, 4.0, 6.0)
 
 
-def every_oracle(domain_size: int, epsilon: float):
+def every_oracle(domain_size, epsilon):
     """All that the registry has of one round at this epsilon, by trying each name; n times the average variance."""
     for name, build in REGISTRY.items():
         accepted = inspect.signature(build).parameters
@@ -56,7 +56,7 @@ def test_an_oracle_of_one_fixed_size_is_one_for_a_domain_of_that_size_alone(monk
         parse_registry(registry_text(domain=other, **metric))
 
 
-def six_orders(*, epsilon: float):
+def six_orders(*, epsilon):
     return dataclasses.replace(grr(domain_size=6, epsilon=epsilon), name="ranking", parameters={"epsilon": epsilon})
 
 
@@ -89,7 +89,6 @@ def test_many_bits_that_link_by_likeness_are_not_preferred_to_a_seed():
 
 
 def with_variances(ranking, **variances):
-    """Return a ranking with other variances."""
     changed = [dataclasses.replace(one, variance=variances[one.name]) for one in ranking if one.name in variances]
     return tuple(sorted(changed, key=lambda one: one.variance))
 

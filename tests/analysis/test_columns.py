@@ -21,7 +21,6 @@ TYPES = {str: (pl.String, pa.string()), int: (pl.Int64, pa.int64()), bool: (pl.B
 
 
 def every_form(rows):
-    """Return the same rows as a column of every kind that can hold them."""
     kinds = {type(row) for row in rows if row is not None}
     polars, arrow = TYPES[kinds.pop()] if kinds else (pl.Null, pa.null())
     forms = {

@@ -219,7 +219,7 @@ def test_pursuit_knows_how_its_errors_go_together():
 
 @pytest.mark.parametrize("name", ["subset", "projective"])
 @pytest.mark.parametrize("domain_size", [4, 100, 10_000])
-def test_covariances_of_large_domains_are_the_exact_quotients(name: str, domain_size: int) -> None:
+def test_covariances_of_large_domains_are_the_exact_quotients(name, domain_size):
     """Of 10,000 values there are more subsets than a float can hold."""
     oracle = mechanism(name, domain_size=domain_size, epsilon=1.0)
     outputs, owned, shared = oracle.encoding.sizes

@@ -150,7 +150,7 @@ MISSING = {
 }
 
 
-def one_string_missing(p_star: float, q_star: float, hashes: int, share: float = 0.3, seeds: int = 40):
+def one_string_missing(p_star, q_star, hashes, share=0.3, seeds=40):
     """Collections of 200,000 reports, of which a share is one string outside the list; half of the list is absent."""
     listed = 1 / np.arange(1, 41) ** 1.3
     held = np.concatenate((listed / listed.sum() * (1 - share), np.zeros(40), [share]))
@@ -164,7 +164,7 @@ def one_string_missing(p_star: float, q_star: float, hashes: int, share: float =
         yield decoded, truth[:80], shelf
 
 
-def missing_p_values(collections) -> tuple[float, float]:
+def missing_p_values(collections):
     """P-values that at most 6% of the detected are absent, and that at least 93.5% of detected values are covered."""
     false, covered, detected = 0, 0, 0
     for decoded, truth, _ in collections:
@@ -183,7 +183,7 @@ def test_one_heavy_string_outside_the_list_spoils_nothing(channel):
 
 
 @pytest.mark.parametrize("channel", MISSING.values(), ids=MISSING)
-def test_a_decoder_that_sets_no_bit_aside_is_caught(channel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decoder_that_sets_no_bit_aside_is_caught(channel, monkeypatch):
     monkeypatch.setattr(LinearModel, "set_aside", lambda model, _: model)
     assert min(missing_p_values(one_string_missing(**channel, seeds=80))) < FALSE_ALARM
 

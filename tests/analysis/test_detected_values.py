@@ -19,9 +19,7 @@ from support.random_collections import FALSE_ALARM
 BENCH = runpy.run_path(str(Path(__file__).parents[2] / "bench" / "detected_coverage.py"))
 PROMISED = 0.945
 
-
-RAW = np.array([100.0, 45.0, 36.0, *np.linspace(-15, 15, 97)])
-"""Two of 100 are far above the noise, one barely."""
+RAW = np.array([100.0, 45.0, 36.0, *np.linspace(-15, 15, 97)])  # two of 100 are far above the noise, one barely
 
 
 def is_surely_less(held, number, share=PROMISED):

@@ -99,9 +99,7 @@ def test_reports_of_one_device_are_one_person(name):
         found = oracle.estimate(total, reports_per_device=10.0, interval_kind="population")
         low, high = found.confidence_interval()
         hits.append((low <= 3_000 * WEEKS[0]) & (3_000 * WEEKS[0] <= high))
-    few = binom.cdf(
-        np.array(hits).sum(axis=0)[:4], 120, 0.93
-    ).min()  # 300 people: the normal interval is a little short
+    few = binom.cdf(np.array(hits).sum(axis=0)[:4], 120, 0.93).min()  # 300 people: it is a little short
     assert few > FALSE_ALARM
 
 

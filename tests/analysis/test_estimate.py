@@ -35,7 +35,7 @@ def test_csv_to_a_path_quotes_what_needs_quoting(tmp_path):
         assert {line[0] for line in csv.reader(file)} == {"string", 'a,"b"', "é"}
 
 
-def many(detected: int, absent: int) -> Estimate:
+def many(detected, absent):
     counts = np.array([500.0 - i for i in range(detected)] + [0.0] * absent)
     return estimate_of(counts, 5.0, reports=50_000)
 
@@ -50,7 +50,7 @@ def test_a_picture_says_how_much_it_leaves_out():
 
 
 @pytest.mark.parametrize("name", ["$x_$", "$5 to $10", "$\\frac$", "a\nb\x1b[31m", "x" * 300])
-def test_a_label_is_text_whatever_stands_in_it(name: str) -> None:
+def test_a_label_is_text_whatever_stands_in_it(name):
     """T21: `$x_$` ended decode --plot with exit status 70, and `$5 to $10` was drawn as a formula."""
     picture = estimate_of([50.0, 20.0], 1.0, values=[name, "plain"], reports=100).plot()
     for svg in (picture.svg, picture.narrow, as_svg(picture)):

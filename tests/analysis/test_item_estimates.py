@@ -41,7 +41,6 @@ def people(count, seed, most=MOST):
 
 
 def collections(oracle, sets, symbols, blocks, seed):
-    """The counts of each block of devices."""
     devices = SimulatedDevices.holding(oracle.mechanism, sets, symbols, np.random.default_rng(seed))
     batch, size = devices.report(), len(symbols) // blocks
     for start in range(0, len(symbols), size):

@@ -1,7 +1,6 @@
 """Columns go into an oracle and come back with their labels, in a notebook and as a data frame, too (finding A14)."""
 
 import json
-from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
@@ -21,6 +20,7 @@ from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.numeric.mechanisms import Hybrid
 from overstory.protocol.sampling import SeededEntropy
 from support.estimates import estimate_of
+from support.html_reader import HtmlReader
 
 CLASSES = ["Third", "First", "Second"]
 TEXTS = ["First", "Third", "Third", "Second"] * 50
@@ -276,36 +276,21 @@ def test_labels_keep_their_kind_in_a_frame(values, kind, dtype):
     assert learned._repr_html_().startswith("<div")
 
 
-class Tags(HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.tags: set[str] = set()
-        self.attributes: set[str] = set()
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs) -> None:
-        self.tags.add(tag)
-        self.attributes |= {name for name, _ in attrs}
-
-    def handle_data(self, data: str) -> None:
-        self.text += data + "\n"
-
-
 def test_hostile_values_are_inert_in_a_notebook():
     html = estimate(HOSTILE, notes=("<script>note</script>",))._repr_html_()
-    parsed = Tags()
-    parsed.feed(html)
-    assert parsed.tags <= {"div", "style", "p", "img", "table", "thead", "tbody", "tr", "th", "td", "ul", "li"}
-    assert parsed.attributes <= {"class", "src", "alt", "role", "aria-label", "tabindex", "scope"}
-    assert all(value in parsed.text for value in HOSTILE if value.isprintable())
+    parsed = HtmlReader(html)
+    tags, attributes = zip(*parsed.elements, strict=True)
+    assert set(tags) <= {"div", "style", "p", "img", "table", "thead", "tbody", "tr", "th", "td", "ul", "li"}
+    assert set().union(*attributes) <= {"class", "src", "alt", "role", "aria-label", "tabindex", "scope"}
+    text = "\n".join(parsed.texts)
+    assert all(value in text for value in HOSTILE if value.isprintable())
     assert not {"\x1b", "\u202e"} & set(html)
-    assert "<script>note</script>" in parsed.text
+    assert "<script>note</script>" in text
 
 
 def test_a_long_list_says_what_it_leaves_out():
     many = estimate([f"v{i}" for i in range(25)])
-    parsed = Tags()
-    parsed.feed(many._repr_html_())
-    assert "... and 5 more" in parsed.text
-    assert ("v24" in parsed.text, "v4" in parsed.text.split()) == (True, False)
+    text = "\n".join(HtmlReader(many._repr_html_()).texts)
+    assert "... and 5 more" in text
+    assert ("v24" in text, "v4" in text.split()) == (True, False)
     assert "... and 5 more\n" in str(many)

@@ -91,9 +91,7 @@ def test_the_interval_of_the_number_of_devices_covers(devices, most, asked):
 
 
 def test_a_total_of_one_cycle_takes_its_reports_for_those_of_different_devices():
-    panel, always = (
-        read(weeks(metric(words), range(FIRST, FIRST + 54))) for words in ('panel = {cycle = "year"}\n', "")
-    )
+    panel, always = (read(weeks(metric(text), range(FIRST, FIRST + 54))) for text in ('panel = {cycle = "year"}\n', ""))
     assert (panel.interval_kind, always.interval_kind) == ("population", "reports")
     (one,), (many,) = panel.parts, always.parts
     assert (one.reports_per_device, many.reports_per_device) == (1.0, 54.0)

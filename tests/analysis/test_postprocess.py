@@ -9,14 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from overstory.analysis.estimate import Estimate
-from overstory.analysis.postprocess import (
-    STEPS,
-    Processed,
-    least_risk,
-    postprocess,
-    project_simplex,
-    shrinkage,
-)
+from overstory.analysis.postprocess import STEPS, Processed, least_risk, postprocess, project_simplex, shrinkage
 from overstory.protocol.errors import ParameterError
 from papers.smart_homes.measurement import mean_squared_error
 from support.estimates import estimate_of

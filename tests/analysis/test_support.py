@@ -193,7 +193,7 @@ def test_an_oracle_that_counts_ten_times_longer_is_preferred_only_below_ten_core
 def test_the_two_limits_of_counting_are_where_they_are_stated():
     ranking = tuple(choice for choice in rank(10**6, 1.0, 10**7) if choice.name in {"olh", "projective"})
 
-    def preferred(olh: float, projective: float) -> str:
+    def preferred(olh, projective):
         seconds = {"olh": olh, "projective": projective}
         return recommend(tuple(dataclasses.replace(one, core_seconds=seconds[one.name]) for one in ranking)).name
 

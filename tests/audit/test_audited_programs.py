@@ -5,7 +5,6 @@ import shutil
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,17 +20,17 @@ BASIC = declare(mechanism("basic-rappor", domain_size=8))
 GRR = declare(mechanism("grr", domain_size=4, epsilon=1.0))
 
 
-def python(script: str) -> list[str]:
+def python(script):
     return [sys.executable, "-c", script]
 
 
-def problem(command: list[str], *, timeout: float = 60.0, reports: int = 1000) -> str:
+def problem(command, *, timeout=60.0, reports=1000):
     with pytest.raises((ParameterError, FormatError)) as caught:
         audit(GRR, Program(command, timeout), Settings(reports=reports))
     return str(caught.value)
 
 
-def grr_client(body: str) -> list[str]:
+def grr_client(body):
     """A client of GRR over four symbols; `body` writes its lines of reports."""
     return python(
         "import csv, random, sys\n"
@@ -49,13 +48,13 @@ def grr_client(body: str) -> list[str]:
 WRITE = "print('client,cohort,irr')\nfor line in made: print(*line, sep=',')\n"
 
 
-def test_the_client_in_awk_is_as_declared() -> None:
+def test_the_client_in_awk_is_as_declared():
     assert shutil.which("awk")
     result = audit(BASIC, Program(["awk", "-f", str(AWK_CLIENT)]), Settings(reports=4000, alpha=1e-9))
     assert result.verdict == "no fault found", result.failed
 
 
-def test_the_client_in_awk_broken_by_its_own_generator_is_caught(tmp_path: Path) -> None:
+def test_the_client_in_awk_broken_by_its_own_generator_is_caught(tmp_path):
     program, right, wrong = AWK_CLIENT.read_text(), "random | getline drawn", "drawn = rand() * 4294967296"
     assert right in program
     careless = program.replace(right, wrong).replace("BEGIN {", 'BEGIN { "date +%s" | getline second; srand(second)')
@@ -64,7 +63,7 @@ def test_the_client_in_awk_broken_by_its_own_generator_is_caught(tmp_path: Path)
     assert result.failed[-1:] == ["processes started at once"]
 
 
-def test_a_client_in_awk_that_says_another_f_is_caught() -> None:
+def test_a_client_in_awk_that_says_another_f_is_caught():
     result = audit(BASIC, Program(["awk", "-v", "f=0.25", "-f", str(AWK_CLIENT)]), Settings(reports=2000))
     assert "rate of unset bits" in result.failed
 
@@ -80,12 +79,12 @@ def test_a_client_in_awk_that_says_another_f_is_caught() -> None:
         ),
     ],
 )
-def test_columns_and_lines_may_have_any_order(body: str) -> None:
+def test_columns_and_lines_may_have_any_order(body):
     result = audit(GRR, Program(grr_client(body)), Settings(reports=1000, alpha=1e-9))
     assert result.verdict == "no fault found", result.failed
 
 
-def test_a_command_gets_the_values_and_nothing_else(tmp_path: Path) -> None:
+def test_a_command_gets_the_values_and_nothing_else(tmp_path):
     """What it reads is a file of values that is not named, and what is not in it is not on its command line either."""
     seen = tmp_path / "seen"
     script = (
@@ -118,13 +117,13 @@ def test_a_command_gets_the_values_and_nothing_else(tmp_path: Path) -> None:
         (grr_client("made[7] = 'c7', 0\n" + WRITE), "line 9: expected 3 fields, as in the header, found 2"),
     ],
 )
-def test_a_command_that_fails_is_one_clear_message(command: list[str], words: str) -> None:
+def test_a_command_that_fails_is_one_clear_message(command, words):
     message = problem(command)
     assert words in message
     assert "\n" not in message
 
 
-def test_a_command_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
+def test_a_command_that_hangs_is_ended_with_its_children(tmp_path):
     pids = tmp_path / "pids"
     script = f'sleep 600 & echo "$$ $!" > {shlex.quote(str(pids))}; wait'
     message = problem(["sh", "-c", script], timeout=3.0)
@@ -135,7 +134,7 @@ def test_a_command_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None
         time.sleep(0.05)
 
 
-def is_running(pid: str) -> bool:
+def is_running(pid):
     """Whether a process has not ended; one that has may wait for its parent to look."""
     try:
         return Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -143,13 +142,13 @@ def is_running(pid: str) -> bool:
         return False
 
 
-def test_a_command_that_never_stops_writing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_never_stops_writing_is_ended(monkeypatch):
     monkeypatch.setattr("overstory.audit.answers.LEAST_BYTES", 1 << 16)
     message = problem(python("while True: print('client,cohort,irr' * 100)"))
     assert "bytes for 1,000 lines: expected a report for each" in message
 
 
-def test_a_cohort_that_was_not_given_is_pointed_out() -> None:
+def test_a_cohort_that_was_not_given_is_pointed_out():
     script = grr_client("made = [(c, 1 - int(m), '0' * 32) for c, m, r in made]\n" + WRITE).copy()
     script[2] = script[2].replace("int(row['value'])", "0")
     declared = declare(mechanism("rappor", num_bits=32, num_cohorts=2))
@@ -158,14 +157,14 @@ def test_a_cohort_that_was_not_given_is_pointed_out() -> None:
 
 
 @pytest.mark.parametrize("kind", ["bits", "subset", "numbers"])
-def test_what_is_written_is_what_is_read(kind: str, tmp_path: Path) -> None:
+def test_what_is_written_is_what_is_read(kind, tmp_path):
     declared = {
         "bits": small_rappor(),
         "subset": declare(mechanism("subset", domain_size=9, epsilon=1.0)),
         "numbers": declare(mechanism("olh", domain_size=9, epsilon=1.0)),
     }[kind]
     asked = fresh(declared, 500, np.random.default_rng(1), choose=False)
-    client: Any = SimulatedClient(1) if kind == "bits" else OwnClient()
+    client = SimulatedClient(1) if kind == "bits" else OwnClient()
     (answers,) = client.answer(declared, [asked])
     texts = (
         ["".join(map(str, row[::-1])) for row in answers.reports.tolist()]
@@ -186,7 +185,7 @@ def test_what_is_written_is_what_is_read(kind: str, tmp_path: Path) -> None:
             read_answers(path, asked, declared)
 
 
-def test_repeats_are_matched_to_their_clients_in_any_order(tmp_path: Path) -> None:
+def test_repeats_are_matched_to_their_clients_in_any_order(tmp_path):
     asked = repeated(GRR, 5, 3, np.random.default_rng(1), choose=False)
     order = [14, 0, 3, 1, 2, 5, 4, 13, 12, 6, 8, 7, 9, 10, 11, *range(29, 14, -1)]
     path = tmp_path / "reports"
@@ -214,13 +213,13 @@ for row in rows:
 """.replace("CHANCE", str(float(GRR.mechanism.channel.alpha)))
 
 
-def test_a_command_whose_second_value_has_the_noise_of_the_first_is_noticed() -> None:
+def test_a_command_whose_second_value_has_the_noise_of_the_first_is_noticed():
     result = audit(GRR, Program(grr_client(SECOND_VALUE_XOR + WRITE)), Settings(reports=4000))
     assert result.failed == ["two values of a device"]
     assert any("two metrics of a device were not tested" in note for note in result.notes)
 
 
-def test_a_command_is_told_the_metric_and_one_that_forgets_it_is_noticed() -> None:
+def test_a_command_is_told_the_metric_and_one_that_forgets_it_is_noticed():
     """Its noise is a hash of the client and the value: that is right of one metric, and the same of two."""
     command = [*grr_client(METRICS_ALIKE + WRITE), "--metric={metric}"]
     result = audit(GRR, Program(command), Settings(reports=4000))
@@ -230,7 +229,7 @@ def test_a_command_is_told_the_metric_and_one_that_forgets_it_is_noticed() -> No
     assert result.failed == []
 
 
-def test_values_are_written_as_they_are_read(tmp_path: Path) -> None:
+def test_values_are_written_as_they_are_read(tmp_path):
     from overstory.files.rappor import read_values
 
     declared = declare(mechanism("rappor", num_bits=16, num_cohorts=4))

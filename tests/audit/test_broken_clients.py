@@ -4,13 +4,11 @@ import os
 import re
 import sys
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from overstory.audit.answers import Declared, OwnClient, Program, Questions, declare
+from overstory.audit.answers import OwnClient, Program, declare
 from overstory.audit.audit import Settings, audit
 from overstory.audit.checks import pairs_of
 from overstory.protocol.errors import ParameterError
@@ -31,7 +29,7 @@ DECLARED = {
 }
 
 
-def with_f(f: float) -> Any:
+def with_f(f):
     """Return what makes a RAPPOR client of another f than declared."""
     return lambda seed: OtherMechanism(seed, mechanism("rappor", **SMALL, f=f))
 
@@ -56,7 +54,7 @@ LONG = {
 }
 
 
-def caught(make: Any, reports: int) -> list[str]:
+def caught(make, reports):
     """Audit ten clients, each with a fixed seed of its own: nine must be caught. Return the checks that failed."""
     settings = Settings(reports=reports)
     results = [audit(RAPPOR, make((1, seed)), settings, rng=np.random.default_rng(seed)) for seed in range(10)]
@@ -67,7 +65,7 @@ def caught(make: Any, reports: int) -> list[str]:
 
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("fault", QUICK)
-def test_a_broken_client_is_caught(fault: str) -> None:
+def test_a_broken_client_is_caught(fault):
     """In as few reports as docs/how-to/audit.md says."""
     make, reports, check = QUICK[fault]
     assert check in caught(make, reports)
@@ -75,25 +73,25 @@ def test_a_broken_client_is_caught(fault: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", LONG)
-def test_a_client_that_is_a_little_wrong_is_caught(fault: str) -> None:
+def test_a_client_that_is_a_little_wrong_is_caught(fault):
     caught(*LONG[fault])
 
 
-def weaker(name: str) -> Any:
+def weaker(name):
     """Return what makes a client of the same encoding at epsilon 1.5."""
-    exact: Any = mechanism(name, **DECLARED[name])
+    exact = mechanism(name, **DECLARED[name])
     sizes = {"olh": "hash_range", "subset": "subset_size", "projective": "field_size"}
     same = {size: getattr(exact.encoding, size) for one, size in sizes.items() if one == name}
     return lambda seed: OtherMechanism(seed, mechanism(name, **{**exact.parameters, **same, "epsilon": 1.5}))
 
 
-def audited(name: str, client: Any, reports: int = 4000, **settings: Any) -> Any:
+def audited(name, client, reports=4000, **settings):
     declared = RAPPOR if name == "rappor" else declare(mechanism(name, **DECLARED[name]))
     return audit(declared, client, Settings(reports=reports, **settings), rng=np.random.default_rng(1))
 
 
 SETS, MANY, OWN = ("subset", "projective"), {"reports": 10_000}, {"reports": 2000, "own_cohorts": True}
-FAULTS: list[tuple[str, Any, str, dict[str, Any]]] = [
+FAULTS = [
     ("rappor", clients.ManyOrFew, "number of ones", {}),
     ("rappor", clients.Redrawn, "memory of unset bits", {}),
     ("rappor", clients.OneCohortSwapped, "cohorts alike", {}),
@@ -120,49 +118,49 @@ FAULTS: list[tuple[str, Any, str, dict[str, Any]]] = [
 
 @pytest.mark.sampled(20)
 @pytest.mark.parametrize(("name", "make", "check", "settings"), FAULTS)
-def test_the_check_that_fails_names_the_fault(name: str, make: Any, check: str, settings: dict[str, Any]) -> None:
+def test_the_check_that_fails_names_the_fault(name, make, check, settings):
     assert check in audited(name, make(1), **settings).failed
 
 
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("name", ["rappor", *DECLARED])
-def test_a_right_client_passes(name: str, own: bool) -> None:
+def test_a_right_client_passes(name, own):
     assert audited(name, SimulatedClient(1), 2000, own_cohorts=own).failed == []
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", DECLARED)
-def test_runs_that_draw_the_same_numbers_are_noticed(name: str) -> None:
+def test_runs_that_draw_the_same_numbers_are_noticed(name):
     failed = audited(name, clients.SameEachTime(1), 2000).failed
     assert failed == ["processes started at once", "two metrics of a device"]
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", DECLARED)
-def test_noise_that_two_values_share_is_noticed(name: str) -> None:
+def test_noise_that_two_values_share_is_noticed(name):
     reports = 40_000 if name == "hadamard" else 10_000  # a sign says less, and half of the values have the same one
     assert audited(name, clients.OneNoisePerDevice(1), reports).failed == ["two values of a device"]
 
 
-def test_a_fault_that_reveals_more_than_declared_violates() -> None:
+def test_a_fault_that_reveals_more_than_declared_violates():
     result = audited("rappor", TruthNowAndThen(1, 0.1), 20_000)
     assert result.verdict == "violates"
     assert result.lower > RAPPOR.epsilon
     assert max(result.games, key=lambda game: game.lower).name == "truth"
 
 
-def test_a_note_shows_the_f_that_reports_were_made_with() -> None:
+def test_a_note_shows_the_f_that_reports_were_made_with():
     result = audited("rappor", with_f(0.45)(1), 100_000)
     low, high = map(float, re.findall(r"0\.\d{4}", result.notes[0]))
     assert low <= 0.45 <= high < 0.5
 
 
-def test_a_leak_that_no_declaration_names_is_learned() -> None:
+def test_a_leak_that_no_declaration_names_is_learned():
     """Bit 30 is the value's parity, in reports that are right otherwise; of the pair, neither value sets it."""
 
     class Parity(SimulatedClient):
-        def sent(self, declared: Declared, asked: Questions, cohorts: Any, reports: Any) -> Any:
+        def sent(self, declared, asked, cohorts, reports):
             reports[:, 30] = asked.values % 2
             return reports
 
@@ -171,15 +169,15 @@ def test_a_leak_that_no_declaration_names_is_learned() -> None:
     assert result.lower > 4
 
 
-def test_a_restart_that_forgets_is_noticed() -> None:
+def test_a_restart_that_forgets_is_noticed():
     """Each run of the simulated client draws its devices' permanent responses again."""
     result = audited("rappor", SimulatedClient(1), restart=True)
     assert result.failed == ["memory of set bits after a restart", "memory of unset bits after a restart"]
 
 
-def test_seeds_that_the_system_draws_pass() -> None:
+def test_seeds_that_the_system_draws_pass():
     class FromTheSystem(SimulatedClient):
-        def cohorts(self, declared: Declared, asked: Questions) -> Any:
+        def cohorts(self, declared, asked):
             drawn = np.frombuffer(os.urandom(4 * (int(asked.clients.max()) + 1)), "<u4") >> 1
             return drawn[asked.clients].astype(np.int64)
 
@@ -196,19 +194,19 @@ def test_seeds_that_the_system_draws_pass() -> None:
         ("oue", {"domain_size": 600, "epsilon": 1.0}),
     ],
 )
-def test_large_domains_are_checked_in_groups(name: str, parameters: dict[str, Any]) -> None:
+def test_large_domains_are_checked_in_groups(name, parameters):
     declared = declare(mechanism(name, **parameters))
     result = audit(declared, SimulatedClient(1), Settings(reports=500), rng=np.random.default_rng(1))
     assert result.verdict == "no fault found", result.failed
 
 
-def test_more_bits_than_the_memory_holds_are_refused() -> None:
+def test_more_bits_than_the_memory_holds_are_refused():
     declared = declare(mechanism("oue", domain_size=60_000, epsilon=1.0), most=2)
     with pytest.raises(ParameterError, match=r"60,000 bits each are too many for the memory; give at most 8,947"):
         audit(declared, SimulatedClient(1), Settings(reports=100_000))
 
 
-def test_pairs_of_bits_are_counted_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_of_bits_are_counted_block_by_block(monkeypatch):
     rng = np.random.default_rng(1)
     ones, lines = (rng.integers(0, 2, (50, 7)) for _ in range(2))
     raised, lowered = ones * lines, (1 - ones) * lines
@@ -257,7 +255,7 @@ def test_the_noise_of_two_values_and_metrics_is_seldom_called_alike():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("reports", [100_000, 1_000_000])
-def test_a_large_audit_accuses_nobody(reports: int) -> None:
+def test_a_large_audit_accuses_nobody(reports):
     declared = small_rappor()
     for seed in range(3):
         result = audit(declared, SimulatedClient((4, seed)), Settings(reports=reports), rng=np.random.default_rng(seed))
@@ -267,7 +265,7 @@ def test_a_large_audit_accuses_nobody(reports: int) -> None:
 
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize(("name", "parameters"), CASES)
-def test_our_own_client_is_as_declared(name: str, parameters) -> None:
+def test_our_own_client_is_as_declared(name, parameters):
     """The client's noise is the system's: at alpha 1e-9 these audits fail once in a million runs of all of them."""
     declared = declare(mechanism(name, **parameters))
     settings = Settings(reports=1000, alpha=1e-9, own_cohorts=True, restart=True)
@@ -276,7 +274,7 @@ def test_our_own_client_is_as_declared(name: str, parameters) -> None:
     assert 0 <= result.lower <= declared.epsilon
 
 
-def test_encode_is_as_declared(tmp_path: Path) -> None:
+def test_encode_is_as_declared(tmp_path):
     (tmp_path / "params.csv").write_text("k,h,m,p,q,f\n32,2,8,0.5,0.75,0.5\n")
     encode = [sys.executable, "-m", "overstory", "encode", "--params", str(tmp_path / "params.csv")]
     result = audit(small_rappor(), Program([*encode, "--values", "-", "-o", "-"]), Settings(reports=20_000, alpha=1e-9))

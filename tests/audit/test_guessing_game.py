@@ -3,12 +3,11 @@
 import math
 import re
 from decimal import Decimal
-from typing import Any
 
 import numpy as np
 import pytest
 
-from overstory.audit.answers import Answers, Declared, Questions, declare, fresh
+from overstory.audit.answers import Answers, Questions, declare, fresh
 from overstory.audit.audit import AuditResult, Settings, audit
 from overstory.audit.checks import Game, at_least, detectable_excess, odds, play
 from overstory.audit.conformance import conformance_of
@@ -19,12 +18,12 @@ from support.audited_clients import OtherMechanism, OtherRates, SimulatedClient,
 from support.contract_cases import SMALL
 
 
-def chance_of(epsilon: float) -> float:
+def chance_of(epsilon):
     return 1 / (1 + math.exp(-epsilon))
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
-def test_at_the_declared_epsilon_it_alarms_at_most_as_often_as_alpha(epsilon: float) -> None:
+def test_at_the_declared_epsilon_it_alarms_at_most_as_often_as_alpha(epsilon):
     """Exactly, for every number of guesses: every guess is right with the largest probability that epsilon allows."""
     tight = 0.0
     for guesses in (*range(1, 300), 1000, 10_000, 100_000):
@@ -41,7 +40,7 @@ def test_at_the_declared_epsilon_it_alarms_at_most_as_often_as_alpha(epsilon: fl
 
 
 @pytest.mark.slow
-def test_false_alarms_of_audits_at_exactly_the_declared_epsilon() -> None:
+def test_false_alarms_of_audits_at_exactly_the_declared_epsilon():
     """Of 2,000 games of a right client at alpha .01, at most 35 alarm: more would, once in a thousand seeds."""
     declared = declare(mechanism("oue", domain_size=4, epsilon=1.0))
     conformance, client, rng = conformance_of(declared), SimulatedClient(1), np.random.default_rng(1)
@@ -54,13 +53,13 @@ def test_false_alarms_of_audits_at_exactly_the_declared_epsilon() -> None:
     assert alarms > 2  # and it is a test at all
 
 
-def test_few_guesses_can_certify_nothing() -> None:
+def test_few_guesses_can_certify_nothing():
     assert Game("likelihood", 20, 20, 0.001).needed(4.0) is None
     assert Game("likelihood", 0, 0, 0.001).lower == 0.0
     assert (odds(0.0), odds(1.0)) == (-math.inf, math.inf)
 
 
-def printed(correct: int, declared: float) -> tuple[AuditResult, list[Decimal], str]:
+def printed(correct, declared):
     """The bound and the declared epsilon in the lines of an audit with 2,001 guesses, and the verdict's sentence."""
     game = Game("likelihood", 2001, correct, 0.0008)
     result = AuditResult("grr", ("0", "1"), 2001, 2001, 0.001, declared, (), (game,))
@@ -71,7 +70,7 @@ def printed(correct: int, declared: float) -> tuple[AuditResult, list[Decimal], 
 
 @pytest.mark.sampled(10)
 @pytest.mark.parametrize("correct", range(1100, 2002, 17))
-def test_a_bound_is_rounded_down_and_what_is_declared_up(correct: int) -> None:
+def test_a_bound_is_rounded_down_and_what_is_declared_up(correct):
     result, (lower, declared), _ = printed(correct, 20.00001)
     assert 0 <= Decimal(result.lower) - lower < Decimal("0.01")
     assert declared == Decimal("20.1")
@@ -79,7 +78,7 @@ def test_a_bound_is_rounded_down_and_what_is_declared_up(correct: int) -> None:
 
 @pytest.mark.parametrize("correct", [1200, 1600, 1999])
 @pytest.mark.parametrize("less", [0.1, 1e-4, 1e-6, 1e-10, 0.0])
-def test_a_violation_shows_which_epsilon_is_larger(correct: int, less: float) -> None:
+def test_a_violation_shows_which_epsilon_is_larger(correct, less):
     """Also where they differ in the last digit of a float."""
     bound = Game("likelihood", 2001, correct, 0.0008).lower
     epsilon = math.nextafter(bound - less, 0.0)
@@ -95,7 +94,7 @@ FEWEST, MOST = 78, 98
 """Of a hundred audits that each see a fault nine times in ten, fewer or more see it once in two thousand seeds."""
 
 
-def excess_of(declared: Declared, reports: int) -> float:
+def excess_of(declared, reports):
     """What an audit of a right client states."""
     result = audit(declared, SimulatedClient(3), Settings(reports=reports), rng=np.random.default_rng(1))
     assert result.verdict == "no fault found"
@@ -103,16 +102,16 @@ def excess_of(declared: Declared, reports: int) -> float:
     return result.detectable_excess
 
 
-def seen(declared: Declared, make: Any, reports: int) -> int:
+def seen(declared, make, reports):
     """How many audits find that the epsilon is above the declared one."""
     settings = Settings(reports=reports, repeats=2)
     results = (audit(declared, make((9, s)), settings, rng=np.random.default_rng((8, s))) for s in range(AUDITS))
     return sum(result.verdict == "violates" for result in results)
 
 
-def rates(declared: Declared, excess: float, part: float) -> tuple[float, float]:
+def rates(declared, excess, part):
     """P(1 | set) and P(1 | unset) with a larger epsilon, of which `part` is in what a 1 says."""
-    combined: Any = declared.mechanism.rounds.combined
+    combined = declared.mechanism.rounds.combined
     p, q = (float(chance) for chance in (combined.keep_one, combined.raise_zero))
     lit, dark = math.log(p / q), math.log((1 - q) / (1 - p))
     more = excess * (lit + dark)
@@ -121,7 +120,7 @@ def rates(declared: Declared, excess: float, part: float) -> tuple[float, float]
     return zero * math.exp(lit), zero
 
 
-def test_the_limits_are_those_of_nine_times_in_ten() -> None:
+def test_the_limits_are_those_of_nine_times_in_ten():
     assert 1 - float(at_least(FEWEST, AUDITS, 0.9)) < 0.0005
     assert float(at_least(MOST + 1, AUDITS, 0.9)) < 0.0005
 
@@ -129,7 +128,7 @@ def test_the_limits_are_those_of_nine_times_in_ten() -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("reports", [500, 2000])
 @pytest.mark.parametrize("part", [0.0, 0.5, 1.0])
-def test_less_noise_in_every_bit_is_seen_nine_times_in_ten(part: float, reports: int) -> None:
+def test_less_noise_in_every_bit_is_seen_nine_times_in_ten(part, reports):
     """500 reports are guessed on where they say half of epsilon, too: that excess is larger than of sure guesses."""
     declared = small_rappor()
     one, zero = rates(declared, excess_of(declared, reports), part)
@@ -137,7 +136,7 @@ def test_less_noise_in_every_bit_is_seen_nine_times_in_ten(part: float, reports:
 
 
 @pytest.mark.slow
-def test_a_smaller_f_is_seen_nine_times_in_ten() -> None:
+def test_a_smaller_f_is_seen_nine_times_in_ten():
     declared = small_rappor()
     f = f_for((1 + excess_of(declared, 4000)) * declared.epsilon)
     assert 0 < f < 0.3
@@ -145,7 +144,7 @@ def test_a_smaller_f_is_seen_nine_times_in_ten() -> None:
 
 
 @pytest.mark.slow
-def test_the_excess_is_no_larger_than_need_be() -> None:
+def test_the_excess_is_no_larger_than_need_be():
     """Three quarters of it, in the way that is hardest to see, are not seen nine times in ten."""
     declared = small_rappor()
     one, zero = rates(declared, 0.75 * excess_of(declared, 2000), 0.0)
@@ -154,13 +153,13 @@ def test_the_excess_is_no_larger_than_need_be() -> None:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
-def test_a_larger_epsilon_of_symbols_is_seen_nine_times_in_ten(epsilon: float) -> None:
+def test_a_larger_epsilon_of_symbols_is_seen_nine_times_in_ten(epsilon):
     declared = declare(mechanism("grr", domain_size=4, epsilon=epsilon))
     really = mechanism("grr", domain_size=4, epsilon=(1 + excess_of(declared, 2000)) * declared.epsilon)
     assert FEWEST <= seen(declared, lambda seed: OtherMechanism(seed, really), 2000) <= MOST
 
 
-def test_truth_sent_rarely_is_not_promised_to_be_seen() -> None:
+def test_truth_sent_rarely_is_not_promised_to_be_seen():
     """The truth in one report of a thousand has an epsilon above 19, and 4,000 reports show nothing."""
     declared, p, q = small_rappor(), 0.6875, 0.5625
     ratio = (0.999 * p**2 * (1 - q) ** 30 + 0.001) / (0.999 * q**2 * (1 - p) ** 2 * (1 - q) ** 28)
@@ -182,7 +181,7 @@ def test_truth_sent_rarely_is_not_promised_to_be_seen() -> None:
     ("oracle", "epsilon", "excess", "reports"),
     [("oue", 1, 0.05, 79_000), ("oue", 1, 0.10, 20_000), ("sue", 4, 0.10, 10_000), ("hadamard", 1, 0.25, 3400)],
 )
-def test_reports_that_certify_an_excess(oracle: str, epsilon: float, excess: float, reports: int) -> None:
+def test_reports_that_certify_an_excess(oracle, epsilon, excess, reports):
     """The exact binomial's numbers for alpha .001 and power .9, all reports being of the pair, within 8%."""
     declared = declare(mechanism(oracle, domain_size=100, epsilon=epsilon))
     asked = fresh(declared, reports, np.random.default_rng(1), choose=False)
@@ -193,7 +192,7 @@ def test_reports_that_certify_an_excess(oracle: str, epsilon: float, excess: flo
     assert abs(found - excess) < 0.08 * excess
 
 
-def test_of_too_few_reports_nothing_is_said() -> None:
+def test_of_too_few_reports_nothing_is_said():
     declared = declare(mechanism("grr", domain_size=1000, epsilon=4.0))
     result = audit(declared, SimulatedClient(3), Settings(reports=200, alpha=1e-4), rng=np.random.default_rng(1))
     assert result.detectable_excess is None
@@ -202,7 +201,7 @@ def test_of_too_few_reports_nothing_is_said() -> None:
 
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", SMALL)
-def test_scores_guesses_and_right_ones_are_those_of_exact_likelihoods(name: str) -> None:
+def test_scores_guesses_and_right_ones_are_those_of_exact_likelihoods(name):
     """Every report that there is, of every cohort, weighed by its exact probability."""
     declared = declare(mechanism(name, **SMALL[name][0]))
     exact, conformance = declared.mechanism, conformance_of(declared)
@@ -231,7 +230,7 @@ def test_scores_guesses_and_right_ones_are_those_of_exact_likelihoods(name: str)
 
 
 @pytest.mark.parametrize(("name", "more"), [("grr", {}), ("sue", {}), ("subset", {"subset_size": 3}), ("hadamard", {})])
-def test_a_larger_epsilon_has_the_levels_of_the_mechanism_with_it(name: str, more: dict[str, Any]) -> None:
+def test_a_larger_epsilon_has_the_levels_of_the_mechanism_with_it(name, more):
     declared, larger = (declare(mechanism(name, domain_size=10, epsilon=epsilon, **more)) for epsilon in (1.0, 1.3))
     asked = fresh(declared, 1000, np.random.default_rng(1), choose=False)
     answers = Answers(asked, asked.cohorts, np.zeros((1000, 1), np.uint8))

@@ -13,7 +13,7 @@ from overstory.analysis.selection import smallest_found
 from overstory.discovery import CodedIntegers, CodedStrings, detectable_frequency, discover, find, simulate
 from overstory.discovery.heavy_hitters import extend
 from overstory.protocol.errors import ParameterError
-from support.populations import zipf
+from support.random_collections import zipf
 
 VALUES = zipf(200_000, 20_000, seed=1, bits=32)
 DOMAIN = CodedIntegers(32)

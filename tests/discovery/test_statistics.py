@@ -6,15 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest, chi2
 
-from overstory.discovery import (
-    AlphabetStrings,
-    CodedIntegers,
-    CodedStrings,
-    ModelStrings,
-    discover,
-    find,
-    simulate,
-)
+from overstory.discovery import AlphabetStrings, CodedIntegers, CodedStrings, ModelStrings, discover, find, simulate
 from overstory.discovery.heavy_hitters import (
     adjusted,
     counted_from,
@@ -26,7 +18,7 @@ from overstory.discovery.heavy_hitters import (
 )
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.registry import mechanism
-from support.populations import zipf
+from support.random_collections import zipf
 
 FALSE_ALARM = 1e-6  # of each test here
 HOLDERS, DEVICES = 1500, 6000

@@ -1,29 +1,16 @@
 """Law 7 for every format: any altered, cut or stretched file is a valid one or one declared error, never another."""
 
 import gzip
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from overstory.analysis.reports import ReportBatch
-from overstory.files import rappor as candidates
+from overstory.files import rappor
 from overstory.files import reports as reports_module
 from overstory.files.csv import Skipped
 from overstory.files.parquet import Label, read_parquet, write_blocks
-from overstory.files.rappor import (
-    Holding,
-    read_candidates,
-    read_counts,
-    read_map,
-    read_params,
-    read_values,
-    write_counts,
-    write_map,
-    write_params,
-)
 from overstory.files.reports import read_packed, read_reports, read_reports_csv, write_packed
 from overstory.protocol.errors import OverstoryError
 from support.samples import CANDIDATES, COUNTS, MECHANISM, PARAMETERS, batch, reports_csv, rows_of, values_csv
@@ -34,15 +21,15 @@ RAW = batch().to_wire(MECHANISM.digest)
 
 # Name: (how a sound file is written, how it is read).
 FORMATS = {
-    "params": (lambda path: write_params(path, PARAMETERS), read_params),
+    "params": (lambda path: rappor.write_params(path, PARAMETERS), rappor.read_params),
     "values": (
-        lambda path: path.write_text(values_csv([Holding("ann", 1, 'a, "b"\n'), Holding("é", 0, "x")])),
-        lambda path: list(read_values(path, 3)),
+        lambda path: path.write_text(values_csv([rappor.Holding("ann", 1, 'a, "b"\n'), rappor.Holding("é", 0, "x")])),
+        lambda path: list(rappor.read_values(path, 3)),
     ),
     "reports": (lambda path: path.write_text(reports_csv()), lambda path: list(read_reports_csv(path, 12, 3))),
-    "counts": (lambda path: write_counts(path, COUNTS), lambda path: read_counts(path, 3, 12)),
-    "map": (lambda path: write_map(path, CANDIDATES), lambda path: read_map(path, **SHAPE)),
-    "candidates": (lambda path: path.write_text("ash\nelm, é\n"), read_candidates),
+    "counts": (lambda path: rappor.write_counts(path, COUNTS), lambda path: rappor.read_counts(path, 3, 12)),
+    "map": (lambda path: rappor.write_map(path, CANDIDATES), lambda path: rappor.read_map(path, **SHAPE)),
+    "candidates": (lambda path: path.write_text("ash\nelm, é\n"), rappor.read_candidates),
     "packed": (
         lambda path: write_packed(path, [RAW, RAW]),
         lambda path: [ReportBatch.from_wire(one) for one in read_packed(path)],
@@ -63,7 +50,7 @@ CHANGES = st.lists(
 )
 
 
-def altered(raw: Any, changes: Any) -> Any:
+def altered(raw, changes):
     for kind, where, byte in changes:
         at = int(where * len(raw))
         if kind == "set":
@@ -80,7 +67,7 @@ def altered(raw: Any, changes: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def sound(tmp_path_factory):
     """Return the bytes of one sound file per format."""
     folder = tmp_path_factory.mktemp("sound")
     files = {}
@@ -95,7 +82,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.mark.parametrize("name", FORMATS)
 @given(changes=CHANGES)
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_an_altered_file_is_valid_or_one_declared_error(name: str, changes: Any, sound: Any, tmp_path: Path) -> None:
+def test_an_altered_file_is_valid_or_one_declared_error(name, changes, sound, tmp_path):
     path = tmp_path / "altered"
     path.write_bytes(altered(sound[name], changes))
     try:
@@ -107,21 +94,19 @@ def test_an_altered_file_is_valid_or_one_declared_error(name: str, changes: Any,
 @pytest.mark.parametrize("name", ["reports", "map"])
 @given(changes=CHANGES)
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_the_fast_reader_agrees_about_altered_files(
-    name: str, changes: Any, sound: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_fast_reader_agrees_about_altered_files(name, changes, sound, tmp_path, monkeypatch):
     path = tmp_path / "altered"
     path.write_bytes(altered(sound[name], changes))
     outcomes = []
     for smallest in (1 << 40, 1):
         monkeypatch.setattr(reports_module, "SMALLEST", smallest)
-        monkeypatch.setattr(candidates, "SMALLEST", smallest)
+        monkeypatch.setattr(rappor, "SMALLEST", smallest)
         outcomes.append(outcome(name, path))
     monkeypatch.undo()
     assert outcomes[0] == outcomes[1]
 
 
-def outcome(name: str, path: Path) -> Any:
+def outcome(name, path):
     try:
         found = FORMATS[name][1](path)
     except OverstoryError as error:
@@ -133,7 +118,7 @@ def outcome(name: str, path: Path) -> Any:
 
 @given(changes=CHANGES)
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_skipping_never_stops_after_the_header(changes: Any, sound: Any, tmp_path: Path) -> None:
+def test_skipping_never_stops_after_the_header(changes, sound, tmp_path):
     """What is skipped and what is read are all the lines there are, as long as no quote joins them."""
     head, _, body = sound["reports"].partition(b"\n")
     path = tmp_path / "altered"

@@ -3,7 +3,6 @@
 import gzip
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,17 +11,17 @@ from overstory.files.io import reading, replacing, writing, writing_text
 from overstory.protocol.errors import FormatError
 
 
-def names(folder: Path) -> list[str]:
+def names(folder):
     return [path.name for path in folder.iterdir()]
 
 
-def write_half(path: Path, error: type[BaseException]) -> None:
+def write_half(path, error):
     with writing(path) as raw:
         raw.write(b"half of it")
         raise error
 
 
-def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
+def test_an_error_leaves_what_was_there(tmp_path):
     path = tmp_path / "out.txt"
     path.write_text("before")
     with pytest.raises(RuntimeError):
@@ -32,13 +31,13 @@ def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["out.csv", "out.csv.gz"])
-def test_an_error_leaves_nothing_where_nothing_was(tmp_path: Path, name: str) -> None:
+def test_an_error_leaves_nothing_where_nothing_was(tmp_path, name):
     with pytest.raises(KeyboardInterrupt):
         write_half(tmp_path / name, KeyboardInterrupt)
     assert names(tmp_path) == []
 
 
-def test_a_file_keeps_its_mode_and_its_link(tmp_path: Path) -> None:
+def test_a_file_keeps_its_mode_and_its_link(tmp_path):
     target, link = tmp_path / "target", tmp_path / "link"
     target.write_text("before")
     target.chmod(0o640)
@@ -50,20 +49,20 @@ def test_a_file_keeps_its_mode_and_its_link(tmp_path: Path) -> None:
     assert target.stat().st_mode & 0o777 == 0o640
 
 
-def test_a_new_file_has_the_usual_mode(tmp_path: Path) -> None:
+def test_a_new_file_has_the_usual_mode(tmp_path):
     (tmp_path / "usual").touch()
     with writing_text(tmp_path / "new") as text:
         text.write("x")
     assert (tmp_path / "new").stat().st_mode == (tmp_path / "usual").stat().st_mode
 
 
-def test_a_device_is_not_replaced() -> None:
+def test_a_device_is_not_replaced():
     with writing_text("/dev/null") as text:
         text.write("gone")
     assert Path("/dev/null").is_char_device()
 
 
-def test_gz_is_the_same_every_time(tmp_path: Path) -> None:
+def test_gz_is_the_same_every_time(tmp_path):
     for name in ("a.gz", "b.gz"):
         with writing_text(tmp_path / name) as text:
             text.write("content")
@@ -71,7 +70,7 @@ def test_gz_is_the_same_every_time(tmp_path: Path) -> None:
     assert gzip.decompress((tmp_path / "a.gz").read_bytes()) == b"content"
 
 
-def test_reading_tells_every_byte_once(tmp_path: Path) -> None:
+def test_reading_tells_every_byte_once(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(bytes(3_000_000))
     told = []
@@ -84,7 +83,7 @@ def test_reading_tells_every_byte_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "spoil", [lambda raw: raw[:-6], lambda raw: raw[:20] + b"\xff\xff" + raw[22:], lambda raw: raw[:2]]
 )
-def test_a_spoiled_gz_is_one_declared_error(tmp_path: Path, spoil: Any) -> None:
+def test_a_spoiled_gz_is_one_declared_error(tmp_path, spoil):
     path = tmp_path / "file.gz"
     path.write_bytes(spoil(gzip.compress(os.urandom(5000))))
     with pytest.raises(FormatError, match="the gz stream is damaged or cut short"), reading(path) as stream:
@@ -94,7 +93,7 @@ def test_a_spoiled_gz_is_one_declared_error(tmp_path: Path, spoil: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "kind"), [("absent/out", FileNotFoundError), (".", IsADirectoryError), ("file/out", NotADirectoryError)]
 )
-def test_errors_name_what_was_asked_for(tmp_path: Path, name: str, kind: Any) -> None:
+def test_errors_name_what_was_asked_for(tmp_path, name, kind):
     (tmp_path / "file").touch()
     with pytest.raises(kind) as caught, replacing(tmp_path / name):
         pass
@@ -103,15 +102,15 @@ def test_errors_name_what_was_asked_for(tmp_path: Path, name: str, kind: Any) ->
         pass
 
 
-def test_text_that_is_none(tmp_path: Path) -> None:
+def test_text_that_is_none(tmp_path):
     with pytest.raises(FormatError, match="UTF-8"), writing_text(tmp_path / "out") as text:
         text.write("\ud800")
     assert names(tmp_path) == []
 
 
-def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     """Else the name may be there after a power cut, and its content not."""
-    steps: list[tuple[str, str]] = []
+    steps = []
     replace = Path.replace
     monkeypatch.setattr(io, "sync", lambda path: steps.append(("sync", path.name)))
     monkeypatch.setattr(Path, "replace", lambda self, to: (steps.append(("replace", to.name)), replace(self, to))[1])

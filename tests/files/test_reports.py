@@ -5,8 +5,6 @@ import subprocess
 import sys
 import tracemalloc
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -23,11 +21,11 @@ from support.samples import MECHANISM, PARAMETERS, ROWS, batch, reports_csv, row
 LABEL = Label(12, 3, MECHANISM.canonical())
 
 
-def read(path: Path, skipped: Any = None) -> Any:
+def read(path, skipped=None):
     return rows_of(read_reports_csv(path, 12, 3, skipped=skipped))
 
 
-def both_ways(path: Path, monkeypatch: pytest.MonkeyPatch, skipped: Any = None) -> Any:
+def both_ways(path, monkeypatch, skipped=None):
     """Read exactly, then with the fast reader wherever it dares."""
     exact = read(path, skipped)
     monkeypatch.setattr(module, "SMALLEST", 1)
@@ -38,13 +36,13 @@ def both_ways(path: Path, monkeypatch: pytest.MonkeyPatch, skipped: Any = None) 
 
 
 @pytest.fixture
-def csv_path(tmp_path: Path) -> Any:
+def csv_path(tmp_path):
     path = tmp_path / "reports.csv"
     path.write_text(reports_csv())
     return path
 
 
-def test_the_fast_reader_is_really_used(csv_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fast_reader_is_really_used(csv_path, monkeypatch):
     monkeypatch.setattr(module, "SMALLEST", 1)
     monkeypatch.setattr(module, "records", lambda *_: pytest.fail("the exact reader was asked"))
     assert read(csv_path) == ROWS
@@ -63,7 +61,7 @@ def test_the_fast_reader_is_really_used(csv_path: Any, monkeypatch: pytest.Monke
     ],
     ids=["CRLF", "BOM", "other columns", "quoted", "blank lines", "leading zeros", "comma in a name"],
 )
-def test_other_dresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: Any) -> None:
+def test_other_dresses(tmp_path, monkeypatch, text):
     path = tmp_path / "reports.csv"
     path.write_bytes(text.encode())
     assert both_ways(path, monkeypatch) == ROWS
@@ -90,7 +88,7 @@ def test_other_dresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: An
         ('"c,1,,,010101010101', "line 3: this is no CSV record"),
     ],
 )
-def test_a_bad_line_is_named_or_skipped(csv_path: Any, monkeypatch: pytest.MonkeyPatch, line: Any, says: str) -> None:
+def test_a_bad_line_is_named_or_skipped(csv_path, monkeypatch, line, says):
     lines = csv_path.read_text().splitlines(keepends=True)
     csv_path.write_bytes("".join([*lines[:2], line + "\n", *lines[2:]]).encode())
     for smallest in (module.SMALLEST, 1):
@@ -113,7 +111,7 @@ def test_a_bad_line_is_named_or_skipped(csv_path: Any, monkeypatch: pytest.Monke
         ("cohort,irr,irr\n", "line 1: the header names irr twice"),
     ],
 )
-def test_headers_that_are_none(tmp_path: Path, text: Any, says: str) -> None:
+def test_headers_that_are_none(tmp_path, text, says):
     path = tmp_path / "reports.csv"
     path.write_text(text)
     with pytest.raises(FormatError) as caught:
@@ -130,7 +128,7 @@ REPORTS = st.integers(1, 200).flatmap(
 
 @given(REPORTS)
 @settings(deadline=None, max_examples=50)
-def test_reports_of_any_width_survive_every_format(tmp_path_factory: pytest.TempPathFactory, reports: Any) -> None:
+def test_reports_of_any_width_survive_every_format(tmp_path_factory, reports):
     num_bits, rows = reports
     folder = tmp_path_factory.mktemp("reports")
     (folder / "r.csv").write_text(reports_csv(rows, num_bits))
@@ -146,7 +144,7 @@ def test_reports_of_any_width_survive_every_format(tmp_path_factory: pytest.Temp
 
 @given(REPORTS)
 @settings(deadline=None, max_examples=50)
-def test_packed_text_is_the_integer(reports: Any) -> None:
+def test_packed_text_is_the_integer(reports):
     import pyarrow as pa
 
     num_bits, rows = reports
@@ -157,7 +155,7 @@ def test_packed_text_is_the_integer(reports: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["r.csv", "r.csv.gz", "r.ovsb", "r.ovsb.gz", "r.parquet", "no-extension"])
-def test_any_format_is_known_by_its_first_bytes(tmp_path: Path, name: str) -> None:
+def test_any_format_is_known_by_its_first_bytes(tmp_path, name):
     path = tmp_path / name
     if name.endswith("parquet"):
         write_blocks(path, [batch()], LABEL)
@@ -182,7 +180,7 @@ def test_any_format_is_known_by_its_first_bytes(tmp_path: Path, name: str) -> No
         (replace(PARAMETERS, hash_key="key"), "another hash key"),
     ],
 )
-def test_a_label_of_other_parameters_is_refused(tmp_path: Path, name: str, other: Any, says: str) -> None:
+def test_a_label_of_other_parameters_is_refused(tmp_path, name, other, says):
     path = tmp_path / name
     if name == "r.ovsb":
         write_packed(path, [batch().to_wire(MECHANISM.digest)])
@@ -195,11 +193,11 @@ def test_a_label_of_other_parameters_is_refused(tmp_path: Path, name: str, other
 
 
 class TestPacked:
-    def written(self, path: Path, *raws: bytes) -> Any:
+    def written(self, path, *raws):
         path.write_bytes(b"".join(raws))
         return path
 
-    def test_faults(self, tmp_path: Path) -> None:
+    def test_faults(self, tmp_path):
         good = batch().to_wire(MECHANISM.digest)
         path = tmp_path / "r.ovsb"
         faults = {
@@ -216,7 +214,7 @@ class TestPacked:
             assert says in str(caught.value)
             assert str(path) in str(caught.value)
 
-    def test_a_damaged_batch_may_be_skipped(self, tmp_path: Path) -> None:
+    def test_a_damaged_batch_may_be_skipped(self, tmp_path):
         good = batch().to_wire(MECHANISM.digest)
         damaged = good[:40] + bytes([good[40] ^ 1]) + good[41:]
         skipped = Skipped()
@@ -225,7 +223,7 @@ class TestPacked:
         assert skipped.count == 1
         assert "batch 2" in str(skipped.examples[0])
 
-    def test_a_lying_length_claims_no_memory(self, tmp_path: Path) -> None:
+    def test_a_lying_length_claims_no_memory(self, tmp_path):
         good = batch().to_wire(MECHANISM.digest)
         path = self.written(tmp_path / "r.ovsb", good[:12] + (60_000_000).to_bytes(4, "little") + good[16:])
         tracemalloc.start()
@@ -237,7 +235,7 @@ class TestPacked:
 
 
 class TestParquet:
-    def altered(self, path: Path, label: Any = None, **other: Any) -> Any:
+    def altered(self, path, label=None, **other):
         """Write two reports whose file has another label, none (b""), or other columns."""
         from pyarrow import parquet
 
@@ -249,11 +247,11 @@ class TestParquet:
         parquet.write_table(table.replace_schema_metadata(metadata), path)
         return path
 
-    def test_faults(self, tmp_path: Path) -> None:
+    def test_faults(self, tmp_path):
         import pyarrow as pa
 
         path = tmp_path / "r.parquet"
-        faults: dict[str, dict[str, Any]] = {
+        faults = {
             "expected one column cohort": {"cohort": pa.array([0, 2], pa.int64())},
             "expected one column blob": {"blob": pa.array([b"\1\0", b"\0\1"], pa.binary(2))},
         }
@@ -273,12 +271,12 @@ class TestParquet:
             (LABEL.to_json().replace(b"rappor", b"RAPPOR"), "altered"),
         ],
     )
-    def test_labels_that_are_none(self, tmp_path: Path, label: Any, says: str) -> None:
+    def test_labels_that_are_none(self, tmp_path, label, says):
         path = self.altered(tmp_path / "r.parquet", label)
         with pytest.raises(FormatError, match=says):
             list(read_parquet(path))
 
-    def test_no_label_or_no_parquet(self, tmp_path: Path) -> None:
+    def test_no_label_or_no_parquet(self, tmp_path):
         path = self.altered(tmp_path / "r.parquet", b"")
         with pytest.raises(FormatError, match="no key overstory"):
             list(read_parquet(path))
@@ -299,7 +297,7 @@ for path in sys.argv[1:]:
 """
 
 
-def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_file(tmp_path):
     """Peak memory of a process, after a file of 38 MB (twice, to warm up) and after one of 152 MB."""
     lines = {"small.csv": 2_000_000, "large.csv": 8_000_000}
     for name, count in lines.items():
@@ -317,7 +315,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("smallest", [1, 1 << 30])
-def test_any_cut_into_blocks_reads_the_same(csv_path: Any, monkeypatch: pytest.MonkeyPatch, smallest: Any) -> None:
+def test_any_cut_into_blocks_reads_the_same(csv_path, monkeypatch, smallest):
     text = 'cohort,note,irr\n0,"a\n""b""\n",000000000101\n2,,111111111111\n\n1,"x, y",000000000000\r\n0,,100000000000'
     csv_path.write_bytes(text.encode())
     monkeypatch.setattr(module, "SMALLEST", smallest)

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,22 +16,8 @@ from hypothesis import strategies as st
 from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.reports import SupportCounts
 from overstory.files import csv as reader
-from overstory.files import rappor as candidates
+from overstory.files import rappor
 from overstory.files.csv import Block, Skipped, blocks, records
-from overstory.files.rappor import (
-    Holding,
-    RapporParameters,
-    hash_candidates,
-    read_candidates,
-    read_counts,
-    read_map,
-    read_params,
-    read_values,
-    write_candidates,
-    write_counts,
-    write_map,
-    write_params,
-)
 from overstory.protocol.errors import FormatError
 from overstory.protocol.kinds.rappor import Bloom
 from support.samples import CANDIDATES, COUNTS, PARAMETERS, values_csv
@@ -42,17 +27,17 @@ GOOD_PARAMS = "k,h,m,p,q,f\n12,2,3,0.25,0.75,0.5\n"
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
-def written(tmp_path: Path, text: Any, name: str = "file.csv") -> Any:
+def written(tmp_path, text, name="file.csv"):
     path = tmp_path / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
 
 
-def same_map(one: CandidateMap, other: CandidateMap) -> bool:
+def same_map(one, other):
     return list(one.candidates) == list(other.candidates) and np.array_equal(one.positions, other.positions)
 
 
-def as_read(found: CandidateMap) -> CandidateMap:
+def as_read(found):
     """Return a map as Google's reader has it: a candidate without a letter is "Empty", the first of equals counts."""
     names = [name or "Empty" for name in found.candidates]
     kept = [i for i, name in enumerate(names) if name not in names[:i]]
@@ -60,7 +45,7 @@ def as_read(found: CandidateMap) -> CandidateMap:
 
 
 Dress = Callable[[bytes], bytes]
-DRESSES: dict[str, Dress] = {
+DRESSES = {
     "as is": lambda text: text,
     "CRLF": lambda text: text.replace(b"\n", b"\r\n"),
     "BOM": lambda text: codecs.BOM_UTF8 + text,
@@ -72,41 +57,41 @@ DRESSES: dict[str, Dress] = {
 
 
 @pytest.mark.parametrize("dress", DRESSES.values(), ids=DRESSES.keys())
-def test_a_file_is_read_in_every_dress_that_an_editor_or_a_tool_may_give_it(tmp_path: Path, dress: Dress) -> None:
-    assert read_params(written(tmp_path, dress(GOOD_PARAMS.encode()))) == PARAMETERS
+def test_a_file_is_read_in_every_dress_that_an_editor_or_a_tool_may_give_it(tmp_path, dress):
+    assert rappor.read_params(written(tmp_path, dress(GOOD_PARAMS.encode()))) == PARAMETERS
     values = written(tmp_path, dress('client,cohort,value\nann,1,"a, b"\nbob,0,é\n'.encode()))
-    assert list(read_values(values, 3)) == [Holding("ann", 1, "a, b"), Holding("bob", 0, "é")]
-    write_counts(tmp_path / "c", COUNTS)
-    assert read_counts(written(tmp_path, dress((tmp_path / "c").read_bytes())), 3, 12) == COUNTS
-    flat = hash_candidates(["ash", "a,b", "é"], PARAMETERS.mechanism().encoding)
-    write_map(tmp_path / "m", flat)
+    assert list(rappor.read_values(values, 3)) == [rappor.Holding("ann", 1, "a, b"), rappor.Holding("bob", 0, "é")]
+    rappor.write_counts(tmp_path / "c", COUNTS)
+    assert rappor.read_counts(written(tmp_path, dress((tmp_path / "c").read_bytes())), 3, 12) == COUNTS
+    flat = rappor.hash_candidates(["ash", "a,b", "é"], PARAMETERS.mechanism().encoding)
+    rappor.write_map(tmp_path / "m", flat)
     found = written(tmp_path, dress((tmp_path / "m").read_bytes()))
-    assert same_map(read_map(found, num_bits=12, num_hashes=2, num_cohorts=3), flat)
+    assert same_map(rappor.read_map(found, num_bits=12, num_hashes=2, num_cohorts=3), flat)
     names = written(tmp_path, dress(b'plain\n"kept as it is"\na,b\nplain\n'), "names.txt")
-    assert read_candidates(names) == ["plain", '"kept as it is"', "a,b"]
+    assert rappor.read_candidates(names) == ["plain", '"kept as it is"', "a,b"]
 
 
-def test_params_survive(tmp_path: Path) -> None:
-    odd = RapporParameters(k=128, h=2, m=16, p=0.1 + 0.2, q=1e-3, f=1 / 3)
-    write_params(tmp_path / "p.csv", odd)
-    assert read_params(tmp_path / "p.csv") == odd
+def test_params_survive(tmp_path):
+    odd = rappor.RapporParameters(k=128, h=2, m=16, p=0.1 + 0.2, q=1e-3, f=1 / 3)
+    rappor.write_params(tmp_path / "p.csv", odd)
+    assert rappor.read_params(tmp_path / "p.csv") == odd
 
 
-def test_params_are_found_by_their_header(tmp_path: Path) -> None:
-    assert read_params(written(tmp_path, "note,f,q,p,m,h,k\nx,0.5,0.75,0.25,3,2,12\n")) == PARAMETERS
+def test_params_are_found_by_their_header(tmp_path):
+    assert rappor.read_params(written(tmp_path, "note,f,q,p,m,h,k\nx,0.5,0.75,0.25,3,2,12\n")) == PARAMETERS
 
 
-HOLDINGS = st.lists(st.builds(Holding, TEXT, st.integers(0, 2), TEXT), max_size=8)
+HOLDINGS = st.lists(st.builds(rappor.Holding, TEXT, st.integers(0, 2), TEXT), max_size=8)
 
 
 @given(HOLDINGS)
 @settings(deadline=None, max_examples=60)
-def test_values_survive(tmp_path_factory: pytest.TempPathFactory, holdings: Any) -> None:
+def test_values_survive(tmp_path_factory, holdings):
     path = tmp_path_factory.mktemp("values") / "values.csv.gz"
     cohorts = {one.client: one.cohort for one in holdings}  # a client has one
     holdings = [one._replace(cohort=cohorts[one.client]) for one in holdings]
     path.write_bytes(gzip.compress(values_csv(holdings).encode()))
-    assert list(read_values(path, 3)) == holdings
+    assert list(rappor.read_values(path, 3)) == holdings
 
 
 @pytest.mark.parametrize(
@@ -126,15 +111,15 @@ def test_values_survive(tmp_path_factory: pytest.TempPathFactory, holdings: Any)
         ("ann,0," + "x" * 200_000, "line 3: this is no CSV record (field larger than field limit"),
     ],
 )
-def test_a_bad_value_line_is_named(tmp_path: Path, row: Any, says: str) -> None:
+def test_a_bad_value_line_is_named(tmp_path, row, says):
     raw = row if isinstance(row, bytes) else row.encode()
     path = written(tmp_path, b"client,cohort,value\nfirst,0,a\n" + raw + b"\nlast,2,b\n")
     with pytest.raises(FormatError) as caught:
-        list(read_values(path, 3))
+        list(rappor.read_values(path, 3))
     assert says in str(caught.value)
 
 
-def test_an_unclosed_quote_costs_one_line_only() -> None:
+def test_an_unclosed_quote_costs_one_line_only():
     lines = [f"c{i},0,v{i}" for i in range(50)]
     lines[10] = 'c10,0,"v10'
     skipped = Skipped()
@@ -144,26 +129,26 @@ def test_an_unclosed_quote_costs_one_line_only() -> None:
     assert str(skipped.examples[0]).startswith("values.csv, line 12: ")
 
 
-def test_line_numbers_count_lines_inside_quotes(tmp_path: Path) -> None:
+def test_line_numbers_count_lines_inside_quotes(tmp_path):
     path = written(tmp_path, 'client,cohort,value\nann,0,"two\nlines"\nbob,9,x\n')
     with pytest.raises(FormatError, match="line 4, field cohort"):
-        list(read_values(path, 3))
+        list(rappor.read_values(path, 3))
 
 
 @given(st.integers(1, 4), st.integers(1, 9), st.data())
 @settings(deadline=None, max_examples=40)
-def test_counts_survive(tmp_path_factory: pytest.TempPathFactory, cohorts: int, bits: int, data: st.DataObject) -> None:
+def test_counts_survive(tmp_path_factory, cohorts, bits, data):
     totals = data.draw(st.lists(st.integers(0, 1 << 61), min_size=cohorts, max_size=cohorts))
     ones = [[data.draw(st.integers(0, total)) for _ in range(bits)] for total in totals]
     path = tmp_path_factory.mktemp("counts") / "counts.csv"
-    write_counts(path, SupportCounts(totals, ones))
-    assert read_counts(path, cohorts, bits) == SupportCounts(totals, ones)
+    rappor.write_counts(path, SupportCounts(totals, ones))
+    assert rappor.read_counts(path, cohorts, bits) == SupportCounts(totals, ones)
 
 
-def test_a_map_is_written_as_google_writes_it(tmp_path: Path) -> None:
+def test_a_map_is_written_as_google_writes_it(tmp_path):
     """v1 sets bits 8 and 10 in cohort 0 (tests/vectors); a collision is written twice."""
     bloom = Bloom(16, 2, 65, "google-rappor-python")
-    write_map(tmp_path / "map.csv", hash_candidates(["v1"], bloom))
+    rappor.write_map(tmp_path / "map.csv", rappor.hash_candidates(["v1"], bloom))
     cells = (tmp_path / "map.csv").read_text().rstrip("\n").split(",")
     assert cells[:3] == ["v1", "9", "11"]
     assert cells[-2:] == [str(64 * 16 + 5 + 1)] * 2
@@ -172,22 +157,20 @@ def test_a_map_is_written_as_google_writes_it(tmp_path: Path) -> None:
 
 @given(st.lists(TEXT, min_size=1, max_size=6), st.integers(2, 300), st.integers(1, 3), st.integers(1, 3), st.data())
 @settings(deadline=None, max_examples=60)
-def test_maps_survive(
-    tmp_path_factory: pytest.TempPathFactory, names: Any, bits: int, hashes: int, cohorts: int, data: st.DataObject
-) -> None:
+def test_maps_survive(tmp_path_factory, names, bits, hashes, cohorts, data):
     shape = (cohorts, len(names), hashes)
     seed = data.draw(st.integers(0, 1 << 30))
     found = CandidateMap(names, np.random.default_rng(seed).integers(0, bits, shape), bits)
     path = tmp_path_factory.mktemp("map") / "map.csv"
-    write_map(path, found)
-    assert same_map(read_map(path, num_bits=bits, num_hashes=hashes, num_cohorts=cohorts), as_read(found))
+    rappor.write_map(path, found)
+    assert same_map(rappor.read_map(path, num_bits=bits, num_hashes=hashes, num_cohorts=cohorts), as_read(found))
 
 
-def test_a_map_of_very_many_rows_is_written_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_map(tmp_path / "table.csv", CANDIDATES)
-    monkeypatch.setattr(candidates, "TABLE_CELLS", 1)
-    monkeypatch.setattr(candidates, "CHUNK", 2)
-    write_map(tmp_path / "unique.csv", CANDIDATES)
+def test_a_map_of_very_many_rows_is_written_the_same(tmp_path, monkeypatch):
+    rappor.write_map(tmp_path / "table.csv", CANDIDATES)
+    monkeypatch.setattr(rappor, "TABLE_CELLS", 1)
+    monkeypatch.setattr(rappor, "CHUNK", 2)
+    rappor.write_map(tmp_path / "unique.csv", CANDIDATES)
     assert (tmp_path / "unique.csv").read_bytes() == (tmp_path / "table.csv").read_bytes()
 
 
@@ -208,29 +191,29 @@ def test_a_map_of_very_many_rows_is_written_the_same(tmp_path: Path, monkeypatch
     ],
 )
 @pytest.mark.parametrize("long", [False, True])
-def test_maps_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: Any, says: str, long: bool) -> None:
+def test_maps_that_are_none(tmp_path, monkeypatch, text, says, long):
     if long:
-        monkeypatch.setattr(candidates, "SMALLEST", 1)  # as if the file were large
+        monkeypatch.setattr(rappor, "SMALLEST", 1)  # as if the file were large
     with pytest.raises(FormatError) as caught:
-        read_map(written(tmp_path, text), num_bits=12, num_hashes=2, num_cohorts=3)
+        rappor.read_map(written(tmp_path, text), num_bits=12, num_hashes=2, num_cohorts=3)
     assert says in str(caught.value)
 
 
-def test_a_large_map_is_read_the_same_in_both_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_map_is_read_the_same_in_both_ways(tmp_path, monkeypatch):
     path = tmp_path / "map.csv"
-    write_map(path, CANDIDATES)
+    rappor.write_map(path, CANDIDATES)
     shape = {"num_bits": 12, "num_hashes": 2, "num_cohorts": 3}
-    exact = read_map(path, **shape)
-    monkeypatch.setattr(candidates, "SMALLEST", 1)
+    exact = rappor.read_map(path, **shape)
+    monkeypatch.setattr(rappor, "SMALLEST", 1)
     assert reader.read_block(path.read_bytes(), [str(i) for i in range(7)], {}) is not None
-    assert same_map(read_map(path, **shape), exact)
+    assert same_map(rappor.read_map(path, **shape), exact)
     assert same_map(exact, as_read(CANDIDATES))
 
 
-def test_a_large_map_is_read_without_pandas(tmp_path: Path) -> None:
+def test_a_large_map_is_read_without_pandas(tmp_path):
     """Arrow's `to_numpy` loads it wherever it is installed, which took longer than to decode 10,000 candidates."""
     path = tmp_path / "map.csv"
-    write_map(path, CANDIDATES)
+    rappor.write_map(path, CANDIDATES)
     program = (
         "import sys; from overstory.files import rappor; rappor.SMALLEST = 1; "
         f"rappor.read_map({str(path)!r}, num_bits=12, num_hashes=2, num_cohorts=3); "
@@ -240,22 +223,22 @@ def test_a_large_map_is_read_without_pandas(tmp_path: Path) -> None:
     assert shown == "{'pyarrow.csv'}\n"
 
 
-def test_few_and_many_candidates_are_hashed_alike() -> None:
+def test_few_and_many_candidates_are_hashed_alike():
     bloom = Bloom(128, 2, 16)
     names = [f"candidate {i}" for i in range(2000)]
-    many, few = hash_candidates(names, bloom), hash_candidates(names[:1000], bloom)
+    many, few = rappor.hash_candidates(names, bloom), rappor.hash_candidates(names[:1000], bloom)
     assert np.array_equal(many.positions[:, :1000], few.positions)
 
 
-def test_a_csv_of_candidates_may_quote_them(tmp_path: Path) -> None:
-    assert read_candidates(written(tmp_path, '"a, b"\n"two\nlines"\nplain\n')) == ["a, b", "two\nlines", "plain"]
+def test_a_csv_of_candidates_may_quote_them(tmp_path):
+    assert rappor.read_candidates(written(tmp_path, '"a, b"\n"two\nlines"\nplain\n')) == ["a, b", "two\nlines", "plain"]
     with pytest.raises(FormatError, match="line 2: expected one candidate, found 2 fields"):
-        read_candidates(written(tmp_path, "plain\na,b\n"))
+        rappor.read_candidates(written(tmp_path, "plain\na,b\n"))
 
 
-NONE: dict[str, tuple[Callable[[Path], object], list[tuple[Any, str]]]] = {
+NONE = {
     "params": (
-        read_params,
+        rappor.read_params,
         [
             ("", "the file is empty: expected a header with k,h,m,p,q,f"),
             ("\n\n", "the file is empty"),
@@ -284,7 +267,7 @@ NONE: dict[str, tuple[Callable[[Path], object], list[tuple[Any, str]]]] = {
         ],
     ),
     "counts": (
-        lambda path: read_counts(path, 2, 2),
+        lambda path: rappor.read_counts(path, 2, 2),
         [
             ("", "the file is empty: expected 2 rows, one per cohort (m)"),
             ("5,1,2\n", "expected 2 rows, one per cohort (m), or a multiple of that, found 1"),
@@ -299,12 +282,15 @@ NONE: dict[str, tuple[Callable[[Path], object], list[tuple[Any, str]]]] = {
             (f"5,1,2\n{1 << 63},1,1\n", "line 2, field total: expected a whole number"),
         ],
     ),
-    "candidates": (read_candidates, [("", "the file is empty"), (b"ok\n\xff\n", "line 2, field candidate: expect")]),
+    "candidates": (
+        rappor.read_candidates,
+        [("", "the file is empty"), (b"ok\n\xff\n", "line 2, field candidate: expect")],
+    ),
 }
 
 
 @pytest.mark.parametrize(("kind", "text", "says"), [(kind, *row) for kind, (_, rows) in NONE.items() for row in rows])
-def test_a_file_that_is_none_is_named_with_its_fault(tmp_path: Path, kind: str, text: Any, says: str) -> None:
+def test_a_file_that_is_none_is_named_with_its_fault(tmp_path, kind, text, says):
     path = written(tmp_path, text, f"{kind}.{'txt' if kind == 'candidates' else 'csv'}")
     with pytest.raises(FormatError) as caught:
         NONE[kind][0](path)
@@ -312,14 +298,14 @@ def test_a_file_that_is_none_is_named_with_its_fault(tmp_path: Path, kind: str, 
     assert says in str(caught.value)
 
 
-def test_a_record_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_that_does_not_end(tmp_path, monkeypatch):
     monkeypatch.setattr("overstory.files.csv.LONGEST_RECORD", 1000)
     path = written(tmp_path, "client,cohort,value\nann,0,x\n" + "x" * 5000)
     with path.open("rb") as stream, pytest.raises(FormatError, match="line 3: this line is longer than 1000 bytes"):
         list(blocks(stream, str(path), 100))
 
 
-def test_a_quote_without_end_does_not_hold_the_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quote_without_end_does_not_hold_the_whole_file(tmp_path, monkeypatch):
     """Past the longest record a line end is a line end, whatever the quotes say."""
     monkeypatch.setattr("overstory.files.csv.LONGEST_RECORD", 1000)
     path = written(tmp_path, 'ann,0,"x\n' + "bob,1,y\n" * 1000)
@@ -337,15 +323,15 @@ def test_a_quote_without_end_does_not_hold_the_whole_file(tmp_path: Path, monkey
     candidates=["a,b", 'say "hi"', '"quoted"', " two spaces  ", "\ttab", "two\nlines", "one\rreturn", " ", "'", "=1+1"]
 )
 @example(candidates=["\ufeffmarked", "plain"])
-def test_candidates_written_as_csv_are_read_again(name: str, candidates: list[str]) -> None:
+def test_candidates_written_as_csv_are_read_again(name, candidates):
     with TemporaryDirectory() as folder:
         path = Path(folder, name)
-        write_candidates(path, candidates)
-        assert read_candidates(path) == candidates
+        rappor.write_candidates(path, candidates)
+        assert rappor.read_candidates(path) == candidates
 
 
 @pytest.mark.parametrize("name", ["found.txt", "found", "found.txt.gz"])
-def test_candidates_are_written_one_a_line_elsewhere(tmp_path: Path, name: str) -> None:
+def test_candidates_are_written_one_a_line_elsewhere(tmp_path, name):
     candidates = ["a,b", 'say "hi"', '"quoted"', " two spaces  "]
-    write_candidates(tmp_path / name, candidates)
-    assert read_candidates(tmp_path / name) == candidates
+    rappor.write_candidates(tmp_path / name, candidates)
+    assert rappor.read_candidates(tmp_path / name) == candidates

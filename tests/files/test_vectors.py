@@ -3,7 +3,6 @@
 import json
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,12 +18,11 @@ from overstory.protocol.wire.upload import Batch, decode_batch, encode_columns
 VECTORS = Path(__file__).parents[1] / "vectors"
 
 
-def load(name: str) -> Any:
+def load(name):
     return json.loads((VECTORS / f"{name}.json").read_text())
 
 
 OURS, GOOGLE, PACKED = load("overstory-v1"), load("google-rappor-python"), load("packed-batch")
-
 
 FAMILY_VECTORS = [(OverstoryV1(one["key"].encode()), one) for one in OURS["vectors"]]
 FAMILY_VECTORS += [(GoogleRapporPython(), one) for one in GOOGLE["hashes"]]
@@ -33,13 +31,13 @@ REFUSED += [({"num_bits": 16, "hash_family": "google-rappor-python"}, one) for o
 
 
 @pytest.mark.parametrize(("family", "one"), FAMILY_VECTORS)
-def test_the_devices_hash_families_give_the_known_positions(family: Any, one: Any) -> None:
+def test_the_devices_hash_families_give_the_known_positions(family, one):
     found = family.positions(one["value"].encode(), one["cohort"], one["num_bits"], one["num_hashes"])
     assert list(found) == one["positions"]
 
 
 @pytest.mark.parametrize("one", OURS["vectors"])
-def test_the_digest_is_the_known_one(one: Any) -> None:
+def test_the_digest_is_the_known_one(one):
     assert f"{OverstoryV1(one['key'].encode()).digest(one['value'].encode()):016x}" == one["digest"]
 
 
@@ -48,14 +46,14 @@ IN_A_MECHANISM = [(family, one) for family, one in FAMILY_VECTORS if one["num_ha
 
 
 @pytest.mark.parametrize(("family", "one"), IN_A_MECHANISM)
-def test_the_kernels_give_the_known_positions(family: Any, one: Any) -> None:
+def test_the_kernels_give_the_known_positions(family, one):
     bloom = Bloom(one["num_bits"], one["num_hashes"], one["cohort"] + 1, family.name, one.get("key", ""))
     found = positions_of(bloom, ["another", one["value"]])
     assert np.asarray(found)[one["cohort"], 1].tolist() == one["positions"]
 
 
 @pytest.mark.parametrize("one", GOOGLE["permanent"])
-def test_googles_permanent_response_is_the_known_one(one: Any) -> None:
+def test_googles_permanent_response_is_the_known_one(one):
     permanence = GoogleClientPermanence()
     channel = permanence.channel(Fraction(one["f"]))
     respond = permanence.responder(channel, one["num_bits"], bytes.fromhex(one["secret"]), b"any")
@@ -63,7 +61,7 @@ def test_googles_permanent_response_is_the_known_one(one: Any) -> None:
     assert one["prr"] == (one["bloom"] & ~one["noise"]) | (one["uniform"] & one["noise"])
 
 
-def test_googles_mechanism_takes_a_value_to_the_known_permanent_response() -> None:
+def test_googles_mechanism_takes_a_value_to_the_known_permanent_response():
     """MD5 and HMAC together: v1 in cohort 0 sets bits 8 and 10, which is the filter 1280 of the first HMAC vector."""
     rappor = as_googles_client(
         mechanism("rappor", num_bits=16, num_cohorts=64, f=0.5, hash_family=GoogleRapporPython.name)
@@ -74,13 +72,13 @@ def test_googles_mechanism_takes_a_value_to_the_known_permanent_response() -> No
 
 
 @pytest.mark.parametrize(("base", "one"), REFUSED)
-def test_parameters_that_must_be_refused(base: Any, one: Any) -> None:
+def test_parameters_that_must_be_refused(base, one):
     given = {**base, **one["parameters"]}
     with pytest.raises(ParameterError, match=one["because"]):
         mechanism("rappor", **given).encode("v1", one.get("cohort", 0))
 
 
-def test_the_known_batch_is_read_and_written() -> None:
+def test_the_known_batch_is_read_and_written():
     raw = bytes.fromhex(PACKED["batch"])
     batch = decode_batch(raw)
     assert [list(report) for report in batch] == PACKED["reports"]
@@ -90,7 +88,7 @@ def test_the_known_batch_is_read_and_written() -> None:
 
 
 @pytest.mark.parametrize("one", PACKED["refused"])
-def test_batches_that_must_be_refused(one: Any) -> None:
+def test_batches_that_must_be_refused(one):
     with pytest.raises(WireError) as caught:
         decode_batch(bytes.fromhex(one["batch"]))
     assert caught.value.reason == one["reason"]

@@ -1,50 +1,43 @@
 """Every command's JSON, and the files that it writes."""
 
-from pathlib import Path
-
-from stage import play_frozen, run, scene
+from stage import play_frozen, run, run_each, scene
 
 PARAMS = "--params params.csv"
 
 
 @scene
-def files_from_values_to_estimates(place: Path) -> str:
+def files_from_values_to_estimates(place):
     """encode, map, sum, decode: their JSON, and every file on the way."""
+    encode, decode = f"encode {PARAMS} --values values.csv --seed 11", f"decode {PARAMS} --counts counts.csv"
     return "".join(
         (
-            run(place, f"encode {PARAMS} --values values.csv --seed 11 -o reports.csv --json"),
-            run(place, f"encode {PARAMS} --values values.csv --seed 11 -o reports.ovsb --json"),
-            run(place, f"encode {PARAMS} --values values.csv --seed 11 -o reports.parquet --json"),
+            run_each(place, *(f"{encode} -o reports.{kind} --json" for kind in ("csv", "ovsb", "parquet"))),
             run(place, f"map {PARAMS} --candidates names.txt -o map.csv --json", "map.csv"),
             run(place, f"sum {PARAMS} reports.csv reports.ovsb -o twice.csv --json"),
             run(place, f"sum {PARAMS} reports.parquet -o counts.csv --json", "counts.csv"),
             run(
-                place,
-                f"decode {PARAMS} --counts counts.csv --map map.csv -o results --json --all",
-                "results/results.csv",
-                "results/metrics.json",
+                place, f"{decode} --map map.csv -o results --json --all", "results/results.csv", "results/metrics.json"
             ),
         )
     )
 
 
 @scene
-def decode_of_files_by_choices(place: Path) -> str:
+def decode_of_files_by_choices(place):
     """The paper's method, one that sums to all, intervals of the population, a spreadsheet's CSV, text."""
     files_from_values_to_estimates(place)
     decode = f"decode {PARAMS} --counts counts.csv --map map.csv"
-    return "".join(
-        (
-            run(place, f"{decode} --method lasso --correction bonferroni --alpha 0.01 -o lasso --json"),
-            run(place, f"{decode} --complete --interval population --reports-per-device 2 -o complete --json"),
-            run(place, f"{decode} --all --spreadsheet -o -"),
-            run(place, f"{decode} --all --quiet -o text"),
-        )
+    return run_each(
+        place,
+        f"{decode} --method lasso --correction bonferroni --alpha 0.01 -o lasso --json",
+        f"{decode} --complete --interval population --reports-per-device 2 -o complete --json",
+        f"{decode} --all --spreadsheet -o -",
+        f"{decode} --all --quiet -o text",
     )
 
 
 @scene
-def google_files(place: Path) -> str:
+def google_files(place):
     """The other hash family."""
     header, row = (place / "params.csv").read_text("utf-8").split()
     (place / "google-params.csv").write_text(f"{header},hash_family\n{row},google-rappor-python\n", "utf-8")
@@ -60,48 +53,39 @@ def google_files(place: Path) -> str:
 
 
 @scene
-def faulty_files(place: Path) -> str:
+def faulty_files(place):
     """What is wrong with a file, and where; and what is skipped."""
-    return "".join(
-        (
-            run(place, f"encode {PARAMS} --values broken.csv --seed 1 -o broken-reports.csv --json"),
-            run(place, f"sum {PARAMS} absent.csv -o absent-counts.csv"),
-            run(place, f"decode {PARAMS} --counts values.csv --map names.txt -o absent"),
-            run(place, "compare --epsilon -1 --domain-size 10 --reports 10"),
-            run(place, "colect survey.csv"),
-        )
+    return run_each(
+        place,
+        f"encode {PARAMS} --values broken.csv --seed 1 -o broken-reports.csv --json",
+        f"sum {PARAMS} absent.csv -o absent-counts.csv",
+        f"decode {PARAMS} --counts values.csv --map names.txt -o absent",
+        "compare --epsilon -1 --domain-size 10 --reports 10",
+        "colect survey.csv",
     )
 
 
 @scene
-def collect(place: Path) -> str:
+def collect(place):
     """A column of texts by the best oracle; the page's figures as CSV."""
     line = "collect survey.csv --column state --seed 1 -o collected --json"
     return run(place, line, "collected/learned.csv")
 
 
 @scene
-def collect_by_choices(place: Path) -> str:
+def collect_by_choices(place):
     """Numbers in bins, devices with several rows, drawn people, candidates."""
-    return "".join(
-        (
-            run(place, "collect survey.csv.gz --column kwh --bins 0 3 6 --epsilon 2 --seed 2 -o kwh --json"),
-            run(
-                place,
-                "collect survey.csv --column state --device-column who --epsilon 1 --epsilon-permanent 3 "
-                "--oracle l-osue --seed 3 -o devices --json",
-            ),
-            run(
-                place,
-                "collect survey.csv --column state --candidates trees.txt --people 500 --epsilon 4 --seed 4 "
-                "--spreadsheet -o -",
-            ),
-        )
+    return run_each(
+        place,
+        "collect survey.csv.gz --column kwh --bins 0 3 6 --epsilon 2 --seed 2 -o kwh --json",
+        "collect survey.csv --column state --device-column who --epsilon 1 --epsilon-permanent 3 "
+        "--oracle l-osue --seed 3 -o devices --json",
+        "collect survey.csv --column state --candidates trees.txt --people 500 --epsilon 4 --seed 4 --spreadsheet -o -",
     )
 
 
 @scene
-def discover(place: Path) -> str:
+def discover(place):
     """A search without a list of candidates, of texts and of numbers."""
     numbers = "discover values.csv --column cohort --epsilon 3 --bits 4 --seed 2 -o discovered.csv --json"
     return run(place, "discover survey.csv --column state --epsilon 4 --bytes 4 --seed 1") + run(
@@ -110,20 +94,19 @@ def discover(place: Path) -> str:
 
 
 @scene
-def compare(place: Path) -> str:
+def compare(place):
     """Exact errors of all oracles, of one report and of many, of numbers; and measured ones."""
-    return "".join(
-        (
-            run(place, "compare --domain-size 20 --epsilon 1 --reports 10000 --json"),
-            run(place, "compare --domain-size 20 --epsilon 1 --epsilon-permanent 3 --reports 10000 --json"),
-            run(place, "compare --numeric 0 2 --epsilon 1 --reports 10000 --json"),
-            run(place, "compare survey.csv --column state --epsilon 2 --measure 2 --seed 1 --json"),
-        )
+    return run_each(
+        place,
+        "compare --domain-size 20 --epsilon 1 --reports 10000 --json",
+        "compare --domain-size 20 --epsilon 1 --epsilon-permanent 3 --reports 10000 --json",
+        "compare --numeric 0 2 --epsilon 1 --reports 10000 --json",
+        "compare survey.csv --column state --epsilon 2 --measure 2 --seed 1 --json",
     )
 
 
 @scene
-def plan(place: Path) -> str:
+def plan(place):
     """From parameters, from needs, for a known domain."""
     return "".join(
         (
@@ -140,7 +123,7 @@ def plan(place: Path) -> str:
 
 
 @scene
-def privacy_of_oracles(place: Path) -> str:
+def privacy_of_oracles(place):
     """Statements of one of each kind."""
     return "".join(
         run(place, f"privacy {about} --json")
@@ -155,7 +138,7 @@ def privacy_of_oracles(place: Path) -> str:
 
 
 @scene
-def privacy_of_metrics(place: Path) -> str:
+def privacy_of_metrics(place):
     """Statements of a registry's metrics."""
     return "".join(
         run(place, f"privacy {name} --registry metrics.toml --json") for name in ("colour", "tree", "energy", "word")
@@ -163,31 +146,31 @@ def privacy_of_metrics(place: Path) -> str:
 
 
 @scene
-def metrics_lint(place: Path) -> str:
+def metrics_lint(place):
     """A registry with warnings, and one with faults."""
     return run(place, "metrics lint metrics.toml --json") + run(place, "metrics lint faults.toml --json")
 
 
 @scene
-def metrics_show(place: Path) -> str:
+def metrics_show(place):
     """The public page of every metric; one as Markdown."""
     return run(place, "metrics show metrics.toml --json") + run(place, "metrics show metrics.toml theme --markdown")
 
 
 @scene
-def metrics_diff(place: Path) -> str:
+def metrics_diff(place):
     """What a change weakens."""
     return run(place, "metrics diff metrics.toml weaker.toml --json")
 
 
 @scene
-def metrics_plan(place: Path) -> str:
+def metrics_plan(place):
     """What is derived from needs, and the file."""
     return run(place, "metrics plan needs.toml -o planned.toml --json", "planned.toml")
 
 
 @scene
-def metrics_init(place: Path) -> str:
+def metrics_init(place):
     """The first registry."""
     line = (
         "metrics init first.toml --id theme --kind choice --values light,dark --description 'The theme in use.' "
@@ -197,13 +180,13 @@ def metrics_init(place: Path) -> str:
 
 
 @scene
-def reproduce(place: Path) -> str:
+def reproduce(place):
     """What there is to reproduce, and one result."""
     one = "reproduce rappor-75-of-100 --quick --quiet -o reproduced --json"
     return run(place, "reproduce --json") + run(place, one)
 
 
 @scene
-def demo(place: Path) -> str:
+def demo(place):
     """The first thing that anybody runs."""
     return run(place, "demo --reports 20000 --states 6 --seed 1 -o demo --json")

@@ -1,7 +1,6 @@
 """A device, with a clock that is set and randomness that is a known stream: a person's commands, a gateway, a state."""
 
 import sqlite3
-from pathlib import Path
 
 from frozen import NOON
 from stage import play_frozen, scene
@@ -13,7 +12,7 @@ ENERGY = "gateway --metric energy --registry metrics.toml --readings readings.cs
 
 
 @scene
-def a_person_and_a_program(place: Path) -> str:
+def a_person_and_a_program(place):
     """Consent, records over three days, what is shown of them, the end."""
     values = [["colour", "red"], ["colour", "blue"], ["tree", "oak"], ["theme", "mauve"], ["tabs", 77], ["energy", 0.3]]
     again = [["colour", "blue"], ["tree", "elm"], ["word", "oak"], ["ended", "red"]]
@@ -37,7 +36,7 @@ def a_person_and_a_program(place: Path) -> str:
 
 
 @scene
-def a_gateway(place: Path) -> str:
+def a_gateway(place):
     """A meter's readings of two days: what is printed, and the uploads to the last byte."""
     printed = play_frozen(place, f"{ENERGY} --agree on --output uploads.ovsu --json", f"{ENERGY} --json")
     uploads = (place / "uploads.ovsu").read_bytes()
@@ -48,7 +47,7 @@ def a_gateway(place: Path) -> str:
 
 
 @scene
-def the_state_of_a_device(place: Path) -> str:
+def the_state_of_a_device(place):
     """The tables of its database."""
     play_frozen(
         place,
@@ -58,7 +57,7 @@ def the_state_of_a_device(place: Path) -> str:
     return schema(place / "tables" / "state.db")
 
 
-def schema(path: Path) -> str:
+def schema(path):
     """The SQL of every table and index."""
     with sqlite3.connect(path) as connection:
         rows = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type DESC, name")

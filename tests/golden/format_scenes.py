@@ -1,8 +1,5 @@
 """File formats byte by byte, and estimates through the package's own names."""
 
-from pathlib import Path
-from typing import Any, Final
-
 from normal import laid_out
 from stage import run, scene
 
@@ -10,7 +7,7 @@ PARAMS = "--params params.csv"
 
 
 @scene
-def reports(place: Path) -> str:
+def reports(place):
     """Reports of a few devices in every format."""
     few = "".join((place / "values.csv").read_text("utf-8").splitlines(keepends=True)[:9])
     (place / "few.csv").write_text(few, "utf-8")
@@ -27,7 +24,7 @@ def reports(place: Path) -> str:
     )
 
 
-def parquet(path: Path) -> str:
+def parquet(path):
     """The columns, the metadata of ours and the rows of a Parquet file."""
     import pyarrow.parquet
 
@@ -38,13 +35,13 @@ def parquet(path: Path) -> str:
     return "".join((*columns, laid_out(kept), "\n", laid_out([" ".join(map(str, row)) for row in rows]), "\n"))
 
 
-def _plain(scalar: Any) -> Any:
+def _plain(scalar):
     value = scalar.as_py()
     return value.hex() if isinstance(value, bytes) else value
 
 
 @scene
-def oracles(_: Path) -> str:
+def oracles(_):
     """Each registered oracle: its privacy, and an estimate from a simulated collection."""
     import overstory
 
@@ -54,7 +51,7 @@ def oracles(_: Path) -> str:
         given = GIVEN.get(name, MEMOIZED if name.startswith("l-") else ONCE)
         oracle = overstory.oracle(name, **given)
         strings = "num_bits" in given
-        held: list[Any] = [f"v{value}" for value in values] if strings else values
+        held = [f"v{value}" for value in values] if strings else values
         more = {"candidates": [f"v{value}" for value in range(7)]} if strings else {}
         counts = oracle.accumulate(oracle.simulate(held, rng=1, **more))
         estimate = oracle.estimate(counts, **more)
@@ -64,7 +61,7 @@ def oracles(_: Path) -> str:
 
 
 @scene
-def survey(_: Path) -> str:
+def survey(_):
     """A column in a notebook."""
     import overstory
 
@@ -72,10 +69,10 @@ def survey(_: Path) -> str:
     return f"{answers}\n{laid_out(answers.to_json())}\n{list(overstory.__all__)}\n"
 
 
-ONCE: Final = {"epsilon": 2.0, "domain_size": 7}
-MEMOIZED: Final = {"epsilon_permanent": 4.0, "epsilon_report": 2.0, "domain_size": 7}
-BLOOM: Final = {"num_bits": 16, "num_hashes": 2, "num_cohorts": 4}
-GIVEN: Final[dict[str, dict[str, Any]]] = {
+ONCE = {"epsilon": 2.0, "domain_size": 7}
+MEMOIZED = {"epsilon_permanent": 4.0, "epsilon_report": 2.0, "domain_size": 7}
+BLOOM = {"num_bits": 16, "num_hashes": 2, "num_cohorts": 4}
+GIVEN = {
     "rappor": BLOOM | {"f": 0.25, "p": 0.25, "q": 0.75},
     "rappor-one-time": BLOOM | {"f": 0.25},
     "basic-rappor": {"domain_size": 7, "f": 0.25, "p": 0.25, "q": 0.75},

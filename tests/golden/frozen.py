@@ -22,30 +22,26 @@ import time
 import warnings
 from collections import Counter
 from importlib.metadata import entry_points
-from typing import Any, Final
 
-NOON: Final = 1_795_262_400.0
-"""2026-11-21 12:00 UTC, a Saturday."""
+NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC, a Saturday
 
 _now = NOON
-_drawn: Counter[int] = Counter()
+_drawn = Counter()
 
 
-def draw(count: int) -> bytes:
+def draw(count):
     """The next bytes of the stream."""
     _drawn[count] += 1
     return hashlib.shake_128(f"{count} {_drawn[count]}".encode()).digest(count)
 
 
-class FrozenDatetime(dt.datetime):
-    """The calendar, on the day that is set."""
-
+class FrozenDatetime(dt.datetime):  # the calendar, on the day that is set
     @classmethod
-    def now(cls, tz: dt.tzinfo | None = None) -> dt.datetime:
+    def now(cls, tz=None):
         return dt.datetime.fromtimestamp(_now, tz)
 
 
-def freeze() -> None:
+def freeze():
     """Set the clock and the randomness; before the first import of ours."""
     assert "overstory" not in sys.modules
     os.urandom = draw
@@ -55,13 +51,13 @@ def freeze() -> None:
     warnings.filterwarnings("ignore", "datetime.datetime size changed")  # compiled code that measures the class
 
 
-def command(arguments: list[str]) -> int:
+def command(arguments):
     """Run the installed command, whatever module it lives in."""
     (script,) = entry_points(group="console_scripts", name="overstory")
     return int(script.load()(arguments) or 0)
 
 
-def play(step: dict[str, Any]) -> dict[str, Any]:
+def play(step):
     """One step: a command, or values that a program records."""
     global _now  # noqa: PLW0603 - the clock of this process
     _now = step.get("now", _now)

@@ -9,19 +9,17 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
 from unittest.mock import patch
 
 from stage import play_frozen, run, scene, serving
 from talk import Talk
 
-KIND: Final = "application/vnd.overstory.reports"
-JSON: Final = "application/json"
-DAYS: Final = ("2026-11-18", "2026-11-19", "2026-11-21")
-COUNTS: Final = (
+KIND = "application/vnd.overstory.reports"
+JSON = "application/json"
+DAYS = ("2026-11-18", "2026-11-19", "2026-11-21")
+COUNTS = (
     "",
     "?format=csv",
     "?from=2026-11-19&to=2026-11-20",
@@ -29,33 +27,33 @@ COUNTS: Final = (
     "?from=2026-11-21&to=2026-11-01",
     "?format=xml",
 )
-SERVED: Final = "--registry metrics.toml --store golden.db"
+SERVED = "--registry metrics.toml --store golden.db"
 
 
-def uploaded(metric: str, period: str, digest: str, number: int, rows: Iterable[tuple[int, int]], width: int) -> Any:
+def uploaded(metric, period, digest, number, rows, width):
     """One upload as JSON: its reports as cohort and bits."""
     reports = [[cohort, bits.to_bytes(width, "little").hex()] for cohort, bits in rows]
     return {"batch": f"{number:032x}", "metric": metric, "period": period, "digest": digest, "reports": reports}
 
 
-def colours(seed: int, count: int = 600) -> list[tuple[int, int]]:
+def colours(seed, count=600):
     """Reports of which two thirds are likely to have the first bit, one third the second."""
     draw = random.Random(seed).random
     return [(0, sum((draw() < (0.6 if bit == n % 3 // 2 else 0.2)) << bit for bit in range(3))) for n in range(count)]
 
 
-def trees(seed: int) -> list[tuple[int, int]]:
+def trees(seed):
     """Random reports of a Bloom filter."""
     random_bits = random.Random(seed).getrandbits
     return [(n % 4, random_bits(32) & random_bits(32)) for n in range(400)]
 
 
-def posted(*uploads: Any) -> bytes:
+def posted(*uploads):
     return json.dumps({"uploads": uploads}).encode()
 
 
 @functools.cache
-def collected(place: Path) -> dict[str, str]:
+def collected(place):
     """Run a collector once; by scene, what it was asked and what it answered."""
     made = play_frozen(
         place,
@@ -77,7 +75,7 @@ def collected(place: Path) -> dict[str, str]:
     return texts
 
 
-def posts(talk: Talk, write: str) -> tuple[str, dict[str, str]]:
+def posts(talk, write):
     """Reports of three days, and every reason to refuse reports; the answers, and the metrics' digests."""
     digests = {}
     for metric in ("colour", "tree", "theme", "tabs", "energy"):
@@ -85,7 +83,7 @@ def posts(talk: Talk, write: str) -> tuple[str, dict[str, str]]:
     talk.text = ""
     sound = {"content_type": JSON, "authorization": write}
 
-    def post(about: str, *uploads: Any, **headers: str) -> None:
+    def post(about, *uploads, **headers):
         body = uploads[0] if uploads and isinstance(uploads[0], bytes) else posted(*uploads)
         talk.ask("/v1/reports", body, about=about, **(sound | headers)).shown()
 
@@ -127,13 +125,13 @@ def posts(talk: Talk, write: str) -> tuple[str, dict[str, str]]:
     return talk.text, digests
 
 
-def place_uploads() -> bytes:
+def place_uploads():
     """Uploads as `gateway` writes them; the recorded scene has them to the last byte."""
     lines = (Path(__file__).with_name("recorded") / "a-gateway.txt").read_text("utf-8").splitlines()
     return bytes.fromhex("".join([line for line in lines if line.startswith("4f565355")][:3]))
 
 
-def pages(talk: Talk, admin: str, write: str) -> str:
+def pages(talk, admin, write):
     """Every page, and every reason to refuse one."""
     talk.ask("/", accept=JSON).shown()
     talk.ask("/", accept="text/html")
@@ -163,14 +161,14 @@ def pages(talk: Talk, admin: str, write: str) -> str:
     return talk.text
 
 
-def steady(line: str) -> bool:
+def steady(line):
     """Whether a line of what Prometheus reads is the same in every run: no times, no sizes of this process."""
     return line.startswith("# ") or not any(
         word in line for word in ("python", "process", "seconds", "bytes", "created")
     )
 
 
-def troubles(talk: Talk, write: str, digests: dict[str, str], place: Path, process: Any) -> str:
+def troubles(talk, write, digests, place, process):
     """What a collector answers when more waits than it takes, when its store cannot be used, and while it ends."""
     sound = {"content_type": JSON, "authorization": write}
     body = posted(uploaded("theme", DAYS[2], digests["theme"], 40, [(0, 1)], 1))
@@ -211,30 +209,30 @@ def troubles(talk: Talk, write: str, digests: dict[str, str], place: Path, proce
 
 
 @scene
-def http_posts(place: Path) -> str:
+def http_posts(place):
     """POST /v1/reports."""
     return collected(place)["posts"]
 
 
 @scene
-def http_pages(place: Path) -> str:
+def http_pages(place):
     """The public pages, counts, health."""
     return collected(place)["pages"]
 
 
 @scene
-def http_troubles(place: Path) -> str:
+def http_troubles(place):
     """A store that fails, a collector that ends."""
     return collected(place)["troubles"]
 
 
 @scene
-def decode_of_a_collector(place: Path) -> str:
+def decode_of_a_collector(place):
     """Estimates of a collector by its address; what is wrong with it."""
     return collected(place)["decode"]
 
 
 @scene
-def store_tokens(place: Path) -> str:
+def store_tokens(place):
     """Tokens are made and listed."""
     return collected(place)["tokens"]

@@ -3,10 +3,8 @@
 import csv
 import gzip
 import math
-from pathlib import Path
-from typing import Any, Final
 
-ABOUT: Final = """
+ABOUT = """
 [metrics.{id}]
 title = "{id}"
 description = "What a golden scene collects."
@@ -18,11 +16,11 @@ grace_days = 30
 {rest}
 """
 
-MEMOIZED: Final = 'oracle = "l-osue"\nparameters = {epsilon_permanent = 3.0, epsilon_report = 1.5}\n'
-COLOURS: Final = 'domain = {kind = "categories", names = ["red", "green", "blue"]}\nperiod = "day"\n'
-HALF_HOURS: Final = 'period = "30 minutes"\nwindow = 10\n'
+MEMOIZED = 'oracle = "l-osue"\nparameters = {epsilon_permanent = 3.0, epsilon_report = 1.5}\n'
+COLOURS = 'domain = {kind = "categories", names = ["red", "green", "blue"]}\nperiod = "day"\n'
+HALF_HOURS = 'period = "30 minutes"\nwindow = 10\n'
 
-METRICS: Final = {
+METRICS = {
     "colour": f'{COLOURS}{MEMOIZED}max_values = 2\nover_cap = "drop"\n',
     "tree": 'domain = {kind = "strings", candidates = "trees.txt"}\noracle = "rappor"\nperiod = "week"\n'
     "parameters = {num_bits = 32, num_hashes = 2, num_cohorts = 4}\nwindow = 10\n",
@@ -38,7 +36,7 @@ METRICS: Final = {
 }
 
 
-def registry(*, strings: bool = True, **changed: str) -> str:
+def registry(*, strings=True, **changed):
     """A registry with a metric of each kind; `changed` replaces or adds, and an empty text leaves out."""
     metrics = METRICS | {name.replace("_", "-"): rest for name, rest in changed.items()}
     entries = (
@@ -49,7 +47,7 @@ def registry(*, strings: bool = True, **changed: str) -> str:
     return 'registry = "2026-11-21"\n' + "".join(entries)
 
 
-def write_inputs(place: Path) -> None:
+def write_inputs(place):
     """Write all of them into a folder."""
     files = {
         "metrics.toml": registry(ended=f"{COLOURS}oracle = 'grr'\nparameters = {{epsilon = 1.0}}\nwindow = 3\n"),
@@ -82,16 +80,16 @@ def write_inputs(place: Path) -> None:
     _write_rows(place / "readings.csv", ("time", "value"), readings)
 
 
-def _values(count: int) -> list[tuple[Any, ...]]:
+def _values(count):
     shares = ["oak"] * 10 + ["ash, white"] * 6 + ["elm"] * 3 + ["fir"]
     return [(f"c{i}", i % 4, shares[i // 4 % 20]) for i in range(count)]
 
 
-def _survey(count: int) -> list[tuple[Any, ...]]:
+def _survey(count):
     states = ["Ohio"] * 10 + ["Utah"] * 6 + ["=1+1"] * 3 + [""]
     return [(i // 4, states[i * 7 % 20], round(1 + math.sin(i) + math.cos(i / 7), 3)) for i in range(count)]
 
 
-def _write_rows(path: Path, header: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
+def _write_rows(path, header, rows):
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([header, *rows])

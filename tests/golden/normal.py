@@ -9,18 +9,16 @@ import json
 import math
 import re
 import textwrap
-from typing import Any, Final
 
 from overstory import __version__
 
-TOLERANCE: Final = 1e-9
-RESIDUE: Final = 1e-12
-"""Sums that ought to be zero end as near to it as this."""
+TOLERANCE = 1e-9
+RESIDUE = 1e-12  # sums that ought to be zero end as near to it as this
 
-DIGITS: Final = 12
-WIDTH: Final = 118
+DIGITS = 12
+WIDTH = 118
 
-RULES: Final = (
+RULES = (
     ("FOLDER", re.compile(r"/[^\s\"']*/golden-place\d*")),
     ("PORT", re.compile(r"(?<=127\.0\.0\.1:)\d+")),
     ("VERSION", re.compile(rf"(?<![\w.]){re.escape(__version__)}(?![\w.])")),
@@ -32,17 +30,17 @@ RULES: Final = (
 """Name, and what it replaces: the folder of a scene, a port, the version; how long something took, how large a
 database is on the disk, what an experiment's result is stored under (a digest of its source), what this machine has."""
 
-NUMBER: Final = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[-+]\d{1,3})?(?![\w.]*\w)")
+NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[-+]\d{1,3})?(?![\w.]*\w)")
 
 
-def cleaned(text: str) -> str:
+def cleaned(text):
     """Apply the rules, and cut the digits of fractions."""
     for name, pattern in RULES:
         text = pattern.sub(f"<{name}>", text)
     return NUMBER.sub(lambda match: _cut(match[0]), text)
 
 
-def laid_out(value: Any, indent: int = 0) -> str:
+def laid_out(value, indent=0):
     """JSON with its keys in their order, a line for each; a list of plain values is filled into lines."""
     margin = " " * (indent + 1)
     if isinstance(value, dict) and value:
@@ -58,7 +56,7 @@ def laid_out(value: Any, indent: int = 0) -> str:
     return text
 
 
-def parsed(text: str) -> str:
+def parsed(text):
     """The text, laid out where it is JSON."""
     try:
         return laid_out(json.loads(text)) + "\n"
@@ -66,7 +64,7 @@ def parsed(text: str) -> str:
         return text
 
 
-def same(expected: str, actual: str) -> bool:
+def same(expected, actual):
     """Whether two outputs differ in nothing but the last digits of fractions."""
     if expected == actual:
         return True
@@ -75,7 +73,7 @@ def same(expected: str, actual: str) -> bool:
     return all(map(near, NUMBER.findall(expected), NUMBER.findall(actual)))
 
 
-def near(expected: str, actual: str) -> bool:
+def near(expected, actual):
     """Whether two numbers, as they are written, are equal within the tolerance; integers are compared exactly."""
     if expected == actual:
         return True
@@ -84,7 +82,7 @@ def near(expected: str, actual: str) -> bool:
     return math.isclose(float(expected), float(actual), rel_tol=TOLERANCE, abs_tol=RESIDUE)
 
 
-def differing(expected: str, actual: str) -> tuple[list[str], list[str]]:
+def differing(expected, actual):
     """Lines of both, in which every line that is the same within the tolerance is written the same."""
     before, after = expected.splitlines(), actual.splitlines()
     if len(before) == len(after):
@@ -92,7 +90,7 @@ def differing(expected: str, actual: str) -> tuple[list[str], list[str]]:
     return before, after
 
 
-def kinds_of_change(expected: str, actual: str) -> list[str]:
+def kinds_of_change(expected, actual):
     """Name what kinds of things differ: keys of JSON, numbers, words."""
     keys = re.compile(r'"([^"\n]*)": ')
     kinds = []
@@ -106,9 +104,9 @@ def kinds_of_change(expected: str, actual: str) -> list[str]:
     return kinds
 
 
-def _fraction(number: str) -> bool:
+def _fraction(number):
     return "." in number or "e" in number
 
 
-def _cut(number: str) -> str:
+def _cut(number):
     return number if not _fraction(number) or len(number) <= DIGITS else repr(float(f"{float(number):.{DIGITS}g}"))

@@ -14,7 +14,7 @@ import scenes
 from normal import kinds_of_change, same
 
 
-def record(names: list[str]) -> int:
+def record(names):
     """Play the scenes and write what they give; a name that is none is an error."""
     unknown = sorted(set(names) - set(scenes.SCENES))
     if unknown:

@@ -2,7 +2,6 @@
 
 from importlib import import_module
 from pathlib import Path
-from typing import Final
 
 from inputs import write_inputs
 from normal import cleaned
@@ -11,25 +10,24 @@ from stage import SCENES
 for module in ("command", "device", "format", "http", "store"):
     import_module(f"{module}_scenes")  # each adds its scenes
 
-RECORDED: Final = Path(__file__).with_name("recorded")
-PLACE: Final = "golden-place"
-"""The name of the folder that scenes are played in: a rule replaces it."""
+RECORDED = Path(__file__).with_name("recorded")
+PLACE = "golden-place"  # the name of the folder that scenes are played in: a rule replaces it
 
 
-def prepare(place: Path) -> None:
+def prepare(place):
     place.mkdir(parents=True)
     write_inputs(place)
 
 
-def play(name: str, place: Path) -> str:
+def play(name, place):
     """What a scene gives, as it is compared."""
     return cleaned(SCENES[name](place))
 
 
-def recorded(name: str) -> Path:
+def recorded(name):
     return RECORDED / f"{name}.txt"
 
 
-def unclaimed() -> list[Path]:
+def unclaimed():
     """Recorded files that belong to no scene."""
     return sorted(path for path in RECORDED.iterdir() if path.stem not in SCENES)

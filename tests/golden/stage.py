@@ -8,23 +8,21 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Final
 
 from normal import parsed
 
-FROZEN: Final = Path(__file__).with_name("frozen.py")
-KEPT: Final = ("PATH", "VIRTUAL_ENV", "SYSTEMROOT", "TMPDIR")
+FROZEN = Path(__file__).with_name("frozen.py")
+KEPT = ("PATH", "VIRTUAL_ENV", "SYSTEMROOT", "TMPDIR")
 """What a process keeps of the environment: nothing that forbids reporting, such as the variables of a CI service."""
 
 Scene = Callable[[Path], str]
-SCENES: Final[dict[str, Scene]] = {}
-"""By name: given a folder with the inputs, each gives the text that is compared."""
+SCENES = {}  # by name: given a folder with the inputs, each gives the text that is compared
 
 
-def scene(play: Scene) -> Scene:
+def scene(play):
     """Add a scene under the name of its function."""
     name = play.__name__.replace("_", "-")
     assert name not in SCENES, name
@@ -33,13 +31,12 @@ def scene(play: Scene) -> Scene:
 
 
 @functools.cache
-def _main() -> Callable[[list[str]], int]:
+def _main():
     (script,) = entry_points(group="console_scripts", name="overstory")
-    main: Callable[[list[str]], int] = script.load()
-    return main
+    return script.load()
 
 
-def run(place: Path, line: str, *files: str) -> str:
+def run(place, line, *files):
     """Run a command in this process; its outcome, and the files that it wrote."""
     arguments = shlex.split(line)
     out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
@@ -49,24 +46,28 @@ def run(place: Path, line: str, *files: str) -> str:
     return shown(line, status, out.read(), err.getvalue()) + "".join(_file(place / name, name) for name in files)
 
 
-def _file(path: Path, name: str) -> str:
+def run_each(place, *lines):
+    return "".join(run(place, line) for line in lines)
+
+
+def _file(path, name):
     return f"--- {name}\n{parsed(path.read_text('utf-8')) if path.exists() else '(not written)'}\n"
 
 
-def shown(line: str, status: int, out: str, err: str) -> str:
+def shown(line, status, out, err):
     """The outcome of a command as text."""
     parts = (("", parsed(out)), ("--- errors\n", err))
     return f"$ overstory {line}\nexit {status}\n" + "".join(head + text for head, text in parts if text)
 
 
-def environment(place: Path) -> dict[str, str]:
+def environment(place):
     """An environment of a few variables, and with its home in the scene's folder."""
     kept = {name: value for name, value in os.environ.items() if name in KEPT or name.startswith(("PYTHON", "NUMBA_"))}
     home = str(place / "home")
     return kept | {"HOME": home, "XDG_STATE_HOME": home, "XDG_CONFIG_HOME": home, "LANG": "C.UTF-8", "TZ": "UTC"}
 
 
-def play_frozen(place: Path, *steps: dict[str, Any] | str) -> list[str]:
+def play_frozen(place, *steps):
     """Play steps in one process in which nothing is by chance; a text is a command."""
     asked = [{"run": shlex.split(step)} if isinstance(step, str) else step for step in steps]
     ran = subprocess.run(
@@ -83,7 +84,7 @@ def play_frozen(place: Path, *steps: dict[str, Any] | str) -> list[str]:
     return [_outcome(step, came) for step, came in zip(asked, json.loads(ran.stdout), strict=True)]
 
 
-def _outcome(step: dict[str, Any], came: dict[str, Any]) -> str:
+def _outcome(step, came):
     if "recorded" in came:
         pairs = zip(step["record"], came["recorded"], strict=True)
         return "".join(f"record {metric} {json.dumps(value)}: {result}\n" for (metric, value), result in pairs)
@@ -91,7 +92,7 @@ def _outcome(step: dict[str, Any], came: dict[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def serving(place: Path, *arguments: str, **settings: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def serving(place, *arguments, **settings):
     """Run a collector in a process in which nothing is by chance; give its address."""
     words = [sys.executable, str(FROZEN), "overstory", "serve", "--port", "0", *arguments]
     variables = {f"OVERSTORY_{name}": value for name, value in settings.items()}

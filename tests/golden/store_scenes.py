@@ -1,17 +1,14 @@
 """What the store of a collector holds: estimates from its file, its upkeep, its copies."""
 
-from pathlib import Path
-from typing import Final
-
 from device_scenes import schema
 from http_scenes import collected
 from stage import play_frozen, run, scene
 
-KEPT: Final = "--registry metrics.toml --store kept.db"
+KEPT = "--registry metrics.toml --store kept.db"
 
 
 @scene
-def decode_of_a_store(place: Path) -> str:
+def decode_of_a_store(place):
     """The same figures from the store's file."""
     collected(place)
     decode = f"decode {KEPT} --metric"
@@ -34,7 +31,7 @@ def decode_of_a_store(place: Path) -> str:
 
 
 @scene
-def compare_of_a_store(place: Path) -> str:
+def compare_of_a_store(place):
     """What changed between two ranges of periods, in every form; ranges that cannot be compared."""
     collected(place)
     decode = f"decode {KEPT} --metric colour --compare"
@@ -48,7 +45,7 @@ def compare_of_a_store(place: Path) -> str:
 
 
 @scene
-def stores(place: Path) -> str:
+def stores(place):
     """A store's upkeep and its copies."""
     collected(place)
     texts = play_frozen(
@@ -65,7 +62,7 @@ def stores(place: Path) -> str:
 
 
 @scene
-def simulate(place: Path) -> str:
+def simulate(place):
     """A trial without people."""
     line = (
         "simulate --registry metrics.toml --metric theme --devices 40 --periods 2 --store trial.db --seed 5 "

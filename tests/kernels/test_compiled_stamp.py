@@ -15,7 +15,7 @@ FOLDER = Path(compiled.__file__).parent
 COMPILERS = {"njit", "jit", "vectorize", "guvectorize", "generated_jit", "stencil", "cfunc"}
 
 
-def compilers_named(source: str) -> set[str]:
+def compilers_named(source):
     """The Numba compilers that a source imports from Numba or reaches as an attribute of it."""
     names = set()
     for node in ast.walk(ast.parse(source)):
@@ -27,7 +27,7 @@ def compilers_named(source: str) -> set[str]:
 
 
 @pytest.mark.parametrize("source", ["from numba import njit", "import numba\n\n@numba.njit(cache=True)\ndef f(): ..."])
-def test_a_bare_compiler_is_noticed(source: str) -> None:
+def test_a_bare_compiler_is_noticed(source):
     assert compilers_named(source) == {"njit"}
 
 
@@ -43,9 +43,7 @@ def test_the_stamp_is_part_of_a_kernels_cache_entry(compiled_kernel):
 
 
 @pytest.mark.parametrize("changed", ["top.py", "package/inner.py"])
-def test_the_stamp_changes_with_a_source_in_any_sub_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
-) -> None:
+def test_the_stamp_changes_with_a_source_in_any_sub_package(tmp_path, monkeypatch, changed):
     (tmp_path / "package").mkdir()
     for name in ("compiled.py", "top.py", "package/inner.py"):
         (tmp_path / name).write_text("x = 1\n", encoding="utf-8")
@@ -83,12 +81,12 @@ sys.exit(main(["serve", "--registry", "metrics.toml", "--store", "new.db", "--po
 """
 
 
-def ran(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def ran(code, folder):
     command = [sys.executable, "-c", code]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
 
 
-def test_where_nothing_can_be_written_kernels_are_compiled_without_a_cache(tmp_path: Path) -> None:
+def test_where_nothing_can_be_written_kernels_are_compiled_without_a_cache(tmp_path):
     """Package and home read-only: importing a kernel raised, and a collector took reports that it never counted."""
     done = ran(READ_ONLY + COUNT, tmp_path)
     assert done.returncode == 0, done.stderr
@@ -96,7 +94,7 @@ def test_where_nothing_can_be_written_kernels_are_compiled_without_a_cache(tmp_p
     assert "warning  counting: compiled code is not kept" in done.stdout
 
 
-def test_a_collector_that_cannot_count_does_not_start(tmp_path: Path) -> None:
+def test_a_collector_that_cannot_count_does_not_start(tmp_path):
     (tmp_path / "metrics.toml").write_text(plain_registry(), encoding="utf-8")
     done = ran("import sys" + SERVE, tmp_path)
     assert done.returncode == 2, done.stderr

@@ -13,17 +13,17 @@ LENGTHS = [0, 1, 3, 4, 7, 8, 9, 50, 51, 52, 55, 56, 57, 63, 64, 65, 115, 119, 12
 OURS, GOOGLES = OverstoryV1(b"a key"), GoogleRapporPython()
 
 
-def arrow(strings: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
+def arrow(strings):
     offsets = np.cumsum([0, *(len(s) for s in strings)]).astype(np.int32)
     return offsets, np.frombuffer(b"".join(strings), dtype=np.uint8)
 
 
-def some_strings(lengths: list[int]) -> list[bytes]:
+def some_strings(lengths):
     rng = np.random.default_rng(len(lengths))
     return [rng.integers(0, 256, length, dtype=np.uint8).tobytes() for length in lengths]
 
 
-def digests_of(strings: list[bytes]) -> np.ndarray:
+def digests_of(strings):
     return np.array([OURS.digest(s) for s in strings], np.uint64)
 
 

@@ -9,7 +9,7 @@ from overstory.kernels.bits.pairs import count_pairs_by_cohort
 from overstory.kernels.threads import at_most
 
 
-def some_reports(n: int, bits: int, seed: int) -> np.ndarray:
+def some_reports(n, bits, seed):
     words = -(-bits // 64)
     reports = np.random.default_rng([n, bits, seed]).integers(0, 2**64, (n, words), dtype=np.uint64)
     if bits % 64:
@@ -17,7 +17,7 @@ def some_reports(n: int, bits: int, seed: int) -> np.ndarray:
     return reports
 
 
-def twin(reports: np.ndarray, cohorts: np.ndarray, num_cohorts: int, first: int, second: int) -> np.ndarray:
+def twin(reports, cohorts, num_cohorts, first, second):
     """One report and one pair of bits after the other."""
     counts = np.zeros((num_cohorts, first + 1, second + 1), np.int64)
     for words, cohort in zip(reports.tolist(), cohorts.tolist(), strict=True):

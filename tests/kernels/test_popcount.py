@@ -9,28 +9,28 @@ from overstory.kernels.threads import at_most
 SIZES = [0, 1, 15, 16, 17, 24, 25, 255, 256, 257, 1023, 1024, 1025, 4096, 5000]
 
 
-def some_reports(n: int, words: int, seed: int = 0) -> np.ndarray:
+def some_reports(n, words, seed=0):
     return np.random.default_rng([n, words, seed]).integers(0, 2**64, (n, words), dtype=np.uint64)
 
 
-def twin(reports: np.ndarray) -> np.ndarray:
+def twin(reports):
     n, words = reports.shape
     bits = np.unpackbits(reports.astype("<u8").view(np.uint8).reshape(n, words * 8), axis=1, bitorder="little")
     return bits.sum(axis=0, dtype=np.int64)
 
 
-def twin_by_cohort(reports: np.ndarray, cohorts: np.ndarray, num_cohorts: int) -> tuple[np.ndarray, np.ndarray]:
+def twin_by_cohort(reports, cohorts, num_cohorts):
     ones = np.array([twin(reports[cohorts == cohort]) for cohort in range(num_cohorts)])
     return np.bincount(cohorts, minlength=num_cohorts), ones
 
 
-def assert_same(got: tuple[np.ndarray, np.ndarray], expected: tuple[np.ndarray, np.ndarray]) -> None:
+def assert_same(got, expected):
     assert got[0].dtype == got[1].dtype == np.int64
     assert np.array_equal(got[0], expected[0])
     assert np.array_equal(got[1], expected[1])
 
 
-def count_bits(reports: np.ndarray) -> np.ndarray:
+def count_bits(reports):
     return count_bits_grouped(reports, np.array([0, len(reports)]))[1][0]
 
 

@@ -24,8 +24,7 @@ PAGE = Path(__file__).parents[2] / "papers" / "results.md"
 AGAIN = "run `overstory reproduce --all --quick -o out/quick && cp out/quick/summary.md papers/results.md`"
 MOST_NUMBERS = 300
 """Numbers on the page, at most: each is compared at its share of the suite's false-alarm rate (Bonferroni)."""
-ROUNDED = 5e-4
-"""What rounding to the digits that the page shows takes from a number, relatively, at most."""
+ROUNDED = 5e-4  # what rounding to the digits that the page shows takes from a number, relatively, at most
 USUAL_RUNS = 10
 """Of an experiment whose inputs do not give one number of runs, such as the ten steps of the smart homes."""
 EXTREMES = {
@@ -38,21 +37,21 @@ EXTREMES = {
 ROUNDING_ERRORS = {"largest difference of our one-hot count": 1e-3}
 
 
-def sections() -> dict[str, str]:
+def sections():
     """Return the page's section of each experiment, by name."""
     parts = re.split(r"^(?=### )", PAGE.read_text("utf-8"), flags=re.MULTILINE)[1:]
     texts = [part.partition("\n## ")[0].rstrip("\n") for part in parts]
     return {text.splitlines()[2].split("`")[1]: text for text in texts}
 
 
-def split(text: str) -> tuple[list[str], list[list[str]]]:
+def split(text):
     """Return the lines of a section that are no row of its table, and the rows."""
     lines = text.splitlines()
     rows = [re.split(r" (?<!\\)\| ", line[2:-2]) for line in lines if line.startswith("| ")][2:]
     return [line for line in lines if not line.startswith("| ")], rows
 
 
-def numbers(ours: str) -> list[float] | None:
+def numbers(ours):
     """Return a number and the ends of its interval, or the number three times; None for words."""
     shown = re.fullmatch(r"(\S+)(?: \[(\S+), (\S+)\])?", ours)
     try:
@@ -62,7 +61,7 @@ def numbers(ours: str) -> list[float] | None:
     return found
 
 
-def tolerance(first: float, second: float, runs: int) -> float:
+def tolerance(first, second, runs):
     """Return how far apart two equally good means of `runs` runs may lie, given the half widths of their intervals.
 
     An interval's half width is at least ``t s / sqrt(runs)``, t the quantile at `LEVEL`: so ``(x - y) / sqrt(...)`` of
@@ -73,7 +72,7 @@ def tolerance(first: float, second: float, runs: int) -> float:
     return float(reach * math.hypot(first, second))
 
 
-def told_apart(name: str, page: str, ours: str, runs: int) -> bool:
+def told_apart(name, page, ours, runs):
     """Whether two texts of one quantity cannot be two runs of one experiment."""
     first, second = numbers(page), numbers(ours)
     if first is None or second is None:
@@ -85,12 +84,12 @@ def told_apart(name: str, page: str, ours: str, runs: int) -> bool:
     return abs(first[0] - second[0]) > tolerance(*halves, runs) + slack + ROUNDED * largest
 
 
-def masked(text: str) -> str:
+def masked(text):
     """Return a reason without its numbers, which may be those of a simulation."""
     return re.sub(r"[-+]?\d[\d.,]*\d|[-+]?\d", "#", text)
 
 
-def differences(page: str, result) -> list[str]:
+def differences(page, result):
     """Return where a section of the page and a result do not say the same."""
     (text, rows), (our_text, ours) = split(page), split(section(result))
     stated = result.inputs.get("runs", result.inputs.get("replicates"))

@@ -2,7 +2,6 @@
 
 import shutil
 from dataclasses import replace
-from html.parser import HTMLParser
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +10,7 @@ from overstory.protocol.errors import ParameterError
 from papers import run
 from papers.page import markdown, page
 from papers.run import EXPERIMENTS, experiment, key_of, load, reproduce
+from support.html_reader import HtmlReader
 
 SMALL = EXPERIMENTS["rappor-75-of-100"]
 
@@ -108,31 +108,16 @@ def test_the_summary_has_every_comparison_and_escapes_cells(made):
     assert text.count("| agrees |") == made.verdicts["agrees"] == 3
 
 
-class Reader(HTMLParser):
-    """Collects tags, identifiers and all that could fetch something."""
-
-    def __init__(self):
-        super().__init__()
-        self.tags, self.names, self.fetched, self.linked = [], [], [], []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        for name, value in attrs:
-            if name == "id":
-                self.names.append(value)
-            if name in {"src", "href", "xlink:href"}:
-                (self.linked if value.startswith("#") else self.fetched).append(value)
-
-
 def test_the_page_stands_alone_and_can_be_read_without_seeing_it(made):
     text = page([made, replace(made, name="again", figures=(replace(made.figures[0], name="again"),))], "overstory")
-    reader = Reader()
-    reader.feed(text)
-    assert reader.fetched == []
-    assert "script" not in reader.tags
-    assert len(set(reader.names)) == len(reader.names)
-    assert {link[1:] for link in reader.linked} <= set(reader.names)
-    assert reader.tags.count("svg") == reader.tags.count("desc") == text.count('role="img"') == 2
-    assert reader.tags.count("caption") == reader.tags.count("table") == 6
+    reader = HtmlReader(text)
+    addresses = [words[name] for _, words in reader.elements for name in ("src", "href", "xlink:href") if name in words]
+    names = [words["id"] for _, words in reader.elements if "id" in words]
+    assert all(address.startswith("#") for address in addresses)
+    assert reader.all("script") == []
+    assert len(set(names)) == len(names)
+    assert {address[1:] for address in addresses} <= set(names)
+    assert len(reader.all("svg")) == len(reader.all("desc")) == text.count('role="img"') == 2
+    assert len(reader.all("caption")) == len(reader.all("table")) == 6
     assert "prefers-color-scheme: dark" in text
     assert "#0072b2" not in text.partition("</style>")[2].lower()  # every colour of a picture is the page's own

@@ -8,11 +8,11 @@ from pathlib import Path
 BENCH = Path(__file__).parents[2] / "bench" / "two_columns.py"
 
 
-def _run(folder: Path, *words: str):
+def _run(folder, *words):
     return subprocess.run([sys.executable, str(BENCH), *words], cwd=folder, capture_output=True, text=True, check=False)
 
 
-def test_one_report_of_the_pair_needs_several_times_fewer_people(tmp_path: Path) -> None:
+def test_one_report_of_the_pair_needs_several_times_fewer_people(tmp_path):
     """At epsilon 1, 2 and 4 in all, over 6 x 4 cells; and intervals of both ways cover."""
     lines = [f"{i % 6},{'abcd'[(i * 7 // 6) % 4]}" for i in range(12_000)]
     (tmp_path / "table.csv").write_text("x,y\n" + "\n".join(lines) + "\n")
@@ -26,7 +26,7 @@ def test_one_report_of_the_pair_needs_several_times_fewer_people(tmp_path: Path)
     assert min(row["covered"] for row in rows.values()) > 0.85
 
 
-def test_without_a_file_it_says_where_a_survey_is(tmp_path: Path) -> None:
+def test_without_a_file_it_says_where_a_survey_is(tmp_path):
     """The survey of statsmodels where that is installed, else how to get it."""
     ran = _run(tmp_path, "--seeds", "1")
     if ran.returncode:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from overstory.protocol.kinds.base import Mechanism
 from papers.comparison import AGREES, DIFFERS
 from papers.epidemic import fit
 from papers.rappor import epsilons, figure_4, figure_5, figure_6, table_1, table_2
@@ -77,7 +76,7 @@ def test_a_shorter_window_is_noticed(monkeypatch):
 def test_a_strategy_that_is_no_better_than_rappor_is_noticed(monkeypatch):
     honest = double_randomization.built
 
-    def worse(name: str, epsilon: float, bins: int = homes.BINS) -> Mechanism:
+    def worse(name, epsilon, bins=homes.BINS):
         return honest("rappor" if name == "opt-dr" else name, epsilon, bins)
 
     monkeypatch.setattr(double_randomization, "EPSILONS", (2.0,))

@@ -96,9 +96,8 @@ def measured(places, changes, pool, years, **options):
     told = SimpleNamespace(errors=[], promised=[], covered=[])
     for _ in range(years):
         counted, truth = collected(places, changes, rng)
-        for part in read_estimates(counted, "per-period", EstimateOptions(pool=pool, **options)).parts[
-            pool - 1 :: pool
-        ]:
+        parts = read_estimates(counted, "per-period", EstimateOptions(pool=pool, **options)).parts
+        for part in parts[pool - 1 :: pool]:
             together = range(part.first, part.last + 1)
             reports = np.array([counted.counts[week].num_reports for week in together])
             shares = reports @ np.array([truth[week] for week in together]) / reports.sum()

@@ -13,14 +13,6 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.selection import detectable_frequency
 from overstory.cli.main import main
 from overstory.planning import kinds
-from overstory.planning.kinds import (
-    MOST_LEFT_OUT,
-    best_for_numbers,
-    other_mechanism,
-    rank_item_mechanisms,
-    sizes_about,
-    worst_error,
-)
 from overstory.planning.registry import plan_registry
 from overstory.protocol.domains.numbers import Interval
 from overstory.protocol.errors import ParameterError
@@ -33,7 +25,7 @@ WORD = '{kind = "unknown-strings", max_bytes = 8}'
 PLUGINS = '{kind = "set", of = {kind = "integers", min = 1, max = 40}, most = 6}'
 
 
-def planned(domain: str, needs: str):
+def planned(domain, needs):
     """Return what was planned for a metric of this domain, and the registry's new text, which holds it."""
     text = registry_text("max_values = 5", metric="m", domain=domain, oracle="x", without="parameters")
     after, (plan,) = plan_registry(text.replace('oracle = "x"', f"needs = {{{needs}}}"), None)
@@ -42,10 +34,10 @@ def planned(domain: str, needs: str):
 
 
 @pytest.mark.parametrize("epsilon", [0.2, 0.5, 0.61, 1.0, 2.0, 5.0])
-def test_no_mechanism_has_a_smaller_worst_error(epsilon: float) -> None:
-    best = best_for_numbers(epsilon, Interval(-10, 50), 64)
-    each = [worst_error(kind(epsilon, Interval(-10, 50), 64), 100) for kind in (Duchi, Piecewise, Hybrid)]
-    assert worst_error(best, 100) == pytest.approx(min(each))
+def test_no_mechanism_has_a_smaller_worst_error(epsilon):
+    best = kinds.best_for_numbers(epsilon, Interval(-10, 50), 64)
+    each = [kinds.worst_error(kind(epsilon, Interval(-10, 50), 64), 100) for kind in (Duchi, Piecewise, Hybrid)]
+    assert kinds.worst_error(best, 100) == pytest.approx(min(each))
     assert best.epsilon_report <= epsilon
 
 
@@ -53,14 +45,14 @@ def test_no_mechanism_has_a_smaller_worst_error(epsilon: float) -> None:
     ("estimate", "oracle"),
     [("", "hybrid"), (', estimate = "mean"', "hybrid"), (', estimate = "distribution"', "square-wave")],
 )
-def test_numbers_have_an_oracle_for_what_is_to_be_estimated(estimate: str, oracle: str) -> None:
+def test_numbers_have_an_oracle_for_what_is_to_be_estimated(estimate, oracle):
     plan, text = planned(ROOM, f"epsilon_report = 1.0, reports = 10000{estimate}")
     assert f'oracle = "{oracle}"\nparameters = {{epsilon = 1.0, resolution = 64}}' in text
     assert plan.metric_json()["oracle"] == oracle
     assert plan.metric_words().startswith(f'm: oracle = "{oracle}"')
 
 
-def test_a_kind_without_a_planner_of_its_own_is_planned_by_its_variance(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kind_without_a_planner_of_its_own_is_planned_by_its_variance(monkeypatch):
     monkeypatch.setattr(kinds, "PLANNERS", {})
     plan, text = planned('{kind = "integers", min = 1, max = 40}', "epsilon_report = 1.0, reports = 10000")
     assert plan.error == pytest.approx(rank(40, 1.0, 10_000)[0].standard_error)
@@ -76,7 +68,7 @@ def test_a_search_is_written_in_place_of_the_needs():
     assert search.metric_json()["parameters"] == {"epsilon": 3.0}
 
 
-def test_what_links_reports_is_of_the_metric_and_its_panel() -> None:
+def test_what_links_reports_is_of_the_metric_and_its_panel():
     text = registry_text("needs = {epsilon_report = 3.0, reports = 500}", metric="m", domain=WORD, without="parameters")
     text = text.replace('oracle = "grr"\n', "")
     for own, bits in (("", 31), ('panel = {cycle = "year"}\n', math.log2(54))):  # its number; its week of the year
@@ -116,7 +108,7 @@ def test_needs_of_a_set_become_an_oracle():
         (PLUGINS, "epsilon_report = 1.0, epsilon_permanent = 2.0, reports = 10", "epsilon_permanent: no such key"),
     ],
 )
-def test_wrong_needs_are_named(domain: str, needs: str, says: str) -> None:
+def test_wrong_needs_are_named(domain, needs, says):
     with pytest.raises(RegistryError, match=says):
         planned(domain, needs)
 
@@ -142,30 +134,32 @@ def simulated_error(choice, sizes, domain_size, reports, seed, blocks=300):
 @pytest.mark.parametrize("typical", [2.0, None])
 def test_the_errors_are_those_of_simulated_collections(typical):
     """300 collections of 8 items: a standard error of 1.5% of the error; within 6% for each of some four choices."""
-    sizes = sizes_about(typical, 4)
-    ranking = rank_item_mechanisms(8, 4, 2.0, 300, sizes)
+    sizes = kinds.sizes_about(typical, 4)
+    ranking = kinds.rank_item_mechanisms(8, 4, 2.0, 300, sizes)
     best = {choice.label: choice for choice in reversed(ranking)}
     for seed, choice in enumerate(best.values()):
         assert simulated_error(choice, sizes, 8, 300, seed) == pytest.approx(choice.error, rel=0.06)
 
 
 def test_grr_at_the_amplified_epsilon_is_chosen_where_there_are_few_items_and_bits_for_large_epsilons():
-    assert rank_item_mechanisms(30, 5, 1.0, 10_000)[0].parameters["inner"] == "grr"
-    assert rank_item_mechanisms(5_000, 2, 1.0, 10_000)[0].parameters["inner"] in {"oue", "olh"}
-    assert rank_item_mechanisms(12, 3, 12.0, 10_000)[0].mechanism.name == "item-bits"
+    assert kinds.rank_item_mechanisms(30, 5, 1.0, 10_000)[0].parameters["inner"] == "grr"
+    assert kinds.rank_item_mechanisms(5_000, 2, 1.0, 10_000)[0].parameters["inner"] in {"oue", "olh"}
+    assert kinds.rank_item_mechanisms(12, 3, 12.0, 10_000)[0].mechanism.name == "item-bits"
 
 
 def test_the_length_follows_the_sizes_and_leaves_little_out():
-    by_size = [rank_item_mechanisms(100, 20, 1.0, 10**6, sizes_about(t, 20))[0] for t in (1.0, 4.0, 10.0, None)]
+    by_size = [
+        kinds.rank_item_mechanisms(100, 20, 1.0, 10**6, kinds.sizes_about(t, 20))[0] for t in (1.0, 4.0, 10.0, None)
+    ]
     lengths = [choice.parameters["length"] for choice in by_size]
     assert lengths == sorted(lengths)
     assert lengths[-1] == 20
-    assert all(choice.left_out <= MOST_LEFT_OUT for choice in by_size)
+    assert all(choice.left_out <= kinds.MOST_LEFT_OUT for choice in by_size)
     assert all(choice.mechanism.epsilon_report <= 1.0 for choice in by_size)
     assert by_size[-1].left_out == 0
-    everyone = rank_item_mechanisms(100, 20, 1.0, 10**6)
+    everyone = kinds.rank_item_mechanisms(100, 20, 1.0, 10**6)
     assert [c.error for c in everyone] == sorted(c.error for c in everyone)
-    assert "item-bits would have" in other_mechanism(everyone)
+    assert "item-bits would have" in kinds.other_mechanism(everyone)
 
 
 def test_the_command_prints_the_comparison(capsys):
@@ -186,4 +180,4 @@ def test_the_command_prints_the_comparison(capsys):
 @pytest.mark.parametrize("wrong", [{"sizes": [0.0, 0.0]}, {"sizes": [1.0, -1.0]}, {"most": 31}, {"num_reports": 0}])
 def test_wrong_numbers_are_refused(wrong):
     with pytest.raises(ParameterError):
-        rank_item_mechanisms(**{"domain_size": 30, "most": 3, "epsilon": 1.0, "num_reports": 100} | wrong)
+        kinds.rank_item_mechanisms(**{"domain_size": 30, "most": 3, "epsilon": 1.0, "num_reports": 100} | wrong)

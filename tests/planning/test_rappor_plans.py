@@ -9,15 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import overstory
-from overstory.planning import plan_from_needs, plan_from_parameters
-from overstory.planning.detection import (
-    critical_value,
-    critical_value_fdr,
-    detectable_frequency,
-    learning_limit,
-    reports_needed,
-    required_sample_size,
-)
+from overstory.planning import detection, plan_from_needs, plan_from_parameters
 from overstory.planning.kinds import plan_for_domain
 from overstory.planning.nearest import MOST_EPSILON, nearest
 from overstory.planning.needs import design, paper_design, sufficient_permanent
@@ -194,14 +186,14 @@ SOME = {
 def test_section_4_2_one_percent_needs_a_million(share, about):
     assert LN_3.epsilon_report == pytest.approx(math.log(3))
     for candidates, factor in ((100, 2.4), (10**5, 1.1), (10**6, 1.2)):
-        needed = reports_needed(LN_3, candidates, share, critical_value(0.05, candidates))
+        needed = detection.reports_needed(LN_3, candidates, share, detection.critical_value(0.05, candidates))
         assert about / factor < needed < about * factor
 
 
 @pytest.mark.parametrize(("reports", "strings"), [(10**8, 1000), (10**10, 10_000)])
 def test_section_4_2_how_many_strings(reports, strings):
-    limit = learning_limit(LN_3, reports, 10**5)
-    assert limit == pytest.approx(0.5 * math.sqrt(reports) / critical_value(0.05, 10**5))
+    limit = detection.learning_limit(LN_3, reports, 10**5)
+    assert limit == pytest.approx(0.5 * math.sqrt(reports) / detection.critical_value(0.05, 10**5))
     assert limit == pytest.approx(strings, rel=0.05)
     assert math.sqrt(reports) / 10 == strings
 
@@ -210,8 +202,10 @@ def test_section_4_2_how_many_strings(reports, strings):
 def test_reports_needed_is_the_inverse_of_the_smallest_share(name):
     built = mechanism(name, **SOME[name])
     plan = plan_from_parameters(built, 10**6, 20, share=0.01)
-    assert reports_needed(built, 20, plan.detectable_frequency, plan.critical_value) == pytest.approx(10**6, rel=1e-6)
-    again = detectable_frequency(built, plan.people_needed, 20, plan.critical_value)
+    assert detection.reports_needed(built, 20, plan.detectable_frequency, plan.critical_value) == pytest.approx(
+        10**6, rel=1e-6
+    )
+    again = detection.detectable_frequency(built, plan.people_needed, 20, plan.critical_value)
     assert again == pytest.approx(0.01, rel=1e-3)
     assert (plan.people_needed <= 10**6) == (plan.detectable_frequency <= 0.01)
 
@@ -233,9 +227,9 @@ def test_detection_half_the_time_and_nine_in_ten():
 
 
 def test_a_false_discovery_rate_lets_more_pass():
-    assert critical_value_fdr(0.05, 1000, 0.001) == pytest.approx(NormalDist().inv_cdf(1 - 0.05 / 10))
-    assert critical_value_fdr(0.05, 1000, 0.1) == pytest.approx(NormalDist().inv_cdf(1 - 0.05 / 100))
-    assert critical_value_fdr(0.05, 5, 0.1) == critical_value(0.05, 5)
+    assert detection.critical_value_fdr(0.05, 1000, 0.001) == pytest.approx(NormalDist().inv_cdf(1 - 0.05 / 10))
+    assert detection.critical_value_fdr(0.05, 1000, 0.1) == pytest.approx(NormalDist().inv_cdf(1 - 0.05 / 100))
+    assert detection.critical_value_fdr(0.05, 5, 0.1) == detection.critical_value(0.05, 5)
 
 
 def test_what_nothing_can_be_learned_from_is_said():
@@ -263,7 +257,7 @@ def test_what_parameters_cannot_be_planned(reports, candidates, more, says):
     with pytest.raises(ParameterError, match=says):
         plan_from_parameters(LN_3, reports, candidates, **more)
     with pytest.raises(ParameterError, match="at least one"):
-        critical_value(0.05, 0)
+        detection.critical_value(0.05, 0)
 
 
 STRINGS = [
@@ -362,7 +356,7 @@ def test_a_share_that_is_none_is_refused(share):
 @pytest.mark.parametrize("share", [5e-324, 1e-160])
 def test_a_share_that_nobody_could_detect_is_refused(share):
     with pytest.raises(ParameterError, match="no number of devices would be enough"):
-        required_sample_size(mechanism("oue", domain_size=9, epsilon=1.0), share, 9)
+        detection.required_sample_size(mechanism("oue", domain_size=9, epsilon=1.0), share, 9)
 
 
 @pytest.mark.parametrize("epsilon", [1e-300, 1e-17, 1e-10])

@@ -9,18 +9,15 @@ A sentence is held against the truth as it is worded (`sentences.py` says what e
 is above what it says, whatever a footnote elsewhere may add.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 from unittest import mock
 
 from sqlalchemy import select
@@ -36,37 +33,32 @@ from overstory.privacy.registry.page import how_long_kept
 from overstory.protocol.metrics import Metric
 from referee import model, surfaces
 from referee.model import METRICS, step, truth
-from referee.sentences import Claim, read
+from referee.sentences import read
 from referee.stories import Story, honest_share
 from referee.worlds import AGREED, METRIC, WORLDS, World, metric, registry
 from support.devices import DAY, Clock
 from support.store_samples import received, reports
 
-NEAR: Final = 1e-9
-MILLION: Final = 1_000_000
-FEWEST_IN_A_CELL: Final = 10
-"""Past retention a public coordinate of reports has so many of them, or none."""
-FEWEST_PUBLISHED: Final = 100
+NEAR = 1e-9
+MILLION = 1_000_000
+FEWEST_IN_A_CELL = 10  # past retention a public coordinate of reports has so many of them, or none
+FEWEST_PUBLISHED = 100
 """A public page has so many reports, and two pages of one period differ by as many, or say the same."""
-DELTA: Final = 1e-6
+DELTA = 1e-6
 
 
 @dataclass(frozen=True)
-class Lie:
-    """A sentence that is not true, what is, and the name of the way in which it is not."""
-
+class Lie:  # a sentence that is not true, what is, and the name of the way in which it is not
     way: str
     line: str
     truth: str
 
-    def __str__(self) -> str:
+    def __str__(self):
         return f"[{self.way}] {self.line}\n    truth: {self.truth}"
 
 
 @dataclass
-class Scene:
-    """What is the case when sentences are read."""
-
+class Scene:  # what is the case when sentences are read
     world: World
     in_force: Metric
     steps: tuple[bytes, ...] = ()  # the metric of each report so far
@@ -76,16 +68,15 @@ class Scene:
     asked_next: str = ""  # the period in which the device is said to be asked next
 
     @property
-    def values(self) -> tuple[Any, ...]:
+    def values(self):
         return self.world.values
 
     @property
-    def longest(self) -> int:
+    def longest(self):
         return 1 if self.in_force.mechanism.once else model.longest(self.values)
 
 
-def judge(lines: Iterable[str], scene: Scene) -> Iterator[Lie]:
-    """Yield the lies among lines about one metric."""
+def judge(lines, scene):
     for line in lines:
         for claim in read(line):
             judges = JUDGES.get(claim.about)
@@ -96,7 +87,7 @@ def judge(lines: Iterable[str], scene: Scene) -> Iterator[Lie]:
 # --- epsilons ---------------------------------------------------------------------------------------------------------
 
 
-def about_epsilon(claim: Claim, scene: Scene) -> Iterator[Lie]:
+def about_epsilon(claim, scene):
     """Hold an epsilon against the worst two histories that meet its condition."""
     made = len(scene.steps)
     if claim.so_far and claim.reports != made:
@@ -112,15 +103,15 @@ def about_epsilon(claim: Claim, scene: Scene) -> Iterator[Lie]:
         yield Lie("budget", claim.line, f"all reports together may cost {scene.budget}, and no more were made")
 
 
-def too_low(claim: Claim, true: float) -> bool:
+def too_low(claim, true):
     moved = true < 700 and claim.odds < math.exp(true) * (1 - NEAR)
     return claim.epsilon < true - NEAR or moved
 
 
-def of_reports(claim: Claim, scene: Scene, condition: str) -> float:
+def of_reports(claim, scene, condition):
     """Return the truth about the reports that a claim is about; of many, of as many as are enumerated."""
     force, most = step(scene.in_force), scene.longest
-    about: dict[str, Any] = {"distinct": claim.distinct, "spare": claim.spare}
+    about = {"distinct": claim.distinct, "spare": claim.spare}
     if not scene.is_life or not scene.steps:
         steps = (force,) * min(claim.reports or most, most)
         return truth(steps, scene.values, condition, ever=claim.reports is None, **about)
@@ -140,7 +131,7 @@ def of_reports(claim: Claim, scene: Scene, condition: str) -> float:
     return truth((force,) * min(claim.reports, most), scene.values, condition, **about)
 
 
-def shortest(steps: tuple[bytes, ...], most: int) -> tuple[bytes, ...]:
+def shortest(steps, most):
     """Return at most so many steps, of every metric at least one: repeated ones are left out first."""
     kept = list(steps)
     while len(kept) > max(most, 1) and len(set(kept)) < len(kept):
@@ -148,7 +139,7 @@ def shortest(steps: tuple[bytes, ...], most: int) -> tuple[bytes, ...]:
     return tuple(kept[: max(most, 1) + 1]) if METRICS[kept[0]].mechanism.once else tuple(kept[-max(most, 1) :])
 
 
-def about_number(claim: Claim, scene: Scene) -> Iterator[Lie]:
+def about_number(claim, scene):
     if not scene.is_life:
         return
     if int(claim.more["reports"].replace(",", "")) != len(scene.steps):
@@ -160,17 +151,17 @@ def about_number(claim: Claim, scene: Scene) -> Iterator[Lie]:
             yield Lie("accounts", claim.line, f"the device has drawn {answers} permanent responses")
 
 
-def about_one_answer(claim: Claim, scene: Scene) -> Iterator[Lie]:
+def about_one_answer(claim, scene):
     if scene.in_force.fresh:
         yield Lie("one answer", claim.line, "the noise of every report is fresh")
 
 
-def about_budget(claim: Claim, scene: Scene) -> Iterator[Lie]:
+def about_budget(claim, scene):
     scene.budget = float(claim.more["most"])
     yield from ()
 
 
-def about_asked_next(claim: Claim, scene: Scene) -> Iterator[Lie]:
+def about_asked_next(claim, scene):
     said = claim.more.get("period")
     scene.asked_next = datetime.strptime(f"{said} +0000", "%d %B %Y %z").date().isoformat() if said else "never"
     yield from ()
@@ -179,7 +170,7 @@ def about_asked_next(claim: Claim, scene: Scene) -> Iterator[Lie]:
 # --- what puts reports together ---------------------------------------------------------------------------------------
 
 
-def constant_bits(of: Metric, group: str | None) -> float:
+def constant_bits(of, group):
     """Return the bits that are the same in every report of a device: of one group where it is named, else of any."""
     bits = 0.0 if of.mechanism.once else math.log2(of.mechanism.num_cohorts)
     if of.groups is None:
@@ -188,7 +179,7 @@ def constant_bits(of: Metric, group: str | None) -> float:
     return bits + (model.collision_bits(shares) if group is None else -math.log2(of.groups.share(group)))
 
 
-def payloads(of: Metric, values: Sequence[Any]) -> list[Any]:
+def payloads(of, values):
     """Return the distributions of what an unchanged value's reports say, where that is always the same."""
     mechanism = of.mechanism
     if of.fresh or mechanism.once or mechanism.epsilon_report < mechanism.epsilon_permanent:
@@ -197,17 +188,17 @@ def payloads(of: Metric, values: Sequence[Any]) -> list[Any]:
     return [model.payload_chances(of, value, cohort) for value in values if model.fits(of, value)]
 
 
-def way_of_groups(scene: Scene) -> str:
+def way_of_groups(scene):
     return "linkable" if scene.in_force.groups is None else "group"
 
 
-def about_nothing_the_same(claim: Claim, scene: Scene) -> Iterator[Lie]:
+def about_nothing_the_same(claim, scene):
     bits = constant_bits(scene.in_force, claim.more["group"])
     if bits > NEAR:
         yield Lie(way_of_groups(scene), claim.line, f"{bits:.2f} bits are in every report, in clear")
 
 
-def about_the_same(claim: Claim, scene: Scene) -> Iterator[Lie]:
+def about_the_same(claim, scene):
     if scene.in_force.mechanism.once:
         return
     always = constant_bits(scene.in_force, claim.more["group"])
@@ -225,7 +216,7 @@ def about_the_same(claim: Claim, scene: Scene) -> Iterator[Lie]:
             yield Lie("crowd", claim.line, f"{crowd:,.0f} share it where all others hold another value")
 
 
-def about_alike(claim: Claim, scene: Scene) -> Iterator[Lie]:
+def about_alike(claim, scene):
     of = scene.in_force
     cohort = model.cohorts_of([of.mechanism])[0][0]
     most = max(model.shared_bits(of, value, cohort) for value in scene.values if model.fits(of, value))
@@ -237,7 +228,7 @@ def about_alike(claim: Claim, scene: Scene) -> Iterator[Lie]:
 # --- changes of a registry --------------------------------------------------------------------------------------------
 
 
-def judge_change(world: World, earlier: Sequence[Metric], new: Metric, lines: Sequence[str]) -> Iterator[Lie]:
+def judge_change(world, earlier, new, lines):
     """Yield the lies of `metrics diff` between the last of the earlier registries and a new one."""
     old = earlier[-1]
     claims = [claim for line in lines for claim in read(line)]
@@ -253,7 +244,7 @@ def judge_change(world: World, earlier: Sequence[Metric], new: Metric, lines: Se
     yield from broken_promises(world, old, new, lines[-1] if lines else "nothing changed")
 
 
-def broken_promises(world: World, old: Metric, new: Metric, line: str) -> Iterator[Lie]:
+def broken_promises(world, old, new, line):
     """Yield what was promised of the old metric and is not kept, where the change is said to weaken nothing.
 
     A promise is a line that a person read before she agreed. It is broken where the reports of a device that goes from
@@ -267,7 +258,7 @@ def broken_promises(world: World, old: Metric, new: Metric, line: str) -> Iterat
             steps = (step(old),) * first + (step(new),) * (total - first)
             ever = claim.reports is None
             condition = "responses" if claim.condition == "values" else claim.condition
-            about: dict[str, Any] = {"ever": ever, "distinct": claim.distinct, "spare": claim.spare}
+            about = {"ever": ever, "distinct": claim.distinct, "spare": claim.spare}
             true = truth(steps, world.values, condition, **about)
             before = truth((step(old),) * total, world.values, condition, **about)
             if claim.epsilon < true - NEAR and before <= claim.epsilon + NEAR:  # it was true until then
@@ -279,11 +270,11 @@ def broken_promises(world: World, old: Metric, new: Metric, line: str) -> Iterat
             return
 
 
-def promises(of: Metric) -> dict[tuple[str, bool], Claim]:
+def promises(of):
     """Return the lines of `metrics show` by condition, and whether they are about any number of reports."""
     world, name = PLACES[of.digest, of.title]
     claims = [claim for line in shown(world, name) for claim in read(line) if claim.about == "epsilon"]
-    kinds: dict[tuple[str, bool], Claim] = {}
+    kinds = {}
     for claim in claims:
         if math.isfinite(claim.odds) or " | " in claim.line:
             one = claim.condition if claim.reports != 1 else "report"
@@ -291,28 +282,28 @@ def promises(of: Metric) -> dict[tuple[str, bool], Claim]:
     return kinds
 
 
-PLACES: dict[tuple[bytes, str], tuple[str, str]] = {}
+PLACES = {}
 
 
 @cache
-def shown(world: str, name: str) -> list[str]:
+def shown(world, name):
     return surfaces.show(world, name, None)
 
 
 @cache
-def differences(world: str, earlier: tuple[str, ...], new: str) -> list[str]:
+def differences(world, earlier, new):
     return surfaces.diff(world, earlier, new)
 
 
 @cache
-def private(world: str, name: str, *options: object) -> list[str]:
+def private(world, name, *options):
     return surfaces.privacy(world, name, *options)
 
 
 # --- shuffled reports -------------------------------------------------------------------------------------------------
 
 
-def judge_release(world: World, of: Metric, number: int, known: str, lines: Sequence[str]) -> Iterator[Lie]:
+def judge_release(world, of, number, known, lines):
     """Yield the lies about one person's reports among a release of so many messages, of which the reader knows some."""
     share = honest_share(number, known)
     honest = math.floor(number * share)
@@ -345,21 +336,21 @@ def judge_release(world: World, of: Metric, number: int, known: str, lines: Sequ
                     yield Lie("known cohort", line, f"delta {true:.3g}")
 
 
-def known_ever(lines: Sequence[str]) -> bool:
+def known_ever(lines):
     return any("any number of reports of a person" in line for line in lines)
 
 
-def known_once(lines: Sequence[str]) -> bool:
+def known_once(lines):
     """Whether the claim is of one report, or of any number of them: these are computed."""
     return known_ever(lines) or any(" 1 report of a person" in line for line in lines)
 
 
-def rarest(of: Metric, number: int) -> int:
+def rarest(of, number):
     assert of.groups is not None
     return math.floor(number * min(share for share in map(of.groups.share, of.groups.names) if share > 0))
 
 
-JUDGES: Final = {
+JUDGES = {
     "epsilon": about_epsilon,
     "number of reports": about_number,
     "one answer": about_one_answer,
@@ -376,18 +367,16 @@ JUDGES: Final = {
 # --- a device's life --------------------------------------------------------------------------------------------------
 
 
-class Person:
-    """A device and the person who reads what it prints."""
-
-    def __init__(self, story: Story, folder: Path) -> None:
+class Person:  # a device and the person who reads what it prints
+    def __init__(self, story, folder):
         self.story, self.folder, self.world = story, folder, WORLDS[story.world]
         self.clock, self.group = Clock(), "1.0"
-        self.lies: list[Lie] = []
+        self.lies = []
         self.names = [AGREED]
         self.client = self.begin(AGREED)
         self.scene = Scene(self.world, metric(story.world, AGREED), is_life=True)
 
-    def begin(self, name: str) -> Client:
+    def begin(self, name):
         PLACES.setdefault(
             (of := metric(self.story.world, name)).digest and (of.digest, of.title), (self.story.world, name)
         )
@@ -403,7 +392,7 @@ class Person:
             spread=0,
         )
 
-    def live(self) -> list[Lie]:
+    def live(self):
         root = bytes([self.story.seed]) * 32
         with mock.patch.object(DeviceSecret, "fresh", return_value=DeviceSecret.of_root(root)):
             self.agree()
@@ -414,14 +403,14 @@ class Person:
         self.hear(shown(self.story.world, self.names[-1]), Scene(self.world, self.scene.in_force))
         return self.lies
 
-    def hear(self, lines: Iterable[str], scene: Scene | None = None) -> None:
+    def hear(self, lines, scene=None):
         self.lies += judge(lines, scene or self.scene)
 
-    def agree(self) -> None:
+    def agree(self):
         self.hear(surfaces.asks(self.client, self.clock()))
         self.client.consent("on")
 
-    def on_value(self, number: int) -> None:
+    def on_value(self, number):
         outcome, said = self.client.record(METRIC, self.world.values[number]), self.scene.asked_next
         if outcome in MADE:
             self.counts(number)
@@ -432,11 +421,11 @@ class Person:
             self.lies.append(Lie("asked next", f"this device is asked next in: {said}", f"{today}: {outcome}"))
         self.clock.tomorrow()
 
-    def counts(self, number: int) -> None:
+    def counts(self, number):
         self.scene.steps += (step(self.scene.in_force),)
         self.scene.history += (self.world.values[number],)
 
-    def on_restored(self, number: int) -> None:
+    def on_restored(self, number):
         """Make a report, put the state of before back, make it again: the same bytes, or the collector has two."""
         state, backup = self.folder / "state", self.folder / "backup"
         if not (state / "state.db").exists():
@@ -455,7 +444,7 @@ class Person:
             self.lies.append(Lie("restored", "one report a period", "a state that went back sends another one"))
         self.clock.tomorrow()
 
-    def sends_again(self, number: int) -> bytes | None:
+    def sends_again(self, number):
         """Return the bytes of the report that is made now; None where none is made."""
         with self.begin(self.names[-1]) as client:
             if client.record(METRIC, self.world.values[number]) not in MADE:
@@ -463,10 +452,10 @@ class Person:
         with State(client.paths).snapshot() as rows:
             return max(rows.outbox.rows(METRIC), key=lambda row: row.period).body
 
-    def on_silent(self) -> None:
+    def on_silent(self):
         self.clock.tomorrow()
 
-    def on_registry(self, name: str) -> None:
+    def on_registry(self, name):
         earlier = [metric(self.story.world, each) for each in self.names]
         new = metric(self.story.world, name)
         self.client.close()
@@ -479,24 +468,24 @@ class Person:
         self.scene.in_force, self.scene.asked_next = new, ""
         self.agree()
 
-    def on_off(self) -> None:
+    def on_off(self):
         self.client.consent("off")
 
-    def on_on(self) -> None:
+    def on_on(self):
         self.client.consent("on")
 
-    def on_group(self, name: str) -> None:
+    def on_group(self, name):
         self.client.close()
         self.group = name
         self.client = self.begin(self.names[-1])
 
-    def on_look(self) -> None:
+    def on_look(self):
         self.hear(surfaces.status(self.client))
         self.hear(surfaces.view(self.client))
 
-    def on_relay(self, number: int, known: str, periods: int | None) -> None:
+    def on_relay(self, number, known, periods):
         share = honest_share(number, known)
-        options: list[object] = ["--shuffled", number, "--delta", DELTA, "--honest", min(share, 1.0)]
+        options = ["--shuffled", number, "--delta", DELTA, "--honest", min(share, 1.0)]
         options += [] if periods is None else ["--periods", periods]
         lines = private(self.story.world, self.names[-1], *options)
         self.hear(lines, Scene(self.world, self.scene.in_force))
@@ -507,16 +496,14 @@ class Person:
 
 
 @dataclass
-class Crowd:
-    """Many devices, the collector's store, and the public page."""
-
+class Crowd:  # many devices, the collector's store, and the public page
     story: Story
     folder: Path
     arrived: dict[int, int] = field(default_factory=dict)  # reports by period
     bodies: dict[str, list[tuple[int, Any]]] = field(default_factory=dict)  # by period, what the page said
     judged_cells: int = 0  # cells past retention that were looked at
 
-    def live(self) -> list[Lie]:
+    def live(self):
         self.of = metric(self.story.world, AGREED)
         self.clock, self.lies = Clock(), []
         self.rng = random.Random(self.story.seed)
@@ -527,7 +514,7 @@ class Crowd:
                 getattr(self, f"on_{event}")(*given)
         return self.lies
 
-    def on_arrive(self, ago: int, number: int, group: int) -> None:
+    def on_arrive(self, ago, number, group):
         period = self.of.period.number(self.clock()) - ago
         if self.clock() >= self.of.accept_until(period):
             return
@@ -537,10 +524,10 @@ class Crowd:
         self.store.add([batch])
         self.arrived[period] = self.arrived.get(period, 0) + number
 
-    def on_days(self, number: int) -> None:
+    def on_days(self, number):
         self.clock.tomorrow(number)
 
-    def on_poll(self) -> None:
+    def on_poll(self):
         """Look at the public page: two pages of one period must not tell single reports apart."""
         self.store.compact(self.clock())
         lines, figures = self.page.poll()
@@ -560,7 +547,7 @@ class Crowd:
                     self.lies.append(Lie("public", promised, text))
             self.bodies.setdefault(period, []).append((number, figures))
 
-    def on_retain(self) -> None:
+    def on_retain(self):
         """Delete what is past retention: of what stays, no public coordinate may have few reports."""
         now = self.clock()
         self.store.compact(now)
@@ -580,8 +567,7 @@ class Crowd:
                 return
 
 
-def lies(story: Story) -> list[Lie]:
-    """Return all lies that are told in a story, once each."""
+def lies(story):
     with tempfile.TemporaryDirectory(prefix="story-") as name:
         found = Person(story, Path(name)).live()
         if story.crowd:

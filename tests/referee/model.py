@@ -50,7 +50,7 @@ class Device:
     def __init__(self) -> None:
         self.responses: dict[bytes, dict[Hashable, Any]] = {}  # by account, in the order of their first reports
 
-    def sends(self, metric: Metric, value: Any, cohort: int, time: int) -> Sent:
+    def sends(self, metric: Metric, value, cohort: int, time: int) -> Sent:
         held = self.responses.setdefault(metric.account, {})
         try:
             encoded = metric.encode(value)
@@ -69,7 +69,7 @@ class Device:
         keys = [key for held in self.responses.values() for key in held]
         return sum(key != NOTHING or not metric.nothing_is_spare for key in keys)
 
-    def instead(self, metric: Metric, held: dict[Hashable, Any], encoded: Any, cohort: int) -> Sent:
+    def instead(self, metric: Metric, held: dict[Hashable, Any], encoded, cohort: int) -> Sent:
         if metric.nothing_is_spare or not held:
             return NOTHING, NOTHING
         if metric.over_cap == "nearest" and encoded != NOTHING:
@@ -92,8 +92,7 @@ class Piece:
     reads: Callable[[Any], tuple[Hashable, int]]  # the draw's name among those of its account, and the input
 
 
-def pieces(mechanism: Any, cohort: int) -> list[Piece]:
-    """Return the pieces of a report in one cohort."""
+def pieces(mechanism, cohort: int) -> list[Piece]:
     if isinstance(mechanism, JointMechanism):
         return [
             Piece(
@@ -110,7 +109,7 @@ def pieces(mechanism: Any, cohort: int) -> list[Piece]:
         place, seed = mechanism.place_of(cohort)
         question = mechanism.questions[place]
 
-        def asked(value: Any) -> Any:
+        def asked(value):
             return value if value == NOTHING else mechanism.given(question, value)
 
         return [
@@ -127,7 +126,7 @@ def symbol_piece(mechanism: SymbolMechanism, cohort: int) -> Piece:
     size = mechanism.encoding.num_symbols
     first = np.vstack([keep_or_move(mechanism.rounds.permanent, size), np.full((1, size), 1 / size)])
 
-    def reads(value: Any) -> tuple[Hashable, int]:
+    def reads(value) -> tuple[Hashable, int]:
         if value == NOTHING:
             return NOTHING, size  # any symbol, all alike
         return mechanism.response_key(value, cohort), mechanism.encode(value, cohort)
@@ -135,12 +134,12 @@ def symbol_piece(mechanism: SymbolMechanism, cohort: int) -> Piece:
     return Piece(first, keep_or_move(mechanism.rounds.instantaneous, size), reads)
 
 
-def keep_or_move(channel: Any, size: int) -> np.ndarray:
+def keep_or_move(channel, size: int) -> np.ndarray:
     return np.full((size, size), float(channel.other)) + np.eye(size) * (float(channel.keep) - float(channel.other))
 
 
 def bit_piece(mechanism: BitMechanism, cohort: int, bit: int) -> Piece:
-    def reads(value: Any) -> tuple[Hashable, int]:
+    def reads(value) -> tuple[Hashable, int]:
         if value == NOTHING:
             return NOTHING, mechanism.encoding.nothing >> bit & 1
         return mechanism.response_key(value, cohort), mechanism.encode(value, cohort) >> bit & 1
@@ -148,7 +147,7 @@ def bit_piece(mechanism: BitMechanism, cohort: int, bit: int) -> Piece:
     return Piece(flip(mechanism.rounds.permanent), flip(mechanism.rounds.instantaneous), reads)
 
 
-def flip(channel: Any) -> np.ndarray:
+def flip(channel) -> np.ndarray:
     raised, kept = float(channel.raise_zero), float(channel.keep_one)
     return np.array([[1 - raised, raised], [1 - kept, kept]])
 
@@ -205,7 +204,7 @@ def answers(first: np.ndarray, second: np.ndarray, pattern: tuple[int, ...], inp
     total = np.ones((1,) * length)
     for draw in sorted(set(pattern)):
         times = [time for time, of in enumerate(pattern) if of == draw]
-        law: Any = 0.0
+        law = 0.0
         for permanent, chance in enumerate(first[inputs[times[0]]]):
             seen = np.array(chance)
             for _ in times:
@@ -216,9 +215,7 @@ def answers(first: np.ndarray, second: np.ndarray, pattern: tuple[int, ...], inp
 
 
 @dataclass(frozen=True, eq=False)
-class Lives:
-    """Every history of values that a device can have had, in one cohort: its reports, and the loss of any two."""
-
+class Lives:  # every history of values that a device can have had, in one cohort: its reports, and the loss of any two
     histories: tuple[tuple[Any, ...], ...]
     responses: tuple[Hashable, ...]  # the pattern of permanent responses behind its reports
     losses: np.ndarray
@@ -274,15 +271,13 @@ def drawn(metrics: Sequence[Metric], sent: Sequence[Sent], cohorts: dict[bytes, 
     )
 
 
-def part_key(mechanism: Any, value: Any, place: int, cohorts: dict[bytes, int]) -> Hashable:
+def part_key(mechanism, value, place: int, cohorts: dict[bytes, int]) -> Hashable:
     part = mechanism.components[place]
     return part.response_key(mechanism.split(value)[place], mechanism.cohort_of(part, next(iter(cohorts.values()))))
 
 
-class Named:
-    """A mechanism that is compared by its digest, and whether all its noise is drawn afresh, as in a panel."""
-
-    def __init__(self, mechanism: Any, *, fresh: bool | None = None) -> None:
+class Named:  # a mechanism that is compared by its digest, and whether all its noise is drawn afresh, as in a panel
+    def __init__(self, mechanism, *, fresh: bool | None = None) -> None:
         self.mechanism, self.fresh = mechanism, mechanism.fresh if fresh is None else fresh
         self._name = mechanism.digest, self.fresh
 
@@ -353,16 +348,7 @@ def changes(history: Sequence[Any]) -> int:
 
 
 @lru_cache(maxsize=100_000)
-def truth(
-    steps: tuple[bytes, ...],
-    values: tuple[Any, ...],
-    condition: str,
-    *,
-    ever: bool = False,
-    distinct: int | None = None,
-    spare: bool = False,
-    like: tuple[Any, ...] | None = None,
-) -> float:
+def truth(steps, values, condition, *, ever=False, distinct=None, spare=False, like=None):
     """Return by how much the worst two histories are told apart that meet a condition.
 
     Parameters
@@ -401,7 +387,7 @@ def few_values(steps: tuple[bytes, ...], history: Sequence[Any], spare: bool) ->
     return len(kinds)
 
 
-def fits(metric: Metric, value: Any) -> bool:
+def fits(metric: Metric, value) -> bool:
     try:
         metric.encode(value)
     except (ParameterError, TypeError, ValueError):
@@ -422,7 +408,7 @@ def collision_bits(*distributions: Sequence[float]) -> float:
     return -sum(math.log2(sum(chance**2 for chance in each)) for each in distributions)
 
 
-def payload_chances(metric: Metric, value: Any, cohort: int) -> np.ndarray:
+def payload_chances(metric: Metric, value, cohort: int) -> np.ndarray:
     """Return P(permanent response) of a value: where there is one round, that is what every report of it says."""
     law, encoded = np.ones(1), metric.encode(value)
     for piece in pieces(metric.mechanism, cohort):
@@ -430,7 +416,7 @@ def payload_chances(metric: Metric, value: Any, cohort: int) -> np.ndarray:
     return law
 
 
-def shared_bits(metric: Metric, value: Any, cohort: int) -> float:
+def shared_bits(metric: Metric, value, cohort: int) -> float:
     """Return the mutual information of two reports of one unchanged value, in bits, beyond what is equal in them."""
     total, encoded = 0.0, metric.encode(value)
     for piece in pieces(metric.mechanism, cohort):
@@ -443,7 +429,6 @@ def shared_bits(metric: Metric, value: Any, cohort: int) -> float:
 
 
 def probabilities(trials: int, chance: float) -> np.ndarray:
-    """Return P(k of `trials`) for every k."""
     number = np.arange(trials + 1)
     factorials = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, trials + 1)))])
     combinations = factorials[trials] - factorials - factorials[::-1]

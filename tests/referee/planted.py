@@ -3,46 +3,39 @@
 `plant` puts the old behaviour back by `monkeypatch`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
 
 import pytest
 
 from referee import surfaces
-from referee.life import Lie
-from referee.stories import Story
 from referee.worlds import metric
 
 Patch = pytest.MonkeyPatch
 
 
 @dataclass(frozen=True)
-class Finding:
-    """A finding: its lies, the worlds in which they are told, and how it is planted."""
-
+class Finding:  # a finding: its lies, the worlds in which they are told, and how it is planted
     ways: tuple[str, ...]  # of a lie, see `life.Lie`
     worlds: tuple[str, ...]  # where it is looked for
     plant: Callable[[Patch], None]
     is_once: bool | None = None  # whether devices answer once in these worlds; None where that does not matter
     crowded: bool = False  # whether it is on the collector's side
 
-    def tells(self, lie: Lie, story: Story) -> bool:
+    def tells(self, lie, story):
         """Whether a lie is one of this finding's."""
         once = metric(story.world, "agreed").mechanism.once
         return lie.way in self.ways and self.is_once in {None, once}
 
 
-def sums_terms(patch: Patch) -> None:
+def sums_terms(patch):
     """Count accounts of equal terms as one, and promise once what devices do once by each of several: H1, M2."""
     from overstory.privacy.registry import cost
     from overstory.privacy.statements import ONLY, Claim
 
     usual, kinds = cost._so_far, {"unchanged", "permanent", "values", "change"}
 
-    def so_far(metric: Any, ledger: Any, *more: Any, **given: Any) -> Any:
+    def so_far(metric, ledger, *more, **given):
         told, terms = usual(metric, ledger, *more, **given), cost.metric_terms(metric)
         if any(account.terms != terms for account in ledger.accounts):
             return told
@@ -59,11 +52,11 @@ def sums_terms(patch: Patch) -> None:
     patch.setattr(cost, "_so_far", so_far)
 
 
-def publishes_at_once(patch: Patch) -> None:
+def publishes_at_once(patch):
     """Publish the newest period that is over, again and again while late reports come in: H2."""
     from overstory.console.screens import public
 
-    def published(data: Any, metric: Any) -> Any:
+    def published(data, metric):
         if metric.publish != "estimates" or (public.is_shares(metric) and not metric.labels):
             return None
         over = [period for period in data.store.periods(metric.id) if data.state(metric, period) != "running"]
@@ -76,13 +69,13 @@ def publishes_at_once(patch: Patch) -> None:
     patch.setattr(public, "_published", published)
 
 
-def averages_cohorts(patch: Patch) -> None:
+def averages_cohorts(patch):
     """State what somebody learns who knows the cohort as if she did not: H3."""
     from overstory.privacy.payloads import shuffle as central
 
     usual = central.shuffled
 
-    def shuffled(mechanism: Any, reports: int, delta: float = central.DELTA, **given: Any) -> Any:
+    def shuffled(mechanism, reports, delta=central.DELTA, **given):
         told = usual(mechanism, reports, delta, **given)
         crowd = told.reports // mechanism.num_cohorts
         if told.known_cohort is None or crowd < 2:
@@ -98,27 +91,27 @@ def averages_cohorts(patch: Patch) -> None:
     patch.setattr(central, "shuffled", shuffled)
 
 
-def shuffles_groups(patch: Patch) -> None:
+def shuffles_groups(patch):
     """State what shuffled reports reveal that name a group, as if they named none: H4."""
     from overstory.cli.registry import privacy
     from overstory.privacy.payloads.shuffle import DELTA, shuffled
 
-    def of_groups(mechanism: Any, args: Any, *_: Any) -> Any:
+    def of_groups(mechanism, args, *_):
         delta = DELTA if args.delta is None else args.delta
         return shuffled(mechanism, args.shuffled, delta, periods=args.periods, honest=args.honest)
 
     patch.setattr(privacy, "_shuffled", of_groups)
 
 
-def keeps_every_count(patch: Patch) -> None:
+def keeps_every_count(patch):
     """Delete the reports past retention, and keep the counts of every cell: H6."""
     from overstory.collector.store import store, upkeep
 
-    def retain(database: Any, entries: Any, now: float) -> Any:
+    def retain(database, entries, now):
         with database.snapshot() as connection:
             entries = upkeep.read_stored_metrics(connection, entries)
 
-        def delete(connection: Any) -> None:
+        def delete(connection):
             for name, last in ((entry.metric, entry.last_expired(now)) for entry in entries.values()):
                 for change in (upkeep.CHUNKS.delete(), upkeep.COUNTS.update().values(sums=None)):
                     past = (change.table.c.metric == name) & (change.table.c.period <= last)
@@ -129,13 +122,13 @@ def keeps_every_count(patch: Patch) -> None:
     patch.setattr(store, "retain", retain)
 
 
-def compares_two(patch: Patch) -> None:
+def compares_two(patch):
     """Add up what a plan costs and the last one before, whatever was asked before that: M1."""
     usual = surfaces.diff
     patch.setattr(surfaces, "diff", lambda world, earlier, new: usual(world, earlier[-1:], new))
 
 
-def leaves_groups_out(patch: Patch) -> None:
+def leaves_groups_out(patch):
     """Say what puts reports together, but for the group: M3."""
     from overstory.client.person import question, view
     from overstory.privacy.attacks import linkability
@@ -145,7 +138,7 @@ def leaves_groups_out(patch: Patch) -> None:
         patch.setattr(module, "metric_linkability", lambda metric, *_: linkability(metric.mechanism))
 
 
-def counts_all_devices(patch: Patch) -> None:
+def counts_all_devices(patch):
     """Count a crowd of one value among all devices: M4."""
     from overstory.privacy.payloads.shared import Constant
 
@@ -153,28 +146,28 @@ def counts_all_devices(patch: Patch) -> None:
     patch.setattr(Constant, "words", lambda self, *_: usual(self))
 
 
-def sees_no_other_symbol(patch: Patch) -> None:
+def sees_no_other_symbol(patch):
     """Overlook that a value has another response now, because of what is done past an end or a cap: M5."""
     from overstory.cli.registry import metrics
     from overstory.privacy.registry import changes
 
     usual, overlooked = changes.compare_registries, ("domain", "over_cap")
 
-    def compare(*registries: Any) -> Any:
+    def compare(*registries):
         found = usual(*registries)
         return [each for each in found if each.what not in overlooked or each.kind is not changes.Harm.WEAKENS]
 
     patch.setattr(metrics, "compare_registries", compare)
 
 
-def says_pattern_of_changes(patch: Patch) -> None:
+def says_pattern_of_changes(patch):
     """Call histories alike that change at the same times, where responses do not: M6."""
     from overstory.privacy.registry import cost
 
     patch.setattr(cost, "PATTERN", "only with the same pattern of changes")
 
 
-def counts_nothing_as_a_bit(patch: Patch) -> None:
+def counts_nothing_as_a_bit(patch):
     """Count a value more where nothing was reported, in searches that know nothing already: M7."""
     from overstory.client import budget
     from overstory.client.person import status
@@ -182,12 +175,12 @@ def counts_nothing_as_a_bit(patch: Patch) -> None:
 
     usual = budget.ledger_of
 
-    def with_nothing(rows: Any, registry: Any = None, since: Any = None) -> Any:
+    def with_nothing(rows, registry=None, since=None):
         told = usual(rows, registry, since)
         empty = {response.metric for response in rows.responses() if response.tag == NOTHING}
         return replace(told, accounts=tuple(more(each) if each.metric in empty else each for each in told.accounts))
 
-    def more(account: Any) -> Any:
+    def more(account):
         most = account.terms.most_values
         return account if most is None else replace(account, terms=replace(account.terms, most_values=most + 1))
 
@@ -195,7 +188,7 @@ def counts_nothing_as_a_bit(patch: Patch) -> None:
         patch.setattr(module, "ledger_of", with_nothing)
 
 
-def promises_one_answer(patch: Patch) -> None:
+def promises_one_answer(patch):
     """Say that an answer is used again where all noise is fresh: L3."""
     from overstory.client.person import view
 
@@ -203,7 +196,7 @@ def promises_one_answer(patch: Patch) -> None:
     patch.setattr(view, "EARLIER", view.MEMOIZED)
 
 
-FINDINGS: Final[dict[str, Finding]] = {
+FINDINGS = {
     "H1": Finding(("accounts",), ("grr", "basic", "words", "grouped"), sums_terms, is_once=False),
     "H2": Finding(("public",), ("published",), publishes_at_once, crowded=True),
     "H3": Finding(("known cohort",), ("flips",), averages_cohorts),

@@ -6,16 +6,14 @@ forms make claims; `PLAIN` ones are known and claim nothing that the referee cou
 """
 
 # ruff: noqa: E501 - a form is one line, as the sentence is
-from __future__ import annotations
-
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
-PROMISING: Final = re.compile(
+PROMISING = re.compile(
     r"(?i)\d|epsilon|\bnever|no bound|\bnothing|\bnobody|\bno\b|\bnone\b|\bcannot|at most|promise|harmless|reveal|hide|"
     r"\bonly\b|\bevery\b|\balways\b"
 )
@@ -49,17 +47,17 @@ class Claim:
 
 # --- epsilons: what they are about ------------------------------------------------------------------------------------
 
-N: Final = r"(?P<reports>[\d,]+) reports?(?: of (?:each|these))?"
-FORCE: Final = r"(?P<in_force>, by the parameters in force)?"
-SAME: Final = "only with the same pattern of changes"
-STILL: Final = "only while the value never changes"
-ANSWERS: Final = "not counting which reports share their noise"
-YEARS: Final = r"in (?:any year|the first year|any \d+ years)"
-OF_YEARS: Final = r"(?P<reports>[\d,]+) (?:report|answer)s?(?: of \w+)?"
+N = r"(?P<reports>[\d,]+) reports?(?: of (?:each|these))?"
+FORCE = r"(?P<in_force>, by the parameters in force)?"
+SAME = "only with the same pattern of changes"
+STILL = "only while the value never changes"
+ANSWERS = "not counting which reports share their noise"
+YEARS = r"in (?:any year|the first year|any \d+ years)"
+OF_YEARS = r"(?P<reports>[\d,]+) (?:report|answer)s?(?: of \w+)?"
 """Of one metric. What is said of several, and of a budget, `years.py` judges."""
-OF_VALUES: Final = r"any number of reports of (?:(?P<values>[\d,]+) values?(?P<spare> and nothing)?|any values)"
+OF_VALUES = r"any number of reports of (?:(?P<values>[\d,]+) values?(?P<spare> and nothing)?|any values)"
 
-ABOUT: Final[tuple[tuple[str, str], ...]] = (
+ABOUT = (
     ("any", rf"whatever you hold and however it changes: (?P<yours>your )?{N}(?P<only>, the only one that a device sends by these parameters)?"),
     ("any", rf"whatever you hold and however it changes, {YEARS}: {OF_YEARS}"),
     ("responses", rf"a year's reports, {ANSWERS}"),
@@ -83,12 +81,10 @@ ABOUT: Final[tuple[tuple[str, str], ...]] = (
 noise compares histories in which the same reports come from one permanent response; of a pair, for each part.
 """
 
-ODDS: Final = (
-    r"odds move by a factor of (?:at most )?(?P<odds>[\d.]+)|somebody could be practically certain|(?P<why>[^\d]*)"
-)
+ODDS = r"odds move by a factor of (?:at most )?(?P<odds>[\d.]+)|somebody could be practically certain|(?P<why>[^\d]*)"
 
 
-def about(words: str) -> dict[str, Any] | None:
+def about(words):
     """Return what the words before an epsilon's odds are about."""
     for condition, pattern in ABOUT:
         found = re.fullmatch(pattern, words)
@@ -108,12 +104,12 @@ def about(words: str) -> dict[str, Any] | None:
     return None
 
 
-def epsilon_of(text: str) -> float:
+def epsilon_of(text):
     found = re.search(r"\d+\.?\d*(?:e[+-]?\d+)?", text)
     return float(found[0]) if found and "no bound" not in text else math.inf
 
 
-def cost(found: re.Match[str], words: str, amount: float, **more: Any) -> Claim:
+def cost(found, words, amount, **more):
     """Return the claim of words with odds or without: `one report; odds move by a factor of at most 2.72`."""
     parts = words.split("; ", 1)
     read, odds = about(parts[0]), re.fullmatch(ODDS, parts[1]) if len(parts) > 1 else None
@@ -123,13 +119,13 @@ def cost(found: re.Match[str], words: str, amount: float, **more: Any) -> Claim:
     return Claim("epsilon", found.string, amount, moved, **{**read, **more})
 
 
-def cost_line(found: re.Match[str]) -> Iterator[Claim]:
+def cost_line(found):
     """Read an amount with its words: `epsilon 1 | one report; odds move by a factor of at most 2.72`."""
     words = re.sub(r" \(one per [^)]*\)$", "", found["words"].removesuffix("."))
     yield cost(found, words, epsilon_of(found["amount"]))
 
 
-def table_row(found: re.Match[str]) -> Iterator[Claim]:
+def table_row(found):
     """Read a row of a table of claims: `one report | 1 | 2.72 times | [2]`."""
     read = about(found["words"])
     if read is None:
@@ -138,18 +134,18 @@ def table_row(found: re.Match[str]) -> Iterator[Claim]:
     yield Claim("epsilon", found.string, epsilon_of(found["amount"]), moved, **read)
 
 
-def picture_row(found: re.Match[str]) -> Iterator[Claim]:
+def picture_row(found):
     number = int(found["reports"])
     yield Claim("epsilon", found.string, epsilon_of(found["one"]), condition="unchanged", reports=number)
     yield Claim("epsilon", found.string, epsilon_of(found["change"]), condition="once", reports=number)
 
 
-def inferred(found: re.Match[str]) -> Iterator[Claim]:
+def inferred(found):
     yield cost(found, found["words"], math.inf, in_force=True)
 
 
-CERTAINTY: Final = r"(?:to practical certainty|by a factor of at most [\d.]+|without bound|practically certain|a factor of up to [\d.]+),? \(?(?:\()?epsilon (?P<e>no bound|[\d.]+)\)"
-SPOKEN: Final[tuple[tuple[str, str], ...]] = (
+CERTAINTY = r"(?:to practical certainty|by a factor of at most [\d.]+|without bound|practically certain|a factor of up to [\d.]+),? \(?(?:\()?epsilon (?P<e>no bound|[\d.]+)\)"
+SPOKEN = (
     ("any", rf"Any (?P<n>\d+) reports of one device, whatever it holds and however that changes, can change anyone's guess between two histories {CERTAINTY}\."),
     ("any", rf"One report can change anyone's guess between two values {CERTAINTY}\."),
     ("unchanged", rf"After (?P<n>\d+) reports of the same value it is {CERTAINTY}\."),
@@ -163,7 +159,7 @@ SPOKEN: Final[tuple[tuple[str, str], ...]] = (
 )  # fmt: skip
 
 
-def spoken(found: re.Match[str]) -> Iterator[Claim]:
+def spoken(found):
     """Read the paragraph of `overstory privacy`, sentence by sentence; what the attacker achieves is not judged."""
     rest = found.string
     while rest:
@@ -179,7 +175,7 @@ def spoken(found: re.Match[str]) -> Iterator[Claim]:
             yield Claim("epsilon", sentence[0], epsilon_of(given["e"]), condition=meant, reports=number)
 
 
-def guessed(found: re.Match[str]) -> Iterator[Claim]:
+def guessed(found):
     """Read how often a guess is right as the odds that it stands for: 74 of 100 cases are odds of 74 to 26."""
     right, of = (int(found[name].replace(",", "")) for name in ("right", "of"))
     yield Claim("epsilon", found.string, math.log(right / (of - right)), condition="any", reports=1, in_force=True)
@@ -187,19 +183,19 @@ def guessed(found: re.Match[str]) -> Iterator[Claim]:
 
 # --- what puts reports together ---------------------------------------------------------------------------------------
 
-EQUAL: Final = (
+EQUAL = (
     r"(?:with the payload, )?the same in every report(?P<still> while the value does not change)?: (?P<bits>[\d.]+) bits?; "
     r"of a million devices(?P<alike> with that value)? (?P<crowd>[\d,]+) shares? it"
 )
-ALIKE: Final = (
+ALIKE = (
     r"(?P<none>nothing is equal in every report, but|with it,) reports of an unchanged value are alike: two share "
     r"(?P<two>[\d.]+) bits?, 30 and 30 share (?:at most )?(?P<many>[\d.]+) bits?; to tell one device of a million takes 20"
 )
-NOTHING_SAME: Final = "nothing stays the same from report to report"
-IN_GROUP: Final = r"in the group (?P<group>\S+) \([^)]* of all devices, whatever their value\), "
+NOTHING_SAME = "nothing stays the same from report to report"
+IN_GROUP = r"in the group (?P<group>\S+) \([^)]* of all devices, whatever their value\), "
 
 
-def linkable(found: re.Match[str]) -> Iterator[Claim]:
+def linkable(found):
     rest = found["words"]
     named = re.match(IN_GROUP, rest)
     group = None if named is None else named["group"]
@@ -231,16 +227,16 @@ def linkable(found: re.Match[str]) -> Iterator[Claim]:
 # --- single sentences -------------------------------------------------------------------------------------------------
 
 
-def plainly(kind: str) -> Callable[[re.Match[str]], Iterator[Claim]]:
+def plainly(kind):
     """Return the reader of a sentence that is a claim by itself, with what it names."""
 
-    def read(found: re.Match[str]) -> Iterator[Claim]:
+    def read(found):
         yield Claim(kind, found.string, more={name: text for name, text in found.groupdict().items() if text})
 
     return read
 
 
-JUDGED: Final[tuple[tuple[str, Callable[[re.Match[str]], Iterator[Claim]]], ...]] = (
+JUDGED = (
     # what reports cost: `on`, `status`, `view`; a heading of `metrics show`; tables of `metrics show`, `privacy`, /about
     (r"(?P<amount>no bound|epsilon [\d.]+) \| (?P<words>.*)", cost_line),
     (rf"(?P<amount>No bound|Epsilon [\d.]+): (?P<words>whatever you hold and however it changes, {YEARS}: [^;]*until the budget is used up;.*)", plainly("a year's budget")),
@@ -279,7 +275,7 @@ JUDGED: Final[tuple[tuple[str, Callable[[re.Match[str]], Iterator[Claim]]], ...]
     (r"Nobody knows the person's cohort, which is in every report\. To somebody who does, her reports reveal epsilon (?P<epsilon>no bound|[\d.]+)(?:: only the [\d,]+ or so of that cohort hide hers\.| at the same delta: only reports of that cohort hide hers, and .*)", plainly("known cohort")),
 )  # fmt: skip
 
-PLAIN: Final[tuple[str, ...]] = (
+PLAIN = (
     r"Reports by earlier parameters were drawn from these noisy answers; those of now have fresh noise\. No value is stored\.",
     r"harmless \| panel: .* becomes .*: what any year tells, epsilon (?:[\d.]+|no bound|without bound) becomes [\d.]+",
     r"\[\d+\] .*",  # a note of a table: what an epsilon rests on
@@ -329,12 +325,12 @@ PLAIN: Final[tuple[str, ...]] = (
     r"(?:red|green|blue)(?:, (?:red|green|blue))*|Share of each answer in .*",
 )
 
-READERS: Final = tuple((re.compile(pattern), reader) for pattern, reader in JUDGED)
-KNOWN: Final = tuple(map(re.compile, PLAIN))
+READERS = tuple((re.compile(pattern), reader) for pattern, reader in JUDGED)
+KNOWN = tuple(map(re.compile, PLAIN))
 
 
 @cache
-def read(line: str) -> tuple[Claim, ...]:
+def read(line):
     """Return what a printed line claims.
 
     Raises

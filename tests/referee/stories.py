@@ -1,20 +1,18 @@
 """Life stories: what happens to one device, and to the collector that many report to."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from hypothesis import strategies as st
 
 from referee.model import longest
-from referee.worlds import WORLDS, World
+from referee.worlds import WORLDS
 
-CROWDS: Final = ("published", "seeds", "words", "grr")
+CROWDS = ("published", "seeds", "words", "grr")
 """Worlds in which many devices report, so that there is something to publish and to delete."""
-MESSAGES: Final = (200, 2_000, 20_000)
-ARRIVALS: Final = (1, 2, 9, 99, 100, 137)
+MESSAGES = (200, 2_000, 20_000)
+ARRIVALS = (1, 2, 9, 99, 100, 137)
 
 Event = tuple[Any, ...]
 
@@ -48,18 +46,18 @@ class Story:
 
 
 @st.composite
-def stories(draw: st.DrawFn, worlds: tuple[str, ...] = tuple(WORLDS), *, crowded: bool = False) -> Story:
+def stories(draw, worlds=tuple(WORLDS), *, crowded=False):
     """Return a story in one of some worlds; `crowded`: one of the collector's side alone."""
     name = draw(st.sampled_from(worlds))
     world = WORLDS[name]
     events = () if crowded else tuple(draw(st.lists(device_events(world), min_size=1, max_size=9)))
-    crowd: tuple[Event, ...] = ()
+    crowd = ()
     if crowded or (name in CROWDS and draw(st.integers(0, 3)) == 0):
         crowd = tuple(draw(st.lists(crowd_events(world), min_size=2, max_size=8)))
     return Story(name, draw(st.integers(0, 7)), shortened(world, events), crowd)
 
 
-def device_events(world: World) -> st.SearchStrategy[Event]:
+def device_events(world):
     numbers = st.integers(0, len(world.values) - 1)
     return st.one_of(
         st.tuples(st.just("value"), numbers),
@@ -74,12 +72,12 @@ def device_events(world: World) -> st.SearchStrategy[Event]:
     )
 
 
-def known_messages() -> st.SearchStrategy[str]:
+def known_messages():
     """How many messages of a release the reader knows: at most all but the person's own."""
     return st.sampled_from(["none", "a tenth", "all but two", "all but one"])
 
 
-def crowd_events(world: World) -> st.SearchStrategy[Event]:
+def crowd_events(world):
     group = st.integers(0, 2) if "groups" in world.base else st.just(0)
     return st.one_of(
         st.tuples(st.just("arrive"), st.integers(0, 2), st.sampled_from(ARRIVALS), group),
@@ -88,7 +86,7 @@ def crowd_events(world: World) -> st.SearchStrategy[Event]:
     )
 
 
-def shortened(world: World, events: tuple[Event, ...]) -> tuple[Event, ...]:
+def shortened(world, events):
     """Return a story with as many reports as can be enumerated: later ones are days of silence."""
     left, told = longest(world.values), []
     for event in events:
@@ -98,7 +96,7 @@ def shortened(world: World, events: tuple[Event, ...]) -> tuple[Event, ...]:
     return tuple(told)
 
 
-def honest_share(number: int, known: str) -> float:
+def honest_share(number, known):
     """Return the share of a release's messages that the reader does not know."""
     honest = {"none": number, "a tenth": number - number // 10, "all but two": 2, "all but one": 1}[known]
     return math.nextafter(honest / number, 1.0)

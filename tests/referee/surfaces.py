@@ -1,19 +1,14 @@
 """What the commands, the person's pages and the public page print, as lines of text, without a process of their own."""
 
-from __future__ import annotations
-
 import atexit
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
-from overstory.client import Client
 from overstory.client.outcomes import StateError
 from overstory.client.person.question import CommandContext, asked_of, first_screen, question
 from overstory.client.person.view import View, build, view_metrics
@@ -24,74 +19,72 @@ from overstory.console.screens.public import AboutScreen
 from overstory.console.view import Query
 from overstory.presentation import render_text
 from overstory.presentation.render_text import UNFOLDED, as_text
-from overstory.protocol.metrics import MetricRegistry
 from referee.worlds import METRIC, registry_file
 from support.running import within
 
 WIDE = 1 << 20
 
 
-def lines(text: str) -> list[str]:
+def lines(text):
     """Return printed text as lines whose columns are parted by a bar."""
     plain = (line.replace("█", " ").strip() for line in text.splitlines())
     return [" | ".join(re.split(r"\s{2,}", line)) for line in plain if line.strip(" -=")]
 
 
 @cache
-def folder() -> Path:
+def folder():
     made = Path(tempfile.mkdtemp(prefix="referee-"))
     atexit.register(shutil.rmtree, made, ignore_errors=True)
     return made
 
 
-def command(*arguments: object) -> list[str]:
+def command(*arguments):
     """Return what a command prints: a table's row and a sentence are a line each."""
     with mock.patch.object(render_text, "ELSEWHERE", WIDE):
         done = within(*arguments, cwd=folder())
     return lines(done.stdout + done.stderr)
 
 
-def file(world: str, name: str) -> Path:
+def file(world, name):
     return registry_file(world, name, folder())
 
 
-def show(world: str, name: str, reports: int | None) -> list[str]:
+def show(world, name, reports):
     some = () if reports is None else ("--reports", reports)
     return command("metrics", "show", file(world, name), METRIC, *some)
 
 
-def diff(world: str, earlier: Sequence[str], new: str) -> list[str]:
+def diff(world, earlier, new):
     return command("metrics", "diff", *(file(world, name) for name in earlier), file(world, new))
 
 
-def privacy(world: str, name: str, *options: object) -> list[str]:
+def privacy(world, name, *options):
     return command("privacy", METRIC, "--registry", file(world, name), *options)
 
 
 # --- the person -------------------------------------------------------------------------------------------------------
 
 
-def context(client: Client) -> CommandContext:
+def context(client):
     return CommandContext("t", client.paths, client.registry, {})
 
 
-def day(now: float) -> date:
+def day(now):
     return datetime.fromtimestamp(now, UTC).date()
 
 
-def asks(client: Client, now: float) -> list[str]:
+def asks(client, now):
     """Return what `on` shows before a person agrees."""
     asked = asked_of(context(client), None, day(now))
     return lines(as_text([*first_screen(asked, "--details"), *question(asked)], UNFOLDED))
 
 
-def status(client: Client) -> list[str]:
+def status(client):
     told = client.status()
     return lines("\n".join([*told.first_words(), *told.words(), *told.costs()]))
 
 
-def view(client: Client) -> list[str]:
-    """Return what `view` shows, by the client's clock."""
+def view(client):
     try:
         with State(client.paths).snapshot() as rows:
             metrics = view_metrics(rows, client.registry)
@@ -103,34 +96,29 @@ def view(client: Client) -> list[str]:
 # --- the public page --------------------------------------------------------------------------------------------------
 
 
-class AtOnce:
-    """The process that decodes, in this one."""
-
-    def estimate(self, task: Any) -> tuple[Any, int]:
+class AtOnce:  # the process that decodes, in this one
+    def estimate(self, task):
         return task.work()(), 1
 
-    def close(self) -> None:
+    def close(self):
         pass
 
     stop = close
 
 
-class Page:
-    """The public page of a collector, polled by somebody who does not log in."""
-
-    def __init__(self, registry: MetricRegistry, store: Any, clock: Any) -> None:
-        worker: Any = AtOnce()
+class Page:  # the public page of a collector, polled by somebody who does not log in
+    def __init__(self, registry, store, clock):
+        worker = AtOnce()
         self.data = ConsoleData(registry, store, clock, Estimates(patience=None, worker=worker))
 
-    def poll(self) -> tuple[list[str], tuple[tuple[Any, ...], ...]]:
-        """Return the lines of the page, and the estimates that a download has."""
+    def poll(self):
         shown = AboutScreen().view(self.data, Query(), metric=METRIC)
         rows = () if shown.table is None else tuple(shown.table.rows)
         figures = tuple((row.get("from"), row.get("value"), row.get("count")) for row in rows)
         return lines(as_text(self.without_tables(shown.blocks), UNFOLDED)), figures
 
     @staticmethod
-    def without_tables(blocks: Any) -> Iterator[Any]:
+    def without_tables(blocks):
         """Leave out the table of estimates: the referee reads the figures."""
         for block in blocks:
             if getattr(block, "caption", "") != "Detected answers":

@@ -1,19 +1,14 @@
 """The defects of the second audit, planted again one by one: the referee finds each of them in some life."""
 
-from __future__ import annotations
-
-from typing import Any, Final
-
 import pytest
 from hypothesis import HealthCheck, Phase, find, settings
 
 from referee import life, sentences
 from referee.planted import FINDINGS
-from referee.stories import Story, stories
+from referee.stories import stories
 
-ASKED: Final = ("H1", "H2", "H4", "H6", "M1", "M2", "M3", "M5", "M6", "M7")
-"""Those that the referee was built to find."""
-MOST_STORIES: Final = 400
+ASKED = ("H1", "H2", "H4", "H6", "M1", "M2", "M3", "M5", "M6", "M7")  # those that the referee was built to find
+MOST_STORIES = 400
 
 looks = settings(
     max_examples=MOST_STORIES,
@@ -26,7 +21,7 @@ looks = settings(
 
 
 @pytest.fixture(autouse=True)
-def _printed_again(nothing_forbids: None) -> Any:
+def _printed_again(nothing_forbids):
     """Let no page be remembered that was printed without the defect, or with it."""
     remembered = (life.shown, life.differences, life.private)
     for printed in remembered:
@@ -37,11 +32,11 @@ def _printed_again(nothing_forbids: None) -> Any:
 
 
 @pytest.mark.parametrize("name", FINDINGS)
-def test_a_planted_defect_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_defect_is_found(name, monkeypatch):
     finding = FINDINGS[name]
     finding.plant(monkeypatch)
 
-    def tells(story: Story) -> bool:
+    def tells(story):
         return any(finding.tells(lie, story) for lie in life.lies(story))
 
     find(
@@ -49,11 +44,11 @@ def test_a_planted_defect_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -
     )  # raises NoSuchExample where no life tells it
 
 
-def test_all_that_were_asked_for_are_planted() -> None:
+def test_all_that_were_asked_for_are_planted():
     assert set(ASKED) <= set(FINDINGS)
 
 
-def test_a_sentence_has_one_form() -> None:
+def test_a_sentence_has_one_form():
     """No line is read by two entries: which one comes first decides nothing."""
     lines = [line for world in ("grr", "search") for line in life.shown(world, "agreed")]
     for line in lines:

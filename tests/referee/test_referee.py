@@ -21,10 +21,7 @@ OVERSTORY_STORIES=100000 plays as many as it says:
     OVERSTORY_STORIES=100000 python -m pytest -m slow tests/referee -n 2
 """
 
-from __future__ import annotations
-
 import os
-from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -37,10 +34,9 @@ from referee.stories import Story, stories
 from referee.worlds import AGREED, WORLDS, metric
 from support.referee_cases import of_case, truth_of
 
-PARTS: Final = 4
-FEW: Final = 1_000
-"""Stories of a quick run; Hypothesis draws a third of the examples there, see `conftest.py`."""
-MANY: Final = int(os.environ.get("OVERSTORY_STORIES", "1000"))
+PARTS = 4
+FEW = 1_000  # stories of a quick run; Hypothesis draws a third of the examples there, see `conftest.py`
+MANY = int(os.environ.get("OVERSTORY_STORIES", "1000"))
 
 pytestmark = pytest.mark.usefixtures("nothing_forbids")
 
@@ -51,14 +47,14 @@ plays = settings(
 )
 
 
-def lies_of(story: Story) -> list[str]:
+def lies_of(story):
     return [str(lie) for lie in lies(story)]
 
 
 @pytest.mark.parametrize("part", range(PARTS))
 @given(story=stories())
 @settings(plays, max_examples=3 * FEW // PARTS)
-def test_no_sentence_in_a_thousand_lives_is_a_lie(part: int, story: Story) -> None:
+def test_no_sentence_in_a_thousand_lives_is_a_lie(part, story):
     assert lies_of(story) == []
 
 
@@ -66,18 +62,18 @@ def test_no_sentence_in_a_thousand_lives_is_a_lie(part: int, story: Story) -> No
 @pytest.mark.parametrize("part", range(PARTS))
 @given(story=stories())
 @settings(plays, max_examples=max(MANY // PARTS, 1))
-def test_no_sentence_in_many_more_lives_is_a_lie(part: int, story: Story) -> None:
+def test_no_sentence_in_many_more_lives_is_a_lie(part, story):
     assert lies_of(story) == []
 
 
 # --- the referee itself -----------------------------------------------------------------------------------------------
 
-ALIKE: Final = ("grr", "l-grr", "l-osue", "basic-rappor", "oue", "opt-wb")
+ALIKE = ("grr", "l-grr", "l-osue", "basic-rappor", "oue", "opt-wb")
 
 
 @pytest.mark.parametrize("name", ALIKE)
 @pytest.mark.parametrize("reports", [1, 2, 3])
-def test_the_model_agrees_with_the_referee_of_mechanisms(name: str, reports: int) -> None:
+def test_the_model_agrees_with_the_referee_of_mechanisms(name, reports):
     """Two enumerations that share no code: `support.referee_device` reads every law off the samplers themselves."""
     parameters = {
         "grr": "{epsilon = 1.0}",
@@ -92,7 +88,7 @@ def test_the_model_agrees_with_the_referee_of_mechanisms(name: str, reports: int
     assert truth(steps, values, "any") == pytest.approx(float(other.anything(reports)), abs=1e-9)
 
 
-def one_metric(oracle: str, parameters: str) -> Any:
+def one_metric(oracle, parameters):
     from overstory.protocol.metrics import parse_registry
     from referee.worlds import COLOURS, METRIC
     from support.registry_texts import registry_of
@@ -101,14 +97,14 @@ def one_metric(oracle: str, parameters: str) -> Any:
     return parse_registry(registry_of({METRIC: keys}))[METRIC]
 
 
-def read_toml(text: str) -> dict[str, Any]:
+def read_toml(text):
     import tomllib
 
     return dict(tomllib.loads(f"t = {text}")["t"])
 
 
 @pytest.mark.parametrize("name", ["grr", "basic", "clamp", "words", "grouped", "search"])
-def test_a_number_that_is_a_little_too_low_is_a_lie(name: str) -> None:
+def test_a_number_that_is_a_little_too_low_is_a_lie(name):
     world, of = WORLDS[name], metric(name, AGREED)
     scene = Scene(world, of)
     exact = truth((step(of),), world.values, "any")
@@ -127,12 +123,12 @@ def test_a_number_that_is_a_little_too_low_is_a_lie(name: str) -> None:
         "at most 12 devices share it",
     ],
 )
-def test_a_sentence_that_nobody_knows_is_an_error(line: str) -> None:
+def test_a_sentence_that_nobody_knows_is_an_error(line):
     with pytest.raises(UnknownSentenceError):
         read(line)
 
 
-def test_a_life_without_a_lie_prints_what_the_model_expects(tmp_path: Any) -> None:
+def test_a_life_without_a_lie_prints_what_the_model_expects(tmp_path):
     """The client and the model live the same life: as many reports, from as many permanent responses."""
     story = Story("basic", 1, (("value", 0), ("silent",), ("value", 1), ("value", 2), ("off",), ("value", 0)))
     person = Person(story, tmp_path)
@@ -141,7 +137,7 @@ def test_a_life_without_a_lie_prints_what_the_model_expects(tmp_path: Any) -> No
     assert not [lie for lie in told if lie.way in {"number", "accounts", "restored"}]
 
 
-def test_a_crowd_is_published_and_deleted(tmp_path: Any) -> None:
+def test_a_crowd_is_published_and_deleted(tmp_path):
     """There is something to poll, and something past retention: the collector's side is not silent."""
     arrived = (("arrive", 0, 137, 0), ("arrive", 1, 100, 0), ("days", 4), ("poll",), ("days", 130), ("retain",))
     crowd = Crowd(Story("published", 3, (), arrived), tmp_path)
@@ -151,7 +147,7 @@ def test_a_crowd_is_published_and_deleted(tmp_path: Any) -> None:
     assert not [lie for lie in told if lie.way in {"public", "kept"}]
 
 
-def test_a_story_of_the_device_takes_all_events() -> None:
+def test_a_story_of_the_device_takes_all_events():
     """Every event has its method, and every method its event."""
     kinds = {event[0] for one in EVENTS_OF_A_DEVICE for event in one.events}
     assert kinds == {name.removeprefix("on_") for name in vars(Person) if name.startswith("on_")}
@@ -159,13 +155,13 @@ def test_a_story_of_the_device_takes_all_events() -> None:
         assert lies_of(story) == []
 
 
-EVENTS_OF_A_DEVICE: Final = (
+EVENTS_OF_A_DEVICE = (
     Story("grr", 1, (("value", 0), ("restored", 1), ("registry", "swapped"), ("group", "1.1"), ("off",), ("on",))),
     Story("grouped", 2, (("silent",), ("value", 1), ("look",), ("relay", 2000, "a tenth", 1), ("value", 0))),
 )
 
 
-def test_what_is_judged_is_printed() -> None:
+def test_what_is_judged_is_printed():
     """Each kind of epsilon is printed somewhere, so that no judge waits in vain."""
     lines = [line for world in ("basic", "words") for line in surfaces.show(world, AGREED, 3)]
     claims = [claim for line in lines for claim in read(line) if claim.about == "epsilon"]

@@ -1,13 +1,9 @@
 """No year of a device's life tells more than the headline says, whatever happens to the registry: see `years.py`."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Any, Final
 
 import pytest
 
@@ -21,22 +17,21 @@ from referee import years
 from referee.years import REGISTRIES, SHORT, Life, headline, lies, short_years, story, told
 from referee.years import years as years_of
 
-LIVES: Final = 60
-MANY: Final = int(os.environ.get("OVERSTORY_STORIES", "1500"))
-SINGLE: Final = ("one", "two", "three", "other", "monthly", "twice", "none", "no panel")
-PANELS: Final = ("one", "two", "three", "memoized", "ending", "monthly", "twice", "own")
+LIVES = 60
+MANY = int(os.environ.get("OVERSTORY_STORIES", "1500"))
+SINGLE = ("one", "two", "three", "other", "monthly", "twice", "none", "no panel")
+PANELS = ("one", "two", "three", "memoized", "ending", "monthly", "twice", "own")
 
 
 @pytest.fixture(autouse=True)
-def _short() -> Iterator[None]:
+def _short():
     for remembered in (years.registry, years.headline):
         remembered.cache_clear()
     with short_years():
         yield
 
 
-def found(lives: range, names: Any = tuple(REGISTRIES), *, changing: bool = True) -> list[str]:
-    """Return the lies of so many lives, with the number of each."""
+def found(lives, names=tuple(REGISTRIES), *, changing=True):
     listed = []
     for number in lives:
         rng = random.Random(number)
@@ -44,25 +39,25 @@ def found(lives: range, names: Any = tuple(REGISTRIES), *, changing: bool = True
     return listed
 
 
-def test_no_year_tells_more_than_the_headline() -> None:
+def test_no_year_tells_more_than_the_headline():
     assert found(range(LIVES)) == []
 
 
-def test_no_year_tells_more_where_states_are_put_back() -> None:
+def test_no_year_tells_more_where_states_are_put_back():
     assert found(range(LIVES), PANELS, changing=False) == []
 
 
 @pytest.mark.slow
-def test_no_year_of_many_more_lives_tells_more() -> None:
+def test_no_year_of_many_more_lives_tells_more():
     assert found(range(LIVES, LIVES + MANY)) == []
     assert found(range(LIVES, LIVES + MANY), PANELS, changing=False) == []
 
 
 @pytest.mark.parametrize("name", SINGLE)
-def test_a_year_of_single_rounds_tells_as_much_as_the_headline(name: str) -> None:
+def test_a_year_of_single_rounds_tells_as_much_as_the_headline(name):
     """No less would do: some device's year comes to all of it."""
     # A year of four weeks touches five, if it begins late in the first.
-    events: list[Any] = [("registry", name), *(("week", 0 if number % 5 else WEEK - 1) for number in range(30))]
+    events = [("registry", name), *(("week", 0 if number % 5 else WEEK - 1) for number in range(30))]
     most = max(
         max(told(reports) for reports in years_of(Life(bytes([number]) * 32, "ab").live(events).made))
         for number in range(8)
@@ -70,7 +65,7 @@ def test_a_year_of_single_rounds_tells_as_much_as_the_headline(name: str) -> Non
     assert most == pytest.approx(headline(name), abs=1e-9)
 
 
-def test_lives_have_what_they_are_about() -> None:
+def test_lives_have_what_they_are_about():
     """Metrics come, go and end between two answers of a year, clocks go back, and states do."""
     close, back = 0, 0
     for number in range(LIVES):
@@ -91,11 +86,11 @@ def test_lives_have_what_they_are_about() -> None:
 Patch = pytest.MonkeyPatch
 
 
-def answers_twice(patch: Patch) -> None:
+def answers_twice(patch):
     """Ask a device at two places of each cycle, and count none of its answers."""
     usual = Places._places_of
 
-    def two(self: Any, metric: Any, panel: Any) -> tuple[int, ...]:
+    def two(self, metric, panel):
         places, length = usual(self, metric, panel), panel.periods(metric.period)
         return (*places, *((place + 2) % length for place in places))
 
@@ -103,17 +98,17 @@ def answers_twice(patch: Patch) -> None:
     counts_no_answers(patch)
 
 
-def counts_no_answers(patch: Patch) -> None:
+def counts_no_answers(patch):
     """Rely on the places alone, which are near where a metric ends."""
     patch.setattr(Allowance, "answered", lambda *_: False)
     counts_answers_alone(patch)
 
 
-def forgets_metrics_that_went(patch: Patch) -> None:
+def forgets_metrics_that_went(patch):
     """Count no report of a metric that the registry no longer lists, nor what it cost."""
     usual = budget.Allowance.__init__
 
-    def listed(self: Any, registry: Any, rows: Any, now: float, pending: Any = ()) -> None:
+    def listed(self, registry, rows, now, pending=()):
         real = rows.reports_since
         rows.reports_since = lambda moment: [row for row in real(moment) if row[0] in registry]
         usual(self, registry, rows, now, pending)
@@ -121,42 +116,42 @@ def forgets_metrics_that_went(patch: Patch) -> None:
     patch.setattr(Allowance, "__init__", listed)
 
 
-def counts_answers_alone(patch: Patch) -> None:
+def counts_answers_alone(patch):
     """Count the answers of a cycle, and not what a year's reports cost: another panel's were dearer, or more."""
     patch.setattr(budget, "_most_in_a_year", lambda _: None)
 
 
-def keeps_the_noise(patch: Patch) -> None:
+def keeps_the_noise(patch):
     """Draw the noise of all answers from one key."""
     patch.setattr(recorder, "key_of_answer", lambda key, _: key)
 
 
-def place_by_value(patch: Patch) -> None:
+def place_by_value(patch):
     """Ask no device that holds b."""
     usual = Session.record
 
-    def record(self: Any, metric: Any, value: Any, *given: Any) -> Any:
+    def record(self, metric, value, *given):
         return Outcome.UNASKED if metric.panel is not None and value == "b" else usual(self, metric, value, *given)
 
     patch.setattr(Session, "record", record)
 
 
-def value_of_before(patch: Patch) -> None:
+def value_of_before(patch):
     """Let an answer be of the first value that the device ever held."""
     usual, held = recorder.MetricRecorder.make, {}
 
-    def make(self: Any, value: Any, *given: Any, **more: Any) -> Any:
+    def make(self, value, *given, **more):
         return usual(self, held.setdefault(id(self), value), *given, **more)
 
     patch.setattr(recorder.MetricRecorder, "make", make)
 
 
-def no_budget(patch: Patch) -> None:
+def no_budget(patch):
     """Let reports go on where the year's budget is used up."""
     patch.setattr(Allowance, "allows", lambda *_: True)
 
 
-PLANTED: Final[dict[Callable[[Patch], None], tuple[str, tuple[str, ...]]]] = {
+PLANTED = {
     answers_twice: ("in any 1 years", PANELS),
     counts_no_answers: ("in any 1 years", PANELS),
     forgets_metrics_that_went: ("in any 1 years", PANELS),
@@ -170,7 +165,7 @@ PLANTED: Final[dict[Callable[[Patch], None], tuple[str, tuple[str, ...]]]] = {
 
 
 @pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
-def test_a_planted_fault_is_found(plant: Callable[[Patch], None], monkeypatch: Patch) -> None:
+def test_a_planted_fault_is_found(plant, monkeypatch):
     words, names = PLANTED[plant]
     plant(monkeypatch)
     lives = ((number, lie) for number in range(LIVES) for lie in found(range(number, number + 1), names))

@@ -4,15 +4,12 @@ A world has two to four values, one of which may not be in the domain, and regis
 story begins with.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from overstory.protocol.metrics import Metric, MetricRegistry, parse_registry
+from overstory.protocol.metrics import parse_registry
 from support.registry_texts import registry_of
 
 METRIC = "theme"
@@ -29,9 +26,7 @@ LIMIT = '[budget]\nepsilon = 1.5\nagainst = "any-history"\n'
 
 
 @dataclass(frozen=True)
-class World:
-    """A metric's values, and its registries by name: keys of the metric's table as TOML, by key."""
-
+class World:  # a metric's values, and its registries by name: keys of the metric's table as TOML, by key
     values: tuple[Any, ...]
     base: Mapping[str, str]
     variants: Mapping[str, Mapping[str, str]]
@@ -39,21 +34,21 @@ class World:
     first_lines: str = ""  # keys of the registry itself
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def names(self):
         return (AGREED, *self.variants)
 
 
-def search(known: str = "", epsilon: float = 2.0) -> dict[str, str]:
+def search(known="", epsilon=2.0):
     return {"domain": UNKNOWN.format(known=known), "parameters": f"{{epsilon = {epsilon}}}"}
 
 
-def bloom(cohorts: int, f: float = 0.5) -> dict[str, str]:
+def bloom(cohorts, f=0.5):
     return {"parameters": f"{{num_bits = 4, num_hashes = 2, num_cohorts = {cohorts}, f = {f}, p = 0.5, q = 0.75}}"}
 
 
 TITLED = {"title": '"Another title"'}
 
-WORLDS: dict[str, World] = {
+WORLDS = {
     "grr": World(
         ("red", "green", "mauve"),
         {"domain": COLOURS, "parameters": "{epsilon = 1.0}", "window": "3"},
@@ -179,7 +174,7 @@ WORLDS: dict[str, World] = {
 
 
 @cache
-def registry_text(world: str, name: str) -> str:
+def registry_text(world, name):
     about = WORLDS[world]
     keys = dict(about.base) | dict(about.variants.get(name, {}))
     text = registry_of({METRIC: keys}, version=name)
@@ -188,16 +183,16 @@ def registry_text(world: str, name: str) -> str:
 
 
 @cache
-def registry(world: str, name: str) -> MetricRegistry:
+def registry(world, name):
     return parse_registry(registry_text(world, name))
 
 
-def metric(world: str, name: str) -> Metric:
+def metric(world, name):
     return registry(world, name)[METRIC]
 
 
 @cache
-def registry_file(world: str, name: str, folder: Path) -> Path:
+def registry_file(world, name, folder):
     path = folder / f"{world}-{name}.toml"
     path.write_text(registry_text(world, name), encoding="utf-8")
     return path

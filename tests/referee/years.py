@@ -11,17 +11,13 @@ are. The same life is lived with other values as well: when a device reports mus
 depend on the value of its own period alone.
 """
 
-from __future__ import annotations
-
 import json
-import random
 import sqlite3
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
-from typing import Any, Final
+from typing import Any
 from unittest import mock
 
 from overstory.client import recorder
@@ -29,7 +25,7 @@ from overstory.client.outcomes import MADE
 from overstory.client.session import Session
 from overstory.client.state.secret_file import DeviceSecret
 from overstory.privacy.registry.yearly import yearly
-from overstory.protocol.metrics import Metric, MetricRegistry, parse_registry
+from overstory.protocol.metrics import Metric, parse_registry
 from overstory.protocol.metrics.panel import CYCLES
 from overstory.protocol.metrics.period import WEEK
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
@@ -38,15 +34,14 @@ from referee.model import Named, account_losses
 from support.devices import DAY, NOON
 from support.registry_texts import registry_of
 
-SHORT: Final = {"month": 14 * DAY, "quarter": 21 * DAY, "year": 28 * DAY}
-VALUES: Final = ("a", "b", "c")
-START: Final = NOON // WEEK * WEEK + 4 * DAY  # a Monday
-MOST_ALIKE: Final = 4
-"""Reports of one permanent key in a year whose histories are enumerated: 81."""
+SHORT = {"month": 14 * DAY, "quarter": 21 * DAY, "year": 28 * DAY}
+VALUES = ("a", "b", "c")
+START = NOON // WEEK * WEEK + 4 * DAY  # a Monday
+MOST_ALIKE = 4  # reports of one permanent key in a year whose histories are enumerated: 81
 
 
 @contextmanager
-def short_years() -> Iterator[None]:
+def short_years():
     """Let a year have four weeks, a quarter three and a month two."""
     with (
         mock.patch.dict(CYCLES, SHORT),
@@ -59,12 +54,12 @@ def short_years() -> Iterator[None]:
 
 # --- registries -------------------------------------------------------------------------------------------------------
 
-ONCE: Final = "{epsilon = 1.0}"
-TWO_ROUNDS: Final = {"oracle": '"l-grr"', "parameters": "{epsilon_permanent = 2.0, epsilon_report = 1.0}"}
-FRESH: Final = {"oracle": '"opt-wb"', "parameters": "{epsilon = 0.5, window = 1}"}
+ONCE = "{epsilon = 1.0}"
+TWO_ROUNDS = {"oracle": '"l-grr"', "parameters": "{epsilon_permanent = 2.0, epsilon_report = 1.0}"}
+FRESH = {"oracle": '"opt-wb"', "parameters": "{epsilon = 0.5, window = 1}"}
 YEARLY, MONTHLY = 'panel = {cycle = "year"}', 'panel = {cycle = "month"}'
 
-REGISTRIES: Final[dict[str, tuple[str, dict[str, dict[str, str]]]]] = {
+REGISTRIES = {
     "one": (YEARLY, {"tree": {}}),
     "two": (YEARLY, {"tree": {}, "leaf": {"oracle": '"oue"'}}),
     "three": (YEARLY, {"tree": {}, "leaf": {"oracle": '"oue"'}, "root": {"parameters": "{epsilon = 0.5}"}}),
@@ -84,7 +79,7 @@ REGISTRIES: Final[dict[str, tuple[str, dict[str, dict[str, str]]]]] = {
 
 
 @cache
-def registry(name: str) -> MetricRegistry:
+def registry(name):
     """Return a registry by its name; within `short_years`, which decides on a year's reports."""
     head, metrics = REGISTRIES[name]
     domain = f'{{kind = "categories", names = {json.dumps(VALUES)}}}'
@@ -94,7 +89,7 @@ def registry(name: str) -> MetricRegistry:
 
 
 @cache
-def headline(name: str) -> float:
+def headline(name):
     """Return the epsilon that a person reads first."""
     return yearly(registry(name).values(), registry(name).budget).epsilon
 
@@ -104,13 +99,13 @@ def headline(name: str) -> float:
 Event = tuple[Any, ...]
 
 
-def story(rng: random.Random, names: Sequence[str] = tuple(REGISTRIES), *, changing: bool = True) -> list[Event]:
+def story(rng, names=tuple(REGISTRIES), *, changing=True):
     """Return a life: `week h`, recorded so many seconds after it begins; `registry r`; `jump n` weeks; `restored`.
 
     A state that is put back has forgotten what was reported since, so what a device counts no longer bounds its
     reports; its places still do. So a life in which a state is put back keeps its registry, which has a panel alone.
     """
-    events: list[Event] = [("registry", rng.choice(names))]
+    events = [("registry", rng.choice(names))]
     for _ in range(rng.randrange(12, 30)):
         events.append(("week", rng.choice((0, 1, 3 * DAY, WEEK - 1))))
         what = rng.random()
@@ -127,9 +122,7 @@ def story(rng: random.Random, names: Sequence[str] = tuple(REGISTRIES), *, chang
 
 
 @dataclass(frozen=True)
-class Made:
-    """A report that a device has made."""
-
+class Made:  # a report that a device has made
     time: float
     name: str  # of the registry in force
     metric: Metric
@@ -140,53 +133,51 @@ class Made:
     body: bytes
 
 
-class Life:
-    """A device that holds `values` in turn, from its first week on."""
-
-    def __init__(self, secret: bytes, values: Sequence[Any]) -> None:
+class Life:  # a device that holds `values` in turn, from its first week on
+    def __init__(self, secret, values):
         self.state = MemoryState(DeviceSecret.of_root(secret))
         self.values, self.weeks, self.week = values, 0, START
         self.now = float(START)
-        self.made: list[Made] = []
-        self.in_force: list[tuple[float, str]] = []  # since when
-        self.backup: sqlite3.Connection | None = None
-        self.drawn: bytes = b""
+        self.made = []
+        self.in_force = []  # since when
+        self.backup = None
+        self.drawn = b""
 
-    def live(self, events: Sequence[Event]) -> Life:
+    def live(self, events):
         real = recorder.randomizer_of
 
-        def watched(metric: Metric, key: bytes) -> Any:
+        def watched(metric, key):
             randomizer = real(metric, key)
             self.keys[id(randomizer)] = key
             return randomizer
 
-        self.keys: dict[int, bytes] = {}
+        self.keys = {}
         with mock.patch.object(recorder, "randomizer_of", watched):
             for event, *given in events:
                 getattr(self, f"on_{event}")(*given)
         return self
 
-    def on_registry(self, name: str) -> None:
+    def on_registry(self, name):
         self.name = name
         self.in_force.append((self.now, name))
         self.people = Fleet(registry(name), "http://x", mock.Mock())
         self.session = Session(self.state, registry(name), lambda: self.now, spread=0.0)
 
-    def on_jump(self, weeks: int) -> None:
+    def on_jump(self, weeks):
         self.week += weeks * WEEK
         self.now = float(self.week)
         self.on_registry(self.name)
 
-    def on_backup(self) -> None:
+    def on_backup(self):
         self.backup = sqlite3.connect(":memory:")
         self.state._connection.backup(self.backup)
 
-    def on_restored(self) -> None:
+    def on_restored(self):
         if self.backup is not None:
             self.backup.backup(self.state._connection)
             self.on_registry(self.name)
 
-    def on_week(self, later: float) -> None:
+    def on_week(self, later):
         self.now = self.week + later
         value = self.values[self.weeks % len(self.values)]
         for metric in registry(self.name).values():
@@ -197,7 +188,7 @@ class Life:
                     self.note(metric, value, report)
         self.weeks, self.week = self.weeks + 1, self.week + WEEK
 
-    def note(self, metric: Metric, value: Any, report: Any) -> None:
+    def note(self, metric, value, report):
         key = self.keys[id(self.session._recorders[metric.id]._randomizer)]
         (upload,) = decode_uploads(report.body, 1)
         made = Made(
@@ -216,26 +207,26 @@ class Life:
 # --- the truth --------------------------------------------------------------------------------------------------------
 
 
-def told(reports: Sequence[Made]) -> float:
+def told(reports):
     """Return by how much the worst two histories are told apart by these reports: exactly, of independent draws."""
-    drawn: dict[tuple[bytes, bytes], dict[bytes, Made]] = {}
+    drawn = {}
     for made in reports:
         of_key = drawn.setdefault((made.metric.account, made.key), {})
         of_key[made.body] = made  # the same bytes again tell nothing more
     return sum(told_of_a_key([*of_key.values()]) for of_key in drawn.values())
 
 
-def told_of_a_key(reports: Sequence[Made]) -> float:
+def told_of_a_key(reports):
     mechanism, cohort = reports[0].metric.mechanism, reports[0].cohort
     if mechanism.fresh:
         return sum(worst(reports[0].metric.account, mechanism, cohort, 1) for _ in reports)
     return worst(reports[0].metric.account, mechanism, cohort, min(len(reports), MOST_ALIKE))
 
 
-_worst: dict[tuple[bytes, int, int], float] = {}
+_worst = {}
 
 
-def worst(account: bytes, mechanism: Any, cohort: int, reports: int) -> float:
+def worst(account, mechanism, cohort, reports):
     """Return the worst over all pairs of histories of so many reports that are drawn from one key."""
     name = account, cohort, reports
     if name not in _worst:
@@ -245,13 +236,13 @@ def worst(account: bytes, mechanism: Any, cohort: int, reports: int) -> float:
     return _worst[name]
 
 
-def years(made: Sequence[Made], number: int = 1) -> Iterator[list[Made]]:
+def years(made, number=1):
     """Yield the reports of so many years, beginning with each report, by the device's own clock."""
     for first in made:
         yield [each for each in made if first.time <= each.time < first.time + number * SHORT["year"]]
 
 
-def promise(reports: Sequence[Made]) -> float:
+def promise(reports):
     """Return what a person was told of a year that has these reports.
 
     Where the last registry has panels or a yearly budget, a device counts what it has reported under others: then it is
@@ -263,7 +254,7 @@ def promise(reports: Sequence[Made]) -> float:
     return (max if counts else sum)(headline(name) for name in names)
 
 
-def lies(secret: bytes, events: Sequence[Event]) -> Iterator[str]:
+def lies(secret, events):
     """Yield what is not true of a life: a headline below a year's reports, or a report that tells by being there."""
     life = Life(secret, VALUES).live(events)
     answers = [made for made in life.made if made.metric.panel is not None]
@@ -276,7 +267,7 @@ def lies(secret: bytes, events: Sequence[Event]) -> Iterator[str]:
     yield from told_otherwise(life, [Life(secret, values).live(events) for values in ("a", "cb", "bbbac")])
 
 
-def told_otherwise(life: Life, others: Sequence[Life]) -> Iterator[str]:
+def told_otherwise(life, others):
     """Yield what reports tell by when there are some, and what a panel's answer tells of other periods."""
     places = {(made.name, made.metric.id, made.time): made for made in life.made}
     for other in others:

@@ -22,20 +22,20 @@ class KroneckerCovariance:
 
     terms: tuple[tuple[Any, Any], ...]
 
-    def variances(self) -> Any:
+    def variances(self):
         parts = [np.outer(np.diag(rows), np.diag(columns)) for rows, columns in self.terms]
         return np.asarray(sum(parts))
 
-    def apply(self, weights: Any) -> Any:
+    def apply(self, weights):
         parts = [rows @ weights @ columns.T for rows, columns in self.terms]
         return np.asarray(sum(parts))
 
-    def at(self, shares: Any) -> KroneckerCovariance:
+    def at(self, shares) -> KroneckerCovariance:
         """Return the same: the errors of two variables reported apart depend on their marginals."""
         return self
 
 
-def population(rows: int, columns: int, dependence: float) -> Any:
+def population(rows: int, columns: int, dependence: float):
     """Return shares: rows fall like 1 / i, columns like .75^j, and a part of them lies along a band."""
     first = 1.0 / np.arange(1, rows + 1)
     first /= first.sum()
@@ -56,7 +56,7 @@ def clipped_chi_square(table: TableEstimate) -> float:
     return float(chi2.sf(statistic, (cells.shape[0] - 1) * (cells.shape[1] - 1)))
 
 
-def drawn_table(oracle: Any, shares: Any, num_reports: int, seed: int) -> TableEstimate:
+def drawn_table(oracle, shares, num_reports: int, seed: int) -> TableEstimate:
     """Return the table of devices drawn from a population, by the distribution of its support counts."""
     drawn = np.random.default_rng(seed)
     held = drawn.multinomial(num_reports, shares.ravel())
@@ -72,6 +72,5 @@ def drawn_table(oracle: Any, shares: Any, num_reports: int, seed: int) -> TableE
     return pair_table(oracle.mechanism, estimate, ["x", "y"], labels)
 
 
-def oracle_of(name: str, epsilon: float, shares: Any) -> Any:
-    """Return an oracle of the cells."""
+def oracle_of(name: str, epsilon: float, shares):
     return overstory.oracle(name, domain_size=shares.size, epsilon=epsilon)

@@ -63,9 +63,7 @@ class CountingCollector:
 
 
 @dataclass
-class Heard:
-    """One request as it came over the wire."""
-
+class Heard:  # one request as it came over the wire
     head: bytes
     body: bytes
 
@@ -82,14 +80,12 @@ def replying(raw: bytes) -> Reply:
     return lambda connection, heard: connection.sendall(raw)
 
 
-def http(status: int, body: bytes = b"", **headers: Any) -> bytes:
+def http(status: int, body: bytes = b"", **headers) -> bytes:
     lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
     return f"HTTP/1.1 {status} Said\r\nContent-Length: {len(body)}\r\n{lines}\r\n".encode() + body
 
 
-class BadServer(socketserver.ThreadingTCPServer):
-    """A socket that answers whatever it is told to."""
-
+class BadServer(socketserver.ThreadingTCPServer):  # a socket that answers whatever it is told to
     def __init__(self, reply: Reply, context: ssl.SSLContext | None) -> None:
         super().__init__(("127.0.0.1", 0), socketserver.BaseRequestHandler)
         self.reply, self.context = reply, context  # the context for TLS
@@ -97,7 +93,7 @@ class BadServer(socketserver.ThreadingTCPServer):
         self.connections, self.port = 0, self.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}"
 
-    def finish_request(self, request: Any, client_address: Any) -> None:
+    def finish_request(self, request, client_address) -> None:
         self.connections += 1
         request.settimeout(10)
         with request if self.context is None else self.context.wrap_socket(request, server_side=True) as connection:
@@ -105,7 +101,7 @@ class BadServer(socketserver.ThreadingTCPServer):
             self.heard.append(heard)
             self.reply(connection, heard)
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request, client_address) -> None:
         """Say nothing of a client that went away or never spoke."""
         if not isinstance(sys.exc_info()[1], OSError | ValueError):
             super().handle_error(request, client_address)

@@ -23,12 +23,7 @@ DAY = 86_400
 NOW = 20_778 * DAY + 1234.5
 TODAY = 20_778
 
-ABOUT = {
-    "title": '"t"',
-    "purpose": '"https://example.org/issues/7"',
-    "grace_days": "30",
-    "expires": "2040-01-01",
-}
+ABOUT = {"title": '"t"', "purpose": '"https://example.org/issues/7"', "grace_days": "30", "expires": "2040-01-01"}
 REGISTRY = registry_of(
     {
         "bloom": {
@@ -58,9 +53,7 @@ def batch_id() -> bytes:
     return next(_numbers).to_bytes(8, "big") + b"batch id"
 
 
-class Words:
-    """A generator's bits, as a randomizer draws them."""
-
+class Words:  # a generator's bits, as a randomizer draws them
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
 
@@ -69,7 +62,6 @@ class Words:
 
 
 def sound(metric: Metric, count: int, seed: int = 1) -> list[Report]:
-    """Reports as devices of the metric send them."""
     words, values = Words(random.Random(seed)), ["a", "b"] if metric.id == "bloom" else [0, 1]
     return [metric.mechanism.randomize(values[i % 2], words) for i in range(count)]
 
@@ -83,9 +75,7 @@ def packed(metric: Metric, rows: Sequence[Report]) -> bytes:
     return encode_columns(mechanism.digest, mechanism.payload_bits, mechanism.num_cohorts, cohorts, bits)
 
 
-def upload(
-    name: str = "bloom", count: int = 1, *, period: int = TODAY, batch: bytes | None = None, raw: bytes | None = None
-) -> bytes:
+def upload(name="bloom", count=1, *, period=TODAY, batch=None, raw=None):
     metric = METRICS[name]
     reports = encode_reports(metric.mechanism, sound(metric, count)) if raw is None else raw
     return encode_upload(Upload(batch or batch_id(), name, period, reports))
@@ -106,9 +96,7 @@ def raising(error: BaseException) -> Callable[..., Any]:
     return fail
 
 
-class FakeStore:
-    """A store in memory: it remembers ids, can be slow, and can fail."""
-
+class FakeStore:  # a store in memory: it remembers ids, can be slow, and can fail
     url = "memory"
 
     def __init__(self) -> None:
@@ -162,7 +150,7 @@ NEVER = UpkeepIntervals(tokens=0, compact=0, retain=0, checkpoint=0)
 
 
 @asynccontextmanager
-async def asked(collector: Collector, *, client: Any = ("127.0.0.1", 1), **more: Any) -> AsyncIterator[AsyncClient]:
+async def asked(collector: Collector, *, client=("127.0.0.1", 1), **more) -> AsyncIterator[AsyncClient]:
     """Run a collector without a socket, and give a client to it, whose address is `client`."""
     await collector.start()
     try:

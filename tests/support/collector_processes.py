@@ -9,9 +9,7 @@ from support.listening_process import ListeningProcess
 
 
 @dataclass
-class CollectorProcess(ListeningProcess):
-    """One collector on a store."""
-
+class CollectorProcess(ListeningProcess):  # one collector on a store
     registry: Path
     store: str
     options: Sequence[str] = ("--open-writes",)

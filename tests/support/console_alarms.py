@@ -3,7 +3,7 @@
 import datetime as dt
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -19,10 +19,7 @@ DEVICES: Final = 4_000
 PAGES: Final = tuple(f"https://site-{number:02}.example/" for number in range(20))
 TROUBLES: Final = ("step", "drift", "volume", "fit", "refusals", "expiry")
 
-THEMES: Final = {
-    "domain": '{kind = "categories", names = ["light", "dark", "contrast"]}',
-    "parameters": "{epsilon = 4.0}",
-}
+THEMES = {"domain": '{kind = "categories", names = ["light", "dark", "contrast"]}', "parameters": "{epsilon = 4.0}"}
 FIT: Final = {
     "domain": '{kind = "strings", candidates = "pages.txt"}',
     "oracle": '"rappor"',
@@ -42,7 +39,7 @@ def write_registry(folder: Path, today: dt.date, trouble: Collection[str]) -> Pa
     return folder / "metrics.toml"
 
 
-def shares_of(name: str, weeks_ago: int, trouble: Collection[str]) -> Any:
+def shares_of(name: str, weeks_ago: int, trouble: Collection[str]):
     """Return the shares of a metric's values; of strings with a last one that is not in the list."""
     if name == "fit":
         shares = np.append(1 / np.arange(2, len(PAGES) + 2), 0.0)
@@ -80,7 +77,7 @@ def make_store(folder: Path, now: float, trouble: Collection[str] = ()) -> tuple
     return file, url
 
 
-def batch_of(metric: Any, period: int, held: Any, rng: Any, batch_id: bytes) -> Received:
+def batch_of(metric, period: int, held, rng, batch_id: bytes) -> Received:
     strings = [*PAGES, "https://not-in-the-list.example/"] if metric.mechanism.encoding.decoded else None
     batch = FrequencyOracle(metric.mechanism).simulate(held, rng, candidates=strings)
     return received_batch(metric, period, batch)._replace(batch=batch_id.ljust(16, b"\0"))

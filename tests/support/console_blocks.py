@@ -8,9 +8,7 @@ FENCE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A command, and the lines shown under it (none: nothing is claimed)."""
-
+class Shown:  # a command, and the lines shown under it (none: nothing is claimed)
     command: str
     output: str
 

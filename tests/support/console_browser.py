@@ -23,8 +23,7 @@ from overstory.supervision.listening import Listening
 from support.console_in_process import HostileScreen
 from support.console_store import NOW
 
-ALL: Final[tuple[Screen, ...]] = (HostileScreen(), *SCREENS)
-"""The screens, after one in which every word is hostile."""
+ALL: Final[tuple[Screen, ...]] = (HostileScreen(), *SCREENS)  # the screens, after one in which every word is hostile
 
 METRICS: Final = ("theme", "start", "home", "over", "quiet")
 
@@ -45,8 +44,7 @@ Scheme = Literal["light", "dark"]
 
 WIDE, NARROW = 1280, 390
 
-PATIENCE = 60
-"""Times that a page is asked for again, half a second apart, while its estimates are made."""
+PATIENCE = 60  # times that a page is asked for again, half a second apart, while its estimates are made
 
 # A listener that outlives no page: `problems` reads it before the page is left.
 LISTENER = """
@@ -57,13 +55,10 @@ document.addEventListener("securitypolicyviolation", (event) =>
 
 
 @dataclass
-class ServedConsole:
-    """A console that listens, in a thread of this process."""
-
+class ServedConsole:  # a console that listens, in a thread of this process
     console: Console
     address: str
-    connections: set[object]
-    """The connections that are open."""
+    connections: set[object]  # the connections that are open
     ready: set[str] = field(default_factory=set)
     """The pages that were seen with their estimates, which are then in the cache."""
 
@@ -73,7 +68,6 @@ class ServedConsole:
 
 @contextmanager
 def served_console(data: ConsoleData, screens: Iterable[Screen] = ALL) -> Iterator[ServedConsole]:
-    """Serve a console on a port of its own until the block ends."""
     listening, ready = Listening(port=0), threading.Event()
     with listening.bind() as bound:
         port = bound.getsockname()[1]
@@ -116,14 +110,12 @@ def launched() -> Iterator[Any]:
 
 
 @dataclass
-class Reader:
-    """A page in a browser context of its own, and what went wrong on the pages that it has shown."""
-
+class Reader:  # a page in a browser context of its own, and what went wrong on the pages that it has shown
     page: Any
     served: ServedConsole
     problems: list[str] = field(default_factory=list)
 
-    def open(self, path: str) -> Any:
+    def open(self, path: str):
         """Go to a page of the console and return the response, once its estimates are there."""
         address = self.served.address + path
         for _ in range(
@@ -139,7 +131,6 @@ class Reader:
         return response
 
     def note_violations(self) -> None:
-        """Write down what the policy of the current page stopped."""
         self.problems += [f"policy: {text}" for text in self.page.evaluate("window.__violations || []")]
 
     def log_in(self, viewer: Viewer = "admin") -> Reader:
@@ -149,9 +140,7 @@ class Reader:
 
 
 @contextmanager
-def reader(
-    browser: Any, served: ServedConsole, scheme: Scheme = "light", width: int = WIDE, *, scripts: bool = True
-) -> Iterator[Reader]:
+def reader(browser, served, scheme="light", width=WIDE, *, scripts=True):
     """Give a page that notes console errors, exceptions, and requests to anywhere but the console."""
     context = browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme=scheme, java_script_enabled=scripts, locale="en-GB"
@@ -162,11 +151,11 @@ def reader(
     page = context.new_page()
     reading = Reader(page, served)
 
-    def on_console(message: Any) -> None:
+    def on_console(message) -> None:
         if message.type in {"error", "warning"} and "status of 4" not in message.text:
             reading.problems.append(f"console: {message.text}")
 
-    def on_request(request: Any) -> None:
+    def on_request(request) -> None:
         if not request.url.startswith((served.address, "data:")):
             reading.problems.append(f"elsewhere: {request.url}")
 
@@ -179,7 +168,7 @@ def reader(
         context.close()
 
 
-def logged_in(browser: Any, served: ServedConsole, **named: Any) -> Any:
+def logged_in(browser, served: ServedConsole, **named):
     """Return a context manager that gives a reader who is logged in, also where there are no scripts."""
 
     @contextmanager
@@ -194,7 +183,7 @@ def logged_in(browser: Any, served: ServedConsole, **named: Any) -> Any:
     return given()
 
 
-def axe_violations(page: Any) -> list[str]:
+def axe_violations(page) -> list[str]:
     """Return what axe has against the current page: rule, impact, and the first element."""
     from axe_playwright_python.sync_playwright import Axe
 

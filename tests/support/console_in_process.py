@@ -1,28 +1,25 @@
 """A console in this process: its application without a socket, on a store of its own."""
 
 import asyncio
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import httpx
 
 from overstory.collector.store import Store, open_store
-from overstory.console.access import Cookie, Gate, Origin, Sessions, TokenRoles, TrustedProxy
+from overstory.console.access import Cookie, Gate, Origin, Sessions, TokenRoles
 from overstory.console.app import SCREENS, Console
 from overstory.console.data import ConsoleData
 from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.document import Field, Form, Heading, Table
 from overstory.presentation.svg import Picture
-from overstory.protocol.metrics import MetricRegistry, parse_registry
+from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
 from support.decoding import shared_estimates
 from support.devices import Clock
 
 PORT = 8001
 ADDRESS = f"http://127.0.0.1:{PORT}"
-MOMENT = 1_800_000_000.0
-"""In 2027: tokens that a test revokes, by the real clock, are revoked by then."""
+MOMENT = 1_800_000_000.0  # in 2027: tokens that a test revokes, by the real clock, are revoked by then
 SAME_ORIGIN = {"sec-fetch-site": "same-origin"}
 
 
@@ -32,9 +29,7 @@ class HostileQuery(Query):
     fail: str = ""
 
 
-class HostileScreen(Screen):
-    """A screen in which every word is hostile, and which fails as it is asked to."""
-
+class HostileScreen(Screen):  # a screen in which every word is hostile, and which fails as it is asked to
     name = "Hostile"
     path = "/m/hostile"
     query = HostileQuery
@@ -67,14 +62,7 @@ def open_test_store(folder: Path) -> Store:
     return open_store(str(folder / "store.db"), create=True)
 
 
-def console_on(
-    store: Store,
-    *,
-    proxy: TrustedProxy | None = None,
-    screens: Iterable[Screen] | None = None,
-    clock: Clock | None = None,
-    registry: MetricRegistry | None = None,
-) -> Console:
+def console_on(store, *, proxy=None, screens=None, clock=None, registry=None):
     """Return a console whose clock a test moves; it has a hostile and a public screen, and all real ones."""
     clock = clock or Clock(MOMENT)
     gate = Gate(
@@ -88,22 +76,20 @@ def console_on(
     return Console(data, gate, (HostileScreen(), PublicScreen(), *SCREENS) if screens is None else screens)
 
 
-class Client:
-    """A browser without a screen: it keeps cookies, follows no redirect, and gets errors as pages."""
-
-    def __init__(self, console: Any, client: tuple[str, int]) -> None:
+class Client:  # a browser without a screen: it keeps cookies, follows no redirect, and gets errors as pages
+    def __init__(self, console, client: tuple[str, int]) -> None:
         transport = httpx.ASGITransport(console, raise_app_exceptions=False, client=client)
         self._client = httpx.AsyncClient(transport=transport, base_url=ADDRESS)
         self.cookies = self._client.cookies
 
-    def get(self, address: str, **named: Any) -> httpx.Response:
+    def get(self, address: str, **named) -> httpx.Response:
         return asyncio.run(self._client.get(address, **named))
 
-    def post(self, address: str, **named: Any) -> httpx.Response:
+    def post(self, address: str, **named) -> httpx.Response:
         return asyncio.run(self._client.post(address, **named))
 
 
-def client_of(console: Any, client: tuple[str, int] = ("127.0.0.1", 50_000)) -> Client:
+def client_of(console, client: tuple[str, int] = ("127.0.0.1", 50_000)) -> Client:
     return Client(console, client)
 
 

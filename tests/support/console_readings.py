@@ -14,8 +14,7 @@ from support.console_store import add_batch
 from support.registry_texts import registry_of
 
 NOW: Final = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC).timestamp()
-DAY: Final = "2026-11-20"
-"""The newest day that is over."""
+DAY: Final = "2026-11-20"  # the newest day that is over
 BEFORE: Final = "2026-11-19"
 
 CRASHES: Final = (
@@ -49,11 +48,7 @@ METRICS: Final[dict[str, dict[str, str]]] = {
         "oracle": '"square-wave"',
         "parameters": "{epsilon = 2.0}",
     },
-    "age": {
-        "domain": '{kind = "integers", min = 0, max = 15}',
-        "oracle": '"ranges"',
-        "parameters": "{epsilon = 3.0}",
-    },
+    "age": {"domain": '{kind = "integers", min = 0, max = 15}', "oracle": '"ranges"', "parameters": "{epsilon = 3.0}"},
     "colour": {
         "domain": '{kind = "categories", names = ["007", "1e3", "red"]}',
         "oracle": '"grr"',
@@ -71,7 +66,7 @@ DEVICES: Final = 600
 DAYS: Final = 3
 
 
-def value_of(name: str, rng: np.random.Generator) -> Any:
+def value_of(name: str, rng: np.random.Generator):
     """Draw what a device holds; version 3.0 crashes most of the time."""
     if name == "crashes":
         version = str(rng.choice(["1.0", "2.0", "3.0"]))

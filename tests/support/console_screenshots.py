@@ -7,7 +7,6 @@ import re
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from overstory.console.app import SCREENS
 from overstory.console.data import ConsoleData
@@ -31,7 +30,7 @@ def main(folder: Path) -> None:
                             _take(reading, address, folder, f"{scheme}-{width}")
 
 
-def _take(reading: Any, address: str, folder: Path, kind: str) -> None:
+def _take(reading, address: str, folder: Path, kind: str) -> None:
     reading.problems.clear()
     size = len(reading.open(address).body())  # the browser forgets it when something else loads
     name = re.sub(r"[^A-Za-z0-9]+", "-", address).strip("-") or "public"

@@ -2,7 +2,7 @@
 
 import datetime as dt
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -20,8 +20,7 @@ NOW: Final = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC).timestamp()
 WORDS: Final = tuple(f"https://site-{number:02}.example/" for number in range(40))
 """What devices hold; the last two are in no list of candidates."""
 
-HOSTILE: Final = "=cmd()<script>alert(1)</script>\u202egnp"
-"""A candidate that nobody holds, and that no page may obey."""
+HOSTILE: Final = "=cmd()<script>alert(1)</script>\u202egnp"  # a candidate that nobody holds, and that no page may obey
 
 METRICS: Final[dict[str, dict[str, str]]] = {
     "theme": {
@@ -70,7 +69,7 @@ def write_registry(folder: Path, text: str = TEXT) -> Path:
     return file
 
 
-def add_reports(store: Store, metric: Metric, period: int, symbols: Any, rng: np.random.Generator) -> None:
+def add_reports(store: Store, metric: Metric, period: int, symbols, rng: np.random.Generator) -> None:
     """Let one device report each of these symbols, in `period`."""
     candidates = WORDS if metric.id == "home" else None
     held = symbols if metric.labels is None or candidates else np.asarray(metric.labels, object)[symbols]
@@ -79,7 +78,6 @@ def add_reports(store: Store, metric: Metric, period: int, symbols: Any, rng: np
 
 
 def add_batch(store: Store, metric: Metric, period: int, batch: ReportBatch) -> None:
-    """Add reports as one batch, as the collector hands it over."""
     store.add([received_batch(metric, period, batch)])
 
 
@@ -121,8 +119,8 @@ def add_operations(store: Store, registry: MetricRegistry) -> None:
     store.add_note("Version 3.1 <script>alert(2)</script>", day - 40, "release", "theme")
 
 
-def make_store(folder: Path) -> tuple[MetricRegistry, Store]:
-    registry = load_registry(write_registry(folder))
+def make_store(folder: Path, text: str = TEXT) -> tuple[MetricRegistry, Store]:
+    registry = load_registry(write_registry(folder, text))
     store = open_store(str(folder / "reports.db"), create=True)
     store.remember(registry)
     fill(store, registry)

@@ -1,7 +1,6 @@
 """Weeks of a metric of strings and of one of categories, drawn at the level of counts."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,6 @@ METRICS = {
     },
 }
 
-
 LAST = 2968
 
 
@@ -36,8 +34,7 @@ def registry(candidates: int = 30, grace: int = 2) -> MetricRegistry:
     return replace(parsed, metrics=metrics)
 
 
-def string_counts(metric: Any, rng: Any, shares: Any, reports: int = 5_000) -> SupportCounts:
-    """Return counts of devices that hold the metric's candidates with these shares."""
+def string_counts(metric, rng, shares, reports: int = 5_000) -> SupportCounts:
     encoding, names = metric.mechanism.encoding, list(metric.candidates)
     shelf = CandidateMap(names, positions_of(encoding, names), encoding.num_bits)
     p_star, q_star = float(metric.mechanism.p_star), float(metric.mechanism.q_star)
@@ -45,13 +42,12 @@ def string_counts(metric: Any, rng: Any, shares: Any, reports: int = 5_000) -> S
     return counts
 
 
-def category_counts(metric: Any, rng: Any, shares: Any, reports: int = 5_000) -> SupportCounts:
+def category_counts(metric, rng, shares, reports: int = 5_000) -> SupportCounts:
     p_star, q_star = float(metric.mechanism.p_star), float(metric.mechanism.q_star)
     return SupportCounts([reports], [rng.multinomial(reports, q_star + (p_star - q_star) * np.asarray(shares))])
 
 
-def weeks(metric: Any, number: int, seed: int = 1) -> PeriodCounts:
-    """Return counts of so many periods, of one population."""
+def weeks(metric, number: int, seed: int = 1) -> PeriodCounts:
     rng, size = np.random.default_rng(seed), len(metric.labels)
     shares = 1 / np.arange(1, size + 1)
     draw = string_counts if metric.mechanism.encoding.decoded else category_counts

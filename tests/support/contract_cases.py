@@ -45,10 +45,7 @@ SMALL: dict[str, tuple[dict[str, Any], ...]] = {
     "grr": ({"domain_size": 2, "epsilon": 0.5}, {"domain_size": 5, "epsilon": 2.0}),
     "sue": ({"domain_size": 4, "epsilon": 1.0},),
     "oue": ({"domain_size": 4, "epsilon": 1.0}, {"domain_size": 3, "epsilon": 3.0}),
-    "blh": (
-        {"domain_size": 4, "epsilon": 1.0},
-        {"epsilon": 2.0},
-    ),
+    "blh": ({"domain_size": 4, "epsilon": 1.0}, {"epsilon": 2.0}),
     "olh": (
         {"domain_size": 9, "epsilon": 1.0},
         {"domain_size": 9, "epsilon": 1.0, "num_seeds": 100},
@@ -75,11 +72,7 @@ SMALL: dict[str, tuple[dict[str, Any], ...]] = {
         {"domain_size": 12, "epsilon": 2.0, "field_size": 9},
         {"domain_size": 3, "epsilon": 3.0},
     ),
-    "random-matrix": (
-        {"epsilon": 1.0},
-        {"advantage": 0.1},
-        {"domain_size": 5, "epsilon": 2.0},
-    ),
+    "random-matrix": ({"epsilon": 1.0}, {"advantage": 0.1}, {"domain_size": 5, "epsilon": 2.0}),
     "wb": ({"domain_size": 4, "epsilon": 1.0, "window": 3},),
     "opt-wb": ({"domain_size": 3, "epsilon": 2.0, "window": 2},),
     "opt-dr": ({"domain_size": 4, "epsilon_permanent": 2.0},),
@@ -92,11 +85,7 @@ SMALL: dict[str, tuple[dict[str, Any], ...]] = {
         {"domain_size": 5, "epsilon": 1.0, "sampled_bits": 2},
         {"domain_size": 3, "epsilon": 2.0},
     ),
-    "loloha": (
-        TWO,
-        {"domain_size": 7, "published": True} | TWO,
-        {"hash_range": 2} | TWO,
-    ),
+    "loloha": (TWO, {"domain_size": 7, "published": True} | TWO, {"hash_range": 2} | TWO),
 }
 
 TYPICAL: dict[str, tuple[dict[str, Any], ...]] = {
@@ -121,10 +110,7 @@ TYPICAL: dict[str, tuple[dict[str, Any], ...]] = {
     "hadamard": ({"domain_size": 9, "epsilon": 2.0},),
     "subset": ({"domain_size": 7, "epsilon": 1.0},),
     "projective": ({"domain_size": 9, "epsilon": 1.0}, {"domain_size": 9, "epsilon": 1.0, "field_size": 4}),
-    "random-matrix": (
-        {"domain_size": 9, "epsilon": 2.0},
-        {"advantage": 0.3},
-    ),
+    "random-matrix": ({"domain_size": 9, "epsilon": 2.0}, {"advantage": 0.3}),
     "wb": ({"domain_size": 9, "epsilon": 3.0, "window": 2},),
     "opt-wb": ({"domain_size": 9, "epsilon": 3.0, "window": 2},),
     "opt-dr": ({"domain_size": 9, "epsilon_permanent": 3.0},),
@@ -136,14 +122,11 @@ TYPICAL: dict[str, tuple[dict[str, Any], ...]] = {
     "loloha": ({"domain_size": 9} | TWO,),
 }
 
-
 _BUILT: dict[str, Mechanism] = {}
 
 
 @dataclass(frozen=True)
-class Case:
-    """A registry name with parameters."""
-
+class Case:  # a registry name with parameters
     name: str
     parameters: dict[str, Any]
 

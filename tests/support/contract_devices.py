@@ -40,9 +40,7 @@ def sample_of(mechanism: Mechanism, values, reports: Sequence[Sequence[Report]])
     return Sample(mechanism.num_cohorts, np.array(cohorts), truth, rows, sent)
 
 
-class InPeriods(Randomizer):
-    """A device as a client runs it: each report is that of a period, from the secret alone."""
-
+class InPeriods(Randomizer):  # a device as a client runs it: each report is that of a period, from the secret alone
     period = 0
 
     def report(self, value) -> Report:
@@ -50,9 +48,7 @@ class InPeriods(Randomizer):
         return self.report_in(self.period, self.permanent(value))[1]
 
 
-class EveryPeriodTheSame(InPeriods):
-    """Broken: the period is left out of what the second round follows from."""
-
+class EveryPeriodTheSame(InPeriods):  # broken: the period is left out of what the second round follows from
     def report(self, value) -> Report:
         return self.report_in(0, self.permanent(value))[1]
 

@@ -13,9 +13,7 @@ Bits = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
-    """n devices: their cohorts (n), true bits (n, k) and reports, each (n, k), as rows and as they were sent."""
-
+class Sample:  # n devices: their cohorts (n), true bits (n, k) and reports, each (n, k), as rows and as they were sent
     num_cohorts: int
     cohorts: NDArray[np.int64]
     truth: Bits
@@ -96,9 +94,7 @@ def check_independent(first: Sample, second: Sample, channel: BinaryChannel) -> 
             check_binomial(both, holders.sum(axis=0), chance, "1 in both of two independent responses, by bit")
 
 
-def check_coverage(
-    truth: ArrayLike, raw: ArrayLike, errors: ArrayLike, least: float = 0.94, most: float = 0.96
-) -> None:
+def check_coverage(truth, raw, errors, least=0.94, most=0.96):
     """A nominal 95% interval covers in about 95 of 100 replications (counts are whole, so never exactly)."""
     covered = (np.abs(raw - truth) <= 1.959964 * errors).sum(axis=0)
     # One-sided each: at most what `most` would give, at least what `least` would.

@@ -19,22 +19,14 @@ from overstory.protocol.kinds.symbols import SymbolMechanism
 
 
 @dataclass(frozen=True)
-class View:
-    """A mechanism's payloads as rows of indicator bits."""
-
+class View:  # a mechanism's payloads as rows of indicator bits
     size: int
-    channels: tuple[BinaryChannel, BinaryChannel]
-    """Of an indicator in the permanent and in the instantaneous round."""
-    combined: BinaryChannel
-    """Over both rounds."""
-    true_payload: Callable[[Any, int], int]
-    """What a value is in a cohort before any noise."""
-    truth: Callable[[Any, int], int]
-    """The true row of a value in a cohort."""
-    row: Callable[[int], int]
-    """The row of a payload."""
-    independent: bool = False
-    """Whether two indicators of a report are, given the truth."""
+    channels: tuple[BinaryChannel, BinaryChannel]  # of an indicator in the permanent and in the instantaneous round
+    combined: BinaryChannel  # over both rounds
+    true_payload: Callable[[Any, int], int]  # what a value is in a cohort before any noise
+    truth: Callable[[Any, int], int]  # the true row of a value in a cohort
+    row: Callable[[int], int]  # the row of a payload
+    independent: bool = False  # whether two indicators of a report are, given the truth
 
 
 def view_of(mechanism: Mechanism) -> View:

@@ -17,7 +17,6 @@ HOUR = 3600
 
 
 def main() -> int:
-    """Record and send, then wait until nothing waits."""
     state, registry, server, value, beginning, periods = sys.argv[1:]
     now = float(beginning)
     settings: dict[str, Any] = {"environ": {}, "policy": Path(state) / "no-policy", "spread": 0.0}

@@ -54,9 +54,7 @@ def oblivious_registry(relay, keys, operator="Example Relays", **entries):
 REGISTRY = registry()
 
 
-class Clock:
-    """A clock that stands still until it is moved."""
-
+class Clock:  # a clock that stands still until it is moved
     def __init__(self, now: float = NOON) -> None:
         self.now = now
 

@@ -27,22 +27,19 @@ from overstory.supervision.listening import Listening
 from support.collector_in_process import METRICS, NOW, FakeStore, packed, sound, upload
 from support.served import post
 
-HOLE = b"\xa5" * 16
-"""Where a batch id goes."""
+HOLE = b"\xa5" * 16  # where a batch id goes
 
 
-class Gathering(asyncio.Transport):
-    """A transport that keeps what is written to it."""
-
+class Gathering(asyncio.Transport):  # a transport that keeps what is written to it
     def __init__(self) -> None:
         super().__init__()
         self.written = bytearray()
         self.closed = False
 
-    def write(self, data: Any) -> None:
+    def write(self, data) -> None:
         self.written += data
 
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
+    def get_extra_info(self, name: str, default=None):
         return {"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 2)}.get(name, default)
 
     def is_closing(self) -> bool:
@@ -70,15 +67,13 @@ class Gathering(asyncio.Transport):
         return 0
 
 
-class AtOnce:
-    """A committer without a thread: what is submitted is committed in the loop's next round."""
-
+class AtOnce:  # a committer without a thread: what is submitted is committed in the loop's next round
     alive, full, hangs, reports, size = True, False, False, 0, 0
 
-    def __init__(self, store: FakeStore, told: Any) -> None:
+    def __init__(self, store: FakeStore, told) -> None:
         self._store, self._told = store, told
 
-    def submit(self, received: Any, reports: int, size: int, done: Any) -> bool:
+    def submit(self, received, reports: int, size: int, done) -> bool:
         def commit() -> None:
             done(self._store.add(received))
             self._told(Committed(1, reports, 0.0, failed=False))
@@ -87,9 +82,7 @@ class AtOnce:
         return True
 
 
-class General(Connection):
-    """A connection that leaves every request to uvicorn and the application."""
-
+class General(Connection):  # a connection that leaves every request to uvicorn and the application
     def _take_repeated(self, data: bytes) -> bool:
         return False
 
@@ -100,9 +93,7 @@ class General(Connection):
         return None
 
 
-class NoTemplates:
-    """Bodies are never alike."""
-
+class NoTemplates:  # bodies are never alike
     def recognise(self, *_: object) -> None:
         return None
 
@@ -119,7 +110,7 @@ class Side:
         if not shortcuts:
             endpoint._ingest._templates = NoTemplates()  # type: ignore[assignment]
         self._config = Server(collector, Listening(port=0), lambda: None).config
-        self.kind: Any = Connection.for_entrance(collector.reports)
+        self.kind = Connection.for_entrance(collector.reports)
         if not shortcuts:
             self.kind = type("General", (General, self.kind), {})
 
@@ -145,7 +136,7 @@ class Side:
         return outcome
 
 
-async def _quiet(protocol: Any) -> None:
+async def _quiet(protocol) -> None:
     """Wait until nothing goes on for a connection but waiting for more bytes."""
     for _ in range(3):
         await asyncio.sleep(0)
@@ -159,9 +150,7 @@ async def _quiet(protocol: Any) -> None:
 
 
 @dataclass
-class Answered:
-    """What one connection was sent, and what came of it."""
-
+class Answered:  # what one connection was sent, and what came of it
     answers: list[bytes]
     closed: bool
     kept: dict[bytes, Any]
@@ -184,9 +173,7 @@ class Answered:
 
 
 @dataclass
-class Outcome:
-    """What a run of the fuzzer saw."""
-
+class Outcome:  # what a run of the fuzzer saw
     requests: int = 0
     connections: int = 0
     unparsed: int = 0
@@ -228,9 +215,7 @@ def _others() -> list[bytes]:
     ]
 
 
-class Requests:
-    """Connections' bytes, by chance."""
-
+class Requests:  # connections' bytes, by chance
     def __init__(self, seed: int) -> None:
         self._rng = random.Random(seed)
         self._sound, self._others = _sound(), _others()
@@ -283,7 +268,7 @@ async def _fuzz(requests: int, seed: int, seconds: float, sides: tuple[Side, Sid
     heads = fast.kind.header_cache
     split = heads.split
 
-    def noted(data: bytes) -> Any:
+    def noted(data: bytes):
         found = split(data)
         outcome.unparsed += found is not None
         return found

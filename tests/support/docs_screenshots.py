@@ -11,18 +11,15 @@ from typing import Final
 
 from PIL import Image
 
-from overstory.collector.store import Store, open_store
+from overstory.collector.store import Store
 from overstory.console.app import SCREENS
 from overstory.console.data import ConsoleData
-from overstory.protocol.metrics import MetricRegistry, load_registry
+from overstory.protocol.metrics import MetricRegistry
+from support import console_store
 from support.console_browser import WIDE, launched, logged_in, served_console
-from support.console_store import NOW, TEXT, fill, write_registry
+from support.console_store import NOW, TEXT
 
-PICTURES: Final = {
-    "console-overview.png": "/m/",
-    "console-series.png": "/m/theme",
-    "console-planner.png": "/plan",
-}
+PICTURES: Final = {"console-overview.png": "/m/", "console-series.png": "/m/theme", "console-planner.png": "/plan"}
 """The address of each picture."""
 
 WORDS: Final = (
@@ -43,10 +40,7 @@ def make_store(folder: Path) -> tuple[MetricRegistry, Store]:
     for word, instead in WORDS:
         assert word in text
         text = text.replace(word, instead)
-    registry = load_registry(write_registry(folder, text))
-    store = open_store(str(folder / "reports.db"), create=True)
-    store.remember(registry)
-    fill(store, registry)
+    registry, store = console_store.make_store(folder, text)
     for note in store.notes():
         store.remove_note(note.id)
         store.add_note("Version 3.1", note.day, note.kind, note.metric)

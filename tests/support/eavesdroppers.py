@@ -14,17 +14,14 @@ from scipy.stats import spearmanr
 from overstory.protocol.oblivious.formats import RELEASE_TYPE, read_release
 
 PADDED_TO: Final = 512
-AROUND: Final = 55
-"""Bytes of a sealed message around what is padded: its header, a key, and a tag."""
+AROUND: Final = 55  # bytes of a sealed message around what is padded: its header, a key, and a tag
 
 # |rho| of n ranks in random order exceeds 5.3 / sqrt(n - 1) in about one run in 10^7.
 FAR: Final = 5.3
 
 
 @dataclass
-class Recorded:
-    """One connection: from which address it came, and the bytes of both directions."""
-
+class Recorded:  # one connection: from which address it came, and the bytes of both directions
     source: str
     sent: bytearray = field(default_factory=bytearray)
     received: bytearray = field(default_factory=bytearray)
@@ -40,16 +37,13 @@ class Recorded:
 
 
 @dataclass
-class Eavesdropper:
-    """Passes connections on, and records them."""
-
+class Eavesdropper:  # passes connections on, and records them
     to: tuple[str, int]
     source: str = "127.0.0.1"  # of the next connections, as the side that they lead to sees it
     address: tuple[str, int] = ("", 0)
     records: list[Recorded] = field(default_factory=list)
 
     def carry(self, connected: socket.socket) -> None:
-        """Pass one connection on until its end."""
         record = Recorded(self.source)
         self.records.append(record)
         from_here = (record.source, 0)
@@ -123,21 +117,15 @@ def released(passed: Sequence[Recorded]) -> dict[bytes, list[bytes]]:
 
 def faults(arrived: Sequence[Recorded], passed: Sequence[Recorded], secrets: Mapping[str, bytes]) -> list[str]:
     """Return what the two eavesdroppers of a relay have recorded although they must not."""
-    wrong = [
-        f"device to relay: {name}" for record in arrived for name in held(bytes(record.sent + record.received), secrets)
-    ]
+    wrong = [f"device to relay: {name}" for one in arrived for name in held(bytes(one.sent + one.received), secrets)]
     for record in arrived:
         if set(record.headers) != {"host", "content-type", "content-length", "connection"}:
             wrong.append(f"device to relay: headers {sorted(record.headers)}")
         if len(record.body) % PADDED_TO != AROUND:
             wrong.append(f"device to relay: a message of {len(record.body)} bytes")
     devices = {name: text for record in arrived for name, text in spellings(record.source).items()}
-    wrong += [
-        f"relay to collector: {name}" for record in passed for name in held(bytes(record.sent), {**secrets, **devices})
-    ]
-    around = {
-        tuple((name, value) for name, value in record.headers.items() if name != "content-length") for record in passed
-    }
+    wrong += [f"relay to collector: {name}" for one in passed for name in held(bytes(one.sent), {**secrets, **devices})]
+    around = {tuple((name, value) for name, value in one.headers.items() if name != "content-length") for one in passed}
     if len(around) != 1:
         wrong.append(f"relay to collector: {len(around)} kinds of headers")
     order = {record.body: place for place, record in enumerate(arrived)}

@@ -42,9 +42,7 @@ EVERY_ORACLE: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-class Collection:
-    """Three files of reports of one mechanism, in Parquet and packed, and what they count to."""
-
+class Collection:  # three files of reports of one mechanism, in Parquet and packed, and what they count to
     def __init__(self, folder: Path, name: str, parameters: dict[str, Any], size: int = 900) -> None:
         oracle = overstory.oracle(name, **parameters)
         self.folder, self.mechanism = folder, oracle.mechanism
@@ -61,7 +59,7 @@ class Collection:
     def units(self, largest: int = 1) -> list[Unit]:
         return units_of(read_contents(find_places([str(self.folder)])), largest)
 
-    def job(self, **options: Any) -> Job:
+    def job(self, **options) -> Job:
         return Job.of(self.mechanism, **options)
 
     @property

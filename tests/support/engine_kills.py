@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,16 +17,13 @@ from typing import Final
 import psutil
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.engines.driver import Engine, EngineError, count
-from overstory.engines.units import Job, Unit
+from overstory.engines.driver import EngineError, count
+from overstory.engines.units import Job
 from support.rounds import rounds
 
-KILLS: Final = rounds(3)
-"""How many processes a test kills."""
-BETWEEN: Final = (1, 8)
-"""Units that begin between two kills: a run gets on, and one unit is seldom hit again and again."""
-PAUSE: Final = 0.1
-"""Seconds that a unit takes at least, so that it can be hit."""
+KILLS: Final = rounds(3)  # how many processes a test kills
+BETWEEN: Final = (1, 8)  # units that begin between two kills: a run gets on, and one unit is seldom hit again and again
+PAUSE: Final = 0.1  # seconds that a unit takes at least, so that it can be hit
 
 
 @dataclass(frozen=True)
@@ -101,16 +98,7 @@ class Kills:
                 due = len(begun) + self._random.randint(*BETWEEN)
 
 
-def count_while_killing(
-    engine: Callable[[], Engine],
-    job: Job,
-    units: Sequence[Unit],
-    expected: SupportCounts,
-    kills: Kills,
-    *,
-    folder: Path,
-    limit: int,
-) -> None:
+def count_while_killing(engine, job, units, expected, kills, *, folder, limit):
     """Count again and again until all kills are made; each run must count right, or fail for `limit` kills at least."""
     for attempt in range(kills.left + 5):
         watched = folder / f"run {attempt}"

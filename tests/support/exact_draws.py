@@ -17,9 +17,7 @@ class _NeedsBits(Exception):  # noqa: N818 - a question, not an error
     pass
 
 
-class _Script:
-    """An entropy source that answers as told, and asks when it was not told."""
-
+class _Script:  # an entropy source that answers as told, and asks when it was not told
     def __init__(self, answers):
         self.answers, self.at, self.asked = answers, 0, None
 

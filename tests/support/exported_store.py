@@ -27,8 +27,7 @@ from support.store_samples import ABOUT, received, reports, sample_metrics
 
 PERIOD = 20_000
 PERIODS = (PERIOD, PERIOD + 1)
-LATER = (PERIOD + 60) * 86_400.0
-"""After the grace, before the retention ends."""
+LATER = (PERIOD + 60) * 86_400.0  # after the grace, before the retention ends
 
 
 def registry() -> MetricRegistry:

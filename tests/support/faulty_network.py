@@ -16,9 +16,7 @@ LIMIT: Final = 64 << 20
 
 
 @dataclass(frozen=True)
-class Faults:
-    """How often each misfortune strikes a request, as fractions; one request may meet several."""
-
+class Faults:  # how often each misfortune strikes a request, as fractions; one request may meet several
     lose_request: float = 0.1
     lose_answer: float = 0.15
     double: float = 0.15
@@ -30,9 +28,7 @@ USUAL: Final = Faults()
 
 
 @dataclass
-class FaultyNetwork:
-    """Forward requests to whichever collectors are up; a doubled one goes to two at once."""
-
+class FaultyNetwork:  # forward requests to whichever collectors are up; a doubled one goes to two at once
     collectors: Callable[[], list[Address]]  # asked anew for every request
     faults: Faults = USUAL
     seed: int = 0
@@ -42,7 +38,6 @@ class FaultyNetwork:
         self._random = random.Random(self.seed)
 
     def known(self, request: bytes) -> list[Address]:
-        """Return where a request may be forwarded to."""
         del request
         return self.collectors()
 
@@ -93,7 +88,6 @@ class FaultyNetwork:
 
 @contextlib.asynccontextmanager
 async def closing(writer: asyncio.StreamWriter) -> AsyncIterator[None]:
-    """Close a connection, whatever happened on it."""
     try:
         yield
     finally:

@@ -54,7 +54,6 @@ def at(period: int, seconds: float = 0.0) -> float:
 
 
 def reading(period: int, value, seconds: float = 0.0) -> Reading:
-    """A reading in a period, counted from the first."""
     return Reading(1, at(period, seconds), value)
 
 
@@ -93,9 +92,7 @@ def uploads(folder: Path) -> list[Upload]:
     return sorted(decode_uploads(raw, 1 << 20), key=lambda upload: upload.period) if raw else []
 
 
-class Discard:
-    """A sink that takes nothing."""
-
+class Discard:  # a sink that takes nothing
     def deliver(self, rows, now: float, failures: int, allowed):
         return {}
 

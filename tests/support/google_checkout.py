@@ -18,7 +18,6 @@ from pathlib import Path
 
 
 def main(checkout: Path) -> int:
-    """Read them, and compare with what Google's own tests expect."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         sample(checkout / "apps" / "rappor-analysis", folder)
@@ -30,7 +29,6 @@ def main(checkout: Path) -> int:
 
 
 def overstory(folder: Path, *arguments: object) -> str:
-    """Run a command; it must go well."""
     command = [sys.executable, "-m", "overstory", *map(str, arguments)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -50,7 +48,6 @@ def sample(app: Path, folder: Path) -> None:
 
 
 def summed(test: dict[str, str], folder: Path) -> None:
-    """Sum the reports of sum_bits_test.py."""
     (folder / "params.csv").write_text("k,h,m,p,q,f\n16,2,2,0.5,0.75,0.5\n")
     (folder / "reports.csv").write_text(test["CSV_IN"])
     overstory(folder, "sum", "--params", "params.csv", "reports.csv", "-o", "counts.csv")
@@ -58,7 +55,6 @@ def summed(test: dict[str, str], folder: Path) -> None:
 
 
 def hashed(test: dict[str, str], folder: Path) -> None:
-    """Hash the candidates of hash_candidates_test.py."""
     (folder / "params.csv").write_text("k,h,m,p,q,f,hash_family\n16,2,4,0.5,0.75,0.5,google-rappor-python\n")
     (folder / "names.txt").write_text(test["STDIN"])
     overstory(folder, "map", "--params", "params.csv", "--candidates", "names.txt", "-o", "map.csv")

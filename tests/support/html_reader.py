@@ -2,13 +2,10 @@
 
 from html.parser import HTMLParser
 
-EMPTY = frozenset({"br", "hr", "img", "input", "link", "meta", "path", "use"})
-"""Elements that need not be closed."""
+EMPTY = frozenset({"br", "hr", "img", "input", "link", "meta", "path", "use"})  # elements that need not be closed
 
 
-class HtmlReader(HTMLParser):
-    """Every element with its attributes, and every text, in order."""
-
+class HtmlReader(HTMLParser):  # every element with its attributes, and every text, in order
     def __init__(self, page: str) -> None:
         super().__init__()
         self.open: list[str] = []

@@ -6,7 +6,7 @@ import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any, Final, Self
+from typing import IO, Final, Self
 
 ANNOUNCED: Final = re.compile(r"listening on https?://(\S+):(\d+)")
 
@@ -18,9 +18,7 @@ def assigned(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     return [word for word in words if word not in variables], {name: value for name, _, value in pairs}
 
 
-class ListeningProcess:
-    """One server, which may be started again after its end."""
-
+class ListeningProcess:  # one server, which may be started again after its end
     address: tuple[str, int] | None = None
     said: list[str]
     _process: subprocess.Popen[str] | None = None
@@ -28,7 +26,7 @@ class ListeningProcess:
     def command(self) -> list[str]:
         raise NotImplementedError
 
-    def start(self, log: Path | None = None, **more: Any) -> tuple[str, int]:
+    def start(self, log: Path | None = None, **more) -> tuple[str, int]:
         """Start it, and return where it listens once it does; `log` is added to by its standard error."""
         errors: IO[bytes] | int = subprocess.STDOUT if log is None else log.open("ab")
         command, variables = assigned(self.command())
@@ -71,7 +69,6 @@ class ListeningProcess:
         self.kill()
 
     def kill(self) -> None:
-        """SIGKILL: no goodbye."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> int:

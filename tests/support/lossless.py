@@ -22,8 +22,7 @@ from support.collector_processes import CollectorProcess
 from support.faulty_network import Address, FaultyNetwork, closing, whole_message
 from support.registry_texts import registry_of
 
-LEAST = 100
-"""Uploads that a run acknowledges at least, one of them twice."""
+LEAST = 100  # uploads that a run acknowledges at least, one of them twice
 
 PATIENCE = 120.0
 
@@ -47,9 +46,7 @@ METRICS = registry_of(
 
 
 @dataclass
-class Books:
-    """What was sent and acknowledged, by (metric, period)."""
-
+class Books:  # what was sent and acknowledged, by (metric, period)
     registry: MetricRegistry
     acknowledged: dict[tuple[str, int], SupportCounts] = field(default_factory=dict)
     sums: dict[tuple[str, int], ReportSums] = field(default_factory=dict)
@@ -100,9 +97,7 @@ def write_registry(folder: Path) -> Path:
     return path
 
 
-class Devices:
-    """Senders that go on until they are answered, with the very same bytes each time."""
-
+class Devices:  # senders that go on until they are answered, with the very same bytes each time
     def __init__(self, registry: MetricRegistry, seed: int) -> None:
         self.registry, self.books = registry, Books(registry)
         self._rng, self._random = np.random.default_rng(seed), random.Random(seed)
@@ -119,7 +114,6 @@ class Devices:
         return Upload(self._random.randbytes(16), metric.id, now - self._random.randrange(3), wire), batch
 
     async def send(self, to: Address) -> None:
-        """Send one upload until it is acknowledged."""
         upload, reports = self.upload()
         body, path = encode_upload(upload), "/v1/reports"
         if self.registry.shards is not None:
@@ -135,9 +129,7 @@ class Devices:
             await asyncio.sleep(self._random.uniform(0.005, longest))
 
 
-async def posted(
-    to: Address, body: bytes, patience: float = 20.0, path: str = "/v1/reports"
-) -> dict[str, object] | None:
+async def posted(to, body, patience=20.0, path="/v1/reports"):
     """Post an upload on a connection of its own; nothing when it was not acknowledged, for whatever passing reason."""
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {MEDIA_TYPE}\r\nContent-Length: {len(body)}\r\n"
     try:
@@ -173,9 +165,7 @@ async def sending(devices: Devices, to: Address, at_once: int) -> AsyncIterator[
         await asyncio.gather(*tasks)
 
 
-async def rounds(
-    running: list[CollectorProcess], network: FaultyNetwork, path: Path, *, number: int, seed: int, at_once: int
-) -> tuple[Books, Counter[str]]:
+async def rounds(running, network, path, *, number, seed, at_once):
     """Kill and restart collectors `number` times under load, then let every device finish."""
     chance = random.Random(seed)
     for collector in running:
@@ -209,5 +199,4 @@ def rounds_balance(url: str, folder: Path, *, number: int, collectors: int, seed
 
 
 def seen(met: Counter[str], faults: Sequence[str] = ("lose_request", "lose_answer", "double", "delay")) -> bool:
-    """Whether every misfortune struck at least once."""
     return all(met[fault] for fault in faults)

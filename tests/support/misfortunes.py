@@ -23,7 +23,6 @@ Misfortune = Callable[[int, Path], AbstractContextManager[None]]
 
 
 def may_mount() -> bool:
-    """Whether file systems can be mounted here."""
     if os.geteuid() != 0:
         return False
     tried = subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False)

@@ -28,7 +28,6 @@ def object_store() -> Iterator[str]:
 
 
 def put(options: str, name: str, content: bytes) -> None:
-    """Put an object into the store, and make its bucket."""
     from pyarrow import fs
 
     system, path = fs.FileSystem.from_uri(f"s3://{name}?{options}&allow_bucket_creation=true")

@@ -37,9 +37,7 @@ def labeled_expand(suite: bytes, key: bytes, label: bytes, info: bytes, length: 
 
 
 @dataclass
-class Receiver:
-    """A gateway's private key."""
-
+class Receiver:  # a gateway's private key
     private: X25519PrivateKey = field(default_factory=X25519PrivateKey.generate)
     key_id: int = 1
     ciphers: tuple[int, ...] = (3,)
@@ -131,9 +129,7 @@ def inner_response(status: int, body: bytes, **fields: str) -> bytes:
 
 
 @dataclass
-class Heard:
-    """A request as a hop received it."""
-
+class Heard:  # a request as a hop received it
     target: str
     headers: dict[str, str]
     body: bytes
@@ -197,9 +193,7 @@ def passing_on(gateway: str) -> Callable[[Heard], Reply]:
     return answer
 
 
-def opening(
-    receiver: Receiver, collect: Callable[[dict[str, str], bytes], tuple[int, bytes]]
-) -> Callable[[Heard], Reply]:
+def opening(receiver, collect):
     """Return what a collector's gateway does: open, judge the report inside, and seal the answer."""
 
     def answer(heard: Heard) -> Reply:

@@ -6,8 +6,7 @@ from pathlib import Path
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-MADE = "reference/api.md"
-"""The page that is there in the built site only, whose build checks the links to it."""
+MADE = "reference/api.md"  # the page that is there in the built site only, whose build checks the links to it
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 

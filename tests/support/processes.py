@@ -47,7 +47,6 @@ def start(script, *arguments):
 
 
 def in_threads(number, work):
-    """Do a piece of work in so many threads at once, and wait for them."""
     threads = [threading.Thread(target=work) for _ in range(number)]
     for thread in threads:
         thread.start()

@@ -1,4 +1,4 @@
-"""Collections drawn at the level of counts, which is exact for one report per permanent response."""
+"""Collections drawn at the level of counts, which is exact for one report per permanent response; and populations."""
 
 import numpy as np
 
@@ -33,3 +33,11 @@ def two_sided(hits, trials, rate):
     from scipy.stats import binomtest
 
     return binomtest(int(hits), int(trials), rate).pvalue
+
+
+def zipf(num_devices: int, num_values: int, seed: int, *, bits: int = 64, exponent: float = 1.1):
+    """Devices whose values follow Zipf's law over random integers."""
+    rng = np.random.default_rng(seed)
+    weights = np.arange(1, num_values + 1) ** -exponent
+    values = rng.integers(0, 1 << bits, num_values, dtype=np.uint64)
+    return values[rng.choice(num_values, num_devices, p=weights / weights.sum())]

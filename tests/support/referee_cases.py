@@ -10,10 +10,7 @@ from support.referee_device import Device, Truth, device
 
 BLOOM = {"num_bits": 4, "num_hashes": 2, "num_cohorts": 2}
 OWN: dict[str, dict[str, Any]] = {"dbitflip": {"sampled_bits": 2}, "opt-dr": {"epsilon_permanent": 1.0}}
-STRINGS: dict[str, dict[str, Any]] = {
-    "rappor": BLOOM | {"f": 0.5, "p": 0.5, "q": 0.75},
-    "rappor-one-time": BLOOM | {"f": 0.5},
-}
+STRINGS = {"rappor": BLOOM | {"f": 0.5, "p": 0.5, "q": 0.75}, "rappor-one-time": BLOOM | {"f": 0.5}}
 SEEDS = 6
 
 
@@ -70,6 +67,6 @@ def apart_cohort(one: Mechanism) -> int:
     return max(range(min(one.num_cohorts, 50)), key=lambda cohort: len({one.encode(v, cohort) for v in values}))
 
 
-def truth_of(one: Mechanism, *, most: int = 4, extra: tuple[Any, ...] = (), make: Any = device) -> Truth:
+def truth_of(one: Mechanism, *, most: int = 4, extra: tuple[Any, ...] = (), make=device) -> Truth:
     devices: list[Device] = [make(one, cohort) for cohort in cohorts_of(one)]
     return Truth(devices, [*values_of(one, most), *extra])

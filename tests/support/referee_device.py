@@ -45,25 +45,24 @@ class Device:
         """Worst log ratio, over everything that could be seen, of one history against the other."""
         raise NotImplementedError
 
-    def permanent_loss(self, one: Any, other: Any) -> Decimal:
+    def permanent_loss(self, one, other) -> Decimal:
         """Worst log ratio of seeing the permanent response itself."""
         return worst(self.response_law(one), self.response_law(other))
 
-    def response_law(self, value: Any) -> Law:
+    def response_law(self, value) -> Law:
         """P(permanent response | value)."""
         raise NotImplementedError
 
-    def chance(self, value: Any, reports: Sequence[int]) -> Fraction:
+    def chance(self, value, reports: Sequence[int]) -> Fraction:
         """P(these reports | one value that does not change)."""
         raise NotImplementedError
 
-    def report_law(self, value: Any) -> Law:
+    def report_law(self, value) -> Law:
         """P(report | value)."""
         chances = {report: self.chance(value, (report,)) for report in self.outputs()}
         return {report: chance for report, chance in chances.items() if chance}
 
     def outputs(self) -> Sequence[int]:
-        """Return all that a report can be."""
         return [payload for payload in range(self.mechanism.payload_limit) if self.mechanism.valid(payload)]
 
     def anything(self, values: Sequence[Any], reports: int) -> Decimal:
@@ -78,7 +77,7 @@ class Device:
         return tuple(self.response(value) for value in history)
 
     @cache  # noqa: B019 - devices live as long as a test
-    def response(self, value: Any) -> Hashable:
+    def response(self, value) -> Hashable:
         """Return what values that share a permanent response have in common: the responses under many secrets."""
         if value == NOTHING:
             return NOTHING
@@ -87,9 +86,7 @@ class Device:
         return same if len(set(same)) > 1 else value
 
 
-class BitDevice(Device):
-    """Bits are independent, so losses of bits add up."""
-
+class BitDevice(Device):  # bits are independent, so losses of bits add up
     def __init__(self, mechanism: BitMechanism, cohort: int) -> None:
         super().__init__(mechanism, cohort)
         rounds, bits = mechanism.rounds, mechanism.encoding.num_bits
@@ -97,11 +94,11 @@ class BitDevice(Device):
         first = (lambda word, _: word) if identity else bit_sampler(rounds.permanent, bits)
         self.rounds = BitLaw(self.permanent(first), bits), BitLaw(mechanism.instantaneous, bits)
 
-    def permanent(self, draw: Any) -> Any:
+    def permanent(self, draw):
         """Return the sampler of the permanent round; a device that is broken on purpose returns another one."""
         return draw
 
-    def word(self, value: Any) -> int:
+    def word(self, value) -> int:
         if value == NOTHING:
             return self.mechanism.encoding.nothing
         return self.mechanism.encode(value, self.cohort)  # type: ignore[attr-defined, no-any-return]
@@ -138,7 +135,7 @@ class BitDevice(Device):
             total[outcome] = chance
         return total
 
-    def response_law(self, value: Any) -> Law:
+    def response_law(self, value) -> Law:
         word = self.word(value)
         ones = [self.rounds[0].chance(bit, word >> bit & 1) for bit in range(self.mechanism.payload_bits)]
         law = {
@@ -147,7 +144,7 @@ class BitDevice(Device):
         }
         return {response: chance for response, chance in law.items() if chance}
 
-    def chance(self, value: Any, reports: Sequence[int]) -> Fraction:
+    def chance(self, value, reports: Sequence[int]) -> Fraction:
         word, once = self.word(value), (0,) * len(reports)
         return math.prod(
             (
@@ -158,15 +155,13 @@ class BitDevice(Device):
         )
 
 
-class SymbolDevice(Device):
-    """One symbol, or one output of a set system."""
-
+class SymbolDevice(Device):  # one symbol, or one output of a set system
     def __init__(self, mechanism: Mechanism, cohort: int) -> None:
         super().__init__(mechanism, cohort)
         self._second: dict[int, Law] = {}
 
     @cache  # noqa: B019 - devices live as long as a test
-    def first(self, value: Any) -> Law:
+    def first(self, value) -> Law:
         """P(permanent response | value)."""
         return self.of_nothing() if value == NOTHING else scripted(self.mechanism, value, self.cohort)
 
@@ -189,7 +184,7 @@ class SymbolDevice(Device):
         return self._second[response]
 
     @cache  # noqa: B019 - devices live as long as a test
-    def group(self, value: Any, reports: int) -> dict[tuple[int, ...], Fraction]:
+    def group(self, value, reports: int) -> dict[tuple[int, ...], Fraction]:
         """Return the law of so many reports that see one draw of a value's permanent response."""
         total: dict[tuple[int, ...], Fraction] = {}
         for response, chance in self.first(value).items():
@@ -219,10 +214,10 @@ class SymbolDevice(Device):
     def loss(self, one: History, other: History) -> Decimal:
         return worst(self.seen(one), self.seen(other))
 
-    def response_law(self, value: Any) -> Law:
+    def response_law(self, value) -> Law:
         return self.first(value)
 
-    def chance(self, value: Any, reports: Sequence[int]) -> Fraction:
+    def chance(self, value, reports: Sequence[int]) -> Fraction:
         return self.group(value, len(reports)).get(tuple(reports), NEVER)
 
     def anything(self, values: Sequence[Any], reports: int) -> Decimal:
@@ -261,9 +256,7 @@ def worst(one: dict[Any, Fraction], other: dict[Any, Fraction]) -> Decimal:
     return PRECISE.ln(PRECISE.divide(Decimal(ratio.numerator), Decimal(ratio.denominator)))
 
 
-class Truth:
-    """The worst over pairs of histories of a device's values, over all cohorts that were looked at."""
-
+class Truth:  # the worst over pairs of histories of a device's values, over all cohorts that were looked at
     def __init__(self, devices: Sequence[Device], values: Sequence[Any]) -> None:
         self.devices, self.values = devices, values
 

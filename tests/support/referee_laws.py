@@ -27,9 +27,7 @@ class Asked(Exception):  # noqa: N818 - no error: the script has come to its end
         self.choices = choices
 
 
-class Script:
-    """Entropy that gives the answers it was made with."""
-
+class Script:  # entropy that gives the answers it was made with
     def __init__(self, answers: Sequence[int]) -> None:
         self._answers = list(answers)
         self._asked = 0

@@ -28,14 +28,8 @@ LISTED = '{kind = "strings", candidates = "trees.txt"}'
 
 
 def registry_text(
-    *more: str,
-    metric: str = "colour",
-    domain: str = COLOURS,
-    oracle: str = "grr",
-    parameters: str = "{epsilon = 1.0}",
-    without: str | None = None,
-    instead: dict[str, str] | None = None,
-) -> str:
+    *more, metric="colour", domain=COLOURS, oracle="grr", parameters="{epsilon = 1.0}", without=None, instead=None
+):
     """Return a registry of one metric, with lines added, left out or replaced (by key)."""
     text = METRIC.format(id=metric, domain=domain, oracle=oracle, parameters=parameters)
     lines = ['registry = "2026-11-21"', "", *text.splitlines()]
@@ -56,8 +50,7 @@ def the_fault(text: str, folder: Path | None = None) -> Fault:
     return only
 
 
-FIRST_LINE = 3
-"""Of the metric's table; its keys follow in the order of `METRIC`."""
+FIRST_LINE = 3  # of the metric's table; its keys follow in the order of `METRIC`
 
 KEYS_HEX = "0029" + "01" + "0020" + "31e1f05a740102115220e9af918f738674aec95f54db6e04eb705aae8e798155" + "000400010003"
 """The public key of RFC 9458's example, in a list of its own, for ChaCha20-Poly1305."""

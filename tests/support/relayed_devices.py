@@ -30,9 +30,7 @@ ROUTE = '[oblivious]\nrelay = "RELAY"\noperator = "Example Relays"\nkeys = "{key
 
 
 @dataclass
-class Site:
-    """A collector that runs, in a folder of its own."""
-
+class Site:  # a collector that runs, in a folder of its own
     folder: Path
     registry: str  # its text, with RELAY for the relay's address
     tokens: dict[str, str]  # by their roles
@@ -68,7 +66,6 @@ class Site:
 
 @contextmanager
 def collecting(folder: Path) -> Iterator[Site]:
-    """Run a collector with keys and tokens of its own."""
     folder.mkdir()
     keys = json.loads(within("keys", "--new", "oblivious.keys", "--json", cwd=folder).stdout)["keys"]
     within("store", "create", "reports.db", cwd=folder)

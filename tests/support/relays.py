@@ -31,9 +31,7 @@ TOKEN = "ovr_a-token-of-a-relay"
 
 
 @dataclass
-class RelayProcess(ListeningProcess):
-    """One `overstory relay`."""
-
+class RelayProcess(ListeningProcess):  # one `overstory relay`
     gateway: str
     options: Sequence[str] = ()
     program: Sequence[str] = (sys.executable, "-m", "overstory", "relay")
@@ -119,7 +117,6 @@ class StagedRelay:
             pass
 
     def run(self, condition: Callable[[], object], seconds: float = 10.0) -> None:
-        """Let it look until a condition holds."""
         ends = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < ends, "it did not come to pass in time"
@@ -136,10 +133,7 @@ def put(spool: Spool, messages: Sequence[bytes]) -> list[Taken]:
     return spool.put(messages, [os.urandom(16) for _ in messages])
 
 
-def post(
-    address: tuple[str, int], body: bytes, path: str = "/", timeout: float = 20, **headers: str
-) -> tuple[int, dict[str, str], bytes]:
-    """Post a message; return status, headers and body."""
+def post(address, body, path="/", timeout=20, **headers):
     connection = http.client.HTTPConnection(*address, timeout=timeout)
     try:
         connection.request("POST", path, body, {"Content-Type": REQUEST_TYPE} | headers)
@@ -167,7 +161,6 @@ class Senders:
             self.once()
 
     def once(self) -> bool:
-        """Post a message, and return whether it was acknowledged."""
         address, one = self.relay.address, message(next(self._serials))
         if address is None:
             return False  # it was killed
@@ -199,7 +192,6 @@ def raw_post(body: bytes) -> bytes:
 
 
 def page(address: tuple[str, int], path: str, **headers: str) -> tuple[int, dict[str, Any]]:
-    """Return the status and the facts of a page."""
     with closing(http.client.HTTPConnection(*address, timeout=20)) as connection:
         connection.request("GET", path, headers=headers)
         response = connection.getresponse()
@@ -211,9 +203,7 @@ def health(address: tuple[str, int], **headers: str) -> dict[str, Any]:
 
 
 @dataclass
-class Part:
-    """One part of a release, as it came."""
-
+class Part:  # one part of a release, as it came
     release: Release
     headers: dict[str, str]
 
@@ -222,9 +212,7 @@ Judge = Callable[[Release], dict[str, Any] | int]
 
 
 @dataclass
-class ReceivingSide:
-    """What stands for a collector: it counts each message once, and answers as `judge` has it."""
-
+class ReceivingSide:  # what stands for a collector: it counts each message once, and answers as `judge` has it
     judge: Judge
     url: str = ""
     passed: list[tuple[dict[str, str], bytes]] = field(default_factory=list)  # by pass-through
@@ -241,7 +229,6 @@ class ReceivingSide:
             return len({part.release.id for part in self.parts})
 
     def take(self, headers: dict[str, str], body: bytes) -> Reply:
-        """Count a part, and answer."""
         release = read_release(body)
         with self.lock:
             self.parts.append(Part(release, headers))
@@ -260,7 +247,6 @@ def take_all(release: Release) -> dict[str, Any]:
 
 @contextmanager
 def receiving(judge: Judge = take_all) -> Iterator[ReceivingSide]:
-    """Listen as a collector would."""
     side = ReceivingSide(judge)
 
     def answer(heard: Heard) -> Reply:
@@ -276,8 +262,7 @@ def receiving(judge: Judge = take_all) -> Iterator[ReceivingSide]:
 
 
 @contextmanager
-def relaying(gateway: str, *options: str, log: Path | None = None, **more: Any) -> Iterator[RelayProcess]:
-    """Run a relay until the end of the block."""
+def relaying(gateway: str, *options: str, log: Path | None = None, **more) -> Iterator[RelayProcess]:
     relay = RelayProcess(gateway, options, **more)
     relay.start(log)
     try:

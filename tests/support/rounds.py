@@ -4,5 +4,4 @@ import os
 
 
 def rounds(usual: int, variable: str = "OVERSTORY_KILLS") -> int:
-    """Return what the environment variable says, or the usual number."""
     return int(os.environ.get(variable, str(usual)))

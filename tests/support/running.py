@@ -15,18 +15,15 @@ from overstory.cli.main import main
 from support.listening_process import assigned
 
 
+def _ran(words: list[str], environment: dict[str, str], timeout: float, cwd: Path | None = None):
+    given = {"cwd": cwd, "env": os.environ | environment, "timeout": timeout}
+    return subprocess.run([sys.executable, *words], **given, capture_output=True, text=True, check=False)
+
+
 def overstory(*arguments: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run ``overstory`` with these arguments; of the form ``OVERSTORY_NAME=VALUE`` they are variables."""
     words, variables = assigned([str(argument) for argument in arguments])
-    return subprocess.run(
-        [sys.executable, "-m", "overstory", *words],
-        cwd=cwd,
-        env=os.environ | variables | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    return _ran(["-m", "overstory", *words], variables | environment, 120, cwd)
 
 
 def within(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -80,11 +77,4 @@ def simple_command(line: str) -> list[str]:
 
 
 def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    return _ran(["-c", code], environment, 60)

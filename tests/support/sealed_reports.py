@@ -1,7 +1,6 @@
 """A registry of an oblivious metric and a direct one, a file of private keys for it, and devices' sealed requests."""
 
 import json
-from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
 
@@ -20,10 +19,7 @@ from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_reports, e
 from support.collector_in_process import ABOUT, TODAY, batch_id, sound
 from support.registry_texts import COLOURS, registry_of
 
-KEYS = (
-    PrivateKey(1, date(2026, 11, 1), bytes(range(1, 33))),
-    PrivateKey(2, date(2026, 11, 23), bytes(range(2, 34))),
-)
+KEYS = (PrivateKey(1, date(2026, 11, 1), bytes(range(1, 33))), PrivateKey(2, date(2026, 11, 23), bytes(range(2, 34))))
 RING = KeyRing(KEYS)
 ROUTE = f"""
 [oblivious]
@@ -63,15 +59,7 @@ def upload(name: str = "hidden", count: int = 1, *, period: int = TODAY, batch: 
     return encode_upload(Upload(batch or batch_id(), name, period, packed))
 
 
-def seal(
-    body: bytes,
-    *,
-    token: str | None = None,
-    key: PrivateKey = KEYS[1],
-    method: str = "POST",
-    path: str = "/v1/reports",
-    fields: Iterable[tuple[str, str]] = (("content-type", MEDIA_TYPE),),
-) -> SealedRequest:
+def seal(body, *, token=None, key=KEYS[1], method="POST", path="/v1/reports", fields=(("content-type", MEDIA_TYPE),)):
     headers = (*fields, *([] if token is None else [("authorization", f"Bearer {token}")]))
     request = Request(method, "https", "collector.example", path, headers, body)
     return seal_request(request.encode(512), key.public)

@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Self
+from typing import Self
 
 from overstory.collector.server import Server
 from overstory.collector.service import Collector
-from overstory.collector.settings import Limits, UpkeepIntervals
-from overstory.protocol.metrics import MetricRegistry
+from overstory.collector.settings import Limits
 from overstory.supervision.listening import Listening
 from support.collector_in_process import METRICS, NEVER, NOW, FakeStore
 
 
 @contextmanager
-def served(
-    limits: Limits | None = None,
-    *,
-    store: Any = None,
-    intervals: UpkeepIntervals | None = None,
-    metrics: MetricRegistry = METRICS,
-    port: int = 0,
-    **named: Any,
-) -> Iterator[tuple[Collector, tuple[str, int]]]:
+def served(limits=None, *, store=None, intervals=None, metrics=METRICS, port=0, **named):
     """A collector on a store in memory, unless another is given, and where it listens."""
     collector = Collector(
         metrics,
@@ -49,9 +39,7 @@ def served(
     assert collector.state == "closing"
 
 
-class Wire:
-    """A socket that speaks HTTP word by word."""
-
+class Wire:  # a socket that speaks HTTP word by word
     def __init__(self, address: tuple[str, int], timeout: float = 10) -> None:
         self._socket = socket.create_connection(address, timeout)
         self._rest = b""
@@ -70,7 +58,6 @@ class Wire:
         return status, headers, body
 
     def head(self) -> tuple[int, dict[str, str]]:
-        """Read the head of an answer: status, headers."""
         while b"\r\n\r\n" not in self._rest:
             self._more()
         head, self._rest = self._rest.split(b"\r\n\r\n", 1)

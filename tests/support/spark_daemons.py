@@ -15,8 +15,7 @@ from support.nginx import free_port
 
 DEPLOY = "org.apache.spark.deploy"
 CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
-PATIENCE = 300
-"""Seconds for daemons to start or to end on a slow machine."""
+PATIENCE = 300  # seconds for daemons to start or to end on a slow machine
 
 
 def home() -> Path:
@@ -25,9 +24,7 @@ def home() -> Path:
     return Path(pyspark.__file__).parent
 
 
-class Daemons:
-    """Programs in sessions of their own, which end with all that they started."""
-
+class Daemons:  # programs in sessions of their own, which end with all that they started
     def __init__(self, folder: Path) -> None:
         self.folder, self.log = folder, folder / "daemons.log"
         self._running: list[tuple[list[str], subprocess.Popen[bytes]]] = []
@@ -54,7 +51,6 @@ class Daemons:
                 self.start(*command)
 
     def wait_until(self, ready: Callable[[str], bool]) -> None:
-        """Wait until the log says that all are ready."""
         deadline = time.monotonic() + PATIENCE
         while not ready(self.log.read_text(errors="replace") if self.log.exists() else ""):
             ended = [command for command, process in self._running if process.poll() is not None]
@@ -82,9 +78,7 @@ def _session(pid: int) -> int:
     return 0
 
 
-class Cluster:
-    """A standalone master and two workers of one core each."""
-
+class Cluster:  # a standalone master and two workers of one core each
     def __init__(self, daemons: Daemons) -> None:
         port = free_port()
         self.address, self._daemons = f"spark://127.0.0.1:{port}", daemons
@@ -100,10 +94,7 @@ class Cluster:
         A worker that was killed before is started again first.
         """
         self._daemons.revive()
-        kinds = {
-            "org.apache.spark.executor.CoarseGrainedExecutorBackend": 0,
-            f"{DEPLOY}.worker.Worker": 0,
-        }
+        kinds = {"org.apache.spark.executor.CoarseGrainedExecutorBackend": 0, f"{DEPLOY}.worker.Worker": 0}
         for parent in psutil.Process(counting).parents():
             for kind in kinds.keys() & set(parent.cmdline()):
                 kinds[kind] = parent.pid
@@ -114,7 +105,6 @@ class Cluster:
 
 @contextlib.contextmanager
 def running(folder: Path) -> Iterator[Daemons]:
-    """Give what starts daemons; all end afterwards."""
     daemons = Daemons(folder)
     try:
         yield daemons
@@ -123,7 +113,6 @@ def running(folder: Path) -> Iterator[Daemons]:
 
 
 def start_connect(daemons: Daemons) -> str:
-    """Start a server of Spark Connect on two cores, and return its address."""
     port = free_port()
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",

@@ -40,7 +40,6 @@ def server(folder: Path):
 
 
 def _fresh_database(running) -> str:
-    """Make an empty database and return its URL."""
     import psycopg
 
     name = f"store_{uuid.uuid4().hex}"

@@ -56,16 +56,12 @@ def registry(retention: int = 90, candidates: Sequence[str] = ("ash", "elm", "oa
 
 
 def reports(metric: Metric, count: int, rng: random.Random) -> list[Report]:
-    """Return some reports that the metric's devices could send."""
     mechanism = metric.mechanism
     below = getattr(mechanism.encoding, "num_symbols", 1 << mechanism.payload_bits)
     return [Report(rng.randrange(mechanism.num_cohorts), rng.randrange(below)) for _ in range(count)]
 
 
-def received(
-    metric: Metric, period: int, sent: Sequence[Report], *, batch: bytes | None = None, forget_after: int | None = None
-) -> Received:
-    """Return a batch as the collector hands it over."""
+def received(metric, period, sent, *, batch=None, forget_after=None):
     wire = ReportBatch.of(metric.mechanism, sent)
     given = {"batch": batch, "forget_after": forget_after}
     return received_batch(metric, period, wire)._replace(**{k: v for k, v in given.items() if v is not None})
@@ -110,9 +106,7 @@ def summed(metric: Metric, sent: Sequence[Report]) -> ReportSums:
 
 
 @dataclass
-class Model:
-    """A store as it should be: lists in memory, and counts of what was compacted."""
-
+class Model:  # a store as it should be: lists in memory, and counts of what was compacted
     ids: set[bytes] = field(default_factory=set)
     reports: dict[tuple[str, int], list[Report]] = field(default_factory=lambda: defaultdict(list))
     compacted: dict[tuple[str, int], SupportCounts] = field(default_factory=dict)
@@ -162,7 +156,6 @@ class Model:
 
 
 def as_multiset(batch: ReportBatch) -> list[tuple[int, ...]]:
-    """Return reports in an order that does not depend on theirs."""
     rows = np.column_stack([batch.cohorts.astype(np.uint64), batch.bits])
     return sorted(tuple(int(x) for x in row) for row in rows)
 

@@ -7,8 +7,7 @@ import overstory
 from overstory.analysis.decoding import decode
 from support.random_collections import FALSE_ALARM, random_map, report
 
-WEEKS = np.array([[0.45, 0.30, 0.20, 0.05, 0.0], [0.40, 0.35, 0.15, 0.10, 0.0]])
-"""True shares of two populations."""
+WEEKS = np.array([[0.45, 0.30, 0.20, 0.05, 0.0], [0.40, 0.35, 0.15, 0.10, 0.0]])  # true shares of two populations
 
 ORACLES = {
     "a symbol": ("grr", {"domain_size": 5}),

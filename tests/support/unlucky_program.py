@@ -24,12 +24,10 @@ def shifted() -> float:
 
 
 def aged(clock: int) -> float:
-    """Return the time of a clock that never jumps, older by the seconds in the file `age`."""
     return even(clock) + told("age")
 
 
 def start_if_allowed(*args):
-    """Start a thread, unless there is a file `no-threads`."""
     if (LUCK / "no-threads").exists():
         raise RuntimeError("can't start new thread")
     return start(*args)

@@ -5,17 +5,8 @@ import random
 from overstory.protocol.errors import WireError
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.registry import mechanism
+from overstory.protocol.wire import upload as wire
 from overstory.protocol.wire.reasons import Reason
-from overstory.protocol.wire.upload import (
-    ID_BYTES,
-    METRIC_ID,
-    PERIODS,
-    Upload,
-    decode_batch,
-    decode_uploads,
-    encode_reports,
-    encode_upload,
-)
 
 MOST = 4
 GROUPS = ("", "1.1", "Windows 11")
@@ -23,12 +14,13 @@ REASONS = {"short", "magic", "version", "metric", "group", "length", "too-many"}
 
 
 def some_body(rng: random.Random) -> bytes:
-    """Return one to four uploads, back to back."""
     built = mechanism("rappor", num_bits=20, num_hashes=2, num_cohorts=3)
     reports = [Report(i % 3, rng.getrandbits(20)) for i in range(rng.randint(0, 4))]
-    packed = encode_reports(built, reports)
+    packed = wire.encode_reports(built, reports)
     return b"".join(
-        encode_upload(Upload(rng.randbytes(16), f"metric-{i}", rng.randint(-9, 99_999), packed, rng.choice(GROUPS)))
+        wire.encode_upload(
+            wire.Upload(rng.randbytes(16), f"metric-{i}", rng.randint(-9, 99_999), packed, rng.choice(GROUPS))
+        )
         for i in range(rng.randint(1, MOST))
     )
 
@@ -64,17 +56,17 @@ def declared(error: WireError, of: set[str] = REASONS) -> str:
 def outcome(body: bytes) -> str:
     """Decode a body as a collector does: return "valid", or the declared error's reason; anything else goes through."""
     try:
-        uploads = decode_uploads(body, MOST)
+        uploads = wire.decode_uploads(body, MOST)
     except WireError as error:
         return declared(error)
-    assert b"".join(map(encode_upload, uploads)) == body
+    assert b"".join(map(wire.encode_upload, uploads)) == body
     assert 1 <= len(uploads) <= MOST
     for upload in uploads:
-        assert len(upload.batch) == ID_BYTES
-        assert METRIC_ID.fullmatch(upload.metric)
-        assert upload.period in PERIODS
+        assert len(upload.batch) == wire.ID_BYTES
+        assert wire.METRIC_ID.fullmatch(upload.metric)
+        assert upload.period in wire.PERIODS
         try:
-            decode_batch(upload.reports)
+            wire.decode_batch(upload.reports)
         except WireError as error:
             declared(error, of={"short", "magic", "version", "length", "checksum", "cohort", "bits"})
     return "valid"

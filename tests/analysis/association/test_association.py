@@ -14,7 +14,7 @@ from overstory.protocol.errors import ParameterError
 from support.association_populations import KroneckerCovariance
 
 
-def _table(shares: list[list[float]], error: float, reports: int = 1_000) -> TableEstimate:
+def _table(shares, error, reports=1_000):
     """Return a table of which each cell has this standard error by itself."""
     rows, columns = np.array(shares).shape
     spread = KroneckerCovariance(((np.eye(rows) * error, np.eye(columns) * error),))
@@ -29,7 +29,7 @@ def _table(shares: list[list[float]], error: float, reports: int = 1_000) -> Tab
     )
 
 
-def test_conditional_shares_and_their_errors() -> None:
+def test_conditional_shares_and_their_errors():
     given = conditional(_table([[0.3, 0.1], [0.2, 0.4]], 0.001))
     np.testing.assert_allclose(given.shares, [[0.75, 0.25], [1 / 3, 2 / 3]])
     # r = x / (x + y): its derivative is (y, -x) / (x + y)^2.
@@ -37,7 +37,7 @@ def test_conditional_shares_and_their_errors() -> None:
     assert given.standard_errors[1, 1] == pytest.approx(0.001 * math.hypot(0.2, 0.4) / 0.6**2)
 
 
-def test_a_row_that_may_be_empty_has_no_conditional_shares() -> None:
+def test_a_row_that_may_be_empty_has_no_conditional_shares():
     """Below four standard errors a ratio's interval would say nothing true."""
     table = _table([[0.6, 0.37], [0.02, 0.01]], 0.01)
     given = conditional(table)
@@ -47,7 +47,7 @@ def test_a_row_that_may_be_empty_has_no_conditional_shares() -> None:
     assert compare_rows(table, 0) == []
 
 
-def test_rows_are_compared() -> None:
+def test_rows_are_compared():
     table = _table([[0.3, 0.1], [0.2, 0.4]], 0.001)
     given = conditional(table)
     (difference,) = compare_rows(table, 0)
@@ -58,7 +58,7 @@ def test_rows_are_compared() -> None:
     assert difference.apart
 
 
-def test_a_sharp_table_has_its_own_cramers_v() -> None:
+def test_a_sharp_table_has_its_own_cramers_v():
     """With no noise V is the plain one: .5 for 3/8, 1/8, 1/8, 3/8, and 1 where one variable follows from the other."""
     v = cramers_v(_table([[0.375, 0.125], [0.125, 0.375]], 1e-6))
     assert v is not None
@@ -69,7 +69,7 @@ def test_a_sharp_table_has_its_own_cramers_v() -> None:
     assert sure.estimate == pytest.approx(1.0)
 
 
-def test_without_a_sign_of_dependence_v_has_an_upper_bound_alone() -> None:
+def test_without_a_sign_of_dependence_v_has_an_upper_bound_alone():
     """A V above 0 that noise alone would give is not shown."""
     v = cramers_v(_table([[0.25, 0.25], [0.25, 0.25]], 0.01))
     assert v is not None
@@ -79,7 +79,7 @@ def test_without_a_sign_of_dependence_v_has_an_upper_bound_alone() -> None:
     assert v.to_json()["estimate"] is None
 
 
-def test_v_leaves_out_rows_that_may_be_empty() -> None:
+def test_v_leaves_out_rows_that_may_be_empty():
     """A rare row would weigh most, and is all noise."""
     v = cramers_v(_table([[0.4, 0.1], [0.1, 0.398], [0.001, 0.001]], 0.005))
     assert v is not None
@@ -87,7 +87,7 @@ def test_v_leaves_out_rows_that_may_be_empty() -> None:
     assert v.estimate == pytest.approx(0.6, abs=0.01)
 
 
-def test_the_nearest_distribution_is_the_optimum() -> None:
+def test_the_nearest_distribution_is_the_optimum():
     """Against a general optimizer, for covariances of full rank and of sums that are always 1."""
     drawn = np.random.default_rng(6)
     for trial in range(30):
@@ -110,7 +110,7 @@ def test_the_nearest_distribution_is_the_optimum() -> None:
         np.testing.assert_allclose(shown, best.x, atol=2e-4)
 
 
-def test_a_table_without_dependence_is_shown_as_independent() -> None:
+def test_a_table_without_dependence_is_shown_as_independent():
     """Where T is below its degrees of freedom, nothing is left of the departure."""
     shown = reported(_table([[0.2501, 0.2499], [0.2499, 0.2501]], 0.01))
     assert shown.shrunk == 0.0
@@ -121,7 +121,7 @@ def test_a_table_without_dependence_is_shown_as_independent() -> None:
     assert "independence" not in sharp.note
 
 
-def test_without_reports_nothing_is_tested() -> None:
+def test_without_reports_nothing_is_tested():
     empty = _table([[0.0, 0.0], [0.0, 0.0]], 1.0, reports=0)
     assert independence(empty) is None
     assert cramers_v(empty) is None
@@ -132,20 +132,20 @@ def test_without_reports_nothing_is_tested() -> None:
 LABELS = (("a", "b", "c"), ("no", "yes"))
 
 
-def _estimate(name: str, epsilon: float, size: int):
+def _estimate(name, epsilon, size):
     oracle = overstory.oracle(name, domain_size=size, epsilon=epsilon)
     values = np.random.default_rng(1).integers(size, size=20_000)
     return oracle.mechanism, oracle.estimate(oracle.accumulate(oracle.simulate(values, rng=2)))
 
 
-def _matrix(table: TableEstimate):
+def _matrix(table):
     cells = table.shares.size
     return table.covariance.apply(np.eye(cells).reshape(cells, *table.shares.shape)).reshape(cells, cells)
 
 
 @pytest.mark.parametrize("kind", ["reports", "population"])
 @pytest.mark.parametrize("name", ["grr", "oue", "subset", "olh", "hadamard", "projective", "dbitflip"])
-def test_the_covariances_are_those_of_the_estimate(name: str, kind) -> None:
+def test_the_covariances_are_those_of_the_estimate(name, kind):
     parameters = {"sampled_bits": 4} if name == "dbitflip" else {}
     oracle = overstory.oracle(name, domain_size=6, epsilon=2.0, **parameters)
     values = np.random.default_rng(1).choice(6, size=20_000, p=[0.4, 0.2, 0.2, 0.1, 0.05, 0.05])
@@ -157,7 +157,7 @@ def test_the_covariances_are_those_of_the_estimate(name: str, kind) -> None:
 
 
 @pytest.mark.parametrize("name", ["grr", "oue"])
-def test_the_pairs_of_three_variables_are_sums_of_cells(name: str) -> None:
+def test_the_pairs_of_three_variables_are_sums_of_cells(name):
     labels = (("a", "b"), ("c", "d", "e"), ("f", "g"))
     mechanism, estimate = _estimate(name, 2.0, 12)
     cells, whole = estimate.raw_frequencies.reshape(2, 3, 2), estimate.covariance("population") / 20_000**2

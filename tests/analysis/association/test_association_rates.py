@@ -4,34 +4,27 @@ Every random check asks whether a count is possible at the promised rate and fai
 (`ALARM`); the counts are drawn from fixed seeds.
 """
 
-from typing import Any
-
 import numpy as np
 import pytest
 from scipy.stats import binom
 
-from overstory.analysis.association.independence import (
-    compare_rows,
-    conditional,
-    cramers_v,
-    independence,
-)
+from overstory.analysis.association.independence import compare_rows, conditional, cramers_v, independence
 from support.association_populations import clipped_chi_square, drawn_table, oracle_of, population
 
 ALARM = 1e-6
 SEEDS = 120
 
 
-def _at_most(count: int, trials: int, chance: float) -> bool:
+def _at_most(count, trials, chance):
     """Whether so many are possible at this chance, or a smaller one."""
     return bool(binom.sf(count - 1, trials, chance) > ALARM)
 
 
-def _at_least(count: int, trials: int, chance: float) -> bool:
+def _at_least(count, trials, chance):
     return bool(binom.cdf(count, trials, chance) > ALARM)
 
 
-def test_the_errors_of_cells_are_those_of_the_design() -> None:
+def test_the_errors_of_cells_are_those_of_the_design():
     """OUE at epsilon 2 over 20 x 10 cells: rmse sqrt(n) within 3% of .839, and 4 times below two linked reports'."""
     shares = population(20, 10, 0.3)
     oracle = oracle_of("oue", 2.0, shares)
@@ -45,13 +38,13 @@ CASES = [("oue", 2.0, (20, 10)), ("grr", 4.0, (20, 10)), ("subset", 1.0, (6, 2))
 
 
 @pytest.mark.parametrize(("name", "epsilon", "shape"), CASES)
-def test_intervals_cover(name: str, epsilon: float, shape: tuple[int, int]) -> None:
+def test_intervals_cover(name, epsilon, shape):
     """Mean coverage of 95% intervals lies between .94 and .96: cells, marginals, conditionals, differences."""
     shares = population(*shape, 0.3)
     first, second = shares.sum(axis=1), shares.sum(axis=0)
     truth = shares / first[:, None]
     oracle = oracle_of(name, epsilon, shares)
-    inside: dict[str, list[Any]] = {"cells": [], "marginals": [], "conditionals": [], "differences": []}
+    inside = {"cells": [], "marginals": [], "conditionals": [], "differences": []}
     for seed in range(SEEDS):
         table = drawn_table(oracle, shares, 100_000, seed)
         inside["cells"].append(_inside(*table.interval(), shares))
@@ -74,7 +67,7 @@ def test_intervals_cover(name: str, epsilon: float, shape: tuple[int, int]) -> N
         assert _at_most(count, trials, 0.955), (what, flat.mean())
 
 
-def _inside(low: Any, high: Any, truth: Any) -> Any:
+def _inside(low, high, truth):
     return (low <= truth) & (truth <= high)
 
 
@@ -82,9 +75,7 @@ SIZES = [("oue", 2.0, (6, 2), 20_000), ("grr", 2.0, (6, 2), 20_000), ("oue", 1.0
 
 
 @pytest.mark.parametrize(("name", "epsilon", "shape", "reports"), SIZES)
-def test_independent_variables_are_rejected_one_time_in_twenty(
-    name: str, epsilon: float, shape: tuple[int, int], reports: int
-) -> None:
+def test_independent_variables_are_rejected_one_time_in_twenty(name, epsilon, shape, reports):
     """The size at 5% is at most .06, also where the marginals are unsure; and the usual chi-square's is not."""
     shares = population(*shape, 0.0)
     oracle = oracle_of(name, epsilon, shares)
@@ -101,7 +92,7 @@ def test_independent_variables_are_rejected_one_time_in_twenty(
 
 
 @pytest.mark.parametrize(("name", "epsilon"), [("oue", 2.0), ("grr", 2.0)])
-def test_the_power_is_what_it_says(name: str, epsilon: float) -> None:
+def test_the_power_is_what_it_says(name, epsilon):
     """With dependences in random directions, at the V that is named, between 70% and 85% are detected."""
     independent, drawn = population(6, 3, 0.0), np.random.default_rng(5)
     oracle = oracle_of(name, epsilon, independent)
@@ -117,7 +108,7 @@ def test_the_power_is_what_it_says(name: str, epsilon: float) -> None:
     assert _at_most(detected, many, 0.85), detected
 
 
-def _dependent(product: Any, v: float, drawn: np.random.Generator) -> Any:
+def _dependent(product, v, drawn):
     """Return a table with these marginals and this Cramer's V, departing in a random direction."""
     rows, columns = np.sqrt(product.sum(axis=1)), np.sqrt(product.sum(axis=0))
     while True:
@@ -132,7 +123,7 @@ def _dependent(product: Any, v: float, drawn: np.random.Generator) -> Any:
 
 @pytest.mark.parametrize("times", [0.0, 0.5, 1.0, 2.0])
 @pytest.mark.parametrize(("shape", "num_reports"), [((2, 2), 5_000), ((3, 3), 20_000), ((2, 6), 60_000)])
-def test_each_end_of_cramers_v_misses_rarely(shape: tuple[int, int], num_reports: int, times: float) -> None:
+def test_each_end_of_cramers_v_misses_rarely(shape, num_reports, times):
     """At most 3.5% each, at several times the detectable V; 2.5% is nominal, and it was 11% for 2 x 2 at once."""
     independent, drawn = np.full(shape, 1 / (shape[0] * shape[1])), np.random.default_rng(7)
     oracle = oracle_of("grr", 1.0, independent)

@@ -33,15 +33,14 @@ LINKED = {
     "parameters": "{of = [{oracle = 'grr', epsilon = 3.0}, {oracle = 'grr', epsilon = 2.0}]}",
 }
 BEFORE = np.array([0.30, 0.10, 0.30, 0.10, 0.15, 0.05])
-AFTER = np.array([0.30, 0.10, 0.20, 0.20, 0.15, 0.05])
-"""Version 2.0 crashes in half of the devices instead of a fourth."""
+AFTER = np.array([0.30, 0.10, 0.20, 0.20, 0.15, 0.05])  # version 2.0 crashes in half of the devices instead of a fourth
 
 
-def metric_of(entry: dict[str, str]):
+def metric_of(entry):
     return parse_registry(registry_of({"crashes": entry}))["crashes"]
 
 
-def period(metric, number: int, shares, devices: int, seed: int) -> PeriodCounts:
+def period(metric, number, shares, devices, seed):
     """Return the counts of a period with devices of their own."""
     rng = np.random.default_rng(seed)
     held = rng.choice(len(shares), devices, p=shares)
@@ -64,7 +63,7 @@ def test_the_row_that_changed_is_named(entry):
     assert next(iter(both.csv_lines())).startswith("value,a,b,difference")
 
 
-def false_alarms(shrunk: float) -> int:
+def false_alarms(shrunk):
     """Return in how many of 100 pairs of periods from one population something is called changed."""
     metric, alarms = metric_of(TABLE), 0
     for seed in range(100):
@@ -132,7 +131,7 @@ def test_the_values_that_two_searches_found_are_compared(tmp_path):
         compare(a, b, overlap=0.1)
 
 
-def coverage(adjustment: str) -> tuple[int, int]:
+def coverage(adjustment):
     """Return how many cells were detected in 150 tables, and how many of their intervals hold the truth."""
     shares = population(20, 10, 0.3)
     oracle = overstory.oracle("oue", domain_size=200, epsilon=2.0)
@@ -210,7 +209,6 @@ def test_tables_that_no_device_answered_have_no_reports():
 
 
 def asked_table(asked, batch):
-    """Return which table each device of a batch answered."""
     return batch.cohorts.astype(int) % len(asked.tables)
 
 

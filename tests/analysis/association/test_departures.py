@@ -88,7 +88,5 @@ def test_the_headline_names_what_the_rows_and_the_picture_show():
 
 def test_independent_variables_rarely_have_a_headline_of_exceptions():
     """5% for the test of all cells, at most 5% each for cells and for rows."""
-    said = sum(
-        ": " not in headline(INDEPENDENT, seed) or "no sign" not in headline(INDEPENDENT, seed) for seed in range(100)
-    )
+    said = sum(": " not in headline(INDEPENDENT, n) or "no sign" not in headline(INDEPENDENT, n) for n in range(100))
     assert binom.sf(said - 1, 100, 0.15) > FALSE_ALARM

@@ -6,7 +6,6 @@ are not drawn again until it passes.
 
 from fractions import Fraction
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,28 +19,28 @@ from overstory.analysis.kinds.linked import words_of_part
 from overstory.analysis.reports import SupportCounts, unpack_bits
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Report
-from overstory.protocol.kinds.joint import JointMechanism, joint
+from overstory.protocol.kinds.joint import joint
 from papers.beyond.association import likeliest_table
 from support.association_populations import clipped_chi_square, population
 
 ALARM = 1e-6
 
 
-def linked(name: str, shape: tuple[int, int], **parameters: Any) -> JointMechanism:
+def linked(name, shape, **parameters):
     return joint(of=[{"oracle": name, **parameters}] * 2, domain_sizes=shape)
 
 
-def labels_of(shape: tuple[int, ...]) -> list[tuple[str, ...]]:
+def labels_of(shape):
     return [tuple(map(str, range(size))) for size in shape]
 
 
-def counts_of(built: JointMechanism, shares: Any, reports: int, seed: int) -> SupportCounts:
+def counts_of(built, shares, reports, seed):
     rng = np.random.default_rng(seed)
     held = rng.choice(shares.size, reports, p=shares.ravel() / shares.sum())
     return count_reports(built, SimulatedDevices.holding(built, range(shares.size), held, rng).report())
 
 
-def table_of(built: JointMechanism, shares: Any, reports: int, seed: int, **choices: Any) -> Any:
+def table_of(built, shares, reports, seed, **choices):
     counts = counts_of(built, shares, reports, seed)
     return linked_cells(built, counts, ("x", "y"), labels_of(shares.shape), **choices)
 
@@ -57,7 +56,7 @@ SMALL = {
 }
 
 
-def supports(built: JointMechanism, payload: int) -> list[list[int]]:
+def supports(built, payload):
     """Which values of each part a payload supports, from its bits alone."""
     parts = []
     for part, each in zip(built.components, built.payloads(payload), strict=True):
@@ -67,9 +66,7 @@ def supports(built: JointMechanism, payload: int) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("built", SMALL.values(), ids=SMALL)
-def test_cells_are_unbiased_and_their_variances_exact_by_enumeration(
-    built: JointMechanism, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cells_are_unbiased_and_their_variances_exact_by_enumeration(built, monkeypatch):
     """Over every output, as fractions: E phi_i psi_j is 1 at its own cell, else 0; the variance is the formula's."""
     shape = built.domain_sizes
     payloads = [payload for payload in range(built.payload_limit) if built.valid(payload)]
@@ -95,7 +92,7 @@ def test_cells_are_unbiased_and_their_variances_exact_by_enumeration(
 
 
 @pytest.mark.slow
-def test_reports_of_one_device_share_its_permanent_responses() -> None:
+def test_reports_of_one_device_share_its_permanent_responses():
     """Four reports each of 500 devices: the mean squared error is the stated one, and not that of 2,000 devices."""
     shares = np.array([[0.3, 0.1], [0.05, 0.25], [0.2, 0.1]])
     built = linked("basic-rappor", (3, 2), f=0.5, p=0.25, q=0.75)
@@ -124,9 +121,7 @@ ACCURACY = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "parameters", "expected"), ACCURACY, ids=[row[0] for row in ACCURACY])
-def test_errors_are_as_large_as_computed_and_intervals_cover(
-    name: str, parameters: dict[str, float], expected: float
-) -> None:
+def test_errors_are_as_large_as_computed_and_intervals_cover(name, parameters, expected):
     """20 x 10 cells, 100,000 reports, 60 seeds: rmse within 2%, coverage of 12,000 intervals .95 within .006."""
     shares = population(20, 10, 0.3)
     built = linked(name, (20, 10), **parameters)
@@ -143,7 +138,7 @@ def test_errors_are_as_large_as_computed_and_intervals_cover(
 TESTS = 400
 
 
-def rejections(name: str, parameters: dict[str, float], shares: Any, reports: int, tests: int) -> tuple[int, int]:
+def rejections(name, parameters, shares, reports, tests):
     """How often T rejects, and the usual chi-square of the table without its negative cells."""
     built = linked(name, shares.shape, **parameters)
     fair, clipped = 0, 0
@@ -161,7 +156,7 @@ def rejections(name: str, parameters: dict[str, float], shares: Any, reports: in
     ("name", "parameters"),
     [("grr", {"epsilon": 2.0}), ("oue", {"epsilon": 1.0}), ("basic-rappor", {"f": 0.2, "p": 0.2239, "q": 0.5307})],
 )
-def test_the_test_of_independence_has_its_size(name: str, parameters: dict[str, float]) -> None:
+def test_the_test_of_independence_has_its_size(name, parameters):
     """Independent variables: T rejects 1 in 20; the usual statistic on the repaired table nearly always."""
     product_ = population(20, 10, 0.0)
     wrong, broken = rejections(name, parameters, product_, 20_000, TESTS)
@@ -171,7 +166,7 @@ def test_the_test_of_independence_has_its_size(name: str, parameters: dict[str, 
 
 
 @pytest.mark.slow
-def test_the_test_of_independence_has_its_power() -> None:
+def test_the_test_of_independence_has_its_power():
     """GRR at epsilon 2, dependence .4, 20,000 reports: .61 of tests reject, within .07."""
     right, _ = rejections("grr", {"epsilon": 2.0}, population(20, 10, 0.4), 20_000, TESTS)
     assert right / TESTS == pytest.approx(0.61, abs=0.07)
@@ -182,7 +177,7 @@ FILTER = {"oracle": "rappor", "num_bits": 128, "num_cohorts": 16}
 PLANNED = {**FILTER, "num_hashes": 1, "f": 0.2, "p": 0.2239, "q": 0.5307}
 
 
-def string_counts(built: JointMechanism, shares: Any, reports: int, seed: int, strings: Any = STRINGS) -> SupportCounts:
+def string_counts(built, shares, reports, seed, strings=STRINGS):
     rng = np.random.default_rng(seed)
     held = rng.choice(shares.size, reports, p=shares.ravel() / shares.sum())
     return count_reports(built, SimulatedDevices.holding(built, list(product(*strings)), held, rng).report())
@@ -190,7 +185,7 @@ def string_counts(built: JointMechanism, shares: Any, reports: int, seed: int, s
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("part", "expected"), [(FILTER, 2.37e-2), (PLANNED, 9.87e-3)], ids=["default", "planned"])
-def test_filters_are_decoded_as_accurately_as_computed(part: dict[str, Any], expected: float) -> None:
+def test_filters_are_decoded_as_accurately_as_computed(part, expected):
     """20 x 10 strings, 100,000 reports, 40 seeds, as in the tables' own measurements, within 3%; both solvers."""
     shares = population(20, 10, 0.3)
     built = joint(of=[part, part], hash_key="pair")
@@ -205,7 +200,7 @@ def test_filters_are_decoded_as_accurately_as_computed(part: dict[str, Any], exp
 
 
 @pytest.mark.slow
-def test_intervals_cover_where_noise_is_low_and_variables_depend() -> None:
+def test_intervals_cover_where_noise_is_low_and_variables_depend():
     """A string sets all its bits at once: errors that take bits as independent are a fourth too small here."""
     shares = population(6, 4, 0.6)
     strings = tuple(f"x{i}" for i in range(6)), tuple(f"y{i}" for i in range(4))
@@ -223,7 +218,7 @@ def test_intervals_cover_where_noise_is_low_and_variables_depend() -> None:
 
 
 @pytest.mark.slow
-def test_strings_outside_the_lists_are_a_row_and_a_column() -> None:
+def test_strings_outside_the_lists_are_a_row_and_a_column():
     """A fifth of each variable's strings is not listed: without bias, in the mean of 30 collections."""
     shares = population(20, 10, 0.3)
     built = joint(of=[PLANNED, PLANNED], hash_key="pair")
@@ -232,9 +227,7 @@ def test_strings_outside_the_lists_are_a_row_and_a_column() -> None:
     truth[:8, :4] = shares[:8, :4]
     truth[8, :4], truth[:8, 4] = shares[8:, :4].sum(axis=0), shares[:8, 4:].sum(axis=1)
     truth[8, 4] = shares[8:, 4:].sum()
-    tables = [
-        linked_filters(built, string_counts(built, shares, 100_000, seed), ("x", "y"), listed) for seed in range(30)
-    ]
+    tables = [linked_filters(built, string_counts(built, shares, 100_000, n), ("x", "y"), listed) for n in range(30)]
     assert [each[-1] for each in tables[0].labels] == ["not listed", "not listed"]
     cells = np.array([table.shares for table in tables])
     error = np.sqrt(np.mean([table.covariance.variances() for table in tables], axis=0) / len(tables))
@@ -244,7 +237,7 @@ def test_strings_outside_the_lists_are_a_row_and_a_column() -> None:
     assert alone.labels == tuple(map(tuple, listed))
 
 
-def test_conjugate_gradients_solve_what_the_matrix_solves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_conjugate_gradients_solve_what_the_matrix_solves(monkeypatch):
     shares = population(20, 10, 0.3)
     built = joint(of=[FILTER, PLANNED], hash_key="pair")
     counts = string_counts(built, shares, 50_000, 3)
@@ -260,14 +253,14 @@ def test_conjugate_gradients_solve_what_the_matrix_solves(monkeypatch: pytest.Mo
 
 
 @pytest.mark.slow
-def test_a_filter_and_a_finite_variable() -> None:
+def test_a_filter_and_a_finite_variable():
     """Strings by one of three values, both orders: mean of 30 collections within five standard errors."""
     shares = population(6, 3, 0.5)
     strings = tuple(f"x{i}" for i in range(6))
     parts = [PLANNED, {"oracle": "grr", "epsilon": 2.0, "domain_size": 3}]
     for turned in (False, True):
         built = joint(of=parts[::-1] if turned else parts, hash_key="pair")
-        cells: Any = (range(3), strings) if turned else (strings, range(3))
+        cells = (range(3), strings) if turned else (strings, range(3))
         truth = shares.T if turned else shares
         shown = [tuple(map(str, each)) for each in cells]
         tables = [
@@ -281,14 +274,14 @@ def test_a_filter_and_a_finite_variable() -> None:
         assert spread.mean() == pytest.approx(error.mean(), rel=0.15)
 
 
-def test_candidates_that_cannot_be_told_apart_are_named() -> None:
+def test_candidates_that_cannot_be_told_apart_are_named():
     built = joint(of=[{"oracle": "rappor", "num_bits": 4, "num_hashes": 1, "num_cohorts": 1}] * 2)
     counts = string_counts(built, population(20, 10, 0.3), 1000, 1)
     with pytest.raises(ParameterError, match="same bits in every cohort"):
         linked_filters(built, counts, ("x", "y"), STRINGS)
 
 
-def test_the_likeliest_table_is_where_the_slope_vanishes() -> None:
+def test_the_likeliest_table_is_where_the_slope_vanishes():
     """At the maximum the mean of L / P(report) is 1 in every cell that is not 0, and at most 1 in the others."""
     shares = population(6, 4, 0.3)
     built = linked("oue", (6, 4), epsilon=2.0)
@@ -310,7 +303,7 @@ def test_the_likeliest_table_is_where_the_slope_vanishes() -> None:
     assert np.allclose(slope[best.shares > 1e-4], 1.0, atol=1e-3)
 
 
-def test_counts_of_another_collection_are_refused() -> None:
+def test_counts_of_another_collection_are_refused():
     built, other = linked("oue", (6, 4), epsilon=2.0), linked("oue", (4, 6), epsilon=2.0)
     counts = counts_of(built, population(6, 4, 0.3), 100, 1)
     with pytest.raises(ParameterError, match="not its number of reports"):

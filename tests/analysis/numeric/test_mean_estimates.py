@@ -7,15 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from overstory.analysis.kinds import numbers
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports, server_half
-from overstory.analysis.kinds.numbers import (
-    MeanSupport,
-    WaveSupport,
-    count_bit_pairs,
-    positions,
-    simulate_payloads,
-    sums_of_pairs,
-)
 from overstory.analysis.numeric.quantities import estimate_mean, estimate_wave_mean
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch, SupportCounts
@@ -63,7 +56,7 @@ def test_simulated_reports_follow_the_exact_channel(kind):
     randomizer = kind(1.0, Interval(0, 1), 20)
     fleet = SimulatedDevices.holding(randomizer, [VALUE], np.zeros(COPIES, np.int64), np.random.default_rng(8))
     for payloads in (
-        simulate_payloads(randomizer, np.full(COPIES, VALUE), 1),
+        numbers.simulate_payloads(randomizer, np.full(COPIES, VALUE), 1),
         fleet.report().bits[:, 0].astype(np.int64),
         [randomizer.randomize(VALUE, SeededEntropy(i)).bits for i in range(6000)],
     ):
@@ -78,14 +71,14 @@ def test_simulated_positions_are_the_devices(kind, low, high, resolution):
     randomizer, rng = kind(1.0, Interval(low, high), resolution), np.random.default_rng(3)
     inside = np.append(np.linspace(low, high, 241), rng.uniform(low - 0.1, high + 0.1, 500))
     values = np.concatenate((inside, np.nextafter(inside, low), np.nextafter(inside, high)))
-    assert positions(randomizer, values).tolist() == [randomizer.position(value) for value in values.tolist()]
+    assert numbers.positions(randomizer, values).tolist() == [randomizer.position(value) for value in values.tolist()]
 
 
 @pytest.mark.parametrize("broken", [off_by_one, no_rest])
 @pytest.mark.parametrize("kind", [SquareWave, Piecewise])
 def test_a_broken_simulation_is_caught(kind, broken):
     randomizer = kind(1.0, Interval(0, 1), 20)
-    payloads = simulate_payloads(randomizer, np.full(COPIES, VALUE), 1)
+    payloads = numbers.simulate_payloads(randomizer, np.full(COPIES, VALUE), 1)
     with pytest.raises(Alarm):
         check_cells(
             np.bincount(broken(payloads, randomizer), minlength=1 << randomizer.payload_bits), chances(randomizer)
@@ -93,7 +86,6 @@ def test_a_broken_simulation_is_caught(kind, broken):
 
 
 def estimated(randomizer, payloads):
-    """The mean and its error, from the counts of these payloads."""
     counts = count_reports(randomizer, batch_of(randomizer, payloads))
     return (estimate_wave_mean if isinstance(randomizer, SquareWave) else estimate_mean)(randomizer, counts)
 
@@ -125,8 +117,8 @@ NONE = SupportCounts.empty(1, 1)
         (lambda: estimate_mean(Piecewise(1.0), SupportCounts([1], [[1]])), "not those of piecewise"),
         (lambda: estimate_wave_mean(SquareWave(1.0), SupportCounts([1], [[1, 0]])), "not \\(1, 1024\\)"),
         (lambda: estimated(SquareWave(1.0), [1 << 17]), "is a number below"),
-        (lambda: simulate_payloads(Duchi(1.0), [np.nan]), "finite"),
-        (lambda: simulate_payloads(Duchi(1.0, Interval(0, 1, "reject")), [2.0]), "rejects"),
+        (lambda: numbers.simulate_payloads(Duchi(1.0), [np.nan]), "finite"),
+        (lambda: numbers.simulate_payloads(Duchi(1.0, Interval(0, 1, "reject")), [2.0]), "rejects"),
     ],
 )
 def test_one_clear_error(act, says):
@@ -140,22 +132,21 @@ RANGE = Interval(-5, 40)
 
 
 def batch_of(mechanism, payloads):
-    """Return a batch of these payloads."""
     bits = np.asarray(payloads, np.uint64).reshape(-1, 1)
     return ReportBatch(np.zeros(len(bits), np.uint16), bits, mechanism.payload_bits, mechanism.num_cohorts)
 
 
 @given(st.lists(st.integers(0, (1 << 34) - 1), max_size=40))
 def test_sums_of_pairs_are_the_sums(payloads):
-    pairs = count_bit_pairs(np.array(payloads, np.int64), 34)
-    assert sums_of_pairs(pairs, 34) == (sum(payloads), sum(x * x for x in payloads))
+    pairs = numbers.count_bit_pairs(np.array(payloads, np.int64), 34)
+    assert numbers.sums_of_pairs(pairs, 34) == (sum(payloads), sum(x * x for x in payloads))
 
 
 @pytest.mark.parametrize("kind", MEANS)
 @pytest.mark.parametrize("resolution", [2, 7, 64, 1 << 20])
 def test_every_count_has_its_name(kind, resolution):
     mechanism = kind(1.5, RANGE, resolution)
-    payloads = simulate_payloads(mechanism, np.random.default_rng(3).uniform(-5, 40, 500), 4)
+    payloads = numbers.simulate_payloads(mechanism, np.random.default_rng(3).uniform(-5, 40, 500), 4)
     counts = count_reports(mechanism, batch_of(mechanism, payloads))
     assert counts.ones.size == server_half(mechanism).num_counts(())
     assert len(server_half(mechanism).count_names(counts.num_bits, ())) == counts.num_bits
@@ -163,7 +154,7 @@ def test_every_count_has_its_name(kind, resolution):
 
 def test_ten_billion_reports_do_not_overflow():
     mechanism = Hybrid(2.0, RANGE)
-    counts = count_reports(mechanism, batch_of(mechanism, simulate_payloads(mechanism, np.full(1000, 39.0), 5)))
+    counts = count_reports(mechanism, batch_of(mechanism, numbers.simulate_payloads(mechanism, np.full(1000, 39.0), 5)))
     many = SupportCounts(counts.totals * 10**7, counts.ones * 10**7)
     few, learned = (estimate_mean(mechanism, each) for each in (counts, many))
     assert many.num_reports == 10**10
@@ -176,7 +167,7 @@ def test_a_payload_that_no_branch_has_counts_as_one_that_has():
     mechanism = Hybrid(2.0, RANGE, 64)
     assert not mechanism.valid(64)
     counts = count_reports(mechanism, batch_of(mechanism, [64, 66]))
-    assert sums_of_pairs(counts.ones[0], MeanSupport(mechanism).branch_bits[0])[0] == 1
+    assert numbers.sums_of_pairs(counts.ones[0], numbers.MeanSupport(mechanism).branch_bits[0])[0] == 1
 
 
 @pytest.mark.parametrize("mechanism", [*(kind(1.0, RANGE, 50) for kind in NUMBERS), RangeRandomizer(40, 1.0)])
@@ -214,7 +205,7 @@ def test_levels_are_counted_each_by_itself_and_stray_bits_not_at_all():
 
 def test_a_bucket_is_called_by_its_first_cell():
     mechanism = SquareWave(1.0, RANGE, 3_000)
-    assert server_half(mechanism).count_names(1024, ())[1] == f"cell{WaveSupport(mechanism).cells[1]}"
+    assert server_half(mechanism).count_names(1024, ())[1] == f"cell{numbers.WaveSupport(mechanism).cells[1]}"
 
 
 @pytest.mark.parametrize("kind", MEANS)
@@ -222,5 +213,5 @@ def test_values_and_positions_are_inverse(kind):
     mechanism = kind(1.0, Interval(0.1, 0.7), 33)
     values = [mechanism.value_at(place) for place in range(mechanism.num_positions)]
     assert [mechanism.position(value) for value in values] == list(range(34))
-    assert positions(mechanism, [float(value) for value in values]).tolist() == list(range(34))
+    assert numbers.positions(mechanism, [float(value) for value in values]).tolist() == list(range(34))
     assert [float(v) for v in mechanism.neighbours(values[1], 2)] == [float(values[i]) for i in (0, 2, 3)]

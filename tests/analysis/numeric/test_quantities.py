@@ -242,7 +242,7 @@ def test_the_stored_counts_of_ranges_are_checked():
         estimate_ranges(RangeRandomizer(20, 1.0), SupportCounts([1], [[1]]))
 
 
-def called_changed(corrected: bool) -> int:
+def called_changed(corrected):
     """Return in how many of 300 pairs of periods without a change at least one of twenty shares is called changed."""
     drawn, alarms = np.random.default_rng(20261123), 0
     for _ in range(300):
