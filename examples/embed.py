@@ -23,10 +23,19 @@ def main() -> None:
     args = arguments()
     with Client("example-notes", registry=REGISTRY, server=args.server, token=args.token, state=args.state) as client:
         if not client.effective.asked:
-            client.consent(input(QUESTION).strip() or "off")
+            client.consent(answer())
         print("record:", client.record("theme", args.theme))
         client.flush()
         print("outbox:", dict(client.status().outbox))
+
+
+def answer() -> str:
+    """Ask; whatever is no clear answer, or nobody there to give one, is a no."""
+    try:
+        said = input(QUESTION).strip().lower()
+    except EOFError:
+        said = ""
+    return said if said in {"on", "local"} else "off"
 
 
 def arguments() -> argparse.Namespace:

@@ -26,6 +26,7 @@ def lazy_names(
         return getattr(import_module(f"overstory.{places[name]}"), name)
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *places})
+        module = vars(sys.modules[package])
+        return sorted({*places, *module["__all__"], *(name for name in module if name.startswith("__"))})
 
     return load, names

@@ -167,6 +167,8 @@ def test_a_table_has_four_forms(result):
     assert latex.count("\\begin{tabular}") == sum(line.startswith("|-") for line in lines) > 0
     assert len(list(csv.reader(io.StringIO(result.table(form="csv"))))) >= 2
     assert result.table() == result.table(form="text")
+    with pytest.raises(ValueError, match="give text, markdown, latex or csv"):
+        result.table(form="html")
 
 
 def test_a_frame_has_a_row_for_every_estimate(result):

@@ -76,6 +76,13 @@ def test_a_file_that_breaks_a_law_is_found_by_it(broken, tmp_path):
     assert broken_laws.keys() <= {"epsilon", *COUNTED}
 
 
+def test_a_mistake_in_a_user_s_function_is_hers_and_has_its_line(tmp_path) -> None:
+    (tmp_path / "mine.py").write_text(BITS + "    return overstory.OwnBits(domain_size, p, q / 0)")
+    ran = within("check-oracle", "mine.py", cwd=tmp_path)
+    assert ran.returncode == 2
+    assert "mine.py, line 6: ZeroDivisionError in mine: float division by zero" in ran.stderr
+
+
 OUE = mechanism("oue", domain_size=4, epsilon=1.0)
 
 

@@ -39,6 +39,8 @@ def in_form(blocks: Iterable[Block], form: TableForm) -> str:
         return as_latex(blocks)
     if form == "csv":
         return "\n".join("".join(as_csv(block)) for block in blocks if isinstance(block, Table))
+    if form != "text":
+        raise ValueError(f"form={form!r}: give text, markdown, latex or csv")
     return as_text(blocks, UNFOLDED).rstrip("\n")
 
 

@@ -6,6 +6,7 @@ gave. A device and a collector load none.
 
 from __future__ import annotations
 
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from itertools import combinations
 from typing import Any, ClassVar, Final, TypeVar
 
 from overstory.protocol.channels import BinaryChannel, Rounds
-from overstory.protocol.errors import ParameterError
+from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.kinds.base import MAX_COHORTS, Mechanism, Meeting, check_count, check_symbol
 from overstory.protocol.kinds.bits import BitMechanism, OneHot
 from overstory.protocol.kinds.registry import add_own
@@ -56,7 +57,14 @@ def oracle_kind(name: str) -> Callable[[Build], Build]:
     def register(build: Build) -> Build:
         @wraps(build)
         def make(**parameters: Any) -> Mechanism:
-            made = build(**parameters)
+            try:
+                made = build(**parameters)
+            except OverstoryError:
+                raise
+            except Exception as error:
+                last = traceback.extract_tb(error.__traceback__)[-1]
+                where = f"{last.filename}, line {last.lineno}"
+                raise ParameterError(f"{where}: {type(error).__name__} in {name}: {error}") from error
             if not isinstance(made, _Own | Mechanism):
                 kind = type(made).__name__
                 raise ParameterError(f"{name}: its function returns {kind}: return overstory.OwnBits or OwnSets")
