@@ -209,11 +209,12 @@ class Trend:
         return f"{'the ' if self.metric.period.seconds == WEEK else ''}{self.words(period)}"
 
     def picture(self) -> Picture | None:
-        """Draw the largest shares, or the mean, over time."""
+        """Draw the largest shares of all periods, or the mean, over time."""
         if not self.points or not self.newest.is_sure:
             return None
         first, newest = self.periods[0], self.newest
-        drawn = np.argsort(-newest.numbers, kind="stable")[:MOST_LINES]
+        most = sum(point.numbers * point.reports for point in self.points.values())  # as on the metric's page
+        drawn = np.argsort(-np.asarray(most), kind="stable")[:MOST_LINES]
         columns = np.full((2, drawn.size, self.periods[-1] - first + 1), np.nan)
         for period, point in self.points.items():
             columns[:, :, period - first] = point.numbers[drawn], normal_reach(0.95) * point.errors[drawn]

@@ -69,7 +69,9 @@ def _histogram(sheet: Sheet, names: Sequence[str], shares: F64, low: F64, high: 
     true = low[:0] if truth is None else truth
     least, most = min(float(low.min()), 0.0), max(float(high.max()), 0.01, *true.tolist())
     chart = _empty(sheet, len(names), 1.05 * least, 1.05 * most, percent_tick(-0.0025))
-    chart.axes("share of devices", columns=named_columns(chart, sheet, names), number=percent_tick)
+    chart.axes(
+        "range; a bar is the share of devices in it", columns=named_columns(chart, sheet, names), number=percent_tick
+    )
     base, half = chart.y.at(0), (chart.x.at(1) - chart.x.at(0)) * 0.45
     for place, share in enumerate(shares.tolist()):
         middle, top = chart.x.at(place), chart.y.at(max(share, 0.0))

@@ -14,7 +14,7 @@ from overstory.privacy.payloads.base import metric_terms
 from overstory.privacy.registry.cost import MetricCost, TotalCost, metric_cost
 from overstory.privacy.registry.yearly import yearly
 from overstory.privacy.statements import Claim, PrivacyStatement, claims_blocks, statement
-from overstory.protocol.metrics import Metric, MetricRegistry
+from overstory.protocol.metrics import Metric, PersonBudget
 from overstory.protocol.metrics.metric import FEWEST_TOGETHER
 
 if TYPE_CHECKING:
@@ -82,10 +82,10 @@ def metric_page(
     metric: Metric,
     *,
     reports: int | None = None,
-    registry: MetricRegistry | None = None,
+    route: ObliviousRoute | None = None,
+    budget: PersonBudget | None = None,
 ) -> MetricPage:
-    """Return the page of a metric; `registry` knows the relay and the budget, and `reports` is as in `metric_cost`."""
-    route, budget = (None, None) if registry is None else (registry.oblivious, registry.budget)
+    """Return the page of a metric; relay and budget are the registry's, and `reports` is as in `metric_cost`."""
     cost = metric_cost(metric, reports)
     if reports is None and budget is not None:
         year = yearly([metric], budget, is_counted=True)
