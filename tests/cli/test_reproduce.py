@@ -12,7 +12,7 @@ def test_it_prints_what_was_published_beside_ours_and_writes_everything(tmp_path
     assert "1.39e-24 (section 3)" in done.stdout
     assert "agrees" in done.stdout
     written = {path.name for path in (tmp_path / "out").iterdir()}
-    assert written == {f"{SMALL}.json", f"{SMALL}.png", f"{SMALL}.svg", "index.html", "summary.md"}
+    assert written == {f"{SMALL}.json", f"{SMALL}.png", f"{SMALL}.svg", "index.html", "summary.md", "summary.tex"}
 
 
 def test_the_page_says_how_to_get_it_again(tmp_path):

@@ -133,9 +133,9 @@ def policy_of(style: str) -> str:
     return f"default-src 'none'; style-src 'sha256-{hashed}'; base-uri 'none'; form-action 'none'"
 
 
-def as_page(content: Iterable[Block], *, title: str | None = None, contents: bool = False, style: str = STYLE) -> str:
+def as_page(content: Iterable[Block], *, title: str | None = None, contents: bool = False, accent: str = "") -> str:
     """Return blocks as a complete HTML document; with a list of its chapters where `contents` asks for one."""
-    blocks = list(content)
+    blocks, style = list(content), STYLE + accent
     headings = ((_anchor(block, i), block) for i, block in enumerate(blocks) if isinstance(block, Heading))
     links = "".join(
         f'<li><a href="#{name}">{escaped(block.text)}</a></li>' for name, block in headings if block.level == 2

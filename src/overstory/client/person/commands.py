@@ -368,15 +368,15 @@ def show_view(context: CommandContext, args: argparse.Namespace) -> None:
         raise ParameterError("--json, --html and --web are three ways to show it: give one")
     if args.reports < 0:
         raise ParameterError(f"--reports {args.reports}: give a whole number from 0")
-    view, style = _read_view(context, args.explain), STYLE + accents(*context.registry.colors)
+    view, accent = _read_view(context, args.explain), accents(*context.registry.colors)
 
     def page() -> str:
-        return as_page(build(_read_view(context, args.explain), reports=args.reports), contents=True, style=style)
+        return as_page(build(_read_view(context, args.explain), reports=args.reports), contents=True, accent=accent)
 
     if args.web:
         from overstory.client.person.server import LocalPage
 
-        with LocalPage(page, style) as server, contextlib.suppress(KeyboardInterrupt):
+        with LocalPage(page, STYLE + accent) as server, contextlib.suppress(KeyboardInterrupt):
             say(f"{server.url} (for this machine alone, until Ctrl-C)")
             sys.stdout.flush()
             server.serve_forever()

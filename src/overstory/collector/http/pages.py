@@ -65,7 +65,7 @@ class PublicPages:
 
 def public_html(registry: MetricRegistry) -> str:
     """Return what is collected as a web page without scripts."""
-    return as_page(_blocks(registry), style=STYLE + accents(*registry.colors))
+    return as_page(_blocks(registry), accent=accents(*registry.colors))
 
 
 def _blocks(registry: MetricRegistry) -> Iterator[Block]:
