@@ -66,7 +66,7 @@ class PrivacyScreen(Screen):
         entries = tuple(_entries(metric, stated, reports, query.values))
         table = _table(entries)
         picture = _picture(metric)
-        page = metric_page(metric, reports=query.reports, budget=data.registry.budget)
+        page = metric_page(metric, reports=query.reports)
         unbounded = [entry for entry in entries if math.isinf(entry.epsilon)]
         blocks: list[Block] = [
             metric_links(data, metric, "Privacy"),

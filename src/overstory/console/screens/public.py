@@ -159,10 +159,7 @@ class PublicScreen(Screen):
         )
         facts = {
             **_registry_json(registry),
-            "metrics": [
-                _page_of(metric, route=registry.oblivious, budget=registry.budget).to_json()
-                for metric in registry.values()
-            ],
+            "metrics": [_page_of(metric, route=registry.oblivious).to_json() for metric in registry.values()],
         }
         return View(registry.title, blocks, table, facts=facts)
 
@@ -267,7 +264,7 @@ class AboutPage(Page):
 
     @property
     def _about(self) -> MetricPage:
-        return _page_of(self.metric, route=self.data.registry.oblivious, budget=self.data.registry.budget)
+        return _page_of(self.metric, route=self.data.registry.oblivious)
 
     def results(self) -> Any:
         return self.said[0].text

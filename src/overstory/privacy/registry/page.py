@@ -12,9 +12,8 @@ from overstory.privacy.approximate import DELTA
 from overstory.privacy.attacks import metric_linkability
 from overstory.privacy.payloads.base import metric_terms
 from overstory.privacy.registry.cost import MetricCost, TotalCost, metric_cost
-from overstory.privacy.registry.yearly import yearly
 from overstory.privacy.statements import Claim, PrivacyStatement, claims_blocks, statement
-from overstory.protocol.metrics import Metric, PersonBudget
+from overstory.protocol.metrics import Metric
 from overstory.protocol.metrics.metric import FEWEST_TOGETHER
 
 if TYPE_CHECKING:
@@ -78,20 +77,9 @@ def together_blocks(totals: Iterable[TotalCost], budget: Sequence[str]) -> Itera
         yield Lines(*budget)
 
 
-def metric_page(
-    metric: Metric,
-    *,
-    reports: int | None = None,
-    route: ObliviousRoute | None = None,
-    budget: PersonBudget | None = None,
-) -> MetricPage:
-    """Return the page of a metric; relay and budget are the registry's, and `reports` is as in `metric_cost`."""
-    cost = metric_cost(metric, reports)
-    if reports is None and budget is not None:
-        year = yearly([metric], budget, is_counted=True)
-        if year.epsilon < cost.headline.epsilon:
-            cost = replace(cost, lines=(year, *cost.lines[1:]))
-    return MetricPage(metric, metric_facts(metric, route), metric_statement(metric), cost)
+def metric_page(metric: Metric, *, reports: int | None = None, route: ObliviousRoute | None = None) -> MetricPage:
+    """Return the page of a metric; `route` is the registry's relay, and `reports` as in `metric_cost`."""
+    return MetricPage(metric, metric_facts(metric, route), metric_statement(metric), metric_cost(metric, reports))
 
 
 def metric_facts(
