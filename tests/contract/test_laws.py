@@ -60,6 +60,12 @@ BROKEN = {
     ),
     "q* of another paper": (BITS + "    return overstory.OwnBits(domain_size, p, q, q_star=.3)", "p* and q*", "is 0.3"),
     "biased": (BITS + "    return overstory.OwnBits(domain_size, p, q, q_star=.3)", "unbiased", "the mean estimate is"),
+    "a default epsilon": (
+        SETS.replace("domain_size: int, epsilon: float", "domain_size=6, epsilon=1.0")
+        + "    return overstory.OwnSets([{v} for v in range(domain_size)], domain_size, kept)",
+        "epsilon",
+        "0.5 is asked for, and 0.",
+    ),
     "p* too small": (BITS + "    return overstory.OwnBits(domain_size, p, q, p_star=.49)", "p* and q*", "is 0.49"),
 }
 

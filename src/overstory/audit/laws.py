@@ -293,9 +293,11 @@ def small_oracles(name: str) -> Iterator[Mechanism]:
         raise ParameterError(
             f"{name}: give {', '.join(unknown)} a default, to be checked with; {', '.join(SMALL)} have one"
         )
+    usual = {key: each.default for key, each in accepted.items() if key not in needed and each.default is not None}
+    ours = needed | {key for key in usual if "epsilon" in key}
     for scale in (0.5, 2):
-        asked = {key: value * scale if "epsilon" in key else value for key, value in SMALL.items() if key in needed}
-        yield REGISTRY[name](**asked)
+        asked = {key: value * scale if "epsilon" in key else value for key, value in SMALL.items() if key in ours}
+        yield REGISTRY[name](**usual | asked)
         if not any("epsilon" in key for key in asked):
             return
 
