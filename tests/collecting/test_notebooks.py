@@ -171,6 +171,12 @@ def test_a_table_has_four_forms(result):
         result.table(form="html")
 
 
+def test_results_that_have_no_shares_of_values_have_no_such_difference():
+    numbers = RESULTS["mean"]()
+    with pytest.raises(overstory.ParameterError, match="give two estimates, not a NumberTrial"):
+        overstory.difference(numbers, numbers)
+
+
 def test_a_frame_has_a_row_for_every_estimate(result):
     every = {"everything": True} if isinstance(result, Discovered) else {}  # a search's rows are what was detected
     frame, rows = result.to_pandas(), list(result.rows(**every))

@@ -388,6 +388,10 @@ def difference(
     population [0.1] [0.0161]
     reports [0.1] [0.0035]
     """
+    for one in (a, b):
+        if not hasattr(one, "raw_counts"):
+            kind = type(one).__name__
+            raise ParameterError(f"these are differences of shares of values: give two estimates, not a {kind}")
     names = [[str(value) for value in estimate.values] for estimate in (a, b)]
     if any(len(set(listed)) < len(listed) for listed in names):
         raise ParameterError("one of the estimates lists a value twice: values cannot be matched")
