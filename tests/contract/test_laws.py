@@ -1,6 +1,7 @@
 """The laws that a user's own oracle is held to, over every small oracle; and files of oracles that break one each."""
 
 import json
+import os
 import pickle
 from pathlib import Path
 
@@ -11,7 +12,6 @@ import overstory
 from overstory.audit.laws import LAWS, Alarm, check_laws
 from overstory.cli.own_files import load_oracles
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds import registry
 from overstory.protocol.kinds.bits import BitMechanism
 from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.sampling import SystemEntropy
@@ -20,14 +20,6 @@ from support.running import within
 
 EXAMPLE = str(Path(__file__).parents[2] / "examples" / "own_oracle.py")
 COUNTED = ("p* and q*", "unbiased")
-
-
-@pytest.fixture(autouse=True)
-def _none_is_left():
-    yield
-    for name in registry.own_names():
-        for builders in (registry.REGISTRY, registry.BUILDERS, registry.FAMILIES["symbols"].builders):
-            del builders.places[name]
 
 
 def laws_of(built):
@@ -89,6 +81,23 @@ def test_a_mistake_in_a_user_s_function_is_hers_and_has_its_line(tmp_path) -> No
     assert "mine.py, line 6: ZeroDivisionError in mine: float division by zero" in ran.stderr
 
 
+def test_what_all_reports_reveal_is_held_to_what_is_asked_for(tmp_path) -> None:
+    text = BITS.replace("epsilon: float", "epsilon_report: float, epsilon_permanent: float").split("    p, q")[0]
+    (tmp_path / "mine.py").write_text(text + "    return overstory.OwnBits(domain_size, .99, .01, again=(.6, .5))")
+    asked = ("--domain-size", 4, "--epsilon", 1, "--epsilon-permanent", 2, "--reports", 1000)
+    ran = within("compare", "mine.py", *asked, cwd=tmp_path)
+    assert ran.returncode == 2
+    assert "in any number of reports, where 2.0 is asked for" in ran.stderr
+
+
+def test_an_oracle_that_is_too_large_to_enumerate_is_refused(tmp_path) -> None:
+    large = BITS.replace("domain_size: int", "domain_size=40")
+    (tmp_path / "mine.py").write_text(large + "    return overstory.OwnBits(domain_size, p, q)")
+    ran = within("check-oracle", "mine.py", cwd=tmp_path)
+    assert ran.returncode == 2
+    assert "mine: 1,099,511,627,776 payloads in 1 cohorts are too many to enumerate" in ran.stderr
+
+
 OUE = mechanism("oue", domain_size=4, epsilon=1.0)
 
 
@@ -119,7 +128,21 @@ class Forgetful(BitMechanism):
         return lambda value: self.draw(self.held(value, cohort), cohort, SystemEntropy())
 
 
-BROKEN_KINDS = [(Lazy, "frequencies"), (Leaky, "epsilon"), (Doubled, "probabilities"), (Forgetful, "seeds")]
+class Renamed(BitMechanism):
+    """Each batch names other parameters."""
+
+    @property
+    def digest(self):
+        return os.urandom(len(super().digest))
+
+
+BROKEN_KINDS = [
+    (Renamed, "wire"),
+    (Lazy, "frequencies"),
+    (Leaky, "epsilon"),
+    (Doubled, "probabilities"),
+    (Forgetful, "seeds"),
+]
 
 
 @pytest.mark.parametrize(("kind", "law"), BROKEN_KINDS)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import pytest
@@ -39,8 +39,6 @@ def addresses(screen: Screen, registry: MetricRegistry) -> list[str]:
         filled.append(screen.path.replace("{metric}", name).replace("{period}", label))
     return filled
 
-
-Scheme = Literal["light", "dark"]
 
 WIDE, NARROW = 1280, 390
 

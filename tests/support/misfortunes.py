@@ -18,9 +18,6 @@ SECONDS = 10.0
 DAY = 86_400.0
 UNLUCKY = Path(__file__).with_name("unlucky_program.py")
 
-Misfortune = Callable[[int, Path], AbstractContextManager[None]]
-"""Befalls the process of that number, whose files are in that folder."""
-
 
 def may_mount() -> bool:
     if os.geteuid() != 0:

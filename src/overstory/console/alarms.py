@@ -86,10 +86,6 @@ class MetricHistory:
         """The history as it was looked at when its newest final period was the newest one."""
         return self if self.final is None else replace(self, newest=self.final, final=None)
 
-    @property
-    def newest_estimate(self) -> Estimate | None:
-        return None if self.shown is None else self.estimates.get(self.shown)
-
     def label(self, period: int) -> str:
         return self.metric.period.label(period)
 

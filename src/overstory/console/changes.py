@@ -134,7 +134,7 @@ class Trend:
         newest = max(points, default=0)
         same = {period: one for period, one in points.items() if tuple(one.names) == tuple(points[newest].names)}
         released = [(metric.period.number(note.day * DAY), note.text) for note in notes if note.kind == "release"]
-        last = max((one for one in released if one[0] <= newest), default=None)
+        last = next((one for one in reversed(released) if one[0] <= newest), None)  # notes are by day
         if last is not None:
             version = VERSION.search(last[1])
             last = last[0], version[0] if version else f"“{shortened(last[1], 40)}”"

@@ -67,7 +67,13 @@ def _check_own(args: argparse.Namespace, names: list[str], ranking: tuple[Choice
     sizes = f"domain_size = {args.domain_size}, epsilon = {args.epsilon}"
     other = "" if args.epsilon_permanent is None else f", epsilon_permanent = {args.epsilon_permanent}"
     tell_notes("compare", (f"{name} is left out: it is not for {sizes}{other}" for name in names if name not in ranked))
+    most = args.epsilon if args.epsilon_permanent is None else args.epsilon_permanent
     for choice in (ranked[name] for name in names if name in ranked):
+        if choice.epsilon_permanent > most:
+            raise ParameterError(
+                f"{choice.name} reveals epsilon {choice.epsilon_permanent:.6f} in any number of reports, where {most} "
+                "is asked for: overstory check-oracle has its numbers"
+            )
         if choice.epsilon_report > args.epsilon:
             raise ParameterError(
                 f"{choice.name} reveals epsilon {choice.epsilon_report:.6f} in a report, where {args.epsilon} is asked "

@@ -107,9 +107,9 @@ class _Board:
             "is none, of the newest one with reports. Until a period is final, late reports may change them, and its "
             "alarms are provisional. Intervals are 95%, of all devices like these.",
             f"The pictures show up to {DRAWN} periods, each with its 95% interval; a dotted line is the last release.",
-            "A sentence names a change, or who overtook whom, where noise does not explain it: of all that this board "
-            "names, at most 5% is chance, on average. “Would have been” seen is what is seen 19 times in 20. Since a "
-            "release: the newest period against the last one before it.",
+            "A sentence names a change, or who overtook whom, where noise does not explain it: of all changes that "
+            "this board finds, at most 5% are chance, on average, and it names the largest. “Would have been” seen is "
+            "what is seen 19 times in 20. Since a release: the newest period against the last one before it.",
             "An alarm is something to look at, no verdict. Steps and drifts are tests at a false discovery rate of 1% "
             "while the same share of devices stays from period to period. A volume, a fit and refusals are past fixed "
             "limits. An expiry is a date of the registry.",

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 LOW_HALF = np.uint64(0xFFFFFFFF)
-ONE = np.uint64(1)
 SMALLEST = 1 << 12  # strings worth a thread
 
 

@@ -59,16 +59,20 @@ def oracle_kind(name: str) -> Callable[[Build], Build]:
         def make(**parameters: Any) -> Mechanism:
             try:
                 made = build(**parameters)
+                built = made.mechanism(name, parameters) if isinstance(made, _Own) else made
             except OverstoryError:
                 raise
             except Exception as error:
-                last = traceback.extract_tb(error.__traceback__)[-1]
-                where = f"{last.filename}, line {last.lineno}"
+                code = build.__code__
+                hers = [
+                    at.lineno for at in traceback.extract_tb(error.__traceback__) if at.filename == code.co_filename
+                ]
+                where = f"{code.co_filename}, line {hers[-1] if hers else code.co_firstlineno}"
                 raise ParameterError(f"{where}: {type(error).__name__} in {name}: {error}") from error
-            if not isinstance(made, _Own | Mechanism):
-                kind = type(made).__name__
+            if not isinstance(built, Mechanism):
+                kind = type(built).__name__
                 raise ParameterError(f"{name}: its function returns {kind}: return overstory.OwnBits or OwnSets")
-            return made.mechanism(name, parameters) if isinstance(made, _Own) else made
+            return built
 
         add_own(name, make)
         return build
