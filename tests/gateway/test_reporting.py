@@ -104,7 +104,10 @@ def test_a_meter_in_a_panel_reports_when_it_is_asked_and_stores_nothing_of_other
         assert len(rows.outbox.rows()) == rows.responses("daily")[0].reports == len(periods)
         assert sorted(rows.claims("daily").reported) == periods
     again = paneled(tmp_path, 200)["reports"]
-    assert set(again) == {"unasked"}  # the periods after the last answer are read again, and asked as little
+    rest = (
+        samples.START // DAY + 199 - periods[-1]
+    )  # the periods after the last answer are read again, and asked as little
+    assert again == ({"unasked": rest} if rest else {})
     assert [upload.period for upload in uploads(tmp_path)] == periods
 
 
