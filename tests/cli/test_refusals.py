@@ -265,8 +265,6 @@ REFUSED = {
         (f"{FILES} map.csv -o x", "--map: give one map: several are for --pair"),
         ("reports.ovsb --counts counts.json", "--counts has no effect on files of reports"),
         ("reports.ovsb --map map.csv", "--map has no effect on files of reports"),
-        ("--counts counts.json --engine dask", "--engine has no effect on counts with a label"),
-        ("--counts counts.json --store x.db", "--store has no effect on"),
     ],
     "gateway": [
         (TO_FILE, "nobody has agreed that this gateway reports: --agree on does"),

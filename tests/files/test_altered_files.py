@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from overstory.analysis.reports import ReportBatch
 from overstory.files import rappor
 from overstory.files import reports as reports_module
-from overstory.files.csv import Skipped
 from overstory.files.parquet import Label, read_parquet, write_blocks
 from overstory.files.reports import read_packed, read_reports, read_reports_csv, write_packed
 from overstory.protocol.errors import OverstoryError
@@ -114,17 +113,3 @@ def outcome(name, path):
     if name == "map":
         return list(found.candidates), found.positions.tolist()
     return rows_of(found)
-
-
-@given(changes=CHANGES)
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_skipping_never_stops_after_the_header(changes, sound, tmp_path):
-    """What is skipped and what is read are all the lines there are, as long as no quote joins them."""
-    head, _, body = sound["reports"].partition(b"\n")
-    path = tmp_path / "altered"
-    path.write_bytes(head + b"\n" + altered(body, changes))
-    skipped = Skipped()
-    read = rows_of(read_reports_csv(path, 12, 3, skipped=skipped))
-    assert all(0 <= cohort < 3 for cohort, _ in read)
-    if b'"' not in path.read_bytes():
-        assert len(read) + skipped.count == sum(bool(line.strip(b"\r")) for line in path.read_bytes().split(b"\n")) - 1

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.files import reports as module
-from overstory.files.csv import Skipped
 from overstory.files.parquet import Label, read_label, read_parquet, write_blocks
 from overstory.files.rappor import RapporParameters
 from overstory.files.reports import read_packed, read_reports, read_reports_csv, sum_reports, write_packed
@@ -21,15 +20,15 @@ from support.samples import MECHANISM, PARAMETERS, ROWS, batch, reports_csv, row
 LABEL = Label(12, 3, MECHANISM.canonical())
 
 
-def read(path, skipped=None):
-    return rows_of(read_reports_csv(path, 12, 3, skipped=skipped))
+def read(path):
+    return rows_of(read_reports_csv(path, 12, 3))
 
 
-def both_ways(path, monkeypatch, skipped=None):
+def both_ways(path, monkeypatch):
     """Read exactly, then with the fast reader wherever it dares."""
-    exact = read(path, skipped)
+    exact = read(path)
     monkeypatch.setattr(module, "SMALLEST", 1)
-    quick = read(path, None if skipped is None else Skipped())
+    quick = read(path)
     monkeypatch.undo()
     assert quick == exact
     return exact
@@ -88,7 +87,7 @@ def test_other_dresses(tmp_path, monkeypatch, text):
         ('"c,1,,,010101010101', "line 3: this is no CSV record"),
     ],
 )
-def test_a_bad_line_is_named_or_skipped(csv_path, monkeypatch, line, says):
+def test_a_bad_line_is_named(csv_path, monkeypatch, line, says):
     lines = csv_path.read_text().splitlines(keepends=True)
     csv_path.write_bytes("".join([*lines[:2], line + "\n", *lines[2:]]).encode())
     for smallest in (module.SMALLEST, 1):
@@ -96,10 +95,6 @@ def test_a_bad_line_is_named_or_skipped(csv_path, monkeypatch, line, says):
         with pytest.raises(FormatError) as caught:
             read(csv_path)
         assert str(caught.value).startswith(f"{csv_path}, {says}")
-    monkeypatch.undo()
-    skipped = Skipped()
-    assert both_ways(csv_path, monkeypatch, skipped) == ROWS
-    assert skipped.count == 1
 
 
 @pytest.mark.parametrize(
@@ -213,15 +208,6 @@ class TestPacked:
                 list(read_packed(self.written(path, raw)))
             assert says in str(caught.value)
             assert str(path) in str(caught.value)
-
-    def test_a_damaged_batch_may_be_skipped(self, tmp_path):
-        good = batch().to_wire(MECHANISM.digest)
-        damaged = good[:40] + bytes([good[40] ^ 1]) + good[41:]
-        skipped = Skipped()
-        found = list(read_packed(self.written(tmp_path / "r.ovsb", good, damaged, good), skipped=skipped))
-        assert len(found) == 2
-        assert skipped.count == 1
-        assert "batch 2" in str(skipped.examples[0])
 
     def test_a_lying_length_claims_no_memory(self, tmp_path):
         good = batch().to_wire(MECHANISM.digest)

@@ -58,18 +58,17 @@ class Job:
     """What is done to each unit: its reports are counted; it travels by pickle. Another kind overrides `count`."""
 
     packed: bytes  # the mechanism, pickled
-    asked: tuple[Any, ...] | None = None  # the values to count; None: the domain, or none in particular
 
     @classmethod
-    def of(cls, mechanism: Kind, asked: Sequence[Any] | None = None) -> Self:
-        return cls(pickle.dumps(mechanism), None if asked is None else tuple(asked))
+    def of(cls, mechanism: Kind) -> Self:
+        return cls(pickle.dumps(mechanism))
 
     def mechanism(self) -> Kind:
         """Return the mechanism, built once in each process."""
         return _built(self.packed)
 
     def count(self, batch: ReportBatch) -> SupportCounts:
-        return count_reports(self.mechanism(), batch, self.asked)
+        return count_reports(self.mechanism(), batch)
 
     def counting(self, unit: Unit) -> Callable[[ReportBatch], SupportCounts]:  # noqa: ARG002 - of some jobs
         """Return what counts the batches of a unit, one after the other."""

@@ -22,7 +22,6 @@ from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.files.csv import (
     SMALLEST,
     Block,
-    Skipped,
     bit_string,
     blocks,
     integer,
@@ -58,11 +57,11 @@ def kind_of(path: FilePath) -> str:
 
 
 def read_reports(
-    path: FilePath, parameters: RapporParameters, *, skipped: Skipped | None = None, advance: Advance | None = None
+    path: FilePath, parameters: RapporParameters, *, advance: Advance | None = None
 ) -> Iterator[ReportBatch]:
     """Yield the reports of a file in batches, in a stream; its first bytes tell the format, labels are checked."""
     expected = LabelCheck(os.fspath(path), parameters)
-    return read_batches(path, expected.check, (parameters.k, parameters.m), skipped=skipped, advance=advance)
+    return read_batches(path, expected.check, (parameters.k, parameters.m), advance=advance)
 
 
 def read_batches(
@@ -70,13 +69,12 @@ def read_batches(
     check: Callable[[int, int, bytes], object],  # refuses a label: bits, cohorts and digest of reports
     shape: tuple[int, int] | None,  # bits and cohorts of reports.csv, which has no label; None: it is refused
     *,
-    skipped: Skipped | None = None,
     advance: Advance | None = None,
 ) -> Iterator[ReportBatch]:
     """Yield the reports of a file of any format in batches, in a stream."""
     start = start_of(path)
     if start == "packed":
-        for batch in read_packed(path, skipped=skipped, advance=advance):
+        for batch in read_packed(path, advance=advance):
             check(batch.num_bits, batch.num_cohorts, batch.digest)
             yield ReportBatch.from_wire(batch)
     elif start == "parquet":
@@ -84,7 +82,7 @@ def read_batches(
         check(label.num_bits, label.num_cohorts, label.digest)
         yield from read_parquet(path, advance=advance)
     elif shape is not None:
-        yield from read_reports_csv(path, *shape, skipped=skipped, advance=advance)
+        yield from read_reports_csv(path, *shape, advance=advance)
     else:
         problem = "neither Parquet nor packed batches; of reports.csv, give --params"
         raise FormatError(problem, source=os.fspath(path))
@@ -146,8 +144,8 @@ def write_packed(path: FilePath, batches: Iterable[bytes]) -> None:
             stream.write(batch)
 
 
-def read_packed(path: FilePath, *, skipped: Skipped | None = None, advance: Advance | None = None) -> Iterator[Batch]:
-    """Yield the batches, in a stream; with `skipped`, a damaged one is counted if its header says where it ends."""
+def read_packed(path: FilePath, *, advance: Advance | None = None) -> Iterator[Batch]:
+    """Yield the batches, in a stream."""
     source = os.fspath(path)
     with reading(path, advance) as stream:
         number = 0
@@ -157,10 +155,7 @@ def read_packed(path: FilePath, *, skipped: Skipped | None = None, advance: Adva
             try:
                 yield decode_batch(raw)
             except WireError as error:
-                refusal = FormatError(f"batch {number}: {error.problem}", source=source)
-                if skipped is None:
-                    raise refusal from error
-                skipped.add(refusal)
+                raise FormatError(f"batch {number}: {error.problem}", source=source) from error
         if not number:
             raise FormatError("the file is empty: expected at least one packed batch", source=source)
 
@@ -207,7 +202,7 @@ def write_reports_csv(path: FilePath, rows: Iterable[ReportRow], num_bits: int) 
 
 
 def read_reports_csv(
-    path: FilePath, num_bits: int, num_cohorts: int, *, skipped: Skipped | None = None, advance: Advance | None = None
+    path: FilePath, num_bits: int, num_cohorts: int, *, advance: Advance | None = None
 ) -> Iterator[ReportBatch]:
     """Yield the reports in batches, in a stream: memory does not grow with the file."""
     source = os.fspath(path)
@@ -215,7 +210,7 @@ def read_reports_csv(
         names, rest = split_header(blocks(stream, source), source, NEEDED, OTHER_NAMES)
         table = _Table(source, names, num_bits, num_cohorts)
         for block in rest:
-            yield table.quick(block) or table.exact(block, skipped)
+            yield table.quick(block) or table.exact(block)
 
 
 class _Table:
@@ -234,10 +229,10 @@ class _Table:
     def batch(self, cohorts: NDArray[np.uint16], bits: NDArray[np.uint64]) -> ReportBatch:
         return ReportBatch(cohorts, bits, self.num_bits, self.num_cohorts)
 
-    def exact(self, block: Block, skipped: Skipped | None) -> ReportBatch:
+    def exact(self, block: Block) -> ReportBatch:
         width = 8 * -(-self.num_bits // 64)
         cohorts, octets = [], bytearray()
-        for irr, cohort in records(block, self.source, self._parse, skipped):
+        for irr, cohort in records(block, self.source, self._parse):
             cohorts.append(cohort)
             octets += irr.to_bytes(width, "little")
         matrix = np.frombuffer(bytes(octets), "<u8").astype(np.uint64, copy=False).reshape(-1, width // 8)

@@ -299,7 +299,7 @@ DECODE: Final = Command(
     Group(
         "from files",
         Option("--params"),
-        Option("--counts", "counts, from `overstory sum`; .json: with their label", "FILE"),
+        Option("--counts", "counts, from `overstory sum`", "FILE"),
         Option(
             "--map", "candidate map, from `overstory map`; with --pair of each variable of strings", "FILE", nargs="+"
         ),
@@ -408,8 +408,8 @@ DECODE: Final = Command(
 From files: writes results.csv (every candidate, most frequent first) and metrics.json into DIR, and prints the
 detected candidates. The map is not checked: make it with the hash family and key of the devices.
 
-From files with a label, of any oracle: counts of `overstory sum -o NAME.json`, by --counts, or the reports themselves,
-which an engine counts first. The label says what made the reports; --candidates are the strings to look for.
+From files of reports, of any oracle: an engine counts them first. Their label says what made them; --candidates are the
+strings to look for.
 
 With --pair, from counts of `overstory sum --pair`: the table of two variables that were reported together.
 
@@ -432,11 +432,6 @@ every period (of a panel: as often as it asks one device), unless --reports-per-
                 "on files of reports",
                 ("INPUT",),
                 takes=("--params", *_OF_A_METRIC, "--candidates-out", "--engine"),
-            ),
-            Form(
-                "on counts with a label",
-                takes=("--counts", *_OF_A_METRIC),
-                when="analysis.decode:is_of_labelled_counts",
             ),
             Form("with --store", ("--store",), ("--metric",), (*_OF_A_METRIC, *_OF_PERIODS)),
             Form(

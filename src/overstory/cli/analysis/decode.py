@@ -34,7 +34,6 @@ FORMS: Final = {
     "with --store": "analysis.decode_store",
     "with --pair": "analysis.decode_pairs",
     "on files of reports": "analysis.decode_counts",
-    "on counts with a label": "analysis.decode_counts",
 }
 """The module that answers the requests of a form, by its `run(request)`; the last form is answered here."""
 
@@ -46,11 +45,6 @@ def is_of_folders(args: argparse.Namespace) -> bool:
     from overstory.engines.places import is_exported
 
     return all(map(is_exported, args.inputs))
-
-
-def is_of_labelled_counts(args: argparse.Namespace) -> bool:
-    """Whether counts with a label are the source."""
-    return not args.inputs and bool(args.counts) and str(args.counts).endswith(".json")
 
 
 AS_SAID: Final = (
@@ -106,7 +100,6 @@ class DecodeRequest:
             params=self.params,
             registry=self.registry,
             metric=self.metric,
-            candidates=self.candidates,
             output=self.printing.output,
             quiet=self.printing.quiet,
             inputs=self.inputs,

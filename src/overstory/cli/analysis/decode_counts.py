@@ -1,4 +1,4 @@
-"""``overstory decode`` of counts with a label, and of reports that an engine counts first, of any oracle."""
+"""``overstory decode`` of files of reports of any oracle, which an engine counts first."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ from overstory.cli.rappor.engine_runs import (
     named_metric,
     run_facts,
     run_sentences,
-    stated_mechanism,
 )
 from overstory.presentation.document import Paragraph, Table
 from overstory.presentation.formats import plural
 from overstory.presentation.result import Result
-from overstory.protocol.errors import FormatError, ParameterError
+from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from overstory.analysis.alarms.crafted import Check
     from overstory.analysis.estimate import Estimate
     from overstory.cli.analysis.decode import DecodeRequest
-    from overstory.files.labels import LabelledCounts
     from overstory.presentation.document import Block
     from overstory.protocol.kinds.base import Kind, Mechanism
+    from overstory.protocol.metrics import Metric
     from overstory.protocol.metrics.panel import Panel
 
 
@@ -102,46 +101,41 @@ def run(request: DecodeRequest) -> int:
     metric = named_metric(request.registry, request.metric)
     kind = request.options.kind_of_intervals(metric, "total")
     request = replace(request, options=replace(request.options, interval_kind=kind))
-    if request.inputs:
-        files = find_units(request.counting)
-        if files.mechanism.reading == "search":
-            return _search(request, files)
-        if request.candidates_out:
-            problem = f"--candidates-out is of a search: {files.mechanism.name} counts values that are known"
-            raise ParameterError(problem)
-        answer = _of_reports(request, files)
-    else:
-        answer = _of_counts(request)
-    answer = replace(answer, panel=None if metric is None else metric.panel)
+    files = find_units(request.counting)
+    if files.mechanism.reading == "search":
+        return _search(request, files)
+    if request.candidates_out:
+        raise ParameterError(f"--candidates-out is of a search: {files.mechanism.name} counts values that are known")
+    answer = _counted(request, files, metric)
     if request.plot:
         draw(request.plot, [answer.estimate.plot()])
     show_answer(request.printing, answer)
     return 0
 
 
-def _of_reports(request: DecodeRequest, files: CountedFiles) -> CountedEstimate:
-    """Count the reports by an engine, and estimate."""
-    oracle = _oracle(files.mechanism)
+def _counted(request: DecodeRequest, files: CountedFiles, metric: Metric | None) -> CountedEstimate:
+    """Count the reports by an engine, and estimate once, with every choice of the options."""
+    from overstory.analysis.alarms.crafted import alarm_notes, check_collection
+    from overstory.analysis.postprocess import postprocess
+    from overstory.queries.estimates import estimate_once
+
+    mechanism, repeats, options = _oracle(files.mechanism), request.repeats, request.options
+    is_bloom, names = mechanism.encoding.decoded, _names(request, mechanism, metric)
+    if not is_bloom and (options.complete or options.method != "gls"):
+        raise ParameterError(f"{mechanism.name} is counted by value: --method and --complete are for Bloom filters")
     run = count_units(request.counting, files.engine, files.job, files.units)
-    answer = _estimated(request, oracle, run.counts, files.job.asked, is_counted=False)
-    return replace(
-        answer, counted=tuple(run_sentences(files.engine.name, run)), about={"counting": run_facts(files, run)}
+    estimate = estimate_once(mechanism, run.counts, repeats, replace(options, steps=()), names)
+    # Sizes and sums are checked where every device reported once.
+    checks = () if repeats != 1 else check_collection(mechanism, run.counts, estimate, labels=names or ())
+    estimate = replace(estimate, notes=(*estimate.notes, *alarm_notes(checks, decoded=is_bloom)))
+    return CountedEstimate(
+        mechanism,
+        postprocess(estimate, *options.steps) if options.steps else estimate,
+        checks,
+        counted=tuple(run_sentences(files.engine.name, run)),
+        about={"counting": run_facts(files, run)},
+        panel=None if metric is None else metric.panel,
     )
-
-
-def _of_counts(request: DecodeRequest) -> CountedEstimate:
-    """Read counts with their label, and estimate."""
-    from overstory.analysis.kinds.base import server_half
-    from overstory.files.labels import read_labelled
-
-    assert request.counts is not None
-    labelled: LabelledCounts = read_labelled(request.counts)
-    oracle = _oracle(stated_mechanism(request.counting, labelled.label.digest, labelled.label, request.counts))
-    expected = server_half(oracle).num_counts(labelled.values or ())
-    if labelled.values is None and labelled.counts.ones.size != expected:
-        problem = f"{labelled.counts.ones.size:,} counts, but {oracle.name} has {expected:,}: it was altered"
-        raise FormatError(problem, source=request.counts)
-    return _estimated(request, oracle, labelled.counts, labelled.values, is_counted=True)
 
 
 def _oracle(mechanism: Kind) -> Mechanism:
@@ -152,42 +146,9 @@ def _oracle(mechanism: Kind) -> Mechanism:
     return cast("Mechanism", mechanism)
 
 
-def _estimated(
-    request: DecodeRequest, mechanism: Mechanism, counts: Any, values: Sequence[Any] | None, *, is_counted: bool
-) -> CountedEstimate:
-    """Estimate once, with every choice of the options."""
-    from overstory.analysis.alarms.crafted import alarm_notes, check_collection
-    from overstory.queries.estimates import estimate_once
-
-    names = _names(request, mechanism, values, is_counted=is_counted)
-    if not mechanism.encoding.decoded and (request.options.complete or request.options.method != "gls"):
-        raise ParameterError(f"{mechanism.name} is counted by value: --method and --complete are for Bloom filters")
-    repeats, options = request.repeats, request.options
-    estimate = estimate_once(mechanism, counts, repeats, replace(options, steps=()), names)
-    # Sizes and sums are checked where every device reported once, and all that it can hold was counted.
-    partly = values is not None and mechanism.domain_size is not None
-    checks = () if repeats != 1 or partly else check_collection(mechanism, counts, estimate, labels=names or ())
-    notes = alarm_notes(checks, decoded=mechanism.encoding.decoded)
-    if notes:
-        estimate = replace(estimate, notes=(*estimate.notes, *notes))
-    if options.steps:
-        from overstory.analysis.postprocess import postprocess
-
-        estimate = postprocess(estimate, *options.steps)
-    return CountedEstimate(mechanism, estimate, checks)
-
-
-def _names(
-    request: DecodeRequest, mechanism: Mechanism, values: Sequence[Any] | None, *, is_counted: bool
-) -> list[str] | None:
-    """Return the names of what was counted, or the strings to look for; None: the numbers of the domain."""
-    metric = named_metric(request.registry, request.metric)
+def _names(request: DecodeRequest, mechanism: Mechanism, metric: Metric | None) -> list[str] | None:
+    """Return the names of the domain's values, or the strings to look for; None: the numbers of the domain."""
     labels = None if metric is None else metric.labels
-    if values is not None:  # counted already, by these
-        if is_counted and request.candidates:
-            raise ParameterError("--candidates has no effect: the values were chosen when the reports were counted")
-        in_domain = mechanism.domain_size is not None and labels and len(labels) == mechanism.domain_size
-        return [labels[value] if in_domain and labels else str(value) for value in values]
     if mechanism.domain_size is not None:
         if request.candidates:
             raise ParameterError(f"--candidates has no effect: {mechanism.name} was counted over its domain")

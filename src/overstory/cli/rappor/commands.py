@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from overstory.cli.arguments import ENGINE, OF_SOURCES, PAIR, SOURCES, Command, Idle, Needs, Option, flag
+from overstory.cli.arguments import ENGINE, OF_SOURCES, PAIR, SOURCES, Command, Idle, Needs, Option
 
 _PARAMS: Final = Option("--params", required=True)
 _HASHING: Final = Option(
@@ -56,11 +56,9 @@ SUM: Final = Command(
     SOURCES,
     PAIR,
     _output(
-        "file for the counts: a row per cohort, its reports and then each bit's count; NAME.json: with their label; "
-        "NAME.parquet: no counts, but the reports in blocks, which are counted fastest"
+        "file for the counts: a row per cohort, its reports and then each bit's count; NAME.parquet: no counts, but "
+        "the reports in blocks, which are counted fastest"
     ),
-    flag("--skip-bad", "count malformed lines (in packed files: batches) and go on, instead of stopping at the first"),
-    Option("--candidates", "values to count, one per line; needed where an oracle has no domain", "FILE"),
     ENGINE,
     more="""\
 Reads reports.csv (also gz), packed batches (.ovsb) and Parquet, recognized by their first bytes, in a stream: memory
@@ -79,7 +77,7 @@ reversed.""",
     rules=(
         *OF_SOURCES,
         Needs(("--pair",), ("--params",), "its files have no labels"),
-        Idle(("--registry", "--candidates", "--engine"), ("--pair",), "one process reads its files"),
+        Idle(("--registry", "--engine"), ("--pair",), "one process reads its files"),
     ),
 )
 

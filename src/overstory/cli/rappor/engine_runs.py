@@ -34,8 +34,6 @@ class Counting:
     params: str | None = None
     registry: str | None = None
     metric: str | None = None
-    candidates: str | None = None
-    skip_bad: bool = False
     output: str | None = None
     quiet: bool = False
     inputs: tuple[str, ...] = ()
@@ -87,16 +85,14 @@ def wants_engine(counting: Counting) -> bool:
     import glob
 
     from overstory.engines.folders import is_address
-    from overstory.files.labels import is_labelled
 
-    asked = counting.engine or counting.candidates or counting.registry
-    if asked or is_labelled(counting.output or "") or not counting.params:
+    if counting.engine or counting.registry or not counting.params:
         return True
     if any(is_address(name) or Path(name).is_dir() for name in counting.inputs):
         return True
     if any(glob.has_magic(name) and not Path(name).exists() for name in counting.inputs):
         return True
-    return not counting.skip_bad and _are_large(counting.inputs)
+    return _are_large(counting.inputs)
 
 
 def _are_large(names: Sequence[str]) -> bool:
@@ -124,21 +120,12 @@ class CountedFiles:
 
 
 def run_engine(args: argparse.Namespace, counting: Counting) -> int:
-    from overstory.files.labels import LabelledCounts, is_labelled, write_labelled
     from overstory.files.rappor import write_counts
 
     files = find_units(counting)
-    if counting.candidates and files.job.asked is None:
-        raise ParameterError(
-            f"--candidates has no effect: {files.mechanism.name} is counted by bit or seed; give them to "
-            "`overstory decode`"
-        )
     output = str(counting.output)
     run = count_units(counting, files.engine, files.job, files.units)
-    if is_labelled(output):
-        write_labelled(output, LabelledCounts.of(files.mechanism, run.counts, files.job.asked))
-    else:
-        write_counts(output, run.counts)
+    write_counts(output, run.counts)
     totals = run.counts.totals.tolist()
     outcome = {"reports": run.num_reports, "cohorts": totals, "output": output, **run_facts(files, run)}
     counted = f"{run.num_reports:,} reports of {files.mechanism.name} in {run.counts.num_cohorts:,} cohorts"
@@ -151,8 +138,6 @@ def find_units(counting: Counting) -> CountedFiles:
     from overstory.engines.places import find_copies, find_places
     from overstory.engines.units import Job, read_contents, unit_bytes, units_of
 
-    if counting.skip_bad:
-        raise ParameterError("--skip-bad is for files that one process reads: leave it out, or give --params and files")
     if "-" in counting.inputs:
         raise ParameterError("an engine cannot read standard input (-): a unit starts in the middle of a file")
     engine = engine_of(counting.engine)
@@ -164,9 +149,8 @@ def find_units(counting: Counting) -> CountedFiles:
     # All files have one digest; the label may be of any of them.
     labelled = next((file for file in contents if file.label is not None), contents[0])
     mechanism = stated_mechanism(counting, labelled.digest, labelled.label, labelled.place.shown)
-    job = Job.of(mechanism, asked_values(counting, mechanism))
     units = units_of(contents, unit_bytes(contents, workers))
-    return CountedFiles(mechanism, engine, job, places, units)
+    return CountedFiles(mechanism, engine, Job.of(mechanism), places, units)
 
 
 ENGINES: Final = ("local", "dask", "spark")
@@ -232,34 +216,9 @@ def _of_params(params: str, digest: bytes, source: str) -> Kind:
     return check.mechanisms[digest]
 
 
-def asked_values(counting: Counting, mechanism: Any) -> list[int] | None:
-    """Return the symbols of the candidates to count; None: of all values, or none in particular."""
-    encoding = getattr(mechanism, "encoding", None)
-    # Counted by bit or seed: strings are looked for when the counts are decoded.
-    if encoding is None or encoding.by_seed or encoding.decoded or not counting.candidates:
-        return None
-    from overstory.files.rappor import read_candidates
-
-    return _symbols(counting, read_candidates(counting.candidates), mechanism.domain_size)
-
-
 def named_metric(registry: str | None, metric: str | None) -> Metric | None:
     if not registry or not metric:
         return None
     from overstory.protocol.metrics import load_registry
 
     return load_registry(registry)[metric]
-
-
-def _symbols(counting: Counting, given: list[str], size: int) -> list[int]:
-    """Return the symbols of candidates of a domain: the places of a metric's labels, or the numbers that they are."""
-    metric = named_metric(counting.registry, counting.metric)
-    labels = () if metric is None else metric.labels
-    places = {label: place for place, label in enumerate(labels)} if len(labels) == size else {}
-    symbols = []
-    for text in given:
-        number = places.get(text, size if (spelled := parse_digits(text)) is None else spelled)
-        if number >= size:
-            raise FormatError(f"{text[:40]!r} is no value of the domain 0 .. {size - 1}", source=counting.candidates)
-        symbols.append(number)
-    return symbols

@@ -12,9 +12,8 @@ from typing import Any, Final, cast
 from overstory.analysis.decoding.candidates import colliding
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.cli.arguments import check_pipes, print_outcome, shown
-from overstory.cli.output import reading_bar, tell_skipped
+from overstory.cli.output import reading_bar
 from overstory.cli.rappor.engine_runs import Counting, run_engine, stated_mechanism, wants_engine
-from overstory.files.csv import Skipped
 from overstory.files.labels import Label
 from overstory.files.parquet import read_label, write_blocks
 from overstory.files.rappor import (
@@ -150,8 +149,6 @@ def count(args: argparse.Namespace) -> int:
         params=args.params,
         registry=args.registry,
         metric=args.metric,
-        candidates=args.candidates,
-        skip_bad=args.skip_bad,
         output=args.output,
         quiet=args.quiet,
         inputs=tuple(args.reports),
@@ -159,53 +156,44 @@ def count(args: argparse.Namespace) -> int:
     if wants_engine(counting):
         return run_engine(args, counting)
     parameters = read_params(args.params)
-    skipped = Skipped() if args.skip_bad else None
     with reading_bar("summing", args.reports, quiet=args.quiet) as advance:
-        how: dict[str, Any] = {"skipped": skipped, "advance": advance}
-        batches = (batch for path in args.reports for batch in read_reports(path, parameters, **how))
+        batches = (batch for path in args.reports for batch in read_reports(path, parameters, advance=advance))
         counts = sum_reports(batches, parameters.m, parameters.k)
     write_counts(args.output, counts)
     what = f"{counts.num_reports:,} reports in {parameters.m} cohorts"
-    return _print_sum(args, counts, skipped, {"reports": counts.num_reports}, what)
+    return _print_sum(args, counts, {"reports": counts.num_reports}, what)
 
 
 def _sum_pairs(args: argparse.Namespace) -> int:
     form = pair_form(read_params(args.params), args.pair)
-    skipped = Skipped() if args.skip_bad else None
     with reading_bar("summing", args.reports, quiet=args.quiet) as advance:
-        batches = (batch for path in args.reports for batch in read_pairs(path, form, skipped=skipped, advance=advance))
+        batches = (batch for path in args.reports for batch in read_pairs(path, form, advance=advance))
         counts = sum_pairs(batches, form)
     write_pair_counts(args.output, counts, form)
     about = {"reports": counts.num_reports, "variables": list(form.names), "bits": list(form.widths)}
     what = f"{counts.num_reports:,} reports: {form.widths[0]} x {form.widths[1]} pairs of bits"
-    return _print_sum(args, counts, skipped, about, what)
+    return _print_sum(args, counts, about, what)
 
 
-def _print_sum(
-    args: argparse.Namespace, counts: SupportCounts, skipped: Skipped | None, about: dict[str, Any], what: str
-) -> int:
-    tell_skipped(skipped)
-    examples = [str(error) for error in skipped.examples] if skipped else []
-    outcome = about | {"skipped": skipped.count if skipped else 0, "skipped_examples": examples}
-    outcome |= {"cohorts": counts.totals.tolist(), "output": args.output}
+def _print_sum(args: argparse.Namespace, counts: SupportCounts, about: dict[str, Any], what: str) -> int:
+    outcome = about | {"cohorts": counts.totals.tolist(), "output": args.output}
     print_outcome(args, outcome, f"{what} summed into {shown(args.output)}")
     return 0
 
 
 def _write_blocks(args: argparse.Namespace) -> int:
-    if idle := [name for name in ("engine", "candidates") if getattr(args, name)]:
-        raise ParameterError(f"--{idle[0]} has no effect with -o {args.output}: reports are written, and not counted")
-    mechanism, skipped = _mechanism(args), Skipped() if args.skip_bad else None
+    if args.engine:
+        raise ParameterError(f"--engine has no effect with -o {args.output}: reports are written, and not counted")
+    mechanism = _mechanism(args)
     with reading_bar("writing blocks", args.reports, quiet=args.quiet) as advance:
         shape = (mechanism.payload_bits, mechanism.num_cohorts) if args.params else None
         batches = (
             batch
             for path in args.reports
-            for batch in read_batches(path, partial(_check, mechanism, path), shape, skipped=skipped, advance=advance)
+            for batch in read_batches(path, partial(_check, mechanism, path), shape, advance=advance)
         )
         number = write_blocks(args.output, batches, Label.of(mechanism), metric=args.metric)
-    tell_skipped(skipped)
-    outcome = {"reports": number, "skipped": skipped.count if skipped else 0, "output": args.output}
+    outcome = {"reports": number, "output": args.output}
     print_outcome(args, outcome, f"{number:,} reports of {mechanism.name} in {shown(args.output)}")
     return 0
 
