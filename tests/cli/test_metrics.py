@@ -1,7 +1,6 @@
 """``overstory metrics`` as a person and a script use it: faults, the public page, what a change weakens, a plan."""
 
 import datetime as dt
-import io
 import json
 import math
 import os
@@ -329,13 +328,9 @@ GIVEN = {
 KINDS = {
     "choice": {"--values": "light,dark,system"},
     "yes-no": {},
-    "number": {"--answer=min=0": "--answer=max=50"},
+    "number": {"--values": "0..50"},
     "words": {},
 }
-
-
-def answers(*words):
-    return [f"--answer={word}" for word in words]
 
 
 def options(*more, without=(), **changed):
@@ -384,50 +379,22 @@ def test_the_panel_is_the_one_of_least_error(tmp_path):
 
 
 def test_a_number_of_few_whole_values_is_counted_one_by_one(tmp_path):
-    within("metrics", "init", *options("--yes", *answers("min=1", "max=5"), kind="number"), cwd=tmp_path)
+    within("metrics", "init", *options("--yes", kind="number", values="1..5"), cwd=tmp_path)
     assert load_registry(tmp_path / "metrics.toml")["theme"].domain.size == 5
 
 
-def test_what_is_published_has_a_sentence_on_how_to_stop_it(tmp_path):
-    stop = "Settings, Privacy, Send statistics"
-    more = answers("publish=estimates", f"opt-out={stop}", "retention-days=9")
-    ran = within("metrics", "init", *options("--yes", *more, kind="yes-no"), cwd=tmp_path)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    (path,) = tmp_path.iterdir()
-    registry = load_registry(path)
-    assert (registry.opt_out, [metric.publish for metric in registry.values()]) == (stop, ["estimates"])
-    assert [metric.grace_days for metric in registry.values()] == [8], "a day is left to publish in"
-
-
-GROUPS = ["--group-by", "release", "--groups", "1.0=0.6, 1.1=0.3", "--devices", "500000"]
-
-
-def test_groups_are_asked_for_by_options_alone_and_come_with_a_comment(tmp_path):
-    assert within("metrics", "init", "plain.toml", *options("--yes", kind="yes-no"), cwd=tmp_path).returncode == 0
-    assert "groups" not in (tmp_path / "plain.toml").read_text()
-    ran = within("metrics", "init", *options("--yes", *GROUPS, kind="yes-no"), cwd=tmp_path)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert "which each report names in clear: no epsilon protects it" in (tmp_path / "metrics.toml").read_text()
-    groups = load_registry(tmp_path / "metrics.toml")["theme"].groups
-    assert (groups.by, dict(groups.shares), groups.devices) == ("release", {"1.0": 0.6, "1.1": 0.3}, 500_000)
-
-
-def test_a_script_answers_on_standard_input(tmp_path, monkeypatch):
-    answers = ["theme", "", 'What "is" in use.', "Design team", "https://example.org/7", "choice", "a, b", "", "0.5"]
-    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(answers)))
-    ran = within("metrics", "init", "m.toml", cwd=tmp_path)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    metric = tomllib.loads((tmp_path / "m.toml").read_text())["metrics"]["theme"]
+def test_a_choice_that_has_an_other_gets_another_name_for_the_rest_and_text_is_quoted(tmp_path):
+    given = options("--yes", kind="choice", values="a, other", description='What "is" in use.')
+    assert within("metrics", "init", *given, cwd=tmp_path).returncode == 0
+    metric = tomllib.loads((tmp_path / "metrics.toml").read_text())["metrics"]["theme"]
     assert (metric["title"], metric["description"]) == ("Theme", 'What "is" in use.')
-    assert metric["domain"] == {"kind": "categories", "names": ["a", "b"], "other": "other"}
-    assert (metric["oracle"], metric["parameters"]) == ("grr", {"epsilon": 0.5})
+    assert metric["domain"] == {"kind": "categories", "names": ["a", "other"], "other": "other (1)"}
 
 
 def test_a_person_is_asked_again_after_a_wrong_answer(tmp_path):
     leader, follower = pty.openpty()
     command = [sys.executable, "-m", "overstory", "metrics", "init", *options("--values", "a,b", without=["--id"])]
-    command += ["--kind", "choice", "--epsilon", "1", "--devices", "9", *answers("title=T", "other=o", "period=day")]
-    command += answers("expires=2999-01-01", "retention-days=9", "publish=nothing")
+    command += ["--kind", "choice", "--epsilon", "1", "--devices", "9", "--title", "T", "--period", "day"]
     with subprocess.Popen(
         command, cwd=tmp_path, stdin=follower, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as ran:

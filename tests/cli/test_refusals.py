@@ -288,27 +288,18 @@ REFUSED = {
         (f"{INIT} --id 'No good'", "--id: 'No good': give up to 64 of"),
         (f"{INIT} --kind colour", "--kind: 'colour': give one of choice, yes-no, number, words"),
         (f"{INIT} --values one", "--values: give at least two different values"),
-        (f"{INIT} --kind number --answer min=5 --answer max=5", "--answer max: 5: give a number above 5"),
+        *(
+            (f"{INIT} --kind number --values {ends}", f"--values: '{ends}': give the smallest and the largest number")
+            for ends in ("5..5", "9..1", "1,5", "a..b")
+        ),
+        (f"{INIT} --kind number", "--values is missing: give the values of a choice, separated by commas, or the ends"),
         (YES_NO.replace("new.toml", "metrics.toml"), "metrics.toml exists: give another FILE, or remove it"),
         (f"{YES_NO} --devices 0", "--devices: "),
         (f"{YES_NO} --epsilon 1e9", "--epsilon: 1e9: give a number from 0.01 to 8"),
-        (f"{YES_NO} --answer period=daily", "--answer period: 'daily' is no period"),
-        (f"{YES_NO} --answer expires=2001-01-01", "--answer expires: '2001-01-01': give a day after today"),
+        (f"{YES_NO} --period daily", "--period: 'daily' is no period"),
+        (f"{YES_NO} --devices 5e5", "--devices: '5e5': give a whole number"),
         (f"{YES_NO} --purpose because", "--purpose: 'because' is not a link"),
         (f"{YES_NO} --purpose https://", "'https://' is no link"),
-        (f"{YES_NO} --answer publish=all", "--answer publish: 'all': give one of nothing, estimates"),
-        (f"{YES_NO} --answer publish=estimates", "--answer opt_out is missing: give one sentence for the"),
-        (f"{YES_NO} --group-by release", "--groups missing: --group-by and --groups"),
-        *(
-            (f"{YES_NO} --group-by release --groups {groups} --devices {devices}", says)
-            for groups, devices, says in (
-                ("1.0", "5e5", "--devices: '5e5': give a whole number"),
-                ("1.0", "500000", "--groups: '1.0': give each group once, with its share, such as 1.0=0.6"),
-                ("a=.1,a=.2", "500000", "--groups: 'a=.2': give each group once"),
-                ("a=most", "500000", "--groups: 'most' is not a number"),
-                ("1.0=0.6,1.1=0.3", "9000", "'other' has 900 of 9,000 devices, fewer than the floor of 1,000"),
-            )
-        ),
     ],
     "plan": [
         ("--domain-size 10 --reports 5", "--epsilon missing for a known domain"),

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from overstory.cli.arguments import Command, Needs, Option, Together, flag
+from overstory.cli.arguments import Command, Needs, Option, flag
 
 
 class Question(Option):
-    """An option that is asked for where it is not given; its words are the prompt."""
+    """An option that is asked for on a terminal where it is not given; its words are the prompt."""
 
-    def __init__(
-        self,
-        name: str,
-        words: str,
-        metavar: str,
-        default: str | None = None,
-        note: str = "",
-        *,
-        is_option: bool = False,
-    ) -> None:
-        self.is_option = is_option  # else its answer is given by --answer
+    def __init__(self, name: str, words: str, metavar: str, default: str | None = None, note: str = "") -> None:
         super().__init__(name, f"{words}{note}{'' if default is None else f' (default: {default})'}", metavar, str)
         self.words, self.default = words, default  # None: there is none, or it depends on other answers
 
@@ -32,35 +22,23 @@ KINDS: Final = {
     "words": "words or names that nobody can list in advance",
 }
 QUESTIONS: Final = (
-    Question(
-        "--id", "the metric's id, such as colour-theme", "ID", note=" (a-z, 0-9, '.', '_' and '-')", is_option=True
-    ),
-    Question("--title", "a title of a few words", "TEXT", note=" (default: from the id)", is_option=True),
-    Question("--description", "one sentence for the person: what is collected", "TEXT", is_option=True),
-    Question("--owner", "who is responsible, such as a team's name", "TEXT", is_option=True),
-    Question("--purpose", "a link (https://...) to why it is collected", "URL", is_option=True),
-    Question("--kind", "the kind of value", "KIND", "choice", f": {', '.join(KINDS)}", is_option=True),
-    Question("--values", "the values, separated by commas", "A,B,...", note="; of a choice", is_option=True),
-    Question("--other", "what any other value counts as", "NAME", "other", "; of a choice"),
-    Question("--min", "the smallest number", "X", note="; of a number"),
-    Question("--max", "the largest number", "X", note="; of a number"),
-    Question("--ranges", "how many ranges it is counted in", "N", "10", "; of a number"),
+    Question("--id", "the metric's id, such as colour-theme", "ID", note=" (a-z, 0-9, '.', '_' and '-')"),
+    Question("--title", "a title of a few words", "TEXT", note=" (default: from the id)"),
+    Question("--description", "one sentence for the person: what is collected", "TEXT"),
+    Question("--owner", "who is responsible, such as a team's name", "TEXT"),
+    Question("--purpose", "a link (https://...) to why it is collected", "URL"),
+    Question("--kind", "the kind of value", "KIND", "choice", f": {', '.join(KINDS)}"),
+    Question("--values", "the values of a choice, separated by commas, or the ends of a number, as 0..60", "A,B,..."),
     Question(
         "--epsilon",
         "how much may be learned about one person in a year",
         "E",
         "4",
         " (epsilon, of all metrics together; smaller is more private)",
-        is_option=True,
     ),
-    Question("--devices", "how many devices have the program", "N", "100000", is_option=True),
+    Question("--devices", "how many devices have the program", "N", "100000"),
     Question("--period", "the period of one result (hour, day, week)", "PERIOD", "week"),
-    Question("--expires", "the day on which the collection ends", "DATE", note=" (default: in a year)"),
-    Question("--retention-days", "for how many days single reports are kept", "DAYS", "90"),
-    Question("--publish", "what everybody may read of the results: nothing or estimates", "WHAT", "nothing"),
-    Question("--opt-out", "one sentence for the public page: how a person stops it", "TEXT", note="; with estimates"),
 )
-"""In the order of the help; the order of the questions is that of `metrics_init`."""
 
 FILE: Final = Option("file", "the registry", "FILE")
 REGISTRY_FILE: Final = "metrics.toml"
@@ -84,27 +62,14 @@ docs/reference/metrics.md.""",
             "use.' \\\n"
             "    --owner 'Design team' --purpose https://example.org/issues/7 --yes",
             Option("file", f"default: {REGISTRY_FILE}", "FILE", nargs="?", default=REGISTRY_FILE),
-            *(question for question in QUESTIONS if question.is_option),
-            Option(
-                "--answer",
-                "the answer to any other question; may be repeated",
-                "NAME=TEXT",
-                action="append",
-                default=[],
-            ),
-            Option("--group-by", "what devices are grouped by, in clear, such as release", "NAME"),
-            Option("--groups", "the groups, each with its public share of all devices", "A=SHARE,..."),
+            *QUESTIONS,
             flag("--yes", "ask nothing; use the defaults"),
             summary="write a first registry, with a comment on every key",
             more="""\
-On a terminal, it asks. In a script, give options, or the answers on standard input, one per line. A question without
-an answer takes its default. FILE is written after every answer is valid, and never replaced. The other questions:
-"""
-            + "\n".join(
-                f"  {question.key:15} {question.settings['help']}" for question in QUESTIONS if not question.is_option
-            ),
+On a terminal, it asks for what no option gives; elsewhere that takes its default. FILE has every other key too (when
+the collection ends, how long reports are kept, what is published), with a comment: change them there. FILE is never
+replaced.""",
             prints_json=False,
-            rules=(Together(("--group-by", "--groups")),),
             runs="registry.metrics_init",
         ),
         Command(
