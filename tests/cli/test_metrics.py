@@ -163,8 +163,8 @@ def unplanned(folder, ending="\n"):
 def test_plan_writes_parameters_within_the_needs_and_leaves_the_rest(folder, ending):
     before = unplanned(folder, ending)
     linted = within("metrics", "lint", "metrics.toml", cwd=folder).stdout
-    assert "not planned yet: run `overstory metrics plan FILE`" in linted
-    ran = within("metrics", "plan", "metrics.toml", cwd=folder)
+    assert "not planned yet: run `overstory plan --registry FILE`" in linted
+    ran = within("plan", "--registry", "metrics.toml", cwd=folder)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.endswith("4 metrics planned in metrics.toml\n")
     after = (folder / "metrics.toml").read_bytes().decode()
@@ -191,7 +191,7 @@ def test_plan_writes_parameters_within_the_needs_and_leaves_the_rest(folder, end
     assert theme.epsilon_report <= 1.0
     assert window.epsilon_n(48) <= 1.0
     assert (memo.epsilon_report <= 0.5, memo.epsilon_permanent <= 2.0) == (True, True)
-    again = within("metrics", "plan", "metrics.toml", cwd=folder)
+    again = within("plan", "--registry", "metrics.toml", cwd=folder)
     assert (again.returncode, again.stdout) == (0, "every metric has its parameters\n")
     assert (folder / "metrics.toml").read_bytes().decode() == after
 
@@ -220,7 +220,7 @@ def test_plan_writes_parameters_within_the_needs_and_leaves_the_rest(folder, end
 def test_needs_that_cannot_be_met_are_said_and_nothing_is_written(folder, needs, says):
     spoil(folder, 'oracle = "grr"\nparameters = {epsilon = 4.0}', needs)
     before = (folder / "metrics.toml").read_bytes()
-    ran = within("metrics", "plan", "metrics.toml", cwd=folder)
+    ran = within("plan", "--registry", "metrics.toml", cwd=folder)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert says in ran.stderr
     assert (folder / "metrics.toml").read_bytes() == before
@@ -229,15 +229,15 @@ def test_needs_that_cannot_be_met_are_said_and_nothing_is_written(folder, needs,
 def test_strings_without_candidates_need_a_number_of_them(folder):
     spoil(folder, *next(iter(NEEDS.items())))
     spoil(folder, 'domain = {kind = "strings", candidates = "search-engines.txt"}', 'domain = {kind = "strings"}')
-    ran = within("metrics", "plan", "metrics.toml", cwd=folder)
+    ran = within("plan", "--registry", "metrics.toml", cwd=folder)
     assert "give candidates, how many strings are looked for" in ran.stderr
     spoil(folder, "reports = 1000000}", "reports = 1000000, candidates = '200', thrifty = 1, alpha = 'low'}")
-    ran = within("metrics", "plan", "metrics.toml", cwd=folder)
+    ran = within("plan", "--registry", "metrics.toml", cwd=folder)
     assert "needs.candidates: '200': give a whole number" in ran.stderr
     assert "needs.thrifty: 1: give true or false" in ran.stderr
     assert "needs.alpha: 'low': give a number" in ran.stderr
     spoil(folder, "candidates = '200', thrifty = 1, alpha = 'low'}", "candidates = 200, thrifty = true}")
-    assert within("metrics", "plan", "metrics.toml", cwd=folder).returncode == 0
+    assert within("plan", "--registry", "metrics.toml", cwd=folder).returncode == 0
 
 
 @pytest.fixture
@@ -272,9 +272,9 @@ def test_what_is_no_registry_file_is_one_sentence(folder, packed, name, said):
 
 
 def test_a_plan_of_a_registry_inside_a_package_is_written_elsewhere(folder, packed):
-    ran = within("metrics", "plan", packed, cwd=folder)
+    ran = within("plan", "--registry", packed, cwd=folder)
     assert (ran.returncode, "give -o OUT" in ran.stderr) == (2, True)
-    assert within("metrics", "plan", packed, "-o", "out.toml", cwd=folder).returncode == 0
+    assert within("plan", "--registry", packed, "-o", "out.toml", cwd=folder).returncode == 0
 
 
 def test_lint_names_faults_of_parameters_where_the_domain_has_one_too(folder):
@@ -309,12 +309,12 @@ def test_a_plan_says_what_will_not_be_seen(folder):
     domain = '{kind = "bins", min = 0, max = 20, count = 20}'
     text = REGISTRY_OF_ONE.replace('oracle = "grr"\nparameters = {epsilon = 1.0}', needs)
     (folder / "few.toml").write_text(re.sub("domain = .*", f"domain = {domain}", text))
-    said = within("metrics", "plan", "few.toml", "-o", "out.toml", cwd=folder).stdout
+    said = within("plan", "--registry", "few.toml", "-o", "out.toml", cwd=folder).stdout
     assert "a value is detected about half the time from a share of 36%, nine times in ten from 56%" in said
-    (planned,) = json.loads(within("metrics", "plan", "few.toml", "--json", cwd=folder).stdout)["planned"]
+    (planned,) = json.loads(within("plan", "--registry", "few.toml", "--json", cwd=folder).stdout)["planned"]
     assert 0.355 < planned["detected_half"] < 0.365 < planned["detected_nine_in_ten"] < 0.57
     (folder / "few.toml").write_text(re.sub("domain = .*", f"domain = {domain}", text.replace("200", "9")))
-    said = within("metrics", "plan", "few.toml", cwd=folder).stdout
+    said = within("plan", "--registry", "few.toml", cwd=folder).stdout
     assert "no value will be detected: plan for more reports, or a larger epsilon" in said
 
 

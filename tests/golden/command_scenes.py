@@ -166,7 +166,7 @@ def metrics_diff(place):
 @scene
 def metrics_plan(place):
     """What is derived from needs, and the file."""
-    return run(place, "metrics plan needs.toml -o planned.toml --json", "planned.toml")
+    return run(place, "plan --registry needs.toml -o planned.toml --json", "planned.toml")
 
 
 @scene

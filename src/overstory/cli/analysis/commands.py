@@ -25,7 +25,8 @@ AUDIT: Final = Command(
     "audit",
     "overstory audit --params params.csv -- overstory encode --params params.csv --values - -o -\n"
     "  overstory audit --oracle oue --param domain_size=8 --param epsilon=1\n"
-    "  overstory audit --registry metrics.toml --metric colour --own-cohorts --restart -- ./client --audit",
+    "  overstory audit --registry metrics.toml --metric colour --own-cohorts --restart -- ./client --audit\n"
+    "  overstory audit --laws mine.py",
     Group(
         "what is declared (one of)",
         Option("--params"),
@@ -33,6 +34,7 @@ AUDIT: Final = Command(
         Option("--param"),
         Option("--registry", "a metric registry; with --metric"),
         Option("--metric", "the metric of the registry", "ID"),
+        Option("--laws", "instead: a Python file that registers oracles by @overstory.oracle_kind; it is run", "FILE"),
         Option("--map", "a candidate map: ask its strings, with its bits", "FILE"),
     ),
     Group(
@@ -58,10 +60,16 @@ in COMMAND, the metric's id replaces it, and the devices are asked once more as 
 
 Exit status: 0 no fault was found, 1 the client violates or deviates from what it declares, 2 the input or COMMAND
 failed. A right client is accused with probability at most 2 alpha: alpha for all checks together, and alpha for the
-bound of epsilon. No audit proves an epsilon: it bounds it from below.""",
+bound of epsilon. No audit proves an epsilon: it bounds it from below.
+
+--laws holds oracles of your own file against the laws that every oracle of the library obeys: the probabilities of
+their reports, epsilon, p* and q*, the estimate, the wire, the seeds, and the reports that they draw. They are made
+small (4 values, unless the oracle has a number of its own; epsilon .5 and 2). A right oracle fails in one of a million
+runs. No device and no collector runs such a file.""",
     runs="analysis.audit",
     rules=(
-        OneOf(("--params", "--oracle", "--registry"), "what the client declares, in one form", must=True),
+        OneOf(("--params", "--oracle", "--registry", "--laws"), "what the client declares, in one form", must=True),
+        Idle(("--map", "--reports", "--alpha", "--restart", "--own-cohorts", "COMMAND"), ("--laws",), "no client runs"),
         Needs(("--param",), ("--oracle",)),
         Together(("--registry", "--metric")),
     ),
@@ -73,7 +81,8 @@ PLAN: Final = Command(
     "  overstory plan --epsilon 1.0743 --epsilon-permanent 4.3945 --reports 1000000 --candidates 200 -o params.csv\n"
     "  overstory plan --domain-size 100 --epsilon 1 --reports 1000000\n"
     "  overstory plan --domain-size 100 --most 8 --typical 3 --epsilon 1 --reports 1000000\n"
-    "  overstory plan --domain-size 20 --yearly 4 --metrics 5 --reports 1000000",
+    "  overstory plan --domain-size 20 --yearly 4 --metrics 5 --reports 1000000\n"
+    "  overstory plan --registry metrics.toml",
     Group("for given parameters", Option("--params")),
     Group(
         "for given needs",
@@ -98,32 +107,58 @@ PLAN: Final = Command(
         Option("--metrics", "metrics of the application, each with --domain-size values", "M", int, 1),
         Option("--period", "the period of one result, such as day or week", "PERIOD", default="week"),
     ),
-    Option("--reports", "number of devices; each reports once", "N", int, required=True),
+    Group("for the needs in a registry", Option("--registry", "derive oracle and parameters from each metric's needs")),
+    Option("--reports", "number of devices; each reports once (needed, but for a registry)", "N", int),
     Option("--candidates", "number of strings to look for", "M", int),
     Option("--share", "also plan for a string with this share of the reports, such as 0.01", "S", float),
     Option("--alpha", "chance of any false detection"),
     Option(
-        "--output", "write the table: .md, .tex (LaTeX), .csv; with --epsilon-permanent, .csv is params.csv", "FILE"
+        "--output",
+        "write the table: .md, .tex (LaTeX), .csv; with --epsilon-permanent, .csv is params.csv; with --registry, the "
+        "registry (default: into the file itself)",
+        "FILE",
     ),
     more="""\
 Give either --params, or both --epsilon and --epsilon-permanent. With epsilons, it searches the parameters with the
 smallest standard error for rare strings; -o writes them. The plan's epsilons never exceed those that you give. For
 values of a known domain give --domain-size and --epsilon: it recommends an oracle (`overstory compare` shows all).
-With --domain-size and --yearly it compares the ways to keep within that epsilon in any year, such as panels.""",
+With --domain-size and --yearly it compares the ways to keep within that epsilon in any year, such as panels. With
+--registry it writes oracle and parameters into the file; the rest does not change, and the needs stay as a comment.""",
     runs="analysis.plan",
     writes_tables=True,
     rules=(
         Forms(
+            Form("for a registry", ("--registry",)),
             Form(
-                "for sets of items", ("--most", "--typical"), ("--domain-size", "--epsilon", "--most"), ("--typical",)
+                "for sets of items",
+                ("--most", "--typical"),
+                ("--reports", "--domain-size", "--epsilon", "--most"),
+                ("--typical", "--alpha"),
             ),
-            Form("for a bound on any year", ("--yearly",), ("--domain-size",), ("--metrics", "--period", "--share")),
-            Form("for a known domain", ("--domain-size",), ("--epsilon",), ("--epsilon-permanent", "--share")),
-            Form("for given parameters", ("--params",), ("--candidates",), ("--candidates", "--share")),
+            Form(
+                "for a bound on any year",
+                ("--yearly",),
+                ("--reports", "--domain-size"),
+                ("--metrics", "--period", "--share", "--alpha"),
+            ),
+            Form(
+                "for a known domain",
+                ("--domain-size",),
+                ("--reports", "--epsilon"),
+                ("--epsilon-permanent", "--share", "--alpha"),
+            ),
+            Form(
+                "for given parameters",
+                ("--params",),
+                ("--reports", "--candidates"),
+                ("--candidates", "--share", "--alpha"),
+            ),
             Form(
                 "for given needs",
-                needs=("--epsilon", "--epsilon-permanent", "--candidates"),
+                needs=("--reports", "--epsilon", "--epsilon-permanent", "--candidates"),
                 takes=(
+                    "--reports",
+                    "--alpha",
                     "--epsilon",
                     "--epsilon-permanent",
                     "--candidates",
@@ -134,7 +169,7 @@ With --domain-size and --yearly it compares the ways to keep within that epsilon
                     "--share",
                 ),
             ),
-            why="plan for --params, for --epsilon and --epsilon-permanent, or for --domain-size and an epsilon",
+            why="plan for --params, --epsilon and --epsilon-permanent, --domain-size and an epsilon, or a --registry",
         ),
     ),
 )
@@ -220,19 +255,6 @@ Of a column with several answers in a row, --separator counts each of them, and 
         ),
         Idle(("--epsilon-permanent", "--reports-per-device"), ("--numeric",), "all reports of a number are the same"),
     ),
-)
-
-CHECK_ORACLE: Final = Command(
-    "check-oracle",
-    "overstory check-oracle mine.py",
-    Option("file", "a Python file that registers oracles by @overstory.oracle_kind; it is run", "FILE"),
-    more="""\
-Small oracles are made of the file's functions (4 values, unless the oracle has a number of its own; epsilon .5 and 2)
-and held against the laws that every oracle of the library obeys: the probabilities of its reports, its epsilon, p* and
-q*, the estimate, the wire, its seeds, and the reports that it draws. A right oracle fails in one of a million runs.
-
-Exit status: 0 all laws hold, 1 one is broken, 2 the file is at fault. No device and no collector runs such a file.""",
-    runs="analysis.check_oracle",
 )
 
 COMPARE: Final = Command(
@@ -499,6 +521,4 @@ reports. Shows the truth, the estimates with their intervals, and the privacy lo
     runs="analysis.collect:demo",
 )
 
-COMMANDS: Final = {
-    command.name: command for command in (AUDIT, CHECK_ORACLE, COLLECT, COMPARE, DECODE, DEMO, DISCOVER, PLAN)
-}
+COMMANDS: Final = {command.name: command for command in (AUDIT, COLLECT, COMPARE, DECODE, DEMO, DISCOVER, PLAN)}

@@ -48,8 +48,7 @@ METRICS: Final = Command(
     "overstory metrics init\n"
     "  overstory metrics lint metrics.toml\n"
     "  overstory metrics show metrics.toml search-engine\n"
-    "  overstory metrics diff released.toml metrics.toml\n"
-    "  overstory metrics plan metrics.toml",
+    "  overstory metrics diff released.toml metrics.toml",
     more="""\
 A registry (metrics.toml) lists every metric: what is collected, why, how privately, how often and for how long.
 The client is built with it, the collector refuses everything else, and the public can read it. See
@@ -103,15 +102,6 @@ replaced.""",
             more="Give every registry that was released, so that what devices reported under each of them counts.\n\n"
             "Exit status: 1 if a metric's privacy is weakened under the same id (give it a new id), 0 otherwise.",
             runs="registry.metrics:diff",
-        ),
-        Command(
-            "plan",
-            "overstory metrics plan metrics.toml",
-            FILE,
-            Option("--output", "write to OUT instead of FILE", "OUT"),
-            summary="derive oracle and parameters from each metric's needs, and write them into the file",
-            more="The rest of the file does not change, and the needs stay as a comment.",
-            runs="registry.metrics:plan",
         ),
     ),
 )
