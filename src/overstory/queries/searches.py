@@ -124,10 +124,7 @@ def read_search(
 
 @contextmanager
 def _answers(search: SearchMechanism, counted: PeriodCounts, progress: Progress | None) -> Iterator[Sequence[Any]]:
-    """Yield the answers to each question: where an engine counts them, or sorted here."""
-    if counted.answers is not None:
-        yield counted.answers()
-        return
+    """Yield the answers to each question, sorted."""
     if counted.reports is None:
         raise ParameterError(NO_ANSWERS.format(counted.metric.id))
     with sorted_answers(search, counted.reports(), counted.num_reports, progress) as answers:
@@ -187,12 +184,6 @@ def compare_searches(
             notes.append(f"detected in {name}, and not estimated by the other search: {', '.join(alone)}")
     notes += devices_of_both(a, b) if a.metric.panel is not None else ()
     return Comparison(a, b, both, tuple(dict.fromkeys(notes)))
-
-
-def merged_candidates(before: Sequence[str], discovered: Discovered) -> list[str]:
-    """Return candidates, then newly detected values: whether a later plan detects an earlier one again is chance."""
-    texts = map(as_line, discovered.found())
-    return list(dict.fromkeys([*before, *(text for text in texts if text)]))
 
 
 def as_line(value: Any) -> str | None:

@@ -453,7 +453,7 @@ every period (of a panel: as often as it asks one device), unless --reports-per-
             Form(
                 "on files of reports",
                 ("INPUT",),
-                takes=("--params", *_OF_A_METRIC, "--candidates-out", "--engine"),
+                takes=("--params", *_OF_A_METRIC, "--engine"),
             ),
             Form("with --store", ("--store",), ("--metric",), (*_OF_A_METRIC, *_OF_PERIODS)),
             Form(

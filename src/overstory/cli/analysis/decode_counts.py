@@ -11,7 +11,6 @@ from overstory.cli.output import draw, show_answer
 from overstory.cli.rappor.engine_runs import (
     CountedFiles,
     count_units,
-    counting_jobs,
     find_units,
     named_metric,
     run_facts,
@@ -101,12 +100,7 @@ def run(request: DecodeRequest) -> int:
     metric = named_metric(request.registry, request.metric)
     kind = request.options.kind_of_intervals(metric, "total")
     request = replace(request, options=replace(request.options, interval_kind=kind))
-    files = find_units(request.counting)
-    if files.mechanism.reading == "search":
-        return _search(request, files)
-    if request.candidates_out:
-        raise ParameterError(f"--candidates-out is of a search: {files.mechanism.name} counts values that are known")
-    answer = _counted(request, files, metric)
+    answer = _counted(request, find_units(request.counting), metric)
     if request.plot:
         draw(request.plot, [answer.estimate.plot()])
     show_answer(request.printing, answer)
@@ -141,7 +135,8 @@ def _counted(request: DecodeRequest, files: CountedFiles, metric: Metric | None)
 def _oracle(mechanism: Kind) -> Mechanism:
     if not mechanism.counts_values:
         raise ParameterError(
-            f"{mechanism.name} does not count single values: its estimates are read from a store, with --store"
+            f"{mechanism.name} does not count single values: it is read from a store, with --store, or from a folder "
+            "that `overstory export` wrote"
         )
     return cast("Mechanism", mechanism)
 
@@ -160,34 +155,3 @@ def _names(request: DecodeRequest, mechanism: Mechanism, metric: Metric | None) 
     if not labels:
         raise ParameterError(f"{mechanism.name} without a domain needs the strings to look for: --candidates FILE")
     return list(labels)
-
-
-def _search(request: DecodeRequest, files: CountedFiles) -> int:
-    """Search answers by an engine: what each level asks is counted by one pass over the files."""
-    from overstory.cli.analysis.found import FoundValues, offer_candidates
-    from overstory.cli.output import progress
-    from overstory.discovery import find
-    from overstory.engines.searches import search_answers
-    from overstory.queries.searches import check_search
-
-    search: Any = files.mechanism
-    options = request.read_options()
-    check_search(search.name, "total", options)
-    with (
-        progress("searching", 1.0, quiet=request.printing.quiet) as bar,
-        counting_jobs(request.counting, files.engine, is_watched=False) as count,
-    ):
-        found = find(
-            search.plan,
-            search_answers(lambda asked: count(asked, files.units).counts, files.job),
-            alpha=options.alpha,
-            correction=options.correction,
-            interval_kind=options.kind_of_intervals(None, "total"),
-            progress=(lambda what, done: bar.reach(done, what)) if bar.is_shown else None,
-        )
-    found = replace(found, adjustment=options.adjustment, epsilon=search.epsilon)
-    if request.plot:
-        draw(request.plot, [found.plot()] if found.num_reports else [])
-    more = offer_candidates(request.candidates_out, found) if request.candidates_out else []
-    show_answer(request.printing, FoundValues(search.plan, found), more)
-    return 0

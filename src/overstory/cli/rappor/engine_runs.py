@@ -39,26 +39,24 @@ class Counting:
     inputs: tuple[str, ...] = ()
 
 
-def count_units(counting: Counting, engine: Engine, job: Job, units: Sequence[Unit], *, is_watched: bool = True) -> Run:
+def count_units(counting: Counting, engine: Engine, job: Job, units: Sequence[Unit]) -> Run:
     """Return what the engine counts, and show how much of it is done."""
     from overstory.engines.driver import count
 
-    size, quiet = sum(unit.num_bytes for unit in units), counting.quiet or not is_watched
-    with progress(f"counting ({engine.name})", size or None, quiet=quiet, in_bytes=True) as bar:
+    size = sum(unit.num_bytes for unit in units)
+    with progress(f"counting ({engine.name})", size or None, quiet=counting.quiet, in_bytes=True) as bar:
         return count(engine, job, units, advance=bar.advance)
 
 
 @contextmanager
-def counting_jobs(
-    counting: Counting, engine: Engine, *, is_watched: bool = True
-) -> Iterator[Callable[[Job, Sequence[Unit]], Run]]:
+def counting_jobs(counting: Counting, engine: Engine) -> Iterator[Callable[[Job, Sequence[Unit]], Run]]:
     """Yield what counts one job after the other; at the end the error stream has how that went."""
     from overstory.engines.driver import Run
 
     runs: list[Run] = []
 
     def count_next(job: Job, units: Sequence[Unit]) -> Run:
-        runs.append(count_units(counting, engine, job, units, is_watched=is_watched))
+        runs.append(count_units(counting, engine, job, units))
         return runs[-1]
 
     yield count_next
