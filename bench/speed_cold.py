@@ -50,7 +50,7 @@ SMALL: Final = {
     "metrics lint": "metrics lint metrics.toml",
     "metrics show": "metrics show metrics.toml",
     "encode": "encode --params params.csv --values values.csv --seed 1 -o again.csv",
-    "sum into blocks": "sum --params params.csv reports.csv -o blocks.parquet",
+    "encode into blocks": "encode --params params.csv --values values.csv --seed 1 -o blocks.parquet",
     "sum": "sum --params params.csv reports.csv -o again-counts.csv",
     "map": "map --params params.csv --candidates trees.txt -o again-map.csv",
     "decode": "decode --params params.csv --counts counts.csv --map map.csv -o results",

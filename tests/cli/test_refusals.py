@@ -178,6 +178,7 @@ REFUSED = {
         ("--store reports.db --registry faulty.toml", "faulty.toml"),
     ],
     "sum --params params.csv": [
+        ("reports.ovsb -o counts.parquet", "-o counts.parquet: counts are CSV: give another name"),
         ("values.csv -o - --pair word:bit page:bit", "one of the two may be a bit"),
         ("values.csv -o - --pair value moon", "moon not found"),
     ],

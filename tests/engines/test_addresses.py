@@ -33,7 +33,6 @@ COMMANDS = [
     "decode {} --registry metrics.toml --metric bloom",
     "decode {} --store store.db --registry metrics.toml --metric bloom",
     "decode {} --counts counts.csv",
-    "sum {} -o out.parquet",
     "export --store store.db --registry metrics.toml {}",
     "export --store store.db --registry metrics.toml --verify {}",
     "export --store store.db --registry metrics.toml elsewhere {}",

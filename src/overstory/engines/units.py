@@ -123,8 +123,7 @@ def _contents(place: Place) -> Contents:
     if start[:2] == GZIP_MAGIC:
         raise FormatError("compressed by gz: unpack it, for a unit starts in the middle of a file", source=place.shown)
     raise FormatError(
-        "neither Parquet nor packed batches (.ovsb): reports.csv is counted with --params, or made into Parquet by "
-        "`overstory sum -o NAME.parquet`",
+        "neither Parquet nor packed batches (.ovsb): reports.csv is counted by one process, with --params",
         source=place.shown,
     )
 

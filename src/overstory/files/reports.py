@@ -10,7 +10,7 @@ device; tests of a client compare them with another client's.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
@@ -61,31 +61,17 @@ def read_reports(
 ) -> Iterator[ReportBatch]:
     """Yield the reports of a file in batches, in a stream; its first bytes tell the format, labels are checked."""
     expected = LabelCheck(os.fspath(path), parameters)
-    return read_batches(path, expected.check, (parameters.k, parameters.m), advance=advance)
-
-
-def read_batches(
-    path: FilePath,
-    check: Callable[[int, int, bytes], object],  # refuses a label: bits, cohorts and digest of reports
-    shape: tuple[int, int] | None,  # bits and cohorts of reports.csv, which has no label; None: it is refused
-    *,
-    advance: Advance | None = None,
-) -> Iterator[ReportBatch]:
-    """Yield the reports of a file of any format in batches, in a stream."""
     start = start_of(path)
     if start == "packed":
         for batch in read_packed(path, advance=advance):
-            check(batch.num_bits, batch.num_cohorts, batch.digest)
+            expected.check(batch.num_bits, batch.num_cohorts, batch.digest)
             yield ReportBatch.from_wire(batch)
     elif start == "parquet":
         label = read_label(path)
-        check(label.num_bits, label.num_cohorts, label.digest)
+        expected.check(label.num_bits, label.num_cohorts, label.digest)
         yield from read_parquet(path, advance=advance)
-    elif shape is not None:
-        yield from read_reports_csv(path, *shape, advance=advance)
     else:
-        problem = "neither Parquet nor packed batches; of reports.csv, give --params"
-        raise FormatError(problem, source=os.fspath(path))
+        yield from read_reports_csv(path, parameters.k, parameters.m, advance=advance)
 
 
 def start_of(path: FilePath) -> str:

@@ -50,15 +50,11 @@ family (and key) that the devices used.""",
 SUM: Final = Command(
     "sum",
     "overstory sum --params params.csv monday.csv.gz tuesday.ovsb -o counts.csv\n"
-    "  overstory sum --engine dask s3://reports/metric=theme -o counts.csv\n"
-    "  overstory sum --params params.csv reports.csv.gz reports.ovsb -o reports.parquet",
+    "  overstory sum --engine dask s3://reports/metric=theme -o counts.csv",
     Option("reports", "files of reports, folders, globs or addresses", "INPUT", nargs="+"),
     SOURCES,
     PAIR,
-    _output(
-        "file for the counts: a row per cohort, its reports and then each bit's count; NAME.parquet: no counts, but "
-        "the reports in blocks, which are counted fastest"
-    ),
+    _output("file for the counts: a row per cohort, its reports and then each bit's count"),
     ENGINE,
     more="""\
 Reads reports.csv (also gz), packed batches (.ovsb) and Parquet, recognized by their first bytes, in a stream: memory

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterable, Iterator
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, cast
 
@@ -13,9 +13,9 @@ from overstory.analysis.decoding.candidates import colliding
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.cli.arguments import check_pipes, print_outcome, shown
 from overstory.cli.output import reading_bar
-from overstory.cli.rappor.engine_runs import Counting, run_engine, stated_mechanism, wants_engine
+from overstory.cli.rappor.engine_runs import Counting, run_engine, wants_engine
 from overstory.files.labels import Label
-from overstory.files.parquet import read_label, write_blocks
+from overstory.files.parquet import write_blocks
 from overstory.files.rappor import (
     Holding,
     hash_candidates,
@@ -33,17 +33,14 @@ from overstory.files.rappor import (
 from overstory.files.reports import (
     ReportRow,
     kind_of,
-    read_batches,
-    read_packed,
     read_reports,
-    start_of,
     sum_reports,
     write_packed,
     write_reports_csv,
 )
 from overstory.presentation.formats import epsilons_text
-from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.kinds.base import Kind, Report
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.bits import BitMechanism
 from overstory.protocol.kinds.rappor import as_googles_client
 from overstory.protocol.sampling import KeyedEntropy, Responder, SystemEntropy, context
@@ -138,12 +135,10 @@ def map_candidates(args: argparse.Namespace) -> int:
 
 def count(args: argparse.Namespace) -> int:
     check_pipes(args, "params", "reports")
-    if args.pair:
-        if args.output.endswith(".parquet"):
-            raise ParameterError(f"-o {args.output}: counts of --pair are CSV: give another name")
-        return _sum_pairs(args)
     if args.output.endswith(".parquet"):
-        return _write_blocks(args)
+        raise ParameterError(f"-o {args.output}: counts are CSV: give another name")
+    if args.pair:
+        return _sum_pairs(args)
     counting = Counting(
         engine=args.engine,
         params=args.params,
@@ -179,44 +174,3 @@ def _print_sum(args: argparse.Namespace, counts: SupportCounts, about: dict[str,
     outcome = about | {"cohorts": counts.totals.tolist(), "output": args.output}
     print_outcome(args, outcome, f"{what} summed into {shown(args.output)}")
     return 0
-
-
-def _write_blocks(args: argparse.Namespace) -> int:
-    if args.engine:
-        raise ParameterError(f"--engine has no effect with -o {args.output}: reports are written, and not counted")
-    mechanism = _mechanism(args)
-    with reading_bar("writing blocks", args.reports, quiet=args.quiet) as advance:
-        shape = (mechanism.payload_bits, mechanism.num_cohorts) if args.params else None
-        batches = (
-            batch
-            for path in args.reports
-            for batch in read_batches(path, partial(_check, mechanism, path), shape, advance=advance)
-        )
-        number = write_blocks(args.output, batches, Label.of(mechanism), metric=args.metric)
-    outcome = {"reports": number, "output": args.output}
-    print_outcome(args, outcome, f"{number:,} reports of {mechanism.name} in {shown(args.output)}")
-    return 0
-
-
-def _mechanism(args: argparse.Namespace) -> Kind:
-    """Return the mechanism of the first file that says of which it is, or of the options."""
-    counting = Counting(params=args.params, registry=args.registry, metric=args.metric)
-    for path in args.reports:
-        start = start_of(path)
-        if start == "parquet":
-            label = read_label(path)
-            return stated_mechanism(counting, label.digest, label, path)
-        if start == "packed":
-            return stated_mechanism(counting, next(read_packed(path)).digest, None, path)
-    if not args.params:
-        raise ParameterError("reports.csv does not say what made its reports: give --params")
-    return read_params(args.params).mechanism()
-
-
-def _check(mechanism: Kind, path: str, num_bits: int, num_cohorts: int, digest: bytes) -> None:  # noqa: ARG001 - the digest says it all
-    if digest != mechanism.digest:
-        raise FormatError(
-            f"these reports are of other parameters than those of {mechanism.name} stated or read first: put "
-            "them into a file of their own",
-            source=path,
-        )
