@@ -105,7 +105,7 @@ REFUSED = {
         ("help decdoe", "overstory: error: there is no command 'decdoe'; did you mean decode?"),
         ("plan --reports many", "argument --reports: 'many' is not a whole number: give one such as 1000000, "),
         ("compare --epsilon 1,5", "argument --epsilon: '1,5' is not a number: give one such as 0.5"),
-        ("privacy rapor", "'rapor' is neither a metric of metrics.toml"),
+        ("privacy rapor", "there is no mechanism 'rapor'; did you mean rappor?"),
         ("sum", "overstory sum: error: the following arguments are required: INPUT, -o/--output (see"),
     ],
     "audit": [
@@ -328,7 +328,6 @@ REFUSED = {
         (f"--domain-size 9 --epsilon 1 --reports 5 --most {10**22}", "number from 1 to 9"),
     ],
     "privacy": [
-        ("themes", "'themes' is neither a metric of metrics.toml (search-engine, theme"),
         ("themes --registry metrics.toml", "there is no metric 'themes'"),
         ("--registry metrics.toml", "give the id of one metric"),
         ("theme --registry metrics.toml --param epsilon=2", "neither --param nor --params"),

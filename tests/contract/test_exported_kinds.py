@@ -99,7 +99,6 @@ SPANS = ("--compare", DAYS[1], DAYS[0])
         ("strings", ("--complete", "--method", "lasso", "--candidates", "versions.txt")),
         ("pair", SPANS),
         ("mean", (*SPANS, "--json")),
-        ("unknown integers", SPANS),
     ],
 )
 def test_an_option_does_what_it_does_to_a_store(said, kind, options):

@@ -112,7 +112,7 @@ PRIVACY: Final = Command(
     "  overstory privacy loloha --param epsilon_permanent=2 --param epsilon_report=1\n"
     "  overstory privacy --params params.csv --reports 20 --values 3",
     Option("oracle", "a metric's id, or an oracle: rappor, loloha, square-wave, ...", "METRIC|ORACLE", nargs="?"),
-    Option("--registry", f"the metric's registry (default: {REGISTRY_FILE}, if it exists)"),
+    Option("--registry", "the metric's registry"),
     Option("--param"),
     Option("--params"),
     Option("--reports", "also state epsilon for N reports of a device", "N", int),
@@ -127,10 +127,9 @@ PRIVACY: Final = Command(
     Option("--honest", "with --shuffled: the honest share", "SHARE", float, 1.0),
     Option("--periods", "with --shuffled: reports of one value (default: any number; of a panel, a year's)", "T", int),
     more="""\
-Give a metric of a registry (--registry FILE, or ./metrics.toml if it exists), an oracle with its parameters, or
---params for RAPPOR. A name that is both a metric and an oracle means the oracle, unless --registry is given.
-Epsilon is the privacy loss (smaller is more private): exact, and rounded up. The odds say what it means: how far a
-report can move the odds between any two values.""",
+Give a metric of a registry (--registry FILE), an oracle with its parameters, or --params for RAPPOR. Epsilon is the
+privacy loss (smaller is more private): exact, and rounded up. The odds say what it means: how far a report can move the
+odds between any two values.""",
     runs="registry.privacy",
     writes_tables=True,
     rules=(Needs(("--honest", "--periods"), ("--shuffled",), "it is about shuffled reports"),),
