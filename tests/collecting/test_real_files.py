@@ -326,5 +326,3 @@ def test_other_commands_read_a_column_so_and_say_it(tmp_path, command):
     done = within(command, "file", "--column", "Datum", "--epsilon", 4, *options, "--json", cwd=tmp_path)
     assert f"overstory {command}: note: Datum: read as dates and counted by" in done.stderr
     assert command == "discover" or json.loads(done.stdout)["domain_size"] == 35
-    numbers = within("compare", "file", "--column", "Umsatz", "--numeric", 0, 2000, "--epsilon", 1, cwd=tmp_path)
-    assert "note: Umsatz: read as numbers with a decimal comma" in numbers.stderr

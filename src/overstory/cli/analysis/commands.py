@@ -261,7 +261,7 @@ COMPARE: Final = Command(
     "compare",
     "overstory compare --domain-size 100 --epsilon 1 --reports 1000000\n"
     "  overstory compare survey.csv --column state --epsilon 2\n"
-    "  overstory compare homes.csv --column kwh --numeric 0 2 --epsilon 1\n"
+    "  overstory compare --numeric 0 2 --epsilon 1 --reports 10000\n"
     "  overstory compare mine.py --domain-size 7 --epsilon 1 --reports 1000000",
     Option(
         "file",
@@ -286,7 +286,7 @@ COMPARE: Final = Command(
     Option("--seed", "seed of the simulation (default: 0)", "S", int, 0),
     Option(
         "--numeric",
-        "compare randomizers of numbers in this range instead; with FILE, on its column",
+        "compare randomizers of numbers in this range instead",
         type=float,
         nargs=2,
         metavar=("MIN", "MAX"),
@@ -301,7 +301,7 @@ error next to the exact one, with its own standard error: the trial does not sep
 overlap.""",
     runs="analysis.compare",
     writes_tables=True,
-    rules=(Idle(("--domain-size", "--epsilon-permanent"), ("--numeric",)),),
+    rules=(Idle(("FILE", "--column", "--domain-size", "--epsilon-permanent", "--measure"), ("--numeric",)),),
 )
 
 _OF_A_METRIC: Final = ("--registry", "--metric", "--candidates", "--steps")
