@@ -7,9 +7,8 @@ import time
 import pytest
 
 from overstory.gateway import gateway as module
-from overstory.gateway.gateway import Gateway, Lines, Settings, follow
+from overstory.gateway.gateway import FileSink, Gateway, Lines, Settings, follow
 from overstory.gateway.readings import BadLine, Reading
-from overstory.gateway.sinks import FileSink
 from overstory.protocol.errors import FormatError
 from overstory.supervision.clock import ClockWatch
 from support.gateway_samples import HALF_HOUR, REGISTRY, metric, uploads

@@ -14,9 +14,8 @@ from overstory.client.state.state import State
 from overstory.client.upload.delivery import CollectorHealth, Delivery
 from overstory.client.upload.http import Request, Response
 from overstory.client.upload.retry import RetryPolicy
-from overstory.gateway.gateway import Gateway, Lines, Settings, replay
+from overstory.gateway.gateway import CollectorSink, FileSink, Gateway, GatewayError, Lines, Settings, replay
 from overstory.gateway.readings import Reading
-from overstory.gateway.sinks import CollectorSink, FileSink, GatewayError
 from overstory.privacy import epsilon_at, terms_of
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.metrics import parse_registry

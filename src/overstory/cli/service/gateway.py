@@ -15,9 +15,18 @@ from overstory.client.client import WEEK, seconds
 from overstory.client.outcomes import MADE, Outcome
 from overstory.client.upload.delivery import Sink
 from overstory.client.upload.http import endpoint, http_transport
-from overstory.gateway.gateway import LOG, Gateway, Lines, Settings, bounded_lines, follow, replay
+from overstory.gateway.gateway import (
+    LOG,
+    CollectorSink,
+    FileSink,
+    Gateway,
+    Lines,
+    Settings,
+    bounded_lines,
+    follow,
+    replay,
+)
 from overstory.gateway.readings import Format, Layout, read_lines, zone_named
-from overstory.gateway.sinks import CollectorSink, FileSink
 from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.registry.cost import PATTERN
 from overstory.protocol.metrics import load_registry
