@@ -8,7 +8,7 @@ from pyarrow import fs
 from overstory.cli.main import main
 from overstory.engines import folders
 from overstory.engines.folders import Folder, FolderError, shown_address, without_secrets
-from overstory.engines.places import Place, find_places, find_sets, is_exported
+from overstory.engines.places import Place, find_places, find_sets
 from overstory.engines.units import BLOCKS, Unit
 from overstory.files.parquet import label_of, opened, read_row_groups
 from overstory.protocol.errors import FormatError, OverstoryError, ParameterError
@@ -32,7 +32,6 @@ COMMANDS = [
     "sum --params params.csv {} -o counts.csv",
     "decode {} --registry metrics.toml --metric bloom",
     "decode {} --store store.db --registry metrics.toml --metric bloom",
-    "decode {} --counts counts.csv",
     "export --store store.db --registry metrics.toml {}",
     "export --store store.db --registry metrics.toml --verify {}",
     "export --store store.db --registry metrics.toml elsewhere {}",
@@ -147,15 +146,8 @@ class System:
 @pytest.mark.parametrize("kind", [None, fs.FileType.Directory, fs.FileType.NotFound])
 def test_a_store_that_does_not_answer_is_not_passed_over(monkeypatch, capsys, kind):
     monkeypatch.setattr(folders, "file_system", lambda _address: (System(kind), "b/day"))
-    with pytest.raises(FolderError, match=r"^s3://b/day: when listing objects .*NETWORK_CONNECTION"):
-        is_exported("s3://b/day?region=eu-west-1")
     assert main(["decode", "s3://b/day", "--registry", "metrics.toml"]) == 2
     assert "overstory: error: s3://b/day: when listing objects" in capsys.readouterr().err
-
-
-def test_an_object_is_no_exported_folder(monkeypatch):
-    monkeypatch.setattr(folders, "file_system", lambda _address: (System(fs.FileType.File), "b/day.parquet"))
-    assert not is_exported("s3://b/day.parquet")
 
 
 class Failing(io.BytesIO):

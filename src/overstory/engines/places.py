@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
-from overstory.engines.folders import Folder, FolderError, address_key, file_system, is_address, shown_address
+from overstory.engines.folders import Folder, address_key, file_system, is_address, shown_address
 from overstory.files.labels import LARGEST, MANIFEST_NAME, PART_NAME, Manifest, PartFile, manifest_name
 from overstory.protocol.errors import FormatError, ParameterError
 
@@ -57,19 +57,6 @@ def find_sets(source: str) -> list[ExportedSet]:
         raise ParameterError(f"{top.identity} holds no manifest: nothing was exported there, or no export has finished")
     check_once(sets)
     return sets
-
-
-def is_exported(source: str) -> bool:
-    """Whether this names a folder, or one in an object store, that holds a manifest at any depth."""
-    if "*" in source if is_address(source) else not Path(source).is_dir():
-        return False
-    folder = Folder(source)
-    try:
-        return bool(_manifests(folder))
-    except FolderError:
-        if folder.entry() is not None:
-            return False
-        raise
 
 
 def _manifests(folder: Folder) -> list[str]:

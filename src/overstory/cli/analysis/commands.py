@@ -314,10 +314,9 @@ _OF_PERIODS: Final = (
 DECODE: Final = Command(
     "decode",
     "overstory decode --params params.csv --counts counts.csv --map map.csv -o results\n"
-    "  overstory decode monday.parquet --candidates names.txt\n"
     "  overstory decode exported/metric=colour --registry metrics.toml --aggregate per-period\n"
     "  overstory decode --store reports.db --registry metrics.toml --metric colour --from 2026-11-01",
-    Option("inputs", "files of reports, folders, globs or addresses", "INPUT", nargs="*", default=[]),
+    Option("inputs", "folders that `overstory export` wrote, or their addresses", "INPUT", nargs="*", default=[]),
     Group(
         "from files",
         Option("--params"),
@@ -430,9 +429,6 @@ DECODE: Final = Command(
 From files: writes results.csv (every candidate, most frequent first) and metrics.json into DIR, and prints the
 detected candidates. The map is not checked: make it with the hash family and key of the devices.
 
-From files of reports, of any oracle: an engine counts them first. Their label says what made them; --candidates are the
-strings to look for.
-
 With --pair, from counts of `overstory sum --pair`: the table of two variables that were reported together.
 
 From a store, or from a collector by its address: estimates a metric of the registry over a range of periods: in total,
@@ -446,15 +442,11 @@ every period (of a panel: as often as it asks one device), unless --reports-per-
         Forms(
             Form(
                 "on exported folders",
-                takes=("INPUT", *_OF_A_METRIC, *_OF_PERIODS, "--engine"),
-                when="analysis.decode:is_of_folders",
+                ("INPUT",),
+                needs=("--registry",),
+                takes=(*_OF_A_METRIC, *_OF_PERIODS, "--engine"),
             ),
             Form("with --pair", ("--pair",), ("--params", "--map", "--counts")),
-            Form(
-                "on files of reports",
-                ("INPUT",),
-                takes=("--params", *_OF_A_METRIC, "--engine"),
-            ),
             Form("with --store", ("--store",), ("--metric",), (*_OF_A_METRIC, *_OF_PERIODS)),
             Form(
                 "without INPUT or --store",

@@ -7,57 +7,33 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from overstory.analysis.alarms.crafted import alarm_notes, check_collection
 from overstory.analysis.decoding import decode
 from overstory.analysis.selection import bound_text, interval_words
-from overstory.analysis.tables.output import estimate_lines, estimate_table, file_columns, records
-from overstory.cli.arguments import OF_SOURCES, check_pipes
-from overstory.cli.output import Printing, draw, is_table, reading_bar, show_answer, write_tables
-from overstory.cli.rappor.engine_runs import (
-    CountedFiles,
-    Counting,
-    count_units,
-    find_units,
-    named_metric,
-    run_facts,
-    run_sentences,
-)
+from overstory.analysis.tables.output import estimate_table
+from overstory.cli.arguments import check_pipes
+from overstory.cli.output import Printing, draw, is_table, reading_bar, write_tables
 from overstory.files.io import writing_csv
 from overstory.files.rappor import metrics, read_candidates, read_counts, read_map, read_params, write_results
-from overstory.presentation.document import Lines, Paragraph, Table
-from overstory.presentation.formats import epsilons_text, finite, plural
+from overstory.presentation.document import Lines, Paragraph
+from overstory.presentation.formats import epsilons_text, plural
 from overstory.presentation.render_text import print_document
-from overstory.presentation.result import Result
 from overstory.protocol.errors import ParameterError
-from overstory.queries.readings import Aggregation, EstimateOptions, privacy_words
+from overstory.queries.readings import Aggregation, EstimateOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
-    from overstory.analysis.alarms.crafted import Check
-    from overstory.analysis.estimate import Estimate
     from overstory.presentation.document import Block
-    from overstory.protocol.kinds.base import Kind, Mechanism
-    from overstory.protocol.metrics import Metric
-    from overstory.protocol.metrics.panel import Panel
 
 FORMS: Final = {
     "on exported folders": "analysis.decode_store",
     "with --store": "analysis.decode_store",
     "with --pair": "analysis.decode_pairs",
 }
-"""The module that answers the requests of a form, by its `run(request)`; the others are answered here."""
-
-
-def is_of_folders(args: argparse.Namespace) -> bool:
-    """Whether the inputs are exported folders alone."""
-    if not args.inputs or not args.registry:
-        return False
-    from overstory.engines.places import is_exported
-
-    return all(map(is_exported, args.inputs))
+"""The module that answers the requests of a form, by its `run(request)`; the last form is answered here."""
 
 
 AS_SAID: Final = (
@@ -94,7 +70,7 @@ class DecodeRequest:
 
     @property
     def repeats(self) -> float:
-        """The reports of one device in files."""
+        """The reports of one device in the files of RAPPOR's tools."""
         return 1.0 if self.options.reports_per_device is None else self.options.reports_per_device
 
     def read_options(self) -> EstimateOptions:
@@ -102,19 +78,6 @@ class DecodeRequest:
         if not self.candidates:
             return self.options
         return replace(self.options, candidates=tuple(read_candidates(self.candidates)))
-
-    @property
-    def counting(self) -> Counting:
-        """What an engine is to count, where the source is files or folders."""
-        return Counting(
-            engine=self.engine,
-            params=self.params,
-            registry=self.registry,
-            metric=self.metric,
-            output=self.printing.output,
-            quiet=self.printing.quiet,
-            inputs=self.inputs,
-        )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -124,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     if len(request.maps) > 1 and not request.pair:
         raise ParameterError("--map: give one map: several are for --pair, one for each variable")
     if args.form not in FORMS:
-        return _run_files(request) if request.inputs else _run_map(request)
+        return _run_map(request)
     answer: Callable[[DecodeRequest], int] = import_module(f"overstory.cli.{FORMS[args.form]}").run
     return answer(request)
 
@@ -216,113 +179,3 @@ def estimate_blocks(rows: list[dict[str, Any]], about: dict[str, Any], results: 
         *(f"note: {note}" for note in about["notes"]),
         *([] if results is None else [f"every candidate: {results}"]),
     )
-
-
-@dataclass(frozen=True, eq=False)
-class CountedEstimate(Result):
-    """The estimate of one collection of reports, and what must be known to read it."""
-
-    name: ClassVar[str] = "estimates"
-
-    mechanism: Mechanism
-    estimate: Estimate
-    checks: tuple[Check, ...] = ()
-    counted: tuple[str, ...] = ()
-    about: dict[str, Any] | None = None
-    panel: Panel | None = None
-
-    def as_table(self) -> Table:
-        return Table.of_records(file_columns(adjustment=self.estimate.adjustment), records(self.estimate))
-
-    def csv_lines(self) -> Iterable[str]:
-        return estimate_lines(self.estimate)
-
-    def to_json(self, *, everything: bool = True) -> dict[str, Any]:
-        built, estimate = self.mechanism, self.estimate
-        facts = {
-            "oracle": built.name,
-            "digest": built.digest.hex(),
-            "epsilon_report": finite(built.epsilon_report),
-            "epsilon_permanent": finite(built.epsilon_permanent) if self.panel is None else None,
-            "reports_per_device": estimate.reports_per_device,
-        }
-        checks = [check.to_json() for check in self.checks]
-        learned = {key: finite(value) for key, value in estimate.to_json(everything=everything).items()}
-        return {**(self.about or {}), **facts, "checks": checks, **learned}
-
-    def shown(self, *, everything: bool) -> Iterator[Block]:
-        rows = self.estimate.rows(everything=everything)
-        yield estimate_table(rows) if rows else Paragraph("nothing was detected")
-
-    def sentences(self) -> Iterator[str]:
-        built, estimate = self.mechanism, self.estimate
-        bound = bound_text(estimate.correction, estimate.alpha)
-        yield f"{plural(estimate.num_reports, 'report')} of {built.name}; {bound}"
-        yield f"intervals: {interval_words(estimate.interval_kind, estimate.adjustment)}"
-        yield f"privacy: {built.name}, {privacy_words(built, self.panel)}"
-        yield from self.counted
-
-    def all_notes(self) -> Iterable[str]:
-        return self.estimate.notes
-
-
-def _run_files(request: DecodeRequest) -> int:
-    """Answer by files of reports of any oracle, which an engine counts first."""
-    sources = {"--params": request.params, "--registry": request.registry, "--metric": request.metric}
-    for rule in OF_SOURCES:
-        rule.check([name for name, value in sources.items() if value], argparse.Namespace())
-    metric = named_metric(request.registry, request.metric)
-    kind = request.options.kind_of_intervals(metric, "total")
-    request = replace(request, options=replace(request.options, interval_kind=kind))
-    answer = _counted(request, find_units(request.counting), metric)
-    if request.plot:
-        draw(request.plot, [answer.estimate.plot()])
-    show_answer(request.printing, answer)
-    return 0
-
-
-def _counted(request: DecodeRequest, files: CountedFiles, metric: Metric | None) -> CountedEstimate:
-    """Count the reports by an engine, and estimate once, with every choice of the options."""
-    from overstory.analysis.postprocess import postprocess
-    from overstory.queries.estimates import estimate_once
-
-    mechanism, repeats, options = _oracle(files.mechanism), request.repeats, request.options
-    is_bloom, names = mechanism.encoding.decoded, _names(request, mechanism, metric)
-    if not is_bloom and (options.complete or options.method != "gls"):
-        raise ParameterError(f"{mechanism.name} is counted by value: --method and --complete are for Bloom filters")
-    run = count_units(request.counting, files.engine, files.job, files.units)
-    estimate = estimate_once(mechanism, run.counts, repeats, replace(options, steps=()), names)
-    # Sizes and sums are checked where every device reported once.
-    checks = () if repeats != 1 else check_collection(mechanism, run.counts, estimate, labels=names or ())
-    estimate = replace(estimate, notes=(*estimate.notes, *alarm_notes(checks, decoded=is_bloom)))
-    return CountedEstimate(
-        mechanism,
-        postprocess(estimate, *options.steps) if options.steps else estimate,
-        checks,
-        counted=tuple(run_sentences(files.engine.name, run)),
-        about={"counting": run_facts(files, run)},
-        panel=None if metric is None else metric.panel,
-    )
-
-
-def _oracle(mechanism: Kind) -> Mechanism:
-    if not mechanism.counts_values:
-        raise ParameterError(
-            f"{mechanism.name} does not count single values: it is read from a store, with --store, or from a folder "
-            "that `overstory export` wrote"
-        )
-    return cast("Mechanism", mechanism)
-
-
-def _names(request: DecodeRequest, mechanism: Mechanism, metric: Metric | None) -> list[str] | None:
-    """Return the names of the domain's values, or the strings to look for; None: the numbers of the domain."""
-    labels = None if metric is None else metric.labels
-    if mechanism.domain_size is not None:
-        if request.candidates:
-            raise ParameterError(f"--candidates has no effect: {mechanism.name} was counted over its domain")
-        return list(labels) if labels else None
-    if request.candidates:
-        return read_candidates(request.candidates)
-    if not labels:
-        raise ParameterError(f"{mechanism.name} without a domain needs the strings to look for: --candidates FILE")
-    return list(labels)

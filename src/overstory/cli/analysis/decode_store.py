@@ -194,7 +194,7 @@ def _open_store(request: DecodeRequest) -> Iterator[Any]:
     from overstory.queries.sources.exported import ExportedReports
 
     engine = engine_of(request.engine)
-    with counting_jobs(request.counting, engine) as count:
+    with counting_jobs(request.engine, engine, quiet=request.printing.quiet) as count:
         yield ExportedReports(_find(request), count, getattr(engine, "workers", None) or 8)
 
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from overstory.engines.units import Job, Unit
     from overstory.files.labels import Label
     from overstory.protocol.kinds.base import Kind
-    from overstory.protocol.metrics import Metric
 
 
 @dataclass(frozen=True)
@@ -39,32 +38,32 @@ class Counting:
     inputs: tuple[str, ...] = ()
 
 
-def count_units(counting: Counting, engine: Engine, job: Job, units: Sequence[Unit]) -> Run:
+def count_units(engine: Engine, job: Job, units: Sequence[Unit], *, quiet: bool) -> Run:
     """Return what the engine counts, and show how much of it is done."""
     from overstory.engines.driver import count
 
     size = sum(unit.num_bytes for unit in units)
-    with progress(f"counting ({engine.name})", size or None, quiet=counting.quiet, in_bytes=True) as bar:
+    with progress(f"counting ({engine.name})", size or None, quiet=quiet, in_bytes=True) as bar:
         return count(engine, job, units, advance=bar.advance)
 
 
 @contextmanager
-def counting_jobs(counting: Counting, engine: Engine) -> Iterator[Callable[[Job, Sequence[Unit]], Run]]:
+def counting_jobs(asked: str | None, engine: Engine, *, quiet: bool) -> Iterator[Callable[[Job, Sequence[Unit]], Run]]:
     """Yield what counts one job after the other; at the end the error stream has how that went."""
     from overstory.engines.driver import Run
 
     runs: list[Run] = []
 
     def count_next(job: Job, units: Sequence[Unit]) -> Run:
-        runs.append(count_units(counting, engine, job, units))
+        runs.append(count_units(engine, job, units, quiet=quiet))
         return runs[-1]
 
     yield count_next
-    if counting.quiet or not runs:
+    if quiet or not runs:
         return
     names = ("num_reports", "num_bytes", "num_units", "repeats", "seconds")
     whole = Run({}, **{name: sum(getattr(run, name) for run in runs) for name in names})
-    for note in run_sentences(engine.name, whole)[0 if counting.engine else 1 :]:
+    for note in run_sentences(engine.name, whole)[0 if asked else 1 :]:
         print(f"overstory: {note}", file=sys.stderr)
 
 
@@ -122,7 +121,7 @@ def run_engine(args: argparse.Namespace, counting: Counting) -> int:
 
     files = find_units(counting)
     output = str(counting.output)
-    run = count_units(counting, files.engine, files.job, files.units)
+    run = count_units(files.engine, files.job, files.units, quiet=counting.quiet)
     write_counts(output, run.counts)
     totals = run.counts.totals.tolist()
     outcome = {"reports": run.num_reports, "cohorts": totals, "output": output, **run_facts(files, run)}
@@ -212,11 +211,3 @@ def _of_params(params: str, digest: bytes, source: str) -> Kind:
     check = LabelCheck(source, parameters)
     check.check(parameters.k, parameters.m, digest)
     return check.mechanisms[digest]
-
-
-def named_metric(registry: str | None, metric: str | None) -> Metric | None:
-    if not registry or not metric:
-        return None
-    from overstory.protocol.metrics import load_registry
-
-    return load_registry(registry)[metric]
