@@ -53,19 +53,6 @@ def google_files(place):
 
 
 @scene
-def faulty_files(place):
-    """What is wrong with a file, and where; and what is skipped."""
-    return run_each(
-        place,
-        f"encode {PARAMS} --values broken.csv --seed 1 -o broken-reports.csv --json",
-        f"sum {PARAMS} absent.csv -o absent-counts.csv",
-        f"decode {PARAMS} --counts values.csv --map names.txt -o absent",
-        "compare --epsilon -1 --domain-size 10 --reports 10",
-        "colect survey.csv",
-    )
-
-
-@scene
 def collect(place):
     """A column of texts by the best oracle; the page's figures as CSV."""
     line = "collect survey.csv --column state --seed 1 -o collected --json"
@@ -177,16 +164,3 @@ def metrics_init(place):
         "--owner 'Design team' --purpose https://example.org/issues/7 --yes"
     )
     return "".join(play_frozen(place, line)) + "--- first.toml\n" + (place / "first.toml").read_text("utf-8")
-
-
-@scene
-def reproduce(place):
-    """What there is to reproduce, and one result."""
-    one = "reproduce rappor-75-of-100 --quick --quiet -o reproduced --json"
-    return run(place, "reproduce --json") + run(place, one)
-
-
-@scene
-def demo(place):
-    """The first thing that anybody runs."""
-    return run(place, "demo --reports 20000 --states 6 --seed 1 -o demo --json")

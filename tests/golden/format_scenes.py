@@ -60,15 +60,6 @@ def oracles(_):
     return "".join(texts)
 
 
-@scene
-def survey(_):
-    """A column in a notebook."""
-    import overstory
-
-    answers = overstory.survey(["yes"] * 600 + ["no"] * 300 + [None] * 100, epsilon=1, rng=1)
-    return f"{answers}\n{laid_out(answers.to_json())}\n{list(overstory.__all__)}\n"
-
-
 ONCE = {"epsilon": 2.0, "domain_size": 7}
 MEMOIZED = {"epsilon_permanent": 4.0, "epsilon_report": 2.0, "domain_size": 7}
 BLOOM = {"num_bits": 16, "num_hashes": 2, "num_cohorts": 4}
