@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Final, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from overstory.analysis.decoding.candidates import colliding
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.cli.arguments import check_pipes, print_outcome, shown
 from overstory.cli.output import reading_bar
-from overstory.cli.rappor.engine_runs import Counting, run_engine, wants_engine
+from overstory.cli.rappor.engine_runs import count_units, engine_of, run_sentences
 from overstory.files.labels import Label
 from overstory.files.parquet import write_blocks
 from overstory.files.rappor import (
@@ -31,6 +33,8 @@ from overstory.files.rappor import (
     write_pair_counts,
 )
 from overstory.files.reports import (
+    PARQUET_MAGIC,
+    LabelCheck,
     ReportRow,
     kind_of,
     read_reports,
@@ -38,13 +42,17 @@ from overstory.files.reports import (
     write_packed,
     write_reports_csv,
 )
+from overstory.presentation.document import Lines
 from overstory.presentation.formats import epsilons_text
-from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import Report
+from overstory.protocol.errors import FormatError, ParameterError
+from overstory.protocol.kinds.base import Kind, Report
 from overstory.protocol.kinds.bits import BitMechanism
 from overstory.protocol.kinds.rappor import as_googles_client
 from overstory.protocol.sampling import KeyedEntropy, Responder, SystemEntropy, context
-from overstory.protocol.wire.upload import decode_batch, encode_reports
+from overstory.protocol.wire.upload import MAGIC, decode_batch, encode_reports
+
+if TYPE_CHECKING:
+    from overstory.engines.units import Contents
 
 BATCH: Final = 1 << 16
 METRIC: Final = "encode"
@@ -139,17 +147,8 @@ def count(args: argparse.Namespace) -> int:
         raise ParameterError(f"-o {args.output}: counts are CSV: give another name")
     if args.pair:
         return _sum_pairs(args)
-    counting = Counting(
-        engine=args.engine,
-        params=args.params,
-        registry=args.registry,
-        metric=args.metric,
-        output=args.output,
-        quiet=args.quiet,
-        inputs=tuple(args.reports),
-    )
-    if wants_engine(counting):
-        return run_engine(args, counting)
+    if _wants_engine(args):
+        return _sum_by_engine(args)
     parameters = read_params(args.params)
     with reading_bar("summing", args.reports, quiet=args.quiet) as advance:
         batches = (batch for path in args.reports for batch in read_reports(path, parameters, advance=advance))
@@ -174,3 +173,85 @@ def _print_sum(args: argparse.Namespace, counts: SupportCounts, about: dict[str,
     outcome = about | {"cohorts": counts.totals.tolist(), "output": args.output}
     print_outcome(args, outcome, f"{what} summed into {shown(args.output)}")
     return 0
+
+
+LARGE: Final = 1 << 27  # bytes of files that are counted in units also where nobody asks for it
+
+
+def _wants_engine(args: argparse.Namespace) -> bool:
+    """Whether an engine counts: where it was asked for, or the inputs are more than one process should count."""
+    import glob
+
+    from overstory.engines.folders import is_address
+
+    if args.engine or args.registry or not args.params:
+        return True
+    if any(is_address(name) or Path(name).is_dir() for name in args.reports):
+        return True
+    if any(glob.has_magic(name) and not Path(name).exists() for name in args.reports):
+        return True
+    if not all(Path(name).is_file() for name in args.reports):
+        return False
+    is_large = sum(Path(name).stat().st_size for name in args.reports) > LARGE
+    return is_large and all(map(_in_units, args.reports))
+
+
+def _in_units(name: str) -> bool:
+    """Whether a file begins as one that is read from its middle, too: not as CSV, nor compressed."""
+    with Path(name).open("rb") as file:
+        return file.read(4) in (PARQUET_MAGIC, MAGIC)
+
+
+def _sum_by_engine(args: argparse.Namespace) -> int:
+    from overstory.engines.places import find_copies, find_places
+    from overstory.engines.units import Job, read_contents, unit_bytes, units_of
+
+    if "-" in args.reports:
+        raise ParameterError("an engine cannot read standard input (-): a unit starts in the middle of a file")
+    engine = engine_of(args.engine)
+    places = find_places(args.reports)
+    contents = read_contents(places)
+    for first, copy in find_copies(places):
+        print(f"overstory: warning: {copy.shown} is a copy of {first.shown} and counts again", file=sys.stderr)
+    # All files have one digest; the label may be of any of them.
+    labelled = next((file for file in contents if file.label is not None), contents[0])
+    mechanism = _stated_mechanism(args, labelled)
+    units = units_of(contents, unit_bytes(contents, getattr(engine, "workers", None) or 8))
+    run = count_units(engine, Job.of(mechanism), units, quiet=args.quiet)
+    write_counts(args.output, run.counts)
+    outcome = {
+        "reports": run.num_reports,
+        "cohorts": run.counts.totals.tolist(),
+        "output": args.output,
+        "mechanism": mechanism.name,
+        "engine": engine.name,
+        "files": len(places),
+        "units": run.num_units,
+        "bytes": run.num_bytes,
+        "seconds": run.seconds,
+        "repeated_units": run.repeats,
+    }
+    counted = f"{run.num_reports:,} reports of {mechanism.name} in {run.counts.num_cohorts:,} cohorts"
+    print_outcome(args, outcome, Lines(f"{counted} summed into {shown(args.output)}", *run_sentences(engine.name, run)))
+    return 0
+
+
+def _stated_mechanism(args: argparse.Namespace, file: Contents) -> Kind:
+    """Return what made the reports of a file, by the options or by its label."""
+    source, digest = file.place.shown, file.digest
+    if args.params:
+        parameters = read_params(args.params)
+        check = LabelCheck(source, parameters)
+        check.check(parameters.k, parameters.m, digest)
+        return check.mechanisms[digest]
+    if args.registry:
+        from overstory.protocol.metrics import load_registry
+
+        mechanism: Kind = load_registry(args.registry)[args.metric].mechanism
+        if mechanism.digest != digest:
+            raise FormatError(f"these reports were not made with the parameters of {args.metric}", source=source)
+        return mechanism
+    if file.label is None:
+        problem = "packed batches say which parameters they are of by a digest alone: give --params, or --registry"
+        raise FormatError(f"{problem} and --metric", source=source)
+    return file.label.mechanism(source)
