@@ -156,29 +156,20 @@ def _address(request: DecodeRequest) -> str | None:
 @contextmanager
 def open_source(request: DecodeRequest, metric: Metric) -> Iterator[RangeReader]:
     """Yield what reads ranges of periods of a metric from its source, while that is open."""
-    from overstory.queries.counts import parse_range
-
-    with _open(request, metric) as read_numbers:
-
-        def read_range(labels: tuple[str | None, str | None], group: str | None = None) -> PeriodCounts:
-            return read_numbers(*parse_range(metric, *labels), group)
-
-        yield read_range
-
-
-@contextmanager
-def _open(request: DecodeRequest, metric: Metric) -> Iterator[Callable[..., PeriodCounts]]:
-    """Yield the same by the numbers of periods, which may be None."""
-    from overstory.queries.counts import read_store, with_sums
+    from overstory.queries.counts import parse_range, read_store, with_sums
 
     if (url := _address(request)) is not None:
         from overstory.queries.sources.remote import read_remote
 
         token = token_of_environment("ADMIN")
-        yield lambda first, last, group: read_remote(url, token, metric, first, last, group=group)
+        yield lambda ends, group=None: read_remote(url, token, metric, *parse_range(metric, *ends), group=group)
         return
     with _open_store(request) as store:
-        yield lambda first, last, group: with_sums(store, read_store(store, metric, first, last, group=group))
+
+        def read_range(ends: tuple[str | None, str | None], group: str | None = None) -> PeriodCounts:
+            return with_sums(store, read_store(store, metric, *parse_range(metric, *ends), group=group))
+
+        yield read_range
 
 
 @contextmanager
