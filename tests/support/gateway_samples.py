@@ -72,7 +72,7 @@ def year(periods: int) -> bytes:
 
 def run(folder: Path, text: bytes, name: str = "energy", **choices):
     """Replay a file into `folder`/out; return the summary, and the lines' under "lines"."""
-    layout, lines = choices.pop("layout", Layout()), Lines("file", choices.pop("strict", False))
+    layout, lines = choices.pop("layout", Layout()), Lines("file")
     sink = FileSink(folder / "out")
     gateway = Gateway(
         REGISTRY, Settings(name, folder / "state", agree=choices.pop("agree", "on"), **choices), sink, environ={}

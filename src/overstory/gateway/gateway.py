@@ -397,7 +397,6 @@ class Lines:
     """What lines were, counted."""
 
     source: str  # what errors call the lines: the file's name
-    strict: bool = False  # whether the first bad line raises its error
     read: int = 0
     bad: int = 0  # those that had no time or no value
     shown: list[BadLine] = field(default_factory=list)  # the first bad ones
@@ -409,8 +408,6 @@ class Lines:
         bad = item.fault if isinstance(item, Reading) else item
         if bad is not None:
             self.bad += 1
-            if self.strict:
-                raise bad.error(self.source)
             if len(self.shown) < MOST_SHOWN:
                 self.shown.append(bad)
         return reading
@@ -427,7 +424,7 @@ def replay(gateway: Gateway, items: Iterable[Reading | BadLine], lines: Lines) -
             if reading is not None:
                 gateway.take(reading)
     except BaseException:
-        gateway.flush()  # what was read before the bad line is reported all the same
+        gateway.flush()  # what was read before the error is reported all the same
         raise
     gateway.finish()
 

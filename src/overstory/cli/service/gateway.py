@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         FORMATS.get(Path(args.readings).suffix.lower()),
     )
     layout = Layout(form, args.time_column, args.value_column, zone_named(args.timezone))
-    lines = Lines("standard input" if streamed else args.readings, args.strict)
+    lines = Lines("standard input" if streamed else args.readings)
     with ExitStack() as opened:
         stream: BinaryIO = sys.stdin.buffer if streamed else opened.enter_context(Path(args.readings).open("rb"))
         gateway = Gateway(registry, settings, _sink(args, opened))
