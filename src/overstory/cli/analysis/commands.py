@@ -181,7 +181,7 @@ COLLECT: Final = Command(
     '  overstory collect survey.csv --column languages --separator ";" --epsilon 2\n'
     "  overstory collect homes.parquet --column kwh --numeric distribution --range 0 5\n"
     "  overstory collect homes.parquet --column kwh --bins 0 5 50 --epsilon 1 --epsilon-permanent 3 -o homes",
-    Option("file", "CSV (gz too), JSON lines or Parquet; - for standard input", "FILE"),
+    Option("file", "CSV (gz too) or Parquet; - for standard input", "FILE"),
     Option(
         "--column", "the column to collect; give two to see what they say of each other", required=True, action="append"
     ),
@@ -265,7 +265,7 @@ COMPARE: Final = Command(
     "  overstory compare mine.py --domain-size 7 --epsilon 1 --reports 1000000",
     Option(
         "file",
-        "true values to simulate: CSV (also .gz), JSON lines or Parquet; -: standard input. A Python file (.py): it is "
+        "true values to simulate: CSV (also .gz) or Parquet; -: standard input. A Python file (.py): it is "
         "run, and the oracles that it registers take part",
         "FILE",
         nargs="*",
@@ -466,7 +466,7 @@ every period (of a panel: as often as it asks one device), unless --reports-per-
 DISCOVER: Final = Command(
     "discover",
     "overstory discover crashes.csv --column address --epsilon 4 --bits 64",
-    Option("file", "CSV (also .gz), JSON lines or Parquet; -: standard input", "FILE"),
+    Option("file", "CSV (also .gz) or Parquet; -: standard input", "FILE"),
     Option("--column", required=True),
     CSV,
     Option("--epsilon", "privacy loss of each device (epsilon; smaller is more private)", required=True),
