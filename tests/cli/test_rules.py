@@ -92,6 +92,7 @@ def test_every_command_takes_quiet_and_json_where_it_prints_results():
             command.add_to(own)
             help_text = own.choices[command.name].format_help()
             assert "--quiet" in help_text
+            assert "example:\n  overstory " in help_text
             assert ("--json" in help_text) == (command.name not in silent), command.name
 
 
