@@ -325,7 +325,6 @@ REFUSED = {
         (f"{FOR_STRINGS} --num-cohorts 0", "num_cohorts (m) = 0"),
         ("--domain-size 9 --epsilon 1e-300 --reports 5", "reaches epsilon 1e-300"),
         ("--domain-size 9 --epsilon 1e-300 --epsilon-permanent 1e-299 --reports 5", "reaches epsilon 1e-300"),
-        (f"--domain-size 9 --epsilon 1 --reports 5 --most {10**22}", "number from 1 to 9"),
     ],
     "privacy": [
         ("themes --registry metrics.toml", "there is no metric 'themes'"),

@@ -80,7 +80,6 @@ PLAN: Final = Command(
     "overstory plan --params params.csv --reports 1000000 --candidates 200 --share 0.01\n"
     "  overstory plan --epsilon 1.0743 --epsilon-permanent 4.3945 --reports 1000000 --candidates 200 -o params.csv\n"
     "  overstory plan --domain-size 100 --epsilon 1 --reports 1000000\n"
-    "  overstory plan --domain-size 100 --most 8 --typical 3 --epsilon 1 --reports 1000000\n"
     "  overstory plan --domain-size 20 --yearly 4 --metrics 5 --reports 1000000\n"
     "  overstory plan --registry metrics.toml",
     Group("for given parameters", Option("--params")),
@@ -96,8 +95,6 @@ PLAN: Final = Command(
     Group(
         "for a known domain",
         Option("--domain-size", "number of values; with --epsilon", "D", int),
-        Option("--most", "sets of items: as many of one set count", "M", int),
-        Option("--typical", "sets of items: how many a device has, on average", "S", float),
     ),
     Group(
         "for a bound on any year",
@@ -129,12 +126,6 @@ With --domain-size and --yearly it compares the ways to keep within that epsilon
     rules=(
         Forms(
             Form("for a registry", ("--registry",)),
-            Form(
-                "for sets of items",
-                ("--most", "--typical"),
-                ("--reports", "--domain-size", "--epsilon", "--most"),
-                ("--typical", "--alpha"),
-            ),
             Form(
                 "for a bound on any year",
                 ("--yearly",),

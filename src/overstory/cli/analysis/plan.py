@@ -43,23 +43,6 @@ def _choose(args: argparse.Namespace) -> int:
     return 0
 
 
-def _choose_for_sets(args: argparse.Namespace) -> int:
-    """Recommend a mechanism for sets of a domain's items."""
-    from overstory.planning.kinds import item_table, other_mechanism, rank_item_mechanisms, sizes_about
-    from overstory.planning.plan import oracle_toml
-    from overstory.protocol.kinds.item_sets import ItemBits
-
-    ItemBits(args.domain_size, args.most)  # says so when one is out of range
-    sizes = sizes_about(args.typical, args.most)
-    ranking = rank_item_mechanisms(args.domain_size, args.most, args.epsilon, args.reports, sizes)
-    best = ranking[0]
-    written = oracle_toml(best.mechanism.name, best.parameters).replace("\n", "; ")
-    values = {**best.to_json(), "ranking": [each.to_json() for each in ranking]}
-    lines = Lines(f"Best: {written}", f"Instead: {other_mechanism(ranking)}")
-    print_answer(args, values, [item_table(ranking), lines])
-    return 0
-
-
 def _choose_for_a_year(args: argparse.Namespace) -> int:
     """Compare the ways to keep within a bound on any year."""
     from overstory.planning.yearly import SHARE, YearPlan
@@ -129,7 +112,6 @@ def _write(path: str, plan: RapporPlan) -> None:
 CHOICES = {
     "for a registry": _plan_registry,
     "for a bound on any year": _choose_for_a_year,
-    "for sets of items": _choose_for_sets,
     "for a known domain": _choose,
 }
 """What answers a form of the command that is not about RAPPOR's parameters."""
