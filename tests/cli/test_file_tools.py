@@ -48,7 +48,7 @@ def checked(ran, status):
     return ran
 
 
-COMBINATIONS = [("overstory-v1", kind) for kind in ("csv", "csv.gz", "ovsb", "parquet")]
+COMBINATIONS = [("overstory-v1", kind) for kind in ("csv", "csv.gz", "parquet")]
 COMBINATIONS += [("google-rappor-python", "csv")]
 
 
@@ -80,8 +80,8 @@ def test_the_whole_path(folder, family, kind):
 
 def prepare(folder):
     if not (folder / "ready.csv").exists():
-        inside(folder, "encode", "--params", "params.csv", "--values", "values.csv", "--seed", 3, "-o", "ready.ovsb")
-        inside(folder, "sum", "--params", "params.csv", "ready.ovsb", "-o", "ready.csv")
+        inside(folder, "encode", "--params", "params.csv", "--values", "values.csv", "--seed", 3, "-o", "ready.parquet")
+        inside(folder, "sum", "--params", "params.csv", "ready.parquet", "-o", "ready.csv")
         inside(folder, "map", "--params", "params.csv", "--candidates", "names.txt", "-o", "ready-map.csv")
 
 
@@ -91,7 +91,7 @@ def decode(folder, *more, status=0):
     return inside(folder, "decode", *files, "-o", "out", *more, status=status)
 
 
-@pytest.mark.parametrize("kind", ["csv", "csv.gz", "ovsb", "parquet"])
+@pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet"])
 def test_a_seed_gives_the_same_file_twice_and_no_seed_never(folder, kind):
     (folder / "few.csv").write_text("client,cohort,value\n" + "ann,1,oak\nbob,2,elm\n" * 50)
     for name, seed in (("a", ("--seed", 5)), ("b", ("--seed", 5)), ("c", ("--seed", 6)), ("d", ()), ("e", ())):
@@ -114,7 +114,7 @@ def test_a_client_keeps_its_permanent_response(folder):
 
 def test_nothing_but_a_header_is_no_reports(folder):
     (folder / "nobody.csv").write_text("client,cohort,value\n")
-    for kind in ("csv", "ovsb", "parquet"):
+    for kind in ("csv", "parquet"):
         inside(folder, "encode", "--params", "params.csv", "--values", "nobody.csv", "-o", f"none.{kind}")
         ran = inside(folder, "sum", "--params", "params.csv", f"none.{kind}", "-o", "none-counts.csv", "--json")
         assert json.loads(ran.stdout)["reports"] == 0
@@ -151,7 +151,7 @@ def test_a_bad_line_of_values_or_reports_is_named_and_nothing_is_written(folder)
 
 
 ALL = {
-    "params": "params.csv", "values": "values.csv", "reports": "ready.ovsb",
+    "params": "params.csv", "values": "values.csv", "reports": "ready.parquet",
     "counts": "ready.csv", "map": "ready-map.csv", "candidates": "names.txt",
 }  # fmt: skip
 INPUTS = {
@@ -189,7 +189,7 @@ def test_a_pipe_is_read_once(folder):
 
 def test_a_bar_is_shown_on_a_terminal_only(folder):
     prepare(folder)
-    command = "sum --params params.csv ready.ovsb -o bar"
+    command = "sum --params params.csv ready.parquet -o bar"
     assert "summing" in at_a_terminal(command, folder, "stderr")
     assert at_a_terminal(f"{command} --quiet", folder, "stderr") == ""
 

@@ -69,8 +69,8 @@ def folder(tmp_path_factory):
     columns = {name: [row.split(",")[place] for row in rows.split()] for place, name in enumerate(("client", "tree"))}
     parquet.write_table(pa.table(columns), path / "trees.parquet")
     for line in (
-        "encode --params params.csv --values values.csv --seed 1 -o reports.ovsb",
-        "sum --params params.csv reports.ovsb -o counts.csv",
+        "encode --params params.csv --values values.csv --seed 1 -o reports.parquet",
+        "sum --params params.csv reports.parquet -o counts.csv",
         "map --params params.csv --candidates known.txt -o map.csv",
     ):
         assert within(*line.split(), cwd=path).returncode == 0
@@ -179,7 +179,7 @@ REFUSED = {
         ("--store reports.db --registry faulty.toml", "faulty.toml"),
     ],
     "sum --params params.csv": [
-        ("reports.ovsb -o counts.parquet", "-o counts.parquet: counts are CSV: give another name"),
+        ("reports.parquet -o counts.parquet", "-o counts.parquet: counts are CSV: give another name"),
         ("values.csv -o - --pair word:bit page:bit", "one of the two may be a bit"),
         ("values.csv -o - --pair value moon", "moon not found"),
     ],
@@ -264,8 +264,8 @@ REFUSED = {
         (f"{PAIR} page:bit --counts counts.csv", "--map: give one map: the other variable"),
         (f"{FILES} --pair word page", "--map: give the map of each"),
         (f"{FILES} map.csv -o x", "--map: give one map: several are for --pair"),
-        ("reports.ovsb --counts counts.json", "--counts has no effect on exported folders"),
-        ("reports.ovsb --map map.csv", "--map has no effect on exported folders"),
+        ("reports.parquet --counts counts.json", "--counts has no effect on exported folders"),
+        ("reports.parquet --map map.csv", "--map has no effect on exported folders"),
     ],
     "gateway": [
         (TO_FILE, "nobody has agreed that this gateway reports: --agree on does"),

@@ -9,7 +9,7 @@ from overstory.cli.main import main
 from overstory.engines import folders
 from overstory.engines.folders import Folder, FolderError, shown_address, without_secrets
 from overstory.engines.places import Place, find_places, find_sets
-from overstory.engines.units import BLOCKS, Unit
+from overstory.engines.units import Unit
 from overstory.files.parquet import label_of, opened, read_row_groups
 from overstory.protocol.errors import FormatError, OverstoryError, ParameterError
 from support.exported_store import export_all, fill, registry, registry_toml
@@ -86,7 +86,7 @@ def test_no_error_has_a_secret(address):
 )
 def test_what_is_shown(address, shown):
     assert shown_address(address) == shown
-    assert Place(address, 0, "").shown == Unit(0, address, BLOCKS, 0, 1, 0, 0).shown == shown
+    assert Place(address, 0, "").shown == Unit(0, address, 0, 1, 0, 0).shown == shown
 
 
 def test_secrets_are_left_out_of_what_a_library_says():

@@ -85,8 +85,8 @@ def test_an_engine_counts_alike(engine, tmp_path):
         made = Collection(tmp_path / name, name, parameters)
         assert count(engine(), made.job(), made.units(1000)).counts == made.counts
     units = made.units(1 << 20)
-    (made.folder / "c.ovsb").write_bytes(b"OVSB")
-    with pytest.raises((EngineError, FormatError), match=r"c\.ovsb: the batch at byte 0"):
+    (made.folder / "b.parquet").write_bytes(b"PAR1")
+    with pytest.raises((EngineError, FormatError), match=r"b\.parquet: this is no sound Parquet file"):
         count(engine(), made.job(), units)
 
 

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from overstory.analysis.reports import ReportBatch
 from overstory.files import rappor
 from overstory.files import reports as reports_module
 from overstory.files.parquet import Label, read_parquet, write_blocks
-from overstory.files.reports import read_packed, read_reports, read_reports_csv, write_packed
+from overstory.files.reports import read_reports, read_reports_csv
 from overstory.protocol.errors import OverstoryError
 from support.samples import CANDIDATES, COUNTS, MECHANISM, PARAMETERS, batch, reports_csv, rows_of, values_csv
 
@@ -29,12 +28,11 @@ FORMATS = {
     "counts": (lambda path: rappor.write_counts(path, COUNTS), lambda path: rappor.read_counts(path, 3, 12)),
     "map": (lambda path: rappor.write_map(path, CANDIDATES), lambda path: rappor.read_map(path, **SHAPE)),
     "candidates": (lambda path: path.write_text("ash\nelm, é\n"), rappor.read_candidates),
-    "packed": (
-        lambda path: write_packed(path, [RAW, RAW]),
-        lambda path: [ReportBatch.from_wire(one) for one in read_packed(path)],
-    ),
     "parquet": (lambda path: write_blocks(path, [batch()], LABEL), lambda path: list(read_parquet(path))),
-    "any reports": (lambda path: write_packed(path, [RAW]), lambda path: list(read_reports(path, PARAMETERS))),
+    "any reports": (
+        lambda path: write_blocks(path, [batch()], LABEL),
+        lambda path: list(read_reports(path, PARAMETERS)),
+    ),
     "gz": (
         lambda path: path.write_bytes(gzip.compress(reports_csv().encode())),
         lambda path: list(read_reports(path, PARAMETERS)),

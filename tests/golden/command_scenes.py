@@ -11,9 +11,9 @@ def files_from_values_to_estimates(place):
     encode, decode = f"encode {PARAMS} --values values.csv --seed 11", f"decode {PARAMS} --counts counts.csv"
     return "".join(
         (
-            run_each(place, *(f"{encode} -o reports.{kind} --json" for kind in ("csv", "ovsb", "parquet"))),
+            run_each(place, *(f"{encode} -o reports.{kind} --json" for kind in ("csv", "parquet"))),
             run(place, f"map {PARAMS} --candidates names.txt -o map.csv --json", "map.csv"),
-            run(place, f"sum {PARAMS} reports.csv reports.ovsb -o twice.csv --json"),
+            run(place, f"sum {PARAMS} reports.csv reports.parquet -o twice.csv --json"),
             run(place, f"sum {PARAMS} reports.parquet -o counts.csv --json", "counts.csv"),
             run(
                 place, f"{decode} --map map.csv -o results --json --all", "results/results.csv", "results/metrics.json"

@@ -13,12 +13,11 @@ def reports(place):
     (place / "few.csv").write_text(few, "utf-8")
     header, row = (place / "params.csv").read_text("utf-8").split()
     (place / "keyed.csv").write_text(f"{header},hash_key\n{row},key\n", "utf-8")
-    for name in ("few-reports.csv", "few-reports.ovsb", "few-reports.parquet"):
+    for name in ("few-reports.csv", "few-reports.parquet"):
         run(place, f"encode --params keyed.csv --values few.csv --seed 3 -o {name} --quiet")
     return "".join(
         (
             (place / "few-reports.csv").read_text("utf-8"),
-            f"--- packed\n{(place / 'few-reports.ovsb').read_bytes().hex()}\n",
             f"--- Parquet\n{parquet(place / 'few-reports.parquet')}",
         )
     )

@@ -348,7 +348,7 @@ PAIR: Final = Option(
 )
 ENGINE: Final = Option(
     "--engine",
-    "what counts Parquet and packed batches: local[:THREADS], dask[:SCHEDULER] or spark[:MASTER] (default: local)",
+    "what counts Parquet: local[:THREADS], dask[:SCHEDULER] or spark[:MASTER] (default: local)",
     "ENGINE",
 )
 SOURCES: Final = Group(

@@ -81,7 +81,7 @@ def _read(folder: Folder, name: str) -> ExportedSet:
     return ExportedSet(folder, manifest)
 
 
-ENDINGS: Final = (".parquet", ".ovsb")  # what is read of a folder
+ENDING: Final = ".parquet"  # what is read of a folder
 
 
 @dataclass(frozen=True)
@@ -183,14 +183,14 @@ def _as_path(text: str) -> str:
 
 
 def _is_read(name: str) -> bool:
-    return name.endswith(ENDINGS) or MANIFEST_NAME.fullmatch(name) is not None
+    return name.endswith(ENDING) or MANIFEST_NAME.fullmatch(name) is not None
 
 
 def _of_disk(text: str) -> list[Place]:
     if Path(text).is_dir():
         names = _files(path for path in Path(text).rglob("*") if _is_read(path.name))
         if not names:
-            raise ParameterError(f"{text} is a directory that holds no file ending in {' or '.join(ENDINGS)}")
+            raise ParameterError(f"{text} is a directory that holds no file ending in {ENDING}")
     elif Path(text).exists() or not glob.has_magic(text):
         names = [text]
     else:

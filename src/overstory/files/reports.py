@@ -1,7 +1,5 @@
 """Reports from a file of any kind, as batches or already added up.
 
-Packed reports (.ovsb): wire batches one after the other, read and written one at a time.
-
 reports.csv: header ``client,cohort,bloom,prr,irr``, bits as text, most significant first. Only `cohort` and `irr` (also
 called `rappor`, as in Google's older files) are needed to sum, in any order. `bloom` and `prr` never leave a
 device; tests of a client compare them with another client's.
@@ -13,7 +11,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,19 +28,18 @@ from overstory.files.csv import (
     row_parser,
     split_header,
 )
-from overstory.files.io import Advance, FilePath, is_standard, reading, writing, writing_text
+from overstory.files.io import Advance, FilePath, is_standard, reading, writing_text
 from overstory.files.parquet import joined, read_label, read_parquet
 from overstory.presentation.render_data import quoted
-from overstory.protocol.errors import FormatError, ParameterError, WireError
+from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.hashing import FAMILIES
-from overstory.protocol.wire.upload import HEADER, MAGIC, Batch, batch_length, decode_batch
 
 if TYPE_CHECKING:
     from overstory.files.rappor import RapporParameters
     from overstory.protocol.kinds.bits import BitMechanism
 
 
-KINDS: Final = ("csv", "csv.gz", "ovsb", "ovsb.gz", "parquet")
+KINDS: Final = ("csv", "csv.gz", "parquet")
 PARQUET_MAGIC: Final = b"PAR1"
 
 
@@ -61,12 +58,7 @@ def read_reports(
 ) -> Iterator[ReportBatch]:
     """Yield the reports of a file in batches, in a stream; its first bytes tell the format, labels are checked."""
     expected = LabelCheck(os.fspath(path), parameters)
-    start = start_of(path)
-    if start == "packed":
-        for batch in read_packed(path, advance=advance):
-            expected.check(batch.num_bits, batch.num_cohorts, batch.digest)
-            yield ReportBatch.from_wire(batch)
-    elif start == "parquet":
+    if is_parquet(path):
         label = read_label(path)
         expected.check(label.num_bits, label.num_cohorts, label.digest)
         yield from read_parquet(path, advance=advance)
@@ -74,12 +66,12 @@ def read_reports(
         yield from read_reports_csv(path, parameters.k, parameters.m, advance=advance)
 
 
-def start_of(path: FilePath) -> str:
-    """Return what a file is by its first bytes: packed, parquet, or else csv; a pipe, read once only, carries CSV."""
+def is_parquet(path: FilePath) -> bool:
+    """Whether a file begins as Parquet does; a pipe, read once only, carries CSV."""
     if not Path(path).is_file():
-        return "csv"
-    with reading(path) as stream:
-        return {MAGIC: "packed", PARQUET_MAGIC: "parquet"}.get(stream.read(4), "csv")
+        return False
+    with Path(path).open("rb") as file:
+        return file.read(4) == PARQUET_MAGIC
 
 
 class LabelCheck:
@@ -118,49 +110,6 @@ def sum_reports(batches: Iterable[ReportBatch], num_cohorts: int, num_bits: int)
     for batch in joined(batches):
         counts += batch.accumulate()
     return counts
-
-
-LONGEST_BATCH = 1 << 28  # bytes of one batch at most; writers make them about a megabyte
-
-
-def write_packed(path: FilePath, batches: Iterable[bytes]) -> None:
-    """Write encoded batches, in a stream."""
-    with writing(path) as stream:
-        for batch in batches:
-            stream.write(batch)
-
-
-def read_packed(path: FilePath, *, advance: Advance | None = None) -> Iterator[Batch]:
-    """Yield the batches, in a stream."""
-    source = os.fspath(path)
-    with reading(path, advance) as stream:
-        number = 0
-        while header := stream.read(HEADER.size):
-            number += 1
-            raw = header + _rest(stream, header, f"batch {number}", source)
-            try:
-                yield decode_batch(raw)
-            except WireError as error:
-                raise FormatError(f"batch {number}: {error.problem}", source=source) from error
-        if not number:
-            raise FormatError("the file is empty: expected at least one packed batch", source=source)
-
-
-def _rest(stream: BinaryIO, header: bytes, name: str, source: str) -> bytes:
-    """Read what follows the header, in pieces: a length that lies does not claim memory."""
-    try:
-        missing = batch_length(header) - len(header)
-    except WireError as error:
-        raise FormatError(f"{name}: {error.problem}", source=source) from error
-    if missing > LONGEST_BATCH:
-        raise FormatError(f"{name}: it announces {missing} bytes; expected at most {LONGEST_BATCH}", source=source)
-    pieces = []
-    while missing and (piece := stream.read(min(missing, 1 << 20))):
-        pieces.append(piece)
-        missing -= len(piece)
-    if missing:
-        raise FormatError(f"{name}: the file ends {missing} bytes before the batch does", source=source)
-    return b"".join(pieces)
 
 
 COLUMNS = ("client", "cohort", "bloom", "prr", "irr")

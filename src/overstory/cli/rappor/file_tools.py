@@ -33,13 +33,12 @@ from overstory.files.rappor import (
     write_pair_counts,
 )
 from overstory.files.reports import (
-    PARQUET_MAGIC,
     LabelCheck,
     ReportRow,
+    is_parquet,
     kind_of,
     read_reports,
     sum_reports,
-    write_packed,
     write_reports_csv,
 )
 from overstory.presentation.document import Lines
@@ -49,7 +48,7 @@ from overstory.protocol.kinds.base import Kind, Report
 from overstory.protocol.kinds.bits import BitMechanism
 from overstory.protocol.kinds.rappor import as_googles_client
 from overstory.protocol.sampling import KeyedEntropy, Responder, SystemEntropy, context
-from overstory.protocol.wire.upload import MAGIC, decode_batch, encode_reports
+from overstory.protocol.wire.upload import decode_batch, encode_reports
 
 if TYPE_CHECKING:
     from overstory.engines.units import Contents
@@ -82,13 +81,13 @@ class Fleet:
     def report(self, holding: Holding) -> Report:
         return Report(holding.cohort, self.row(holding).irr)
 
-    def batches(self, holdings: Iterable[Holding]) -> Iterator[bytes]:
-        """Yield packed batches; one without reports when there are none at all."""
+    def batches(self, holdings: Iterable[Holding]) -> Iterator[ReportBatch]:
+        """Yield the reports in batches; one without reports when there are none at all."""
         reports = map(self.report, holdings)
         chunk = list(islice(reports, BATCH))
-        yield encode_reports(self.mechanism, chunk)
+        yield ReportBatch.from_wire(decode_batch(encode_reports(self.mechanism, chunk)))
         while chunk := list(islice(reports, BATCH)):
-            yield encode_reports(self.mechanism, chunk)
+            yield ReportBatch.from_wire(decode_batch(encode_reports(self.mechanism, chunk)))
 
     def _make(self, client: str, cohort: int) -> Responder:
         """Return a device: the function from a value and its true bits to its permanent response."""
@@ -114,14 +113,10 @@ def encode(args: argparse.Namespace) -> int:
 
 
 def _write(path: str, fleet: Fleet, holdings: Iterator[Holding]) -> None:
-    kind, encoding = kind_of(path), fleet.mechanism.encoding
-    if kind == "csv":
-        write_reports_csv(path, map(fleet.row, holdings), encoding.num_bits)
-    elif kind == "ovsb":
-        write_packed(path, fleet.batches(holdings))
+    if kind_of(path) == "csv":
+        write_reports_csv(path, map(fleet.row, holdings), fleet.mechanism.encoding.num_bits)
     else:
-        batches = (ReportBatch.from_wire(decode_batch(raw)) for raw in fleet.batches(holdings))
-        write_blocks(path, batches, Label.of(fleet.mechanism))
+        write_blocks(path, fleet.batches(holdings), Label.of(fleet.mechanism))
 
 
 def map_candidates(args: argparse.Namespace) -> int:
@@ -193,13 +188,7 @@ def _wants_engine(args: argparse.Namespace) -> bool:
     if not all(Path(name).is_file() for name in args.reports):
         return False
     is_large = sum(Path(name).stat().st_size for name in args.reports) > LARGE
-    return is_large and all(map(_in_units, args.reports))
-
-
-def _in_units(name: str) -> bool:
-    """Whether a file begins as one that is read from its middle, too: not as CSV, nor compressed."""
-    with Path(name).open("rb") as file:
-        return file.read(4) in (PARQUET_MAGIC, MAGIC)
+    return is_large and all(map(is_parquet, args.reports))
 
 
 def _sum_by_engine(args: argparse.Namespace) -> int:
@@ -213,9 +202,7 @@ def _sum_by_engine(args: argparse.Namespace) -> int:
     contents = read_contents(places)
     for first, copy in find_copies(places):
         print(f"overstory: warning: {copy.shown} is a copy of {first.shown} and counts again", file=sys.stderr)
-    # All files have one digest; the label may be of any of them.
-    labelled = next((file for file in contents if file.label is not None), contents[0])
-    mechanism = _stated_mechanism(args, labelled)
+    mechanism = _stated_mechanism(args, contents[0])  # all files have one digest
     units = units_of(contents, unit_bytes(contents, getattr(engine, "workers", None) or 8))
     run = count_units(engine, Job.of(mechanism), units, quiet=args.quiet)
     write_counts(args.output, run.counts)
@@ -238,7 +225,7 @@ def _sum_by_engine(args: argparse.Namespace) -> int:
 
 def _stated_mechanism(args: argparse.Namespace, file: Contents) -> Kind:
     """Return what made the reports of a file, by the options or by its label."""
-    source, digest = file.place.shown, file.digest
+    source, digest = file.place.shown, file.label.digest
     if args.params:
         parameters = read_params(args.params)
         check = LabelCheck(source, parameters)
@@ -251,7 +238,4 @@ def _stated_mechanism(args: argparse.Namespace, file: Contents) -> Kind:
         if mechanism.digest != digest:
             raise FormatError(f"these reports were not made with the parameters of {args.metric}", source=source)
         return mechanism
-    if file.label is None:
-        problem = "packed batches say which parameters they are of by a digest alone: give --params, or --registry"
-        raise FormatError(f"{problem} and --metric", source=source)
     return file.label.mechanism(source)

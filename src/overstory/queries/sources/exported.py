@@ -172,7 +172,7 @@ class ExportedReports:
         )
         contents = read_contents(places)
         for file in contents[:1]:  # the others are of the same parameters
-            check_label(file.digest, metric.mechanism, file.place.shown)
+            check_label(file.label.digest, metric.mechanism, file.place.shown)
         units = units_of(contents, unit_bytes(contents, self.workers))
         return [replace(unit, collection=of_address[unit.address]) for unit in units]
 
