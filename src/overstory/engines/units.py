@@ -13,10 +13,9 @@ from overstory.analysis.kinds.base import count_reports
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.engines.folders import shown_address
 from overstory.engines.places import Place, open_place
-from overstory.files.io import GZIP_MAGIC
+from overstory.files.io import GZIP_MAGIC, PARQUET_MAGIC
 from overstory.files.labels import Label, label_of
 from overstory.files.parquet import opened, reports_of_row_groups
-from overstory.files.reports import PARQUET_MAGIC
 from overstory.protocol.errors import FormatError
 from overstory.protocol.kinds.base import Kind
 from overstory.protocol.wire.upload import decode_batch, encode_reports

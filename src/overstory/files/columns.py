@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.files.csv import SMALLEST, surely_csv
-from overstory.files.io import Advance, foreign, reading
+from overstory.files.io import Advance, foreign, is_parquet, reading
 from overstory.presentation.streams import printable
 from overstory.protocol.errors import FormatError, ParameterError
 
@@ -273,7 +273,6 @@ def _columns(text: str, layout: Layout, columns: Sequence[str]) -> list[Fields] 
 
 BLOCK: Final = 1 << 22  # bytes of CSV at a time
 ROWS: Final = 1 << 17  # rows of Parquet at a time
-PARQUET_MAGIC: Final = b"PAR1"
 NO_NUMBERS: Final = frozenset(
     {
         *("", "?", "-", ".", "..", "None", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND"),
@@ -361,12 +360,6 @@ def columns_of(path: str) -> tuple[str, ...]:
         from pyarrow import parquet
 
         return tuple(parquet.read_schema(path).names)
-
-
-def is_parquet(path: str) -> bool:
-    """Whether the file begins as Parquet does, whatever it is called."""
-    with Path(path).open("rb") as file:
-        return file.read(4) == PARQUET_MAGIC
 
 
 def blocks(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -28,7 +27,7 @@ from overstory.files.csv import (
     row_parser,
     split_header,
 )
-from overstory.files.io import Advance, FilePath, is_standard, reading, writing_text
+from overstory.files.io import Advance, FilePath, is_parquet, is_standard, reading, writing_text
 from overstory.files.parquet import joined, read_label, read_parquet
 from overstory.presentation.render_data import quoted
 from overstory.protocol.errors import FormatError, ParameterError
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 
 
 KINDS: Final = ("csv", "csv.gz", "parquet")
-PARQUET_MAGIC: Final = b"PAR1"
 
 
 def kind_of(path: FilePath) -> str:
@@ -64,14 +62,6 @@ def read_reports(
         yield from read_parquet(path, advance=advance)
     else:
         yield from read_reports_csv(path, parameters.k, parameters.m, advance=advance)
-
-
-def is_parquet(path: FilePath) -> bool:
-    """Whether a file begins as Parquet does; a pipe, read once only, carries CSV."""
-    if not Path(path).is_file():
-        return False
-    with Path(path).open("rb") as file:
-        return file.read(4) == PARQUET_MAGIC
 
 
 class LabelCheck:

@@ -16,6 +16,7 @@ from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.cli.arguments import check_pipes, print_outcome, shown
 from overstory.cli.output import reading_bar
 from overstory.cli.rappor.engine_runs import count_units, engine_of, run_sentences
+from overstory.files.io import is_parquet
 from overstory.files.labels import Label
 from overstory.files.parquet import write_blocks
 from overstory.files.rappor import (
@@ -35,7 +36,6 @@ from overstory.files.rappor import (
 from overstory.files.reports import (
     LabelCheck,
     ReportRow,
-    is_parquet,
     kind_of,
     read_reports,
     sum_reports,
