@@ -200,7 +200,7 @@ def test_a_file_at_fault_is_one_sentence(text, said, tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [(["--numeric", 0, 1], "own_oracle.py has no effect with --numeric"), (["data.csv"], "--column missing")],
+    [(["--numeric", 0, 1], "FILE has no effect with --numeric"), (["data.csv"], "--column missing")],
 )
 def test_what_cannot_be_compared_is_said(options, said, tmp_path):
     ran = within("compare", EXAMPLE, *options, "--epsilon", 1, "--reports", 1000, cwd=tmp_path)

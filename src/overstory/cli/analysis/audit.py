@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.analysis.decoding.candidates import CandidateMap
-from overstory.audit.answers import Declared, OwnClient, Program, declare
+from overstory.audit.answers import OwnClient, Program, declare
 from overstory.audit.audit import Settings, audit
 from overstory.cli.arguments import print_answer
 from overstory.cli.output import progress
@@ -29,18 +29,14 @@ def run(args: argparse.Namespace) -> int:
     settings = Settings(args.reports, alpha=args.alpha, restart=args.restart, own_cohorts=args.own_cohorts)
     metrics = (args.metric or "first", "first" if args.metric == "second" else "second")
     client = Program(args.program, metrics=metrics) if args.program else OwnClient()
-    declared = _declared(args)
+    mechanism, metric = _mechanism(args)
+    declared = declare(mechanism, metric=metric, candidates=_map(args, mechanism) if args.map else None)
     with progress("asking", settings.lines(takes_metric=client.takes_metric), quiet=args.quiet) as shown:
         result = audit(declared, client, settings, advance=shown.reach)
     values = {"own_client": not args.program, **result.to_json()}
     own = [] if args.program else [Paragraph("No command is given: this audits the library's own client.")]
     print_answer(args, values, [*own, *result.blocks()])
     return 0 if result.verdict == "no fault found" else FAULTY
-
-
-def _declared(args: argparse.Namespace) -> Declared:
-    mechanism, metric = _mechanism(args)
-    return declare(mechanism, metric=metric, candidates=_map(args, mechanism) if args.map else None)
 
 
 def _mechanism(args: argparse.Namespace) -> tuple[Kind, Metric | None]:

@@ -36,10 +36,6 @@ def find_metric(args: argparse.Namespace) -> Metric | None:
     return load_registry(args.registry, read_candidates=False)[args.oracle]
 
 
-def _oracles() -> list[str]:
-    return sorted(_makers())
-
-
 def _makers() -> Builders[Kind]:
     names = names_for(("symbols", "strings", "ordered", "numbers", "sets"))
     return Builders({name: BUILDERS.places[name] for name in names})
@@ -102,7 +98,7 @@ def _mechanism(args: argparse.Namespace) -> Kind:
             )
         return read_params(args.params).mechanism()
     if args.oracle is None:
-        raise ParameterError(f"give --params FILE, or an oracle: {', '.join(_oracles())}")
+        raise ParameterError(f"give --params FILE, or an oracle: {', '.join(sorted(_makers()))}")
     return mechanism_from(args.oracle, args.param)
 
 
