@@ -9,7 +9,7 @@ TESTS ?= -n auto
 # The tests start hundreds of interpreters: what one compiles is there for the next.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help demo test test-all test-lowest lock browser screenshots docs-screenshots google-rappor-files lint format bench bench-scale figures docs clean
+.PHONY: help demo test test-all test-lowest lock browser screenshots docs-screenshots lint format bench bench-scale figures docs clean
 
 help:
 	@echo "make demo      collect real figures under local differential privacy and see what is learned"
@@ -20,7 +20,6 @@ help:
 	@echo "make browser   install Chromium, which the tests of the console's pages look with (Debian, Ubuntu; as root)"
 	@echo "make screenshots  every page of the console, light and dark, wide and narrow, into out/screenshots"
 	@echo "make docs-screenshots  the pictures of the console in the documentation"
-	@echo "make google-rappor-files CHECKOUT=DIR  read the files of a google/rappor checkout"
 	@echo "make lint      ruff, mypy, import contracts"
 	@echo "make format    let ruff lay the code out"
 	@echo "make bench     the benchmarks, as ratios"
@@ -101,9 +100,6 @@ screenshots: $(VENV)/dev
 
 docs-screenshots: $(VENV)/dev
 	PYTHONPATH=tests $(BIN)/python tests/support/docs_screenshots.py docs/images
-
-google-rappor-files: $(VENV)/dev
-	$(BIN)/python tests/support/google_checkout.py "$(CHECKOUT)"
 
 CODE := src papers tests bench docs examples
 

@@ -2,8 +2,8 @@
 
     python bench/scale.py [--reports N] [--workers N] [--engines NAME ...] [--folder DIR] [--rounds N]
 
-Writes N reports of 128 bits in 16 cohorts (RAPPOR) in blocks, as rows and as packed batches, a part in each file, and
-counts each layout with every engine that is installed. The yardstick reads the same Parquet files, mapped into memory,
+Writes N reports of 128 bits in 16 cohorts (RAPPOR) in blocks, a part in each file, and counts them
+with every engine that is installed. The yardstick reads the same Parquet files, mapped into memory,
 with as many threads, and looks at nothing. CPU seconds are of the engine's processes together and hold on a busy
 machine; ratios of wall seconds want a quiet one.
 """
@@ -32,7 +32,6 @@ from overstory.engines.spark_session import SparkEngine
 from overstory.engines.units import Job, read_contents, unit_bytes, units_of
 from overstory.files.labels import Label
 from overstory.files.parquet import opened, write_blocks
-from overstory.files.reports import write_packed
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.registry import mechanism
 
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 BUILT = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75)
 PART = 10_000_000
 ROWS = 1 << 17
-LAYOUTS = {"blocks": ".parquet", "packed": ".ovsb"}
 
 
 def drawn(reports: int, seed: int) -> Iterator[ReportBatch]:
@@ -54,15 +52,11 @@ def drawn(reports: int, seed: int) -> Iterator[ReportBatch]:
         yield ReportBatch(rng.integers(0, 16, size, np.uint16), bits, 128, 16)
 
 
-def write(folder: Path, layout: str, reports: int) -> None:
-    """Write the files of one layout."""
-    (folder / layout).mkdir(parents=True, exist_ok=True)
+def write(folder: Path, reports: int) -> None:
+    """Write the files."""
+    folder.mkdir(parents=True, exist_ok=True)
     for part, start in enumerate(range(0, reports, PART)):
-        path, size = folder / layout / f"{part:04}{LAYOUTS[layout]}", min(PART, reports - start)
-        if layout == "blocks":
-            write_blocks(path, drawn(size, part), Label.of(BUILT))
-        else:
-            write_packed(path, (batch.to_wire(BUILT.digest) for batch in drawn(size, part)))
+        write_blocks(folder / f"{part:04}.parquet", drawn(min(PART, reports - start), part), Label.of(BUILT))
 
 
 def decode_only(paths: list[Path], workers: int) -> None:
@@ -133,33 +127,27 @@ def main() -> None:
     parser.add_argument("--reports", type=whole_number, default=1_000_000)
     parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--engines", nargs="+", default=["local", "dask"], choices=["local", "dask", "spark"])
-    parser.add_argument("--layouts", nargs="+", default=list(LAYOUTS), choices=list(LAYOUTS))
     parser.add_argument("--folder", type=Path, help="where the files are, or will be, written")
     parser.add_argument("--rounds", type=int, default=1)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = given.folder or Path(temporary)
-        expected: SupportCounts | None = None
+        folder = (given.folder or Path(temporary)) / "blocks"
         print(f"{given.reports:,} reports of 128 bits, {given.workers} workers; CPU s per 10^8 reports")
-        print("layout    engine      CPU s   wall s   CPU/decode  wall/decode  wall/local  peak MB")
-        for layout in given.layouts:
-            if not (folder / layout).exists():
-                write(folder, layout, given.reports)
-            expected = measure(given, folder / layout, layout, expected)
+        print("engine      CPU s   wall s   CPU/decode  wall/decode  wall/local  peak MB")
+        if not folder.exists():
+            write(folder, given.reports)
+        measure(given, folder)
 
 
-def measure(
-    given: argparse.Namespace, folder: Path, layout: str, expected: SupportCounts | None
-) -> SupportCounts | None:
-    """Count one layout by each engine, and compare the counts with those of the layouts before."""
+def measure(given: argparse.Namespace, folder: Path) -> None:
+    """Count by each engine, and compare the counts with those of the engines before."""
+    expected: SupportCounts | None = None
     contents = read_contents(find_places([str(folder)]))
     units = units_of(contents, unit_bytes(contents, given.workers))
     paths, per = sorted(folder.iterdir()), 1e8 / given.reports
-    base = None
-    if layout != "packed":
-        decode_only(paths, given.workers)
-        base = median([Watch()(lambda: decode_only(paths, given.workers))[:2] for _ in range(given.rounds)])
-        print(f"{layout:9} {'decode':8} {base[1] * per:8.2f} {base[0]:8.2f}")
+    decode_only(paths, given.workers)
+    base = median([Watch()(lambda: decode_only(paths, given.workers))[:2] for _ in range(given.rounds)])
+    print(f"{'decode':8} {base[1] * per:8.2f} {base[0]:8.2f}")
     local = None
     next(LocalEngine(1).map(Job.of(BUILT), units[:1]))  # the kernels are compiled once, and kept
     for name, engine in engines(given.engines, given.workers):
@@ -168,15 +156,14 @@ def measure(
             wall, cpu, run = watch(lambda engine=engine: count(engine, Job.of(BUILT), units))
             taken.append((wall, cpu))
             if expected is not None and run.counts != expected:
-                sys.exit(f"{name} counts {layout} differently")
+                sys.exit(f"{name} counts differently")
             expected = run.counts
         wall, cpu = median(taken)
         local = wall if name == "local" else local
-        ratios = [cpu / base[1], wall / base[0]] if base else [float("nan")] * 2
+        ratios = [cpu / base[1], wall / base[0]]
         ratios.append(wall / local if local else float("nan"))
         shown = " ".join(f"{ratio:11.2f}" for ratio in ratios)
-        print(f"{layout:9} {name:8} {cpu * per:8.2f} {wall:8.2f} {shown} {watch.peak / 1e6:8.0f}", flush=True)
-    return expected
+        print(f"{name:8} {cpu * per:8.2f} {wall:8.2f} {shown} {watch.peak / 1e6:8.0f}", flush=True)
 
 
 def median(pairs: list[tuple[float, float]]) -> tuple[float, float]:

@@ -80,6 +80,9 @@ def refused(capsys):
 def test_what_is_refused(refused):
     assert "--store has no effect on exported folders" in refused("exported", *OPTIONS, "bloom", "--store", "store.db")
     assert "--map has no effect on exported folders" in refused("exported", *OPTIONS, "bloom", "--map", "map.csv")
+    assert "--registry missing on exported folders" in refused("exported")
+    part = str(next(Path("exported").rglob("part-*.parquet")))
+    assert part in refused(part, *OPTIONS, "bloom")
     assert "these reports are also those of" in refused("exported", "exported/metric=bloom", *OPTIONS, "bloom")
     for engine in ("locl", "local:0", "local:tcp://a:1"):
         assert f"--engine {engine}: " in refused("exported", *OPTIONS, "bloom", "--engine", engine)
@@ -108,10 +111,3 @@ def test_reports_of_other_parameters_are_named_and_not_counted(capsys):
         shown.append(json.loads(capsys.readouterr().out))
     assert shown[0] == shown[1]
     assert [other["reports"] for other in shown[1]["other_parameters"]] == [540]
-
-
-@pytest.mark.usefixtures("folder")
-def test_files_without_a_manifest_keep_their_own_form(capsys):
-    parts = list(map(str, Path("exported/metric=colour").rglob("part-*.parquet")))
-    assert main(["decode", *parts, *OPTIONS, "colour", "--json", "--quiet"]) == 0
-    assert json.loads(capsys.readouterr().out)["counting"]["engine"] == "local"

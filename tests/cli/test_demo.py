@@ -30,13 +30,13 @@ def told(small, tmp_path_factory):
 def test_a_seed_gives_the_same_output_twice_and_another_seed_does_not(told, small, tmp_path):
     _, folder = told
     first = overstory("demo", *small, "--output", tmp_path, cwd=tmp_path)
-    page, reports = (tmp_path / "demo.html").read_bytes(), (tmp_path / "reports.ovsb").read_bytes()
-    assert reports == (folder / "reports.ovsb").read_bytes()
+    page, reports = (tmp_path / "demo.html").read_bytes(), (tmp_path / "reports.parquet").read_bytes()
+    assert reports == (folder / "reports.parquet").read_bytes()
     second = within("demo", *small, "--output", tmp_path, cwd=tmp_path)
     assert (first.stdout, page) == (second.stdout, (tmp_path / "demo.html").read_bytes())
     other = within("demo", *small, "--seed", "7", "--output", tmp_path, cwd=tmp_path)
     assert other.stdout != first.stdout
-    assert (tmp_path / "reports.ovsb").read_bytes() != reports
+    assert (tmp_path / "reports.parquet").read_bytes() != reports
 
 
 def test_the_page_stands_alone_in_both_colour_schemes(told):

@@ -11,7 +11,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -337,32 +336,6 @@ GATEWAY = ("gateway", "--metric", "energy", "--registry", "metrics.toml", "--sta
 FILE = (*GATEWAY, "--readings", "readings.csv", "--output", "out.ovsu")
 
 
-def test_a_period_that_was_reported_as_nothing_is_reported(folder):
-    lines = (folder / "readings.csv").read_text().splitlines()
-    lines[-1] = lines[-1].partition(",")[0] + ",Null"
-    (folder / "readings.csv").write_text("\n".join(lines))
-    assert "48 periods reported (1 unfit), 47 missing" in done(folder, *FILE, "--agree", "on").stdout
-
-
-def test_local_times_and_clocks_that_are_set_back(folder):
-    """Berlin, 25 October 2026: the file's 24 local hours from 00:00 are 24 of the day's 25."""
-    ran = json.loads(done(folder, *FILE, "--agree", "on", "--timezone", "Europe/Berlin", "--json").stdout)
-    assert ran["reports"] == {"recorded": 48}
-    periods = sorted(u.period for u in decode_uploads((folder / "out.ovsu").read_bytes(), 99))
-    steps = [later - earlier for earlier, later in pairwise(periods)]
-    assert sorted(steps) == [2] * 46 + [4]
-
-
-def test_bad_lines_are_told_with_their_numbers(folder):
-    (folder / "readings.csv").write_text(f"time,value\nnever,1\n{ROWS}2026-10-26T00:00,much\n")
-    ran = done(folder, *FILE, "--agree", "on")
-    assert "readings.csv, line 2, field time: 'never' is no time" in ran.stderr
-    assert "readings.csv, line 51, field value: 'much' is no finite number" in ran.stderr
-    assert "50 lines, 2 bad" in ran.stdout
-    strict = done(folder, *FILE, "--strict", status=2)
-    assert strict.stderr.startswith("overstory: error: readings.csv, line 2, field time")
-
-
 def test_json_lines_by_name(folder):
     (folder / "readings.jsonl").write_text('{"t": 1792800000, "kwh": 0.5}\n{"t": 1792801800, "kwh": 0.7}\n')
     args = (*GATEWAY, "--readings", "readings.jsonl", "--time-column", "t", "--value-column", "kwh", "--agree", "local")
@@ -375,11 +348,6 @@ def test_a_collector_that_is_not_there(folder):
     args = (*GATEWAY, "--readings", "readings.csv", "--server", "http://127.0.0.1:9", "--agree", "on")
     out = done(folder, *args).stdout
     assert "0 handed over, 0 refused, 48 waiting (no connection" in out
-
-
-def test_do_not_track_is_honoured_and_named(folder, monkeypatch):
-    monkeypatch.setenv("DO_NOT_TRACK", "1")
-    assert "DO_NOT_TRACK is set" in done(folder, *FILE, "--agree", "on", status=2).stderr
 
 
 def test_a_stream_as_a_process(folder):

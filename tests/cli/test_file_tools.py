@@ -48,7 +48,7 @@ def checked(ran, status):
     return ran
 
 
-COMBINATIONS = [("overstory-v1", kind) for kind in ("csv", "csv.gz", "ovsb", "parquet")]
+COMBINATIONS = [("overstory-v1", kind) for kind in ("csv", "csv.gz", "parquet")]
 COMBINATIONS += [("google-rappor-python", "csv")]
 
 
@@ -80,8 +80,8 @@ def test_the_whole_path(folder, family, kind):
 
 def prepare(folder):
     if not (folder / "ready.csv").exists():
-        inside(folder, "encode", "--params", "params.csv", "--values", "values.csv", "--seed", 3, "-o", "ready.ovsb")
-        inside(folder, "sum", "--params", "params.csv", "ready.ovsb", "-o", "ready.csv")
+        inside(folder, "encode", "--params", "params.csv", "--values", "values.csv", "--seed", 3, "-o", "ready.parquet")
+        inside(folder, "sum", "--params", "params.csv", "ready.parquet", "-o", "ready.csv")
         inside(folder, "map", "--params", "params.csv", "--candidates", "names.txt", "-o", "ready-map.csv")
 
 
@@ -91,7 +91,7 @@ def decode(folder, *more, status=0):
     return inside(folder, "decode", *files, "-o", "out", *more, status=status)
 
 
-@pytest.mark.parametrize("kind", ["csv", "csv.gz", "ovsb", "parquet"])
+@pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet"])
 def test_a_seed_gives_the_same_file_twice_and_no_seed_never(folder, kind):
     (folder / "few.csv").write_text("client,cohort,value\n" + "ann,1,oak\nbob,2,elm\n" * 50)
     for name, seed in (("a", ("--seed", 5)), ("b", ("--seed", 5)), ("c", ("--seed", 6)), ("d", ()), ("e", ())):
@@ -114,7 +114,7 @@ def test_a_client_keeps_its_permanent_response(folder):
 
 def test_nothing_but_a_header_is_no_reports(folder):
     (folder / "nobody.csv").write_text("client,cohort,value\n")
-    for kind in ("csv", "ovsb", "parquet"):
+    for kind in ("csv", "parquet"):
         inside(folder, "encode", "--params", "params.csv", "--values", "nobody.csv", "-o", f"none.{kind}")
         ran = inside(folder, "sum", "--params", "params.csv", f"none.{kind}", "-o", "none-counts.csv", "--json")
         assert json.loads(ran.stdout)["reports"] == 0
@@ -134,7 +134,7 @@ def test_a_client_is_in_one_cohort(folder):
     assert not (folder / "two-reports.csv").exists()
 
 
-def test_skipped_lines_are_counted_and_told(folder):
+def test_a_bad_line_of_values_or_reports_is_named_and_nothing_is_written(folder):
     (folder / "bad.csv").write_text("client,cohort,value\nann,0,oak\nbob,9,oak\neve,0\n")
     encode = ("encode", "--params", "params.csv", "--values", "bad.csv", "-o", "bad-reports.csv")
     ran = inside(folder, *encode, status=2)
@@ -147,14 +147,11 @@ def test_skipped_lines_are_counted_and_told(folder):
     (folder / "bad-reports.csv").write_text((folder / "bad-reports.csv").read_text() + "x,0,,,0101\n" * 9)
     add = ("sum", "--params", "params.csv", "bad-reports.csv", "-o", "bad-counts.csv")
     assert "line 3, field irr: expected 32 characters 0 or 1, found 4" in inside(folder, *add, status=2).stderr
-    ran = inside(folder, *add, "--skip-bad", "--json")
-    outcome = json.loads(ran.stdout)
-    assert (outcome["reports"], outcome["skipped"], len(outcome["skipped_examples"])) == (1, 9, 5)
-    assert "skipped 9 bad records, of which 4 not shown" in ran.stderr
+    assert not (folder / "bad-counts.csv").exists()
 
 
 ALL = {
-    "params": "params.csv", "values": "values.csv", "reports": "ready.ovsb",
+    "params": "params.csv", "values": "values.csv", "reports": "ready.parquet",
     "counts": "ready.csv", "map": "ready-map.csv", "candidates": "names.txt",
 }  # fmt: skip
 INPUTS = {
@@ -192,7 +189,7 @@ def test_a_pipe_is_read_once(folder):
 
 def test_a_bar_is_shown_on_a_terminal_only(folder):
     prepare(folder)
-    command = "sum --params params.csv ready.ovsb -o bar"
+    command = "sum --params params.csv ready.parquet -o bar"
     assert "summing" in at_a_terminal(command, folder, "stderr")
     assert at_a_terminal(f"{command} --quiet", folder, "stderr") == ""
 

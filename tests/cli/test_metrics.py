@@ -1,7 +1,6 @@
 """``overstory metrics`` as a person and a script use it: faults, the public page, what a change weakens, a plan."""
 
 import datetime as dt
-import io
 import json
 import math
 import os
@@ -164,8 +163,8 @@ def unplanned(folder, ending="\n"):
 def test_plan_writes_parameters_within_the_needs_and_leaves_the_rest(folder, ending):
     before = unplanned(folder, ending)
     linted = within("metrics", "lint", "metrics.toml", cwd=folder).stdout
-    assert "not planned yet: run `overstory metrics plan FILE`" in linted
-    ran = within("metrics", "plan", "metrics.toml", cwd=folder)
+    assert "not planned yet: run `overstory plan --registry FILE`" in linted
+    ran = within("plan", "--registry", "metrics.toml", cwd=folder)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.endswith("4 metrics planned in metrics.toml\n")
     after = (folder / "metrics.toml").read_bytes().decode()
@@ -192,7 +191,7 @@ def test_plan_writes_parameters_within_the_needs_and_leaves_the_rest(folder, end
     assert theme.epsilon_report <= 1.0
     assert window.epsilon_n(48) <= 1.0
     assert (memo.epsilon_report <= 0.5, memo.epsilon_permanent <= 2.0) == (True, True)
-    again = within("metrics", "plan", "metrics.toml", cwd=folder)
+    again = within("plan", "--registry", "metrics.toml", cwd=folder)
     assert (again.returncode, again.stdout) == (0, "every metric has its parameters\n")
     assert (folder / "metrics.toml").read_bytes().decode() == after
 
@@ -221,7 +220,7 @@ def test_plan_writes_parameters_within_the_needs_and_leaves_the_rest(folder, end
 def test_needs_that_cannot_be_met_are_said_and_nothing_is_written(folder, needs, says):
     spoil(folder, 'oracle = "grr"\nparameters = {epsilon = 4.0}', needs)
     before = (folder / "metrics.toml").read_bytes()
-    ran = within("metrics", "plan", "metrics.toml", cwd=folder)
+    ran = within("plan", "--registry", "metrics.toml", cwd=folder)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert says in ran.stderr
     assert (folder / "metrics.toml").read_bytes() == before
@@ -230,15 +229,15 @@ def test_needs_that_cannot_be_met_are_said_and_nothing_is_written(folder, needs,
 def test_strings_without_candidates_need_a_number_of_them(folder):
     spoil(folder, *next(iter(NEEDS.items())))
     spoil(folder, 'domain = {kind = "strings", candidates = "search-engines.txt"}', 'domain = {kind = "strings"}')
-    ran = within("metrics", "plan", "metrics.toml", cwd=folder)
+    ran = within("plan", "--registry", "metrics.toml", cwd=folder)
     assert "give candidates, how many strings are looked for" in ran.stderr
     spoil(folder, "reports = 1000000}", "reports = 1000000, candidates = '200', thrifty = 1, alpha = 'low'}")
-    ran = within("metrics", "plan", "metrics.toml", cwd=folder)
+    ran = within("plan", "--registry", "metrics.toml", cwd=folder)
     assert "needs.candidates: '200': give a whole number" in ran.stderr
     assert "needs.thrifty: 1: give true or false" in ran.stderr
     assert "needs.alpha: 'low': give a number" in ran.stderr
     spoil(folder, "candidates = '200', thrifty = 1, alpha = 'low'}", "candidates = 200, thrifty = true}")
-    assert within("metrics", "plan", "metrics.toml", cwd=folder).returncode == 0
+    assert within("plan", "--registry", "metrics.toml", cwd=folder).returncode == 0
 
 
 @pytest.fixture
@@ -273,9 +272,9 @@ def test_what_is_no_registry_file_is_one_sentence(folder, packed, name, said):
 
 
 def test_a_plan_of_a_registry_inside_a_package_is_written_elsewhere(folder, packed):
-    ran = within("metrics", "plan", packed, cwd=folder)
+    ran = within("plan", "--registry", packed, cwd=folder)
     assert (ran.returncode, "give -o OUT" in ran.stderr) == (2, True)
-    assert within("metrics", "plan", packed, "-o", "out.toml", cwd=folder).returncode == 0
+    assert within("plan", "--registry", packed, "-o", "out.toml", cwd=folder).returncode == 0
 
 
 def test_lint_names_faults_of_parameters_where_the_domain_has_one_too(folder):
@@ -310,12 +309,12 @@ def test_a_plan_says_what_will_not_be_seen(folder):
     domain = '{kind = "bins", min = 0, max = 20, count = 20}'
     text = REGISTRY_OF_ONE.replace('oracle = "grr"\nparameters = {epsilon = 1.0}', needs)
     (folder / "few.toml").write_text(re.sub("domain = .*", f"domain = {domain}", text))
-    said = within("metrics", "plan", "few.toml", "-o", "out.toml", cwd=folder).stdout
+    said = within("plan", "--registry", "few.toml", "-o", "out.toml", cwd=folder).stdout
     assert "a value is detected about half the time from a share of 36%, nine times in ten from 56%" in said
-    (planned,) = json.loads(within("metrics", "plan", "few.toml", "--json", cwd=folder).stdout)["planned"]
+    (planned,) = json.loads(within("plan", "--registry", "few.toml", "--json", cwd=folder).stdout)["planned"]
     assert 0.355 < planned["detected_half"] < 0.365 < planned["detected_nine_in_ten"] < 0.57
     (folder / "few.toml").write_text(re.sub("domain = .*", f"domain = {domain}", text.replace("200", "9")))
-    said = within("metrics", "plan", "few.toml", cwd=folder).stdout
+    said = within("plan", "--registry", "few.toml", cwd=folder).stdout
     assert "no value will be detected: plan for more reports, or a larger epsilon" in said
 
 
@@ -329,13 +328,9 @@ GIVEN = {
 KINDS = {
     "choice": {"--values": "light,dark,system"},
     "yes-no": {},
-    "number": {"--answer=min=0": "--answer=max=50"},
+    "number": {"--values": "0..50"},
     "words": {},
 }
-
-
-def answers(*words):
-    return [f"--answer={word}" for word in words]
 
 
 def options(*more, without=(), **changed):
@@ -384,50 +379,22 @@ def test_the_panel_is_the_one_of_least_error(tmp_path):
 
 
 def test_a_number_of_few_whole_values_is_counted_one_by_one(tmp_path):
-    within("metrics", "init", *options("--yes", *answers("min=1", "max=5"), kind="number"), cwd=tmp_path)
+    within("metrics", "init", *options("--yes", kind="number", values="1..5"), cwd=tmp_path)
     assert load_registry(tmp_path / "metrics.toml")["theme"].domain.size == 5
 
 
-def test_what_is_published_has_a_sentence_on_how_to_stop_it(tmp_path):
-    stop = "Settings, Privacy, Send statistics"
-    more = answers("publish=estimates", f"opt-out={stop}", "retention-days=9")
-    ran = within("metrics", "init", *options("--yes", *more, kind="yes-no"), cwd=tmp_path)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    (path,) = tmp_path.iterdir()
-    registry = load_registry(path)
-    assert (registry.opt_out, [metric.publish for metric in registry.values()]) == (stop, ["estimates"])
-    assert [metric.grace_days for metric in registry.values()] == [8], "a day is left to publish in"
-
-
-GROUPS = ["--group-by", "release", "--groups", "1.0=0.6, 1.1=0.3", "--devices", "500000"]
-
-
-def test_groups_are_asked_for_by_options_alone_and_come_with_a_comment(tmp_path):
-    assert within("metrics", "init", "plain.toml", *options("--yes", kind="yes-no"), cwd=tmp_path).returncode == 0
-    assert "groups" not in (tmp_path / "plain.toml").read_text()
-    ran = within("metrics", "init", *options("--yes", *GROUPS, kind="yes-no"), cwd=tmp_path)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert "which each report names in clear: no epsilon protects it" in (tmp_path / "metrics.toml").read_text()
-    groups = load_registry(tmp_path / "metrics.toml")["theme"].groups
-    assert (groups.by, dict(groups.shares), groups.devices) == ("release", {"1.0": 0.6, "1.1": 0.3}, 500_000)
-
-
-def test_a_script_answers_on_standard_input(tmp_path, monkeypatch):
-    answers = ["theme", "", 'What "is" in use.', "Design team", "https://example.org/7", "choice", "a, b", "", "0.5"]
-    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(answers)))
-    ran = within("metrics", "init", "m.toml", cwd=tmp_path)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    metric = tomllib.loads((tmp_path / "m.toml").read_text())["metrics"]["theme"]
+def test_a_choice_that_has_an_other_gets_another_name_for_the_rest_and_text_is_quoted(tmp_path):
+    given = options("--yes", kind="choice", values="a, other", description='What "is" in use.')
+    assert within("metrics", "init", *given, cwd=tmp_path).returncode == 0
+    metric = tomllib.loads((tmp_path / "metrics.toml").read_text())["metrics"]["theme"]
     assert (metric["title"], metric["description"]) == ("Theme", 'What "is" in use.')
-    assert metric["domain"] == {"kind": "categories", "names": ["a", "b"], "other": "other"}
-    assert (metric["oracle"], metric["parameters"]) == ("grr", {"epsilon": 0.5})
+    assert metric["domain"] == {"kind": "categories", "names": ["a", "other"], "other": "other (1)"}
 
 
 def test_a_person_is_asked_again_after_a_wrong_answer(tmp_path):
     leader, follower = pty.openpty()
     command = [sys.executable, "-m", "overstory", "metrics", "init", *options("--values", "a,b", without=["--id"])]
-    command += ["--kind", "choice", "--epsilon", "1", "--devices", "9", *answers("title=T", "other=o", "period=day")]
-    command += answers("expires=2999-01-01", "retention-days=9", "publish=nothing")
+    command += ["--kind", "choice", "--epsilon", "1", "--devices", "9", "--title", "T", "--period", "day"]
     with subprocess.Popen(
         command, cwd=tmp_path, stdin=follower, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as ran:

@@ -38,7 +38,7 @@ def test_ways_to_keep_within_a_bound_on_any_year_are_compared(capsys):
     assert json.loads(out) == YearPlan(10**6, 20, 4.0, 5).to_json()
 
 
-@pytest.mark.parametrize("more", [["--epsilon", 1], ["--most", 3], ["--period", "year"], ["--share", 1]])
+@pytest.mark.parametrize("more", [["--epsilon", 1], ["--period", "year"], ["--share", 1]])
 def test_what_does_not_fit_a_year_is_refused(capsys, more):
     status, out, err = run(capsys, *YEAR, *more)
     assert (status, out) == (2, "")

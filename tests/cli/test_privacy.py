@@ -83,9 +83,9 @@ def test_texts_and_flags_are_read_as_the_oracle_wants_them(capsys):
 EXAMPLE = Path(__file__).parents[2] / "examples" / "metrics.toml"
 
 
-def test_the_registry_of_this_folder_is_the_default(tmp_path):
+def test_a_metric_of_a_registry_is_stated_with_its_year(tmp_path):
     (tmp_path / "metrics.toml").write_bytes(EXAMPLE.read_bytes())  # its candidate files are not needed
-    ran = within("privacy", "meter-memo", cwd=tmp_path)
+    ran = within("privacy", "meter-memo", "--registry", "metrics.toml", cwd=tmp_path)
     assert ran.returncode == 0
     about, year, oracle = ran.stdout.split("\n\n")[:3]
     often = "one report every 30 minutes, of at most 6 values, until 2027-11-21"
@@ -93,27 +93,5 @@ def test_the_registry_of_this_folder_is_the_default(tmp_path):
     assert "whatever you hold and however it changes, in the first year: " in year
     assert oracle.startswith("l-osue:")
     assert "6 distinct values" in ran.stdout
-    assert within("privacy", "theme", cwd=tmp_path).stdout.startswith(
-        "theme: Colour theme, 1 answer a year, shared, until "
-    )
-
-
-def test_a_name_that_is_both_is_the_oracle_and_it_is_said(tmp_path):
-    (tmp_path / "metrics.toml").write_text(EXAMPLE.read_text().replace("[metrics.theme]", "[metrics.rappor]"))
-    ran = within("privacy", "rappor", "--json", cwd=tmp_path)
-    assert "metric" not in json.loads(ran.stdout)
-    assert (
-        "rappor is an oracle, and a metric of metrics.toml: this is the oracle; give --registry metrics.toml"
-        in ran.stderr
-    )
-    ran = within("privacy", "rappor", "--registry", "metrics.toml", "--json", cwd=tmp_path)
-    assert (json.loads(ran.stdout)["metric"], json.loads(ran.stdout)["mechanism"], ran.stderr) == ("rappor", "grr", "")
-
-
-def test_oracles_work_beside_a_registry_with_faults(tmp_path):
-    (tmp_path / "metrics.toml").write_text("registry = \n")
-    ran = within("privacy", "rappor", "--json", cwd=tmp_path)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    ran = within("privacy", "theme", cwd=tmp_path)
-    assert ran.returncode == 2
-    assert "metrics.toml, line 1: no TOML" in ran.stderr
+    panel = within("privacy", "theme", "--registry", "metrics.toml", cwd=tmp_path).stdout
+    assert panel.startswith("theme: Colour theme, 1 answer a year, shared, until ")

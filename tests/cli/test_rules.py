@@ -4,6 +4,7 @@ import argparse
 import csv
 import gzip
 import json
+import re
 
 import pytest
 
@@ -92,6 +93,7 @@ def test_every_command_takes_quiet_and_json_where_it_prints_results():
             command.add_to(own)
             help_text = own.choices[command.name].format_help()
             assert "--quiet" in help_text
+            assert re.search(r"example:\s+overstory ", help_text), command.name
             assert ("--json" in help_text) == (command.name not in silent), command.name
 
 

@@ -67,14 +67,6 @@ def test_an_expired_token_is_listed_as_expired_with_its_last_day_of_use(folder):
     assert (shown["state"], shown["last_used"]) == ("expired", "2019-04-14")
 
 
-def test_every_action_has_an_example_in_its_help(folder):
-    actions = ("create", "summary", "compact", "backup", "restore", "note", "tokens")
-    for action in actions:
-        done = within("store", action, "--help", cwd=folder)
-        assert done.returncode == 0
-        assert "example:\n  overstory store" in done.stdout
-
-
 def test_notes_are_added_and_counted(folder):
     adding = "note", "reports.db", "Version 3 is out"
     release = answer(folder, *adding, "--kind", "release", "--day", "2026-11-16", "--metric", "colour")

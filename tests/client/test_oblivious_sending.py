@@ -12,9 +12,8 @@ from overstory.client.state.state import State
 from overstory.client.upload.delivery import Delivery, oblivious_transport
 from overstory.client.upload.http import Request, Response
 from overstory.client.upload.retry import Decision
-from overstory.gateway.gateway import Gateway, Settings
+from overstory.gateway.gateway import CollectorSink, Gateway, Settings
 from overstory.gateway.readings import Reading
-from overstory.gateway.sinks import CollectorSink
 from overstory.protocol.metrics.tables import ObliviousRoute
 from overstory.protocol.wire.upload import decode_uploads
 from support.collector_doubles import CountingCollector, accepted

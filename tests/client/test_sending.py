@@ -21,8 +21,7 @@ from overstory.client.state.state import State
 from overstory.client.upload.delivery import ASKED, Collector, CollectorHealth
 from overstory.client.upload.http import Request, Response
 from overstory.client.upload.retry import Decision, RetryPolicy, backoff, decide, decide_before_sending, retry_after
-from overstory.gateway.gateway import Gateway, Settings
-from overstory.gateway.sinks import CollectorSink
+from overstory.gateway.gateway import CollectorSink, Gateway, Settings
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.tables import shard_of
 from overstory.protocol.wire.reasons import Reason

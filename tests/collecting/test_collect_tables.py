@@ -15,9 +15,8 @@ from scipy.stats import binom
 import overstory
 from overstory.cli.main import main
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, SquareWave
 from overstory.trial.item_sets import SetPeople, collect_sets, count_sets
-from overstory.trial.numbers import LEARNED, Numbers, collect_numbers, mean_error, measure_means, survey_numbers
+from overstory.trial.numbers import LEARNED, Numbers, collect_numbers, survey_numbers
 from overstory.trial.run import TrialBudget
 from overstory.trial.tables import Pairs, collect_pairs, count_pairs
 from support.running import within
@@ -163,30 +162,6 @@ def test_a_range_that_is_not_given_is_chosen_and_said_to_be(homes, tmp_path):
     trial = json.loads(collected(homes, "--numeric", "-o", tmp_path, "--json"))
     assert trial["notes"][0].startswith("the range was chosen by your own numbers")
     assert 0 <= trial["parameters"]["minimum"] <= 0.1
-
-
-def test_mechanisms_are_measured_on_a_column(homes):
-    asked = ("compare", homes, "--column", "kwh", "--numeric", 0, 2, "--epsilon", 1)
-    rows = json.loads(within(*asked, "--json", "--measure", 200, cwd=homes.parent).stdout)["randomizers"]
-    assert [row["exact"] for row in rows] == sorted(row["exact"] for row in rows)
-    for row in rows:
-        # The root of a mean of 200 squares: five of its own standard errors.
-        assert abs(row["measured_error"] - row["exact"]) < 5 * row["exact"] / np.sqrt(400)
-        assert row["measured_runs"] == 200
-    text = within(*asked, "--measure", 2, cwd=homes.parent).stdout
-    assert "measured: root mean square error of 2 simulated collections" in text
-
-
-@pytest.mark.parametrize("kind", [Duchi, Piecewise, Hybrid, SquareWave])
-def test_the_exact_error_is_the_average_variance(kind):
-    built, numbers = kind(1.0, Interval(0, 2), 64), np.array([0.0, 0.5, 0.75, 2.0])
-    places = [built.value_at(built.position(value)) for value in numbers.tolist()]
-    if kind is not SquareWave:
-        each = [float(built.variance(value)) for value in places]
-        assert mean_error(built, np.array([float(p) for p in places])) == pytest.approx(np.sqrt(np.mean(each) / 4))
-    error, spread = measure_means(built, np.tile(numbers, 500), rounds=100, rng=3)
-    assert abs(error - mean_error(built, np.tile(numbers, 500))) < 5 * spread + 0.02
-    assert measure_means(built, numbers, rounds=1, rng=3)[1] is None
 
 
 def test_numbers_in_python():

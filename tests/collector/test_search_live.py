@@ -17,6 +17,7 @@ from overstory.client import Randomizer
 from overstory.collector.ingest.ingest import Ingest, ReportFormat
 from overstory.collector.store import open_store
 from overstory.discovery import find
+from overstory.files.rappor import read_candidates
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.split import divided
@@ -130,7 +131,13 @@ def test_a_second_plan_expects_what_the_first_found(tmp_path):
     first = write_registry(tmp_path / "metrics.toml", more=panel, epsilon=5.0, step=8, beam=16)
     asked = collected(tmp_path, first, (PORTS[n % len(PORTS)] for n in range(1200)), b"first")
     done(tmp_path, "decode", *STORE, "--metric", "port", "--candidates-out", "known.txt")
-    known = json.dumps((tmp_path / "known.txt").read_text().split())
+    known = json.dumps(found := (tmp_path / "known.txt").read_text().split())
+    (tmp_path / "more.csv").write_text('"a,b"\n80\n300\n')
+    assert (
+        "candidates in more.csv, "
+        in done(tmp_path, "decode", *STORE, "--metric", "port", "--candidates-out", "more.csv").stdout
+    )
+    assert read_candidates(tmp_path / "more.csv") == list(dict.fromkeys(["a,b", "80", "300", *found]))
     later = NUMBERS.replace('["80"]', known)
     second = write_registry(tmp_path / "metrics.toml", domain=later, more=panel, epsilon=5.0, step=8, beam=16)
     more = collected(tmp_path, second, (PORTS[n % len(PORTS)] for n in range(1200)), b"second")

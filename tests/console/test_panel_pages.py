@@ -98,14 +98,11 @@ def test_a_drift_is_of_other_devices_where_its_26_weeks_are_of_one_cycle(panel, 
     assert history.drift_comparison().apart is apart
 
 
-def test_folders_files_and_counts_of_a_panel_are_read_alike(folder, client):
+def test_a_folder_of_a_panel_says_what_the_store_says(folder, client):
     assert client.get("/m/colour").status_code == 200
     address = str(folder / "exported")
     export_all(str(folder / "readings.db"), load_registry(folder / "metrics.toml"), address, now=NOW + 30 * 86_400)
-    file = next((folder / "exported" / "metric=colour").rglob("*.parquet"))
-    assert within("sum", "exported/metric=colour", "-o", "colour.json", cwd=folder).returncode == 0
     of_panel = ("--registry", "metrics.toml", "--metric", "colour", "-o", "read")
-    for source in (["exported/metric=colour"], [str(file)], ["--counts", "colour.json"]):
-        text = within("decode", *source, *of_panel, cwd=folder).stdout
-        assert text.count("intervals: of all devices like these") == 1
-        assert "privacy: grr, epsilon 3 for one report; in any year a device sends at most 1" in text
+    text = within("decode", "exported/metric=colour", *of_panel, cwd=folder).stdout
+    assert text.count("intervals: of all devices like these") == 1
+    assert "privacy: grr, epsilon 3 for one report; in any year a device sends at most 1" in text

@@ -87,7 +87,7 @@ SPANS = ("--compare", DAYS[1], DAYS[0])
     ("kind", "options"),
     [
         (OF_GROUPS, ("--by-group",)),
-        (OF_GROUPS, ("--by-group", "--smooth", "--json")),
+        (OF_GROUPS, ("--by-group", "--json")),
         (OF_GROUPS, ("--group", "1.1", "--aggregate", "per-period", "--json")),
         (OF_GROUPS, ("--compare", "1.0", "1.1")),
         (OF_GROUPS, SPANS),
@@ -99,7 +99,6 @@ SPANS = ("--compare", DAYS[1], DAYS[0])
         ("strings", ("--complete", "--method", "lasso", "--candidates", "versions.txt")),
         ("pair", SPANS),
         ("mean", (*SPANS, "--json")),
-        ("unknown integers", SPANS),
     ],
 )
 def test_an_option_does_what_it_does_to_a_store(said, kind, options):

@@ -23,7 +23,7 @@ def table(title):
     return rows[1:]
 
 
-BATCH, UPLOAD = table("Packed batches: .ovsb"), table("Uploads")
+BATCH, UPLOAD = table("Packed batches"), table("Uploads")
 PAYLOADS = "bits of each report, bit i in byte i // 8 at place i % 8"
 
 

@@ -16,7 +16,6 @@ from support.object_store import object_store
 def small_blocks(monkeypatch):
     for name, size in {"BLOCK": 50, "SEEDED_BLOCK": 60, "GROUP_BYTES": 400, "SORTED_BYTES": 2000}.items():
         monkeypatch.setattr(blocks, name, size)
-    monkeypatch.setattr("overstory.engines.units.PART_BYTES", 1)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """One contract for every engine: the counts of one process, whatever is killed; as much in flight as it has threads."""
 
-import json
 import time
 import weakref
 from contextlib import contextmanager, nullcontext
@@ -8,7 +7,6 @@ from functools import partial
 
 import pytest
 
-from overstory.cli.main import main
 from overstory.engines import driver, spark_session
 from overstory.engines.dask_cluster import MOST_LOSSES, DaskEngine
 from overstory.engines.driver import EngineError, LocalEngine, count
@@ -19,7 +17,6 @@ from overstory.protocol.errors import FormatError
 from support.engine_files import ORACLES, Collection, exported_counts
 from support.engine_kills import KILLS, Kills, count_while_killing
 from support.object_store import put
-from support.searched_files import searched_files
 from support.spark_daemons import Cluster, running, start_connect
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of schedulers whose workers are killed
@@ -88,20 +85,9 @@ def test_an_engine_counts_alike(engine, tmp_path):
         made = Collection(tmp_path / name, name, parameters)
         assert count(engine(), made.job(), made.units(1000)).counts == made.counts
     units = made.units(1 << 20)
-    (made.folder / "c.ovsb").write_bytes(b"OVSB")
-    with pytest.raises((EngineError, FormatError), match=r"c\.ovsb: the batch at byte 0"):
+    (made.folder / "b.parquet").write_bytes(b"PAR1")
+    with pytest.raises((EngineError, FormatError), match=r"b\.parquet: this is no sound Parquet file"):
         count(engine(), made.job(), units)
-
-
-@pytest.mark.slow
-def test_a_search_on_a_running_scheduler_finds_what_one_process_finds(tmp_path, capsys, small_blocks, scheduler):
-    command, *_ = searched_files(tmp_path)
-    found = []
-    for by in ("local", f"dask:{scheduler}"):
-        assert main([*command, "--engine", by, "--json", "--quiet"]) == 0
-        found.append(json.loads(capsys.readouterr().out))
-    assert found[0]["estimates"]
-    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,12 @@ def names(*inputs):
 
 @pytest.fixture
 def folder(tmp_path):
-    for name in ("metric=a/period=1/x.parquet", "metric=a/period=2/y.parquet", "metric=b/z.ovsb", "metric=b/notes.txt"):
+    for name in (
+        "metric=a/period=1/x.parquet",
+        "metric=a/period=2/y.parquet",
+        "metric=b/z.parquet",
+        "metric=b/notes.txt",
+    ):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"PAR1")
@@ -36,10 +41,10 @@ def folder(tmp_path):
 
 
 def test_folders_globs_and_files_are_named_once_in_order(folder):
-    assert names(str(folder)) == ["x.parquet", "y.parquet", "z.ovsb"]
-    assert names(f"{folder}/**/*.parquet") == ["x.parquet", "y.parquet"]
-    assert names(f"{folder}/metric=b/z.ovsb", f"{folder}/*/*2/*") == ["z.ovsb", "y.parquet"]
-    assert names(f"file://{folder}") == ["x.parquet", "y.parquet", "z.ovsb"]
+    assert names(str(folder)) == ["x.parquet", "y.parquet", "z.parquet"]
+    assert names(f"{folder}/metric=a/**/*.parquet") == ["x.parquet", "y.parquet"]
+    assert names(f"{folder}/metric=b/z.parquet", f"{folder}/*/*2/*") == ["z.parquet", "y.parquet"]
+    assert names(f"file://{folder}") == ["x.parquet", "y.parquet", "z.parquet"]
     assert names(f"file://{folder}/metric=a/*/x.parquet") == ["x.parquet"]
 
 
@@ -49,8 +54,8 @@ def test_folders_globs_and_files_are_named_once_in_order(folder):
         ([], "no files of reports are named"),
         (["{}/metric=a", "{}/metric=a/period=1/x.parquet"], "x.parquet is named twice: its reports would be counted"),
         (["{}/*.parquet"], r"no file's name matches .*/\*\.parquet"),
-        (["{}/empty"], r"is a directory that holds no file ending in \.parquet or \.ovsb"),
-        (["file://{}/empty"], r"is a directory that holds no file ending in \.parquet or \.ovsb"),
+        (["{}/empty"], r"is a directory that holds no file ending in \.parquet"),
+        (["file://{}/empty"], r"is a directory that holds no file ending in \.parquet"),
         (["nowhere://bucket/x"], "nowhere://bucket/x"),
     ],
 )
@@ -202,7 +207,7 @@ def test_odd_names_of_objects_are_read(bucket):
 def test_globs_are_those_of_the_shell(collection, tmp_path, glob, capsys):
     """A file whose own name has brackets is that file; with and without ``--params``."""
     made = collection()
-    for name in ("b.parquet", "c.ovsb"):
+    for name in ("b.parquet", "c.parquet"):
         (made.folder / name).unlink()
     if "1" in glob:
         (made.folder / "a.parquet").rename(made.folder / "[1].parquet")

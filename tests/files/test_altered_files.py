@@ -6,12 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from overstory.analysis.reports import ReportBatch
 from overstory.files import rappor
 from overstory.files import reports as reports_module
-from overstory.files.csv import Skipped
 from overstory.files.parquet import Label, read_parquet, write_blocks
-from overstory.files.reports import read_packed, read_reports, read_reports_csv, write_packed
+from overstory.files.reports import read_reports, read_reports_csv
 from overstory.protocol.errors import OverstoryError
 from support.samples import CANDIDATES, COUNTS, MECHANISM, PARAMETERS, batch, reports_csv, rows_of, values_csv
 
@@ -30,12 +28,11 @@ FORMATS = {
     "counts": (lambda path: rappor.write_counts(path, COUNTS), lambda path: rappor.read_counts(path, 3, 12)),
     "map": (lambda path: rappor.write_map(path, CANDIDATES), lambda path: rappor.read_map(path, **SHAPE)),
     "candidates": (lambda path: path.write_text("ash\nelm, é\n"), rappor.read_candidates),
-    "packed": (
-        lambda path: write_packed(path, [RAW, RAW]),
-        lambda path: [ReportBatch.from_wire(one) for one in read_packed(path)],
-    ),
     "parquet": (lambda path: write_blocks(path, [batch()], LABEL), lambda path: list(read_parquet(path))),
-    "any reports": (lambda path: write_packed(path, [RAW]), lambda path: list(read_reports(path, PARAMETERS))),
+    "any reports": (
+        lambda path: write_blocks(path, [batch()], LABEL),
+        lambda path: list(read_reports(path, PARAMETERS)),
+    ),
     "gz": (
         lambda path: path.write_bytes(gzip.compress(reports_csv().encode())),
         lambda path: list(read_reports(path, PARAMETERS)),
@@ -114,17 +111,3 @@ def outcome(name, path):
     if name == "map":
         return list(found.candidates), found.positions.tolist()
     return rows_of(found)
-
-
-@given(changes=CHANGES)
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_skipping_never_stops_after_the_header(changes, sound, tmp_path):
-    """What is skipped and what is read are all the lines there are, as long as no quote joins them."""
-    head, _, body = sound["reports"].partition(b"\n")
-    path = tmp_path / "altered"
-    path.write_bytes(head + b"\n" + altered(body, changes))
-    skipped = Skipped()
-    read = rows_of(read_reports_csv(path, 12, 3, skipped=skipped))
-    assert all(0 <= cohort < 3 for cohort, _ in read)
-    if b'"' not in path.read_bytes():
-        assert len(read) + skipped.count == sum(bool(line.strip(b"\r")) for line in path.read_bytes().split(b"\n")) - 1

@@ -1,9 +1,8 @@
-"""reports.csv, packed and Parquet: round trips, both readers of CSV agree, every fault has one clear error."""
+"""reports.csv and Parquet: round trips, both readers of CSV agree, every fault has one clear error."""
 
 import gzip
 import subprocess
 import sys
-import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -11,25 +10,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.files import reports as module
-from overstory.files.csv import Skipped
 from overstory.files.parquet import Label, read_label, read_parquet, write_blocks
 from overstory.files.rappor import RapporParameters
-from overstory.files.reports import read_packed, read_reports, read_reports_csv, sum_reports, write_packed
+from overstory.files.reports import read_reports, read_reports_csv, sum_reports
 from overstory.protocol.errors import FormatError
 from support.samples import MECHANISM, PARAMETERS, ROWS, batch, reports_csv, rows_of
 
 LABEL = Label(12, 3, MECHANISM.canonical())
 
 
-def read(path, skipped=None):
-    return rows_of(read_reports_csv(path, 12, 3, skipped=skipped))
+def read(path):
+    return rows_of(read_reports_csv(path, 12, 3))
 
 
-def both_ways(path, monkeypatch, skipped=None):
+def both_ways(path, monkeypatch):
     """Read exactly, then with the fast reader wherever it dares."""
-    exact = read(path, skipped)
+    exact = read(path)
     monkeypatch.setattr(module, "SMALLEST", 1)
-    quick = read(path, None if skipped is None else Skipped())
+    quick = read(path)
     monkeypatch.undo()
     assert quick == exact
     return exact
@@ -88,7 +86,7 @@ def test_other_dresses(tmp_path, monkeypatch, text):
         ('"c,1,,,010101010101', "line 3: this is no CSV record"),
     ],
 )
-def test_a_bad_line_is_named_or_skipped(csv_path, monkeypatch, line, says):
+def test_a_bad_line_is_named(csv_path, monkeypatch, line, says):
     lines = csv_path.read_text().splitlines(keepends=True)
     csv_path.write_bytes("".join([*lines[:2], line + "\n", *lines[2:]]).encode())
     for smallest in (module.SMALLEST, 1):
@@ -96,10 +94,6 @@ def test_a_bad_line_is_named_or_skipped(csv_path, monkeypatch, line, says):
         with pytest.raises(FormatError) as caught:
             read(csv_path)
         assert str(caught.value).startswith(f"{csv_path}, {says}")
-    monkeypatch.undo()
-    skipped = Skipped()
-    assert both_ways(csv_path, monkeypatch, skipped) == ROWS
-    assert skipped.count == 1
 
 
 @pytest.mark.parametrize(
@@ -134,8 +128,6 @@ def test_reports_of_any_width_survive_every_format(tmp_path_factory, reports):
     (folder / "r.csv").write_text(reports_csv(rows, num_bits))
     assert rows_of(read_reports_csv(folder / "r.csv", num_bits, 5)) == rows
     one = batch(rows, num_bits, 5)
-    write_packed(folder / "r.ovsb.gz", [one.to_wire(bytes(16)), one.to_wire(bytes(16))])
-    assert [list(packed) for packed in read_packed(folder / "r.ovsb.gz")] == [rows, rows]
     label = Label(num_bits, 5, {"name": "any"})
     write_blocks(folder / "r.parquet", [one, one], label)
     assert sorted(rows_of(read_parquet(folder / "r.parquet"))) == sorted(rows * 2)
@@ -154,13 +146,11 @@ def test_packed_text_is_the_integer(reports):
     assert found == [bits for _, bits in rows]
 
 
-@pytest.mark.parametrize("name", ["r.csv", "r.csv.gz", "r.ovsb", "r.ovsb.gz", "r.parquet", "no-extension"])
+@pytest.mark.parametrize("name", ["r.csv", "r.csv.gz", "r.parquet", "no-extension"])
 def test_any_format_is_known_by_its_first_bytes(tmp_path, name):
     path = tmp_path / name
     if name.endswith("parquet"):
         write_blocks(path, [batch()], LABEL)
-    elif "ovsb" in name:
-        write_packed(path, [batch().to_wire(MECHANISM.digest)])
     else:
         path.write_text(reports_csv())
     counts = sum_reports(read_reports(path, PARAMETERS), 3, 12)
@@ -168,7 +158,6 @@ def test_any_format_is_known_by_its_first_bytes(tmp_path, name):
     assert counts.ones.tolist() == [[1, *[0] * 1, 1, *[0] * 8, 1], [0] * 12, [1] * 12]
 
 
-@pytest.mark.parametrize("name", ["r.ovsb", "r.parquet"])
 @pytest.mark.parametrize(
     ("other", "says"),
     [
@@ -180,58 +169,13 @@ def test_any_format_is_known_by_its_first_bytes(tmp_path, name):
         (replace(PARAMETERS, hash_key="key"), "another hash key"),
     ],
 )
-def test_a_label_of_other_parameters_is_refused(tmp_path, name, other, says):
-    path = tmp_path / name
-    if name == "r.ovsb":
-        write_packed(path, [batch().to_wire(MECHANISM.digest)])
-    else:
-        write_blocks(path, [batch()], LABEL)
+def test_a_label_of_other_parameters_is_refused(tmp_path, other, says):
+    path = tmp_path / "r.parquet"
+    write_blocks(path, [batch()], LABEL)
     assert sorted(rows_of(read_reports(path, PARAMETERS))) == sorted(ROWS)
     with pytest.raises(FormatError) as caught:
         list(read_reports(path, other))
     assert says in str(caught.value)
-
-
-class TestPacked:
-    def written(self, path, *raws):
-        path.write_bytes(b"".join(raws))
-        return path
-
-    def test_faults(self, tmp_path):
-        good = batch().to_wire(MECHANISM.digest)
-        path = tmp_path / "r.ovsb"
-        faults = {
-            "the file is empty": b"",
-            "batch 2: the file ends 4 bytes before": good + good[:-4],
-            "batch 2: a batch starts with": good + b"OVSX" + good[4:],
-            "batch 2: a batch's header has": good + good[:10],
-            "batch 1: the batch was damaged": good[:-1] + bytes([good[-1] ^ 1]),
-            "expected at most": good[:12] + b"\xff\xff\xff\xff" + good[16:],
-        }
-        for says, raw in faults.items():
-            with pytest.raises(FormatError) as caught:
-                list(read_packed(self.written(path, raw)))
-            assert says in str(caught.value)
-            assert str(path) in str(caught.value)
-
-    def test_a_damaged_batch_may_be_skipped(self, tmp_path):
-        good = batch().to_wire(MECHANISM.digest)
-        damaged = good[:40] + bytes([good[40] ^ 1]) + good[41:]
-        skipped = Skipped()
-        found = list(read_packed(self.written(tmp_path / "r.ovsb", good, damaged, good), skipped=skipped))
-        assert len(found) == 2
-        assert skipped.count == 1
-        assert "batch 2" in str(skipped.examples[0])
-
-    def test_a_lying_length_claims_no_memory(self, tmp_path):
-        good = batch().to_wire(MECHANISM.digest)
-        path = self.written(tmp_path / "r.ovsb", good[:12] + (60_000_000).to_bytes(4, "little") + good[16:])
-        tracemalloc.start()
-        with pytest.raises(FormatError, match="the file ends"):
-            list(read_packed(path))
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert peak < 4 << 20
 
 
 class TestParquet:

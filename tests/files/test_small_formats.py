@@ -17,7 +17,7 @@ from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.reports import SupportCounts
 from overstory.files import csv as reader
 from overstory.files import rappor
-from overstory.files.csv import Block, Skipped, blocks, records
+from overstory.files.csv import blocks
 from overstory.protocol.errors import FormatError
 from overstory.protocol.kinds.rappor import Bloom
 from support.samples import CANDIDATES, COUNTS, PARAMETERS, values_csv
@@ -117,16 +117,6 @@ def test_a_bad_value_line_is_named(tmp_path, row, says):
     with pytest.raises(FormatError) as caught:
         list(rappor.read_values(path, 3))
     assert says in str(caught.value)
-
-
-def test_an_unclosed_quote_costs_one_line_only():
-    lines = [f"c{i},0,v{i}" for i in range(50)]
-    lines[10] = 'c10,0,"v10'
-    skipped = Skipped()
-    block = Block(2, ("\n".join(lines) + "\n").encode())
-    found = [client for client, *_ in records(block, "values.csv", list, skipped)]
-    assert found == [f"c{i}" for i in range(50) if i != 10]
-    assert str(skipped.examples[0]).startswith("values.csv, line 12: ")
 
 
 def test_line_numbers_count_lines_inside_quotes(tmp_path):

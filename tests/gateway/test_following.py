@@ -7,16 +7,14 @@ import time
 import pytest
 
 from overstory.gateway import gateway as module
-from overstory.gateway.gateway import Gateway, Lines, Settings, follow
-from overstory.gateway.readings import BadLine, Reading
-from overstory.gateway.sinks import FileSink
-from overstory.protocol.errors import FormatError
+from overstory.gateway.gateway import FileSink, Gateway, Lines, Settings, follow
+from overstory.gateway.readings import Reading
 from overstory.supervision.clock import ClockWatch
 from support.gateway_samples import HALF_HOUR, REGISTRY, metric, uploads
 
 
 def followed(folder, items, wait=0.0, **choices):
-    lines, sink = Lines("stream", choices.pop("strict", False)), FileSink(folder / "out")
+    lines, sink = Lines("stream"), FileSink(folder / "out")
     choices = {"clock": "real", "spread": 0.0, "agree": "on"} | choices
     gateway = Gateway(REGISTRY, Settings("energy", folder / "state", **choices), sink, environ={})
     try:
@@ -149,10 +147,7 @@ def test_a_random_delay_is_waited_for(tmp_path):
     assert summary["waiting"] + summary["handed_over"] == 1
 
 
-def test_strict_and_a_broken_stream_stop_it(tmp_path):
-    with pytest.raises(FormatError, match="stream, line 3"):
-        followed(tmp_path, iter([BadLine(3, None, "this is no line")]), strict=True)
-
+def test_a_broken_stream_stops_it(tmp_path):
     def broken():
         yield Reading(1, time.time() - HALF_HOUR, 0.5)
         raise OSError(5, "the cable is loose")

@@ -14,11 +14,10 @@ from overstory.client.state.state import State
 from overstory.client.upload.delivery import CollectorHealth, Delivery
 from overstory.client.upload.http import Request, Response
 from overstory.client.upload.retry import RetryPolicy
-from overstory.gateway.gateway import Gateway, Lines, Settings, replay
+from overstory.gateway.gateway import CollectorSink, FileSink, Gateway, GatewayError, Lines, Settings, replay
 from overstory.gateway.readings import Reading
-from overstory.gateway.sinks import CollectorSink, FileSink, GatewayError
 from overstory.privacy import epsilon_at, terms_of
-from overstory.protocol.errors import FormatError, ParameterError
+from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
@@ -142,17 +141,12 @@ def test_what_is_no_number_is_reported_as_nothing_and_counted_as_a_bad_line(tmp_
     assert run(tmp_path, year(3).replace(b",0.75", b",Null"), "fixed")["reports"] == {}, "nor is it reported again"
 
 
-def test_bad_lines_do_not_stop_it_unless_told_to(tmp_path):
+def test_bad_lines_do_not_stop_it(tmp_path):
     text = year(5).replace(b"\n17356914", b"\nx17356914")
     summary = run(tmp_path, text)
     assert summary["lines"]["bad"] == 1
     assert summary["lines"]["bad_lines"][0]["line"] == 3
     assert summary["readings"]["missing"] == 1
-    (tmp_path / "strict").mkdir()
-    with pytest.raises(FormatError, match="file, line 7, field time"):
-        run(tmp_path / "strict", year(5) + b"x,1\n", strict=True)
-    read_before = [upload.period - samples.FIRST for upload in uploads(tmp_path / "strict")]
-    assert read_before == [0, 1, 2, 3]
 
 
 def test_picks_and_missing_periods_reach_the_reports(tmp_path):

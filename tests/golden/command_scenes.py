@@ -11,9 +11,9 @@ def files_from_values_to_estimates(place):
     encode, decode = f"encode {PARAMS} --values values.csv --seed 11", f"decode {PARAMS} --counts counts.csv"
     return "".join(
         (
-            run_each(place, *(f"{encode} -o reports.{kind} --json" for kind in ("csv", "ovsb", "parquet"))),
+            run_each(place, *(f"{encode} -o reports.{kind} --json" for kind in ("csv", "parquet"))),
             run(place, f"map {PARAMS} --candidates names.txt -o map.csv --json", "map.csv"),
-            run(place, f"sum {PARAMS} reports.csv reports.ovsb -o twice.csv --json"),
+            run(place, f"sum {PARAMS} reports.csv reports.parquet -o twice.csv --json"),
             run(place, f"sum {PARAMS} reports.parquet -o counts.csv --json", "counts.csv"),
             run(
                 place, f"{decode} --map map.csv -o results --json --all", "results/results.csv", "results/metrics.json"
@@ -49,19 +49,6 @@ def google_files(place):
             run(place, f"sum {params} google.csv -o google-counts.csv", "google-counts.csv"),
             run(place, f"decode {params} --counts google-counts.csv --map google-map.csv -o google --json"),
         )
-    )
-
-
-@scene
-def faulty_files(place):
-    """What is wrong with a file, and where; and what is skipped."""
-    return run_each(
-        place,
-        f"encode {PARAMS} --values broken.csv --seed 1 -o broken-reports.csv --json",
-        f"sum {PARAMS} absent.csv -o absent-counts.csv",
-        f"decode {PARAMS} --counts values.csv --map names.txt -o absent",
-        "compare --epsilon -1 --domain-size 10 --reports 10",
-        "colect survey.csv",
     )
 
 
@@ -166,7 +153,7 @@ def metrics_diff(place):
 @scene
 def metrics_plan(place):
     """What is derived from needs, and the file."""
-    return run(place, "metrics plan needs.toml -o planned.toml --json", "planned.toml")
+    return run(place, "plan --registry needs.toml -o planned.toml --json", "planned.toml")
 
 
 @scene
@@ -177,16 +164,3 @@ def metrics_init(place):
         "--owner 'Design team' --purpose https://example.org/issues/7 --yes"
     )
     return "".join(play_frozen(place, line)) + "--- first.toml\n" + (place / "first.toml").read_text("utf-8")
-
-
-@scene
-def reproduce(place):
-    """What there is to reproduce, and one result."""
-    one = "reproduce rappor-75-of-100 --quick --quiet -o reproduced --json"
-    return run(place, "reproduce --json") + run(place, one)
-
-
-@scene
-def demo(place):
-    """The first thing that anybody runs."""
-    return run(place, "demo --reports 20000 --states 6 --seed 1 -o demo --json")

@@ -1,4 +1,4 @@
-"""File formats byte by byte, and estimates through the package's own names."""
+"""File formats byte by byte."""
 
 from normal import laid_out
 from stage import run, scene
@@ -13,12 +13,11 @@ def reports(place):
     (place / "few.csv").write_text(few, "utf-8")
     header, row = (place / "params.csv").read_text("utf-8").split()
     (place / "keyed.csv").write_text(f"{header},hash_key\n{row},key\n", "utf-8")
-    for name in ("few-reports.csv", "few-reports.ovsb", "few-reports.parquet"):
+    for name in ("few-reports.csv", "few-reports.parquet"):
         run(place, f"encode --params keyed.csv --values few.csv --seed 3 -o {name} --quiet")
     return "".join(
         (
             (place / "few-reports.csv").read_text("utf-8"),
-            f"--- packed\n{(place / 'few-reports.ovsb').read_bytes().hex()}\n",
             f"--- Parquet\n{parquet(place / 'few-reports.parquet')}",
         )
     )
@@ -38,51 +37,3 @@ def parquet(path):
 def _plain(scalar):
     value = scalar.as_py()
     return value.hex() if isinstance(value, bytes) else value
-
-
-@scene
-def oracles(_):
-    """Each registered oracle: its privacy, and an estimate from a simulated collection."""
-    import overstory
-
-    values = [n * n % 7 for n in range(700)]
-    texts = [f"{laid_out(overstory.oracles())}\n"]
-    for name in overstory.oracles():
-        given = GIVEN.get(name, MEMOIZED if name.startswith("l-") else ONCE)
-        oracle = overstory.oracle(name, **given)
-        strings = "num_bits" in given
-        held = [f"v{value}" for value in values] if strings else values
-        more = {"candidates": [f"v{value}" for value in range(7)]} if strings else {}
-        counts = oracle.accumulate(oracle.simulate(held, rng=1, **more))
-        estimate = oracle.estimate(counts, **more)
-        texts.append(f"{name}: epsilon {oracle.epsilon_report!r}, permanent {oracle.epsilon_permanent!r}\n")
-        texts.extend(f"{row.value},{row.raw_count!r},{row.standard_error!r},{row.q_value!r}\n" for row in estimate)
-    return "".join(texts)
-
-
-@scene
-def survey(_):
-    """A column in a notebook."""
-    import overstory
-
-    answers = overstory.survey(["yes"] * 600 + ["no"] * 300 + [None] * 100, epsilon=1, rng=1)
-    return f"{answers}\n{laid_out(answers.to_json())}\n{list(overstory.__all__)}\n"
-
-
-ONCE = {"epsilon": 2.0, "domain_size": 7}
-MEMOIZED = {"epsilon_permanent": 4.0, "epsilon_report": 2.0, "domain_size": 7}
-BLOOM = {"num_bits": 16, "num_hashes": 2, "num_cohorts": 4}
-GIVEN = {
-    "rappor": BLOOM | {"f": 0.25, "p": 0.25, "q": 0.75},
-    "rappor-one-time": BLOOM | {"f": 0.25},
-    "basic-rappor": {"domain_size": 7, "f": 0.25, "p": 0.25, "q": 0.75},
-    "basic-rappor-one-time": {"domain_size": 7, "f": 0.25},
-    "opt-dr": {"epsilon_permanent": 4.0, "domain_size": 7},
-    "dbitflip": ONCE | {"sampled_bits": 3},
-    "wb": ONCE | {"window": 2},
-    "opt-wb": ONCE | {"window": 2},
-    "blh": ONCE | {"num_seeds": 64},
-    "olh": ONCE | {"num_seeds": 64},
-    "random-matrix": ONCE | {"num_seeds": 64},
-    "loloha": {"epsilon_permanent": 4.0, "epsilon_report": 2.0, "domain_size": 7, "num_seeds": 64},
-}

@@ -68,7 +68,6 @@ def write_inputs(place):
         "trees.txt": "ash\nelm\noak\nyew\n",
         "params.csv": "k,h,m,p,q,f\n32,2,4,0.25,0.75,0.25\n",
         "names.txt": "oak\nash, white\nelm\nfir\nyew\n=larch\n",
-        "broken.csv": "client,cohort,value\nann,0,oak\nbob,9,elm\ncyd,x,fir\ndan,1,yew\n",
     }
     for name, text in files.items():
         (place / name).write_text(text, "utf-8")

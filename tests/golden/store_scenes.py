@@ -59,13 +59,3 @@ def stores(place):
         "doctor --registry metrics.toml --store kept.db --json",
     )
     return "".join((*texts, "--- schema\n", schema(place / "kept.db")))
-
-
-@scene
-def simulate(place):
-    """A trial without people."""
-    line = (
-        "simulate --registry metrics.toml --metric theme --devices 40 --periods 2 --store trial.db --seed 5 "
-        "--truth truth.csv --json"
-    )
-    return "".join(play_frozen(place, line)) + f"--- truth.csv\n{(place / 'truth.csv').read_text('utf-8')}"

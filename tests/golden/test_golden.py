@@ -8,8 +8,6 @@ import scenes
 from normal import cleaned, differing, kinds_of_change, near, same
 
 MOST_LINES = 80
-LONG = {"demo", "simulate"}  # each starts a collector of its own
-NAMES = [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in scenes.SCENES]
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +17,7 @@ def place(tmp_path_factory):
     return place
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", scenes.SCENES)
 def test_what_was_recorded_is_what_comes_out(name, place):
     expected, actual = scenes.recorded(name).read_text("utf-8"), scenes.play(name, place)
     if not same(expected, actual):
@@ -31,7 +29,7 @@ def test_what_was_recorded_is_what_comes_out(name, place):
 
 
 def test_every_recorded_file_belongs_to_a_scene():
-    assert len(scenes.SCENES) > 30  # a module of scenes that nobody imports plays nothing
+    assert len(scenes.SCENES) > 25  # a module of scenes that nobody imports plays nothing
     assert not scenes.unclaimed()
 
 

@@ -1,6 +1,5 @@
 """A metric's needs, in a registry, become an oracle with parameters: for numbers, unknown values and sets."""
 
-import json
 import math
 from dataclasses import replace
 
@@ -11,7 +10,6 @@ from overstory.analysis.comparison import rank
 from overstory.analysis.kinds.base import SimulatedDevices
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.selection import detectable_frequency
-from overstory.cli.main import main
 from overstory.planning import kinds
 from overstory.planning.registry import plan_registry
 from overstory.protocol.domains.numbers import Interval
@@ -160,21 +158,6 @@ def test_the_length_follows_the_sizes_and_leaves_little_out():
     everyone = kinds.rank_item_mechanisms(100, 20, 1.0, 10**6)
     assert [c.error for c in everyone] == sorted(c.error for c in everyone)
     assert "item-bits would have" in kinds.other_mechanism(everyone)
-
-
-def test_the_command_prints_the_comparison(capsys):
-    given = ["plan", "--domain-size", "30", "--most", "4", "--epsilon", "1", "--reports", "100000"]
-    assert main([*given, "--typical", "2"]) == 0
-    printed = capsys.readouterr().out
-    assert 'Best: oracle = "padding-and-sampling"; parameters = {epsilon = 1.0, length = ' in printed
-    assert "item-bits" in printed
-    assert main([*given, "--json"]) == 0
-    answer = json.loads(capsys.readouterr().out)
-    assert answer["error"] == min(choice["error"] for choice in answer["ranking"])
-    assert math.isclose(answer["error"], math.hypot(answer["standard_error"], 0))
-    assert main([*given[:3], "--typical", "2", *given[5:]]) == 2
-    assert "--most missing" in capsys.readouterr().err
-    assert main([*given, "--candidates", "7"]) == 2
 
 
 @pytest.mark.parametrize("wrong", [{"sizes": [0.0, 0.0]}, {"sizes": [1.0, -1.0]}, {"most": 31}, {"num_reports": 0}])

@@ -1,4 +1,4 @@
-"""Files of reports in each layout, and their counts by the slow way."""
+"""Files of reports, and their counts by the slow way."""
 
 from collections.abc import Iterator
 from functools import reduce
@@ -14,7 +14,6 @@ from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.engines.places import find_places
 from overstory.engines.units import Job, Unit, read_contents, units_of
 from overstory.files.parquet import Label, write_blocks
-from overstory.files.reports import write_packed
 from support import exported_store
 
 RAPPOR: dict[str, Any] = {"num_bits": 20, "num_hashes": 2, "num_cohorts": 5, "f": 0.5, "p": 0.25, "q": 0.75}
@@ -42,7 +41,7 @@ EVERY_ORACLE: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-class Collection:  # three files of reports of one mechanism, in Parquet and packed, and what they count to
+class Collection:  # three files of reports of one mechanism, and what they count to
     def __init__(self, folder: Path, name: str, parameters: dict[str, Any], size: int = 900) -> None:
         oracle = overstory.oracle(name, **parameters)
         self.folder, self.mechanism = folder, oracle.mechanism
@@ -53,8 +52,7 @@ class Collection:  # three files of reports of one mechanism, in Parquet and pac
         rows = 100
         write_blocks(folder / "a.parquet", self.batches[:1], label)
         write_blocks(folder / "b.parquet", pieces(self.batches[1], rows), label)
-        packed = (piece.to_wire(self.mechanism.digest) for piece in pieces(self.batches[2], rows))
-        write_packed(folder / "c.ovsb", packed)
+        write_blocks(folder / "c.parquet", pieces(self.batches[2], rows), label)
 
     def units(self, largest: int = 1) -> list[Unit]:
         return units_of(read_contents(find_places([str(self.folder)])), largest)

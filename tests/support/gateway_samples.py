@@ -5,9 +5,8 @@ from pathlib import Path
 from overstory.client.randomizer import randomizer_of
 from overstory.client.state.files import StatePaths
 from overstory.client.state.state import State
-from overstory.gateway.gateway import Gateway, Lines, Settings, replay
+from overstory.gateway.gateway import FileSink, Gateway, Lines, Settings, replay
 from overstory.gateway.readings import BadLine, Layout, Reading, read_lines
-from overstory.gateway.sinks import FileSink
 from overstory.protocol.metrics import Metric, MetricRegistry, parse_registry
 from overstory.protocol.wire.upload import Upload, decode_batch, decode_uploads
 from support.registry_texts import registry_of
@@ -73,7 +72,7 @@ def year(periods: int) -> bytes:
 
 def run(folder: Path, text: bytes, name: str = "energy", **choices):
     """Replay a file into `folder`/out; return the summary, and the lines' under "lines"."""
-    layout, lines = choices.pop("layout", Layout()), Lines("file", choices.pop("strict", False))
+    layout, lines = choices.pop("layout", Layout()), Lines("file")
     sink = FileSink(folder / "out")
     gateway = Gateway(
         REGISTRY, Settings(name, folder / "state", agree=choices.pop("agree", "on"), **choices), sink, environ={}

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.presentation.document import Block, Lines
@@ -204,18 +203,14 @@ class Form:
     chosen: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
-    when: str = ""  # what chooses it instead: a function of the arguments, as MODULE:FUNCTION below `overstory.cli`
 
     @property
     def own(self) -> set[str]:
         """Options that mean something in this form, and nothing in a form that does not list them."""
         return {*self.chosen, *self.takes}
 
-    def is_chosen(self, given: Sequence[str], args: argparse.Namespace) -> bool:
+    def is_chosen(self, given: Sequence[str]) -> bool:
         """Whether the command line is of this form; the last form has no condition."""
-        if self.when:
-            module, _, function = self.when.partition(":")
-            return bool(getattr(import_module(f"overstory.cli.{module}"), function)(args))
         return not self.chosen or not set(given).isdisjoint(self.chosen)
 
 
@@ -226,7 +221,7 @@ class Forms(Rule):
         self.forms, self.why = forms, why
 
     def check(self, given: Sequence[str], args: argparse.Namespace) -> None:
-        form = next(form for form in self.forms if form.is_chosen(given, args))
+        form = next(form for form in self.forms if form.is_chosen(given))
         for name in given:
             if name not in {*form.own, *form.needs} and any(name in other.own for other in self.forms):
                 raise ParameterError(_because(f"{name} has no effect {form.name}", self.why))
@@ -353,7 +348,7 @@ PAIR: Final = Option(
 )
 ENGINE: Final = Option(
     "--engine",
-    "what counts Parquet and packed batches: local[:THREADS], dask[:SCHEDULER] or spark[:MASTER] (default: local)",
+    "what counts Parquet: local[:THREADS], dask[:SCHEDULER] or spark[:MASTER] (default: local)",
     "ENGINE",
 )
 SOURCES: Final = Group(

@@ -21,9 +21,8 @@ SUMMARIES: Final = {
     "compare": "rank oracles at equal privacy",
     "collect": "simulate a private collection on your own data",
     "privacy": "state what a metric or an oracle reveals, and why",
-    "check-oracle": "hold oracles of your own file against the laws of every oracle",
     "audit": "test a client, in any language, against its declared parameters",
-    "metrics": "write, check, show, compare and plan the metric registry",
+    "metrics": "write, check, show and compare the metric registry",
     "simulate": "let simulated devices report to a collector",
     "gateway": "report a meter's readings once per period",
     "encode": "randomize a file of true values into reports",
@@ -56,7 +55,7 @@ Try       demo               run a private collection of real figures, and show 
           plan, compare      choose parameters for your needs; rank oracles at equal privacy
           simulate           let simulated devices report to a collector
 
-Collect   metrics            write, check, show, compare and plan the metric registry
+Collect   metrics            write, check, show and compare the metric registry
           serve, gateway     collect reports over HTTP; report a meter's readings once per period
           relay              pass messages on to a collector without their senders' addresses
           store, export      maintain the collector's database; write its reports for engines to count
@@ -67,7 +66,6 @@ Read      decode, console    estimate what was reported, in files or in a store;
           encode, map, sum   RAPPOR's files: randomize values, hash candidates, count reports
 
 Check     privacy, audit     state what a metric or an oracle reveals; test a client against its parameters
-          check-oracle       hold oracles of your own file against the laws of every oracle
           reproduce          recompute the papers' figures and tables
 
 Person    status, view       what may be recorded and why; what was recorded, and what exactly is sent
@@ -80,9 +78,7 @@ ALIASES: Final = {("plan", "--epsilon-report"): "--epsilon", ("sum", "--reports"
 """Other names of options, by command. The INPUT of `sum` may be called --reports."""
 
 MODULES: Final = {
-    **dict.fromkeys(
-        ("audit", "check-oracle", "collect", "compare", "decode", "demo", "discover", "plan"), "analysis.commands"
-    ),
+    **dict.fromkeys(("audit", "collect", "compare", "decode", "demo", "discover", "plan"), "analysis.commands"),
     **dict.fromkeys(("encode", "map", "sum"), "rappor.commands"),
     **dict.fromkeys(("metrics", "privacy"), "registry.commands"),
     **dict.fromkeys(

@@ -1,4 +1,4 @@
-"""What commands share: stores opened, progress while they work, what was skipped, and answers printed and drawn."""
+"""What commands share: stores opened, progress while they work, and answers printed and drawn."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import rich.progress
 
     from overstory.collector.store import Store
-    from overstory.files.csv import Skipped
     from overstory.presentation.document import Block
     from overstory.presentation.result import Result
     from overstory.presentation.svg import Picture
@@ -159,16 +158,6 @@ def reading_bar(label: str, paths: Sequence[str], *, quiet: bool = False) -> Ite
 def tell_notes(command: str, notes: Iterable[str]) -> None:
     for note in notes:
         print(f"overstory {command}: note: {note}", file=sys.stderr)
-
-
-def tell_skipped(skipped: Skipped | None) -> None:
-    if skipped is None or not skipped.count:
-        return
-    for error in skipped.examples:
-        print(f"overstory: skipped: {error}", file=sys.stderr)
-    left = skipped.count - len(skipped.examples)
-    more = f", of which {left:,} not shown" if left else ""
-    print(f"overstory: skipped {skipped.count:,} bad records{more}", file=sys.stderr)
 
 
 MOST_SHOWN: Final = 20

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,28 +38,9 @@ from overstory.protocol.search import DICTIONARY, Plan, Question
 FEW: Final = 512  # reports up to which p-values are summed in whole numbers: SciPy takes longer to load
 
 
-class RemoteAnswers(Protocol):
-    """Answers to one question that are not at hand, but counted wherever they are: files, and an engine over them."""
-
-    num_bits: int
-    num_cohorts: int
-
-    def __len__(self) -> int: ...
-
-    def count_extensions(self, parents: NDArray[np.uint64], step: int) -> NDArray[np.int64]:
-        """Return how many answers support each extension of `parents` by `step` bits, shape (b, 2**step)."""
-        ...
-
-
-Answers = ReportBatch | RemoteAnswers  # the answers to one question
-
-
-def supports_of(question: Question, answers: Answers, words: Sequence[int], step: int = 0) -> NDArray[np.int64]:
+def supports_of(question: Question, answers: ReportBatch, words: Sequence[int], step: int = 0) -> NDArray[np.int64]:
     """Return how many answers support each extension of these words by `step` bits, shape (b, 2**step)."""
-    parents = np.array(words, np.uint64)
-    if isinstance(answers, ReportBatch):
-        return LinearSupport(question.mechanism).count_extensions(answers, parents, step)
-    return answers.count_extensions(parents, step)
+    return LinearSupport(question.mechanism).count_extensions(answers, np.array(words, np.uint64), step)
 
 
 def frequencies_of(mechanism: Mechanism, supports: NDArray[Any], num_reports: int) -> F64:
@@ -183,7 +164,7 @@ class Step:
     codes: Sequence[int | None]  # the only code that begins with each, a string that has ended; None: several may
 
 
-def extend(question: Question, answers: Answers, parents: Rows, keep: int, domain: CodedDomain) -> Step:
+def extend(question: Question, answers: ReportBatch, parents: Rows, keep: int, domain: CodedDomain) -> Step:
     """Return the `keep` most supported extensions of `parents` that some value's code may begin with."""
     before, is_last = question.num_bits - question.step, question.num_bits == question.width
     rows, supports = np.zeros((0, -(-question.num_bits // 8)), np.uint8), np.zeros(0, np.int64)
@@ -257,7 +238,7 @@ def _largest(numbers: NDArray[np.int64], keep: int) -> NDArray[np.intp]:
 
 
 def search(
-    plan: Plan, answers: Sequence[Answers], keep: int, progress: Progress | None = None
+    plan: Plan, answers: Sequence[ReportBatch], keep: int, progress: Progress | None = None
 ) -> tuple[list[Step], str | None]:
     """Extend prefixes level by level; return the steps, and why the search did not come to the last level, if not."""
     steps: list[Step] = []
@@ -279,7 +260,7 @@ def search(
     return steps, None
 
 
-def ended_strings(plan: Plan, answers: Sequence[Answers], steps: Sequence[Step]) -> Iterator[Tested]:
+def ended_strings(plan: Plan, answers: Sequence[ReportBatch], steps: Sequence[Step]) -> Iterator[Tested]:
     """Yield the strings that ended at each level, counted by all levels after it: answers that did not choose them."""
     for place, step in enumerate(steps):
         if codes := [code for code in step.codes if code is not None]:
@@ -290,7 +271,7 @@ def ended_strings(plan: Plan, answers: Sequence[Answers], steps: Sequence[Step])
 
 
 def counted_from(
-    plan: Plan, answers: Sequence[Answers], first: int, codes: Sequence[int | None]
+    plan: Plan, answers: Sequence[ReportBatch], first: int, codes: Sequence[int | None]
 ) -> tuple[NDArray[np.int64], int]:
     """Return how many answers support each code (None: "elsewhere"), of how many, over the levels from `first` on."""
     supports, num_reports = np.zeros(len(codes), np.int64), 0
@@ -310,7 +291,7 @@ NO_REPORTS: Final = "there are no reports: nothing can be estimated"
 Share = tuple[float, float] | tuple[None, None]  # A share of the devices, and its standard error
 
 
-def _dictionary(plan: Plan, answers: Answers, num_devices: int) -> tuple[list[Tested], Share]:
+def _dictionary(plan: Plan, answers: ReportBatch, num_devices: int) -> tuple[list[Tested], Share]:
     """Return the dictionary's values, and its mass: all that is not elsewhere."""
     if not plan.known or not len(answers):
         return [], (None, None)
@@ -321,7 +302,7 @@ def _dictionary(plan: Plan, answers: Answers, num_devices: int) -> tuple[list[Te
     return [tested], (1 - float(elsewhere[0]) / num_devices, float(error[0]) / num_devices)
 
 
-def _elsewhere_share(plan: Plan, answers: Sequence[Answers], num_devices: int, known: Share) -> Share:
+def _elsewhere_share(plan: Plan, answers: Sequence[ReportBatch], num_devices: int, known: Share) -> Share:
     """Return the share of devices whose value has no code, and its standard error."""
     supports, num_reports = counted_from(plan, answers, 0, [None])
     share, share_error = known
@@ -378,7 +359,7 @@ def _notes(plan: Plan, result: Discovered) -> Iterator[str]:
 
 def find(
     plan: Plan,
-    reports: Sequence[Answers],
+    reports: Sequence[ReportBatch],
     *,
     alpha: float = 0.05,
     correction: Correction = "fdr",
@@ -453,7 +434,7 @@ def find(
     return replace(found, notes=(found_words(boundaries, errors), *_notes(plan, found)))
 
 
-def _check(plan: Plan, reports: Sequence[Answers]) -> None:
+def _check(plan: Plan, reports: Sequence[ReportBatch]) -> None:
     if len(reports) != len(plan.questions):
         raise ParameterError(f"answers of {len(reports)} groups for a plan of {len(plan.questions)}")
     for number, (question, batch) in enumerate(zip(plan.questions, reports, strict=True)):

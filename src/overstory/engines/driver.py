@@ -21,13 +21,12 @@ import numpy as np
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.engines.folders import stream_checksum
 from overstory.engines.places import open_place
-from overstory.engines.units import PACKED, Job, Unit
+from overstory.engines.units import Job, Unit
 from overstory.files.labels import label_of
 from overstory.files.parquet import joined, opened, read_row_groups
 from overstory.kernels.threads import at_most, cores
-from overstory.protocol.errors import FormatError, OverstoryError, WireError
+from overstory.protocol.errors import FormatError, OverstoryError
 from overstory.protocol.kinds.base import Kind
-from overstory.protocol.wire.upload import HEADER, batch_length, decode_batch
 
 Given = TypeVar("Given")
 Result = TypeVar("Result")
@@ -93,9 +92,6 @@ def read_unit(unit: Unit, mechanism: Kind) -> Iterator[ReportBatch]:
     with open_place(unit.address) as raw:
         if unit.crc32 is not None:
             _check_file(raw, unit.crc32, unit.shown)
-        if unit.layout == PACKED:
-            yield from _packed(raw, unit, mechanism)
-            return
         with opened(raw, unit.shown) as file:
             label = label_of(file, unit.shown)
             check_label(label.digest, mechanism, unit.shown)
@@ -116,21 +112,6 @@ def check_label(digest: bytes, mechanism: Kind, source: str) -> None:
             "label differs",
             source=source,
         )
-
-
-def _packed(raw: Any, unit: Unit, mechanism: Kind) -> Iterator[ReportBatch]:
-    at = unit.first
-    while at < unit.stop:
-        try:
-            raw.seek(at)
-            length = batch_length(raw.read(HEADER.size))
-            raw.seek(at)
-            batch = decode_batch(raw.read(length))
-        except WireError as error:
-            raise FormatError(f"the batch at byte {at}: {error.problem}", source=unit.shown) from error
-        check_label(batch.digest, mechanism, unit.shown)
-        at = raw.tell()
-        yield ReportBatch.from_wire(batch)
 
 
 AHEAD: Final = 4  # units for each thread that are waiting, being counted, or counted and not yet added

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
-from overstory.engines.folders import Folder, FolderError, address_key, file_system, is_address, shown_address
+from overstory.engines.folders import Folder, address_key, file_system, is_address, shown_address
 from overstory.files.labels import LARGEST, MANIFEST_NAME, PART_NAME, Manifest, PartFile, manifest_name
 from overstory.protocol.errors import FormatError, ParameterError
 
@@ -59,19 +59,6 @@ def find_sets(source: str) -> list[ExportedSet]:
     return sets
 
 
-def is_exported(source: str) -> bool:
-    """Whether this names a folder, or one in an object store, that holds a manifest at any depth."""
-    if "*" in source if is_address(source) else not Path(source).is_dir():
-        return False
-    folder = Folder(source)
-    try:
-        return bool(_manifests(folder))
-    except FolderError:
-        if folder.entry() is not None:
-            return False
-        raise
-
-
 def _manifests(folder: Folder) -> list[str]:
     return [name for name in folder.names(recursive=True) if MANIFEST_NAME.fullmatch(name.rpartition("/")[2])]
 
@@ -94,7 +81,7 @@ def _read(folder: Folder, name: str) -> ExportedSet:
     return ExportedSet(folder, manifest)
 
 
-ENDINGS: Final = (".parquet", ".ovsb")  # what is read of a folder
+ENDING: Final = ".parquet"  # what is read of a folder
 
 
 @dataclass(frozen=True)
@@ -196,14 +183,14 @@ def _as_path(text: str) -> str:
 
 
 def _is_read(name: str) -> bool:
-    return name.endswith(ENDINGS) or MANIFEST_NAME.fullmatch(name) is not None
+    return name.endswith(ENDING) or MANIFEST_NAME.fullmatch(name) is not None
 
 
 def _of_disk(text: str) -> list[Place]:
     if Path(text).is_dir():
         names = _files(path for path in Path(text).rglob("*") if _is_read(path.name))
         if not names:
-            raise ParameterError(f"{text} is a directory that holds no file ending in {' or '.join(ENDINGS)}")
+            raise ParameterError(f"{text} is a directory that holds no file ending in {ENDING}")
     elif Path(text).exists() or not glob.has_magic(text):
         names = [text]
     else:

@@ -1,1 +1,1 @@
-"""Files: the RAPPOR analysis formats, packed batches and Parquet. Read in streams, written completely or not at all."""
+"""Files: the RAPPOR analysis formats and Parquet. Read in streams, written completely or not at all."""

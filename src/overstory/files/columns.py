@@ -1,11 +1,10 @@
-"""A column of a user's own file, CSV, JSON lines or Parquet, read in a stream; what she does not say is sniffed."""
+"""A column of a user's own file, CSV or Parquet, read in a stream; what she does not say is sniffed."""
 
 from __future__ import annotations
 
 import codecs
 import csv
 import io
-import json
 import math
 import re
 import zlib
@@ -21,13 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.files.csv import SMALLEST, surely_csv
-from overstory.files.io import Advance, foreign, reading
+from overstory.files.io import Advance, foreign, is_parquet, reading
 from overstory.presentation.streams import printable
 from overstory.protocol.errors import FormatError, ParameterError
 
 DELIMITERS: Final = (",", ";", "\t", "|")
 HEAD: Final = 1 << 20  # bytes that a header fits into
 SHOWN: Final = 20  # columns that an error names
+JSON: Final = re.compile(r'\s*(\[\s*)?\{\s*["}]')  # how objects begin, a line each or in a list
 WHOLE: Final = r"[-+\u2212]?([1-9][0-9]{0,2}([%s'’ \xa0\u202f])[0-9]{3}(\2[0-9]{3})*|0|[1-9][0-9]*)"
 GROUPED: Final = {
     mark: re.compile(WHOLE % other + rf"([{mark}][0-9]+)?([eE][-+]?[0-9]{{1,3}})?")
@@ -87,6 +87,8 @@ def layout_of(path: str, form: Form, wanted: Sequence[str] = ()) -> Layout:
     text = _decoded(head, encoding, path)
     if not text.strip():
         raise FormatError("the file is empty: expected a header that names the columns", source=path)
+    if JSON.match(text):
+        raise FormatError("this is JSON: make it CSV (jq -r '[.NAME, .OTHER] | @csv')", source=path)
     delimiters = (form.delimiter,) if form.delimiter else DELIMITERS
     firsts = {delimiter: _first_records(text, delimiter) for delimiter in delimiters}
 
@@ -191,7 +193,7 @@ def _fault(path: str, layout: Layout, text: io.TextIOWrapper) -> FormatError | N
 
 def line_of(path: str, form: Form, column: str, value: str) -> int | None:
     """Return the first line of a CSV file at which a record begins whose column holds the value; None of others."""
-    if is_parquet(path) or is_json(path):
+    if is_parquet(path):
         return None
     layout = layout_of(path, form, [column])
     index, line = layout.names.index(column), 1
@@ -269,63 +271,8 @@ def _columns(text: str, layout: Layout, columns: Sequence[str]) -> list[Fields] 
     return read
 
 
-TEXT_ROWS: Final = 1 << 16  # lines in a block
-LONGEST: Final = 1 << 26  # bytes of a line
-
-
-def is_json(path: str) -> bool:
-    """Whether the file begins as JSON lines do, or as one JSON text."""
-    with reading(path) as stream:
-        first = stream.read(1 << 12).removeprefix(b"\xef\xbb\xbf").lstrip()
-    if first.startswith(b"[") and first[1:].lstrip().startswith(b"{"):
-        raise FormatError("this is one JSON list: write an object a line (jq -c '.[]' FILE)", source=path)
-    return first.startswith(b"{") and first[1:].lstrip().startswith((b'"', b"}"))
-
-
-def keys_of(path: str) -> tuple[str, ...]:
-    """Return the keys of the first object, in order."""
-    return next((tuple(record) for _, record in _records(path, None)), ())
-
-
-def texts_of(path: str, columns: Sequence[str], advance: Advance | None) -> Iterator[list[list[str | None]]]:
-    """Yield blocks of some columns as text, None where a key is missing, null or an empty text."""
-    block: list[list[str | None]] = [[] for _ in columns]
-    for line, record in _records(path, advance):
-        for texts, column in zip(block, columns, strict=True):
-            texts.append(_record_text(record.get(column), path, line, column))
-        if len(block[0]) == TEXT_ROWS:
-            yield block
-            block = [[] for _ in columns]
-    if block[0]:
-        yield block
-
-
-def _records(path: str, advance: Advance | None) -> Iterator[tuple[int, dict[str, Any]]]:
-    with reading(path, advance) as stream:
-        for line, raw in enumerate(iter(lambda: stream.readline(LONGEST), b""), start=1):
-            if not raw.strip():
-                continue
-            try:
-                record = json.loads(raw.removeprefix(b"\xef\xbb\xbf") if line == 1 else raw)
-            except (ValueError, RecursionError) as error:
-                raise FormatError("this line is no JSON: expected an object a line", source=path, line=line) from error
-            if not isinstance(record, dict):
-                raise FormatError("expected an object a line", source=path, line=line)
-            yield line, record
-
-
-def _record_text(value: Any, path: str, line: int, column: str) -> str | None:
-    if value is None or isinstance(value, str):
-        return value or None
-    if isinstance(value, list | dict):
-        kind = "a list" if isinstance(value, list) else "an object"
-        raise FormatError(f"expected a text or a number, found {kind}", source=path, line=line, field=column)
-    return json.dumps(value)
-
-
 BLOCK: Final = 1 << 22  # bytes of CSV at a time
 ROWS: Final = 1 << 17  # rows of Parquet at a time
-PARQUET_MAGIC: Final = b"PAR1"
 NO_NUMBERS: Final = frozenset(
     {
         *("", "?", "-", ".", "..", "None", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND"),
@@ -407,20 +354,12 @@ class ArrowTexts:
 
 def columns_of(path: str) -> tuple[str, ...]:
     """Return the names of the file's columns."""
-    if is_json(path):
-        return keys_of(path)
     if not is_parquet(path):
         return layout_of(path, ANY_FORM).names
     with _explained(path):
         from pyarrow import parquet
 
         return tuple(parquet.read_schema(path).names)
-
-
-def is_parquet(path: str) -> bool:
-    """Whether the file begins as Parquet does, whatever it is called."""
-    with Path(path).open("rb") as file:
-        return file.read(4) == PARQUET_MAGIC
 
 
 def blocks(
@@ -434,8 +373,7 @@ def blocks(
 ) -> Iterator[tuple[Any, ...]]:
     """Yield the columns in blocks, each a tuple of `FewTexts` or `ArrowTexts`; with `numbers` the first as float64."""
     # Missing are the nulls of Parquet, the empty, unquoted fields of CSV, and what `form` says.
-    read = _json(path, columns, form, advance) if is_json(path) else _tables(path, columns, form, advance, block)
-    for first, *others in read:
+    for first, *others in _tables(path, columns, form, advance, block):
         yield (_numbers(first, path, columns[0], form) if numbers else first, *others)
 
 
@@ -453,12 +391,6 @@ def _tables(
     for read in _parquet(path, columns, advance) if layout is None else _csv(path, layout, columns, advance, block):
         with _explained(path):
             yield tuple(ArrowTexts(values, form.missing) for values in read)
-
-
-def _json(path: str, columns: Sequence[str], form: Form, advance: Advance | None) -> Iterator[tuple[Any, ...]]:
-    check_columns(path, keys_of(path), columns)
-    for texts in texts_of(path, columns, advance):
-        yield tuple(FewTexts(fields, form.missing) for fields in texts)
 
 
 def _numbers(texts: FewTexts | ArrowTexts, path: str, column: str, form: Form) -> NDArray[np.float64]:

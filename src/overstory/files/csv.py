@@ -9,7 +9,7 @@ import csv
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import repeat
 from operator import add
 from typing import Any, BinaryIO, Final, TypeVar
@@ -100,20 +100,6 @@ LONGEST_RECORD: Final = 1 << 26
 BOM: Final = b"\xef\xbb\xbf"
 
 
-@dataclass
-class Skipped:
-    """Bad records that were counted instead of stopping the reading; the first ones are `shown`."""
-
-    shown: int = 5
-    count: int = 0
-    examples: list[FormatError] = field(default_factory=list)
-
-    def add(self, error: FormatError) -> None:
-        self.count += 1
-        if len(self.examples) < self.shown:
-            self.examples.append(error)
-
-
 @dataclass(frozen=True)
 class Block:
     """Complete records: their bytes, and the number of their first line."""
@@ -155,32 +141,21 @@ def _record_end(raw: bytes) -> int:
     return cut
 
 
-def records(
-    block: Block, source: str, convert: Callable[[list[str]], T], skipped: Skipped | None = None
-) -> Iterator[T]:
-    """Yield what `convert` makes of each record of a block; blank lines are passed over, bad ones go to `skipped`."""
-    # Reading resumes on the line after a bad record's first: an open quote costs one line, not the rest of the file.
+def records(block: Block, source: str, convert: Callable[[list[str]], T]) -> Iterator[T]:
+    """Yield what `convert` makes of each record of a block; blank lines are passed over."""
     lines = block.raw.decode("utf-8", "surrogateescape").split("\n")
     first = 0  # line of the block in which the record begins
-    while first < len(lines):
-        start = first
-        reader = csv.reader(map(add, map(lines.__getitem__, range(start, len(lines))), repeat("\n")), strict=True)
-        try:
-            for fields in reader:
-                if fields:
-                    yield convert(fields)
-                first = start + reader.line_num
-        except (FormatError, csv.Error) as error:
-            problem, name = f"this is no CSV record ({error})", None
-            if isinstance(error, FormatError):
-                problem, name = error.problem, error.field
-            refusal = FormatError(problem, source=source, line=block.first_line + first, field=name)
-            if skipped is None:
-                raise refusal from error
-            skipped.add(refusal)
-            first += 1
-        else:
-            return
+    reader = csv.reader(map(add, lines, repeat("\n")), strict=True)
+    try:
+        for fields in reader:
+            if fields:
+                yield convert(fields)
+            first = reader.line_num
+    except (FormatError, csv.Error) as error:
+        problem, name = f"this is no CSV record ({error})", None
+        if isinstance(error, FormatError):
+            problem, name = error.problem, error.field
+        raise FormatError(problem, source=source, line=block.first_line + first, field=name) from error
 
 
 def read_records(path: FilePath, convert: Callable[[list[str]], T], *, advance: Advance | None = None) -> Iterator[T]:

@@ -21,6 +21,7 @@ Advance: TypeAlias = Callable[[int], object]
 """Called with every number of bytes taken from the disk: what a progress bar needs."""
 
 GZIP_MAGIC = b"\x1f\x8b"
+PARQUET_MAGIC: Final = b"PAR1"
 STANDARD: Final = "-"  # in place of a file's name: standard input, or standard output
 
 
@@ -59,6 +60,14 @@ class _Counted(io.FileIO):
 def is_standard(path: FilePath) -> bool:
     """Whether standard input or output is meant."""
     return os.fspath(path) == STANDARD
+
+
+def is_parquet(path: FilePath) -> bool:
+    """Whether a file begins as Parquet does; a pipe, read once only, carries CSV."""
+    if not Path(path).is_file():
+        return False
+    with Path(path).open("rb") as file:
+        return file.read(4) == PARQUET_MAGIC
 
 
 @contextmanager

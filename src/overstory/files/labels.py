@@ -1,4 +1,4 @@
-"""What files say of their reports: the label, as JSON in Parquet's metadata; counts with it; manifests of exports.
+"""What files say of their reports: the label, as JSON in Parquet's metadata; and manifests of exports.
 
 A manifest is written after its files, and readers take the files that it lists, not what a killed export left.
 """
@@ -6,14 +6,10 @@ A manifest is written after its files, and readers take the files that it lists,
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from overstory.analysis.reports import SupportCounts
-from overstory.files.io import FilePath, is_standard, reading, writing_text
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import MAX_BITS, MAX_COHORTS, SEEDS, Kind, canonical
 from overstory.protocol.kinds.base import digest as digest_of
@@ -85,72 +81,6 @@ def label_of(file: Any, source: str) -> Label:
             "expected reports written by overstory: the Parquet metadata has no key overstory", source=source
         )
     return Label.from_json(metadata[KEY], source)
-
-
-COUNTS_FORMAT: Final = "overstory counts 1"
-
-
-@dataclass(frozen=True)
-class LabelledCounts:
-    """Counts, what made the reports, and which values were counted; None: all of the domain, or none in particular."""
-
-    label: Label
-    values: tuple[Any, ...] | None
-    counts: SupportCounts
-
-    @classmethod
-    def of(cls, mechanism: Kind, counts: SupportCounts, values: Sequence[Any] | None = None) -> LabelledCounts:
-        return cls(Label.of(mechanism), None if values is None else tuple(values), counts)
-
-
-def is_labelled(path: FilePath) -> bool:
-    """Whether a file of that name has counts with a label."""
-    return not is_standard(path) and os.fspath(path).endswith(".json")
-
-
-def write_labelled(path: FilePath, labelled: LabelledCounts) -> None:
-    """Write counts with their label."""
-    counts, values = labelled.counts, labelled.values
-    fields = {
-        "format": COUNTS_FORMAT,
-        "label": json.loads(labelled.label.to_json()),
-        "values": None if values is None else list(values),
-        "totals": counts.totals.tolist(),
-        "ones": counts.ones.tolist(),
-    }
-    with writing_text(path) as text:
-        json.dump(fields, text, separators=(",", ":"))
-        text.write("\n")
-
-
-def read_labelled(path: FilePath) -> LabelledCounts:
-    """Read what `write_labelled` wrote; FormatError also where the counts and their label contradict each other."""
-    source = os.fspath(path)
-    with reading(path) as stream:
-        raw = stream.read()
-    try:
-        fields = json.loads(raw)
-        known = fields["format"] == COUNTS_FORMAT
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise FormatError("expected counts in JSON, from `overstory sum -o NAME.json`", source=source) from error
-    if not known:
-        raise FormatError(f"expected the format {COUNTS_FORMAT!r}, found {fields['format']!r:.40}", source=source)
-    label = Label.from_json(json.dumps(fields.get("label")).encode(), source)
-    try:
-        values, counts = _values(fields["values"]), SupportCounts(fields["totals"], fields["ones"])
-    except (ParameterError, ValueError, KeyError, TypeError, OverflowError) as error:
-        raise FormatError(f"these are no counts: {error}", source=source) from error
-    if values is not None and len(values) != counts.num_bits:
-        raise FormatError(f"{len(values):,} values, but {counts.num_bits:,} counts", source=source)
-    return LabelledCounts(label, values, counts)
-
-
-def _values(given: Any) -> tuple[Any, ...] | None:
-    if given is None:
-        return None
-    if not isinstance(given, list) or {type(value) for value in given} not in ({str}, {int}):
-        raise ParameterError("the values are neither texts nor symbols of a domain")
-    return tuple(given)
 
 
 FORMAT: Final = "overstory export"

@@ -44,7 +44,6 @@ from overstory.files.csv import (
     SMALLEST,
     Block,
     Parser,
-    Skipped,
     bit_string,
     blocks,
     decimal,
@@ -475,9 +474,7 @@ def pair_form(parameters: RapporParameters, given: Sequence[str]) -> PairForm:
     return PairForm((first, second), (widths[0], widths[1]), parameters.m)
 
 
-def read_pairs(
-    path: FilePath, form: PairForm, *, skipped: Skipped | None = None, advance: Advance | None = None
-) -> Iterator[ReportBatch]:
+def read_pairs(path: FilePath, form: PairForm, *, advance: Advance | None = None) -> Iterator[ReportBatch]:
     """Yield the reports of a file, in a stream; whether it has a header shows its form. Google's have empty fields."""
     source = os.fspath(path)
     with reading(path, advance) as stream:
@@ -494,7 +491,7 @@ def read_pairs(
             names, every = split_header(every, source, ("cohort", *form.names))
             parse = _pair_parser(form, len(names), map(names.index, ("cohort", *form.names)))
         for block in every:
-            rows = list(records(block, source, parse, skipped))
+            rows = list(records(block, source, parse))
             if rows:
                 yield form.batch(rows)
 

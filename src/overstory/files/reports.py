@@ -1,7 +1,5 @@
 """Reports from a file of any kind, as batches or already added up.
 
-Packed reports (.ovsb): wire batches one after the other, read and written one at a time.
-
 reports.csv: header ``client,cohort,bloom,prr,irr``, bits as text, most significant first. Only `cohort` and `irr` (also
 called `rappor`, as in Google's older files) are needed to sum, in any order. `bloom` and `prr` never leave a
 device; tests of a client compare them with another client's.
@@ -10,10 +8,9 @@ device; tests of a client compare them with another client's.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +19,6 @@ from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.files.csv import (
     SMALLEST,
     Block,
-    Skipped,
     bit_string,
     blocks,
     integer,
@@ -31,20 +27,18 @@ from overstory.files.csv import (
     row_parser,
     split_header,
 )
-from overstory.files.io import Advance, FilePath, is_standard, reading, writing, writing_text
+from overstory.files.io import Advance, FilePath, is_parquet, is_standard, reading, writing_text
 from overstory.files.parquet import joined, read_label, read_parquet
 from overstory.presentation.render_data import quoted
-from overstory.protocol.errors import FormatError, ParameterError, WireError
+from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.hashing import FAMILIES
-from overstory.protocol.wire.upload import HEADER, MAGIC, Batch, batch_length, decode_batch
 
 if TYPE_CHECKING:
     from overstory.files.rappor import RapporParameters
     from overstory.protocol.kinds.bits import BitMechanism
 
 
-KINDS: Final = ("csv", "csv.gz", "ovsb", "ovsb.gz", "parquet")
-PARQUET_MAGIC: Final = b"PAR1"
+KINDS: Final = ("csv", "csv.gz", "parquet")
 
 
 def kind_of(path: FilePath) -> str:
@@ -58,44 +52,16 @@ def kind_of(path: FilePath) -> str:
 
 
 def read_reports(
-    path: FilePath, parameters: RapporParameters, *, skipped: Skipped | None = None, advance: Advance | None = None
+    path: FilePath, parameters: RapporParameters, *, advance: Advance | None = None
 ) -> Iterator[ReportBatch]:
     """Yield the reports of a file in batches, in a stream; its first bytes tell the format, labels are checked."""
     expected = LabelCheck(os.fspath(path), parameters)
-    return read_batches(path, expected.check, (parameters.k, parameters.m), skipped=skipped, advance=advance)
-
-
-def read_batches(
-    path: FilePath,
-    check: Callable[[int, int, bytes], object],  # refuses a label: bits, cohorts and digest of reports
-    shape: tuple[int, int] | None,  # bits and cohorts of reports.csv, which has no label; None: it is refused
-    *,
-    skipped: Skipped | None = None,
-    advance: Advance | None = None,
-) -> Iterator[ReportBatch]:
-    """Yield the reports of a file of any format in batches, in a stream."""
-    start = start_of(path)
-    if start == "packed":
-        for batch in read_packed(path, skipped=skipped, advance=advance):
-            check(batch.num_bits, batch.num_cohorts, batch.digest)
-            yield ReportBatch.from_wire(batch)
-    elif start == "parquet":
+    if is_parquet(path):
         label = read_label(path)
-        check(label.num_bits, label.num_cohorts, label.digest)
+        expected.check(label.num_bits, label.num_cohorts, label.digest)
         yield from read_parquet(path, advance=advance)
-    elif shape is not None:
-        yield from read_reports_csv(path, *shape, skipped=skipped, advance=advance)
     else:
-        problem = "neither Parquet nor packed batches; of reports.csv, give --params"
-        raise FormatError(problem, source=os.fspath(path))
-
-
-def start_of(path: FilePath) -> str:
-    """Return what a file is by its first bytes: packed, parquet, or else csv; a pipe, read once only, carries CSV."""
-    if not Path(path).is_file():
-        return "csv"
-    with reading(path) as stream:
-        return {MAGIC: "packed", PARQUET_MAGIC: "parquet"}.get(stream.read(4), "csv")
+        yield from read_reports_csv(path, parameters.k, parameters.m, advance=advance)
 
 
 class LabelCheck:
@@ -136,52 +102,6 @@ def sum_reports(batches: Iterable[ReportBatch], num_cohorts: int, num_bits: int)
     return counts
 
 
-LONGEST_BATCH = 1 << 28  # bytes of one batch at most; writers make them about a megabyte
-
-
-def write_packed(path: FilePath, batches: Iterable[bytes]) -> None:
-    """Write encoded batches, in a stream."""
-    with writing(path) as stream:
-        for batch in batches:
-            stream.write(batch)
-
-
-def read_packed(path: FilePath, *, skipped: Skipped | None = None, advance: Advance | None = None) -> Iterator[Batch]:
-    """Yield the batches, in a stream; with `skipped`, a damaged one is counted if its header says where it ends."""
-    source = os.fspath(path)
-    with reading(path, advance) as stream:
-        number = 0
-        while header := stream.read(HEADER.size):
-            number += 1
-            raw = header + _rest(stream, header, f"batch {number}", source)
-            try:
-                yield decode_batch(raw)
-            except WireError as error:
-                refusal = FormatError(f"batch {number}: {error.problem}", source=source)
-                if skipped is None:
-                    raise refusal from error
-                skipped.add(refusal)
-        if not number:
-            raise FormatError("the file is empty: expected at least one packed batch", source=source)
-
-
-def _rest(stream: BinaryIO, header: bytes, name: str, source: str) -> bytes:
-    """Read what follows the header, in pieces: a length that lies does not claim memory."""
-    try:
-        missing = batch_length(header) - len(header)
-    except WireError as error:
-        raise FormatError(f"{name}: {error.problem}", source=source) from error
-    if missing > LONGEST_BATCH:
-        raise FormatError(f"{name}: it announces {missing} bytes; expected at most {LONGEST_BATCH}", source=source)
-    pieces = []
-    while missing and (piece := stream.read(min(missing, 1 << 20))):
-        pieces.append(piece)
-        missing -= len(piece)
-    if missing:
-        raise FormatError(f"{name}: the file ends {missing} bytes before the batch does", source=source)
-    return b"".join(pieces)
-
-
 COLUMNS = ("client", "cohort", "bloom", "prr", "irr")
 NEEDED = ("cohort", "irr")
 OTHER_NAMES: Final = {"irr": "rappor"}
@@ -207,7 +127,7 @@ def write_reports_csv(path: FilePath, rows: Iterable[ReportRow], num_bits: int) 
 
 
 def read_reports_csv(
-    path: FilePath, num_bits: int, num_cohorts: int, *, skipped: Skipped | None = None, advance: Advance | None = None
+    path: FilePath, num_bits: int, num_cohorts: int, *, advance: Advance | None = None
 ) -> Iterator[ReportBatch]:
     """Yield the reports in batches, in a stream: memory does not grow with the file."""
     source = os.fspath(path)
@@ -215,7 +135,7 @@ def read_reports_csv(
         names, rest = split_header(blocks(stream, source), source, NEEDED, OTHER_NAMES)
         table = _Table(source, names, num_bits, num_cohorts)
         for block in rest:
-            yield table.quick(block) or table.exact(block, skipped)
+            yield table.quick(block) or table.exact(block)
 
 
 class _Table:
@@ -234,10 +154,10 @@ class _Table:
     def batch(self, cohorts: NDArray[np.uint16], bits: NDArray[np.uint64]) -> ReportBatch:
         return ReportBatch(cohorts, bits, self.num_bits, self.num_cohorts)
 
-    def exact(self, block: Block, skipped: Skipped | None) -> ReportBatch:
+    def exact(self, block: Block) -> ReportBatch:
         width = 8 * -(-self.num_bits // 64)
         cohorts, octets = [], bytearray()
-        for irr, cohort in records(block, self.source, self._parse, skipped):
+        for irr, cohort in records(block, self.source, self._parse):
             cohorts.append(cohort)
             octets += irr.to_bytes(width, "little")
         matrix = np.frombuffer(bytes(octets), "<u8").astype(np.uint64, copy=False).reshape(-1, width // 8)

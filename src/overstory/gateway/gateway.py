@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal
 
 from overstory.client import Client
@@ -18,20 +20,21 @@ from overstory.client.budget import ledger_of
 from overstory.client.consent.consent import Choice, Consent, choose
 from overstory.client.consent.policy import CI_VARIABLES
 from overstory.client.outcomes import MADE, Fault, Outcome, Round, StateError
-from overstory.client.state.rows import Bounds, RowState
+from overstory.client.state.rows import Bounds, OutboxRow, RowState
 from overstory.client.state.state import State
-from overstory.client.upload.delivery import Collector, Delivery, Sink
+from overstory.client.upload.delivery import Allowed, Collector, Delivery, Sink
+from overstory.client.upload.retry import Decision, Failures
 from overstory.gateway.readings import LONGEST, Alignment, BadLine, Due, Missing, Pick, Reading
-from overstory.gateway.sinks import GatewayError
 from overstory.presentation.formats import finite
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.ledger import Ledger
 from overstory.privacy.payloads.base import metric_terms
 from overstory.privacy.registry.cost import metric_cost
 from overstory.privacy.registry.yearly import yearly
-from overstory.protocol.errors import ParameterError
+from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.metrics import Metric, MetricRegistry
 from overstory.protocol.metrics.groups import OTHER
+from overstory.protocol.wire.upload import UPLOAD_HEADER, UPLOAD_MAGIC
 from overstory.supervision.clock import ClockWatch
 
 Clock = Literal["real", "readings"]  # the source of the time: the machine's clock, or the readings' own times
@@ -43,6 +46,98 @@ PASSING: Final = frozenset({Fault.BUSY, Fault.FULL, Fault.READ_ONLY, Fault.UNREA
 PAUSE: Final = 1.0
 LOG: Final = logging.getLogger("overstory.gateway")
 FATAL: Final = frozenset({Outcome.OFF, Outcome.NOT_ASKED, Outcome.UNKNOWN, Outcome.UNAVAILABLE, Outcome.CLOSED})
+
+
+class GatewayError(OverstoryError):
+    """Reports cannot be made, stored or delivered; earlier reports remain stored."""
+
+
+@dataclass(frozen=True)
+class CollectorSink(Collector):
+    """A collector that takes several periods in one request, and so sees that they are of one device."""
+
+    most_uploads: int = 500
+
+
+class FileSink:
+    """A file of consecutive uploads, which is the body of a request to a collector. It has each report once.
+
+    A file that is there is continued. What a run that was killed had half written is cut off, and what it had written
+    without remembering so is not written again.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._there, self._end = _scan(self.path)
+        # Unbuffered, so that nothing waits to be written once a write has failed.
+        self._file = self.path.open("r+b" if self.path.exists() else "wb", buffering=0)
+        try:
+            self._cut()
+        except OSError as error:
+            self._file.close()
+            raise self._unwritable(error) from error
+
+    def deliver(
+        self,
+        rows: Sequence[OutboxRow],
+        now: float,  # noqa: ARG002 - a file is written at once
+        failures: Failures,  # noqa: ARG002 - and never refuses
+        allowed: Allowed,
+    ) -> dict[int, Decision]:
+        """Write the rows that the file lacks; they are on the disk when this returns."""
+        if not allowed():
+            return {}
+        new = [row for row in rows if row.batch not in self._there]
+        self._append(b"".join(row.body for row in new))
+        self._there.update(row.batch for row in new)
+        return {row.id: Decision(RowState.SENT, "written") for row in rows}
+
+    def _append(self, content: bytes) -> None:
+        """Append and wait for the disk; if that fails, cut off what was written."""
+        left = memoryview(content)
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self._cut()
+            raise self._unwritable(error) from error
+        self._end += len(content)
+
+    def _cut(self) -> None:
+        self._file.truncate(self._end)
+        self._file.seek(self._end)
+
+    def _unwritable(self, error: OSError) -> GatewayError:
+        return GatewayError(f"{self.path}: reports cannot be written there: {error.strerror or error}")
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _scan(path: Path) -> tuple[set[bytes], int]:
+    """Return the batch ids in a file of uploads, and the end of its last complete upload."""
+    if not path.exists():
+        return set(), 0
+    ids, end, size = set[bytes](), 0, path.stat().st_size
+    with path.open("rb") as file:
+        while end + UPLOAD_HEADER.size <= size:
+            file.seek(end)
+            header = UPLOAD_HEADER.unpack(file.read(UPLOAD_HEADER.size))
+            magic, _, _, id_length, group_length, batch, _, length = header
+            if magic != UPLOAD_MAGIC:
+                raise GatewayError(f"{path}: byte {end} starts no upload: this file is not a gateway's; name another")
+            after = end + UPLOAD_HEADER.size + id_length + group_length + length
+            if after > size:
+                break
+            ids.add(batch)
+            end = after
+        file.seek(0)
+        may_be_cut = file.read(len(UPLOAD_MAGIC)) == UPLOAD_MAGIC[:size]
+    if end == 0 and size > 0 and not may_be_cut:
+        raise GatewayError(f"{path}: this file is not a gateway's; name another")
+    return ids, end
 
 
 class _PeriodClock:
@@ -302,7 +397,6 @@ class Lines:
     """What lines were, counted."""
 
     source: str  # what errors call the lines: the file's name
-    strict: bool = False  # whether the first bad line raises its error
     read: int = 0
     bad: int = 0  # those that had no time or no value
     shown: list[BadLine] = field(default_factory=list)  # the first bad ones
@@ -314,8 +408,6 @@ class Lines:
         bad = item.fault if isinstance(item, Reading) else item
         if bad is not None:
             self.bad += 1
-            if self.strict:
-                raise bad.error(self.source)
             if len(self.shown) < MOST_SHOWN:
                 self.shown.append(bad)
         return reading
@@ -332,7 +424,7 @@ def replay(gateway: Gateway, items: Iterable[Reading | BadLine], lines: Lines) -
             if reading is not None:
                 gateway.take(reading)
     except BaseException:
-        gateway.flush()  # what was read before the bad line is reported all the same
+        gateway.flush()  # what was read before the error is reported all the same
         raise
     gateway.finish()
 

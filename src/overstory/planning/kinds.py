@@ -21,8 +21,6 @@ from overstory.planning.detection import check_share, critical_value, required_s
 from overstory.planning.nearest import COMMON_SHARE, nearest
 from overstory.planning.needs import plan_from_needs
 from overstory.planning.plan import ALPHA, Plan, detected
-from overstory.presentation.document import Column, Table
-from overstory.presentation.formats import percent, thousands
 from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.domains.numbers import Interval
 from overstory.protocol.errors import ParameterError
@@ -246,7 +244,6 @@ TRIED: Final = 24
 """Padding lengths up to which all are tried; of longer ones about so many, spread evenly on a logarithmic scale."""
 MOST_LEFT_OUT: Final = 0.05
 """The most of all held items that a padding length may lose: a smaller error would be a worse count."""
-SHOWN: Final = 8  # choices that a plan lists
 
 
 @dataclass(frozen=True)
@@ -343,21 +340,3 @@ def other_mechanism(ranking: Sequence[ItemChoice]) -> str:
     best = ranking[0]
     other = next(choice for choice in ranking if choice.mechanism.name != best.mechanism.name)
     return f"{other.label} would have {other.error / best.error:.2f} times the error"
-
-
-def item_table(ranking: Sequence[ItemChoice]) -> Table:
-    """Return the choices as a table: the best ones, and the best of each kind."""
-    kinds = {choice.label: choice for choice in reversed(ranking)}.values()
-    chosen = [choice for place, choice in enumerate(ranking) if place < SHOWN or choice in kinds]
-    columns = (
-        Column("mechanism", is_left=True),
-        Column("length", "padding length"),
-        Column("error", "error of a share", percent),
-        Column("standard_error", "standard error", percent),
-        Column("left_out", "items left out", percent),
-        Column("payload_bits", "bits", thousands),
-    )
-    rows = [
-        {**each.to_json(), "mechanism": each.label, "length": str(each.parameters.get("length", ""))} for each in chosen
-    ]
-    return Table("Mechanisms for sets of items, the least error first", columns, rows)

@@ -103,8 +103,6 @@ class PeriodCounts:
     reports: Callable[[], Iterator[ReportBatch]] | None = field(default=None, repr=False)
     released: ReleasedPeriods | None = None  # together, by relays; None for a metric that devices report directly
     sums: Mapping[int, ReportSums] = field(default_factory=dict, repr=False)  # by which crafted reports are noticed
-    # What gives the answers to each question of a search, where an engine counts them instead of `reports`.
-    answers: Callable[[], Sequence[Any]] | None = field(default=None, repr=False)
     taken_out: Mapping[int, int] = field(default_factory=dict)  # reports that are in no counts since their retention
 
     @property

@@ -19,7 +19,6 @@ from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estim
 from overstory.analysis.variance import clustering
 from overstory.presentation.document import Block, Column, Lines, Paragraph
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import Mechanism
 from overstory.protocol.metrics import Metric
 from overstory.queries.counts import PeriodCounts
 from overstory.queries.readings import (
@@ -113,19 +112,12 @@ def _is_ready(part: PeriodEstimate) -> bool:
 def estimate_counts(
     metric: Metric, counts: SupportCounts, per_device: float, options: EstimateOptions, names: Sequence[str]
 ) -> Estimate:
-    """Estimate a metric once, with every choice applied."""
-    return estimate_once(metric.oracle, counts, per_device, options, names)
-
-
-def estimate_once(
-    mechanism: Mechanism, counts: SupportCounts, per_device: float, options: EstimateOptions, names: Any
-) -> Estimate:
-    """Estimate once, with every choice applied; `names` are candidates or, of Bloom filters, their `CandidateMap`."""
-    oracle, how = FrequencyOracle(mechanism), dict[str, Any](reports_per_device=per_device)
+    """Estimate a metric once, with every choice applied; `names` are its values or candidates."""
+    oracle, how = FrequencyOracle(metric.oracle), dict[str, Any](reports_per_device=per_device)
     selecting: dict[str, Any] = {"alpha": options.alpha, "correction": options.correction}
     if options.interval_kind is not None:
         how["interval_kind"] = options.interval_kind
-    if mechanism.encoding.decoded:
+    if metric.oracle.encoding.decoded:
         estimate = oracle.estimate(counts, names, method=options.method, complete=options.complete, **selecting, **how)
     else:
         estimate = replace(oracle.estimate(counts, names, **how), **selecting)

@@ -334,7 +334,7 @@ READINGS: Final[Mapping[str, tuple[str, str]]] = {
     "shares": ("estimates:read_estimates", "comparison:compare_ranges"),
     "items": ("estimates:read_items", "comparison:compare_ranges"),
     "table": ("tables:read_tables", "tables:compare_tables"),
-    "search": ("searches:read_search", "searches:compare_searches"),
+    "search": ("searches:read_search", "searches:refuse_comparison"),
     "mean": NUMBERS,
     "distribution": NUMBERS,
     "ranges": NUMBERS,

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, cast
 
 from overstory.analysis.kinds.split import sorted_answers
-from overstory.analysis.selection import IntervalKind
 from overstory.analysis.tables.output import file_columns
 from overstory.discovery.heavy_hitters import find
 from overstory.discovery.result import Discovered
@@ -19,7 +16,6 @@ from overstory.presentation.document import Block, Column, Table
 from overstory.presentation.formats import plural
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.search import SearchMechanism
-from overstory.queries.comparison import Comparison, check_comparable, devices_of_both, less
 from overstory.queries.counts import PeriodCounts
 from overstory.queries.readings import Aggregation, EstimateOptions, Reading
 
@@ -124,10 +120,7 @@ def read_search(
 
 @contextmanager
 def _answers(search: SearchMechanism, counted: PeriodCounts, progress: Progress | None) -> Iterator[Sequence[Any]]:
-    """Yield the answers to each question: where an engine counts them, or sorted here."""
-    if counted.answers is not None:
-        yield counted.answers()
-        return
+    """Yield the answers to each question, sorted."""
     if counted.reports is None:
         raise ParameterError(NO_ANSWERS.format(counted.metric.id))
     with sorted_answers(search, counted.reports(), counted.num_reports, progress) as answers:
@@ -161,38 +154,9 @@ def _notes(counted: PeriodCounts, stored: int) -> Iterator[str]:
         )
 
 
-def compare_searches(
-    a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None, *, overlap: float = 0.0
-) -> Comparison:
-    """Return the shares of the values that two searches have in common, of one range less those of the other."""
-    check_comparable(a, b, overlap=overlap, refusal="no two answers to a search share noise: an overlap has no meaning")
-    chosen = options or EstimateOptions()
-    kind: IntervalKind = chosen.interval_kind or "population"
-    searches = [read_search(counted, "total", replace(chosen, interval_kind=kind)) for counted in (a, b)]
-    places = [{value: n for n, value in enumerate(each.discovered.raw_values)} for each in searches]
-    common = [value for value in places[0] if value in places[1]]
-    if not common:
-        raise ParameterError(f"{a.metric.id}: the two searches have no value in common: there is nothing to compare")
-    shares, errors = [], []
-    for each, place in zip(searches, places, strict=True):
-        rows, reports = [place[value] for value in common], max(each.discovered.num_reports, 1)
-        shares.append(each.discovered.counts[rows] / reports)
-        errors.append(each.discovered.errors(kind)[rows] / reports)
-    names = [searches[0].discovered.values[places[0][value]] for value in common]
-    both = less(names, np.array(shares), np.array(errors), (searches[0].stored, searches[1].stored), chosen)
-    notes = [note for each in searches for note in each.notes]
-    for name, each, other in zip("ab", searches, reversed(places), strict=True):
-        alone = [as_line(value) or repr(value) for value in each.discovered.found() if value not in other]
-        if alone:
-            notes.append(f"detected in {name}, and not estimated by the other search: {', '.join(alone)}")
-    notes += devices_of_both(a, b) if a.metric.panel is not None else ()
-    return Comparison(a, b, both, tuple(dict.fromkeys(notes)))
-
-
-def merged_candidates(before: Sequence[str], discovered: Discovered) -> list[str]:
-    """Return candidates, then newly detected values: whether a later plan detects an earlier one again is chance."""
-    texts = map(as_line, discovered.found())
-    return list(dict.fromkeys([*before, *(text for text in texts if text)]))
+def refuse_comparison(a: PeriodCounts, *_: Any, **__: Any) -> NoReturn:
+    """Refuse: two searches estimate other values."""
+    raise ParameterError(f"{a.metric.id} is searched: two searches estimate other values, and are not compared")
 
 
 def as_line(value: Any) -> str | None:

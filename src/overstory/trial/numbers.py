@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, ClassVar, Final, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.comparison import root_mean_square
 from overstory.analysis.kinds.base import Rng, SimulatedDevices, generator
-from overstory.analysis.kinds.numbers import debias_lines, in_branches, simulate_payloads
+from overstory.analysis.kinds.numbers import simulate_payloads
 from overstory.analysis.numeric.quantities import NumberEstimate, Quantity, estimate_numbers
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.tables.columns import read_numbers
@@ -29,7 +26,6 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind
 from overstory.protocol.kinds.registry import FAMILIES, any_mechanism
 from overstory.protocol.numeric.mechanisms import MeanRandomizer
-from overstory.protocol.numeric.randomizer import NumericRandomizer
 from overstory.protocol.numeric.ranges import RangeRandomizer
 from overstory.trial.population import TAILS, empty, round_bins, symbols
 from overstory.trial.run import CHUNK, Trial, count_here
@@ -39,7 +35,6 @@ F64 = NDArray[np.float64]
 Learned = Literal["mean", "distribution", "ranges"]
 LEARNED: Final[tuple[Learned, ...]] = get_args(Learned)
 RANGE_BINS: Final = 64  # bins that ranges are asked for in
-ROUNDS: Final = 20  # collections that `measure_means` simulates
 CHOSEN: Final = (
     f"the range was chosen by your own numbers ({TAILS[0]:.0%} to {TAILS[1]:.0%} quantile); a real collection must fix "
     "it beforehand: --range"
@@ -327,32 +322,3 @@ def survey_numbers(
     if not len(held):
         raise ParameterError("the column holds no numbers")
     return collect_numbers(held, learn, epsilon=epsilon, oracle=oracle, minimum=minimum, maximum=maximum, rng=rng)
-
-
-def mean_error(built: NumericRandomizer, numbers: F64) -> float:
-    """Return the exact standard error of the mean of these numbers: of randomization alone."""
-    low, high = Fraction(built.domain.minimum), Fraction(built.domain.maximum)
-    ends = [float(built.variance(value) / (high - low) ** 2) for value in (low, (low + high) / 2, high)]
-    # A report's variance is a quadratic in the share: three points give it.
-    square = 2 * (ends[0] + ends[2] - 2 * ends[1])
-    linear = ends[2] - ends[0] - square
-    shares = (np.clip(numbers, built.domain.minimum, built.domain.maximum) - built.domain.minimum) / built.domain.width
-    average = ends[0] + linear * shares.mean() + square * (shares**2).mean()
-    return math.sqrt(average / numbers.size) * built.domain.width
-
-
-def measure_means(
-    built: NumericRandomizer, numbers: F64, *, rounds: int = ROUNDS, rng: Rng = None
-) -> tuple[float, float | None]:
-    """Return the root mean square error of the mean in simulated collections, and its own standard error."""
-    lines, drawn = debias_lines(built), generator(rng)
-    truth = float(np.clip(numbers, built.domain.minimum, built.domain.maximum).mean())
-
-    def mean() -> float:
-        branches = in_branches(simulate_payloads(built, numbers, drawn), len(lines))
-        sums = ((a * len(part) + b * int(part.sum())) for (a, b), part in zip(lines, branches, strict=True))
-        return float(sum(sums, Fraction(0)) / numbers.size)
-
-    errors = [mean() - truth for _ in range(rounds)]
-    measured = root_mean_square(np.square(errors))
-    return measured.error, measured.standard_error

@@ -21,6 +21,8 @@ from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.client.upload.http import Request, endpoint, http_transport, parse_object
 from overstory.collector.store import open_store
 from overstory.files.io import writing_text
+from overstory.files.labels import Label
+from overstory.files.parquet import write_blocks
 from overstory.files.rappor import (
     RapporParameters,
     hash_candidates,
@@ -30,7 +32,6 @@ from overstory.files.rappor import (
     write_params,
     write_results,
 )
-from overstory.files.reports import write_packed
 from overstory.planning import plan_from_parameters
 from overstory.privacy.registry.page import metric_page
 from overstory.protocol.errors import OverstoryError, ParameterError
@@ -142,7 +143,7 @@ class Paths(NamedTuple):
     params: Path  # RAPPOR's parameters
     candidates: Path  # the strings to look for, one a line
     map: Path  # the bits each candidate sets
-    reports: Path  # what the devices sent: packed batches
+    reports: Path  # what the devices sent
     registry: Path  # what is collected, why and how: shared by devices and collector
     store: Path  # the collector's database
     log: Path  # what the collector printed
@@ -150,7 +151,15 @@ class Paths(NamedTuple):
 
     @classmethod
     def below(cls, folder: Path) -> Paths:
-        names = ("params.csv", "candidates.txt", "map.csv", "reports.ovsb", "metrics.toml", "store.db", "collector.log")
+        names = (
+            "params.csv",
+            "candidates.txt",
+            "map.csv",
+            "reports.parquet",
+            "metrics.toml",
+            "store.db",
+            "collector.log",
+        )
         return cls(folder, *(folder / name for name in (*names, "counts.csv")))
 
 
@@ -168,7 +177,7 @@ def carry_over_http(
     for end in ("", "-wal", "-shm"):  # reports of an earlier demonstration would be counted, too
         paths.store.with_name(paths.store.name + end).unlink(missing_ok=True)
     with CollectorService(paths.registry, paths.store, paths.log) as service:
-        write_packed(paths.reports, _posted(batches, metric, service))
+        write_blocks(paths.reports, _posted(batches, metric, service), Label.of(mechanism))
     with open_store(str(paths.store), registry) as store:
         periods = store.periods(METRIC)
         by_period = store.counts(metric, periods[0], periods[-1])
@@ -177,13 +186,12 @@ def carry_over_http(
     return counts
 
 
-def _posted(batches: Iterable[ReportBatch], metric: Metric, service: CollectorService) -> Iterator[bytes]:
-    """Post each batch, and give its bytes once it was acknowledged."""
+def _posted(batches: Iterable[ReportBatch], metric: Metric, service: CollectorService) -> Iterator[ReportBatch]:
+    """Post each batch, and give it once it was acknowledged."""
     period = metric.period.number(time.time())
     for batch in batches:
-        packed = batch.to_wire(metric.mechanism.digest)
-        service.post(metric.id, period, packed)
-        yield packed
+        service.post(metric.id, period, batch.to_wire(metric.mechanism.digest))
+        yield batch
 
 
 FOREST: Final = (

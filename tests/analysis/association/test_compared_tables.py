@@ -10,16 +10,15 @@ from overstory.analysis.association.summary import TableSummary
 from overstory.analysis.association.table import divided_tables
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports
 from overstory.analysis.reports import ReportBatch
-from overstory.collector.store import open_store
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.joint import joint
 from overstory.protocol.kinds.split import divided
 from overstory.protocol.metrics import load_registry, parse_registry
 from overstory.queries.comparison import compare
-from overstory.queries.counts import PeriodCounts, read_store
+from overstory.queries.counts import PeriodCounts
 from overstory.queries.readings import read
 from support.association_populations import drawn_table, population
-from support.console_readings import METRICS, add_devices
+from support.console_readings import METRICS
 from support.registry_texts import registry_of
 
 CRASHES = (
@@ -108,27 +107,6 @@ def test_items_of_sets_are_compared():
     for item, difference in (("adblock", 0.3), ("grammar", -0.3), ("vpn", -0.3)):
         assert rows[item]["changed"], item
         assert rows[item]["low"] < difference < rows[item]["high"]
-
-
-def test_the_values_that_two_searches_found_are_compared(tmp_path):
-    """Ports 80 and 443 in both ranges, from different devices: neither changed."""
-    (tmp_path / "metrics.toml").write_text(registry_of({"port": METRICS["port"]}, expires="2099-01-01"))
-    registry = load_registry(tmp_path / "metrics.toml")
-    metric = registry["port"]
-    with open_store(str(tmp_path / "store.db"), registry, create=True) as store:
-        add_devices(store, metric)
-        periods = store.periods("port")
-        a, b = read_store(store, metric, periods[1], periods[-1]), read_store(store, metric, periods[0], periods[0])
-        both = compare(a, b).to_json()
-    rows = {row["value"]: row for row in both["differences"]}
-    assert {"80", "443"} <= rows.keys()
-    assert not any(row["changed"] for row in rows.values())
-    assert abs(rows["80"]["a"] - 0.5) < 0.2
-    assert not any("share noise" in note for note in both["notes"])
-    with pytest.raises(ParameterError, match="only their counts are here"):
-        compare(*(PeriodCounts(metric, each.first, each.last, each.counts) for each in (a, b)))
-    with pytest.raises(ParameterError, match="no two answers to a search share noise"):
-        compare(a, b, overlap=0.1)
 
 
 def coverage(adjustment):

@@ -112,7 +112,7 @@ def test_needs_have_to_be_planned_first():
     text = registry_text("needs = {epsilon_report = 1}", without="oracle").replace("parameters = {epsilon = 1.0}\n", "")
     fault = the_fault(text)
     assert (fault.line, fault.field) == (12, "metrics.colour.needs")
-    assert "overstory metrics plan FILE" in fault.message
+    assert "overstory plan --registry FILE" in fault.message
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,8 @@ AUDIT: Final = Command(
     "audit",
     "overstory audit --params params.csv -- overstory encode --params params.csv --values - -o -\n"
     "  overstory audit --oracle oue --param domain_size=8 --param epsilon=1\n"
-    "  overstory audit --registry metrics.toml --metric colour --own-cohorts --restart -- ./client --audit",
+    "  overstory audit --registry metrics.toml --metric colour --own-cohorts --restart -- ./client --audit\n"
+    "  overstory audit --laws mine.py",
     Group(
         "what is declared (one of)",
         Option("--params"),
@@ -33,6 +34,7 @@ AUDIT: Final = Command(
         Option("--param"),
         Option("--registry", "a metric registry; with --metric"),
         Option("--metric", "the metric of the registry", "ID"),
+        Option("--laws", "instead: a Python file that registers oracles by @overstory.oracle_kind; it is run", "FILE"),
         Option("--map", "a candidate map: ask its strings, with its bits", "FILE"),
     ),
     Group(
@@ -58,10 +60,16 @@ in COMMAND, the metric's id replaces it, and the devices are asked once more as 
 
 Exit status: 0 no fault was found, 1 the client violates or deviates from what it declares, 2 the input or COMMAND
 failed. A right client is accused with probability at most 2 alpha: alpha for all checks together, and alpha for the
-bound of epsilon. No audit proves an epsilon: it bounds it from below.""",
+bound of epsilon. No audit proves an epsilon: it bounds it from below.
+
+--laws holds oracles of your own file against the laws that every oracle of the library obeys: the probabilities of
+their reports, epsilon, p* and q*, the estimate, the wire, the seeds, and the reports that they draw. They are made
+small (4 values, unless the oracle has a number of its own; epsilon .5 and 2). A right oracle fails in one of a million
+runs. No device and no collector runs such a file.""",
     runs="analysis.audit",
     rules=(
-        OneOf(("--params", "--oracle", "--registry"), "what the client declares, in one form", must=True),
+        OneOf(("--params", "--oracle", "--registry", "--laws"), "what the client declares, in one form", must=True),
+        Idle(("--map", "--reports", "--alpha", "--restart", "--own-cohorts", "COMMAND"), ("--laws",), "no client runs"),
         Needs(("--param",), ("--oracle",)),
         Together(("--registry", "--metric")),
     ),
@@ -72,8 +80,8 @@ PLAN: Final = Command(
     "overstory plan --params params.csv --reports 1000000 --candidates 200 --share 0.01\n"
     "  overstory plan --epsilon 1.0743 --epsilon-permanent 4.3945 --reports 1000000 --candidates 200 -o params.csv\n"
     "  overstory plan --domain-size 100 --epsilon 1 --reports 1000000\n"
-    "  overstory plan --domain-size 100 --most 8 --typical 3 --epsilon 1 --reports 1000000\n"
-    "  overstory plan --domain-size 20 --yearly 4 --metrics 5 --reports 1000000",
+    "  overstory plan --domain-size 20 --yearly 4 --metrics 5 --reports 1000000\n"
+    "  overstory plan --registry metrics.toml",
     Group("for given parameters", Option("--params")),
     Group(
         "for given needs",
@@ -87,8 +95,6 @@ PLAN: Final = Command(
     Group(
         "for a known domain",
         Option("--domain-size", "number of values; with --epsilon", "D", int),
-        Option("--most", "sets of items: as many of one set count", "M", int),
-        Option("--typical", "sets of items: how many a device has, on average", "S", float),
     ),
     Group(
         "for a bound on any year",
@@ -98,32 +104,52 @@ PLAN: Final = Command(
         Option("--metrics", "metrics of the application, each with --domain-size values", "M", int, 1),
         Option("--period", "the period of one result, such as day or week", "PERIOD", default="week"),
     ),
-    Option("--reports", "number of devices; each reports once", "N", int, required=True),
+    Group("for the needs in a registry", Option("--registry", "derive oracle and parameters from each metric's needs")),
+    Option("--reports", "number of devices; each reports once (needed, but for a registry)", "N", int),
     Option("--candidates", "number of strings to look for", "M", int),
     Option("--share", "also plan for a string with this share of the reports, such as 0.01", "S", float),
     Option("--alpha", "chance of any false detection"),
     Option(
-        "--output", "write the table: .md, .tex (LaTeX), .csv; with --epsilon-permanent, .csv is params.csv", "FILE"
+        "--output",
+        "write the table: .md, .tex (LaTeX), .csv; with --epsilon-permanent, .csv is params.csv; with --registry, the "
+        "registry (default: into the file itself)",
+        "FILE",
     ),
     more="""\
 Give either --params, or both --epsilon and --epsilon-permanent. With epsilons, it searches the parameters with the
 smallest standard error for rare strings; -o writes them. The plan's epsilons never exceed those that you give. For
 values of a known domain give --domain-size and --epsilon: it recommends an oracle (`overstory compare` shows all).
-With --domain-size and --yearly it compares the ways to keep within that epsilon in any year, such as panels.""",
+With --domain-size and --yearly it compares the ways to keep within that epsilon in any year, such as panels. With
+--registry it writes oracle and parameters into the file; the rest does not change, and the needs stay as a comment.""",
     runs="analysis.plan",
     writes_tables=True,
     rules=(
         Forms(
+            Form("for a registry", ("--registry",)),
             Form(
-                "for sets of items", ("--most", "--typical"), ("--domain-size", "--epsilon", "--most"), ("--typical",)
+                "for a bound on any year",
+                ("--yearly",),
+                ("--reports", "--domain-size"),
+                ("--metrics", "--period", "--share", "--alpha"),
             ),
-            Form("for a bound on any year", ("--yearly",), ("--domain-size",), ("--metrics", "--period", "--share")),
-            Form("for a known domain", ("--domain-size",), ("--epsilon",), ("--epsilon-permanent", "--share")),
-            Form("for given parameters", ("--params",), ("--candidates",), ("--candidates", "--share")),
+            Form(
+                "for a known domain",
+                ("--domain-size",),
+                ("--reports", "--epsilon"),
+                ("--epsilon-permanent", "--share", "--alpha"),
+            ),
+            Form(
+                "for given parameters",
+                ("--params",),
+                ("--reports", "--candidates"),
+                ("--candidates", "--share", "--alpha"),
+            ),
             Form(
                 "for given needs",
-                needs=("--epsilon", "--epsilon-permanent", "--candidates"),
+                needs=("--reports", "--epsilon", "--epsilon-permanent", "--candidates"),
                 takes=(
+                    "--reports",
+                    "--alpha",
                     "--epsilon",
                     "--epsilon-permanent",
                     "--candidates",
@@ -134,7 +160,7 @@ With --domain-size and --yearly it compares the ways to keep within that epsilon
                     "--share",
                 ),
             ),
-            why="plan for --params, for --epsilon and --epsilon-permanent, or for --domain-size and an epsilon",
+            why="plan for --params, --epsilon and --epsilon-permanent, --domain-size and an epsilon, or a --registry",
         ),
     ),
 )
@@ -146,7 +172,7 @@ COLLECT: Final = Command(
     '  overstory collect survey.csv --column languages --separator ";" --epsilon 2\n'
     "  overstory collect homes.parquet --column kwh --numeric distribution --range 0 5\n"
     "  overstory collect homes.parquet --column kwh --bins 0 5 50 --epsilon 1 --epsilon-permanent 3 -o homes",
-    Option("file", "CSV (gz too), JSON lines or Parquet; - for standard input", "FILE"),
+    Option("file", "CSV (gz too) or Parquet; - for standard input", "FILE"),
     Option(
         "--column", "the column to collect; give two to see what they say of each other", required=True, action="append"
     ),
@@ -222,28 +248,15 @@ Of a column with several answers in a row, --separator counts each of them, and 
     ),
 )
 
-CHECK_ORACLE: Final = Command(
-    "check-oracle",
-    "overstory check-oracle mine.py",
-    Option("file", "a Python file that registers oracles by @overstory.oracle_kind; it is run", "FILE"),
-    more="""\
-Small oracles are made of the file's functions (4 values, unless the oracle has a number of its own; epsilon .5 and 2)
-and held against the laws that every oracle of the library obeys: the probabilities of its reports, its epsilon, p* and
-q*, the estimate, the wire, its seeds, and the reports that it draws. A right oracle fails in one of a million runs.
-
-Exit status: 0 all laws hold, 1 one is broken, 2 the file is at fault. No device and no collector runs such a file.""",
-    runs="analysis.check_oracle",
-)
-
 COMPARE: Final = Command(
     "compare",
     "overstory compare --domain-size 100 --epsilon 1 --reports 1000000\n"
     "  overstory compare survey.csv --column state --epsilon 2\n"
-    "  overstory compare homes.csv --column kwh --numeric 0 2 --epsilon 1\n"
+    "  overstory compare --numeric 0 2 --epsilon 1 --reports 10000\n"
     "  overstory compare mine.py --domain-size 7 --epsilon 1 --reports 1000000",
     Option(
         "file",
-        "true values to simulate: CSV (also .gz), JSON lines or Parquet; -: standard input. A Python file (.py): it is "
+        "true values to simulate: CSV (also .gz) or Parquet; -: standard input. A Python file (.py): it is "
         "run, and the oracles that it registers take part",
         "FILE",
         nargs="*",
@@ -264,7 +277,7 @@ COMPARE: Final = Command(
     Option("--seed", "seed of the simulation (default: 0)", "S", int, 0),
     Option(
         "--numeric",
-        "compare randomizers of numbers in this range instead; with FILE, on its column",
+        "compare randomizers of numbers in this range instead",
         type=float,
         nargs=2,
         metavar=("MIN", "MAX"),
@@ -279,12 +292,12 @@ error next to the exact one, with its own standard error: the trial does not sep
 overlap.""",
     runs="analysis.compare",
     writes_tables=True,
-    rules=(Idle(("--domain-size", "--epsilon-permanent"), ("--numeric",)),),
+    rules=(Idle(("FILE", "--column", "--domain-size", "--epsilon-permanent", "--measure"), ("--numeric",)),),
 )
 
 _OF_A_METRIC: Final = ("--registry", "--metric", "--candidates", "--steps")
 _OF_PERIODS: Final = (
-    *("--from", "--to", "--group", "--by-group", "--smooth", "--aggregate", "--pool", "--compare"),
+    *("--from", "--to", "--group", "--by-group", "--aggregate", "--pool", "--compare"),
     *("--overlap", "--range", "--candidates-out"),
 )
 
@@ -292,14 +305,13 @@ _OF_PERIODS: Final = (
 DECODE: Final = Command(
     "decode",
     "overstory decode --params params.csv --counts counts.csv --map map.csv -o results\n"
-    "  overstory decode monday.parquet --candidates names.txt\n"
     "  overstory decode exported/metric=colour --registry metrics.toml --aggregate per-period\n"
     "  overstory decode --store reports.db --registry metrics.toml --metric colour --from 2026-11-01",
-    Option("inputs", "files of reports, folders, globs or addresses", "INPUT", nargs="*", default=[]),
+    Option("inputs", "folders that `overstory export` wrote, or their addresses", "INPUT", nargs="*", default=[]),
     Group(
         "from files",
         Option("--params"),
-        Option("--counts", "counts, from `overstory sum`; .json: with their label", "FILE"),
+        Option("--counts", "counts, from `overstory sum`", "FILE"),
         Option(
             "--map", "candidate map, from `overstory map`; with --pair of each variable of strings", "FILE", nargs="+"
         ),
@@ -320,7 +332,6 @@ DECODE: Final = Command(
         Option("--to"),
         Option("--group"),
         flag("--by-group", "estimate each group separately"),
-        flag("--smooth", "with --by-group: also shares that are smoothed over the groups"),
         Option(
             "--aggregate",
             "one estimate of the range (total), of each period, or of each period together with all earlier ones",
@@ -409,9 +420,6 @@ DECODE: Final = Command(
 From files: writes results.csv (every candidate, most frequent first) and metrics.json into DIR, and prints the
 detected candidates. The map is not checked: make it with the hash family and key of the devices.
 
-From files with a label, of any oracle: counts of `overstory sum -o NAME.json`, by --counts, or the reports themselves,
-which an engine counts first. The label says what made the reports; --candidates are the strings to look for.
-
 With --pair, from counts of `overstory sum --pair`: the table of two variables that were reported together.
 
 From a store, or from a collector by its address: estimates a metric of the registry over a range of periods: in total,
@@ -425,20 +433,11 @@ every period (of a panel: as often as it asks one device), unless --reports-per-
         Forms(
             Form(
                 "on exported folders",
-                takes=("INPUT", *_OF_A_METRIC, *_OF_PERIODS, "--engine"),
-                when="analysis.decode:is_of_folders",
+                ("INPUT",),
+                needs=("--registry",),
+                takes=(*_OF_A_METRIC, *_OF_PERIODS, "--engine"),
             ),
             Form("with --pair", ("--pair",), ("--params", "--map", "--counts")),
-            Form(
-                "on files of reports",
-                ("INPUT",),
-                takes=("--params", *_OF_A_METRIC, "--candidates-out", "--engine"),
-            ),
-            Form(
-                "on counts with a label",
-                takes=("--counts", *_OF_A_METRIC),
-                when="analysis.decode:is_of_labelled_counts",
-            ),
             Form("with --store", ("--store",), ("--metric",), (*_OF_A_METRIC, *_OF_PERIODS)),
             Form(
                 "without INPUT or --store",
@@ -451,7 +450,6 @@ every period (of a panel: as often as it asks one device), unless --reports-per-
         OneOf(("--group", "--by-group")),
         OneOf(("--by-group", "--compare")),
         Needs(("--overlap",), ("--compare",), "it is how many devices two ranges share"),
-        Needs(("--smooth",), ("--by-group",), "it moves the shares of groups to their mean"),
         Idle(("--plot", "--steps", "--candidates-out"), ("--compare",), "these are differences"),
     ),
 )
@@ -459,7 +457,7 @@ every period (of a panel: as often as it asks one device), unless --reports-per-
 DISCOVER: Final = Command(
     "discover",
     "overstory discover crashes.csv --column address --epsilon 4 --bits 64",
-    Option("file", "CSV (also .gz), JSON lines or Parquet; -: standard input", "FILE"),
+    Option("file", "CSV (also .gz) or Parquet; -: standard input", "FILE"),
     Option("--column", required=True),
     CSV,
     Option("--epsilon", "privacy loss of each device (epsilon; smaller is more private)", required=True),
@@ -506,6 +504,4 @@ reports. Shows the truth, the estimates with their intervals, and the privacy lo
     runs="analysis.collect:demo",
 )
 
-COMMANDS: Final = {
-    command.name: command for command in (AUDIT, CHECK_ORACLE, COLLECT, COMPARE, DECODE, DEMO, DISCOVER, PLAN)
-}
+COMMANDS: Final = {command.name: command for command in (AUDIT, COLLECT, COMPARE, DECODE, DEMO, DISCOVER, PLAN)}

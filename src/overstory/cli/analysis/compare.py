@@ -27,13 +27,12 @@ if TYPE_CHECKING:
 
     from overstory.analysis.comparison import Choice, Measured
     from overstory.presentation.document import Block
-    from overstory.protocol.numeric.randomizer import NumericRandomizer
 
 
 def run(args: argparse.Namespace) -> int:
     names = _files(args)
     if args.numeric is not None:
-        return run_numeric(args)
+        return compare_randomizers(args)
 
     symbols = _symbols(args)
     ranking = rank(args.domain_size, args.epsilon, args.reports, epsilon_permanent=args.epsilon_permanent)
@@ -55,8 +54,6 @@ def _files(args: argparse.Namespace) -> list[str]:
     if bool(values) != bool(args.column):
         missing = "--column" if values else "FILE"
         raise ParameterError(f"{missing} missing: FILE and --column belong together")
-    if programs and args.numeric is not None:
-        raise ParameterError(f"{programs[0]} has no effect with --numeric")
     args.file = values[0] if values else None
     return [name for file in programs for name in load_oracles(file)]
 
@@ -72,12 +69,12 @@ def _check_own(args: argparse.Namespace, names: list[str], ranking: tuple[Choice
         if choice.epsilon_permanent > most:
             raise ParameterError(
                 f"{choice.name} reveals epsilon {choice.epsilon_permanent:.6f} in any number of reports, where {most} "
-                "is asked for: overstory check-oracle has its numbers"
+                "is asked for: overstory audit --laws has its numbers"
             )
         if choice.epsilon_report > args.epsilon:
             raise ParameterError(
                 f"{choice.name} reveals epsilon {choice.epsilon_report:.6f} in a report, where {args.epsilon} is asked "
-                "for: overstory check-oracle has its numbers"
+                "for: overstory audit --laws has its numbers"
             )
 
 
@@ -188,83 +185,27 @@ def _absurd(ranking: tuple[Choice, ...]) -> Iterator[str]:
             )
 
 
-EITHER = "--numeric needs --reports N, at least 1, or FILE and --column C"
-
-
-def run_numeric(args: argparse.Namespace) -> int:
+def compare_randomizers(args: argparse.Namespace) -> int:
     """Print what takes numbers, by the error of a mean: the one with the least worst-case error first."""
-    numbers = _checked_numbers(args)
-    rows = sorted(_numeric_rows(args, numbers), key=lambda row: float(row["worst" if numbers is None else "exact"]))
+    if args.reports is None or args.reports < 1:
+        raise ParameterError("--numeric needs --reports N, at least 1")
     low, high = args.numeric
+    rows = sorted(_numeric_rows(low, high, args.epsilon, args.reports), key=lambda row: float(row["worst"]))
     about = {"minimum": low, "maximum": high, "epsilon_report": args.epsilon, "reports": args.reports}
-    print_answer(args, about | {"randomizers": rows}, _numeric_blocks(rows))
+    columns = (
+        Column("name", "randomizer", is_left=True),
+        Column("middle", "all in the middle", "{:.3e}".format),
+        Column("end", "all at an end", "{:.3e}".format),
+        Column("report_bits", "bits"),
+    )
+    meaning = "standard error of the mean, exact, where everybody holds that one value"
+    print_answer(args, about | {"randomizers": rows}, [Table("", columns, rows), Paragraph(meaning)])
     return 0
 
 
-def _checked_numbers(args: argparse.Namespace) -> NDArray[np.float64] | None:
-    """Return the column's numbers, where there is one; complete the number of reports."""
-    if args.file is None:
-        if args.reports is None or args.reports < 1 or args.measure is not None:
-            raise ParameterError(EITHER)
-        return None
-    if args.reports is not None:
-        raise ParameterError(f"{EITHER}; each row of FILE is one device")
-
-    from overstory.trial.numbers import read_column_of_numbers  # which loads SciPy
-
-    with seekable(args.file) as path:
-        held = read_column_of_numbers(path, args.column, form=form_of(args.csv))
-    tell_notes("compare", held.notes)
-    args.reports = len(held)
-    return held.values
-
-
-def _numeric_rows(args: argparse.Namespace, numbers: NDArray[np.float64] | None) -> Iterator[dict[str, Any]]:
-    """Yield each randomizer with the standard error of the mean: of people who hold one value, and of the column's."""
-    low, high = args.numeric
-    names = list(FAMILIES["numbers"].builders)
-    with progress("collections are simulated", len(names) * (numbers is not None), quiet=args.quiet) as bar:
-        for place, name in enumerate(names):
-            built: Any = any_mechanism(name, epsilon=args.epsilon, minimum=low, maximum=high)
-            middle, end = mean_errors(built, args.reports)
-            row: dict[str, Any] = {"middle": middle, "end": end, "worst": max(middle, end)}
-            if numbers is not None:
-                row |= _measured_numbers(args, built, numbers, place)
-                bar.advance(1)
-            yield {"name": name, **row, "report_bits": built.payload_bits, "epsilon_report": built.epsilon_report}
-
-
-def _measured_numbers(
-    args: argparse.Namespace, built: NumericRandomizer, numbers: NDArray[np.float64], place: int
-) -> dict[str, Any]:
-    from overstory.trial.numbers import ROUNDS, mean_error, measure_means
-
-    rounds = args.measure or ROUNDS
-    error, spread = measure_means(built, numbers, rounds=rounds, rng=np.random.default_rng([args.seed, 4, place]))
-    about = {"measured_error": error, "measured_standard_error": spread, "measured_runs": rounds}
-    return {"exact": mean_error(built, numbers), **about}
-
-
-def _numeric_blocks(rows: list[dict[str, Any]]) -> Iterator[Block]:
-    name, bits = Column("name", "randomizer", is_left=True), Column("report_bits", "bits")
-    if "exact" not in rows[0]:
-        columns = (
-            name,
-            Column("middle", "all in the middle", "{:.3e}".format),
-            Column("end", "all at an end", "{:.3e}".format),
-            bits,
-        )
-        yield Table("", columns, rows)
-        yield Paragraph("standard error of the mean, exact, where everybody holds that one value")
-        return
-    measured = Column("measured", "measured", _with_error, keys=("measured_error", "measured_standard_error"))
-    yield Table("", (name, Column("exact", "exact", "{:.3e}".format), measured, bits), rows)
-    runs = f"{rows[0]['measured_runs']:,} simulated collections"
-    yield Lines(
-        "exact: standard error of the mean of this column's numbers, by randomization alone",
-        f"measured: root mean square error of {runs}, +/- its standard error",
-    )
-
-
-def _with_error(error: float, spread: float | None) -> str:
-    return f"{error:.3e}" if spread is None else f"{error:.3e} +/- {spread:.1e}"
+def _numeric_rows(low: float, high: float, epsilon: float, reports: int) -> Iterator[dict[str, Any]]:
+    for name in FAMILIES["numbers"].builders:
+        built: Any = any_mechanism(name, epsilon=epsilon, minimum=low, maximum=high)
+        middle, end = mean_errors(built, reports)
+        errors = {"middle": middle, "end": end, "worst": max(middle, end)}
+        yield {"name": name, **errors, "report_bits": built.payload_bits, "epsilon_report": built.epsilon_report}

@@ -15,9 +15,8 @@ from overstory.analysis.selection import bound_text, interval_words
 from overstory.analysis.tables.output import estimate_table
 from overstory.cli.arguments import check_pipes
 from overstory.cli.output import Printing, draw, is_table, reading_bar, write_tables
-from overstory.cli.rappor.engine_runs import Counting
 from overstory.files.io import writing_csv
-from overstory.files.rappor import metrics, read_counts, read_map, read_params, write_results
+from overstory.files.rappor import metrics, read_candidates, read_counts, read_map, read_params, write_results
 from overstory.presentation.document import Lines, Paragraph
 from overstory.presentation.formats import epsilons_text, plural
 from overstory.presentation.render_text import print_document
@@ -33,28 +32,12 @@ FORMS: Final = {
     "on exported folders": "analysis.decode_store",
     "with --store": "analysis.decode_store",
     "with --pair": "analysis.decode_pairs",
-    "on files of reports": "analysis.decode_counts",
-    "on counts with a label": "analysis.decode_counts",
 }
 """The module that answers the requests of a form, by its `run(request)`; the last form is answered here."""
 
 
-def is_of_folders(args: argparse.Namespace) -> bool:
-    """Whether the inputs are exported folders alone."""
-    if not args.inputs or not args.registry:
-        return False
-    from overstory.engines.places import is_exported
-
-    return all(map(is_exported, args.inputs))
-
-
-def is_of_labelled_counts(args: argparse.Namespace) -> bool:
-    """Whether counts with a label are the source."""
-    return not args.inputs and bool(args.counts) and str(args.counts).endswith(".json")
-
-
 AS_SAID: Final = (
-    *("params", "counts", "registry", "metric", "engine", "group", "by_group", "smooth", "aggregate"),
+    *("params", "counts", "registry", "metric", "engine", "group", "by_group", "aggregate"),
     *("overlap", "candidates", "plot", "candidates_out"),
 )
 """Options that are taken into the request as they are."""
@@ -76,7 +59,6 @@ class DecodeRequest:
     periods: tuple[str | None, str | None]
     group: str | None
     by_group: bool
-    smooth: bool
     aggregate: Aggregation
     compare: tuple[str, str] | None
     overlap: float | None
@@ -88,30 +70,14 @@ class DecodeRequest:
 
     @property
     def repeats(self) -> float:
-        """The reports of one device in files."""
+        """The reports of one device in the files of RAPPOR's tools."""
         return 1.0 if self.options.reports_per_device is None else self.options.reports_per_device
 
     def read_options(self) -> EstimateOptions:
         """Return the options of an estimate, with the candidates that a file has."""
         if not self.candidates:
             return self.options
-        from overstory.files.rappor import read_candidates
-
         return replace(self.options, candidates=tuple(read_candidates(self.candidates)))
-
-    @property
-    def counting(self) -> Counting:
-        """What an engine is to count, where the source is files or folders."""
-        return Counting(
-            engine=self.engine,
-            params=self.params,
-            registry=self.registry,
-            metric=self.metric,
-            candidates=self.candidates,
-            output=self.printing.output,
-            quiet=self.printing.quiet,
-            inputs=self.inputs,
-        )
 
 
 def run(args: argparse.Namespace) -> int:

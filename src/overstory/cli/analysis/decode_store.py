@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from overstory.cli.analysis.found import offer_candidates
 from overstory.cli.arguments import is_address, token_of_environment
 from overstory.cli.output import draw, progress, show_answer
+from overstory.presentation.document import Lines
+from overstory.presentation.formats import plural
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from overstory.cli.analysis.decode import DecodeRequest
+    from overstory.discovery import Discovered
     from overstory.engines.places import ExportedSet
+    from overstory.presentation.document import Block
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
     from overstory.queries.groups import GroupedReading
     from overstory.queries.readings import Aggregation, Reading
-    from overstory.queries.sources.exported import ExportedReports
 
     RangeReader = Callable[..., PeriodCounts]
     """From the labels of the first and last period, either of them None, and a group, or None: all devices."""
@@ -57,9 +61,7 @@ def _reading(request: DecodeRequest, metric: Metric, kind: Aggregation) -> Readi
     options = request.read_options()
     with open_source(request, metric) as read_range:
         if request.by_group:
-            return read_groups(
-                metric, lambda group: read_range(request.periods, group), kind, options, smoothing=request.smooth
-            )
+            return read_groups(metric, lambda group: read_range(request.periods, group), kind, options)
         counted = read_range(request.periods, request.group)
         if not metric.mechanism.reads_reports:
             return read(counted, kind, options)
@@ -108,6 +110,22 @@ def _spans(request: DecodeRequest, metric: Metric, two: tuple[str, str]) -> list
     return [((metric.period.label(first), metric.period.label(last)), request.group) for first, last in spans]
 
 
+def offer_candidates(path: str, discovered: Discovered) -> list[Block]:
+    """Write the candidates that a file has, and the detected values after them; return what to say of it."""
+    from overstory.files.rappor import read_candidates, write_candidates
+    from overstory.queries.searches import as_line
+
+    before = read_candidates(path) if Path(path).exists() and Path(path).stat().st_size else []
+    # Earlier ones stay: whether a later plan detects a value again is chance.
+    after = list(dict.fromkeys([*before, *filter(None, map(as_line, discovered.found()))]))
+    if not after:
+        print(f"overstory: nothing was detected: {path} is not written", file=sys.stderr)
+        return []
+    write_candidates(path, after)
+    more = f", {len(after) - len(before):,} of them new" if before else ""
+    return [Lines(f"{plural(len(after), 'candidate')} in {path}{more}")]
+
+
 def read_metric(request: DecodeRequest) -> Metric:
     """Return the metric that is named, of the registry's file or of the collector's."""
     assert request.metric is not None
@@ -138,47 +156,36 @@ def _address(request: DecodeRequest) -> str | None:
 @contextmanager
 def open_source(request: DecodeRequest, metric: Metric) -> Iterator[RangeReader]:
     """Yield what reads ranges of periods of a metric from its source, while that is open."""
-    from overstory.queries.counts import parse_range
-
-    with _open(request, metric) as read_numbers:
-
-        def read_range(labels: tuple[str | None, str | None], group: str | None = None) -> PeriodCounts:
-            return read_numbers(*parse_range(metric, *labels), group)
-
-        yield read_range
-
-
-@contextmanager
-def _open(request: DecodeRequest, metric: Metric) -> Iterator[Callable[..., PeriodCounts]]:
-    """Yield the same by the numbers of periods, which may be None."""
-    from overstory.queries.counts import read_store
+    from overstory.queries.counts import parse_range, read_store, with_sums
 
     if (url := _address(request)) is not None:
         from overstory.queries.sources.remote import read_remote
 
         token = token_of_environment("ADMIN")
-        yield lambda first, last, group: read_remote(url, token, metric, first, last, group=group)
-    elif request.store:
-        from overstory.cli.output import open_stores
-        from overstory.queries.counts import with_sums
+        yield lambda ends, group=None: read_remote(url, token, metric, *parse_range(metric, *ends), group=group)
+        return
+    with _open_store(request) as store:
 
-        with open_stores(request.store) as store:
-            yield lambda first, last, group: with_sums(store, read_store(store, metric, first, last, group=group))
-    else:
-        from overstory.queries.sources.exported import read_exported
+        def read_range(ends: tuple[str | None, str | None], group: str | None = None) -> PeriodCounts:
+            return with_sums(store, read_store(store, metric, *parse_range(metric, *ends), group=group))
 
-        with _open_exported(request, metric) as exported:
-            yield lambda first, last, group: read_exported(exported, metric, first, last, group=group)
+        yield read_range
 
 
 @contextmanager
-def _open_exported(request: DecodeRequest, metric: Metric) -> Iterator[ExportedReports]:
-    """Yield the exported reports, which an engine counts."""
+def _open_store(request: DecodeRequest) -> Iterator[Any]:
+    """Yield the stores, or exported reports, which an engine counts and which have the methods of a store."""
+    if request.store:
+        from overstory.cli.output import open_stores
+
+        with open_stores(request.store) as store:
+            yield store
+        return
     from overstory.cli.rappor.engine_runs import counting_jobs, engine_of
     from overstory.queries.sources.exported import ExportedReports
 
     engine = engine_of(request.engine)
-    with counting_jobs(request.counting, engine, is_watched=not metric.mechanism.reads_reports) as count:
+    with counting_jobs(request.engine, engine, quiet=request.printing.quiet) as count:
         yield ExportedReports(_find(request), count, getattr(engine, "workers", None) or 8)
 
 

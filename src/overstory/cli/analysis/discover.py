@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from overstory.cli.analysis.found import FoundValues
+from overstory.analysis.tables.output import file_columns
 from overstory.cli.arguments import check_pipes, form_of, print_answer, seekable
 from overstory.cli.output import is_table, progress, reading_bar, tell_notes, write_tables
 from overstory.discovery import AlphabetStrings, CodedIntegers, CodedStrings, ModelStrings, discover, find, simulate
@@ -16,15 +16,21 @@ from overstory.files.columns import blocks, line_of
 from overstory.files.io import writing_csv
 from overstory.files.rappor import read_candidates
 from overstory.files.recognition import recognize_all
+from overstory.presentation.document import Column, Table
+from overstory.presentation.formats import plural
+from overstory.presentation.result import Result
 from overstory.presentation.streams import printable
 from overstory.protocol.domains.codes import MAX_BYTES
 from overstory.protocol.domains.unknown import ORDER, WIDTH
 from overstory.protocol.errors import FormatError, NoCodeError, ParameterError
 
 if TYPE_CHECKING:
-    from overstory.discovery import CodedDomain
+    from collections.abc import Iterable, Iterator
+
+    from overstory.discovery import CodedDomain, Discovered, Plan
     from overstory.files.columns import Form
     from overstory.files.io import Advance
+    from overstory.presentation.document import Block
 
 
 SHOWN: Final = 40  # characters of a value that an error shows
@@ -99,6 +105,40 @@ def _needed(texts: list[str], most: int | None, domain: CodedDomain) -> str | No
 
 def _size(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
+
+
+@dataclass(frozen=True, eq=False)
+class FoundValues(Result):
+    """What was found, by which plan."""
+
+    name: ClassVar[str] = "search"
+
+    plan: Plan
+    found: Discovered
+
+    def as_table(self) -> Table:
+        columns = (*file_columns(adjustment=self.found.adjustment), Column("source"))
+        return Table("", columns, self.found.rows(everything=True))
+
+    def to_json(self, *, everything: bool = True) -> dict[str, Any]:
+        """Return the values, unless `everything` the detected ones alone, and the plan."""
+        plan = self.plan
+        about = {
+            **plan.domain.canonical(),
+            "beam": plan.beam,
+            "levels": [level.num_bits for level in plan.levels],
+            "shares": list(plan.shares),
+            "known": len(plan.known),
+        }
+        return {**self.found.to_json(everything=everything), "plan": about}
+
+    def shown(self, *, everything: bool) -> Iterable[Block]:
+        return self.found.shown(everything=everything)
+
+    def sentences(self) -> Iterator[str]:
+        cost = f"each device answered one of {plural(len(self.plan.questions), 'question')}, once, and revealed in all"
+        yield from self.found.sentences(plural(self.found.num_reports, "report"), "reports", cost)
+        yield from self.found.notes
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,14 +1,18 @@
-"""``overstory plan``: what given parameters would learn and reveal, or the best parameters for given needs."""
+"""``overstory plan``: what given parameters would learn and reveal, or the best ones for needs, also a registry's."""
 
 from __future__ import annotations
 
 import argparse
+import json
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from overstory.cli.arguments import print_answer
 from overstory.cli.output import is_table
 from overstory.presentation.document import Lines, Paragraph
+from overstory.presentation.formats import plural
+from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.planning import RapporPlan
@@ -39,29 +43,36 @@ def _choose(args: argparse.Namespace) -> int:
     return 0
 
 
-def _choose_for_sets(args: argparse.Namespace) -> int:
-    """Recommend a mechanism for sets of a domain's items."""
-    from overstory.planning.kinds import item_table, other_mechanism, rank_item_mechanisms, sizes_about
-    from overstory.planning.plan import oracle_toml
-    from overstory.protocol.kinds.item_sets import ItemBits
-
-    ItemBits(args.domain_size, args.most)  # says so when one is out of range
-    sizes = sizes_about(args.typical, args.most)
-    ranking = rank_item_mechanisms(args.domain_size, args.most, args.epsilon, args.reports, sizes)
-    best = ranking[0]
-    written = oracle_toml(best.mechanism.name, best.parameters).replace("\n", "; ")
-    values = {**best.to_json(), "ranking": [each.to_json() for each in ranking]}
-    lines = Lines(f"Best: {written}", f"Instead: {other_mechanism(ranking)}")
-    print_answer(args, values, [item_table(ranking), lines])
-    return 0
-
-
 def _choose_for_a_year(args: argparse.Namespace) -> int:
     """Compare the ways to keep within a bound on any year."""
     from overstory.planning.yearly import SHARE, YearPlan
 
     plan = YearPlan(args.reports, args.domain_size, args.yearly, args.metrics, args.period, args.share or SHARE)
     print_answer(args, plan.to_json(), plan.blocks())
+    return 0
+
+
+def _plan_registry(args: argparse.Namespace) -> int:
+    """Write oracle and parameters into a registry, from each metric's needs."""
+    from overstory.files.io import replacing
+    from overstory.planning.registry import plan_registry
+    from overstory.protocol.metrics.registry import registry_folder, registry_text
+
+    file = args.registry
+    if file.startswith("package:") and not args.output:
+        raise ParameterError(f"{file} is inside a package: give -o OUT to write the registry elsewhere")
+    text, planned = plan_registry(registry_text(file), registry_folder(file), source=file)
+    target = args.output or file
+    if planned or args.output:
+        with replacing(target) as name:
+            Path(name).write_bytes(text.encode())
+    if args.json:
+        listed = [one.metric_json() for one in planned]
+        print(json.dumps({"file": target, "planned": listed}, indent=2, allow_nan=False))
+        return 0
+    for one in planned:
+        print(one.metric_words())
+    print(f"{plural(len(planned), 'metric')} planned in {target}" if planned else "every metric has its parameters")
     return 0
 
 
@@ -99,8 +110,8 @@ def _write(path: str, plan: RapporPlan) -> None:
 
 
 CHOICES = {
+    "for a registry": _plan_registry,
     "for a bound on any year": _choose_for_a_year,
-    "for sets of items": _choose_for_sets,
     "for a known domain": _choose,
 }
-"""What recommends an oracle, by the form of the command."""
+"""What answers a form of the command that is not about RAPPOR's parameters."""

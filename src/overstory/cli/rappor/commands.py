@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from overstory.cli.arguments import ENGINE, OF_SOURCES, PAIR, SOURCES, Command, Idle, Needs, Option, flag
+from overstory.cli.arguments import ENGINE, OF_SOURCES, PAIR, SOURCES, Command, Idle, Needs, Option
 
 _PARAMS: Final = Option("--params", required=True)
 _HASHING: Final = Option(
@@ -28,9 +28,9 @@ ENCODE: Final = Command(
     _output("file for the reports"),
     more="""\
 Every client is a device with its own secret, drawn from the operating system for this run: a client that has a value
-twice has one permanent response to it. The output's name decides its format: .csv, .csv.gz, .ovsb (packed batches, also
-.ovsb.gz) or .parquet. Only the CSV has the columns bloom and prr, which never leave a real device: use them to test
-clients against each other.""",
+twice has one permanent response to it. The output's name decides its format: .csv, .csv.gz or
+.parquet. Only the CSV has the columns bloom and prr, which never leave a real device: use them to test clients against
+each other.""",
     runs="rappor.file_tools:encode",
 )
 
@@ -49,25 +49,19 @@ family (and key) that the devices used.""",
 
 SUM: Final = Command(
     "sum",
-    "overstory sum --params params.csv monday.csv.gz tuesday.ovsb -o counts.csv\n"
-    "  overstory sum --engine dask s3://reports/metric=theme -o counts.csv\n"
-    "  overstory sum --params params.csv reports.csv.gz reports.ovsb -o reports.parquet",
+    "overstory sum --params params.csv monday.csv.gz tuesday.parquet -o counts.csv\n"
+    "  overstory sum --engine dask s3://reports/metric=theme -o counts.csv",
     Option("reports", "files of reports, folders, globs or addresses", "INPUT", nargs="+"),
     SOURCES,
     PAIR,
-    _output(
-        "file for the counts: a row per cohort, its reports and then each bit's count; NAME.json: with their label; "
-        "NAME.parquet: no counts, but the reports in blocks, which are counted fastest"
-    ),
-    flag("--skip-bad", "count malformed lines (in packed files: batches) and go on, instead of stopping at the first"),
-    Option("--candidates", "values to count, one per line; needed where an oracle has no domain", "FILE"),
+    _output("file for the counts: a row per cohort, its reports and then each bit's count"),
     ENGINE,
     more="""\
-Reads reports.csv (also gz), packed batches (.ovsb) and Parquet, recognized by their first bytes, in a stream: memory
-does not grow with the files. Of a CSV it uses only the columns cohort and irr.
+Reads reports.csv (also gz) and Parquet, recognized by their first bytes, in a stream: memory does not grow with the
+files. Of a CSV it uses only the columns cohort and irr.
 
-Parquet and packed batches of any oracle are also counted in units by several processes, by Dask or by Spark: name
-files, folders, globs or addresses in an object store (s3://..., gs://...).
+Parquet of any oracle is also counted in units by several processes, by Dask or by Spark: name files, folders, globs or
+addresses in an object store (s3://..., gs://...).
 
 A row of a Parquet file is a block of reports of one cohort. Its label says what mechanism made the reports, so that
 nothing else need be given to count them.
@@ -79,7 +73,7 @@ reversed.""",
     rules=(
         *OF_SOURCES,
         Needs(("--pair",), ("--params",), "its files have no labels"),
-        Idle(("--registry", "--candidates", "--engine"), ("--pair",), "one process reads its files"),
+        Idle(("--registry", "--engine"), ("--pair",), "one process reads its files"),
     ),
 )
 

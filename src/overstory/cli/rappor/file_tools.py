@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Iterable, Iterator
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import islice
-from typing import Any, Final, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from overstory.analysis.decoding.candidates import colliding
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.cli.arguments import check_pipes, print_outcome, shown
-from overstory.cli.output import reading_bar, tell_skipped
-from overstory.cli.rappor.engine_runs import Counting, run_engine, stated_mechanism, wants_engine
-from overstory.files.csv import Skipped
+from overstory.cli.output import reading_bar
+from overstory.cli.rappor.engine_runs import count_units, engine_of, run_sentences
+from overstory.files.io import is_parquet
 from overstory.files.labels import Label
-from overstory.files.parquet import read_label, write_blocks
+from overstory.files.parquet import write_blocks
 from overstory.files.rappor import (
     Holding,
     hash_candidates,
@@ -32,16 +34,14 @@ from overstory.files.rappor import (
     write_pair_counts,
 )
 from overstory.files.reports import (
+    LabelCheck,
     ReportRow,
     kind_of,
-    read_batches,
-    read_packed,
     read_reports,
-    start_of,
     sum_reports,
-    write_packed,
     write_reports_csv,
 )
+from overstory.presentation.document import Lines
 from overstory.presentation.formats import epsilons_text
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Kind, Report
@@ -49,6 +49,9 @@ from overstory.protocol.kinds.bits import BitMechanism
 from overstory.protocol.kinds.rappor import as_googles_client
 from overstory.protocol.sampling import KeyedEntropy, Responder, SystemEntropy, context
 from overstory.protocol.wire.upload import decode_batch, encode_reports
+
+if TYPE_CHECKING:
+    from overstory.engines.units import Contents
 
 BATCH: Final = 1 << 16
 METRIC: Final = "encode"
@@ -78,13 +81,13 @@ class Fleet:
     def report(self, holding: Holding) -> Report:
         return Report(holding.cohort, self.row(holding).irr)
 
-    def batches(self, holdings: Iterable[Holding]) -> Iterator[bytes]:
-        """Yield packed batches; one without reports when there are none at all."""
+    def batches(self, holdings: Iterable[Holding]) -> Iterator[ReportBatch]:
+        """Yield the reports in batches; one without reports when there are none at all."""
         reports = map(self.report, holdings)
         chunk = list(islice(reports, BATCH))
-        yield encode_reports(self.mechanism, chunk)
+        yield ReportBatch.from_wire(decode_batch(encode_reports(self.mechanism, chunk)))
         while chunk := list(islice(reports, BATCH)):
-            yield encode_reports(self.mechanism, chunk)
+            yield ReportBatch.from_wire(decode_batch(encode_reports(self.mechanism, chunk)))
 
     def _make(self, client: str, cohort: int) -> Responder:
         """Return a device: the function from a value and its true bits to its permanent response."""
@@ -110,14 +113,10 @@ def encode(args: argparse.Namespace) -> int:
 
 
 def _write(path: str, fleet: Fleet, holdings: Iterator[Holding]) -> None:
-    kind, encoding = kind_of(path), fleet.mechanism.encoding
-    if kind == "csv":
-        write_reports_csv(path, map(fleet.row, holdings), encoding.num_bits)
-    elif kind == "ovsb":
-        write_packed(path, fleet.batches(holdings))
+    if kind_of(path) == "csv":
+        write_reports_csv(path, map(fleet.row, holdings), fleet.mechanism.encoding.num_bits)
     else:
-        batches = (ReportBatch.from_wire(decode_batch(raw)) for raw in fleet.batches(holdings))
-        write_blocks(path, batches, Label.of(fleet.mechanism))
+        write_blocks(path, fleet.batches(holdings), Label.of(fleet.mechanism))
 
 
 def map_candidates(args: argparse.Namespace) -> int:
@@ -139,96 +138,104 @@ def map_candidates(args: argparse.Namespace) -> int:
 
 def count(args: argparse.Namespace) -> int:
     check_pipes(args, "params", "reports")
-    if args.pair:
-        if args.output.endswith(".parquet"):
-            raise ParameterError(f"-o {args.output}: counts of --pair are CSV: give another name")
-        return _sum_pairs(args)
     if args.output.endswith(".parquet"):
-        return _write_blocks(args)
-    counting = Counting(
-        engine=args.engine,
-        params=args.params,
-        registry=args.registry,
-        metric=args.metric,
-        candidates=args.candidates,
-        skip_bad=args.skip_bad,
-        output=args.output,
-        quiet=args.quiet,
-        inputs=tuple(args.reports),
-    )
-    if wants_engine(counting):
-        return run_engine(args, counting)
+        raise ParameterError(f"-o {args.output}: counts are CSV: give another name")
+    if args.pair:
+        return _sum_pairs(args)
+    if _wants_engine(args):
+        return _sum_by_engine(args)
     parameters = read_params(args.params)
-    skipped = Skipped() if args.skip_bad else None
     with reading_bar("summing", args.reports, quiet=args.quiet) as advance:
-        how: dict[str, Any] = {"skipped": skipped, "advance": advance}
-        batches = (batch for path in args.reports for batch in read_reports(path, parameters, **how))
+        batches = (batch for path in args.reports for batch in read_reports(path, parameters, advance=advance))
         counts = sum_reports(batches, parameters.m, parameters.k)
     write_counts(args.output, counts)
     what = f"{counts.num_reports:,} reports in {parameters.m} cohorts"
-    return _print_sum(args, counts, skipped, {"reports": counts.num_reports}, what)
+    return _print_sum(args, counts, {"reports": counts.num_reports}, what)
 
 
 def _sum_pairs(args: argparse.Namespace) -> int:
     form = pair_form(read_params(args.params), args.pair)
-    skipped = Skipped() if args.skip_bad else None
     with reading_bar("summing", args.reports, quiet=args.quiet) as advance:
-        batches = (batch for path in args.reports for batch in read_pairs(path, form, skipped=skipped, advance=advance))
+        batches = (batch for path in args.reports for batch in read_pairs(path, form, advance=advance))
         counts = sum_pairs(batches, form)
     write_pair_counts(args.output, counts, form)
     about = {"reports": counts.num_reports, "variables": list(form.names), "bits": list(form.widths)}
     what = f"{counts.num_reports:,} reports: {form.widths[0]} x {form.widths[1]} pairs of bits"
-    return _print_sum(args, counts, skipped, about, what)
+    return _print_sum(args, counts, about, what)
 
 
-def _print_sum(
-    args: argparse.Namespace, counts: SupportCounts, skipped: Skipped | None, about: dict[str, Any], what: str
-) -> int:
-    tell_skipped(skipped)
-    examples = [str(error) for error in skipped.examples] if skipped else []
-    outcome = about | {"skipped": skipped.count if skipped else 0, "skipped_examples": examples}
-    outcome |= {"cohorts": counts.totals.tolist(), "output": args.output}
+def _print_sum(args: argparse.Namespace, counts: SupportCounts, about: dict[str, Any], what: str) -> int:
+    outcome = about | {"cohorts": counts.totals.tolist(), "output": args.output}
     print_outcome(args, outcome, f"{what} summed into {shown(args.output)}")
     return 0
 
 
-def _write_blocks(args: argparse.Namespace) -> int:
-    if idle := [name for name in ("engine", "candidates") if getattr(args, name)]:
-        raise ParameterError(f"--{idle[0]} has no effect with -o {args.output}: reports are written, and not counted")
-    mechanism, skipped = _mechanism(args), Skipped() if args.skip_bad else None
-    with reading_bar("writing blocks", args.reports, quiet=args.quiet) as advance:
-        shape = (mechanism.payload_bits, mechanism.num_cohorts) if args.params else None
-        batches = (
-            batch
-            for path in args.reports
-            for batch in read_batches(path, partial(_check, mechanism, path), shape, skipped=skipped, advance=advance)
-        )
-        number = write_blocks(args.output, batches, Label.of(mechanism), metric=args.metric)
-    tell_skipped(skipped)
-    outcome = {"reports": number, "skipped": skipped.count if skipped else 0, "output": args.output}
-    print_outcome(args, outcome, f"{number:,} reports of {mechanism.name} in {shown(args.output)}")
+LARGE: Final = 1 << 27  # bytes of files that are counted in units also where nobody asks for it
+
+
+def _wants_engine(args: argparse.Namespace) -> bool:
+    """Whether an engine counts: where it was asked for, or the inputs are more than one process should count."""
+    import glob
+
+    from overstory.engines.folders import is_address
+
+    if args.engine or args.registry or not args.params:
+        return True
+    if any(is_address(name) or Path(name).is_dir() for name in args.reports):
+        return True
+    if any(glob.has_magic(name) and not Path(name).exists() for name in args.reports):
+        return True
+    if not all(Path(name).is_file() for name in args.reports):
+        return False
+    is_large = sum(Path(name).stat().st_size for name in args.reports) > LARGE
+    return is_large and all(map(is_parquet, args.reports))
+
+
+def _sum_by_engine(args: argparse.Namespace) -> int:
+    from overstory.engines.places import find_copies, find_places
+    from overstory.engines.units import Job, read_contents, unit_bytes, units_of
+
+    if "-" in args.reports:
+        raise ParameterError("an engine cannot read standard input (-): a unit starts in the middle of a file")
+    engine = engine_of(args.engine)
+    places = find_places(args.reports)
+    contents = read_contents(places)
+    for first, copy in find_copies(places):
+        print(f"overstory: warning: {copy.shown} is a copy of {first.shown} and counts again", file=sys.stderr)
+    mechanism = _stated_mechanism(args, contents[0])  # all files have one digest
+    units = units_of(contents, unit_bytes(contents, getattr(engine, "workers", None) or 8))
+    run = count_units(engine, Job.of(mechanism), units, quiet=args.quiet)
+    write_counts(args.output, run.counts)
+    outcome = {
+        "reports": run.num_reports,
+        "cohorts": run.counts.totals.tolist(),
+        "output": args.output,
+        "mechanism": mechanism.name,
+        "engine": engine.name,
+        "files": len(places),
+        "units": run.num_units,
+        "bytes": run.num_bytes,
+        "seconds": run.seconds,
+        "repeated_units": run.repeats,
+    }
+    counted = f"{run.num_reports:,} reports of {mechanism.name} in {run.counts.num_cohorts:,} cohorts"
+    print_outcome(args, outcome, Lines(f"{counted} summed into {shown(args.output)}", *run_sentences(engine.name, run)))
     return 0
 
 
-def _mechanism(args: argparse.Namespace) -> Kind:
-    """Return the mechanism of the first file that says of which it is, or of the options."""
-    counting = Counting(params=args.params, registry=args.registry, metric=args.metric)
-    for path in args.reports:
-        start = start_of(path)
-        if start == "parquet":
-            label = read_label(path)
-            return stated_mechanism(counting, label.digest, label, path)
-        if start == "packed":
-            return stated_mechanism(counting, next(read_packed(path)).digest, None, path)
-    if not args.params:
-        raise ParameterError("reports.csv does not say what made its reports: give --params")
-    return read_params(args.params).mechanism()
+def _stated_mechanism(args: argparse.Namespace, file: Contents) -> Kind:
+    """Return what made the reports of a file, by the options or by its label."""
+    source, digest = file.place.shown, file.label.digest
+    if args.params:
+        parameters = read_params(args.params)
+        check = LabelCheck(source, parameters)
+        check.check(parameters.k, parameters.m, digest)
+        return check.mechanisms[digest]
+    if args.registry:
+        from overstory.protocol.metrics import load_registry
 
-
-def _check(mechanism: Kind, path: str, num_bits: int, num_cohorts: int, digest: bytes) -> None:  # noqa: ARG001 - the digest says it all
-    if digest != mechanism.digest:
-        raise FormatError(
-            f"these reports are of other parameters than those of {mechanism.name} stated or read first: put "
-            "them into a file of their own",
-            source=path,
-        )
+        mechanism: Kind = load_registry(args.registry)[args.metric].mechanism
+        if mechanism.digest != digest:
+            raise FormatError(f"these reports were not made with the parameters of {args.metric}", source=source)
+        return mechanism
+    return file.label.mechanism(source)

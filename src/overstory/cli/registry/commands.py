@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from overstory.cli.arguments import Command, Needs, Option, Together, flag
+from overstory.cli.arguments import Command, Needs, Option, flag
 
 
 class Question(Option):
-    """An option that is asked for where it is not given; its words are the prompt."""
+    """An option that is asked for on a terminal where it is not given; its words are the prompt."""
 
-    def __init__(
-        self,
-        name: str,
-        words: str,
-        metavar: str,
-        default: str | None = None,
-        note: str = "",
-        *,
-        is_option: bool = False,
-    ) -> None:
-        self.is_option = is_option  # else its answer is given by --answer
+    def __init__(self, name: str, words: str, metavar: str, default: str | None = None, note: str = "") -> None:
         super().__init__(name, f"{words}{note}{'' if default is None else f' (default: {default})'}", metavar, str)
         self.words, self.default = words, default  # None: there is none, or it depends on other answers
 
@@ -32,35 +22,23 @@ KINDS: Final = {
     "words": "words or names that nobody can list in advance",
 }
 QUESTIONS: Final = (
-    Question(
-        "--id", "the metric's id, such as colour-theme", "ID", note=" (a-z, 0-9, '.', '_' and '-')", is_option=True
-    ),
-    Question("--title", "a title of a few words", "TEXT", note=" (default: from the id)", is_option=True),
-    Question("--description", "one sentence for the person: what is collected", "TEXT", is_option=True),
-    Question("--owner", "who is responsible, such as a team's name", "TEXT", is_option=True),
-    Question("--purpose", "a link (https://...) to why it is collected", "URL", is_option=True),
-    Question("--kind", "the kind of value", "KIND", "choice", f": {', '.join(KINDS)}", is_option=True),
-    Question("--values", "the values, separated by commas", "A,B,...", note="; of a choice", is_option=True),
-    Question("--other", "what any other value counts as", "NAME", "other", "; of a choice"),
-    Question("--min", "the smallest number", "X", note="; of a number"),
-    Question("--max", "the largest number", "X", note="; of a number"),
-    Question("--ranges", "how many ranges it is counted in", "N", "10", "; of a number"),
+    Question("--id", "the metric's id, such as colour-theme", "ID", note=" (a-z, 0-9, '.', '_' and '-')"),
+    Question("--title", "a title of a few words", "TEXT", note=" (default: from the id)"),
+    Question("--description", "one sentence for the person: what is collected", "TEXT"),
+    Question("--owner", "who is responsible, such as a team's name", "TEXT"),
+    Question("--purpose", "a link (https://...) to why it is collected", "URL"),
+    Question("--kind", "the kind of value", "KIND", "choice", f": {', '.join(KINDS)}"),
+    Question("--values", "the values of a choice, separated by commas, or the ends of a number, as 0..60", "A,B,..."),
     Question(
         "--epsilon",
         "how much may be learned about one person in a year",
         "E",
         "4",
         " (epsilon, of all metrics together; smaller is more private)",
-        is_option=True,
     ),
-    Question("--devices", "how many devices have the program", "N", "100000", is_option=True),
+    Question("--devices", "how many devices have the program", "N", "100000"),
     Question("--period", "the period of one result (hour, day, week)", "PERIOD", "week"),
-    Question("--expires", "the day on which the collection ends", "DATE", note=" (default: in a year)"),
-    Question("--retention-days", "for how many days single reports are kept", "DAYS", "90"),
-    Question("--publish", "what everybody may read of the results: nothing or estimates", "WHAT", "nothing"),
-    Question("--opt-out", "one sentence for the public page: how a person stops it", "TEXT", note="; with estimates"),
 )
-"""In the order of the help; the order of the questions is that of `metrics_init`."""
 
 FILE: Final = Option("file", "the registry", "FILE")
 REGISTRY_FILE: Final = "metrics.toml"
@@ -70,8 +48,7 @@ METRICS: Final = Command(
     "overstory metrics init\n"
     "  overstory metrics lint metrics.toml\n"
     "  overstory metrics show metrics.toml search-engine\n"
-    "  overstory metrics diff released.toml metrics.toml\n"
-    "  overstory metrics plan metrics.toml",
+    "  overstory metrics diff released.toml metrics.toml",
     more="""\
 A registry (metrics.toml) lists every metric: what is collected, why, how privately, how often and for how long.
 The client is built with it, the collector refuses everything else, and the public can read it. See
@@ -84,27 +61,14 @@ docs/reference/metrics.md.""",
             "use.' \\\n"
             "    --owner 'Design team' --purpose https://example.org/issues/7 --yes",
             Option("file", f"default: {REGISTRY_FILE}", "FILE", nargs="?", default=REGISTRY_FILE),
-            *(question for question in QUESTIONS if question.is_option),
-            Option(
-                "--answer",
-                "the answer to any other question; may be repeated",
-                "NAME=TEXT",
-                action="append",
-                default=[],
-            ),
-            Option("--group-by", "what devices are grouped by, in clear, such as release", "NAME"),
-            Option("--groups", "the groups, each with its public share of all devices", "A=SHARE,..."),
+            *QUESTIONS,
             flag("--yes", "ask nothing; use the defaults"),
             summary="write a first registry, with a comment on every key",
             more="""\
-On a terminal, it asks. In a script, give options, or the answers on standard input, one per line. A question without
-an answer takes its default. FILE is written after every answer is valid, and never replaced. The other questions:
-"""
-            + "\n".join(
-                f"  {question.key:15} {question.settings['help']}" for question in QUESTIONS if not question.is_option
-            ),
+On a terminal, it asks for what no option gives; elsewhere that takes its default. FILE has every other key too (when
+the collection ends, how long reports are kept, what is published), with a comment: change them there. FILE is never
+replaced.""",
             prints_json=False,
-            rules=(Together(("--group-by", "--groups")),),
             runs="registry.metrics_init",
         ),
         Command(
@@ -139,15 +103,6 @@ an answer takes its default. FILE is written after every answer is valid, and ne
             "Exit status: 1 if a metric's privacy is weakened under the same id (give it a new id), 0 otherwise.",
             runs="registry.metrics:diff",
         ),
-        Command(
-            "plan",
-            "overstory metrics plan metrics.toml",
-            FILE,
-            Option("--output", "write to OUT instead of FILE", "OUT"),
-            summary="derive oracle and parameters from each metric's needs, and write them into the file",
-            more="The rest of the file does not change, and the needs stay as a comment.",
-            runs="registry.metrics:plan",
-        ),
     ),
 )
 
@@ -157,7 +112,7 @@ PRIVACY: Final = Command(
     "  overstory privacy loloha --param epsilon_permanent=2 --param epsilon_report=1\n"
     "  overstory privacy --params params.csv --reports 20 --values 3",
     Option("oracle", "a metric's id, or an oracle: rappor, loloha, square-wave, ...", "METRIC|ORACLE", nargs="?"),
-    Option("--registry", f"the metric's registry (default: {REGISTRY_FILE}, if it exists)"),
+    Option("--registry", "the metric's registry"),
     Option("--param"),
     Option("--params"),
     Option("--reports", "also state epsilon for N reports of a device", "N", int),
@@ -172,10 +127,9 @@ PRIVACY: Final = Command(
     Option("--honest", "with --shuffled: the honest share", "SHARE", float, 1.0),
     Option("--periods", "with --shuffled: reports of one value (default: any number; of a panel, a year's)", "T", int),
     more="""\
-Give a metric of a registry (--registry FILE, or ./metrics.toml if it exists), an oracle with its parameters, or
---params for RAPPOR. A name that is both a metric and an oracle means the oracle, unless --registry is given.
-Epsilon is the privacy loss (smaller is more private): exact, and rounded up. The odds say what it means: how far a
-report can move the odds between any two values.""",
+Give a metric of a registry (--registry FILE), an oracle with its parameters, or --params for RAPPOR. Epsilon is the
+privacy loss (smaller is more private): exact, and rounded up. The odds say what it means: how far a report can move the
+odds between any two values.""",
     runs="registry.privacy",
     writes_tables=True,
     rules=(Needs(("--honest", "--periods"), ("--shuffled",), "it is about shuffled reports"),),

@@ -1,4 +1,4 @@
-"""``overstory metrics``: check, show, compare and plan the metric registry."""
+"""``overstory metrics``: check, show and compare the metric registry."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ import json
 from collections.abc import Iterator
 from itertools import groupby
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, Final
 
 from overstory.cli.arguments import print_answer
-from overstory.files.io import replacing
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph
 from overstory.presentation.formats import plural
 from overstory.presentation.render_markdown import as_markdown
@@ -23,7 +21,6 @@ from overstory.privacy.registry.cost import budget_words, total_costs
 from overstory.privacy.registry.page import metric_page, together_blocks
 from overstory.privacy.registry.warnings import registry_notes, registry_warnings
 from overstory.privacy.registry.yearly import headline
-from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import RegistryError, load_registry, parse_registry
 from overstory.protocol.metrics.registry import registry_folder, registry_text
 
@@ -95,27 +92,6 @@ def _changes(changes: list[Change]) -> Iterator[Block]:
     for metric, these in groupby(changes, key=attrgetter("metric")):
         yield Heading(3, metric or "the registry")
         yield KeyValues(tuple((str(change.kind), f"{change.what}: {change.detail}") for change in these), "lines")
-
-
-def plan(args: argparse.Namespace) -> int:
-    if args.file.startswith("package:") and not args.output:
-        raise ParameterError(f"{args.file} is inside a package: give -o OUT to write the registry elsewhere")
-    from overstory.planning.registry import plan_registry  # which loads NumPy
-
-    text, planned = plan_registry(registry_text(args.file), registry_folder(args.file), source=args.file)
-    target = args.output or args.file
-    if planned or args.output:
-        with replacing(target) as name:
-            Path(name).write_bytes(text.encode())
-    if args.json:
-        print(
-            json.dumps({"file": target, "planned": [one.metric_json() for one in planned]}, indent=2, allow_nan=False)
-        )
-    else:
-        for one in planned:
-            print(one.metric_words())
-        print(f"{plural(len(planned), 'metric')} planned in {target}" if planned else "every metric has its parameters")
-    return 0
 
 
 BAD_INPUT: Final = 2

@@ -34,22 +34,11 @@ _QUESTIONS: Final = {question.key: question for question in QUESTIONS}
 
 
 class Asking:
-    """Where answers come from."""
+    """Where answers come from: the options, else a person at a terminal, else the defaults."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        self._ended, self._given = bool(args.yes), self._answers(args)
-        self._terminal = not self._ended and sys.stdin is not None and sys.stdin.isatty()
-
-    @staticmethod
-    def _answers(args: argparse.Namespace) -> dict[str, str]:
-        given = {name: getattr(args, name) for name in _QUESTIONS if getattr(args, name, None) is not None}
-        for word in args.answer:
-            name, equals, text = word.partition("=")
-            key = name.replace("-", "_")
-            if not equals or key not in _QUESTIONS or key in given:
-                raise ParameterError(f"--answer {word}: give NAME=TEXT, once for each of {', '.join(_QUESTIONS)}")
-            given[key] = text
-        return given
+        self._args = args
+        self._terminal = not args.yes and sys.stdin is not None and sys.stdin.isatty()
 
     def explain(self, *lines: str) -> None:
         if self._terminal:
@@ -57,31 +46,20 @@ class Asking:
 
     def ask(self, name: str, read: Callable[[str], Answer], default: str | None = None) -> Answer:
         """Return the answer to one question, read; on a terminal, ask again until it is right."""
-        question, given = _QUESTIONS[name], self._given.get(name)
-        flag = question.name if question.is_option else f"--answer {name}"
-        if given is not None:
-            return _read(given, read, flag)
+        question, given = _QUESTIONS[name], getattr(self._args, name)
         default = question.default if default is None else default
-        prompt = f"{question.words}{'' if default is None else f' [{default}]'}: "
-        while True:
-            text = self._line(prompt) or default
-            if text is None and (self._ended or not self._terminal):
-                raise ParameterError(f"{flag} is missing: give {question.words}")
-            try:
-                return _read(text or "", read, flag)
-            except ParameterError as error:
-                if self._ended or not self._terminal:
-                    raise
-                print(f"  {printable(str(error)).removeprefix(f'{flag}: ')}", file=sys.stderr)
-
-    def _line(self, prompt: str) -> str:
-        if self._ended or sys.stdin is None:
-            return ""
-        if self._terminal:
+        while given is None and self._terminal:
+            prompt = f"{question.words}{'' if default is None else f' [{default}]'}: "
             print(prompt, end="", file=sys.stderr, flush=True)
-        line = sys.stdin.readline()
-        self._ended = not line
-        return line.strip()
+            line = sys.stdin.readline()
+            self._terminal = bool(line)  # nothing at all: the end of the input
+            try:
+                return _read(line.strip() or default or "", read, question.name)
+            except ParameterError as error:
+                print(f"  {printable(str(error)).removeprefix(f'{question.name}: ')}", file=sys.stderr)
+        if given is None and default is None:
+            raise ParameterError(f"{question.name} is missing: give {question.words}")
+        return _read(str(default if given is None else given), read, question.name)
 
 
 def _read(text: str, read: Callable[[str], Answer], flag: str) -> Answer:
@@ -126,6 +104,14 @@ def a_decimal(text: str) -> float:
     raise ParameterError(f"{text!r} is not a number")
 
 
+def ends(text: str) -> tuple[float, float]:
+    low, dots, high = text.partition("..")
+    with contextlib.suppress(ParameterError):
+        if dots and (pair := (a_decimal(low), a_decimal(high))) == tuple(sorted(set(pair))):
+            return pair
+    raise ParameterError(f"{text!r}: give the smallest and the largest number, such as 0..60")
+
+
 def whole(low: int, high: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         number = parse_digits(text)
@@ -144,7 +130,7 @@ def run(args: argparse.Namespace) -> int:
     path = Path(args.file)
     if path.exists():
         raise ParameterError(f"{args.file} exists: give another FILE, or remove it")
-    text, name, value = _registry(Asking(args), dt.datetime.now(dt.UTC).date(), args)
+    text, name, value = _registry(Asking(args), dt.datetime.now(dt.UTC).date())
     parse_registry(text, source="the answers")
     with replacing(str(path)) as partial:
         Path(partial).write_bytes(text.encode())
@@ -166,7 +152,7 @@ def _next_steps(file: str, name: str, value: str, candidates: str) -> list[str]:
     ]
 
 
-def _registry(asking: Asking, today: dt.date, args: argparse.Namespace) -> tuple[str, str, str]:
+def _registry(asking: Asking, today: dt.date) -> tuple[str, str, str]:
     """Return the registry's text, the metric's id, and a value that a program may record."""
     asking.explain(
         "A registry lists what is collected. This makes one with a single metric. Enter takes [the default]."
@@ -183,15 +169,15 @@ def _registry(asking: Asking, today: dt.date, args: argparse.Namespace) -> tuple
     domain, size, example = _DOMAINS[kind](asking)
     epsilon = _epsilon_of_a_year(asking)
     devices = asking.ask("devices", whole(1, 1 << 40))
-    groups = group_lines(args, devices)
     period = asking.ask("period", lambda text: str(Period.parse(text)))
     best = YearPlan(devices, size or CANDIDATES, epsilon, period=period).best_panel()
-    expires = asking.ask("expires", _later(today), str(_in_a_year(today)))
-    retention = asking.ask("retention_days", whole(0, 36_500))
-    publish = asking.ask("publish", one_of(("nothing", "estimates")))
-    opt_out = asking.ask("opt_out", a_text) if publish == "estimates" else None
     lines = [
-        *_head(today, opt_out),
+        "# What is collected, why, and how privately. https://toml.io; docs/reference/metrics.md has every key.",
+        "# The client records nothing else, the collector accepts nothing else, and the public can read it.",
+        "",
+        "# The version of this file: change it with every change of the file. A person's consent names it.",
+        f"registry = {_toml(today.isoformat())}",
+        "",
         *_bound(best, epsilon),
         "# The id, by which a program records and an analyst decodes. Never use an id again for something else.",
         f"[metrics.{name if '.' not in name else _toml(name)}]",
@@ -204,14 +190,13 @@ def _registry(asking: Asking, today: dt.date, args: argparse.Namespace) -> tuple
         *domain,
         *_oracle(name, size, devices, best, period),
         "# For how many days the collector keeps single randomized reports; then only counts of 10 or more together.",
-        f"retention_days = {retention}",
+        "retention_days = 90",
         "# For how many days after its period a report is still accepted, as some devices are switched off.",
-        f"grace_days = {min(GRACE_DAYS, retention if publish == 'nothing' else max(0, retention - 1))}",
+        f"grace_days = {GRACE_DAYS}",
         "# The day from which nothing is recorded. Every collection has an end; to continue is a decision.",
-        f"expires = {expires.isoformat()}",
+        f"expires = {(today + dt.timedelta(days=365)).isoformat()}",
         "# What everybody may read of the results: nothing, or estimates with their uncertainty.",
-        f'publish = "{publish}"',
-        *groups,
+        'publish = "nothing"',
     ]
     return "\n".join(lines) + "\n", name, example
 
@@ -226,29 +211,14 @@ def _epsilon_of_a_year(asking: Asking) -> float:
     return asking.ask("epsilon", reader(a_decimal, lambda number: 0.01 <= number <= HIGH, private))
 
 
-def _head(today: dt.date, opt_out: str | None) -> list[str]:
-    stop = (
-        [] if opt_out is None else ["# How a person stops it: the public page says so.", f"opt_out = {_toml(opt_out)}"]
-    )
-    return [
-        "# What is collected, why, and how privately. https://toml.io; docs/reference/metrics.md has every key.",
-        "# The client records nothing else, the collector accepts nothing else, and the public can read it.",
-        "",
-        "# The version of this file: change it with every change of the file. A person's consent names it.",
-        f"registry = {_toml(today.isoformat())}",
-        *stop,
-        "",
-    ]
-
-
 Domain = tuple[list[str], int | None, str]
 """Lines on the values, how many there are (None: unknown), and an example in Python."""
 
 
 def _choice(asking: Asking) -> Domain:
     listed = asking.ask("values", names)
-    unlisted = reader(a_text, lambda name: name not in listed, "{!r} is one of the values already")
-    other = asking.ask("other", unlisted, _free("other", listed))
+    unlisted = ("other", *(f"other ({n})" for n in range(1, len(listed) + 1)))
+    other = next(name for name in unlisted if name not in listed)
     lines = [
         "# The values. Every other value counts as `other`.",
         f'domain = {{kind = "categories", names = [{", ".join(map(_toml, listed))}], other = {_toml(other)}}}',
@@ -262,9 +232,8 @@ def _yes_no(_: Asking) -> Domain:
 
 
 def _number(asking: Asking) -> Domain:
-    low = asking.ask("min", a_decimal)
-    high = asking.ask("max", reader(a_decimal, lambda number: number > low, f"{{}}: give a number above {low:g}"))
-    count = asking.ask("ranges", whole(2, 100_000))
+    low, high = asking.ask("values", ends)
+    count = 10
     if low.is_integer() and high.is_integer() and high - low < count:
         bounds, size = f'kind = "integers", min = {low:.0f}, max = {high:.0f}', int(high - low) + 1
         meaning = "# Whole numbers from min to max."
@@ -292,10 +261,6 @@ _DOMAINS: Final[dict[str, Callable[[Asking], Domain]]] = {
     "number": _number,
     "words": _words,
 }
-
-
-def _free(wanted: str, taken: list[str]) -> str:
-    return next(name for name in (wanted, *(f"{wanted} ({n})" for n in range(1, len(taken) + 1))) if name not in taken)
 
 
 def _bound(best: Way, epsilon: float) -> list[str]:
@@ -338,44 +303,5 @@ def _guess(epsilon: float) -> str:
     return f"It can change anyone's guess between two answers by a factor of at most {factor(epsilon)}"
 
 
-def _later(today: dt.date) -> Callable[[str], dt.date]:
-    def read(text: str) -> dt.date:
-        with contextlib.suppress(ValueError):
-            if (day := dt.date.fromisoformat(text)) > today:
-                return day
-        raise ParameterError(f"{text!r}: give a day after today, such as {_in_a_year(today)}")
-
-    return read
-
-
-def _in_a_year(today: dt.date) -> dt.date:
-    return today + dt.timedelta(days=365)
-
-
 def _toml(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def group_lines(args: argparse.Namespace, devices: int) -> list[str]:
-    """Return the lines on groups, or none where no option asks for them."""
-    if args.group_by is None:
-        return []
-    shares = ", ".join(f"{json.dumps(name)} = {share!r}" for name, share in _shares(args.groups).items())
-    return [
-        "# The group of the device, which each report names in clear: no epsilon protects it. With the public share of",
-        "# each group; all other devices are in the group other. A group of fewer than 1,000 devices is a fault.",
-        f"groups = {{by = {json.dumps(args.group_by)}, shares = {{{shares}}}, devices = {devices}}}",
-    ]
-
-
-def _shares(text: str) -> dict[str, float]:
-    shares: dict[str, float] = {}
-    for part in text.split(","):
-        name, equals, share = part.strip().rpartition("=")
-        if not equals or not name or name in shares:
-            raise ParameterError(f"--groups: {part.strip()!r}: give each group once, with its share, such as 1.0=0.6")
-        try:
-            shares[name] = a_decimal(share)
-        except ParameterError as error:
-            raise ParameterError(f"--groups: {error}") from None
-    return shares

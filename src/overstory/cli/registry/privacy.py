@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import inspect
-import math
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.cli.arguments import print_answer
 from overstory.cli.own_files import oracle_named
-from overstory.cli.registry.commands import REGISTRY_FILE
-from overstory.presentation.document import Block, Lines, Paragraph, Preformatted
-from overstory.presentation.formats import epsilon_text, finite, parameter_words
+from overstory.presentation.document import Block, Lines, Paragraph
+from overstory.presentation.formats import finite, parameter_words
 from overstory.presentation.streams import printable
 from overstory.privacy import Claim, PrivacyStatement, statement
 from overstory.privacy.approximate import DELTA
@@ -23,8 +18,7 @@ from overstory.privacy.histories import check_reports
 from overstory.privacy.registry.page import metric_statement
 from overstory.privacy.registry.yearly import yearly
 from overstory.privacy.statements import claims_blocks
-from overstory.privacy.terms import Terms
-from overstory.protocol.errors import OverstoryError, ParameterError
+from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind
 from overstory.protocol.kinds.registry import BUILDERS, Builders, build_from, names_for
 from overstory.protocol.metrics import Metric, load_registry
@@ -34,44 +28,17 @@ if TYPE_CHECKING:
 
 
 def find_metric(args: argparse.Namespace) -> Metric | None:
-    """Return the metric that is meant; None for an oracle, or RAPPOR's file of parameters.
-
-    With ``--registry`` a name is a metric's. Without, it is an oracle's, if an oracle has that name; else a metric's of
-    the registry in this folder.
-    """
-    others = args.oracle is None or args.params or args.param
-    if args.registry is not None:
-        if others:
-            raise ParameterError("with --registry FILE, give the id of one metric, and neither --param nor --params")
-        return load_registry(args.registry, read_candidates=False)[args.oracle]
-    if others or not Path(REGISTRY_FILE).exists():
+    """Return the metric that is meant, of ``--registry``; None for an oracle, or RAPPOR's file of parameters."""
+    if args.registry is None:
         return None
-    oracles = _oracles()
-    if args.oracle in oracles:
-        _warn_of_namesake(args.oracle)
-        return None
-    registry = load_registry(REGISTRY_FILE, read_candidates=False)
-    if args.oracle not in registry:
-        names = f"a metric of {REGISTRY_FILE} ({', '.join(registry)}) nor an oracle ({', '.join(oracles)})"
-        raise ParameterError(f"{args.oracle!r} is neither {names}")
-    return registry[args.oracle]
-
-
-def _oracles() -> list[str]:
-    return sorted(_makers())
+    if args.oracle is None or args.params or args.param:
+        raise ParameterError("with --registry FILE, give the id of one metric, and neither --param nor --params")
+    return load_registry(args.registry, read_candidates=False)[args.oracle]
 
 
 def _makers() -> Builders[Kind]:
     names = names_for(("symbols", "strings", "ordered", "numbers", "sets"))
     return Builders({name: BUILDERS.places[name] for name in names})
-
-
-def _warn_of_namesake(name: str) -> None:
-    """Print a note if a metric of the registry in this folder has the oracle's name."""
-    with contextlib.suppress(OverstoryError, OSError):
-        if name in load_registry(REGISTRY_FILE, read_candidates=False):
-            both = f"{name} is an oracle, and a metric of {REGISTRY_FILE}: this is the oracle"
-            print(f"overstory: note: {both}; give --registry {REGISTRY_FILE} for the metric", file=sys.stderr)
 
 
 def headline(metric: Metric) -> str:
@@ -82,8 +49,6 @@ def headline(metric: Metric) -> str:
 
 
 SHOWN: Final = (1, 2, 3, 5, 10)
-DRAWN: Final = (1, 2, 3, 5, 10, 20, 50, 100)
-BAR: Final = 24
 MOST_REPORTS: Final = 1000
 
 
@@ -133,7 +98,7 @@ def _mechanism(args: argparse.Namespace) -> Kind:
             )
         return read_params(args.params).mechanism()
     if args.oracle is None:
-        raise ParameterError(f"give --params FILE, or an oracle: {', '.join(_oracles())}")
+        raise ParameterError(f"give --params FILE, or an oracle: {', '.join(sorted(_makers()))}")
     return mechanism_from(args.oracle, args.param)
 
 
@@ -171,26 +136,8 @@ def _blocks(
     given = {key: value for key, value in statement.parameters.items() if value not in (None, "")}
     yield Paragraph(f"{statement.mechanism}: {parameter_words(given)}")
     yield from claims_blocks(statement.claims if values is None else (*statement.claims, values))
-    if not statement.terms.once:
-        yield Preformatted("\n".join(_picture(statement.terms)))
     votes = statement.influence
     liars = f"A liar's report counts for up to {votes.up:.1f} honest ones of a value." if votes else ""
     yield Lines(statement.plain_words(), f"Linkable: {statement.linkable.words()}.", *([liars] if liars else []))
     if shuffled is not None:
         yield from shuffled.blocks()
-
-
-def _picture(terms: Terms) -> Iterator[str]:
-    """Draw epsilon against the number of reports, in the terminal; each column on a scale of its own."""
-    one = [terms.epsilon_n(n) for n in DRAWN]
-    change = [terms.change_leak(n) if n > 1 else 0.0 for n in DRAWN]
-    tops = [max((e for e in column if math.isfinite(e)), default=0.0) or 1.0 for column in (one, change)]
-    yield f"reports  {'of one unchanged value':<{BAR + 11}}in which the value changed once"
-    for n, *both in zip(DRAWN, one, change, strict=True):
-        bars = (f"{_bar(e, top)} {epsilon_text(e):<10}" for e, top in zip(both, tops, strict=True))
-        yield f"{n:>7}  {''.join(bars)}".rstrip()
-
-
-def _bar(epsilon: float, top: float) -> str:
-    cells = BAR if math.isinf(epsilon) else round(BAR * epsilon / top)
-    return f"{'█' * cells:<{BAR}}"

@@ -228,7 +228,6 @@ GATEWAY: Final = Command(
         Option("--time-column", "column of times: a name, or a number from 1", "NAME", default="time"),
         Option("--value-column", "column of values: a name, or a number from 1", "NAME", default="value"),
         Option("--timezone", "time zone of times without an offset", "ZONE", default="UTC"),
-        flag("--strict", "stop at the first bad line instead of counting it"),
     ),
     Group(
         "periods",

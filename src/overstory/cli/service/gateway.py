@@ -15,9 +15,18 @@ from overstory.client.client import WEEK, seconds
 from overstory.client.outcomes import MADE, Outcome
 from overstory.client.upload.delivery import Sink
 from overstory.client.upload.http import endpoint, http_transport
-from overstory.gateway.gateway import LOG, Gateway, Lines, Settings, bounded_lines, follow, replay
+from overstory.gateway.gateway import (
+    LOG,
+    CollectorSink,
+    FileSink,
+    Gateway,
+    Lines,
+    Settings,
+    bounded_lines,
+    follow,
+    replay,
+)
 from overstory.gateway.readings import Format, Layout, read_lines, zone_named
-from overstory.gateway.sinks import CollectorSink, FileSink
 from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.registry.cost import PATTERN
 from overstory.protocol.metrics import load_registry
@@ -48,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         FORMATS.get(Path(args.readings).suffix.lower()),
     )
     layout = Layout(form, args.time_column, args.value_column, zone_named(args.timezone))
-    lines = Lines("standard input" if streamed else args.readings, args.strict)
+    lines = Lines("standard input" if streamed else args.readings)
     with ExitStack() as opened:
         stream: BinaryIO = sys.stdin.buffer if streamed else opened.enter_context(Path(args.readings).open("rb"))
         gateway = Gateway(registry, settings, _sink(args, opened))

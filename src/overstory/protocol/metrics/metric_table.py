@@ -63,7 +63,7 @@ HASH_FAMILY: Final = "overstory-v1"  # the hash whose key is the metric's id, un
 MOST_DAYS: Final = 36_500
 GRACE_DAYS: Final = 30
 PUBLISH_LEAST: Final = 100
-NOT_PLANNED: Final = "not planned yet: run `overstory metrics plan FILE`, which writes oracle and parameters"
+NOT_PLANNED: Final = "not planned yet: run `overstory plan --registry FILE`, which writes oracle and parameters"
 
 Folder: TypeAlias = "Path | Traversable"  # where a registry lies: a folder, or one inside a package
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -14,11 +14,10 @@ from overstory.analysis.alarms.sums import PAIR_REPORTS, ReportSums, Watch, symm
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.engines.driver import Run, check_label, read_unit
 from overstory.engines.places import ExportedSet, place_of
-from overstory.engines.searches import search_answers
 from overstory.engines.units import Job, Unit, read_contents, unit_bytes, units_of
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.metrics import Metric
-from overstory.queries.counts import PeriodCounts, read_store, sum_by_key, with_sums
+from overstory.queries.counts import sum_by_key
 
 if TYPE_CHECKING:
     from overstory.privacy.payloads.shuffle import Released
@@ -135,11 +134,6 @@ class ExportedReports:
         for unit in self._units(metric, self._chosen(metric, first, last)):
             yield from read_unit(unit, metric.mechanism)
 
-    def answers(self, metric: Metric, first: int, last: int) -> Sequence[Any]:
-        units = [replace(unit, collection=0) for unit in self._units(metric, self._chosen(metric, first, last))]
-        job = Job.of(metric.mechanism)
-        return search_answers(lambda asked: self.counting(asked, units).counts, job)
-
     def _chosen(
         self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None
     ) -> list[ExportedSet]:
@@ -178,20 +172,9 @@ class ExportedReports:
         )
         contents = read_contents(places)
         for file in contents[:1]:  # the others are of the same parameters
-            check_label(file.digest, metric.mechanism, file.place.shown)
+            check_label(file.label.digest, metric.mechanism, file.place.shown)
         units = units_of(contents, unit_bytes(contents, self.workers))
         return [replace(unit, collection=of_address[unit.address]) for unit in units]
-
-
-def read_exported(
-    exported: ExportedReports, metric: Metric, first: int | None, last: int | None, *, group: str | None = None
-) -> PeriodCounts:
-    """Return the counts of a range of exported periods, with all that a reading may ask for; see `read_store`."""
-    counted = with_sums(exported, read_store(exported, metric, first, last, group=group))
-    if not metric.mechanism.reads_reports or counted.first is None or counted.last is None:
-        return counted
-    begin, end = counted.first, counted.last
-    return replace(counted, answers=lambda: exported.answers(metric, begin, end))
 
 
 def only_metric(sets: Iterable[ExportedSet]) -> str:
