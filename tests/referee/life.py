@@ -95,7 +95,7 @@ def about_epsilon(claim, scene):
         return
     if claim.more.get("only") and claim.reports != 1:
         yield Lie("only one", claim.line, f"there were {claim.reports}")
-    true = of_reports(claim, scene, claim.condition)
+    true = of_a_budget(scene) if claim.more.get("ends") else of_reports(claim, scene, claim.condition)
     if too_low(claim, true):
         other = of_reports(claim, scene, "responses") if claim.condition == "values" else true
         yield Lie("accounts" if too_low(claim, other) else "pattern", claim.line, f"epsilon {true:.6f}")
@@ -129,6 +129,35 @@ def of_reports(claim, scene, condition):
         like = scene.history if claim.so_far and claim.condition in {"values", "responses"} else None
         return truth(scene.steps, scene.values, condition, like=like, **about)
     return truth((force,) * min(claim.reports, most), scene.values, condition, **about)
+
+
+def of_a_budget(scene):
+    """Return the truth about all reports of a device that keeps to the budget, and about those of this life."""
+    kept = (step(scene.in_force),) * reports_in_the_budget(*PLACES[scene.in_force.digest, scene.in_force.title])
+    return max(truth(steps, scene.values, "any") for steps in (kept, scene.steps))
+
+
+@cache
+def reports_in_the_budget(world, name):
+    """Return how many reports a device makes at most until its budget is used up, or as many as are enumerated.
+
+    It is lived by a real client, for every value that is held for ever, and for values that take turns.
+    """
+    of, most = WORLDS[world], model.longest(WORLDS[world].values)
+    lives = [*((value,) * most for value in of.values), (of.values * most)[:most]]
+    return max(made_of(world, name, values) for values in lives)
+
+
+def made_of(world, name, values):
+    clock, made = Clock(), 0
+    with tempfile.TemporaryDirectory(prefix="budget-") as folder:
+        paths = {"state": Path(folder, "state"), "policy": Path(folder, "none")}
+        with Client("t", registry=registry(world, name), clock=clock, environ={}, spread=0, **paths) as client:
+            client.consent("on")
+            for value in values:
+                made += client.record(METRIC, value) in MADE
+                clock.tomorrow()
+    return made
 
 
 def shortest(steps, most):

@@ -54,12 +54,12 @@ STILL = "only while the value never changes"
 ANSWERS = "not counting which reports share their noise"
 YEARS = r"in (?:any year|the first year|any \d+ years)"
 OF_YEARS = r"(?P<reports>[\d,]+) (?:report|answer)s?(?: of \w+)?"
-"""Of one metric. What is said of several, and of a budget, `years.py` judges."""
+"""Of one metric. What is said of several `years.py` judges."""
 OF_VALUES = r"any number of reports of (?:(?P<values>[\d,]+) values?(?P<spare> and nothing)?|any values)"
 
 ABOUT = (
     ("any", rf"whatever you hold and however it changes: (?P<yours>your )?{N}(?P<only>, the only one that a device sends by these parameters)?"),
-    ("any", rf"whatever you hold and however it changes, {YEARS}: {OF_YEARS}"),
+    ("any", rf"whatever you hold and however it changes, {YEARS}: {OF_YEARS}(?P<ends>, until the budget is used up)?"),
     ("responses", rf"a year's reports, {ANSWERS}"),
     ("values", rf"(?P<yours>your )?{N}, {SAME}"),
     ("any", rf"one report{FORCE}"),
@@ -99,7 +99,7 @@ def about(words):
                 "in_force": "in_force" in given,
                 "distinct": int(given["values"].replace(",", "")) if "values" in given else None,
                 "spare": "spare" in given,
-                "more": {"only": "only" in given},
+                "more": {"only": "only" in given, "ends": "ends" in given},
             }
     return None
 
@@ -239,8 +239,7 @@ def plainly(kind):
 JUDGED = (
     # what reports cost: `on`, `status`, `view`; a heading of `metrics show`; tables of `metrics show`, `privacy`, /about
     (r"(?P<amount>no bound|epsilon [\d.]+) \| (?P<words>.*)", cost_line),
-    (rf"(?P<amount>No bound|Epsilon [\d.]+): (?P<words>whatever you hold and however it changes, {YEARS}: [^;]*until the budget is used up;.*)", plainly("a year's budget")),
-    (r"(?P<amount>No bound|Epsilon [\d.]+): (?P<words>(?!.*until the budget).*)", cost_line),
+    (r"(?P<amount>No bound|Epsilon [\d.]+): (?P<words>.*)", cost_line),
     (r"(?P<words>[^|]*) \| (?P<amount>no bound|[\d.]+(?: \([\d.]+ at delta [\de.-]+\))?) \| (?:(?P<odds>[\d.]+) times|practically certain|without bound) \| (?:\[\d+\] ?)+", table_row),
     (r"(?P<reports>\d+) \| (?P<one>no bound|[\d.]+) \| (?P<change>no bound|[\d.]+)", picture_row),
     (r"Before: any of [\d,]+ values, all alike\. After: the likeliest is [\d.]+ times as likely as before\. What is promised of any two values: (?P<words>.*)\.", inferred),
