@@ -7,9 +7,10 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
+from overstory.analysis.selection import at_least
 from overstory.audit.answers import Answers, Questions, declare, fresh
 from overstory.audit.audit import AuditResult, Settings, audit
-from overstory.audit.checks import Game, at_least, detectable_excess, odds, play
+from overstory.audit.checks import Game, detectable_excess, odds, play
 from overstory.audit.conformance import conformance_of
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.registry import mechanism

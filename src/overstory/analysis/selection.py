@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
@@ -243,6 +243,15 @@ def _reach(expected: float, size: int) -> int:
 
 def _tails(law: F64) -> F64:
     return np.append(np.minimum(law[::-1].cumsum()[::-1], 1.0), 0.0)
+
+
+def at_least(count: Any, total: Any, probability: Any) -> F64:
+    """Return P(X >= count), X being binomial."""
+    from scipy.special import betainc
+
+    k, n, p = (np.asarray(each, np.float64) for each in (count, total, probability))
+    inside = betainc(np.maximum(k, 1.0), np.maximum(n - k, 0.0) + 1.0, p)
+    return np.asarray(np.where(k <= 0, 1.0, np.where(k > n, 0.0, inside)), np.float64)
 
 
 def lower_bound(hits: int, trials: int, alpha: float) -> float:

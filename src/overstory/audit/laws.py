@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 from overstory.analysis.estimate import debias
 from overstory.analysis.kinds.base import SimulatedDevices, support_of
 from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.audit.checks import two_sided
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.kinds.base import Kind, Mechanism, Report
 from overstory.protocol.kinds.registry import REGISTRY, parameters_of
@@ -50,13 +51,10 @@ class Comparisons:
 
 def check_binomial(counts: ArrayLike, totals: ArrayLike, chances: ArrayLike, what: str) -> None:
     """Raise Alarm unless each count looks like Bin(total, chance), two-sided and exact."""
-    from scipy.stats import binom
-
     counts, totals, chances = np.broadcast_arrays(counts, totals, chances)
     Comparisons.made += counts.size
     assert Comparisons.made <= MOST_COMPARISONS, "more comparisons than the false-alarm rate was divided among"
-    below, above = binom.cdf(counts, totals, chances), binom.sf(counts - 1, totals, chances)
-    surprise = 2 * np.minimum(below, above)
+    surprise = two_sided(counts, totals, chances)
     if counts.size and surprise.min() < LEVEL:
         at = np.unravel_index(surprise.argmin(), surprise.shape)
         raise Alarm(

@@ -16,6 +16,7 @@ from overstory.analysis.selection import (
     Correction,
     IntervalKind,
     adjusted_p_values,
+    at_least,
     binomial_tails,
     check_alpha,
     check_correction,
@@ -84,12 +85,7 @@ def exact_p_values(mechanism: Mechanism, supports: NDArray[Any], num_reports: in
     if num_reports * q_star <= FEW:
         tails = binomial_tails(num_reports, q_star)
         return np.asarray(tails[np.clip(supports, 0, tails.size - 1)])
-    from scipy.special import betainc
-
-    # P(Binomial(n, q) >= c) is the regularized incomplete beta function at q.
-    c = np.asarray(supports, np.float64)
-    inside = betainc(np.maximum(c, 1), np.maximum(num_reports - c + 1, 1), q_star)
-    return np.asarray(np.where(c <= 0, 1.0, np.where(c > num_reports, 0.0, inside)), np.float64)
+    return at_least(supports, num_reports, q_star)
 
 
 def needed_support(mechanism: Mechanism, num_reports: int, level: float) -> int:
