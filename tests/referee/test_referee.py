@@ -9,8 +9,8 @@ client, a real store and the real commands, reads every line that they print (`s
 (`sentences.py`) against the exact laws of a small model of a device (`model.py`). What is not true is a `Lie`.
 
 A new sentence fails with `UnknownSentenceError`: add its form to `sentences.py`, and to `life.JUDGES` what it means.
-Where it is no promise, it goes to `sentences.PLAIN`. `planted.py` has the findings of the second audit; each defect is
-planted again, and `test_planted.py` asks the referee to find it.
+Where it is no promise, it goes to `sentences.PLAIN`. `test_planted.py` plants the defects of the second
+audit again, and asks the referee to find each.
 
 What is not enumerated: more than `model.MOST_REPORTS` reports, where a number has to hold for these at least; and what
 notes below a table add. A note does not make a sentence true.
