@@ -47,14 +47,15 @@ class NullSupport:
     q_star: float
     shared: Clustering = ONE_EACH
 
-    def p_values(self, normal: F64) -> F64:
-        """Return P(at least this support) where few are expected, else `normal`."""
+    def p_values(self, raw: F64, standard_errors: F64) -> F64:
+        """Return P(at least this support) where few are expected, else the normal approximation of it."""
         expected = self.asked * self.q_star / self.shared.reports_per_device
-        few, exact = (expected < FEW) & (self.asked > 0), normal.copy()
+        few, found = (expected < FEW) & (self.asked > 0), np.empty(raw.shape)
+        found[~few] = selection.upper_p_values(raw[~few], standard_errors[~few])
         for many in np.unique(self.asked[few]).tolist():
             tails, at = self._tails(many), np.flatnonzero(few & (self.asked == many))
-            exact[at] = tails[np.minimum(self.supports[at], tails.size - 1)]
-        return exact
+            found[at] = tails[np.minimum(self.supports[at], tails.size - 1)]
+        return found
 
     def _tails(self, many: int) -> F64:
         each = math.ceil(self.shared.reports_per_device)
@@ -176,8 +177,8 @@ class Estimate(Frame):
     @cached_property
     def p_values(self) -> F64:
         """One-sided: the chance that a value nobody has looks at least this frequent."""
-        normal = selection.upper_p_values(self.raw_counts, self.standard_errors)
-        return normal if self.null_support is None else self.null_support.p_values(normal)
+        counted = self.raw_counts, self.standard_errors
+        return selection.upper_p_values(*counted) if self.null_support is None else self.null_support.p_values(*counted)
 
     @cached_property
     def q_values(self) -> F64:
