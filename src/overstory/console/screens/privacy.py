@@ -95,7 +95,7 @@ class PrivacyScreen(Screen):
 
 
 def _figures(metric: Metric, stated: PrivacyStatement, year: Claim) -> Iterator[tuple[str, str]]:
-    a_week = metric_cost(metric, _reports_in(metric, WEEK)).headline.epsilon
+    a_week = min(metric_cost(metric, _reports_in(metric, WEEK)).headline.epsilon, year.epsilon)
     which = "Any" if metric.is_afresh else "The first"
     yield f"{which} year, whatever the values", _both(year.epsilon)
     yield f"{which} week, whatever the values", _both(a_week)
@@ -125,7 +125,8 @@ def _entries(
         claim = stated.values_claim(values, reports=reports)
         yield replace(claim, about=f"{claim.about} in {plural(reports, 'report')}")
     line = metric_cost(metric, _reports_in(metric, WEEK)).headline
-    yield replace(line, about=f"a week, {line.about}")
+    if line.epsilon <= year.epsilon:  # else the budget ends within a week
+        yield replace(line, about=f"a week, {line.about}")
     if lifetime is not None:
         yield replace(lifetime, about=f"a lifetime: {lifetime.about}")
 
