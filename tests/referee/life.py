@@ -139,25 +139,20 @@ def of_a_budget(scene):
 
 @cache
 def reports_in_the_budget(world, name):
-    """Return how many reports a device makes at most until its budget is used up, or as many as are enumerated.
-
-    It is lived by a real client, for every value that is held for ever, and for values that take turns.
-    """
+    """Return how many reports a real client makes at most until its budget is used up, or as many as are enumerated."""
     of, most = WORLDS[world], model.longest(WORLDS[world].values)
-    lives = [*((value,) * most for value in of.values), (of.values * most)[:most]]
-    return max(made_of(world, name, values) for values in lives)
-
-
-def made_of(world, name, values):
-    clock, made = Clock(), 0
-    with tempfile.TemporaryDirectory(prefix="budget-") as folder:
-        paths = {"state": Path(folder, "state"), "policy": Path(folder, "none")}
-        with Client("t", registry=registry(world, name), clock=clock, environ={}, spread=0, **paths) as client:
-            client.consent("on")
-            for value in values:
-                made += client.record(METRIC, value) in MADE
-                clock.tomorrow()
-    return made
+    made = []
+    for values in (*((value,) * most for value in of.values), (of.values * most)[:most]):
+        clock = Clock()
+        with tempfile.TemporaryDirectory(prefix="budget-") as folder:
+            about = {"registry": registry(world, name), "state": Path(folder, "s"), "policy": Path(folder, "none")}
+            with Client("t", clock=clock, environ={}, spread=0, **about) as client:
+                client.consent("on")
+                made.append(0)
+                for value in values:
+                    made[-1] += client.record(METRIC, value) in MADE
+                    clock.tomorrow()
+    return max(made)
 
 
 def shortest(steps, most):
