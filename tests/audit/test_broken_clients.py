@@ -1,13 +1,12 @@
 """Every fault that a client was made with on purpose is seen, and one that does as declared is not accused."""
 
 import os
-import sys
 from collections import Counter
 
 import numpy as np
 import pytest
 
-from overstory.audit.answers import OwnClient, Program, declare
+from overstory.audit.answers import OwnClient, declare
 from overstory.audit.audit import Settings, audit
 from overstory.audit.checks import pairs_of
 from overstory.protocol.errors import ParameterError
@@ -265,11 +264,3 @@ def test_our_own_client_is_as_declared(name, parameters):
     result = audit(declared, OwnClient(), settings)
     assert result.verdict == "no fault found", result.failed
     assert 0 <= result.lower <= declared.epsilon
-
-
-def test_encode_is_as_declared(tmp_path):
-    (tmp_path / "params.csv").write_text("k,h,m,p,q,f\n32,2,8,0.5,0.75,0.5\n")
-    encode = [sys.executable, "-m", "overstory", "encode", "--params", str(tmp_path / "params.csv")]
-    result = audit(small_rappor(), Program([*encode, "--values", "-", "-o", "-"]), Settings(reports=20_000, alpha=1e-9))
-    assert result.verdict == "no fault found", result.failed
-    assert result.lines == 20_000 + 3 * 2000 + 2 * 400 * 16
