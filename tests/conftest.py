@@ -101,7 +101,8 @@ class OwnOracles:
     def pytest_runtest_teardown(self) -> None:
         registry = sys.modules.get("overstory.protocol.kinds.registry")
         for name in registry.own_names() if registry else ():
-            registry.forget_own(name)
+            for builders in (registry.REGISTRY, registry.BUILDERS, registry.FAMILIES["symbols"].builders):
+                del builders.places[name]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -10,9 +10,13 @@ import pytest
 from scipy.stats import binom, norm
 
 from overstory.analysis.difference import difference
-from overstory.analysis.selection import Selected, needed_p_value, normal_reach
+from overstory.analysis.kinds.base import SimulatedDevices, count_reports, support_of
+from overstory.analysis.postprocess import postprocess
+from overstory.analysis.selection import Selected, clustered_tails, needed_p_value, normal_reach
 from overstory.discovery.result import Discovered
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.kinds.item_sets import padding_and_sampling
+from overstory.protocol.kinds.registry import mechanism
 from support.estimates import estimate_of
 from support.random_collections import FALSE_ALARM
 
@@ -153,6 +157,62 @@ def test_changed_values_pay_as_well():
     conditional = replace(both, adjustment="conditional")
     assert "corrected" in conditional.table().splitlines()[0]
     assert 0 < conditional.rows()[0]["corrected_difference"] < both.differences.max()
+
+
+MEMOIZED = mechanism("basic-rappor", domain_size=5, f=0.05, p=0.01, q=0.9)
+FEW_EXPECTED = [  # the oracle, how many devices, how many reports each sends; whether normal p-values surely fail
+    (mechanism("grr", epsilon=6, domain_size=10), 30, [1], True),
+    (mechanism("subset", epsilon=6, domain_size=10), 30, [1], True),
+    (mechanism("dbitflip", epsilon=13, domain_size=10, sampled_bits=8), 200, [1], False),
+    (padding_and_sampling(domain_size=10, most=1, epsilon=6, inner="grr"), 30, [1], True),
+    (mechanism("l-grr", epsilon_permanent=8, epsilon_report=7, domain_size=10), 60, [1, 2, 3], False),
+    (MEMOIZED, 30, [4], False),
+    (MEMOIZED, 30, [1, 2, 8], False),
+]
+COLLECTIONS = 400
+
+
+def false_shares(built, num_devices, several):
+    """Return the false discovery proportions where all hold value 0: with p-values as they are, and normal ones."""
+    rng, shares = np.random.default_rng(29), []
+    numbers = -np.sort(-np.resize(several, num_devices))
+    each = float((numbers**2).sum() / numbers.sum())
+    held = {0} if built.name == "padding-and-sampling" else 0
+    for _ in range(COLLECTIONS):
+        fleet = SimulatedDevices.holding(built, [held], np.zeros(num_devices, int), rng)
+        batches = (fleet.report(index, stop=int((numbers > index).sum())) for index in range(numbers[0]))
+        first, *others = (count_reports(built, batch) for batch in batches)
+        estimate = support_of(built).estimate(sum(others, first), None, reports_per_device=each)
+        for shown in (estimate, postprocess(estimate, "norm-sub")):
+            low, _ = shown.interval(adjustment="none")
+            assert (low[1:][shown.p_values[1:] > 0.025] <= 0).all(), "an interval excludes 0, and the test does not"
+        found = [each.detected() for each in (estimate, replace(estimate, null_support=None))]
+        shares.append([detected[1:].sum() / max(detected.sum(), 1) for detected in found])
+    return np.mean(shares, axis=0)
+
+
+@pytest.mark.parametrize(("built", "devices", "several", "is_lost"), FEW_EXPECTED)
+def test_the_false_discovery_rate_holds_where_few_supports_are_expected(built, devices, several, is_lost):
+    """By Hoeffding's inequality a mean of 400 shares is this far above its expectation once in a million."""
+    margin = np.sqrt(np.log(1 / FALSE_ALARM) / (2 * COLLECTIONS))
+    exact, normal = false_shares(built, devices, several)
+    assert exact < 0.05 + margin
+    assert not is_lost or normal > 0.05 + margin, "broken on purpose: normal p-values, and nobody notices"
+
+
+@pytest.mark.parametrize(
+    ("clusters", "size", "chances", "second"), [(9, 3, (0.01, 0.9), 0.1), (40, 2, (0.0, 1.0), 0.02)]
+)
+def test_the_tail_of_clusters_is_that_of_its_mixture(clusters, size, chances, second):
+    tails = clustered_tails(clusters, size, chances, second)
+    for count in range(1, clusters * size + 1):
+        mixture = 0.0
+        for many in range(clusters + 1):  # clusters with the second chance
+            first = binom.pmf(np.arange(count), size * (clusters - many), chances[0])
+            reached = binom.sf(count - np.arange(count) - 1, size * many, chances[1])
+            rest = first @ reached + binom.sf(count - 1, size * (clusters - many), chances[0])
+            mixture += binom.pmf(many, clusters, second) * rest
+        assert tails[min(count, tails.size - 1)] == pytest.approx(mixture, abs=2e-13)
 
 
 @pytest.mark.parametrize("workload", ["one-hot bits", "one-hot bits, population"])

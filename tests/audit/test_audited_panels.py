@@ -22,12 +22,11 @@ METRICS = {
     "l-osue": {"oracle": '"l-osue"', "parameters": TWICE},
 }
 REGISTRY = parse_registry('panel = {cycle = "year"}\n' + registry_of(METRICS, domain=COLOURS, expires="2099-01-01"))
-SEEDED = {"grr": False, "oue": False, "olh": True, "subset": False, "l-grr": False, "l-osue": False}
 
 
-def audited(name, reports=3000):
+def audited(name):
     metric = REGISTRY[name]
-    settings = Settings(reports=reports, alpha=1e-6, own_cohorts=SEEDED[name], restart=True)
+    settings = Settings(reports=3000, alpha=1e-6, own_cohorts=name == "olh", restart=True)
     return audit(declare(metric.mechanism, metric=metric), OwnClient(), settings, rng=np.random.default_rng(1))
 
 

@@ -54,20 +54,6 @@ def test_the_client_in_awk_is_as_declared():
     assert result.verdict == "no fault found", result.failed
 
 
-def test_the_client_in_awk_broken_by_its_own_generator_is_caught(tmp_path):
-    program, right, wrong = AWK_CLIENT.read_text(), "random | getline drawn", "drawn = rand() * 4294967296"
-    assert right in program
-    careless = program.replace(right, wrong).replace("BEGIN {", 'BEGIN { "date +%s" | getline second; srand(second)')
-    (tmp_path / "careless.awk").write_text(careless)
-    result = audit(BASIC, Program(["awk", "-f", str(tmp_path / "careless.awk")]), Settings(reports=1000))
-    assert result.failed[-1:] == ["processes started at once"]
-
-
-def test_a_client_in_awk_that_says_another_f_is_caught():
-    result = audit(BASIC, Program(["awk", "-v", "f=0.25", "-f", str(AWK_CLIENT)]), Settings(reports=2000))
-    assert "rate of unset bits" in result.failed
-
-
 @pytest.mark.parametrize(
     "body",
     [

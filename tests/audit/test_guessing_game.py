@@ -7,14 +7,14 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
+from overstory.analysis.selection import at_least
 from overstory.audit.answers import Answers, Questions, declare, fresh
 from overstory.audit.audit import AuditResult, Settings, audit
-from overstory.audit.checks import Game, at_least, detectable_excess, odds, play
+from overstory.audit.checks import Game, detectable_excess, odds, play
 from overstory.audit.conformance import conformance_of
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.registry import mechanism
-from support.audited_clients import SMALL as SIZES
-from support.audited_clients import OtherMechanism, OtherRates, SimulatedClient, TruthNowAndThen, f_for, small_rappor
+from support.audited_clients import OtherMechanism, OtherRates, SimulatedClient, TruthNowAndThen, small_rappor
 from support.contract_cases import SMALL
 
 
@@ -133,14 +133,6 @@ def test_less_noise_in_every_bit_is_seen_nine_times_in_ten(part, reports):
     declared = small_rappor()
     one, zero = rates(declared, excess_of(declared, reports), part)
     assert seen(declared, lambda seed: OtherRates(seed, one, zero), reports) >= FEWEST
-
-
-@pytest.mark.slow
-def test_a_smaller_f_is_seen_nine_times_in_ten():
-    declared = small_rappor()
-    f = f_for((1 + excess_of(declared, 4000)) * declared.epsilon)
-    assert 0 < f < 0.3
-    assert seen(declared, lambda seed: OtherMechanism(seed, mechanism("rappor", **SIZES, f=f)), 4000) >= FEWEST
 
 
 @pytest.mark.slow

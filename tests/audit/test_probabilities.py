@@ -6,9 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from overstory.analysis.selection import binomial_law, clopper_pearson, lower_bound
+from overstory.analysis.selection import at_least, binomial_law, clopper_pearson, lower_bound
 from overstory.audit import checks as probabilities
-from overstory.audit.checks import at_least, joined, most_extreme, outcomes_p, too_many, two_sided
+from overstory.audit.checks import joined, most_extreme, outcomes_p, too_many, two_sided
 
 LEVELS = (0.5, 0.2, 0.1, 0.05, 0.01, 0.001, 1e-5)
 ROUNDING = 1 + 1e-9

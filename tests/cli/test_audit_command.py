@@ -51,13 +51,10 @@ def test_a_command_after_two_dashes(capsys):
     said = {"declared", "lower", "confidence", "game", "guesses", "correct", "detectable_excess"}
     assert {*printed["epsilon"]} == said
     assert all(
-        {*test}
-        == {"name", "expected", "observed", "statistic", "interval", "p_value", "adjusted", "verdict", "seconds"}
+        {*test} == {"name", "expected", "observed", "statistic", "interval", "p_value", "adjusted", "verdict"}
         for test in printed["tests"]
     )
-    f, metrics, memory = printed["notes"]
-    assert f.startswith("f by the unset bits, if p and q are as declared: 0.")
-    assert f.endswith("; declared 0.5")
+    metrics, memory = printed["notes"]
     assert memory == "memory over a restart was not tested: give --restart if the command remembers its clients"
     assert "{metric}" in metrics
 

@@ -89,7 +89,7 @@ def test_one_metric_s_page_begins_with_its_own_year(case):
     for name, metric in registry.items():
         for line in (("privacy", name, "--registry", "metrics.toml"), ("metrics", "show", "metrics.toml", name)):
             shown = within(*line, cwd=folder).stdout.partition("Why  ")[0 if line[0] == "privacy" else 2]
-            assert first_epsilon(shown) == yearly([metric]).amount
+            assert first_epsilon(shown) == yearly([metric], registry.budget).amount
 
 
 def test_the_collector_s_front_page_begins_with_it(case):

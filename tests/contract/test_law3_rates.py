@@ -192,7 +192,7 @@ def test_a_broken_device_is_caught_and_a_sound_one_is_not(broken, case, check):
 
 
 def test_an_alarm_states_the_false_alarm_rate():
-    with pytest.raises(Alarm, match=rf"at most {FALSE_ALARM:g} of its runs"):
+    with pytest.raises(Alarm, match=rf"at most {FALSE_ALARM:g} of runs"):
         check_binomial([900], [1000], 0.5, "a coin")
 
 

@@ -95,7 +95,7 @@ def about_epsilon(claim, scene):
         return
     if claim.more.get("only") and claim.reports != 1:
         yield Lie("only one", claim.line, f"there were {claim.reports}")
-    true = of_reports(claim, scene, claim.condition)
+    true = of_a_budget(scene) if claim.more.get("ends") else of_reports(claim, scene, claim.condition)
     if too_low(claim, true):
         other = of_reports(claim, scene, "responses") if claim.condition == "values" else true
         yield Lie("accounts" if too_low(claim, other) else "pattern", claim.line, f"epsilon {true:.6f}")
@@ -129,6 +129,30 @@ def of_reports(claim, scene, condition):
         like = scene.history if claim.so_far and claim.condition in {"values", "responses"} else None
         return truth(scene.steps, scene.values, condition, like=like, **about)
     return truth((force,) * min(claim.reports, most), scene.values, condition, **about)
+
+
+def of_a_budget(scene):
+    """Return the truth about all reports of a device that keeps to the budget, and about those of this life."""
+    kept = (step(scene.in_force),) * reports_in_the_budget(*PLACES[scene.in_force.digest, scene.in_force.title])
+    return max(truth(steps, scene.values, "any") for steps in (kept, scene.steps))
+
+
+@cache
+def reports_in_the_budget(world, name):
+    """Return how many reports a real client makes at most until its budget is used up, or as many as are enumerated."""
+    of, most = WORLDS[world], model.longest(WORLDS[world].values)
+    made = []
+    for values in (*((value,) * most for value in of.values), (of.values * most)[:most]):
+        clock = Clock()
+        with tempfile.TemporaryDirectory(prefix="budget-") as folder:
+            about = {"registry": registry(world, name), "state": Path(folder, "s"), "policy": Path(folder, "none")}
+            with Client("t", clock=clock, environ={}, spread=0, **about) as client:
+                client.consent("on")
+                made.append(0)
+                for value in values:
+                    made[-1] += client.record(METRIC, value) in MADE
+                    clock.tomorrow()
+    return max(made)
 
 
 def shortest(steps, most):

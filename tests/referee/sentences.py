@@ -54,12 +54,12 @@ STILL = "only while the value never changes"
 ANSWERS = "not counting which reports share their noise"
 YEARS = r"in (?:any year|the first year|any \d+ years)"
 OF_YEARS = r"(?P<reports>[\d,]+) (?:report|answer)s?(?: of \w+)?"
-"""Of one metric. What is said of several, and of a budget, `years.py` judges."""
+"""Of one metric. What is said of several `test_years.py` judges."""
 OF_VALUES = r"any number of reports of (?:(?P<values>[\d,]+) values?(?P<spare> and nothing)?|any values)"
 
 ABOUT = (
     ("any", rf"whatever you hold and however it changes: (?P<yours>your )?{N}(?P<only>, the only one that a device sends by these parameters)?"),
-    ("any", rf"whatever you hold and however it changes, {YEARS}: {OF_YEARS}"),
+    ("any", rf"whatever you hold and however it changes, {YEARS}: {OF_YEARS}(?P<ends>, until the budget is used up)?"),
     ("responses", rf"a year's reports, {ANSWERS}"),
     ("values", rf"(?P<yours>your )?{N}, {SAME}"),
     ("any", rf"one report{FORCE}"),
@@ -99,7 +99,7 @@ def about(words):
                 "in_force": "in_force" in given,
                 "distinct": int(given["values"].replace(",", "")) if "values" in given else None,
                 "spare": "spare" in given,
-                "more": {"only": "only" in given},
+                "more": {"only": "only" in given, "ends": "ends" in given},
             }
     return None
 
@@ -239,8 +239,7 @@ def plainly(kind):
 JUDGED = (
     # what reports cost: `on`, `status`, `view`; a heading of `metrics show`; tables of `metrics show`, `privacy`, /about
     (r"(?P<amount>no bound|epsilon [\d.]+) \| (?P<words>.*)", cost_line),
-    (rf"(?P<amount>No bound|Epsilon [\d.]+): (?P<words>whatever you hold and however it changes, {YEARS}: [^;]*until the budget is used up;.*)", plainly("a year's budget")),
-    (r"(?P<amount>No bound|Epsilon [\d.]+): (?P<words>(?!.*until the budget).*)", cost_line),
+    (r"(?P<amount>No bound|Epsilon [\d.]+): (?P<words>.*)", cost_line),
     (r"(?P<words>[^|]*) \| (?P<amount>no bound|[\d.]+(?: \([\d.]+ at delta [\de.-]+\))?) \| (?:(?P<odds>[\d.]+) times|practically certain|without bound) \| (?:\[\d+\] ?)+", table_row),
     (r"(?P<reports>\d+) \| (?P<one>no bound|[\d.]+) \| (?P<change>no bound|[\d.]+)", picture_row),
     (r"Before: any of [\d,]+ values, all alike\. After: the likeliest is [\d.]+ times as likely as before\. What is promised of any two values: (?P<words>.*)\.", inferred),
@@ -290,7 +289,6 @@ PLAIN = (
     r"There is no budget: reports go on until each metric's end, and add up\.",
     r"(?:reports go to|state|on|off|local|not asked about yet, so not recorded|you agreed on \S+ to): .*",
     r"(?:waiting|dropped|last sent in|problem|note|asked by|to stop|the rest): .*|- (?:T|Another title)(?:: .*|, since your choice of .*)",
-    r"together, all metrics \(\w+\):|Together: all metrics \(\w+\)|Privacy spent, all together",
     r"Since your choice of \S+: .*|asked about again, so not recorded until you choose: .*",
     r"What \w+ sends from this device|Recorded: \w+|Permanent responses: \w+|The permanent responses of this device",
     r"In (?:\d+ periods, the last \d+ of them: )?[\w; ]+\. True values are not kept\.|Nothing was recorded\.",
@@ -300,11 +298,9 @@ PLAIN = (
     r"Nothing of this was sent: this is what would be known if it were\.",
     r"Privacy spent: \w+|Privacy, planned: \w+",
     r"After [\d,]+ reports? of \w+, were it alone, this application stops reporting it by itself\.",
-    r"\w+ alone never reaches its end\.",
     r"harmless \| registry: version \S+ becomes \S+",
     r"harmless \| (?:title|publish|window|groups|expires|retention_days|max_values|over_cap|max_values and over_cap|grace_days|candidates): .*",
     r"breaks-counts \| .*|\w+ needs a new metric id: people agreed to less",
-    r"nothing changed",
     r"overstory: error: .*",  # it refuses to say anything
     r"\w+: (?:T|Another title), (?:one report every|at most|\d+ answers? a) .*|[\w-]+: (?:domain_size|epsilon|num_|f|of|grr|max_values).*",
     r"A liar's report counts for up to [\d.]+ honest ones of a value\.",
@@ -319,7 +315,6 @@ PLAIN = (
     # the public page
     r"Results|What it costs a person|How to stop it|Results are published once a period with reports is over\.",
     r"No period is published now\. .* is next, on .* UTC, if at least [\d,]+ reports of it came\.",
-    r"No period is published any more: the collection has ended\.",
     r"Results are not published\.|All that is collected|Turn it off in the settings\.|Why: .*",
     r"Intervals: .*|Detected: .*|Asked and not detected: .*|Nobody gave these answers, or too few .*",
     r"(?:red|green|blue)(?:, (?:red|green|blue))*|Share of each answer in .*",

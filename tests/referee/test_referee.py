@@ -9,8 +9,8 @@ client, a real store and the real commands, reads every line that they print (`s
 (`sentences.py`) against the exact laws of a small model of a device (`model.py`). What is not true is a `Lie`.
 
 A new sentence fails with `UnknownSentenceError`: add its form to `sentences.py`, and to `life.JUDGES` what it means.
-Where it is no promise, it goes to `sentences.PLAIN`. `planted.py` has the findings of the second audit; each defect is
-planted again, and `test_planted.py` asks the referee to find it.
+Where it is no promise, it goes to `sentences.PLAIN`. `test_planted.py` plants the defects of the second
+audit again, and asks the referee to find each.
 
 What is not enumerated: more than `model.MOST_REPORTS` reports, where a number has to hold for these at least; and what
 notes below a table add. A note does not make a sentence true.
@@ -26,7 +26,8 @@ import os
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from referee import model, surfaces
+from overstory.client.budget import Allowance
+from referee import life, model, surfaces
 from referee.life import Crowd, Person, Scene, about_epsilon, judge, lies
 from referee.model import step, truth
 from referee.sentences import UnknownSentenceError, read
@@ -112,6 +113,31 @@ def test_a_number_that_is_a_little_too_low_is_a_lie(name):
     (lie,) = judge([f"epsilon {exact - 2e-4:.4f} | one report; odds move by a factor of at most 999"], scene)
     assert lie.way == "accounts"
     (lie,) = judge([f"epsilon {exact + 1e-4:.4f} | one report; odds move by a factor of at most 1.1"], scene)
+
+
+YEAR = "whatever you hold and however it changes, in the first year: 367 reports of theme, until the budget is used up"
+
+
+@pytest.mark.parametrize("form", ["{words} | {epsilon:.4f} | 999 times | [1]", "epsilon {epsilon:.4f} | {words}"])
+def test_a_budget_that_a_device_does_not_keep_is_a_lie(form, monkeypatch):
+    """The budget of 1.5 allows two reports and not three; a device without it makes as many as are enumerated."""
+    scene = Scene(WORLDS["budget"], metric("budget", AGREED))
+    monkeypatch.setitem(life.PLACES, (scene.in_force.digest, scene.in_force.title), ("budget", AGREED))
+    life.reports_in_the_budget.cache_clear()
+
+    def lies_at(epsilon):
+        return list(judge([form.format(words=YEAR, epsilon=epsilon)], scene))
+
+    assert life.reports_in_the_budget("budget", AGREED) == 2
+    exact = truth((step(scene.in_force),) * 2, scene.values, "any")
+    assert exact < 1.5 < truth((step(scene.in_force),) * 3, scene.values, "any")
+    assert not lies_at(exact + 1e-4)
+    assert lies_at(exact - 2e-4)
+    life.reports_in_the_budget.cache_clear()
+    with monkeypatch.context() as broken:
+        broken.setattr(Allowance, "allows", lambda *_: True)
+        assert lies_at(1.5)
+    life.reports_in_the_budget.cache_clear()
 
 
 @pytest.mark.parametrize(

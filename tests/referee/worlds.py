@@ -14,6 +14,7 @@ from support.registry_texts import registry_of
 
 METRIC = "theme"
 AGREED = "agreed"
+RETITLED = "titled"  # in every world: the same with another title
 COLOURS = '{kind = "categories", names = ["red", "green", "blue"]}'
 SIX = '{kind = "categories", names = ["red", "green", "blue", "grey", "pink", "white"]}'
 SWAPPED = '{kind = "categories", names = ["green", "red", "blue"]}'
@@ -35,7 +36,7 @@ class World:  # a metric's values, and its registries by name: keys of the metri
 
     @property
     def names(self):
-        return (AGREED, *self.variants)
+        return (AGREED, *self.variants, RETITLED)
 
 
 def search(known="", epsilon=2.0):
@@ -45,8 +46,6 @@ def search(known="", epsilon=2.0):
 def bloom(cohorts, f=0.5):
     return {"parameters": f"{{num_bits = 4, num_hashes = 2, num_cohorts = {cohorts}, f = {f}, p = 0.5, q = 0.75}}"}
 
-
-TITLED = {"title": '"Another title"'}
 
 WORLDS = {
     "grr": World(
@@ -58,7 +57,6 @@ WORLDS = {
             "weaker": {"parameters": "{epsilon = 1.5}"},
             "more": {"domain": COLOURS.replace('"blue"', '"blue", "grey"')},
             "kept-longer": {"retention_days": "120"},
-            "titled": TITLED,
         },
     ),
     "basic": World(
@@ -69,13 +67,12 @@ WORLDS = {
             "drop": {"over_cap": '"drop"'},
             "capless": {"max_values": "3"},
             "other-noise": {"parameters": "{f = 0.25}"},
-            "titled": TITLED,
         },
     ),
     "budget": World(
         ("red", "blue", "mauve"),
         {"domain": SIX, "oracle": '"basic-rappor"', "parameters": "{}"},
-        {"other-noise": {"parameters": "{f = 0.75}"}, "titled": TITLED},
+        {"other-noise": {"parameters": "{f = 0.75}"}},
         head=LIMIT,
     ),
     "clamp": World(
@@ -89,13 +86,12 @@ WORLDS = {
         {
             "reject": {"domain": NUMBERS.format(most=2, outside="reject")},
             "separate": {"domain": NUMBERS.format(most=2, outside="separate")},
-            "titled": TITLED,
         },
     ),
     "words": World(
         ("v0", "v1", "v2"),
         {"domain": '{kind = "strings"}', "oracle": '"rappor"', "window": "2"} | bloom(2),
-        {"one-cohort": bloom(1), "three-cohorts": bloom(3), "quieter": bloom(2, 0.75), "titled": TITLED},
+        {"one-cohort": bloom(1), "three-cohorts": bloom(3), "quieter": bloom(2, 0.75)},
     ),
     "pairs": World(
         (("a", "u"), ("b", "u"), ("a", "v")),
@@ -105,7 +101,7 @@ WORLDS = {
             "parameters": '{of = [{oracle = "grr", epsilon = 1.0}, {oracle = "basic-rappor"}]}',
             "window": "2",
         },
-        {"turned": {"domain": TURNED}, "titled": TITLED},
+        {"turned": {"domain": TURNED}},
     ),
     "nearest": World(
         (0, 2, 3),
@@ -114,13 +110,12 @@ WORLDS = {
             "drop": {"over_cap": '"drop"'},
             "first": {"over_cap": '"first"'},
             "three": {"max_values": "3"},
-            "titled": TITLED,
         },
     ),
     "window": World(
         ("red", "green", "mauve"),
         {"domain": COLOURS, "oracle": '"opt-wb"', "parameters": "{epsilon = 2.0, window = 4}", "groups": GROUPS},
-        {"swapped": {"domain": SWAPPED}, "shorter": {"parameters": "{epsilon = 2.0, window = 3}"}, "titled": TITLED},
+        {"swapped": {"domain": SWAPPED}, "shorter": {"parameters": "{epsilon = 2.0, window = 3}"}},
     ),
     "grouped": World(
         ("red", "green"),
@@ -131,7 +126,7 @@ WORLDS = {
             "groups": GROUPS,
             "window": "2",
         },
-        {"swapped": {"domain": SWAPPED}, "titled": TITLED},
+        {"swapped": {"domain": SWAPPED}},
     ),
     "search": World(
         (5, 200, "no number"),
@@ -141,7 +136,7 @@ WORLDS = {
     "published": World(
         ("red", "green", "blue"),
         {"domain": COLOURS, "oracle": '"oue"', "publish": '"estimates"', "grace_days": "2"},
-        {"titled": TITLED},
+        {},
         first_lines='opt_out = "Turn it off in the settings."',
     ),
     "panel": World(
@@ -152,12 +147,12 @@ WORLDS = {
             "parameters": "{epsilon_permanent = 2.0, epsilon_report = 1.0}",
             "panel": '{cycle = "month", answers = 30}',
         },
-        {"none": {"panel": '"none"'}, "rarer": {"panel": '{cycle = "year", answers = 360}'}, "titled": TITLED},
+        {"none": {"panel": '"none"'}, "rarer": {"panel": '{cycle = "year", answers = 360}'}},
     ),
     "flips": World(
         ("red", "green", "mauve"),
         {"domain": SIX, "oracle": '"dbitflip"', "parameters": "{epsilon = 1.0, sampled_bits = 1}", "window": "2"},
-        {"one-more": {"domain": SIX.replace('"white"', '"white", "black"')}, "titled": TITLED},
+        {"one-more": {"domain": SIX.replace('"white"', '"white", "black"')}},
     ),
     "seeds": World(
         (0, 1, 2),
@@ -168,7 +163,7 @@ WORLDS = {
             "groups": GROUPS,
             "window": "2",
         },
-        {"titled": TITLED},
+        {},
     ),
 }
 
@@ -177,6 +172,8 @@ WORLDS = {
 def registry_text(world, name):
     about = WORLDS[world]
     keys = dict(about.base) | dict(about.variants.get(name, {}))
+    if name == RETITLED:
+        keys["title"] = '"Another title"'
     text = registry_of({METRIC: keys}, version=name)
     lines = [line for line in text.splitlines() if line != "parameters = {}"]
     return "\n".join([lines[0], about.first_lines, *lines[1:], "", about.head])

@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
@@ -207,6 +207,53 @@ def binomial_law(trials: int, probability: float) -> F64:
     return np.asarray(weights / weights.sum())
 
 
+def binomial_tails(trials: int, probability: float) -> F64:
+    """Return P(at least c) of a binomial count, c = 0, 1, ... until nothing is left of it; the last one is 0.
+
+    >>> binomial_tails(3, 0.5).tolist()
+    [1.0, 0.875, 0.5, 0.125, 0.0]
+    """
+    expected = trials * probability
+    many = np.arange(min(trials, _reach(expected, 1)))
+    steps = np.log((trials - many) / (many + 1)) + (math.log(probability) - math.log1p(-probability))
+    law = np.exp(trials * math.log1p(-probability) + np.concatenate([[0.0], np.cumsum(steps)]))
+    return _tails(law)
+
+
+LEAST: Final = 1e-13  # of a law by the Fourier transform, smaller tails are its rounding
+
+
+def clustered_tails(clusters: int, size: int, chances: tuple[float, float], second: float) -> F64:
+    """Return P(at least c) of the successes in clusters of `size`, which share their chance of success.
+
+    It is the first of `chances`, or with probability `second` the other one.
+    """
+    one = (1 - second) * binomial_law(size, chances[0]) + second * binomial_law(size, chances[1])
+    expected = clusters * size * ((1 - second) * chances[0] + second * chances[1])
+    length = min(clusters * size, _reach(expected, size)) + 1
+    # The generating function of a sum is a power: at the roots of unity, by the fast Fourier transform.
+    law = np.fft.irfft(np.fft.rfft(one, length) ** clusters, length)
+    return np.maximum(_tails(np.maximum(law, 0.0)), LEAST)
+
+
+def _reach(expected: float, size: int) -> int:
+    """Return a count of clusters' successes that is surpassed less often than any float can say: 50 deviations."""
+    return int(expected + 50 * math.sqrt(expected * size) + 50 * size)
+
+
+def _tails(law: F64) -> F64:
+    return np.append(np.minimum(law[::-1].cumsum()[::-1], 1.0), 0.0)
+
+
+def at_least(count: Any, total: Any, probability: Any) -> F64:
+    """Return P(X >= count), X being binomial."""
+    from scipy.special import betainc
+
+    k, n, p = (np.asarray(each, np.float64) for each in (count, total, probability))
+    inside = betainc(np.maximum(k, 1.0), np.maximum(n - k, 0.0) + 1.0, p)
+    return np.asarray(np.where(k <= 0, 1.0, np.where(k > n, 0.0, inside)), np.float64)
+
+
 def lower_bound(hits: int, trials: int, alpha: float) -> float:
     """Return the probability that is too small with confidence 1 - alpha (Clopper and Pearson, one-sided)."""
     from scipy.special import betaincinv
@@ -328,8 +375,8 @@ class Selected:
         """Return the estimates' intervals, of selected ones adjusted; `around` returns those that reach so far."""
         check_adjustment(adjustment)
         if adjustment == "fcr":
-            return around(self.reach(level) * errors)
-        plain = around(normal_reach(level) * errors)
+            return self._around(around, self.reach(level), errors)
+        plain = self._around(around, np.full(errors.shape, normal_reach(level)), errors)
         if adjustment == "none":
             return plain
         tails = (1.0 - level) / 2.0, (1.0 + level) / 2.0
@@ -338,6 +385,14 @@ class Selected:
             for tail, end in zip(tails, plain, strict=True)
         )
         return low, high
+
+    def _around(self, around: Callable[[F64], Interval], reach: F64, errors: F64) -> Interval:
+        low, high = around(reach * errors)
+        if self.two_sided:
+            return low, high
+        # Where few supports are expected, a p-value is not that of a normal variable: no interval of a level excludes
+        # 0 unless the test of 0 does at that level.
+        return np.where(self.p_values > upper_tail(reach), np.minimum(low, 0.0), low), high
 
     def corrected(self, estimates: F64, errors: F64) -> F64:
         """Return the selected estimates without what selection adds to them on average; the others as they are."""

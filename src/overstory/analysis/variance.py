@@ -136,11 +136,25 @@ class Clustering:
     """How many reports share what was drawn once, and what two of them then have in common."""
 
     reports_per_device: float = 1.0  # R above, at least 1
-    own: float = 0.0  # covariance of two reports' support of their device's value
-    other: float = 0.0  # of any other value
+    # P(the permanent response supports its value), P(it supports another), and the second round's span
+    permanent: tuple[float, float, float] = (1.0, 0.0, 1.0)
 
     def __post_init__(self) -> None:
         check_reports_per_device(self.reports_per_device)
+
+    @property
+    def own(self) -> float:
+        """Covariance of two reports' support of their device's value."""
+        return self._covariance(self.permanent[0])
+
+    @property
+    def other(self) -> float:
+        """Covariance of their support of any other value."""
+        return self._covariance(self.permanent[1])
+
+    def _covariance(self, supported: float) -> float:
+        # Var E[report | permanent] = y (1 - y) s^2.
+        return supported * (1 - supported) * self.permanent[2] ** 2
 
     def excess(self, holders: Amount, others: Amount) -> Amount:
         """Return what sharing adds to the variance of a support count."""
@@ -164,10 +178,7 @@ def reports_per_device(total: float, squares: float) -> float:
 
 def clustering(mechanism: Mechanism, per_device: float = 1.0) -> Clustering:
     """Return what reports share when a device sends `per_device`: docs/explanation/repeated.md has the table."""
-    # Var E[report | permanent] = y (1 - y) s^2.
-    *drawn, span = mechanism.permanent_support
-    own, other = (y * (1 - y) * span * span for y in drawn)
-    return Clustering(per_device, own, other)
+    return Clustering(per_device, mechanism.permanent_support)
 
 
 def design_effect(mechanism: Mechanism, per_device: float, frequency: float = 0.0) -> float:

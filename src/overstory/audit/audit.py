@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -129,7 +128,6 @@ class AuditResult:
                 "p_value": check.p_value,
                 "adjusted": adjusted,
                 "verdict": "deviates" if adjusted <= self.alpha else "as declared",
-                "seconds": round(check.seconds, 4),
             }
             for check, adjusted in zip(self.checks, self.adjusted, strict=True)
         ]
@@ -319,14 +317,13 @@ class _Audit:
         settings, declared = self.settings, self.declared
         choose = settings.own_cohorts
         (answers,) = self._ask(fresh(declared, settings.reports, self.rng, choose=choose))
-        self._check(self.conformance.fresh(answers))
+        self.checks.extend(self.conformance.fresh(answers))
         if self.draws_cohorts:
-            self._check(cohort_checks(answers, declared.num_cohorts))
-        self.notes += self.conformance.remarks(answers)
+            self.checks.extend(cohort_checks(answers, declared.num_cohorts))
         games = play(self.conformance, answers, settings.alpha)
         levels = self.conformance.levels(answers.take(answers.values < 2))
         excess = detectable_excess(levels, declared.epsilon, settings.alpha)
-        self._check(self._at_once(self._ask(*twins(declared, settings.twins, self.rng, choose=choose))))
+        self.checks.extend(self._at_once(self._ask(*twins(declared, settings.twins, self.rng, choose=choose))))
         self._remember(choose=choose)
         return AuditResult(
             mechanism=declared.mechanism.name,
@@ -348,13 +345,6 @@ class _Audit:
         self.advance(self.done, "checking")
         return answers
 
-    def _check(self, checks: Iterable[Check]) -> None:
-        started = time.process_time()
-        for check in checks:
-            now = time.process_time()
-            self.checks.append(replace(check, seconds=now - started))
-            started = now
-
     def _at_once(self, runs: list[Answers]) -> Iterable[Check]:
         """Check that processes that start at the same time have noise of their own."""
         first, second, other = runs
@@ -372,23 +362,23 @@ class _Audit:
         settings, afresh = self.settings, self.declared.afresh
         questions = repeated(self.declared, settings.devices, settings.repeats, self.rng, choose=choose)
         (answers,) = self._ask(questions)
-        self._check(self._afresh(answers) if afresh else self._memory(answers))
+        self.checks.extend(self._afresh(answers) if afresh else self._memory(answers))
         first, second, differ = self._by_value(answers)
         if afresh:
             first, second = first[:1], second[:1]
         values = (answers.take(rows[:, differ].ravel()) for rows in (first, second))
-        self._check([self._apart("two values of a device", *values)])
+        self.checks.append(self._apart("two values of a device", *values))
         if self.client.takes_metric:
             one = answers.take(first.ravel())
             (other,) = self._ask(replace(one.questions, metric=1))
-            self._check([self._apart("two metrics of a device", one, other)])
+            self.checks.append(self._apart("two metrics of a device", one, other))
         else:
             self.notes.append(METRICS_UNTESTED)
         if settings.restart and afresh:
             self.notes.append(NO_MEMORY)
         elif settings.restart:
             (again,) = self._ask(questions)
-            self._check(self._memory(answers.then(again), " after a restart"))
+            self.checks.extend(self._memory(answers.then(again), " after a restart"))
         else:
             self.notes.append(NO_MEMORY if afresh else RESTART_UNTESTED)
 

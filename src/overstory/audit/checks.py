@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from overstory.analysis.selection import clopper_pearson, lower_bound
+from overstory.analysis.selection import at_least, clopper_pearson, lower_bound
 
 if TYPE_CHECKING:
     from overstory.audit.answers import Answers
@@ -32,15 +32,6 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 SMALLEST: Final = 20.0  # outcomes that are expected more rarely are counted together with their neighbours
-
-
-def at_least(count: ArrayLike, total: ArrayLike, probability: ArrayLike) -> Floats:
-    """Return P(X >= count), X being binomial."""
-    from scipy.special import betainc
-
-    k, n, p = (np.asarray(each, np.float64) for each in (count, total, probability))
-    inside = betainc(np.maximum(k, 1.0), np.maximum(n - k, 0.0) + 1.0, p)
-    return np.where(k <= 0, 1.0, np.where(k > n, 0.0, inside))
 
 
 def two_sided(count: ArrayLike, total: ArrayLike, probability: ArrayLike) -> Floats:
@@ -123,7 +114,6 @@ class Check:
     p_value: float  # exact, or an upper bound of it
     low: float | None = None  # of a rate's interval
     high: float | None = None
-    seconds: float = 0.0  # of processor time that its part of the audit took
 
 
 def rate(name: str, count: int, total: int, probability: float) -> Check:

@@ -19,17 +19,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.selection import binomial_law, clopper_pearson
+from overstory.analysis.selection import at_least, binomial_law
 from overstory.audit.checks import (
     AS_DECLARED,
     BINS,
-    LEVEL,
     Check,
     Column,
     Floats,
     Marks,
     alike,
-    at_least,
     binned,
     furthest,
     identical,
@@ -196,9 +194,6 @@ class Conformance(ABC):
         """Return which of the pair a report is without noise (0, 1, or -1); None where `scores` says the same."""
         return None
 
-    def remarks(self, answers: Answers) -> Iterator[str]:  # noqa: ARG002 - of most kinds, nothing
-        yield from ()
-
 
 WAYS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 """How much of a larger epsilon is in what a 1 says; the rest is in what a 0 says."""
@@ -345,17 +340,6 @@ class BitConformance(Conformance):
     def true_sides(self, answers: Answers) -> Column:
         is_first, is_second = ((answers.reports == self.truth(answers.holding(value))).all(axis=1) for value in (0, 1))
         return np.where(is_first == is_second, -1, np.where(is_second, 1, 0)).astype(np.int64)
-
-    def remarks(self, answers: Answers) -> Iterator[str]:
-        """Yield RAPPOR's f with its interval: a client may round it, and only that be wrong."""
-        declared = self.declared.mechanism.parameters.get("f")
-        if not declared:
-            return
-        _, unset = self.parts(answers)
-        rate_of = clopper_pearson(int(unset.came.sum()), int(unset.many.sum()), 1 - LEVEL)
-        zero, one = self.instantaneous
-        low, high = sorted(2 * (end - zero) / (one - zero) for end in rate_of)
-        yield f"f by the unset bits, if p and q are as declared: {low:.4f} to {high:.4f}; declared {declared:g}"
 
 
 def _deviation(weights: Any) -> float:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +16,8 @@ from overstory.analysis.selection import (
     Correction,
     IntervalKind,
     adjusted_p_values,
+    at_least,
+    binomial_tails,
     check_alpha,
     check_correction,
     check_interval_kind,
@@ -35,7 +35,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism
 from overstory.protocol.search import DICTIONARY, Plan, Question
 
-FEW: Final = 512  # reports up to which p-values are summed in whole numbers: SciPy takes longer to load
+FEW: Final = 512  # expected supports up to which p-values are summed: SciPy takes longer to load
 
 
 def supports_of(question: Question, answers: ReportBatch, words: Sequence[int], step: int = 0) -> NDArray[np.int64]:
@@ -62,26 +62,11 @@ def counts_of(mechanism: Mechanism, supports: NDArray[Any], num_reports: int, nu
 
 def exact_p_values(mechanism: Mechanism, supports: NDArray[Any], num_reports: int) -> F64:
     """Return P(at least this support) of a value nobody has: Binomial(n, q*), exactly, whatever the devices hold."""
-    if num_reports <= FEW:
-        return np.asarray(_tails(num_reports, Fraction(mechanism.q_star))[np.clip(supports, 0, num_reports + 1)])
-    from scipy.special import betainc
-
-    # P(Binomial(n, q) >= c) is the regularized incomplete beta function at q.
-    c = np.asarray(supports, np.float64)
-    inside = betainc(np.maximum(c, 1), np.maximum(num_reports - c + 1, 1), float(mechanism.q_star))
-    return np.asarray(np.where(c <= 0, 1.0, np.where(c > num_reports, 0.0, inside)), np.float64)
-
-
-@lru_cache(maxsize=64)
-def _tails(num_reports: int, q_star: Fraction) -> F64:
-    """Return P(Binomial(n, q*) >= c) for c from 0 to n + 1, in whole numbers up to the last division."""
-    held, whole = q_star.numerator, q_star.denominator
-    tails, total, weight, unit = [0.0], 0, held**num_reports, whole**num_reports
-    for count in range(num_reports, -1, -1):
-        total += weight  # C(n, c) q^c (1 - q)^(n - c), times the unit
-        tails.append(total / unit)
-        weight = weight * count * (whole - held) // ((num_reports - count + 1) * held)
-    return np.array(tails[::-1])
+    q_star = float(mechanism.q_star)
+    if num_reports * q_star <= FEW:
+        tails = binomial_tails(num_reports, q_star)
+        return np.asarray(tails[np.clip(supports, 0, tails.size - 1)])
+    return at_least(supports, num_reports, q_star)
 
 
 def needed_support(mechanism: Mechanism, num_reports: int, level: float) -> int:

@@ -150,7 +150,7 @@ class SampledSupport(OneHotSupport):
         self, counts: SupportCounts, names: Sequence[str] | None, *, reports_per_device: float = 1.0, **choices: Any
     ) -> Estimate:
         """Debias bits among the s of n reports asked for them, which adds ``x (1 - x) (1 - s/n) / s`` of variance."""
-        from overstory.analysis.estimate import unbiased
+        from overstory.analysis.estimate import null_support, unbiased
         from overstory.analysis.variance import clustering
 
         asked, ones = self.asked(counts)
@@ -172,5 +172,6 @@ class SampledSupport(OneHotSupport):
             reports_per_device=reports_per_device,
             notes=shared.note,
             joint_errors=SampledErrors(self.encoding, counts.totals),
+            null_support=null_support(ones, asked, self.rates, shared),
             **choices,
         )

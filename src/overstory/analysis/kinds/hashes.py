@@ -132,7 +132,7 @@ class BalancedSupport(SeedSupport):
         held = np.maximum(estimate.raw_counts**2 - estimate.standard_errors**2, 0.0) / reports**2
         others = np.minimum(held.sum() - held, 1.0)
         variances = estimate.standard_errors**2 + others * uneven / (self.num_outputs - 1)
-        return replace(estimate, standard_errors=np.sqrt(variances))
+        return replace(estimate, standard_errors=np.sqrt(variances), null_support=None)
 
 
 class SeededSupport(SeedSupport):

@@ -161,7 +161,9 @@ class PaddedSupport(ItemSupport):
         people = people_variance(raw, reports, oracle.reports_per_device)
         errors = np.sqrt(np.maximum(spread**2 - people, noise**2)) if reports else noise
         values = [str(symbol) for symbol in range(self.size)] if names is None else names
-        new = {"values": values, "counts": raw, "raw_counts": raw, "standard_errors": errors, **choices}
+        null = None if oracle.null_support is None else oracle.null_support.at(items)
+        changed = {"counts": raw, "raw_counts": raw, "standard_errors": errors, "null_support": null}
+        new = {"values": values, **changed, **choices}
         return with_size(oracle, self._mean_size(oracle), **new)
 
     def _mean_size(self, oracle: Estimate) -> MeanSize:

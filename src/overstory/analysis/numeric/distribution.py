@@ -77,7 +77,6 @@ class Mixture:
     """Shares that explain the counts."""
 
     shares: F64  # shape (d,), not negative, of sum 1
-    iterations: int
     log_likelihood: float  # of the counts, up to a constant
     shortfall: float  # the maximum is at most this much higher: by concavity, ``max(gradient) - n``
     converged: bool  # the tolerance ended the search, not the limit on iterations
@@ -107,7 +106,7 @@ def expectation_maximization(
         before = likelihood
         # Expectation and maximization in one: f_j <- f_j slope_j / n, which never lowers L.
         shares = shares * slope / total
-    return Mixture(shares / shares.sum(), iteration, likelihood, float(slope.max() - total), finished)
+    return Mixture(shares / shares.sum(), likelihood, float(slope.max() - total), finished)
 
 
 def _checked(counts: ArrayLike, table: ArrayLike) -> tuple[F64, F64]:

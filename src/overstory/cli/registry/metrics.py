@@ -32,7 +32,9 @@ def show(args: argparse.Namespace) -> int:
     registry = load_registry(args.file)
     names = list(registry) if args.metric is None else [args.metric]
     reports = None if args.reports is None else check_reports(args.reports, 1, MOST_REPORTS)
-    pages = [metric_page(registry[name], reports=reports, route=registry.oblivious) for name in names]
+    pages = [
+        metric_page(registry[name], reports=reports, route=registry.oblivious, budget=registry.budget) for name in names
+    ]
     totals = total_costs([page.cost for page in pages], registry, reports) if len(pages) > 1 else ()
     words = () if registry.budget is None else tuple(budget_words(registry.budget, registry.values()))
     if args.json:

@@ -21,19 +21,20 @@ from overstory.privacy.statements import claims_blocks
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind
 from overstory.protocol.kinds.registry import BUILDERS, Builders, build_from, names_for
-from overstory.protocol.metrics import Metric, load_registry
+from overstory.protocol.metrics import Metric, PersonBudget, load_registry
 
 if TYPE_CHECKING:
     from overstory.privacy import CentralPrivacy
 
 
-def find_metric(args: argparse.Namespace) -> Metric | None:
-    """Return the metric that is meant, of ``--registry``; None for an oracle, or RAPPOR's file of parameters."""
+def find_metric(args: argparse.Namespace) -> tuple[Metric, PersonBudget | None] | None:
+    """Return the metric that is meant, of ``--registry``, and its budget; None for an oracle, or RAPPOR's file."""
     if args.registry is None:
         return None
     if args.oracle is None or args.params or args.param:
         raise ParameterError("with --registry FILE, give the id of one metric, and neither --param nor --params")
-    return load_registry(args.registry, read_candidates=False)[args.oracle]
+    registry = load_registry(args.registry, read_candidates=False)
+    return registry[args.oracle], registry.budget
 
 
 def _makers() -> Builders[Kind]:
@@ -56,7 +57,8 @@ def run(args: argparse.Namespace) -> int:
     extra = () if args.reports is None else (check_reports(args.reports, 1, MOST_REPORTS),)
     delta = DELTA if args.delta is None else args.delta
     args.oracle = oracle_named(args.oracle)
-    metric = find_metric(args)
+    metric, budget = find_metric(args) or (None, None)
+    year = None if metric is None else yearly([metric], budget)
     if metric is None:
         reports = tuple(sorted({*SHOWN, *extra}))
         changes = tuple(sorted({2, *(n for n in extra if n > 1)}))
@@ -68,10 +70,10 @@ def run(args: argparse.Namespace) -> int:
         args.values = metric.max_values if args.values is None else args.values
     values = None if args.values is None else stated.values_claim(args.values, reports=args.reports)
     shuffled = None if args.shuffled is None else _shuffled(mechanism, args, metric)
-    named = {} if metric is None else {"metric": metric.id, "headline": yearly([metric]).to_json()}
+    named = {} if metric is None or year is None else {"metric": metric.id, "headline": year.to_json()}
     of_values = {} if values is None else {"values": args.values, "epsilon_values": finite(values.epsilon)}
     others = {} if shuffled is None else {"central": shuffled.to_json()}
-    print_answer(args, named | stated.to_json() | of_values | others, _blocks(metric, stated, values, shuffled))
+    print_answer(args, named | stated.to_json() | of_values | others, _blocks(metric, year, stated, values, shuffled))
     return 0
 
 
@@ -128,11 +130,15 @@ def _read(name: str, text: str, annotation: Any) -> Any:
 
 
 def _blocks(
-    metric: Metric | None, statement: PrivacyStatement, values: Claim | None, shuffled: CentralPrivacy | None
+    metric: Metric | None,
+    year: Claim | None,
+    statement: PrivacyStatement,
+    values: Claim | None,
+    shuffled: CentralPrivacy | None,
 ) -> Iterator[Block]:
-    if metric is not None:
+    if metric is not None and year is not None:
         yield Paragraph(headline(metric))
-        yield Paragraph(yearly([metric]).sentence)
+        yield Paragraph(year.sentence)
     given = {key: value for key, value in statement.parameters.items() if value not in (None, "")}
     yield Paragraph(f"{statement.mechanism}: {parameter_words(given)}")
     yield from claims_blocks(statement.claims if values is None else (*statement.claims, values))

@@ -72,7 +72,7 @@ def asked_of(context: CommandContext, server: str | None, today: date) -> Asked:
         before = read_consent(context.paths)
     spent, collector = _from_state(context, before)
     named = collector if server is None else origin(server)
-    costs = {name: metric_cost(metric, so_far=spent) for name, metric in registry.items()}
+    costs = {name: metric_cost(metric, so_far=spent, budget=registry.budget) for name, metric in registry.items()}
     chosen = before is not None and before.choice is not Choice.OFF
     changes = before.missing(registry, named) if chosen and before else {}
     return Asked(

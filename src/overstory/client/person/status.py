@@ -421,7 +421,7 @@ def _completed(
         last_success={name: registry[name].period.label(int(number)) for name, number in sent if number is not None},
         failures=health[""].failures,
         clock=status.clock or _ahead(rows, registry, now),
-        spent=tuple(metric_cost(metric, so_far=ledger) for metric in registry.values()),
+        spent=tuple(metric_cost(metric, so_far=ledger, budget=registry.budget) for metric in registry.values()),
         caveats=() if rows.recall(COPIED) is None else (COPY_SENT,),
         totals=totals_so_far(ledger),
         relay=relay_status(registry, rows),

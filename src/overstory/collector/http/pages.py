@@ -84,5 +84,5 @@ def _blocks(registry: MetricRegistry) -> Iterator[Block]:
     if registry:
         yield Paragraph(headline(registry).sentence)
     for name in sorted(registry):
-        yield from metric_page(registry[name], route=registry.oblivious).blocks()
+        yield from metric_page(registry[name], route=registry.oblivious, budget=registry.budget).blocks()
         yield Link(f"{name} as JSON", f"/v1/metrics/{name}")

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from overstory.console.data import ConsoleData
     from overstory.presentation.svg import Picture
     from overstory.protocol.kinds.base import Mechanism
-    from overstory.protocol.metrics import Metric
+    from overstory.protocol.metrics import Metric, PersonBudget
     from overstory.queries.comparison import Comparison
     from overstory.queries.counts import PeriodCounts
 
@@ -304,10 +304,10 @@ def metric_links(data: ConsoleData, metric: Metric, current: str, period: str = 
 
 
 @lru_cache(maxsize=256)
-def epsilon_of_a_year(metric: Metric) -> tuple[str, str]:
+def epsilon_of_a_year(metric: Metric, budget: PersonBudget | None) -> tuple[str, str]:
     """Return what a year of reports costs a person at most; the page on privacy has the other epsilons."""
     which = "any" if metric.is_afresh else "the first"
-    return f"Epsilon, {which} year", epsilon_text(metric_cost(metric).headline.epsilon)
+    return f"Epsilon, {which} year", epsilon_text(metric_cost(metric, budget=budget).headline.epsilon)
 
 
 @lru_cache(maxsize=4096)

@@ -219,7 +219,7 @@ class SharesOfPeriod(PeriodPage):
             share, error = not_listed(estimate)
             reach = normal_reach(query.level) * error
             yield f"Not listed ({interval(percent)(share - reach, share + reach)})", percent(share)
-        yield epsilon_of_a_year(self.metric)
+        yield epsilon_of_a_year(self.metric, self.data.registry.budget)
 
     def notices(self) -> Iterator[Block]:
         yield from self.state(self.series.parts[0].last, "This period")
@@ -273,7 +273,7 @@ class ReadingOfPeriod(ReadingPage, PeriodPage):
 
     def figures(self) -> Iterator[tuple[str, str]]:
         yield "Reports", f"{self.counted.num_reports:,}"
-        yield epsilon_of_a_year(self.metric)
+        yield epsilon_of_a_year(self.metric, self.data.registry.budget)
 
     def notices(self) -> Iterable[Block]:
         return self.state(self.counted.periods[-1])

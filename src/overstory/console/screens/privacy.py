@@ -63,10 +63,11 @@ class PrivacyScreen(Screen):
         metric = data.metric(path["metric"])
         reports = query.reports or metric.window or 10
         stated = metric_statement(metric, reports=() if query.reports is None else (query.reports,))
-        entries = tuple(_entries(metric, stated, reports, query.values))
+        year = metric_cost(metric, budget=data.registry.budget).headline
+        entries = tuple(_entries(metric, stated, year, reports, query.values))
         table = _table(entries)
         picture = _picture(metric)
-        page = metric_page(metric, reports=query.reports)
+        page = metric_page(metric, reports=query.reports, budget=data.registry.budget)
         unbounded = [entry for entry in entries if math.isinf(entry.epsilon)]
         blocks: list[Block] = [
             metric_links(data, metric, "Privacy"),
@@ -76,7 +77,7 @@ class PrivacyScreen(Screen):
                 "Smaller is more private. Every figure is exact or a bound, and rounded up.",
                 is_lead=True,
             ),
-            KeyValues(tuple(_figures(metric, stated)), "figures"),
+            KeyValues(tuple(_figures(metric, stated, year)), "figures"),
             Heading(2, "In words"),
             *([_no_bound(unbounded)] if unbounded else []),
             Lines(page.plain_words(), stated.plain_words(), f"Linkable: {stated.linkable.words()}."),
@@ -93,10 +94,10 @@ class PrivacyScreen(Screen):
         return View(f"{metric.title}: privacy", tuple(blocks), table, picture, facts)
 
 
-def _figures(metric: Metric, stated: PrivacyStatement) -> Iterator[tuple[str, str]]:
-    a_week = metric_cost(metric, _reports_in(metric, WEEK)).headline.epsilon
+def _figures(metric: Metric, stated: PrivacyStatement, year: Claim) -> Iterator[tuple[str, str]]:
+    a_week = min(metric_cost(metric, _reports_in(metric, WEEK)).headline.epsilon, year.epsilon)
     which = "Any" if metric.is_afresh else "The first"
-    yield f"{which} year, whatever the values", _both(metric_cost(metric).headline.epsilon)
+    yield f"{which} year, whatever the values", _both(year.epsilon)
     yield f"{which} week, whatever the values", _both(a_week)
     yield "One report", _both(stated.epsilon_report)
     yield "One value, however many reports", _both(stated.epsilon_permanent)
@@ -110,11 +111,13 @@ def _reports_in(metric: Metric, seconds: int) -> int:
     return min(max(1, seconds // metric.period.seconds), most_in_a_year(metric))
 
 
-def _entries(metric: Metric, stated: PrivacyStatement, reports: int, values: int | None) -> Iterator[Claim]:
+def _entries(
+    metric: Metric, stated: PrivacyStatement, year: Claim, reports: int, values: int | None
+) -> Iterator[Claim]:
     """Return the ledger: any year, a report, several, values, a week, and all that there can ever be."""
     costs, claims = metric_cost(metric, reports), Claims.of(metric)
     permanent, lifetime = costs.line("permanent"), costs.line("values")
-    yield metric_cost(metric).headline
+    yield year
     yield from (claims.unchanged(number) for number in sorted({1, reports}))
     if permanent is not None:
         yield permanent
@@ -122,7 +125,8 @@ def _entries(metric: Metric, stated: PrivacyStatement, reports: int, values: int
         claim = stated.values_claim(values, reports=reports)
         yield replace(claim, about=f"{claim.about} in {plural(reports, 'report')}")
     line = metric_cost(metric, _reports_in(metric, WEEK)).headline
-    yield replace(line, about=f"a week, {line.about}")
+    if line.epsilon <= year.epsilon:  # else the budget ends within a week
+        yield replace(line, about=f"a week, {line.about}")
     if lifetime is not None:
         yield replace(lifetime, about=f"a lifetime: {lifetime.about}")
 

@@ -137,6 +137,10 @@ _page_of = lru_cache(maxsize=256)(metric_page)
 """A page of a metric depends on the registry alone, and takes a moment to compute."""
 
 
+def _page_in(registry: MetricRegistry, metric: Metric) -> MetricPage:
+    return _page_of(metric, route=registry.oblivious, budget=registry.budget)
+
+
 class PublicScreen(Screen):
     """Every metric in a row: why, who answers for it, what it costs, and until when."""
 
@@ -159,7 +163,7 @@ class PublicScreen(Screen):
         )
         facts = {
             **_registry_json(registry),
-            "metrics": [_page_of(metric, route=registry.oblivious).to_json() for metric in registry.values()],
+            "metrics": [_page_in(registry, metric).to_json() for metric in registry.values()],
         }
         return View(registry.title, blocks, table, facts=facts)
 
@@ -264,7 +268,7 @@ class AboutPage(Page):
 
     @property
     def _about(self) -> MetricPage:
-        return _page_of(self.metric, route=self.data.registry.oblivious)
+        return _page_in(self.data.registry, self.metric)
 
     def results(self) -> Any:
         return self.said[0].text

@@ -274,7 +274,7 @@ class OverTime(Page):
         return super().words() if self.counted.periods else "no reports"
 
     def figures(self) -> Iterable[tuple[str, str]]:
-        return (epsilon_of_a_year(self.metric),)
+        return (epsilon_of_a_year(self.metric, self.data.registry.budget),)
 
     def fields(self) -> Iterator[Field]:
         query = self.query
@@ -471,7 +471,7 @@ class SharesOverTime(OverTime):
             yield f"Devices in the newest period ({active.low:,} to {active.high:,})", f"{active.estimate:,}"
         yield "Detected", f"{int(estimate.detected().sum()):,} of {values:,}"
         yield "Smallest share, nine times in ten", share_that_shows(self.metric.mechanism, reports, values)
-        yield epsilon_of_a_year(self.metric)
+        yield epsilon_of_a_year(self.metric, self.data.registry.budget)
 
     def notices(self) -> Iterator[Block]:
         if self.alarms is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from overstory.presentation.document import KeyValues
@@ -103,13 +103,22 @@ class TotalCost(Cost):
         return {"metrics": list(self.metrics), "about": self.about} | super().to_json()
 
 
-def metric_cost(metric: Metric, reports: int | None = None, *, so_far: Ledger | None = None) -> MetricCost:
-    """Return what reports of a metric cost: those so far, or else `reports` to come, or those of any year."""
+def metric_cost(
+    metric: Metric, reports: int | None = None, *, so_far: Ledger | None = None, budget: PersonBudget | None = None
+) -> MetricCost:
+    """Return what reports of a metric cost: those so far, or else `reports` to come, or those of any year.
+
+    A device that keeps to the registry's `budget` stops reporting there: the first line of a year is then no more.
+    """
     mine = Ledger() if so_far is None else so_far.of({metric.id})
     if mine.reports:
         return _so_far(metric, mine)
     if reports is None and not metric.once:
-        return _of_a_year(metric)
+        planned, year = _of_a_year(metric), yearly([metric], budget, is_counted=True)
+        if year.epsilon >= planned.headline.epsilon:
+            return planned
+        pattern = min(planned.epsilon_pattern, year.epsilon)
+        return replace(planned, lines=(year, *planned.lines[1:]), epsilon_pattern=pattern)
     return _planned(metric, 1 if metric.once else reports or 1)
 
 

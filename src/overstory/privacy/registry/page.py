@@ -17,7 +17,7 @@ from overstory.protocol.metrics import Metric
 from overstory.protocol.metrics.metric import FEWEST_TOGETHER
 
 if TYPE_CHECKING:
-    from overstory.protocol.metrics.tables import ObliviousRoute
+    from overstory.protocol.metrics.tables import ObliviousRoute, PersonBudget
 
 SHOWN: Final = (1, 2, 3, 5, 10)
 MOST_CHANGES: Final = 100  # up to this window the leak of a change is computed unasked: within a second
@@ -77,9 +77,16 @@ def together_blocks(totals: Iterable[TotalCost], budget: Sequence[str]) -> Itera
         yield Lines(*budget)
 
 
-def metric_page(metric: Metric, *, reports: int | None = None, route: ObliviousRoute | None = None) -> MetricPage:
-    """Return the page of a metric; `route` is the registry's relay, and `reports` as in `metric_cost`."""
-    return MetricPage(metric, metric_facts(metric, route), metric_statement(metric), metric_cost(metric, reports))
+def metric_page(
+    metric: Metric,
+    *,
+    reports: int | None = None,
+    route: ObliviousRoute | None = None,
+    budget: PersonBudget | None = None,
+) -> MetricPage:
+    """Return the page of a metric; `route` and `budget` are the registry's, and `reports` as in `metric_cost`."""
+    cost = metric_cost(metric, reports, budget=budget)
+    return MetricPage(metric, metric_facts(metric, route), metric_statement(metric), cost)
 
 
 def metric_facts(

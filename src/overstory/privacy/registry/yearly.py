@@ -99,8 +99,12 @@ def yearly(metrics: Iterable[Metric], budget: PersonBudget | None = None, *, is_
     unbounded = [metric_terms(metric) for part in parts if math.isinf(part.epsilon) for metric in part.metrics]
     reason = why_unbounded(unbounded) if unbounded else NOT_BOUNDED
     ends = False  # whether a yearly budget is less than all reports of a year cost
-    if budget is not None and budget.against == "any-history" and budget.epsilon < epsilon:
-        epsilon, words, ends = budget.epsilon, f"{words}, until the budget is used up", budget.per == "year"
+    if parts and budget is not None and budget.against == "any-history":
+        # The smallest limit that all of these reports count against: everybody's, or that of one attribute.
+        limits = [{*budget.limits_of(metric)} for part in parts for metric in part.metrics]
+        least = min(most for _, most in set.intersection(*limits))
+        if least < epsilon:
+            epsilon, words, ends = least, f"{words}, until the budget is used up", budget.per == "year"
     year = year_of(metric for part in parts for metric in part.metrics)
     has_panel = any(metric.panel for part in parts for metric in part.metrics)
     is_kept = is_counted and math.isfinite(epsilon) and (ends or has_panel)

@@ -163,6 +163,14 @@ class _Stated:
 
     stated: tuple[Probability | None, Probability | None]
 
+    def __post_init__(self) -> None:
+        if self.stated != (None, None) and self.p_star == self.q_star:
+            raise ParameterError(
+                f"p_star = q_star = {float(self.p_star):g}: an estimator divides by their difference; give "
+                "P(a report supports its own value) and P(it supports another)"
+            )
+        super().__post_init__()  # type: ignore[misc] # a mixin
+
     @property
     def p_star(self) -> Fraction:
         return super().p_star if self.stated[0] is None else Fraction(self.stated[0])  # type: ignore[misc] # a mixin

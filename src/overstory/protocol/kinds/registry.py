@@ -117,21 +117,12 @@ BUILDERS: Final[Builders[Kind]] = _taking(" ".join(_VALUES))
 """Every mechanism that a metric can have."""
 
 
-_LISTS_OF_OWN: Final = (REGISTRY, BUILDERS, FAMILIES["symbols"].builders)
-
-
 def add_own(name: str, build: Callable[..., Mechanism]) -> None:
     """Add an oracle of a user's own, in this process alone; a later one of its name replaces it."""
     if name in REGISTRY and name not in own_names():
         raise ParameterError(f"{name} is an oracle of the library: give yours another name")
-    for builders in _LISTS_OF_OWN:
+    for builders in (REGISTRY, BUILDERS, FAMILIES["symbols"].builders):
         builders.places[name] = build
-
-
-def forget_own(name: str) -> None:
-    """Take away an oracle of a user's own."""
-    for builders in _LISTS_OF_OWN:
-        del builders.places[name]
 
 
 def own_names() -> list[str]:

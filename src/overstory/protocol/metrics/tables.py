@@ -129,7 +129,7 @@ class PersonBudget:
     # "same-pattern" what they tell, not counting which reports share their noise
     against: Against = "any-history"
     # smaller budgets of the metrics that share an attribute, by attribute
-    attributes: Mapping[str, float] = field(default_factory=dict)
+    attributes: Mapping[str, float] = field(default_factory=dict, hash=False)
     per: Stretch = "ever"  # of which reports: of all that there ever are, or of those within any 366 days
 
     def __post_init__(self) -> None:
