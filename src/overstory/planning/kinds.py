@@ -117,9 +117,8 @@ def _for_strings(metric: str, domain: AnyDomain, needs: Needs, reports: int) -> 
     _need(needs, "epsilon_report", "epsilon_permanent")
     if not needs["candidates"]:
         raise ParameterError("give candidates, how many strings are looked for, or a candidate file in the domain")
-    epsilons, more = (needs["epsilon_report"], needs["epsilon_permanent"]), ("alpha", "thrifty")
-    given = {name: needs[name] for name in more if name in needs}
-    plan = plan_from_needs(*epsilons, reports, needs["candidates"], hash_key=metric, **given)
+    epsilons, alpha = (needs["epsilon_report"], needs["epsilon_permanent"]), needs.get("alpha", ALPHA)
+    plan = plan_from_needs(*epsilons, reports, needs["candidates"], hash_key=metric, alpha=alpha)
     return replace(plan, **detected(plan.mechanism, plan.error, reports, plan.num_candidates))
 
 
@@ -192,7 +191,7 @@ def _for_numbers(metric: str, domain: Any, needs: Needs, reports: int) -> Plan: 
 SYMBOLS: Final = ("epsilon_report", "epsilon_permanent", "reports")
 WINDOW: Final = ("epsilon_window", "window", "reports")
 PLANNERS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str, Any, Needs, int], Plan]]]] = {
-    "strings": (("epsilon_report", "epsilon_permanent", "reports", "candidates", "alpha", "thrifty"), _for_strings),
+    "strings": (("epsilon_report", "epsilon_permanent", "reports", "candidates", "alpha"), _for_strings),
     "symbols": (SYMBOLS, _for_symbols),
     "sets": (("epsilon_report", "reports", "typical"), _for_sets),
     "numbers": (("epsilon_report", "reports", "estimate", "resolution"), _for_numbers),

@@ -16,7 +16,7 @@ from overstory.protocol.metrics.toml_positions import TomlPosition
 
 ESTIMATES: Final = ("mean", "distribution")
 WHOLE: Final = ("reports", "candidates", "window", "resolution")
-"""What is counted; `thrifty` is true or false, and all other needs are numbers."""
+"""What is counted; all other needs are numbers."""
 
 
 def plan_registry(text: str, folder: Folder | None, *, source: str | None = None) -> tuple[str, list[Plan]]:
@@ -83,9 +83,7 @@ def _planned(name: str, fields: Fields, folder: Folder | None) -> Plan | None:
 def _check_kinds(needs: Fields) -> None:
     """Note every need whose value is of another kind than it takes."""
     for key, value in needs.table.items():
-        if key == "thrifty":
-            fits, wanted = isinstance(value, bool), "true or false"
-        elif key == "estimate":
+        if key == "estimate":
             fits, wanted = value in ESTIMATES, " or ".join(ESTIMATES)
         else:
             kind, wanted = (int, "a whole number") if key in WHOLE else ((int, float), "a number")

@@ -82,7 +82,6 @@ PLAN: Final = Command(
         Option("--num-bits", "bits of a report (default: chosen)", "K", int),
         Option("--num-hashes", "hashes of a value (default: chosen)", "H", int),
         Option("--num-cohorts", "cohorts (default: chosen)", "M", int),
-        flag("--thrifty", "use the smallest permanent epsilon that does not make one report less accurate"),
     ),
     Group(
         "for a known domain",
@@ -130,7 +129,6 @@ With --domain-size and --yearly it compares the ways to keep within that epsilon
                     "--num-bits",
                     "--num-hashes",
                     "--num-cohorts",
-                    "--thrifty",
                     "--share",
                 ),
             ),

@@ -86,7 +86,6 @@ def _from_needs(args: argparse.Namespace) -> RapporPlan:
         num_bits=args.num_bits,
         num_hashes=args.num_hashes,
         num_cohorts=args.num_cohorts,
-        thrifty=args.thrifty,
     )
 
 
