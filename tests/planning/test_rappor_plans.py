@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import overstory
 from overstory.planning import detection, plan_from_needs, plan_from_parameters
+from overstory.planning.detection import MOST_EPSILON, nearest
 from overstory.planning.kinds import plan_for_domain
-from overstory.planning.nearest import MOST_EPSILON, nearest
 from overstory.planning.needs import design, sufficient_permanent
 from overstory.presentation.formats import epsilon_text
 from overstory.protocol.errors import ParameterError

@@ -14,7 +14,9 @@ from itertools import product
 from typing import Final
 
 from overstory.planning.detection import (
+    COMMON_SHARE,
     NINE_IN_TEN,
+    Nearest,
     count_error,
     critical_value,
     critical_value_fdr,
@@ -22,10 +24,10 @@ from overstory.planning.detection import (
     detectable_frequency_fdr,
     fitted_candidates,
     learning_limit,
+    nearest,
     rare_error,
     reports_needed,
 )
-from overstory.planning.nearest import COMMON_SHARE, Nearest, nearest
 from overstory.planning.plan import WRITTEN, RapporPlan
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import check_count, whole_number

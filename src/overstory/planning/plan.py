@@ -24,7 +24,7 @@ from overstory.privacy.payloads.shuffle import DELTA, CentralPrivacy, shuffled
 
 if TYPE_CHECKING:
     from overstory.analysis.comparison import Choice, Measured
-    from overstory.planning.nearest import Nearest
+    from overstory.planning.detection import Nearest
     from overstory.presentation.svg import Picture
     from overstory.protocol.kinds.bits import BitMechanism
     from overstory.protocol.metrics import Metric

@@ -100,7 +100,7 @@ def _changes(changes: list[Change]) -> Iterator[Block]:
 def plan(args: argparse.Namespace) -> int:
     if args.file.startswith("package:") and not args.output:
         raise ParameterError(f"{args.file} is inside a package: give -o OUT to write the registry elsewhere")
-    from overstory.planning.registry import plan_registry  # which loads NumPy
+    from overstory.planning.kinds import plan_registry  # which loads NumPy
 
     text, planned = plan_registry(registry_text(args.file), registry_folder(args.file), source=args.file)
     target = args.output or args.file

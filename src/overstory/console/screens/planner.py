@@ -11,8 +11,8 @@ from pydantic import Field as Parameter
 
 from overstory.console.view import Query, Screen, View
 from overstory.planning import Plan, plan_from_needs
+from overstory.planning.detection import Nearest
 from overstory.planning.kinds import plan_for_domain
-from overstory.planning.nearest import Nearest
 from overstory.planning.yearly import YearPlan
 from overstory.presentation.charts.curves import Scatter
 from overstory.presentation.document import (
