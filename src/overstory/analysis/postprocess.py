@@ -6,7 +6,7 @@ The unbiased counts, their standard errors and what is detected stay as they wer
 report change, and the result lists the steps. Post-processing reads no report, so it costs no privacy.
 
 Wang, Lopuhaa-Zwakenberg, Li, Skoric, Li, "Locally differentially private frequency estimation with consistency", NDSS
-2020, name and compare Norm, Norm-Sub and Base-Cut among others.
+2020, name and compare Norm-Sub and Base-Cut among others.
 
 *Smoothing the estimates of small groups*: each is moved towards the mean of all, the less precise it is the more.
 The model of Fay and Herriot [1]_, for each value by itself: the estimate of group s is :math:`y_s = p_s + e_s` with a
@@ -48,28 +48,6 @@ if TYPE_CHECKING:
 def clip(estimate: Estimate) -> F64:
     """Move each count to the nearest one that is possible: not negative, and no more than the reports."""
     return np.clip(estimate.counts, 0.0, estimate.num_reports)
-
-
-def est_freq(estimate: Estimate) -> F64:
-    """Return the thesis's Est_Freq (section 4.1), ``max(0, estimate) / sum(estimate)``, times the reports."""
-    # Literally, the sum before clipping: the result adds up to more than it should.
-    return _divided("est-freq", estimate, float(estimate.counts.sum()))
-
-
-def est_freq_clipped(estimate: Estimate) -> F64:
-    """Return the same over the sum of what is clipped."""
-    return _divided("est-freq-clipped", estimate, float(np.maximum(estimate.counts, 0.0).sum()))
-
-
-def _divided(name: str, estimate: Estimate, total: float) -> F64:
-    if total <= 0:
-        raise ParameterError(f"{name} divides by the sum of the estimates, which is {total:.6g}: use norm-sub")
-    return np.asarray(np.maximum(estimate.counts, 0.0) / total * estimate.num_reports)
-
-
-def norm(estimate: Estimate) -> F64:
-    """Add one number to all counts, so that they sum to the number of reports. Linear, so still unbiased."""
-    return np.asarray(estimate.counts + (estimate.num_reports - estimate.counts.sum()) / max(len(estimate), 1))
 
 
 def norm_sub(estimate: Estimate) -> F64:
@@ -130,9 +108,6 @@ def least_risk(amplitudes: F64, noise_variance: float) -> float:
 STEPS: Final[Mapping[str, Callable[[Estimate], F64]]] = MappingProxyType(
     {
         "clip": clip,
-        "est-freq": est_freq,
-        "est-freq-clipped": est_freq_clipped,
-        "norm": norm,
         "norm-sub": norm_sub,
         "base-cut": base_cut,
         "smooth": smooth,
@@ -162,7 +137,7 @@ def postprocess(estimate: Estimate, *steps: str) -> Processed:
     estimate
         The estimate to start from; it is not changed.
     *steps
-        Names: clip, est-freq, est-freq-clipped, norm, norm-sub, base-cut, smooth.
+        Names: clip, norm-sub, base-cut, smooth.
 
     Raises
     ------
