@@ -1,6 +1,5 @@
-"""decode by group: each group's estimates, all of them weighted, smoothed shares, and the difference of two groups."""
+"""decode by group: each group's estimates, all of them weighted, and the difference of two groups."""
 
-import csv
 import json
 
 import numpy as np
@@ -91,23 +90,6 @@ def test_groups_count_by_their_public_shares_and_not_by_who_reports(folder):
     assert red["high"] / plain["reports"] < 0.44, "without it, who reports most weighs most"
 
 
-def test_smoothed_shares_stand_next_to_the_raw_ones_and_their_intervals(folder, tmp_path):
-    ran = decode(folder, "--by-group", "--smooth", "-o", str(tmp_path))
-    assert ran.returncode == 0
-    assert "smoothed shares are moved towards the mean of all groups" in ran.stdout
-    with (tmp_path / "groups.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 12
-    written = json.loads((tmp_path / "groups.json").read_text())["smoothed"]
-    for row, same in zip(rows, written, strict=True):
-        assert (row["group"], row["value"]) == (same["group"], same["value"])
-        share, low, high, smoothed = (float(row[key]) for key in ("share", "low", "high", "smoothed"))
-        assert low <= share <= high
-        assert abs(smoothed - float(row["share"])) < 2 * float(row["standard_error"])
-    moved = [abs(float(row["smoothed"]) - float(row["share"])) for row in rows if row["value"] == "red"]
-    assert moved[[row["group"] for row in rows if row["value"] == "red"].index("1.2")] > min(moved)
-
-
 def test_the_difference_of_two_groups_has_an_interval(folder):
     ran = decode(folder, "--compare", "1.1", "1.0", "--json", "--all")
     compared = json.loads(ran.stdout)
@@ -181,5 +163,3 @@ def test_metrics_of_every_kind_are_read_by_group(tmp_path, kind):
     assert ("weighted" in read) == (kind == "items"), "shares of devices have weights, a mean has none"
     text = decode(tmp_path, "--by-group", metric="m").stdout
     assert text.index("release 1.0: 50,000 expected devices") < text.index("release 1.1: 30,000 expected devices")
-    refused = decode(tmp_path, "--by-group", "--smooth", metric="m").stderr
-    assert ("smoothing is of shares" if kind == "mean" else "2 groups: smoothing needs at least 3") in refused

@@ -87,7 +87,7 @@ SPANS = ("--compare", DAYS[1], DAYS[0])
     ("kind", "options"),
     [
         (OF_GROUPS, ("--by-group",)),
-        (OF_GROUPS, ("--by-group", "--smooth", "--json")),
+        (OF_GROUPS, ("--by-group", "--json")),
         (OF_GROUPS, ("--group", "1.1", "--aggregate", "per-period", "--json")),
         (OF_GROUPS, ("--compare", "1.0", "1.1")),
         (OF_GROUPS, SPANS),

@@ -1,21 +1,14 @@
-"""A metric's estimates by group: a reading of each, smoothed shares where asked for, and all groups weighted."""
+"""A metric's estimates by group: a reading of each, and all groups weighted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from overstory.analysis.postprocess import (
-    LEVEL,
-    Smoothed,
-    WeightedShares,
-    smoothed_shares,
-    weighted_shares,
-    with_interval,
-)
+from overstory.analysis.selection import normal_quantile
 from overstory.presentation.document import Block, Column, Heading, Table
 from overstory.presentation.formats import interval, percent, plural
 from overstory.presentation.result import Result
@@ -27,18 +20,51 @@ from overstory.queries.readings import Aggregation, EstimateOptions, Reading, re
 
 if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
+    from overstory.analysis.selection import F64
     from overstory.presentation.svg import Picture
 
 MOST_ROWS: Final = 20
 
-SMOOTHING: Final = (
-    "smoothed shares are moved towards the mean of all groups: nearer to the truth on average, and not unbiased; the "
-    "intervals are those of the shares before"
-)
 WEIGHTING: Final = (
     "weighted: each group counts by its public share of all devices, however many of its devices report; not corrected "
     "for devices that differ within a group"
 )
+
+
+LEVEL: Final = 0.95
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedShares:
+    """Shares among all devices, each group by its public share, and their errors (float64, shape (M,))."""
+
+    values: Sequence[Any]
+    shares: F64
+    errors: F64
+
+    def rows(self) -> list[dict[str, Any]]:
+        order = np.argsort(-self.shares, kind="stable")
+        return [
+            {"value": self.values[place], **with_interval(self.shares[place], self.errors[place])}
+            for place in order[np.isfinite(self.errors[order])]
+        ]
+
+
+def with_interval(raw: float, error: float) -> dict[str, float]:
+    """Return a share within 0 and 1, the unbiased one, its error, and its interval, not corrected for selection."""
+    reach = normal_quantile(0.5 + LEVEL / 2) * error
+    share, low, high = (min(max(float(bound), 0.0), 1.0) for bound in (raw, raw - reach, raw + reach))
+    return {"share": share, "raw_share": float(raw), "standard_error": float(error), "low": low, "high": high}
+
+
+def weighted_shares(weights: Sequence[float], estimates: Sequence[Estimate]) -> WeightedShares | None:
+    """Return the shares of all devices: the groups' own, each by its public share; None where no device is expected."""
+    if not sum(weights):
+        return None
+    parts = np.array(weights) / sum(weights)
+    shares = np.stack([estimate.raw_frequencies for estimate in estimates])
+    errors = np.stack([estimate.errors() / estimate.num_reports for estimate in estimates])
+    return WeightedShares(estimates[0].values, parts @ shares, np.sqrt(parts**2 @ errors**2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +76,7 @@ class GroupedReading(Result):
     parts: Mapping[str, Reading]  # by group, in the registry's order
     hidden: tuple[str, ...]  # groups with too few devices, by public shares
     left_out: int  # reports in none of `parts`: they name no group, or a hidden one
-    smoothed: Smoothed | None = field(default=None, repr=False)  # over the groups with reports; None unless asked for
-    weighted: WeightedShares | None = field(default=None, repr=False)  # as `smoothed`; None for a metric without shares
+    weighted: WeightedShares | None = field(default=None, repr=False)  # None for a metric without shares
 
     @property
     def metric(self) -> Metric:
@@ -70,8 +95,6 @@ class GroupedReading(Result):
             )
         if self.left_out:
             yield f"{plural(self.left_out, 'report')} in no group above: of devices that name none, or a hidden one"
-        if self.smoothed is not None:
-            yield SMOOTHING
         if self.weighted is not None:
             yield WEIGHTING
             absent = [group for group, reading in self.parts.items() if _estimate(reading) is None]
@@ -92,29 +115,10 @@ class GroupedReading(Result):
         more: dict[str, Any] = {}
         if self.weighted is not None:
             more["weighted"] = self.weighted.rows()
-        if self.smoothed is not None:
-            more["smoothed"] = list(self.smoothed_rows())
         about |= {"hidden": list(self.hidden), "reports_in_no_group_here": self.left_out}
         return {"metric": self.metric.id, **about, "groups": parts, **more, "notes": list(self.all_notes())}
 
-    def smoothed_rows(self) -> Iterator[dict[str, Any]]:
-        assert self.smoothed is not None
-        estimates = [(group, own) for group, reading in self.parts.items() if (own := _estimate(reading)) is not None]
-        order = np.argsort(-self.smoothed.mean, kind="stable")
-        for place in order[np.isfinite(self.smoothed.mean[order])]:
-            for number, (group, estimate) in enumerate(estimates):
-                error = estimate.errors()[place] / estimate.num_reports
-                yield {
-                    "value": estimate.values[place],
-                    "group": group,
-                    **with_interval(estimate.raw_frequencies[place], error),
-                    "smoothed": float(self.smoothed.shares[number, place]),
-                    "smoothed_error": float(self.smoothed.errors[number, place]),
-                }
-
     def as_table(self) -> Table:
-        if self.smoothed is not None:
-            return Table("", tuple(map(Column, SMOOTHED_KEYS)), list(self.smoothed_rows()))
         tables = {group: reading.as_table() for group, reading in self.parts.items()}
         columns = next((table.columns for table in tables.values()), ())
         rows = [{"group": group, **row} for group, table in tables.items() for row in table.rows]
@@ -127,10 +131,6 @@ class GroupedReading(Result):
         if self.weighted is not None:
             rows = self.weighted.rows()
             yield Table("All devices, weighted by public shares", SHARES, rows if everything else rows[:MOST_ROWS])
-        if self.smoothed is not None:
-            rows = list(self.smoothed_rows())
-            most = len(rows) if everything else MOST_ROWS * len(self.parts)
-            yield Table("Shares, and smoothed over the groups", SMOOTHED, rows[:most])
 
     def pictures(self) -> list[Picture]:
         return [
@@ -140,29 +140,10 @@ class GroupedReading(Result):
         ]
 
 
-VALUE: Final = Column("value", is_left=True)
 SHARES: Final = (
-    VALUE,
+    Column("value", is_left=True),
     Column("share", text=percent),
     Column("interval", f"{LEVEL:.0%} interval", interval(percent), ("low", "high")),
-)
-SMOOTHED: Final = (
-    VALUE,
-    Column("group", is_left=True),
-    *SHARES[1:],
-    Column("smoothed", text=percent),
-    Column("smoothed_error", "+-", percent),
-)
-SMOOTHED_KEYS: Final = (
-    "group",
-    "value",
-    "share",
-    "raw_share",
-    "standard_error",
-    "low",
-    "high",
-    "smoothed",
-    "smoothed_error",
 )
 
 
@@ -171,8 +152,6 @@ def read_groups(
     counts_of: Callable[[str | None], PeriodCounts],
     kind: Aggregation = "total",
     options: EstimateOptions | None = None,
-    *,
-    smoothing: bool = False,
 ) -> GroupedReading:
     """Return the readings of a metric's groups; `counts_of` gives a group's counts, and of all devices for None."""
     groups = metric.groups
@@ -188,14 +167,9 @@ def read_groups(
     left_out = whole.num_reports - sum(own.num_reports for own in counted.values())
     reading = GroupedReading(total, parts, hidden, left_out)
     if not total.is_of_shares or kind != "total" or not total.parts:
-        if smoothing:
-            raise ParameterError("smoothing is of shares, over a range of periods in total: read those")
         return reading
     present = [(groups.share(name), own) for name, each in parts.items() if (own := _estimate(each)) is not None]
-    estimates = [own for _, own in present]
-    weighted = weighted_shares([share for share, _ in present], estimates)
-    smoothed = smoothed_shares(total.parts[0].estimate, estimates) if smoothing else None
-    return replace(reading, weighted=weighted, smoothed=smoothed)
+    return replace(reading, weighted=weighted_shares(*map(list, zip(*present, strict=True))) if present else None)
 
 
 def _estimate(reading: Reading) -> Estimate | None:

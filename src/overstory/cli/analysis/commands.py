@@ -282,7 +282,7 @@ overlap.""",
 
 _OF_A_METRIC: Final = ("--registry", "--metric", "--candidates", "--steps")
 _OF_PERIODS: Final = (
-    *("--from", "--to", "--group", "--by-group", "--smooth", "--aggregate", "--pool", "--compare"),
+    *("--from", "--to", "--group", "--by-group", "--aggregate", "--pool", "--compare"),
     *("--overlap", "--range", "--candidates-out"),
 )
 
@@ -318,7 +318,6 @@ DECODE: Final = Command(
         Option("--to"),
         Option("--group"),
         flag("--by-group", "estimate each group separately"),
-        flag("--smooth", "with --by-group: also shares that are smoothed over the groups"),
         Option(
             "--aggregate",
             "one estimate of the range (total), of each period, or of each period together with all earlier ones",
@@ -449,7 +448,6 @@ every period (of a panel: as often as it asks one device), unless --reports-per-
         OneOf(("--group", "--by-group")),
         OneOf(("--by-group", "--compare")),
         Needs(("--overlap",), ("--compare",), "it is how many devices two ranges share"),
-        Needs(("--smooth",), ("--by-group",), "it moves the shares of groups to their mean"),
         Idle(("--plot", "--steps", "--candidates-out"), ("--compare",), "these are differences"),
     ),
 )

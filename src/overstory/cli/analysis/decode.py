@@ -54,7 +54,7 @@ def is_of_labelled_counts(args: argparse.Namespace) -> bool:
 
 
 AS_SAID: Final = (
-    *("params", "counts", "registry", "metric", "engine", "group", "by_group", "smooth", "aggregate"),
+    *("params", "counts", "registry", "metric", "engine", "group", "by_group", "aggregate"),
     *("overlap", "candidates", "plot", "candidates_out"),
 )
 """Options that are taken into the request as they are."""
@@ -76,7 +76,6 @@ class DecodeRequest:
     periods: tuple[str | None, str | None]
     group: str | None
     by_group: bool
-    smooth: bool
     aggregate: Aggregation
     compare: tuple[str, str] | None
     overlap: float | None

@@ -57,9 +57,7 @@ def _reading(request: DecodeRequest, metric: Metric, kind: Aggregation) -> Readi
     options = request.read_options()
     with open_source(request, metric) as read_range:
         if request.by_group:
-            return read_groups(
-                metric, lambda group: read_range(request.periods, group), kind, options, smoothing=request.smooth
-            )
+            return read_groups(metric, lambda group: read_range(request.periods, group), kind, options)
         counted = read_range(request.periods, request.group)
         if not metric.mechanism.reads_reports:
             return read(counted, kind, options)
