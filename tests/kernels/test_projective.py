@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from overstory.analysis.kinds import sets
 from overstory.analysis.kinds.sets import packed
-from overstory.kernels.sets.planes import count_plane_support, inverse, opposite, plus, times
+from overstory.kernels.planes import count_plane_support, inverse, opposite, plus, times
 from overstory.protocol.kinds.finite_fields import field_of
 from overstory.protocol.kinds.sets import Projective
 

@@ -1,6 +1,6 @@
 """Hashes and signs of few devices by NumPy alone, of many by compiled kernels: the same numbers.
 
-`overstory.kernels.columns` says what is few; the kernels are in `overstory.kernels.symbols.transforms`.
+`overstory.kernels.columns` says what is few; the kernels are in `overstory.kernels.hashing`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 1 << 31
 MASK, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
-TRANSFORMS = "symbols/transforms"
+HASHING = "hashing"
 MOST_SIGNS = 1 << 30
 ENOUGH = 1 << 16  # devices worth a thread
 TOGETHER = 1 << 8  # signs that cost what a block does: they are added by the array
@@ -42,11 +42,11 @@ def count_hadamard_support(rows: NDArray[Any], reported: NDArray[Any], domain_si
     rows = column("rows", rows, order)
     reported = column("reported", reported, 2, rows.size)
     sums = np.zeros(order, np.int64)
-    if are_few((len(rows) + order * order.bit_length()) // TOGETHER, TRANSFORMS):
+    if are_few((len(rows) + order * order.bit_length()) // TOGETHER, HASHING):
         np.add.at(sums, rows, 1 - 2 * reported.astype(np.int64))
         sums = transformed(sums[:, None])[:, 0]
     else:
-        from overstory.kernels.symbols.transforms import add_signs, transform
+        from overstory.kernels.hashing import add_signs, transform
 
         add_signs(rows, reported, sums)
         transform(sums, 1)
@@ -75,10 +75,10 @@ def parity(words: NDArray[Any]) -> NDArray[np.uint8]:
 
 def masks_of(seeds: NDArray[Any], num_bits: int, hash_bits: int) -> U64:
     """Return every seed's matrix, its rows as masks of bits: `protocol.kinds.hashes.matrix_rows` of many."""
-    if are_few(len(seeds) * hash_bits // TOGETHER, TRANSFORMS):
+    if are_few(len(seeds) * hash_bits // TOGETHER, HASHING):
         words = (seeds.astype(np.uint64) << np.uint64(8))[:, None] | np.arange(hash_bits, dtype=np.uint64)
         return np.asarray(split_mix(words) >> np.uint64(64 - num_bits))
-    from overstory.kernels.symbols.transforms import fill_masks
+    from overstory.kernels.hashing import fill_masks
 
     out = np.empty((len(seeds), hash_bits), np.uint64)
     fill_masks(seeds.astype(np.uint64), np.uint64(64 - num_bits), out)
@@ -111,9 +111,9 @@ def count_blocks(masks: U64, reported: U32, parents: U64, step: int) -> NDArray[
         return out
     signs = (len(masks) * many << hash_bits) + (many << step) * (step + 1)
     each = len(masks) * (many + 1) << step
-    if are_few(min(signs, each) // TOGETHER, TRANSFORMS):
+    if are_few(min(signs, each) // TOGETHER, HASHING):
         return (count_by_signs if signs < each else count_each)(masks, reported, parents, step)
-    from overstory.kernels.symbols.transforms import add_block_signs, transform
+    from overstory.kernels.hashing import add_block_signs, transform
 
     most = MOST_SIGNS >> hash_bits  # reports whose signs a 32-bit sum surely holds
 
@@ -184,9 +184,9 @@ def encode_hash(words: U64, symbols: NDArray[Any], seeds: NDArray[Any], hash_ran
     if words.ndim != 1 or words.dtype != np.uint64:
         raise ValueError(f"words must be a column of uint64, not {words.dtype} {words.shape}")
     held, seeds = device_columns(0, symbols=(symbols, words.size), seeds=(seeds, ONE))
-    if are_few(len(held) // TOGETHER, TRANSFORMS):
+    if are_few(len(held) // TOGETHER, HASHING):
         return (_hash_words(words[held], seeds) * np.uint64(hash_range) >> HALF).astype(np.uint32)
-    from overstory.kernels.symbols.transforms import encode_rows
+    from overstory.kernels.hashing import encode_rows
 
     out, words = np.empty(held.size, np.uint32), np.ascontiguousarray(words)
 

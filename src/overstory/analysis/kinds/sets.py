@@ -72,10 +72,10 @@ def simulate_points(symbols: NDArray[Any], space: Projective, inside: int, strea
 
 
 def count_plane_support(histogram: I64, space: Projective) -> I64:
-    """Return how many reports lie on each value's hyperplane; see `overstory.kernels.sets.planes`."""
+    """Return how many reports lie on each value's hyperplane; see `overstory.kernels.planes`."""
     there = np.flatnonzero(histogram)
-    if there.size * space.domain_size > MOST_PAIRS or not are_few(0, "sets/planes"):
-        from overstory.kernels.sets import planes
+    if there.size * space.domain_size > MOST_PAIRS or not are_few(0, "planes"):
+        from overstory.kernels import planes
 
         return planes.count_plane_support(histogram, packed(space.field), space.dimension, space.domain_size)
     values = _coordinates(space, np.arange(space.domain_size), space.dimension)
@@ -85,7 +85,7 @@ def count_plane_support(histogram: I64, space: Projective) -> I64:
 
 
 def packed(field: Field) -> I64:
-    """Return a field as `overstory.kernels.sets.planes` takes it."""
+    """Return a field as `overstory.kernels.planes` takes it."""
     every = np.arange(field.size)
     inverses = [0, *map(field.inverse, every[1:].tolist())]
     if not isinstance(field, PowerField):
