@@ -466,7 +466,6 @@ DISCOVER: Final = Command(
         "B",
         int,
     ),
-    Option("--model", "values are texts like the lines of FILE, a public list", "FILE"),
     Option("--alphabet", "values are texts of these characters alone", "CHARACTERS"),
     Option("--known", "expected values, one per line", "FILE"),
     Option("--seed"),
@@ -481,9 +480,8 @@ The answers of real devices, to a metric whose domain is unknown strings or inte
 `overstory decode` searches those.""",
     runs="analysis.discover",
     rules=(
-        OneOf(("--bits", "--bytes", "--model")),
+        OneOf(("--bits", "--bytes")),
         OneOf(("--alphabet", "--bits")),
-        OneOf(("--alphabet", "--model")),
     ),
 )
 
