@@ -21,7 +21,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism
 from papers import figures
 from papers.comparison import REACH
-from papers.smart_homes.homes import BINS, READINGS, Homes, Symbols, frequencies
+from papers.smart_homes.homes import BINS, DESCRIPTION, READINGS, Symbols, draw, frequencies
 from papers.study import Context, Table, accumulate, each, mean
 
 if TYPE_CHECKING:
@@ -207,19 +207,19 @@ def _steps(
 
 
 def measured(
-    context: Context, homes: Homes, cases: Sequence[Key], build: Callable[[str, float], Mechanism], doing: str
+    context: Context, cases: Sequence[Key], build: Callable[[str, float], Mechanism], doing: str
 ) -> dict[Key, list[Distances]]:
     """Measure one (strategy, epsilon, number of homes) after another, by time step; all strategies on one draw."""
     distances: dict[Key, list[Distances]] = {}
     for place, (name, epsilon, size) in enumerate(context.steps(cases, doing)):
-        readings = homes.draw(size, context.rng(1, size))
+        readings = draw(size, context.rng(1, size))
         distances[name, epsilon, size] = per_step(build(name, epsilon), readings, context.rng(2, place), READINGS)
     return distances
 
 
-def inputs(homes: Homes, sizes: Sequence[int], epsilons: Sequence[float]) -> dict[str, Any]:
+def inputs(sizes: Sequence[int], epsilons: Sequence[float]) -> dict[str, Any]:
     """Return what `measured` was run on."""
-    return {"homes": homes.description, "N": list(sizes), "epsilon": list(epsilons), "bins": BINS, "steps": READINGS}
+    return {"homes": DESCRIPTION, "N": list(sizes), "epsilon": list(epsilons), "bins": BINS, "steps": READINGS}
 
 
 def mean_ratio(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> tuple[float, float, float]:

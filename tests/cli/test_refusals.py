@@ -390,7 +390,6 @@ REFUSED = {
     "reproduce --quick -o out": [
         ("figure-99", "rappor-75-of-100"),
         ("rappor-75-of-100 --all", "give --all, or names"),
-        ("rappor-75-of-100 --readings x.csv", "does not take --readings"),
     ],
     "simulate --registry colour.toml": [
         ("--devices 5", "the following arguments are required: --store"),
