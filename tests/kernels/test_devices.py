@@ -43,13 +43,6 @@ class Words:
     def word(self, number):
         return finalized((self.start + (number + 1) * 0x9E3779B97F4A7C15) & MASK)
 
-    def coin(self):
-        """The 32 bits that decide."""
-        return self.word(0) >> 32
-
-    def below(self, number, size):
-        return self.word(number) * size >> 64
-
 
 def bits_of(places, symbol, cohort, permanent, instantaneous, *, num_bits, device, index):
     """One report: bit i is 1 when its uniform number U is below the threshold of what it was.
@@ -72,15 +65,6 @@ def bits_of(places, symbol, cohort, permanent, instantaneous, *, num_bits, devic
             out |= (uniform < channel[0 if bits >> place & 1 else 1]) << place
         bits = out
     return bits
-
-
-def symbol_of(symbol, cohort, size, permanent, instantaneous, device, index):
-    purposes = ((permanent, b"symperm1", (cohort, symbol)), (instantaneous, b"syminst1", (index,)))
-    for alpha, domain, names in purposes:
-        words = Words(domain, device, *names)
-        if alpha is not None and words.coin() >= alpha:
-            symbol = words.below(1, size)
-    return symbol
 
 
 def space(field_size, dimension):
@@ -114,21 +98,6 @@ def test_any_bits_equal_the_twin(permanent, instantaneous, num_bits, first, inde
         bits_of(positions[c, s], s, c, *rounds, num_bits=num_bits, device=first + row, index=index)
         for row, (s, c) in enumerate(zip(symbols.tolist(), cohorts.tolist(), strict=True))
     ]
-
-
-alphas = st.none() | thresholds
-
-
-@settings(max_examples=60, deadline=None)
-@given(alphas, alphas, st.sampled_from([2, 100, 2**31]), firsts, indices)
-def test_any_symbols_equal_the_twin(permanent, instantaneous, size, first, index):
-    rng = np.random.default_rng(size)
-    symbols, cohorts = rng.integers(0, size, 9).astype(np.int32), rng.integers(0, ONE, 9).astype(np.uint32)
-    rounds = permanent, instantaneous
-    got = simulate_symbols(symbols, cohorts, size, *rounds, StreamKey(KEY, first, index))
-    assert got.dtype == np.uint32
-    held = zip(symbols.tolist(), cohorts.tolist(), strict=True)
-    assert got.tolist() == [symbol_of(*own, size, *rounds, first + row, index) for row, own in enumerate(held)]
 
 
 QUARTER = ((3 << 30, 1 << 30), (3 << 30, 1 << 31))  # f = .5, p = .5, q = .75

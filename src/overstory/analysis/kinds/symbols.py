@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.estimate import Estimate
 from overstory.analysis.kinds.base import Cohorts, Support, Words, chosen, pooled, symbols_of
 from overstory.analysis.kinds.work import Work
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.variance import error_bound
 from overstory.protocol.channels import ONE
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import MAX_SYMBOLS, check_symbol
@@ -212,28 +209,3 @@ class ListedSupport(CountedByValue, OutputSupport):
     def supports(self, batch: ReportBatch) -> NDArray[np.integer[Any]]:
         histogram = np.bincount(self.outputs(batch), minlength=self.num_outputs)
         return np.asarray(histogram[np.array(self.encoding.owned)].sum(axis=1))
-
-
-def lecture_notes(mechanism: SymbolMechanism, num_reports: int, reports_per_device: float = 1.0) -> list[str]:
-    """Return in words: the error bound, where seeds leave no error of their own, and the lecture's real epsilon."""
-    notes: list[str] = []
-    if mechanism.name != "random-matrix" or not num_reports:
-        return notes
-    if not mechanism.encoding.uneven:
-        # Hoeffding over devices: one's r reports span r times as far, so the sum of squared spans is R times as large.
-        bound = error_bound(mechanism, num_reports / reports_per_device, 0.05) * num_reports
-        several = "" if reports_per_device == 1 else f", r = {reports_per_device:g} reports a device"
-        formula = f"sqrt(2 n {'r ' if several else ''}ln(2 / beta)) (e^eps + 1) / (e^eps - 1){several}"
-        notes.append(f"with probability 95% the count of any one value is within {bound:,.0f} of it: {formula}")
-    advantage = mechanism.parameters.get("advantage")
-    if advantage is not None:
-        notes.append(
-            f"the true sign is sent with probability 1/2 + {advantage:g}: that is epsilon "
-            f"{mechanism.epsilon_report:.4f}, not {advantage:g}"
-        )
-    return notes
-
-
-def with_notes(estimate: Estimate, *notes: str) -> Estimate:
-    """Return the estimate with more for its reader to know."""
-    return replace(estimate, notes=(*estimate.notes, *notes))
