@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.analysis.kinds.sets import simulate_points
+from overstory.analysis.kinds.base import support_of
 from overstory.kernels import devices
 from overstory.kernels.devices import StreamKey, assign_cohorts, simulate_bits, simulate_subsets, simulate_symbols
 from overstory.kernels.threads import at_most
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.sets import Projective
+from overstory.protocol.kinds.registry import mechanism
 
 KEY = bytes(range(32))
 ZERO = StreamKey(KEY)
@@ -67,9 +67,7 @@ def bits_of(places, symbol, cohort, permanent, instantaneous, *, num_bits, devic
     return bits
 
 
-def space(field_size, dimension):
-    """The space all of whose points are values."""
-    return Projective((field_size**dimension - 1) // (field_size - 1), field_size)
+POINTS = support_of(mechanism("projective", domain_size=9000, epsilon=1.0))
 
 
 def as_integers(reports):
@@ -112,7 +110,7 @@ SIMULATED = {
     "symbols": lambda s, c, stream: simulate_symbols(s, c, 1 << 20, 1 << 30, 3 << 30, stream),
     "permanent symbols": lambda s, c, stream: simulate_symbols(s, c, 1 << 20, 0, None, stream),
     "subsets": lambda s, c, stream: simulate_subsets(s, 70, 20, 1 << 31, stream),
-    "points": lambda s, c, stream: simulate_points(s, space(101, 4), 0, stream),
+    "points": lambda s, c, stream: POINTS.respond(np.arange(70), s, c, stream)[:, 0],
     "cohorts": lambda s, c, stream: assign_cohorts(stream, 1 << 31, len(s)),
 }
 each_simulation = pytest.mark.parametrize("simulate", SIMULATED.values(), ids=SIMULATED)
@@ -224,5 +222,6 @@ def test_what_is_no_stream_is_refused(wrong, message):
 
 
 def test_a_space_of_too_many_points_is_refused():
-    with pytest.raises(ParameterError, match=r"the space has \d+ points: .* up to 2\*\*32"):
-        simulate_points(np.array([2]), Projective(1 << 31, 2039), 7, StreamKey(KEY))
+    huge = support_of(mechanism("projective", domain_size=1 << 31, epsilon=7.6))
+    with pytest.raises(ParameterError, match=r"there are \d+ outputs: .* up to 2\*\*32"):
+        huge.respond(np.array([2]), np.array([0]), np.array([0], np.uint16), StreamKey(KEY))
