@@ -99,11 +99,11 @@ def test_equal_budgets_are_one_time_rappor():
 
 def test_beyond_the_sufficient_budget_nothing_is_gained_and_below_it_something_is_lost():
     enough = sufficient_permanent(2.0)
-    errors = [plan_from_needs(2.0, e, 10**6, 200, num_bits=128, num_cohorts=16) for e in (enough * 0.95, enough, 9.0)]
-    below, at, beyond = (plan.standard_error for plan in errors)
-    assert at == pytest.approx(beyond, rel=1e-6)
-    assert below > at * 1.0001
-    at, beyond = errors[1:]
+    below, at, beyond = (
+        plan_from_needs(2.0, e, 10**6, 200, num_bits=128, num_cohorts=16) for e in (enough * 0.95, enough, 9.0)
+    )
+    assert at.standard_error == pytest.approx(beyond.standard_error, rel=1e-6)
+    assert below.standard_error > at.standard_error * 1.0001
     assert f"A permanent epsilon of {epsilon_text(enough)} would" in beyond.plain_words()
     assert "A permanent epsilon of" not in at.plain_words()
     assert at.privacy.change_leak[2] > beyond.privacy.change_leak[2]
