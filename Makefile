@@ -124,7 +124,7 @@ bench-scale: $(VENV)/dev
 	$(BIN)/python bench/scale.py --reports $(REPORTS) --engines $(ENGINES) --rounds 3 $(if $(FOLDER),--folder $(FOLDER))
 
 figures: $(VENV)/dev
-	@for script in oracle_page plan_gain decode_accuracy speed_decode oracle_variance numeric_accuracy heavy_hitters; do \
+	@for script in oracle_page plan_gain decode_accuracy speed_decode numeric_accuracy heavy_hitters; do \
 	  echo "== $$script"; $(BIN)/python bench/$$script.py || exit 1; done
 
 docs: $(VENV)/server $(VENV)/docs # the page of the Python API is written from the package

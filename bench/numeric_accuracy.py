@@ -128,11 +128,8 @@ def square_wave(reports: int, seeds: int) -> Iterator[tuple[str, Figures]]:
                 "EM, gain 0.001": fitted(wave, counts, 0.001),
                 "OUE + norm-sub": postprocess(raw, "norm-sub").frequencies,
                 "OUE + smooth + norm-sub": postprocess(raw, "smooth", "norm-sub").frequencies,
-                "OUE + est-freq-clipped": postprocess(raw, "est-freq-clipped").frequencies,
             }
             run = {kind: wasserstein(found, truth, width=1 / BINS) for kind, found in shares.items()}
-            literal = postprocess(raw, "est-freq").frequencies - truth  # adds up to more than 1: no distribution
-            run["OUE + est-freq, summed as it is"] = float(np.abs(np.cumsum(literal)[:-1]).sum() / BINS)
             run["MSE x 1e6, EM"] = 1e6 * mean_squared_error(shares["EM"], truth)
             run["MSE x 1e6, OUE + norm-sub"] = 1e6 * mean_squared_error(shares["OUE + norm-sub"], truth)
             runs.append(run)
@@ -195,9 +192,6 @@ def steps(seeds: int) -> Iterator[tuple[str, Figures]]:
     """Mean squared error (and the other distances) after each step, OUE, d = 100."""
     chains: dict[str, tuple[Any, ...]] = {
         "raw": (),
-        "est-freq": ("est-freq",),
-        "est-freq-clipped": ("est-freq-clipped",),
-        "norm": ("norm",),
         "norm-sub": ("norm-sub",),
         "base-cut": ("base-cut",),
         "base-cut + norm-sub": ("base-cut", "norm-sub"),
@@ -213,14 +207,11 @@ def steps(seeds: int) -> Iterator[tuple[str, Figures]]:
                 raw = unary_estimate(bins, BINS, rng)
                 done = {chain: postprocess(raw, *parts).frequencies for chain, parts in chains.items()}
                 run = {chain: 1e6 * mean_squared_error(found, truth) for chain, found in done.items()}
-                run["JSD est-freq"] = jensen_shannon(done["est-freq"], truth)
                 run["JSD norm-sub"] = jensen_shannon(done["norm-sub"], truth)
                 run["TV norm-sub"] = total_variation(done["norm-sub"], truth)
                 run["maximum error norm-sub"] = maximum_error(done["norm-sub"], truth)
-                run["sum of est-freq"] = float(done["est-freq"].sum())
                 runs.append(run)
-            ratios = {f"norm-sub / {other}": ("norm-sub", other) for other in ("est-freq", "est-freq-clipped")}
-            yield f"N={reports:,} {name}", summarized(runs, ratios)
+            yield f"N={reports:,} {name}", summarized(runs, {})
 
 
 def means(reports: int, seeds: int) -> Iterator[tuple[str, Figures]]:

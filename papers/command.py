@@ -7,7 +7,6 @@ import json
 import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from overstory.cli.arguments import print_answer
 from overstory.cli.output import progress
@@ -16,7 +15,7 @@ from overstory.presentation.document import Block, Lines
 from overstory.presentation.render_latex import as_latex
 from overstory.protocol.errors import ParameterError
 from papers.page import markdown, overview, page, verdicts
-from papers.run import EXPERIMENTS, check_options, experiment, load, reproduce
+from papers.run import EXPERIMENTS, experiment, load, reproduce
 from papers.study import Experiment, Result
 
 
@@ -26,8 +25,7 @@ def run(args: argparse.Namespace) -> int:
         _list(args)
         return 0
     chosen = _chosen(args)
-    options: dict[str, Any] = {} if args.readings is None else {"readings": Path(args.readings)}
-    results = _reproduced(args, chosen, options)
+    results = _reproduced(args, chosen)
     _write_overview(args, results)
     if args.json or not args.quiet:
         print_answer(args, {"results": [result.to_json() for result in results]}, _blocks(args, results))
@@ -51,20 +49,14 @@ def _chosen(args: argparse.Namespace) -> tuple[Experiment, ...]:
     return tuple(EXPERIMENTS.values()) if args.all else tuple(experiment(name) for name in dict.fromkeys(args.names))
 
 
-def _reproduced(
-    args: argparse.Namespace, chosen: tuple[Experiment, ...], options: dict[str, Any]
-) -> tuple[Result, ...]:
-    takes = [{name: options[name] for name in options if name in e.takes or not args.all} for e in chosen]
-    for one, given in zip(chosen, takes, strict=True):
-        check_options(one, given)
+def _reproduced(args: argparse.Namespace, chosen: tuple[Experiment, ...]) -> tuple[Result, ...]:
     results = []
     with progress("starting", len(chosen), quiet=args.quiet) as bar:
-        for number, (one, given) in enumerate(zip(chosen, takes, strict=True)):
+        for number, one in enumerate(chosen):
             result, _ = reproduce(
                 one,
                 Path(args.output),
                 quick=args.quick,
-                options=given,
                 progress=_within(bar.reach, number, one.name),
             )
             results.append(result)
@@ -80,8 +72,7 @@ def _write_overview(args: argparse.Namespace, results: tuple[Result, ...]) -> No
     written, computed = Path(args.output), {result.name: result for result in results}
     every = [computed.get(name) or load(name, written) for name in EXPERIMENTS]
     there = [result for result in every if result is not None]
-    given = [] if args.readings is None else ["--readings", args.readings]
-    command = shlex.join(["overstory", "reproduce", "--all", *(["--quick"] if args.quick else []), *given])
+    command = shlex.join(["overstory", "reproduce", "--all", *(["--quick"] if args.quick else [])])
     with writing_text(written / "index.html") as text:
         text.write(page(there, command))
     with writing_text(written / "summary.md") as text:

@@ -6,7 +6,6 @@ Modules are imported only when they run.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
@@ -54,33 +53,29 @@ _ALL: Final = (
         "WB and OPT-WB over homes and epsilon",
         "section 5.3.2.1, figures 11 and 12, table 6",
         "smart_homes.window_based",
-        ("readings",),
     ),
     (
         "protecting-double",
         "OPT-DR against RAPPOR, by every definition",
         "section 5.3.2.2, figures 13 to 16",
         "smart_homes.double_randomization",
-        ("readings",),
     ),
     (
         "protecting-cumulative",
         "Each time step alone, or all reports so far",
         "section 4.4",
         "smart_homes.cumulative",
-        ("readings",),
     ),
     ("protecting-shapes", "What bins and shapes do", "section 6.2, future work", "smart_homes.shapes"),
-    ("beyond-oracles", "The papers' problems by every oracle", "at equal epsilon", "beyond.oracles"),
     ("beyond-association", "Two variables: Google's own cases", "google/rappor's tests", "beyond.association"),
     ("beyond-people-needed", "How many people a share needs", "epsilon 0.5 to 4", "beyond.people_needed"),
     ("beyond-crafted-reports", "What liars gain, and which alarms", "1% liars", "beyond.crafted_reports"),
 )
-"""Name, title, section, module, and the options that it takes."""
+"""Name, title, section, module."""
 
 EXPERIMENTS: Final[dict[str, Experiment]] = {
-    name: Experiment(name, title, _PAPERS[module.partition(".")[0]], section, module, *options)
-    for name, title, section, module, *options in _ALL
+    name: Experiment(name, title, _PAPERS[module.partition(".")[0]], section, module)
+    for name, title, section, module in _ALL
 }
 
 
@@ -91,8 +86,8 @@ def experiment(name: str) -> Experiment:
     return EXPERIMENTS[name]
 
 
-def key_of(experiment: Experiment, *, quick: bool, options: Mapping[str, Any], seed: int = SEED) -> str:
-    """Return the digest of what a result depends on: version, mode, seed, options, files they name, modules.
+def key_of(experiment: Experiment, *, quick: bool, seed: int = SEED) -> str:
+    """Return the digest of what a result depends on: version, mode, seed, modules.
 
     The modules are all of the paper's, for they share populations and settings. A change of what lies below them, a
     decoder say, shows in the version alone: between versions compute afresh.
@@ -100,19 +95,10 @@ def key_of(experiment: Experiment, *, quick: bool, options: Mapping[str, Any], s
     spec = find_spec(experiment.path)
     assert spec is not None
     assert spec.origin is not None
-    given = sorted((name, _content(value)) for name, value in options.items())
-    digest = blake2b(json.dumps([__version__, experiment.name, quick, seed, given]).encode(), digest_size=16)
+    digest = blake2b(json.dumps([__version__, experiment.name, quick, seed]).encode(), digest_size=16)
     for module in sorted(Path(spec.origin).parent.glob("*.py")):
         digest.update(module.read_bytes())
     return digest.hexdigest()
-
-
-def _content(value: Any) -> Any:
-    """Return what distinguishes one option from another: for a file its name, size and time, for it may be large."""
-    if isinstance(value, Path):
-        status = value.stat()
-        return [str(value), status.st_size, status.st_mtime_ns]
-    return value
 
 
 def save(result: Result, folder: Path) -> None:
@@ -162,27 +148,16 @@ def reproduce(
     folder: Path,
     *,
     quick: bool,
-    options: Mapping[str, Any] | None = None,
     progress: Progress = silent,
 ) -> tuple[Result, bool]:
     """Compute an experiment and write it into `folder`; return it, and whether it was there already.
 
     A finished result is taken when its key says that it was made by the same version and modules, in the same mode,
-    with the same seed and options (`key_of`).
+    with the same seed (`key_of`).
     """
-    given = dict(options or {})
-    check_options(experiment, given)
-    key = key_of(experiment, quick=quick, options=given)
+    key = key_of(experiment, quick=quick)
     if (finished := load(experiment.name, folder, key)) is not None:
         return finished, True
-    result = experiment.run(Context(experiment, quick=quick, options=given, key=key, progress=progress))
+    result = experiment.run(Context(experiment, quick=quick, key=key, progress=progress))
     save(result, folder)
     return result, False
-
-
-def check_options(experiment: Experiment, given: Mapping[str, Any]) -> None:
-    """Raise ParameterError for an option that the experiment would ignore."""
-    for name in given:
-        if name not in experiment.takes:
-            takes = ", ".join(f"--{option}" for option in experiment.takes) or "no option of its own"
-            raise ParameterError(f"{experiment.name} does not take --{name}; it takes {takes}")

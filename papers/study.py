@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from importlib import import_module
 from operator import add
@@ -126,7 +126,6 @@ class Experiment:
     paper: str
     section: str
     module: str  # MODULE or MODULE:FUNCTION under `papers`; ``run(context) -> Study`` computes it
-    takes: tuple[str, ...] = ()  # the options it reads (``readings``)
 
     @property
     def path(self) -> str:
@@ -162,7 +161,6 @@ class Context:
 
     experiment: Experiment
     quick: bool = True  # seconds, for tests and a first look; or as long as the paper's sizes need
-    options: Mapping[str, Any] = field(default_factory=dict)  # what the user gave: a value, a file
     key: str = ""  # the digest by which a finished result is recognized
     progress: Progress = silent
     seed: int = SEED  # the source of all randomness

@@ -14,9 +14,9 @@ import numpy as np
 from overstory.protocol.kinds.base import Mechanism
 from papers import figures
 from papers.comparison import Comparison
-from papers.smart_homes import window_based
+from papers.smart_homes import homes, window_based
 from papers.smart_homes.double_randomization import built
-from papers.smart_homes.homes import BINS, READINGS, Homes, homes_of
+from papers.smart_homes.homes import BINS, READINGS
 from papers.smart_homes.measurement import Distances, Key, by_size, cumulative, mean_ratio, table
 from papers.smart_homes.window_based import EPSILONS
 from papers.study import Context, Study, Table, each, mean
@@ -38,18 +38,17 @@ def run(context: Context) -> Study:
     """Follow each strategy over ten steps."""
     size = context.pick(quick=10_000, full=100_000)
     runs = context.pick(quick=12, full=40)
-    homes = homes_of(context)
     steps: dict[str, list[list[Distances]]] = {name: [] for name in NAMES}
     cases = [(name, i) for name in NAMES for i in range(runs)]
     for place, (name, i) in enumerate(context.steps(cases, "all reports so far")):
         readings = homes.draw(size, context.rng(1, i))
         steps[name].append(cumulative(strategy(name), readings, context.rng(2, place), READINGS))
     sizes = context.pick(quick=(1_000, 10_000), full=(1_000, 10_000, 100_000, 1_000_000))
-    grid = _everywhere(context, homes, sizes)
+    grid = _everywhere(context, sizes)
     epsilon = "epsilon (permanent, or of ten reports)"
     dot = "a run, all ten reports of every home"
     return Study(
-        inputs={"homes": homes.description, "N": size, "epsilon": EPSILON, "bins": BINS, "runs": runs}
+        inputs={"homes": homes.DESCRIPTION, "N": size, "epsilon": EPSILON, "bins": BINS, "runs": runs}
         | {"every N": list(sizes), "every epsilon": list(EPSILONS), "runs at each": GRID},
         comparisons=[_gain(label, steps[name]) for name, label in NAMES.items()],
         tables=[_table(steps), table("All ten reports of every home, at every epsilon and N", grid, NAMES)],
@@ -65,7 +64,7 @@ def strategy(name: str, bins: int = BINS, epsilon: float = EPSILON) -> Mechanism
     return built(name, epsilon, bins)
 
 
-def _everywhere(context: Context, homes: Homes, sizes: Sequence[int]) -> dict[Key, list[Distances]]:
+def _everywhere(context: Context, sizes: Sequence[int]) -> dict[Key, list[Distances]]:
     """Return the distances after all ten reports at every epsilon and N, run by run."""
     keys = [(name, epsilon, size) for size in sizes for epsilon in EPSILONS for name in NAMES]
     distances: dict[Key, list[Distances]] = {key: [] for key in keys}

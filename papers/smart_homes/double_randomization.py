@@ -16,7 +16,7 @@ from overstory.protocol.kinds.base import Mechanism
 from overstory.protocol.kinds.registry import mechanism
 from papers import figures
 from papers.comparison import Comparison, about, at_most, exact, simulated
-from papers.smart_homes.homes import BINS, homes_of
+from papers.smart_homes.homes import BINS
 from papers.smart_homes.measurement import Distances, Key, by_size, inputs, mean_ratio, measured, table
 from papers.smart_homes.window_based import EPSILONS
 from papers.study import Context, Study, Table, each
@@ -54,15 +54,14 @@ def built(name: str, epsilon: float, bins: int = BINS) -> Mechanism:
 def run(context: Context) -> Study:
     """Measure every strategy over epsilon and N, per time step."""
     sizes = context.pick(quick=(1_000, 10_000), full=(1_000, 10_000, 100_000, 1_000_000))
-    homes = homes_of(context)
     cases = [(name, epsilon, size) for size in sizes for epsilon in EPSILONS for name in NAMES]
     if context.quick:
         cases.append(("opt-dr", 2.0, 1_000_000))  # the one size that the text gives numbers for
-    distances = measured(context, homes, cases, built, "double randomization")
+    distances = measured(context, cases, built, "double randomization")
     complete = {key: runs for key, runs in distances.items() if key[2] in sizes}
     pictures = by_size("protecting-double", complete, names=NAMES, epsilon="epsilon of the permanent round")
     return Study(
-        inputs=inputs(homes, sizes, EPSILONS),
+        inputs=inputs(sizes, EPSILONS),
         comparisons=[*_epsilons(), *_text(distances["opt-dr", 2.0, 1_000_000]), *_percent(complete, sizes)],
         tables=[table("Figures 13 and 14: means over the time steps", complete, NAMES), _parameters()],
         figures=[*pictures, _draw_percent(complete, sizes)],

@@ -16,13 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.postprocess import postprocess
 from overstory.analysis.reports import SupportCounts
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism
 from papers import figures
 from papers.comparison import REACH
-from papers.smart_homes.homes import BINS, READINGS, Homes, Symbols, frequencies
+from papers.smart_homes.homes import BINS, DESCRIPTION, READINGS, Symbols, draw, frequencies
 from papers.study import Context, Table, accumulate, each, mean
 
 if TYPE_CHECKING:
@@ -149,8 +148,12 @@ def _relative_entropy(a: F64, reference: F64) -> float:
 Key = tuple[str, float, int]
 """A strategy, its epsilon, and how many homes."""
 
-STEP: Final = "est-freq-clipped"
-"""Est_Freq of the thesis (Definition 17) with the sum over the clipped estimates, so that it is a distribution."""
+
+def est_freq(frequencies: NDArray[np.float64], total: float) -> NDArray[np.float64]:
+    """Return Est_Freq of the thesis (Definition 17): ``max(0, estimate)`` over their sum."""
+    if total <= 0:
+        raise ParameterError(f"Est_Freq divides by the sum of the estimates, which is {total:.6g}")
+    return np.maximum(frequencies, 0.0) / total
 
 
 @dataclass(frozen=True)
@@ -166,10 +169,11 @@ class Distances:
 def distances(oracle: FrequencyOracle, counts: SupportCounts, truth: NDArray[np.float64]) -> Distances:
     """Estimate as the thesis does, and compare."""
     raw = oracle.estimate(counts)
-    estimated = np.asarray(postprocess(raw, STEP).frequencies)
+    # The sum over the clipped estimates makes it a distribution; literally, it is the one before clipping.
+    estimated = est_freq(raw.frequencies, float(np.maximum(raw.frequencies, 0.0).sum()))
     literal = None
-    if raw.frequencies.sum() > 0:
-        literal = mean_squared_error(postprocess(raw, "est-freq").frequencies, truth)
+    if (total := float(raw.frequencies.sum())) > 0:
+        literal = mean_squared_error(est_freq(raw.frequencies, total), truth)
     unbiased = mean_squared_error(raw.frequencies, truth)
     return Distances(mean_squared_error(estimated, truth), unbiased, literal, jensen_shannon(estimated, truth))
 
@@ -203,19 +207,19 @@ def _steps(
 
 
 def measured(
-    context: Context, homes: Homes, cases: Sequence[Key], build: Callable[[str, float], Mechanism], doing: str
+    context: Context, cases: Sequence[Key], build: Callable[[str, float], Mechanism], doing: str
 ) -> dict[Key, list[Distances]]:
     """Measure one (strategy, epsilon, number of homes) after another, by time step; all strategies on one draw."""
     distances: dict[Key, list[Distances]] = {}
     for place, (name, epsilon, size) in enumerate(context.steps(cases, doing)):
-        readings = homes.draw(size, context.rng(1, size))
+        readings = draw(size, context.rng(1, size))
         distances[name, epsilon, size] = per_step(build(name, epsilon), readings, context.rng(2, place), READINGS)
     return distances
 
 
-def inputs(homes: Homes, sizes: Sequence[int], epsilons: Sequence[float]) -> dict[str, Any]:
+def inputs(sizes: Sequence[int], epsilons: Sequence[float]) -> dict[str, Any]:
     """Return what `measured` was run on."""
-    return {"homes": homes.description, "N": list(sizes), "epsilon": list(epsilons), "bins": BINS, "steps": READINGS}
+    return {"homes": DESCRIPTION, "N": list(sizes), "epsilon": list(epsilons), "bins": BINS, "steps": READINGS}
 
 
 def mean_ratio(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> tuple[float, float, float]:

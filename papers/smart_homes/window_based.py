@@ -10,7 +10,7 @@ from overstory.privacy.statements import statement
 from overstory.protocol.kinds.base import Mechanism
 from overstory.protocol.kinds.registry import mechanism
 from papers.comparison import Comparison, Published, about, exact, simulated
-from papers.smart_homes.homes import BINS, homes_of
+from papers.smart_homes.homes import BINS
 from papers.smart_homes.measurement import Distances, Key, by_size, inputs, mean_ratio, measured, table
 from papers.study import Context, Study, each
 
@@ -30,11 +30,10 @@ TABLE_6: Final = {
 def run(context: Context) -> Study:
     """Measure both strategies over epsilon and N, per time step."""
     sizes = context.pick(quick=(1_000, 10_000, 100_000), full=(1_000, 10_000, 100_000, 1_000_000))
-    homes = homes_of(context)
     cases = [(name, epsilon, size) for size in sizes for epsilon in EPSILONS for name in NAMES]
-    distances = measured(context, homes, cases, built, "window strategies")
+    distances = measured(context, cases, built, "window strategies")
     return Study(
-        inputs=inputs(homes, sizes, EPSILONS),
+        inputs=inputs(sizes, EPSILONS),
         comparisons=[
             *_windows(),
             *_table_6(),

@@ -71,20 +71,10 @@ def test_l_osue_costs_nothing_over_one_round():
     )
 
 
-def test_the_lectures_bound_stands_beside_the_estimates():
+def test_the_error_bound_is_the_lectures():
     oracle = overstory.oracle("random-matrix", domain_size=8, epsilon=1.0)
-    estimate = oracle.estimate(oracle.accumulate(oracle.simulate(np.arange(10_000) % 8, np.random.default_rng(1))))
     bound = math.sqrt(2 * 10_000 * math.log(2 / 0.05)) * (E + 1) / (E - 1)
     assert oracle.error_bound(10_000) * 10_000 == pytest.approx(bound, rel=1e-6)
-    assert any(f"within {bound:,.0f} of it" in note for note in estimate.notes)
-    assert np.abs(estimate.raw_counts - 1250).max() < 2 * bound
-
-
-def test_the_lectures_half_plus_epsilon_prints_its_true_epsilon():
-    oracle = overstory.oracle("random-matrix", domain_size=8, advantage=0.1)
-    assert oracle.epsilon_report == pytest.approx(math.log(0.6 / 0.4), abs=1e-8)
-    estimate = oracle.estimate(oracle.accumulate(oracle.simulate([1] * 10, np.random.default_rng(1))))
-    assert any("epsilon 0.4055, not 0.1" in note for note in estimate.notes)
 
 
 def test_the_error_bound_holds_as_often_as_it_says():

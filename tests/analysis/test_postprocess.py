@@ -37,28 +37,6 @@ def test_the_projection_is_optimal_by_its_kkt_conditions(values, total):
         assert (values[~held] + deltas.mean() <= 2 * slack).all()
 
 
-@settings(deadline=None)
-@given(COUNTS)
-def test_norm_adds_one_number_to_all(counts):
-    done = postprocess(estimate(counts), "norm").counts
-    assert done.sum() == pytest.approx(100, abs=1e-6)
-    assert np.ptp(done - counts) < 1e-8
-
-
-def test_est_freq_is_the_thesis_formula_and_not_a_distribution():
-    raw = estimate([60, 50, -20, 10])
-    literal, clipped = (postprocess(raw, name).frequencies for name in ("est-freq", "est-freq-clipped"))
-    assert literal.tolist() == [0.6, 0.5, 0.0, 0.1]
-    assert clipped.tolist() == pytest.approx([0.5, 0.4166666667, 0, 0.0833333333])
-    assert literal.sum() > 1
-    assert clipped.sum() == pytest.approx(1)
-    for counts in ([-1, 1], [-3, -5]):
-        with pytest.raises(ParameterError, match="divides by the sum"):
-            postprocess(estimate(counts), "est-freq")
-    with pytest.raises(ParameterError, match="divides by the sum"):
-        postprocess(estimate([-3, -5]), "est-freq-clipped")
-
-
 def test_base_cut_keeps_what_stands_above_its_threshold():
     threshold = 10 * norm.isf(0.05 / 4)
     raw = estimate([threshold + 0.01, threshold - 0.01, 90, -40])
@@ -88,7 +66,7 @@ def test_steps_follow_one_another():
     assert done.counts.sum() == pytest.approx(100)
     assert isinstance(postprocess(raw), Processed)
     assert postprocess(raw).steps == ()
-    with pytest.raises(ParameterError, match="choose one of clip, est-freq"):
+    with pytest.raises(ParameterError, match="choose one of clip, norm-sub"):
         postprocess(raw, "crop")
 
 

@@ -106,22 +106,6 @@ def test_without_the_permanent_round_all_noise_is_taken_for_memoized():
     )
 
 
-def test_the_lectures_bound_counts_devices():
-    matrix = overstory.oracle("random-matrix", domain_size=5, epsilon=1.0)
-    counts = matrix.accumulate(matrix.simulate(np.arange(4000) % 5, np.random.default_rng(2)))
-    said = [matrix.estimate(counts, reports_per_device=r).notes for r in (1.0, 4.0)]
-    bounds = [
-        float(note.split("within ")[1].split(" of it")[0].replace(",", ""))
-        for n in said
-        for note in n
-        if "within" in note
-    ]
-    assert bounds[1] == pytest.approx(2 * bounds[0], abs=1)
-    assert "sqrt(2 n ln(2 / beta))" in said[0][-1]
-    assert "sqrt(2 n r ln(2 / beta))" in said[1][-1]
-    assert said[1][-1].endswith("r = 4 reports a device")
-
-
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=40))
 def test_a_reports_device_sent_at_least_the_mean(numbers):
     found = reports_per_device(sum(numbers), sum(n * n for n in numbers))

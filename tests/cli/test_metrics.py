@@ -231,12 +231,11 @@ def test_strings_without_candidates_need_a_number_of_them(folder):
     spoil(folder, 'domain = {kind = "strings", candidates = "search-engines.txt"}', 'domain = {kind = "strings"}')
     ran = within("plan", "--registry", "metrics.toml", cwd=folder)
     assert "give candidates, how many strings are looked for" in ran.stderr
-    spoil(folder, "reports = 1000000}", "reports = 1000000, candidates = '200', thrifty = 1, alpha = 'low'}")
+    spoil(folder, "reports = 1000000}", "reports = 1000000, candidates = '200', alpha = 'low'}")
     ran = within("plan", "--registry", "metrics.toml", cwd=folder)
     assert "needs.candidates: '200': give a whole number" in ran.stderr
-    assert "needs.thrifty: 1: give true or false" in ran.stderr
     assert "needs.alpha: 'low': give a number" in ran.stderr
-    spoil(folder, "candidates = '200', thrifty = 1, alpha = 'low'}", "candidates = 200, thrifty = true}")
+    spoil(folder, "candidates = '200', alpha = 'low'}", "candidates = 200}")
     assert within("plan", "--registry", "metrics.toml", cwd=folder).returncode == 0
 
 

@@ -190,11 +190,6 @@ REFUSED = {
     ],
     "discover --epsilon 4": [
         ("trees.csv --column tree --bits 8 --alphabet ab", "--bits and --alphabet exclude each other: give one"),
-        (
-            "trees.csv --column tree --model known.txt --alphabet ab",
-            "--model and --alphabet exclude each other: give one",
-        ),
-        ("trees.csv --column tree --model none.txt", "none.txt"),
         ("trees.csv --column tree --alphabet ''", "--alphabet is empty"),
         ("trees.csv --column tree --alphabet abc --bytes 65", "give a whole number from 1 to 64"),
         ("trees.csv --column tree --alphabet abc --known known.txt", "known.txt"),
@@ -386,7 +381,6 @@ REFUSED = {
     "reproduce --quick -o out": [
         ("figure-99", "rappor-75-of-100"),
         ("rappor-75-of-100 --all", "give --all, or names"),
-        ("rappor-75-of-100 --readings x.csv", "does not take --readings"),
     ],
     "simulate --registry colour.toml": [
         ("--devices 5", "the following arguments are required: --store"),

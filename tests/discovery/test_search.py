@@ -263,8 +263,7 @@ def test_it_can_be_drawn(nobody):
 
 def test_the_trace_adds_up():
     assert sum(level.num_reports for level in FOUND.levels) < 40_000
-    for level, kept in zip(FOUND.levels, FOUND.tree, strict=True):
-        assert level.kept == kept.size <= level.tried
-        assert level.cut == kept.min()
+    for level in FOUND.levels:
+        assert level.kept <= level.tried
         assert level.cut > level.background or level.kept == level.tried
     assert FOUND.tried == FOUND.levels[-1].tried + 1

@@ -17,7 +17,7 @@ import pytest
 from overstory.client import Client
 from overstory.client.consent.policy import CI_VARIABLES
 from overstory.files.rappor import RapporParameters
-from overstory.planning.registry import plan_registry
+from overstory.planning.kinds import plan_registry
 from overstory.privacy.registry.yearly import HIGH, yearly
 from overstory.protocol.metrics import parse_registry
 from overstory.trial.service import write_registry

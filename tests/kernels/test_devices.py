@@ -1,136 +1,21 @@
-"""Simulated devices equal slow, obvious twins: Python integers, one device at a time, sharing nothing with the package.
+"""Simulated devices: what a report depends on, and what not; that it follows its channel is law 3, in bulk."""
 
-That they follow their channels is law 3 (`tests/contract/test_law3_rates.py`, in bulk); here it is which word is whose.
-"""
-
-import hashlib
-import struct
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from overstory.analysis.kinds.sets import simulate_points
+from overstory.analysis.kinds.base import support_of
 from overstory.kernels import devices
 from overstory.kernels.devices import StreamKey, assign_cohorts, simulate_bits, simulate_subsets, simulate_symbols
 from overstory.kernels.threads import at_most
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.sets import Projective
+from overstory.protocol.kinds.registry import mechanism
 
 KEY = bytes(range(32))
 ZERO = StreamKey(KEY)
 ONE = 2**32
-MASK = 2**64 - 1
-
-
-def finalized(z):
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & MASK
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & MASK
-    return z ^ (z >> 31)
-
-
-class Words:
-    """A device's random words for one purpose: SplitMix64 (Steele, Lea, Flood 2014), as its authors' code gives it."""
-
-    def __init__(self, domain, *names):
-        self.start = 0
-        starts = struct.unpack("<4Q", hashlib.blake2s(key=KEY, person=domain).digest())
-        for name, start in zip(names, starts, strict=False):
-            self.start = finalized(((self.start ^ name) + start) & MASK)
-
-    def word(self, number):
-        return finalized((self.start + (number + 1) * 0x9E3779B97F4A7C15) & MASK)
-
-    def coin(self):
-        """The 32 bits that decide."""
-        return self.word(0) >> 32
-
-    def below(self, number, size):
-        return self.word(number) * size >> 64
-
-
-def bits_of(places, symbol, cohort, permanent, instantaneous, *, num_bits, device, index):
-    """One report: bit i is 1 when its uniform number U is below the threshold of what it was.
-
-    Digit j of U, the highest first, is bit i mod 64 of word number ``j words + i // 64``.
-    """
-    bits, words = 0, -(-num_bits // 64)
-    for place in places:
-        bits |= 1 << int(place)
-    purposes = ((permanent, b"perm-v1", (cohort, symbol)), (instantaneous, b"inst-v1", (index,)))
-    for channel, domain, names in purposes:
-        if channel is None:
-            continue
-        stream, out = Words(domain, device, *names), 0
-        numbers = [[stream.word(digit * words + at) for at in range(words)] for digit in range(32)]
-        for place in range(num_bits):
-            digits = (numbers[digit][place // 64] >> (place % 64) & 1 for digit in range(32))
-            # Digits past the last 1 of both thresholds change nothing: they are never drawn.
-            uniform = sum(digit << (31 - number) for number, digit in enumerate(digits))
-            out |= (uniform < channel[0 if bits >> place & 1 else 1]) << place
-        bits = out
-    return bits
-
-
-def symbol_of(symbol, cohort, size, permanent, instantaneous, device, index):
-    purposes = ((permanent, b"symperm1", (cohort, symbol)), (instantaneous, b"syminst1", (index,)))
-    for alpha, domain, names in purposes:
-        words = Words(domain, device, *names)
-        if alpha is not None and words.coin() >= alpha:
-            symbol = words.below(1, size)
-    return symbol
-
-
-def space(field_size, dimension):
-    """The space all of whose points are values."""
-    return Projective((field_size**dimension - 1) // (field_size - 1), field_size)
-
-
-def as_integers(reports):
-    return [int.from_bytes(row.astype("<u8").tobytes(), "little") for row in reports]
-
-
-thresholds = st.one_of(
-    st.sampled_from([0, 1, 2, 1 << 31, 3 << 30, ONE - 1, ONE]),
-    st.integers(0, ONE),
-    st.integers(1, 32).flatmap(lambda digits: st.integers(0, 2**digits).map(lambda t: t << (32 - digits))),
-)
-channels = st.one_of(st.none(), st.tuples(thresholds, thresholds))
-firsts = st.integers(0, 2**48 - 99) | st.just(ONE - 1)
-indices = st.integers(0, ONE - 1)
-
-
-@settings(max_examples=60, deadline=None)
-@given(channels, channels, st.integers(1, 700), firsts, indices)
-def test_any_bits_equal_the_twin(permanent, instantaneous, num_bits, first, index):
-    positions = np.random.default_rng(num_bits).integers(0, num_bits, (3, 5, 2)).astype(np.uint16)
-    symbols, cohorts = np.array([4, 0, 2], np.int32), np.array([1, 2, 0], np.uint16)
-    rounds = permanent, instantaneous
-    got = simulate_bits(positions, symbols, cohorts, *rounds, StreamKey(KEY, first, index), num_bits=num_bits)
-    assert got.shape == (3, -(-num_bits // 64))
-    assert as_integers(got) == [
-        bits_of(positions[c, s], s, c, *rounds, num_bits=num_bits, device=first + row, index=index)
-        for row, (s, c) in enumerate(zip(symbols.tolist(), cohorts.tolist(), strict=True))
-    ]
-
-
-alphas = st.none() | thresholds
-
-
-@settings(max_examples=60, deadline=None)
-@given(alphas, alphas, st.sampled_from([2, 100, 2**31]), firsts, indices)
-def test_any_symbols_equal_the_twin(permanent, instantaneous, size, first, index):
-    rng = np.random.default_rng(size)
-    symbols, cohorts = rng.integers(0, size, 9).astype(np.int32), rng.integers(0, ONE, 9).astype(np.uint32)
-    rounds = permanent, instantaneous
-    got = simulate_symbols(symbols, cohorts, size, *rounds, StreamKey(KEY, first, index))
-    assert got.dtype == np.uint32
-    held = zip(symbols.tolist(), cohorts.tolist(), strict=True)
-    assert got.tolist() == [symbol_of(*own, size, *rounds, first + row, index) for row, own in enumerate(held)]
-
-
+POINTS = support_of(mechanism("projective", domain_size=9000, epsilon=1.0))
 QUARTER = ((3 << 30, 1 << 30), (3 << 30, 1 << 31))  # f = .5, p = .5, q = .75
 ODD = ((0xDEADBEEF, 0x23456789), (0x8BADF00D, 0x13456789))
 TABLE = np.random.default_rng(7).integers(0, 100, (16, 70, 2)).astype(np.uint16)
@@ -143,7 +28,7 @@ SIMULATED = {
     "symbols": lambda s, c, stream: simulate_symbols(s, c, 1 << 20, 1 << 30, 3 << 30, stream),
     "permanent symbols": lambda s, c, stream: simulate_symbols(s, c, 1 << 20, 0, None, stream),
     "subsets": lambda s, c, stream: simulate_subsets(s, 70, 20, 1 << 31, stream),
-    "points": lambda s, c, stream: simulate_points(s, space(101, 4), 0, stream),
+    "points": lambda s, c, stream: POINTS.respond(np.arange(70), s, c, stream)[:, 0],
     "cohorts": lambda s, c, stream: assign_cohorts(stream, 1 << 31, len(s)),
 }
 each_simulation = pytest.mark.parametrize("simulate", SIMULATED.values(), ids=SIMULATED)
@@ -255,5 +140,6 @@ def test_what_is_no_stream_is_refused(wrong, message):
 
 
 def test_a_space_of_too_many_points_is_refused():
-    with pytest.raises(ParameterError, match=r"the space has \d+ points: .* up to 2\*\*32"):
-        simulate_points(np.array([2]), Projective(1 << 31, 2039), 7, StreamKey(KEY))
+    huge = support_of(mechanism("projective", domain_size=1 << 31, epsilon=7.6))
+    with pytest.raises(ParameterError, match=r"there are \d+ outputs: .* up to 2\*\*32"):
+        huge.respond(np.array([2]), np.array([0]), np.array([0], np.uint16), StreamKey(KEY))

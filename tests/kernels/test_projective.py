@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.analysis.kinds import sets
-from overstory.analysis.kinds.sets import packed
-from overstory.kernels.sets.planes import count_plane_support, inverse, opposite, plus, times
+from overstory.analysis.kinds import symbols
+from overstory.analysis.kinds.symbols import packed
+from overstory.kernels.planes import count_plane_support, inverse, opposite, plus, times
 from overstory.protocol.kinds.finite_fields import field_of
 from overstory.protocol.kinds.sets import Projective
 
@@ -46,8 +46,8 @@ def test_any_support_equals_numpys(shape, data):
     histogram = np.random.default_rng(domain_size).integers(0, 1 << 40, system.domain_size)
     got = count_plane_support(histogram, packed(system.field), shape[1], domain_size)
     assert got.dtype == np.int64
-    with mock.patch.object(sets, "are_few", return_value=True):  # by NumPy alone
-        expected = sets.count_plane_support(histogram, system)[:domain_size]
+    with mock.patch.object(symbols, "are_few", return_value=True):  # by NumPy alone
+        expected = symbols.count_plane_support(histogram, system)[:domain_size]
     assert got.tolist() == expected.tolist()
 
 

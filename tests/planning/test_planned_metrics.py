@@ -11,7 +11,7 @@ from overstory.analysis.kinds.base import SimulatedDevices
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.selection import detectable_frequency
 from overstory.planning import kinds
-from overstory.planning.registry import plan_registry
+from overstory.planning.kinds import plan_registry
 from overstory.protocol.domains.numbers import Interval
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import RegistryError, parse_registry

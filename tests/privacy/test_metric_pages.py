@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from overstory.planning.registry import plan_registry
+from overstory.planning.kinds import plan_registry
 from overstory.presentation.formats import epsilon_text
 from overstory.privacy.attacks import linkability
 from overstory.privacy.ledger import Account, Ledger

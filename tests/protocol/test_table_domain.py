@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from overstory.client.recorder import MetricRecorder
 from overstory.client.state.secret_file import DeviceSecret
 from overstory.gateway.readings import Alignment
-from overstory.planning.registry import plan_registry
+from overstory.planning.kinds import plan_registry
 from overstory.privacy.registry.page import how_many_values
 from overstory.protocol.domains import Bins, domain_from
 from overstory.protocol.domains.domains import Categories

@@ -6,12 +6,12 @@ The unbiased counts, their standard errors and what is detected stay as they wer
 report change, and the result lists the steps. Post-processing reads no report, so it costs no privacy.
 
 Wang, Lopuhaa-Zwakenberg, Li, Skoric, Li, "Locally differentially private frequency estimation with consistency", NDSS
-2020, name and compare Norm, Norm-Sub and Base-Cut among others.
+2020, name and compare Norm-Sub and Base-Cut among others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from overstory.analysis.estimate import Estimate, converted
-from overstory.analysis.selection import bounded_interval, normal_quantile
+from overstory.analysis.selection import bounded_interval
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -31,28 +31,6 @@ if TYPE_CHECKING:
 def clip(estimate: Estimate) -> F64:
     """Move each count to the nearest one that is possible: not negative, and no more than the reports."""
     return np.clip(estimate.counts, 0.0, estimate.num_reports)
-
-
-def est_freq(estimate: Estimate) -> F64:
-    """Return the thesis's Est_Freq (section 4.1), ``max(0, estimate) / sum(estimate)``, times the reports."""
-    # Literally, the sum before clipping: the result adds up to more than it should.
-    return _divided("est-freq", estimate, float(estimate.counts.sum()))
-
-
-def est_freq_clipped(estimate: Estimate) -> F64:
-    """Return the same over the sum of what is clipped."""
-    return _divided("est-freq-clipped", estimate, float(np.maximum(estimate.counts, 0.0).sum()))
-
-
-def _divided(name: str, estimate: Estimate, total: float) -> F64:
-    if total <= 0:
-        raise ParameterError(f"{name} divides by the sum of the estimates, which is {total:.6g}: use norm-sub")
-    return np.asarray(np.maximum(estimate.counts, 0.0) / total * estimate.num_reports)
-
-
-def norm(estimate: Estimate) -> F64:
-    """Add one number to all counts, so that they sum to the number of reports. Linear, so still unbiased."""
-    return np.asarray(estimate.counts + (estimate.num_reports - estimate.counts.sum()) / max(len(estimate), 1))
 
 
 def norm_sub(estimate: Estimate) -> F64:
@@ -113,9 +91,6 @@ def least_risk(amplitudes: F64, noise_variance: float) -> float:
 STEPS: Final[Mapping[str, Callable[[Estimate], F64]]] = MappingProxyType(
     {
         "clip": clip,
-        "est-freq": est_freq,
-        "est-freq-clipped": est_freq_clipped,
-        "norm": norm,
         "norm-sub": norm_sub,
         "base-cut": base_cut,
         "smooth": smooth,
@@ -145,7 +120,7 @@ def postprocess(estimate: Estimate, *steps: str) -> Processed:
     estimate
         The estimate to start from; it is not changed.
     *steps
-        Names: clip, est-freq, est-freq-clipped, norm, norm-sub, base-cut, smooth.
+        Names: clip, norm-sub, base-cut, smooth.
 
     Raises
     ------
@@ -171,39 +146,3 @@ def postprocess(estimate: Estimate, *steps: str) -> Processed:
 def _with_counts(estimate: Estimate, counts: NDArray[np.float64], *names: str) -> Processed:
     before = estimate.steps if isinstance(estimate, Processed) else ()
     return converted(Processed, estimate, counts=counts, steps=(*before, *names))
-
-
-LEVEL: Final = 0.95
-
-
-@dataclass(frozen=True, eq=False)
-class WeightedShares:
-    """Shares among all devices, each group by its public share, and their errors (float64, shape (M,))."""
-
-    values: Sequence[Any]
-    shares: F64
-    errors: F64
-
-    def rows(self) -> list[dict[str, Any]]:
-        order = np.argsort(-self.shares, kind="stable")
-        return [
-            {"value": self.values[place], **with_interval(self.shares[place], self.errors[place])}
-            for place in order[np.isfinite(self.errors[order])]
-        ]
-
-
-def with_interval(raw: float, error: float) -> dict[str, float]:
-    """Return a share within 0 and 1, the unbiased one, its error, and its interval, not corrected for selection."""
-    reach = normal_quantile(0.5 + LEVEL / 2) * error
-    share, low, high = (min(max(float(bound), 0.0), 1.0) for bound in (raw, raw - reach, raw + reach))
-    return {"share": share, "raw_share": float(raw), "standard_error": float(error), "low": low, "high": high}
-
-
-def weighted_shares(weights: Sequence[float], estimates: Sequence[Estimate]) -> WeightedShares | None:
-    """Return the shares of all devices: the groups' own, each by its public share; None where no device is expected."""
-    if not sum(weights):
-        return None
-    parts = np.array(weights) / sum(weights)
-    shares = np.stack([estimate.raw_frequencies for estimate in estimates])
-    errors = np.stack([estimate.errors() / estimate.num_reports for estimate in estimates])
-    return WeightedShares(estimates[0].values, parts @ shares, np.sqrt(parts**2 @ errors**2))

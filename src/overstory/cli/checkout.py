@@ -18,7 +18,6 @@ COMMANDS: Final = {
         Option("names", "what to reproduce; without a name, all are listed", "NAME", nargs="*"),
         flag("--all", "reproduce everything"),
         flag("--quick", "use smaller sizes and fewer replicates: seconds each"),
-        Option("--readings", "real meter readings, instead of synthetic ones (protecting-...)", "FILE"),
         Option("--output", "folder", "DIR", default="out/reproduce"),
         more="""\
 Writes every result into the folder: NAME.json with the published numbers, ours, their intervals and the verdicts; the

@@ -399,7 +399,6 @@ def find(
     elsewhere = _elsewhere_share(plan, answers, num_devices, mass)
     facts |= {
         "levels": levels,
-        "tree": tuple(frequencies_of(mechanism, step.supports, step.level.num_reports) for step in steps),
         "known_frequency": mass[0],
         "known_standard_error": mass[1],
         "elsewhere_frequency": elsewhere[0],

@@ -81,8 +81,6 @@ class Discovered(Estimate):
         The most that one device revealed, exactly, rounded up.
     levels : tuple of Level
         What the search tried and kept at each level.
-    tree : tuple of ndarray of float64, each of shape (kept,)
-        The kept frequency estimates of each level.
     known_frequency, known_standard_error : float or None
         The share of the dictionary's values in all, and its standard error.
     elsewhere_frequency, elsewhere_standard_error : float or None
@@ -100,7 +98,6 @@ class Discovered(Estimate):
     detectable_frequency: float | None
     epsilon: float
     levels: tuple[Level, ...] = ()
-    tree: tuple[F64, ...] = ()
     known_frequency: float | None = None
     known_standard_error: float | None = None
     elsewhere_frequency: float | None = None

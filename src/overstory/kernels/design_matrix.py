@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from overstory.kernels.compiled import kernel
-from overstory.kernels.hash.bloom import GOLDEN, mix
+from overstory.kernels.hashing import GOLDEN, mix
 
 BLOCK = 2048
 TILE = 128  # candidates whose directions are summed together

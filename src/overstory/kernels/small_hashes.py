@@ -1,6 +1,6 @@
 """Hashes and signs of few devices by NumPy alone, of many by compiled kernels: the same numbers.
 
-`overstory.kernels.columns` says what is few; the kernels are in `overstory.kernels.symbols.transforms`.
+`overstory.kernels.columns` says what is few; the kernels are in `overstory.kernels.hashing`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,11 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 1 << 31
 MASK, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
-TRANSFORMS = "symbols/transforms"
+HASHING = "hashing"
 MOST_SIGNS = 1 << 30
 ENOUGH = 1 << 16  # devices worth a thread
 TOGETHER = 1 << 8  # signs that cost what a block does: they are added by the array
 AT_ONCE = 1 << 16  # devices whose matrices are written out together
-MOST_SOLUTIONS = 1 << 20  # suffixes that are written out together
-SCATTERED = 3  # signs that cost what one suffix does: each is added at a place of its own
 
 
 def encode_hadamard(symbols: NDArray[Any], rows: NDArray[Any]) -> U32:
@@ -44,11 +42,11 @@ def count_hadamard_support(rows: NDArray[Any], reported: NDArray[Any], domain_si
     rows = column("rows", rows, order)
     reported = column("reported", reported, 2, rows.size)
     sums = np.zeros(order, np.int64)
-    if are_few((len(rows) + order * order.bit_length()) // TOGETHER, TRANSFORMS):
+    if are_few((len(rows) + order * order.bit_length()) // TOGETHER, HASHING):
         np.add.at(sums, rows, 1 - 2 * reported.astype(np.int64))
         sums = transformed(sums[:, None])[:, 0]
     else:
-        from overstory.kernels.symbols.transforms import add_signs, transform
+        from overstory.kernels.hashing import add_signs, transform
 
         add_signs(rows, reported, sums)
         transform(sums, 1)
@@ -77,10 +75,10 @@ def parity(words: NDArray[Any]) -> NDArray[np.uint8]:
 
 def masks_of(seeds: NDArray[Any], num_bits: int, hash_bits: int) -> U64:
     """Return every seed's matrix, its rows as masks of bits: `protocol.kinds.hashes.matrix_rows` of many."""
-    if are_few(len(seeds) * hash_bits // TOGETHER, TRANSFORMS):
+    if are_few(len(seeds) * hash_bits // TOGETHER, HASHING):
         words = (seeds.astype(np.uint64) << np.uint64(8))[:, None] | np.arange(hash_bits, dtype=np.uint64)
         return np.asarray(split_mix(words) >> np.uint64(64 - num_bits))
-    from overstory.kernels.symbols.transforms import fill_masks
+    from overstory.kernels.hashing import fill_masks
 
     out = np.empty((len(seeds), hash_bits), np.uint64)
     fill_masks(seeds.astype(np.uint64), np.uint64(64 - num_bits), out)
@@ -105,15 +103,19 @@ def encode_linear(words: U64, symbols: NDArray[Any], seeds: NDArray[Any], num_bi
 def count_blocks(masks: U64, reported: U32, parents: U64, step: int) -> NDArray[np.int64]:
     """Return the support of ``parent | suffix`` for every suffix of `step` bits; those bits of a parent are zero."""
     hash_bits, many = masks.shape[1], len(parents)
-    size = many << step
-    solutions = SCATTERED * (len(masks) * many << max(step - hash_bits, 0)) + size
-    signs = (len(masks) * many << hash_bits) + size * (step + 1)
-    if are_few(min(solutions, signs) // TOGETHER, TRANSFORMS):
-        return (count_solutions if solutions < signs else count_by_signs)(masks, reported, parents, step)
-    from overstory.kernels.symbols.transforms import add_block_signs, transform
+    out = np.zeros((many, 1 << step), np.int64)
+    if step == 0:
+        in_parts(
+            lambda start, stop: _count_values(masks, reported, parents[start:stop], out[start:stop]), many, smallest=1
+        )
+        return out
+    signs = (len(masks) * many << hash_bits) + (many << step) * (step + 1)
+    each = len(masks) * (many + 1) << step
+    if are_few(min(signs, each) // TOGETHER, HASHING):
+        return (count_by_signs if signs < each else count_each)(masks, reported, parents, step)
+    from overstory.kernels.hashing import add_block_signs, transform
 
     most = MOST_SIGNS >> hash_bits  # reports whose signs a 32-bit sum surely holds
-    out = np.zeros((many, 1 << step), np.int64)
 
     def part(start: int, stop: int) -> None:
         for first in range(0, len(masks), most):
@@ -126,6 +128,21 @@ def count_blocks(masks: U64, reported: U32, parents: U64, step: int) -> NDArray[
 
     in_parts(part, many, smallest=1)
     return out
+
+
+def _count_values(masks: U64, reported: U32, values: U64, out: NDArray[np.int64]) -> None:
+    """Count, for each value, the reports whose matrix maps it to what was reported."""
+    for first in range(0, len(masks), AT_ONCE):
+        rows = np.ascontiguousarray(masks[first : first + AT_ONCE].T)
+        wanted = [
+            (reported[first : first + AT_ONCE] >> np.uint32(row) & np.uint32(1)).astype(np.uint8)
+            for row in range(len(rows))
+        ]
+        for place, value in enumerate(values):
+            differs = np.zeros(rows.shape[1], np.uint8)
+            for row, bit in zip(rows, wanted, strict=True):
+                differs |= parity(row & value) ^ bit
+            out[place, 0] += differs.size - np.count_nonzero(differs)
 
 
 def count_by_signs(masks: U64, reported: U32, parents: U64, step: int) -> NDArray[np.int64]:
@@ -141,50 +158,17 @@ def count_by_signs(masks: U64, reported: U32, parents: U64, step: int) -> NDArra
     return np.asarray(transformed(sums).T >> hash_bits)
 
 
-def count_solutions(masks: U64, reported: U32, parents: U64, step: int) -> NDArray[np.int64]:
-    """Return what `count_blocks` does from each report's own values: the solutions of A v = y, one in 2**m of all."""
-    support = np.zeros(len(parents) << step, np.int64)
-    each = len(parents) * max(masks.shape[1], 1 << max(step - masks.shape[1], 0))
-    part = max(1, MOST_SOLUTIONS // max(each, 1))
-    for start in range(0, len(masks), part):
-        some = slice(start, start + part)
-        _add_solutions(masks[some], reported[some], parents, step, support)
-    return support.reshape(len(parents), 1 << step)
-
-
-def _add_solutions(masks: U64, reported: U32, parents: U64, step: int, support: NDArray[np.int64]) -> None:
-    """Add 1 for each solution of each report, by Gauss and Jordan's elimination of all reports at once."""
-    num_rows, low = masks.shape[1], np.uint64((1 << step) - 1)
-    rows, pivots = masks & low, np.zeros_like(masks)
-    given = reported[:, None] >> np.arange(num_rows, dtype=np.uint32) & np.uint32(1)
-    wanted = parity(masks[:, :, None] & parents) != given[:, :, None]  # the parity of each row and the suffix
-    # Each row gets a bit of its own, its pivot; the other bits are free, and span what is added to a solution.
-    for row in range(num_rows):
-        pivots[:, row] = _lowest_one(rows[:, row])
-        others = (rows & pivots[:, row, None]) != 0
-        others[:, row] = False
-        rows ^= others * rows[:, row, None]
-        wanted ^= others[:, :, None] & wanted[:, row, None]
-    is_solvable = ~np.any((rows == 0)[:, :, None] & wanted, axis=1)
-    first = np.asarray(np.sum(pivots[:, :, None] * wanted, axis=1, dtype=np.uint64))
-    free = low & ~np.bitwise_or.reduce(pivots, axis=1)
-    blocks = np.arange(len(parents), dtype=np.int64)[:, None] << step
-    for num_free in np.flatnonzero(np.bincount(np.bitwise_count(free))).tolist():
-        alike = np.bitwise_count(free) == num_free
-        left, span = free[alike], np.zeros((np.count_nonzero(alike), 1), np.uint64)
-        for _ in range(num_free):
-            one = _lowest_one(left)
-            left ^= one
-            held = (rows[alike] & one[:, None]) != 0
-            vector = np.sum(pivots[alike] * held, axis=1, keepdims=True, dtype=np.uint64) + one[:, None]
-            span = np.concatenate((span, span ^ vector), axis=1)
-        suffixes = (first[alike][:, :, None] ^ span[:, None]).astype(np.int64)
-        np.add.at(support, (suffixes + blocks)[is_solvable[alike]].ravel(), 1)
-
-
-def _lowest_one(words: U64) -> U64:
-    """Return the lowest bit of each word that is one; 0 of 0."""
-    return words & (~words + np.uint64(1))
+def count_each(masks: U64, reported: U32, parents: U64, step: int) -> NDArray[np.int64]:
+    """Return what `count_blocks` does report by report: the hash of a suffix is the sum of its bits' hashes."""
+    support, places = np.zeros((len(parents), 1 << step), np.int64), np.arange(masks.shape[1], dtype=np.uint64)
+    for rows, symbol in zip(masks, reported, strict=True):
+        hashes = np.zeros(1, np.uint16)
+        for bit in range(step):
+            own = (rows >> np.uint64(bit) & np.uint64(1)) << places
+            hashes = np.concatenate((hashes, hashes ^ own.sum().astype(np.uint16)))
+        held = (parity(rows & parents[:, None]).astype(np.uint64) << places).sum(axis=1)
+        support += hashes == (held.astype(np.uint32) ^ symbol)[:, None]
+    return support
 
 
 def value_words(symbols: NDArray[Any]) -> U64:
@@ -200,9 +184,9 @@ def encode_hash(words: U64, symbols: NDArray[Any], seeds: NDArray[Any], hash_ran
     if words.ndim != 1 or words.dtype != np.uint64:
         raise ValueError(f"words must be a column of uint64, not {words.dtype} {words.shape}")
     held, seeds = device_columns(0, symbols=(symbols, words.size), seeds=(seeds, ONE))
-    if are_few(len(held) // TOGETHER, TRANSFORMS):
+    if are_few(len(held) // TOGETHER, HASHING):
         return (_hash_words(words[held], seeds) * np.uint64(hash_range) >> HALF).astype(np.uint32)
-    from overstory.kernels.symbols.transforms import encode_rows
+    from overstory.kernels.hashing import encode_rows
 
     out, words = np.empty(held.size, np.uint32), np.ascontiguousarray(words)
 

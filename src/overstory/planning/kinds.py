@@ -4,6 +4,8 @@ A known domain's oracles are ranked by their variance; numbers by the error of t
 value; sets of items by both parts of an item's error. The variance is exact, of noise and of which item is drawn; the
 other part is what a padding length leaves out: of a set of s items ``min(s, L)`` count. Items are taken to be equally
 frequent, and sizes to be Poisson about the typical one, none above `most`; without one every device has `most` items.
+
+`plan_registry` writes oracle and parameters into a registry's text, in place of every metric's needs.
 """
 
 from __future__ import annotations
@@ -17,8 +19,14 @@ from typing import Any, Final
 from overstory.analysis.comparison import SLACK, rank, recommend, trade
 from overstory.analysis.selection import detectable_frequency, null_error
 from overstory.analysis.variance import frequency_variance
-from overstory.planning.detection import check_share, critical_value, required_sample_size, smallest_share
-from overstory.planning.nearest import COMMON_SHARE, nearest
+from overstory.planning.detection import (
+    COMMON_SHARE,
+    check_share,
+    critical_value,
+    nearest,
+    required_sample_size,
+    smallest_share,
+)
 from overstory.planning.needs import plan_from_needs
 from overstory.planning.plan import ALPHA, Plan, detected
 from overstory.protocol.domains.domains import AnyDomain
@@ -27,6 +35,11 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism, check_count
 from overstory.protocol.kinds.item_sets import INNER, ItemBits, item_bits, padding_and_sampling
 from overstory.protocol.kinds.registry import FAMILIES, determined_by, mechanism, names_for, of_domain, oracles_for
+from overstory.protocol.metrics import RegistryError, parse_registry
+from overstory.protocol.metrics.metric_table import NOT_PLANNED, Folder, read_domain
+from overstory.protocol.metrics.toml_fields import Fields, read_root
+from overstory.protocol.metrics.toml_positions import Path as KeyPath
+from overstory.protocol.metrics.toml_positions import TomlPosition
 
 EPSILON_STEP: Final = 0.01
 """How far the permanent epsilon of proposed needs is above the other: a report must not be the permanent response."""
@@ -115,9 +128,8 @@ def _for_strings(metric: str, domain: AnyDomain, needs: Needs, reports: int) -> 
     _need(needs, "epsilon_report", "epsilon_permanent")
     if not needs["candidates"]:
         raise ParameterError("give candidates, how many strings are looked for, or a candidate file in the domain")
-    epsilons, more = (needs["epsilon_report"], needs["epsilon_permanent"]), ("alpha", "thrifty")
-    given = {name: needs[name] for name in more if name in needs}
-    plan = plan_from_needs(*epsilons, reports, needs["candidates"], hash_key=metric, **given)
+    epsilons, alpha = (needs["epsilon_report"], needs["epsilon_permanent"]), needs.get("alpha", ALPHA)
+    plan = plan_from_needs(*epsilons, reports, needs["candidates"], hash_key=metric, alpha=alpha)
     return replace(plan, **detected(plan.mechanism, plan.error, reports, plan.num_candidates))
 
 
@@ -190,7 +202,7 @@ def _for_numbers(metric: str, domain: Any, needs: Needs, reports: int) -> Plan: 
 SYMBOLS: Final = ("epsilon_report", "epsilon_permanent", "reports")
 WINDOW: Final = ("epsilon_window", "window", "reports")
 PLANNERS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str, Any, Needs, int], Plan]]]] = {
-    "strings": (("epsilon_report", "epsilon_permanent", "reports", "candidates", "alpha", "thrifty"), _for_strings),
+    "strings": (("epsilon_report", "epsilon_permanent", "reports", "candidates", "alpha"), _for_strings),
     "symbols": (SYMBOLS, _for_symbols),
     "sets": (("epsilon_report", "reports", "typical"), _for_sets),
     "numbers": (("epsilon_report", "reports", "estimate", "resolution"), _for_numbers),
@@ -340,3 +352,91 @@ def other_mechanism(ranking: Sequence[ItemChoice]) -> str:
     best = ranking[0]
     other = next(choice for choice in ranking if choice.mechanism.name != best.mechanism.name)
     return f"{other.label} would have {other.error / best.error:.2f} times the error"
+
+
+ESTIMATES: Final = ("mean", "distribution")
+WHOLE: Final = ("reports", "candidates", "window", "resolution")
+"""What is counted; all other needs are numbers."""
+
+
+def plan_registry(text: str, folder: Folder | None, *, source: str | None = None) -> tuple[str, list[Plan]]:
+    """Return a registry's text with oracle and parameters for all needs, which stay as comments, and the plans."""
+    root = read_root(text, source=source)
+    root.faults.extend(_other_faults(text, folder, source))
+    plans = {}
+    for name, fields in _with_needs(root).items():
+        planned = _planned(name, fields, folder)
+        if planned is not None:
+            plans[name] = planned
+    if root.faults:
+        raise RegistryError(root.faults, source=source)
+    for name in reversed(plans):
+        text = _replaced(text, root.positions["metrics", name, "needs"], plans[name])
+    metrics = parse_registry(text, folder, source=source)
+    return text, [replace(plan, of=metrics[name]) for name, plan in plans.items()]
+
+
+def _other_faults(text: str, folder: Folder | None, source: str | None) -> list[Any]:
+    try:
+        parse_registry(text, folder, source=source)
+    except RegistryError as error:
+        return [fault for fault in error.faults if fault.message != NOT_PLANNED]
+    return []
+
+
+def _with_needs(root: Fields) -> dict[str, Fields]:
+    """Return the tables of the metrics that are to be planned, in the order of the text."""
+    metrics = root.table.get("metrics")
+    tables = metrics.items() if isinstance(metrics, dict) else ()
+    waiting = [name for name, table in tables if isinstance(table, dict) and "needs" in table and "oracle" not in table]
+    waiting.sort(key=lambda name: root.positions["metrics", name, "needs"].start)
+    return {name: Fields(metrics[name], ("metrics", name), root.positions, root.faults) for name in waiting}  # type: ignore[index]
+
+
+def _planned(name: str, fields: Fields, folder: Folder | None) -> Plan | None:
+    needs = fields.subtable("needs", "a table such as {epsilon_report = 1.0, reports = 100000}")
+    if needs is None:
+        return None
+    path: KeyPath = (*fields.path, "needs")
+    place = fields.positions[path]
+    if place.value <= place.start:
+        fields.fault("needs", "write needs = {...} as one inline table, so that it can be replaced")
+        return None
+    quiet = Fields(fields.table, fields.path, fields.positions)  # its domain's faults are noted already
+    domain, candidates, _ = read_domain(quiet, folder)
+    if domain is None or quiet.faults:
+        return None
+    before = len(needs.faults)
+    needs.unknown(accepted_needs(domain, needs.table))
+    reports = needs.required("reports", "how many reports are expected")
+    _check_kinds(needs)
+    if len(needs.faults) > before:
+        return None
+    try:
+        plan = plan_for_metric(name, domain, candidates, needs.table, reports)
+    except (ParameterError, OverflowError) as error:
+        fields.fault("needs", str(error))
+        return None
+    return replace(plan, metric=name)
+
+
+def _check_kinds(needs: Fields) -> None:
+    """Note every need whose value is of another kind than it takes."""
+    for key, value in needs.table.items():
+        if key == "estimate":
+            fits, wanted = value in ESTIMATES, " or ".join(ESTIMATES)
+        else:
+            kind, wanted = (int, "a whole number") if key in WHOLE else ((int, float), "a number")
+            fits = isinstance(value, kind) and not isinstance(value, bool)
+        if not fits:
+            needs.fault(key, f"{value!r:.100}: give {wanted}")
+
+
+def _replaced(text: str, place: TomlPosition, planned: Plan) -> str:
+    """Return the text with the needs as a comment, and what was planned under it, indented alike."""
+    line_start = text.rfind("\n", 0, place.start) + 1
+    indent = text[line_start : place.start]
+    ending = "\r\n" if text[: text.find("\n") + 1].endswith("\r\n") else "\n"
+    needs = " ".join(text[place.start : place.stop].split())
+    lines = [f"# {needs}", *planned.toml().split("\n")]
+    return text[: place.start] + f"{ending}{indent}".join(lines) + text[place.stop :]

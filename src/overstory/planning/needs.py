@@ -14,7 +14,9 @@ from itertools import product
 from typing import Final
 
 from overstory.planning.detection import (
+    COMMON_SHARE,
     NINE_IN_TEN,
+    Nearest,
     count_error,
     critical_value,
     critical_value_fdr,
@@ -22,15 +24,14 @@ from overstory.planning.detection import (
     detectable_frequency_fdr,
     fitted_candidates,
     learning_limit,
+    nearest,
     rare_error,
     reports_needed,
 )
-from overstory.planning.nearest import COMMON_SHARE, Nearest, nearest
 from overstory.planning.plan import WRITTEN, RapporPlan
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import check_count, whole_number
 from overstory.protocol.kinds.bits import BitMechanism, OneHot
-from overstory.protocol.kinds.calibration import least_noise
 from overstory.protocol.kinds.rappor import Bloom, rappor
 
 MOST: Final = 1 << 62
@@ -38,7 +39,6 @@ LEAST_EPSILON: Final = 0.001
 MOST_EPSILON: Final = 50.0
 HASHES: Final = (1, 2, 3, 4)
 GRID: Final = 10**9  # parameters are written with nine decimals
-PAPER: Final = {"num_hashes": 2, "p": 0.5, "q": 0.75}
 SIZES: Final = (32, 64, 128, 256)  # bits of a report; a multiple of 8 wastes nothing on the wire
 MAX_COHORTS: Final = 32  # the paper's largest: a cohort is sent in the clear, and 32 of them tell 5 bits of a device
 COHORT_REPORTS: Final = 1000  # fewer in a cohort, and a count of a rare bit is no longer near normal
@@ -105,7 +105,6 @@ def plan_from_parameters(
         critical_value_fdr=critical_value_fdr(alpha, num_candidates, detectable_fdr),
         detectable_frequency_fdr=detectable_fdr,
         learnable_strings=min(num_candidates, int(learning_limit(mechanism, num_reports, num_candidates, alpha=alpha))),
-        rule_of_thumb=math.sqrt(num_reports) / 10,
         num_fitted=fitted,
         asked=share,
         people_needed=None if share is None else reports_needed(mechanism, num_candidates, share, quantile),
@@ -131,7 +130,6 @@ def plan_from_needs(
     num_bits: int | None = None,
     num_hashes: int | None = None,
     num_cohorts: int | None = None,
-    thrifty: bool = False,
     hash_key: str = "",
 ) -> RapporPlan:
     """Return the plan of the RAPPOR with the smallest standard error whose exact epsilons are within the budgets.
@@ -147,8 +145,6 @@ def plan_from_needs(
     num_bits, num_hashes, num_cohorts
         Fix k, h, m; otherwise h is chosen among 1 to 4, and the fewest bits and cohorts with which
         collisions cost at most five percent.
-    thrifty
-        Spend no more of the permanent budget than makes one report more precise.
     hash_key
         The public key of the Bloom filter's hashes.
 
@@ -162,8 +158,8 @@ def plan_from_needs(
     >>> plan = plan_from_needs(1.0743, 4.3945, 10**6, 200, num_bits=128, num_cohorts=16)
     >>> {letter: round(value, 4) for letter, value in plan.parameters.items()}
     {'k': 128, 'h': 1, 'm': 16, 'p': 0.2239, 'q': 0.5307, 'f': 0.2}
-    >>> round(plan.standard_error), round(plan.comparison.standard_error)
-    (1880, 2976)
+    >>> round(plan.standard_error)  # with the paper's f = p = 1/2, q = 3/4 and h = 2, which spend as much, it is 2976
+    1880
     """
     _check_budgets(epsilon_report, epsilon_permanent)
     num_reports, num_candidates = check_collection(num_reports, num_candidates)
@@ -171,10 +167,9 @@ def plan_from_needs(
     def best_for(epsilon: float, ceiling: float, number: int) -> BitMechanism:
         designs = []
         for hashes in _allowed(num_hashes, num_bits):
-            enough = max(epsilon, sufficient_permanent(epsilon, hashes))
             small = design(
                 epsilon,
-                min(ceiling, enough) if thrifty else ceiling,
+                ceiling,
                 num_bits=SIZES[0] if num_bits is None else num_bits,
                 num_hashes=hashes,
                 num_cohorts=1 if num_cohorts is None else num_cohorts,
@@ -190,8 +185,6 @@ def plan_from_needs(
         plan,
         nearest=_nearest(plan, best_for, epsilon_report, epsilon_permanent),
         sufficient_epsilon_permanent=max(epsilon_report, sufficient_permanent(epsilon_report, hashes)),
-        basic_standard_error=_bit_error(best, num_reports) if hashes == 1 else None,
-        comparison=_compare(plan, epsilon_report, epsilon_permanent),
     )
 
 
@@ -345,26 +338,3 @@ def _bit_error(mechanism: BitMechanism, num_reports: int) -> float:
     """Return the standard error from one bit that nothing collides with."""
     alone = BitMechanism("basic-rappor", {}, OneHot(2), mechanism.rounds)
     return count_error(alone, num_reports, 0.0, 1)
-
-
-def paper_design(epsilon_report: float, epsilon_permanent: float, like: BitMechanism) -> BitMechanism:
-    """Return the paper's p = 1/2, q = 3/4, h = 2 at the least f that keeps both budgets, in filters like `like`'s."""
-
-    def build(f: int) -> BitMechanism:
-        return rappor(**{**like.parameters, **PAPER, "f": f / GRID})
-
-    def excess(f: int) -> float:
-        try:
-            tried = build(f)
-        except ParameterError:  # so near to 1 that it reveals nothing
-            return -epsilon_report
-        return max(tried.epsilon_report - epsilon_report, tried.epsilon_permanent - epsilon_permanent)
-
-    return build(least_noise(excess, 0.0, 0, GRID - 1))
-
-
-def _compare(plan: RapporPlan, epsilon_report: float, epsilon_permanent: float) -> RapporPlan | None:
-    if plan.parameters["k"] <= 2 * PAPER["num_hashes"]:
-        return None  # so small a filter cannot hold two filters of two hashes apart
-    other = paper_design(epsilon_report, epsilon_permanent, plan.mechanism)
-    return plan_from_parameters(other, plan.num_reports, plan.num_candidates, alpha=plan.alpha)

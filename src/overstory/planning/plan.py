@@ -24,7 +24,7 @@ from overstory.privacy.payloads.shuffle import DELTA, CentralPrivacy, shuffled
 
 if TYPE_CHECKING:
     from overstory.analysis.comparison import Choice, Measured
-    from overstory.planning.nearest import Nearest
+    from overstory.planning.detection import Nearest
     from overstory.presentation.svg import Picture
     from overstory.protocol.kinds.bits import BitMechanism
     from overstory.protocol.metrics import Metric
@@ -271,18 +271,10 @@ class RapporPlan(Plan):
         The same for a false discovery rate of alpha, supposing that one candidate in ten is there.
     learnable_strings
         How many strings can be learned at most: as many, all of one share, as are still detected (RAPPOR, appendix).
-    rule_of_thumb
-        The paper's estimate of how many strings can be learned: sqrt(N) / 10.
     num_fitted
         How many strings the counts have to tell apart.
     sufficient_epsilon_permanent
         Where the parameters were planned: the permanent budget that would have sufficed for this precision.
-    basic_standard_error
-        Where the parameters were planned: that of a bit per value (Basic RAPPOR) with the same channels, for a list of
-        candidates that is complete.
-    comparison
-        Where the parameters were planned: the plan with the paper's parameters (p = 1/2, q = 3/4, h = 2, the least f
-        within both budgets).
     """
 
     mechanism: BitMechanism
@@ -292,11 +284,8 @@ class RapporPlan(Plan):
     critical_value_fdr: float
     detectable_frequency_fdr: float
     learnable_strings: int
-    rule_of_thumb: float
     num_fitted: int
     sufficient_epsilon_permanent: float | None = None
-    basic_standard_error: float | None = None
-    comparison: RapporPlan | None = None
 
     @cached_property
     def privacy(self) -> PrivacyStatement:
@@ -307,11 +296,6 @@ class RapporPlan(Plan):
     def standard_error(self) -> float:
         """The standard error of the estimated count of a string that (nearly) nobody has."""
         return self.error * self.num_reports
-
-    @property
-    def detectable_count(self) -> float:
-        """The smallest detectable count."""
-        return self.detectable_frequency * self.num_reports
 
     @cached_property
     def shuffled(self) -> CentralPrivacy:
@@ -365,8 +349,6 @@ class RapporPlan(Plan):
             f"Counting and decoding takes about {seconds_text(self.core_seconds)} seconds of one core."
         )
         yield from self.detection()
-        if self.comparison:
-            yield from self._against_the_paper(self.comparison)
         yield from self._spare()
 
     def detection(self) -> Iterator[str]:
@@ -409,86 +391,40 @@ class RapporPlan(Plan):
         )
         strings = "string" if self.learnable_strings == 1 else "strings"
         equal = ", and only if they are equally frequent" if self.learnable_strings > 1 else ""
-        rule = f"(rule of thumb: {self.rule_of_thumb:,.0f})"
-        yield f"At most {self.learnable_strings:,} {strings} can be learned{equal} {rule}."
+        yield f"At most {self.learnable_strings:,} {strings} can be learned{equal}."
         if self.num_fitted < self.num_candidates:
             yield (
                 "There are too many candidates to estimate all at once: the plan assumes a decoder that first screens "
                 f"them and then fits about {self.num_fitted:,}."
             )
 
-    def times_the_error(self, plan: RapporPlan) -> float:
-        """Return the standard error over another plan's: above 1, that one is more precise."""
-        return self.standard_error / plan.standard_error
-
-    def reveals_more(self, paper: RapporPlan) -> list[int]:
-        """Return the numbers of reports of one value for which the paper's parameters reveal less than these."""
-        ours, theirs = self.privacy.epsilon_n, paper.privacy.epsilon_n
-        return [n for n in ours if ours[n] > theirs[n] + 1e-6]
-
-    def _against_the_paper(self, paper: RapporPlan) -> Iterator[str]:
-        ratio = paper.times_the_error(self)
-        yield (
-            f"The paper's p = 0.5, q = 0.75, h = 2 with f = {paper.parameters['f']:.4g}, within the same two epsilons, "
-            f"would have a standard error of {paper.standard_error:,.0f}: {ratio:.2f} times as large; {ratio**2:.2f} "
-            "times as many reports would make up for it."
-        )
-        ours, theirs = self.privacy, paper.privacy
-        if higher := self.reveals_more(paper):
-            n = max(higher, key=lambda n: ours.epsilon_n[n] - theirs.epsilon_n[n])
-            yield (
-                f"In between this plan reveals a little more: {n} reports of one value have epsilon "
-                f"{ours.epsilon_n[n]:.3f}, the paper's {theirs.epsilon_n[n]:.3f}."
-            )
-        for n, leak in ours.change_leak.items():
-            if leak > theirs.change_leak[n]:
-                yield (
-                    f"And a change of value is easier to see: epsilon {leak:.2f} within {n} reports, the paper's "
-                    f"{theirs.change_leak[n]:.2f}."
-                )
-
     def _spare(self) -> Iterator[str]:
         enough = self.sufficient_epsilon_permanent
         if enough is not None and enough < self.mechanism.epsilon_permanent - 1e-3:
             yield (
-                f"A permanent epsilon of {epsilon_text(enough)} would give one report a device the same standard error "
-                "(--thrifty plans so); a larger one pays where reports of one device are averaged, and hides changes "
-                "of value better."
-            )
-        if self.basic_standard_error is not None and 2 <= self.num_candidates <= self.parameters["k"]:
-            yield (
-                f"If there are no other values than the {self.num_candidates} candidates, Basic RAPPOR (a bit for "
-                f"each) with these f, p and q has a standard error of {self.basic_standard_error:,.0f}."
+                f"A permanent epsilon of {epsilon_text(enough)} would give one report a device the same standard "
+                "error; a larger one pays where reports of one device are averaged, and hides changes of value better."
             )
 
     def as_table(self) -> Table:
-        """Return the plan, and the paper's parameters where they are compared, as columns."""
-        plans: list[RapporPlan] = [self, *([self.comparison] if self.comparison else [])]
-        told, central = [of.privacy for of in plans], self.shuffled
-        epsilons = [
-            ("epsilon of one report", [of.epsilon_report for of in told]),
-            (
-                f"the same, shuffled among {central.reports:,} (delta {central.delta:g})",
-                [of.shuffled.epsilon for of in plans],
-            ),
-            *((f"epsilon of {n} reports of one value", [of.epsilon_n[n] for of in told]) for n in EPSILONS_SHOWN),
-            ("epsilon of any number of them", [of.epsilon_permanent for of in told]),
-            *((f"epsilon of a change in {n} reports", [of.change_leak[n] for of in told]) for n in told[0].change_leak),
-        ]
-        rows = [
-            ("parameters", *(" ".join(f"{name}={of.parameters[name]:.4g}" for name in "khmpqf") for of in plans)),
-            *((name, *map(epsilon_text, numbers)) for name, numbers in epsilons),
-            ("votes of one crafted report, at most", *(f"{of.mechanism.influence.up:.1f}" for of in plans)),
-            ("standard error of a rare count", *(thousands(of.standard_error) for of in plans)),
-            ("share detected half the time", *(f"{of.detectable_frequency:.3%}" for of in plans)),
-        ]
-        columns = (
-            Column("figure", "figure", is_left=True),
-            Column("plan", "this plan"),
-            Column("paper", "the paper's parameters"),
-        )
-        named = columns[: 1 + len(plans)]
-        return Table("", named, [dict(zip((column.name for column in named), row, strict=True)) for row in rows])
+        """Return the plan's figures."""
+        told, central, built = self.privacy, self.shuffled, self.mechanism
+        epsilons = {
+            "epsilon of one report": told.epsilon_report,
+            f"the same, shuffled among {central.reports:,} (delta {central.delta:g})": central.epsilon,
+            **{f"epsilon of {n} reports of one value": told.epsilon_n[n] for n in EPSILONS_SHOWN},
+            "epsilon of any number of them": told.epsilon_permanent,
+            **{f"epsilon of a change in {n} reports": leak for n, leak in told.change_leak.items()},
+        }
+        figures = {
+            "parameters": " ".join(f"{name}={self.parameters[name]:.4g}" for name in "khmpqf"),
+            **{name: epsilon_text(epsilon) for name, epsilon in epsilons.items()},
+            "votes of one crafted report, at most": f"{built.influence.up:.1f}",
+            "standard error of a rare count": thousands(self.standard_error),
+            "share detected half the time": f"{self.detectable_frequency:.3%}",
+        }
+        columns = Column("figure", "figure", is_left=True), Column("plan", "this plan")
+        return Table("", columns, [{"figure": name, "plan": shown} for name, shown in figures.items()])
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; an epsilon without bound is null."""
@@ -503,26 +439,10 @@ class RapporPlan(Plan):
             "influence": self.mechanism.influence.to_json(),
             "share": self._at_share(),
             "sufficient_epsilon_permanent": self.sufficient_epsilon_permanent,
-            "basic_standard_error": self.basic_standard_error,
-            "paper": self.comparison and self._paper_json(self.comparison),
             "nearest": self.nearest and self.nearest.to_json(),
             "claims": privacy["claims"],
             "linkable": privacy["linkable"],
             "plain_words": self.plain_words(),
-        }
-
-    def _paper_json(self, paper: RapporPlan) -> dict[str, Any]:
-        ratio, told = paper.times_the_error(self), paper.privacy.to_json()
-        return {
-            "parameters": dict(paper.parameters),
-            **{name: told[name] for name in ("epsilon_report", "epsilon_permanent", "epsilon_n", "change_leak")},
-            "epsilon_shuffled": paper.shuffled.epsilon,
-            "influence": paper.mechanism.influence.to_json(),
-            "standard_error": paper.standard_error,
-            "detectable_frequency": paper.detectable_frequency,
-            "standard_error_ratio": ratio,
-            "reports_ratio": ratio**2,
-            "higher_epsilon_n": self.reveals_more(paper),
         }
 
 
@@ -536,12 +456,10 @@ _NUMBERS: Final = (
     "standard_error",
     "critical_value",
     "detectable_frequency",
-    "detectable_count",
     "reliable_frequency",
     "critical_value_fdr",
     "detectable_frequency_fdr",
     "learnable_strings",
-    "rule_of_thumb",
     "num_fitted",
 )
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from overstory.analysis.postprocess import (
-    LEVEL,
-    WeightedShares,
-    weighted_shares,
-)
+import numpy as np
+
+from overstory.analysis.selection import normal_quantile
 from overstory.presentation.document import Block, Column, Heading, Table
 from overstory.presentation.formats import interval, percent, plural
 from overstory.presentation.result import Result
@@ -22,6 +20,7 @@ from overstory.queries.readings import Aggregation, EstimateOptions, Reading, re
 
 if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
+    from overstory.analysis.selection import F64
     from overstory.presentation.svg import Picture
 
 MOST_ROWS: Final = 20
@@ -30,6 +29,42 @@ WEIGHTING: Final = (
     "weighted: each group counts by its public share of all devices, however many of its devices report; not corrected "
     "for devices that differ within a group"
 )
+
+
+LEVEL: Final = 0.95
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedShares:
+    """Shares among all devices, each group by its public share, and their errors (float64, shape (M,))."""
+
+    values: Sequence[Any]
+    shares: F64
+    errors: F64
+
+    def rows(self) -> list[dict[str, Any]]:
+        order = np.argsort(-self.shares, kind="stable")
+        return [
+            {"value": self.values[place], **with_interval(self.shares[place], self.errors[place])}
+            for place in order[np.isfinite(self.errors[order])]
+        ]
+
+
+def with_interval(raw: float, error: float) -> dict[str, float]:
+    """Return a share within 0 and 1, the unbiased one, its error, and its interval, not corrected for selection."""
+    reach = normal_quantile(0.5 + LEVEL / 2) * error
+    share, low, high = (min(max(float(bound), 0.0), 1.0) for bound in (raw, raw - reach, raw + reach))
+    return {"share": share, "raw_share": float(raw), "standard_error": float(error), "low": low, "high": high}
+
+
+def weighted_shares(weights: Sequence[float], estimates: Sequence[Estimate]) -> WeightedShares | None:
+    """Return the shares of all devices: the groups' own, each by its public share; None where no device is expected."""
+    if not sum(weights):
+        return None
+    parts = np.array(weights) / sum(weights)
+    shares = np.stack([estimate.raw_frequencies for estimate in estimates])
+    errors = np.stack([estimate.errors() / estimate.num_reports for estimate in estimates])
+    return WeightedShares(estimates[0].values, parts @ shares, np.sqrt(parts**2 @ errors**2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +76,7 @@ class GroupedReading(Result):
     parts: Mapping[str, Reading]  # by group, in the registry's order
     hidden: tuple[str, ...]  # groups with too few devices, by public shares
     left_out: int  # reports in none of `parts`: they name no group, or a hidden one
-    weighted: WeightedShares | None = field(default=None, repr=False)  # by the groups with reports; None without shares
+    weighted: WeightedShares | None = field(default=None, repr=False)  # None for a metric without shares
 
     @property
     def metric(self) -> Metric:
@@ -105,9 +140,8 @@ class GroupedReading(Result):
         ]
 
 
-VALUE: Final = Column("value", is_left=True)
 SHARES: Final = (
-    VALUE,
+    Column("value", is_left=True),
     Column("share", text=percent),
     Column("interval", f"{LEVEL:.0%} interval", interval(percent), ("low", "high")),
 )
@@ -135,9 +169,7 @@ def read_groups(
     if not total.is_of_shares or kind != "total" or not total.parts:
         return reading
     present = [(groups.share(name), own) for name, each in parts.items() if (own := _estimate(each)) is not None]
-    estimates = [own for _, own in present]
-    weighted = weighted_shares([share for share, _ in present], estimates)
-    return replace(reading, weighted=weighted)
+    return replace(reading, weighted=weighted_shares(*map(list, zip(*present, strict=True))) if present else None)
 
 
 def _estimate(reading: Reading) -> Estimate | None:

@@ -170,14 +170,6 @@ def test_a_payload_that_no_branch_has_counts_as_one_that_has():
     assert numbers.sums_of_pairs(counts.ones[0], numbers.MeanSupport(mechanism).branch_bits[0])[0] == 1
 
 
-@pytest.mark.parametrize("mechanism", [*(kind(1.0, RANGE, 50) for kind in NUMBERS), RangeRandomizer(40, 1.0)])
-def test_a_device_sends_the_same_in_any_rows_and_reports(mechanism):
-    values = range(40)
-    devices = SimulatedDevices.holding(mechanism, values, np.arange(200) % 40, np.random.default_rng(2))
-    every = devices.report()
-    assert np.array_equal(every.bits[50:90], devices.report(7, start=50, stop=90).bits)
-
-
 def test_positions_of_one_device_have_independent_responses():
     mechanism = SquareWave(1.0, RANGE, 16)
     half, same = server_half(mechanism), np.zeros(4_000, np.int32)
@@ -201,11 +193,6 @@ def test_levels_are_counted_each_by_itself_and_stray_bits_not_at_all():
         assert counts.ones[level, :width].tolist() == expected.ones[0].tolist()
     spoiled = ReportBatch(batch.cohorts * 0, batch.bits | np.uint64(1 << 10), batch.num_bits, batch.num_cohorts)
     assert not count_reports(mechanism, spoiled).ones[0, 4:].any()
-
-
-def test_a_bucket_is_called_by_its_first_cell():
-    mechanism = SquareWave(1.0, RANGE, 3_000)
-    assert server_half(mechanism).count_names(1024, ())[1] == f"cell{numbers.WaveSupport(mechanism).cells[1]}"
 
 
 @pytest.mark.parametrize("kind", MEANS)

@@ -42,7 +42,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import MAX_COHORTS, Kind, Mechanism
 from overstory.protocol.kinds.bits import SampledBits
 from overstory.protocol.kinds.hashes import SeededHash
-from overstory.protocol.kinds.hashing import OverstoryV1
+from overstory.protocol.kinds.hashing import GoogleRapporPython, OverstoryV1
 
 if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
@@ -67,20 +67,22 @@ EACH = 4
 
 def positions_of(encoding: Any, values: Sequence[Any]) -> NDArray[np.integer[Any]]:
     """Return the positions each string sets in each cohort of a Bloom filter, shape (num_cohorts, M, num_hashes)."""
-    if are_few(EACH * len(values) * encoding.num_cohorts, "hash/bloom", at_once=COMPILING):
-        table = np.empty((encoding.num_cohorts, len(values), encoding.num_hashes), np.uint16)
+    shape = encoding.num_cohorts, len(values), encoding.num_hashes
+    if encoding.family != OverstoryV1.name:
+        octets, family, texts = np.empty(shape, np.uint16), GoogleRapporPython, _texts(values)
+        for cohort, row in enumerate(octets):
+            joined = b"".join([family.digest(text, cohort) for text in texts])
+            row[:] = np.frombuffer(joined, np.uint8).reshape(-1, family.max_hashes)[:, : encoding.num_hashes]
+        return octets % np.uint16(encoding.num_bits)
+    if are_few(EACH * len(values) * encoding.num_cohorts, "hashing", at_once=COMPILING):
+        table = np.empty(shape, np.uint16)
         for cohort, row in enumerate(table):
             row[:] = [encoding.positions(value, cohort) for value in values] or row
         return table
-    from overstory.kernels.hash.bloom import positions_google, positions_v1
+    from overstory.kernels.hashing import positions_v1
 
-    shape = encoding.num_bits, encoding.num_hashes, encoding.num_cohorts
-    if encoding.family == OverstoryV1.name:
-        return positions_v1(_digests(OverstoryV1(encoding.hash_key.encode()), values), *shape)
-    texts = _texts(values)
-    offsets = np.zeros(len(texts) + 1, np.int64)
-    np.cumsum([len(text) for text in texts], out=offsets[1:])
-    return positions_google(offsets, np.frombuffer(b"".join(texts), np.uint8), *shape)
+    digests = _digests(OverstoryV1(encoding.hash_key.encode()), values)
+    return positions_v1(digests, encoding.num_bits, encoding.num_hashes, encoding.num_cohorts)
 
 
 def words_of(encoding: SeededHash, values: Sequence[Any]) -> NDArray[np.uint64]:

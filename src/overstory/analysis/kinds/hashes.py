@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from overstory.analysis.estimate import Estimate, unbiased
 from overstory.analysis.kinds.base import Cohorts, pooled, symbols_of, words_of
-from overstory.analysis.kinds.symbols import SymbolSupport, lecture_notes, with_notes
+from overstory.analysis.kinds.symbols import SymbolSupport
 from overstory.analysis.kinds.work import Work
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.selection import people_covariance, people_variance
@@ -128,7 +128,7 @@ class BalancedSupport(SeedSupport):
         # the reports of seed a, they add sum (x_w / n)^2 (sum n_a^2 - n^2 / s - R n) / (g - 1): 0 as reports come.
         uneven = squares - reports**2 / seeds - reports * reports_per_device
         if uneven < EVEN * reports * reports_per_device:
-            return with_notes(estimate, *lecture_notes(self.mechanism, reports, reports_per_device))
+            return estimate
         held = np.maximum(estimate.raw_counts**2 - estimate.standard_errors**2, 0.0) / reports**2
         others = np.minimum(held.sum() - held, 1.0)
         variances = estimate.standard_errors**2 + others * uneven / (self.num_outputs - 1)
@@ -187,7 +187,7 @@ class SeededSupport(SeedSupport):
             np.sqrt(variances),
             reports,
             reports_per_device=each,
-            notes=(*read.notes, *lecture_notes(self.mechanism, reports)),
+            notes=read.notes,
             joint_errors=SeedErrors(self, counts, values, each),
             **choices,
         )

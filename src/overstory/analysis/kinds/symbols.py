@@ -1,27 +1,49 @@
-"""Support of reports that are one output of a set system: a report supports the values whose symbol or subset it is."""
+"""Support of reports that are one output of a set system: a report supports the values whose symbol or subset it is.
+
+Points are those of PG(t-1, q), numbered as `overstory.protocol.kinds.sets.Projective` does: with ``P(s) = (q^s - 1)
+/ (q - 1)``, point number i, ``P(s) <= i < P(s + 1)``, is (0, ..., 0, 1, and the s digits of i - P(s) in base q).
+
+A value v owns the points x with <v, x> = 0.  Let coordinate number j be v's first that is not 0, so that it is 1.  Any
+other t - 1 coordinates of x, and the product <v, x>, fix the coordinate x_j = <v, x> - sum_{i > j} v_i x_i.  Hence
+
+- the P(t-1) points inside correspond one to one to the points y of PG(t-2, q), which are x without coordinate j;
+- the q^(t-1) points outside, scaled so that <v, x> = 1, correspond one to one to the vectors of q^(t-1).
+
+So one uniform number below P(t-1) or q^(t-1) gives a uniform point of either kind, and nothing is tried twice.
+"""
 
 from __future__ import annotations
 
+import itertools
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.estimate import Estimate
 from overstory.analysis.kinds.base import Cohorts, Support, Words, chosen, pooled, symbols_of
 from overstory.analysis.kinds.work import Work
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.variance import error_bound
+from overstory.kernels.columns import are_few
+from overstory.kernels.devices import (
+    StreamKey,
+    below,
+    in_tiles,
+    simulate_subsets,
+    simulate_symbols,
+    stream_starts,
+    stream_words,
+)
 from overstory.protocol.channels import ONE
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import MAX_SYMBOLS, check_symbol
+from overstory.protocol.kinds.finite_fields import Field, PowerField
+from overstory.protocol.kinds.sets import Projective
 from overstory.protocol.kinds.symbols import SymbolMechanism
 
-if TYPE_CHECKING:
-    from overstory.kernels.devices import StreamKey
+I64 = NDArray[np.int64]
 
 
 class OutputSupport(Support[Any]):
@@ -61,8 +83,6 @@ class SymbolSupport(OutputSupport):
         """Return the symbol that the channels work on, for each device."""
 
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:
-        from overstory.kernels.devices import simulate_symbols
-
         rounds = self.mechanism.rounds
         alphas = [int(channel.alpha * ONE) for channel in (rounds.permanent, rounds.instantaneous)]
         permanent, instantaneous = (None if alpha == ONE else alpha for alpha in alphas)
@@ -171,8 +191,6 @@ class SubsetSupport(CountedByValue, OutputSupport):
 
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:  # noqa: ARG002
         """Draw subsets; they are memoized, so all reports of a device are one."""
-        from overstory.kernels.devices import simulate_subsets
-
         shape = self.encoding.domain_size, self.encoding.subset_size
         return simulate_subsets(table[symbols], *shape, self.inside, stream)
 
@@ -183,57 +201,176 @@ class SubsetSupport(CountedByValue, OutputSupport):
         return batch.accumulate().ones
 
 
-class ListedSupport(CountedByValue, OutputSupport):
+class DrawnSupport(CountedByValue, OutputSupport):
+    """An output is drawn from the value's own, or from the others."""
+
+    purpose: ClassVar[bytes]  # tells these draws from all others
+
+    @abstractmethod
+    def output(self, held: I64, is_inside: NDArray[np.bool_], place: I64) -> I64:
+        """Return output number `place` of each value's own, or of those that are not."""
+
+    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:  # noqa: ARG002
+        """Draw outputs; they are memoized, so all reports of a device are one."""
+        (outputs, own, _), held, drawn = self.encoding.sizes, table[symbols], np.empty(len(symbols), np.uint64)
+        if outputs > ONE:
+            raise ParameterError(f"there are {outputs} outputs: devices are simulated with up to 2**32")
+
+        def draw(rows: slice, devices: I64) -> None:
+            starts = stream_starts(stream.key, self.purpose, devices, held[rows])
+            is_inside = stream_words(starts, 0) >> np.uint64(32) < np.uint64(self.inside)
+            place = below(stream_words(starts, 1), np.where(is_inside, own, outputs - own)).astype(np.int64)
+            drawn[rows] = self.output(held[rows], is_inside, place)
+
+        in_tiles(draw, stream, held.size)
+        return drawn.reshape(-1, 1)
+
+    def histogram(self, batch: ReportBatch) -> NDArray[np.intp]:
+        """Return how often each output was sent."""
+        return np.bincount(self.outputs(batch), minlength=self.num_outputs)
+
+
+class ListedSupport(DrawnSupport):
     """An output supports the values that own it, as `protocol.kinds.own_oracles` lists them."""
 
     work = Work("n + d outputs each", value=1e-7)
+    purpose = b"listed-1"
 
     @property
     def inside(self) -> int:
         return int(self.mechanism.inside * ONE)  # p* is what its author states
 
-    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:  # noqa: ARG002
-        """Draw outputs; they are memoized, so all reports of a device are one."""
-        from overstory.kernels.devices import below, in_tiles, stream_starts, stream_words
+    @cached_property
+    def order(self) -> I64:
+        """Each value's own outputs, then all others."""
+        every = range(self.encoding.sizes[0])
+        return np.array(
+            [[*owned, *(output for output in every if output not in owned)] for owned in self.encoding.owned]
+        )
 
-        (outputs, own, _), held, drawn = self.encoding.sizes, table[symbols], np.empty(len(symbols), np.uint64)
-        # A value's own outputs, then all others.
-        order = np.array([[*owned, *sorted({*range(outputs)} - {*owned})] for owned in self.encoding.owned])
-
-        def draw(rows: slice, devices: NDArray[np.int64]) -> None:
-            starts = stream_starts(stream.key, b"listed-1", devices, held[rows])
-            is_inside = stream_words(starts, 0) >> np.uint64(32) < np.uint64(self.inside)
-            place = below(stream_words(starts, 1), np.where(is_inside, own, outputs - own)).astype(np.int64)
-            drawn[rows] = order[held[rows], np.where(is_inside, place, own + place)]
-
-        in_tiles(draw, stream, held.size)
-        return drawn.reshape(-1, 1)
+    def output(self, held: I64, is_inside: NDArray[np.bool_], place: I64) -> I64:
+        return np.asarray(self.order[held, np.where(is_inside, place, self.encoding.sizes[1] + place)])
 
     def supports(self, batch: ReportBatch) -> NDArray[np.integer[Any]]:
-        histogram = np.bincount(self.outputs(batch), minlength=self.num_outputs)
-        return np.asarray(histogram[np.array(self.encoding.owned)].sum(axis=1))
+        return np.asarray(self.histogram(batch)[np.array(self.encoding.owned)].sum(axis=1))
 
 
-def lecture_notes(mechanism: SymbolMechanism, num_reports: int, reports_per_device: float = 1.0) -> list[str]:
-    """Return in words: the error bound, where seeds leave no error of their own, and the lecture's real epsilon."""
-    notes: list[str] = []
-    if mechanism.name != "random-matrix" or not num_reports:
-        return notes
-    if not mechanism.encoding.uneven:
-        # Hoeffding over devices: one's r reports span r times as far, so the sum of squared spans is R times as large.
-        bound = error_bound(mechanism, num_reports / reports_per_device, 0.05) * num_reports
-        several = "" if reports_per_device == 1 else f", r = {reports_per_device:g} reports a device"
-        formula = f"sqrt(2 n {'r ' if several else ''}ln(2 / beta)) (e^eps + 1) / (e^eps - 1){several}"
-        notes.append(f"with probability 95% the count of any one value is within {bound:,.0f} of it: {formula}")
-    advantage = mechanism.parameters.get("advantage")
-    if advantage is not None:
-        notes.append(
-            f"the true sign is sent with probability 1/2 + {advantage:g}: that is epsilon "
-            f"{mechanism.epsilon_report:.4f}, not {advantage:g}"
-        )
-    return notes
+class PointSupport(DrawnSupport):
+    """A point of a projective space supports the values on its hyperplane."""
+
+    encoding: Projective
+    work = Work("n + q t d", value=4e-7)
+    purpose = b"points-1"
+
+    def output(self, held: I64, is_inside: NDArray[np.bool_], place: I64) -> I64:
+        return _points(self.encoding, held, is_inside, place)
+
+    def supports(self, batch: ReportBatch) -> I64:
+        return count_plane_support(self.histogram(batch), self.encoding)
 
 
-def with_notes(estimate: Estimate, *notes: str) -> Estimate:
-    """Return the estimate with more for its reader to know."""
-    return replace(estimate, notes=(*estimate.notes, *notes))
+MOST_PAIRS: Final = 1 << 22  # pairs of a value and a point that somebody sent, up to which NumPy tries each
+
+
+def count_plane_support(histogram: I64, space: Projective) -> I64:
+    """Return how many reports lie on each value's hyperplane; see `overstory.kernels.planes`."""
+    there = np.flatnonzero(histogram)
+    if there.size * space.domain_size > MOST_PAIRS or not are_few(0, "planes"):
+        from overstory.kernels import planes
+
+        return planes.count_plane_support(histogram, packed(space.field), space.dimension, space.domain_size)
+    values = _coordinates(space, np.arange(space.domain_size), space.dimension)
+    sent = _coordinates(space, there, space.dimension)
+    products = _inner(space.field, values[:, None, :], sent[None, :, :])
+    return np.asarray((products == 0) @ histogram[there], np.int64)
+
+
+def packed(field: Field) -> I64:
+    """Return a field as `overstory.kernels.planes` takes it."""
+    every = np.arange(field.size)
+    inverses = [0, *map(field.inverse, every[1:].tolist())]
+    if not isinstance(field, PowerField):
+        return np.concatenate([[field.size, 0], inverses, _opposite(field, every)])
+    powers, logarithms = _logarithms(field)
+    sums = _plus(field, every[:, None], every).ravel()
+    return np.concatenate([[field.size, 1], inverses, _opposite(field, every), powers, powers, logarithms, sums])
+
+
+def _points(space: Projective, symbols: I64, inside: NDArray[np.bool_], drawn: I64) -> I64:
+    """Return point number `drawn` of those inside each value's set, or of those outside: see the module."""
+    size, dimension, field = space.field_size, space.dimension, space.field
+    rows = np.arange(symbols.size)
+    normal = _coordinates(space, symbols, dimension)
+    pivot = (normal != 0).argmax(axis=1)
+    digits = drawn[:, None] // size ** np.arange(dimension - 1)[::-1] % size
+    others = np.where(inside[:, None], _coordinates(space, np.where(inside, drawn, 0), dimension - 1), digits)
+    places = np.arange(dimension)
+    vector = np.take_along_axis(others, np.clip(places - (places > pivot[:, None]), 0, dimension - 2), axis=1)
+    vector[rows, pivot] = 0
+    minus = _opposite(field, _inner(field, normal, vector))
+    vector[rows, pivot] = np.where(inside, minus, _plus(field, np.ones_like(minus), minus))
+    first = (vector != 0).argmax(axis=1)
+    leading, where = np.unique(vector[rows, first], return_inverse=True)
+    scale = np.array([field.inverse(int(a)) for a in leading], np.int64)[where]
+    scaled = _times(field, vector, scale[:, None])
+    scaled[rows, first] = 0
+    rest = scaled @ size ** np.arange(dimension)[::-1]
+    return np.asarray(_starts(size, dimension)[dimension - 1 - first] + rest)
+
+
+def _starts(size: int, dimension: int) -> I64:
+    """Return how many points the spaces of 0, 1, ... coordinates have."""
+    return np.array([(size**s - 1) // (size - 1) for s in range(dimension + 1)], np.int64)
+
+
+def _coordinates(space: Projective, points: I64, dimension: int) -> I64:
+    """Return `Projective.coordinates` of many points, shape (n, dimension)."""
+    size, starts = space.field_size, _starts(space.field_size, dimension)
+    tail = np.searchsorted(starts, points, side="right") - 1
+    vectors = (points - starts[tail])[:, None] // size ** np.arange(dimension)[::-1] % size
+    vectors[np.arange(points.size), dimension - 1 - tail] = 1
+    return vectors
+
+
+def _inner(field: Field, first: I64, second: I64) -> I64:
+    if not isinstance(field, PowerField):
+        return np.asarray((first * second).sum(axis=-1) % field.size)
+    total = np.zeros(np.broadcast_shapes(first.shape, second.shape)[:-1], np.int64)
+    for place in range(first.shape[-1]):
+        total = _plus(field, total, _times(field, first[..., place], second[..., place]))
+    return total
+
+
+def _plus(field: Field, a: I64, b: I64) -> I64:
+    if not isinstance(field, PowerField):
+        return (a + b) % field.size
+    return (_digits(field, a) + _digits(field, b)) % field.prime @ _places(field)
+
+
+def _opposite(field: Field, a: I64) -> I64:
+    return -a % field.size if not isinstance(field, PowerField) else -_digits(field, a) % field.prime @ _places(field)
+
+
+def _times(field: Field, a: I64, b: I64) -> I64:
+    if not isinstance(field, PowerField):
+        return a * b % field.size
+    powers, logarithms = _logarithms(field)
+    return np.where((a == 0) | (b == 0), 0, powers[(logarithms[a] + logarithms[b]) % len(powers)])
+
+
+def _places(field: PowerField) -> I64:
+    degree = next(k for k in itertools.count() if field.prime**k == field.size)
+    return field.prime ** np.arange(degree)
+
+
+def _digits(field: PowerField, a: I64) -> I64:
+    """Return an element's digits in base p, its polynomial's coefficients, along a new last axis."""
+    return a[..., None] // _places(field) % field.prime
+
+
+@lru_cache(maxsize=4)
+def _logarithms(field: PowerField) -> tuple[I64, I64]:
+    """Return the powers of x, which are all elements but 0, and to each element the power that it is."""
+    powers, logarithms = np.array(field.powers), np.zeros(field.size, np.int64)
+    logarithms[powers] = np.arange(powers.size)
+    return powers, logarithms

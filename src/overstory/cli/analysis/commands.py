@@ -90,7 +90,6 @@ PLAN: Final = Command(
         Option("--num-bits", "bits of a report (default: chosen)", "K", int),
         Option("--num-hashes", "hashes of a value (default: chosen)", "H", int),
         Option("--num-cohorts", "cohorts (default: chosen)", "M", int),
-        flag("--thrifty", "use the smallest permanent epsilon that does not make one report less accurate"),
     ),
     Group(
         "for a known domain",
@@ -156,7 +155,6 @@ With --domain-size and --yearly it compares the ways to keep within that epsilon
                     "--num-bits",
                     "--num-hashes",
                     "--num-cohorts",
-                    "--thrifty",
                     "--share",
                 ),
             ),
@@ -468,7 +466,6 @@ DISCOVER: Final = Command(
         "B",
         int,
     ),
-    Option("--model", "values are texts like the lines of FILE, a public list", "FILE"),
     Option("--alphabet", "values are texts of these characters alone", "CHARACTERS"),
     Option("--known", "expected values, one per line", "FILE"),
     Option("--seed"),
@@ -483,9 +480,8 @@ The answers of real devices, to a metric whose domain is unknown strings or inte
 `overstory decode` searches those.""",
     runs="analysis.discover",
     rules=(
-        OneOf(("--bits", "--bytes", "--model")),
+        OneOf(("--bits", "--bytes")),
         OneOf(("--alphabet", "--bits")),
-        OneOf(("--alphabet", "--model")),
     ),
 )
 

@@ -55,7 +55,7 @@ def _choose_for_a_year(args: argparse.Namespace) -> int:
 def _plan_registry(args: argparse.Namespace) -> int:
     """Write oracle and parameters into a registry, from each metric's needs."""
     from overstory.files.io import replacing
-    from overstory.planning.registry import plan_registry
+    from overstory.planning.kinds import plan_registry
     from overstory.protocol.metrics.registry import registry_folder, registry_text
 
     file = args.registry
@@ -97,7 +97,6 @@ def _from_needs(args: argparse.Namespace) -> RapporPlan:
         num_bits=args.num_bits,
         num_hashes=args.num_hashes,
         num_cohorts=args.num_cohorts,
-        thrifty=args.thrifty,
     )
 
 

@@ -11,8 +11,8 @@ from pydantic import Field as Parameter
 
 from overstory.console.view import Query, Screen, View
 from overstory.planning import Plan, plan_from_needs
+from overstory.planning.detection import Nearest
 from overstory.planning.kinds import plan_for_domain
-from overstory.planning.nearest import Nearest
 from overstory.planning.yearly import YearPlan
 from overstory.presentation.charts.curves import Scatter
 from overstory.presentation.document import (
@@ -61,7 +61,6 @@ class PlannerQuery(Query):
     num_bits: int | None = None
     num_hashes: int | None = None
     num_cohorts: int | None = None
-    thrifty: bool = False
 
     @property
     def ceiling(self) -> float | None:
@@ -82,7 +81,7 @@ class PlannerQuery(Query):
         sizes = {name: getattr(self, name) for name in ("num_bits", "num_hashes", "num_cohorts")}
         options = kind | asked | {"share": self.share, "alpha": self.alpha} | sizes
         words = [f"--{name.replace('_', '-')} {_number(value)}" for name, value in options.items() if value is not None]
-        return " ".join(["overstory plan", *words, *(["--thrifty"] if self.thrifty else [])])
+        return " ".join(["overstory plan", *words])
 
 
 def _number(value: float) -> str:
@@ -140,7 +139,7 @@ def _plan(query: PlannerQuery) -> Plan:
     if query.domain_size is not None:
         known = query.domain_size, query.epsilon, query.reports
         return plan_for_domain(*known, epsilon_permanent=query.ceiling, **asked)
-    asked |= {name: getattr(query, name) for name in ("thrifty", "num_bits", "num_hashes", "num_cohorts")}
+    asked |= {name: getattr(query, name) for name in ("num_bits", "num_hashes", "num_cohorts")}
     ceiling = query.ceiling or query.epsilon
     return plan_from_needs(query.epsilon, ceiling, query.reports, query.looked_for, **asked)
 
@@ -199,7 +198,6 @@ def _fields(query: PlannerQuery) -> Iterator[Field]:
     yield _slider("share", "Share to detect", query.share, 0.00001, 1, f"{percentage(query.share)} of the devices.")
     yield _slider("alpha", "Chance of any false detection", query.alpha, 0.0001, 0.5, "Over all values.")
     if not is_domain:
-        yield Field("thrifty", "Least permanent epsilon for this accuracy", str(query.thrifty).lower(), "switch")
         for name in ("num_bits", "num_hashes", "num_cohorts"):
             if (size := getattr(query, name)) is not None:
                 yield Field(name, name, str(size), "hidden")

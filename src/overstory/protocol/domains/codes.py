@@ -56,11 +56,6 @@ class CodedDomain(ABC):
     def canonical(self) -> dict[str, Any]:
         """Return the parameters, as JSON values."""
 
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """What the codes are built from: the canonical form, unless that is a digest of it."""
-        return self.canonical()
-
     def holds(self, bits: int, num_bits: int) -> bool:
         """Return whether some value's code may begin with these bits; for a code of full width, whether it is one."""
         return self.may_begin(bits, num_bits) if num_bits < self.width else self.value(bits) is not None

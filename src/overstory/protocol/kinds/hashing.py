@@ -86,10 +86,12 @@ class GoogleRapporPython:
     max_bits: ClassVar[int] = 256  # one byte chooses a bit
     distinct: ClassVar[bool] = False
 
+    @staticmethod
+    def digest(value: bytes, cohort: int) -> bytes:
+        return hashlib.md5(cohort.to_bytes(4, "big") + value, usedforsecurity=False).digest()
+
     def positions(self, value: bytes, cohort: int, num_bits: int, num_hashes: int) -> tuple[int, ...]:
-        seeded = cohort.to_bytes(4, "big") + value
-        digest = hashlib.md5(seeded, usedforsecurity=False).digest()
-        return tuple(byte % num_bits for byte in digest[:num_hashes])
+        return tuple(byte % num_bits for byte in self.digest(value, cohort)[:num_hashes])
 
 
 FAMILIES: Final = (OverstoryV1.name, GoogleRapporPython.name)

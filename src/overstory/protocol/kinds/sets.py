@@ -125,7 +125,7 @@ class Projective(SetSystem):
 
     form: ClassVar[tuple[str, str]] = ("sets", "projective")
     subset_size: ClassVar[None] = None
-    server: ClassVar[str] = "analysis.kinds.sets:PointSupport"
+    server: ClassVar[str] = "analysis.kinds.symbols:PointSupport"
 
     def __post_init__(self) -> None:
         check_count("domain_size", self.domain_size, 2, MAX_SYMBOLS)

@@ -1,7 +1,7 @@
 """The support of every value under projective geometry response, and the arithmetic of the finite fields under it.
 
 A prime's field is calculated with by remainders, another by tables. A kernel takes one of q elements as one array of
-int64 (of several, or of a tuple, every access would be counted), which `overstory.analysis.kinds.sets` makes:
+int64 (of several, or of a tuple, every access would be counted), which `overstory.analysis.kinds.symbols` makes:
 
     q | whether tables follow | 1 / a (of 0, 0) | -a | x^i, i = 0 .. 2 q - 3 | the i < q - 1 with x^i = a | a + b
 

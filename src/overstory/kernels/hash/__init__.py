@@ -1,1 +1,0 @@
-"""Hashes of strings for kernels."""

@@ -1,1 +1,0 @@
-"""Reports that are sets or points: simulated and counted."""

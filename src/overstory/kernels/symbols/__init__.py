@@ -1,1 +1,0 @@
-"""Reports that are symbols or signs: simulated and counted."""
