@@ -82,7 +82,6 @@ def folder(tmp_path_factory):
 FILES = "--params params.csv --counts counts.csv --map map.csv"
 STORED = "--store reports.db --registry colour.toml --metric colour"
 BY_RELEASE = "--store reports.db --registry grouped.toml --metric colour"
-PAIR = "--params params.csv --map map.csv map.csv --pair word"
 TABLE = "--store reports.db --registry table.toml --metric crashes"
 NEEDS = "--domain-size 10 --epsilon 2 --reports 5000"
 FOR_STRINGS = "--epsilon 1.0743 --epsilon-permanent 4.3945 --reports 1000000 --candidates 200"
@@ -177,10 +176,7 @@ REFUSED = {
         ("--store reports.db OVERSTORY_TLS_KEY=key.pem", "tls_certificate and tls_key belong together"),
         ("--store reports.db --registry faulty.toml", "faulty.toml"),
     ],
-    "sum --params params.csv": [
-        ("values.csv -o - --pair word:bit page:bit", "one of the two may be a bit"),
-        ("values.csv -o - --pair value moon", "moon not found"),
-    ],
+    "sum --params params.csv": [],
     "demo": [
         ("--reports 0 -o never", "at least 1"),
         ("--states Narnia,Ohio -o never", "Narnia"),
@@ -257,14 +253,6 @@ REFUSED = {
         (f"{STORED} --compare 2026-W45 2026-W44 --from 2026-W44", "--from has no effect with --compare"),
         (f"{TABLE} --steps norm-sub", "crashes is read as a table: --steps does not apply"),
         (f"{TABLE} --method lasso", "crashes is read as a table: --method does not apply"),
-        (f"{PAIR} page", "--counts missing with --pair"),
-        (f"values.csv {PAIR} page", "INPUT has no effect with --pair"),
-        (f"{PAIR} page --store x.db --counts counts.csv", "--store has no effect with --pair"),
-        (f"{PAIR} word --counts counts.csv", "name two variables"),
-        (f"{PAIR} page --counts params.csv", "params.csv"),
-        (f"{PAIR} page:bit --counts counts.csv", "--map: give one map: the other variable"),
-        (f"{FILES} --pair word page", "--map: give the map of each"),
-        (f"{FILES} map.csv -o x", "--map: give one map: several are for --pair"),
         ("reports.ovsb --counts counts.json", "--counts has no effect on files of reports"),
         ("reports.ovsb --map map.csv", "--map has no effect on files of reports"),
         ("--counts counts.json --engine dask", "--engine has no effect on counts with a label"),

@@ -2,22 +2,12 @@
 
 import json
 
-import numpy as np
 import pytest
-from test_driver import Unreliable
 
 import overstory
-from overstory.analysis.kinds.base import SimulatedDevices, count_reports
-from overstory.analysis.kinds.linked import pair_counts
 from overstory.cli.main import main
-from overstory.engines.driver import LocalEngine, count
-from overstory.engines.places import find_places
-from overstory.engines.units import Job, read_contents, units_of
 from overstory.files.labels import read_labelled
-from overstory.files.parquet import Label, write_blocks
-from overstory.files.reports import write_packed
-from overstory.protocol.kinds.joint import joint
-from support.engine_files import EVERY_ORACLE, pieces
+from support.engine_files import EVERY_ORACLE
 
 ONE = {"epsilon": 1.0}
 
@@ -93,21 +83,3 @@ def test_counts_that_were_altered_are_refused(collection, tmp_path, capsys):
     ):
         out.write_text(json.dumps(fields | {name: value}))
         assert says in printed(capsys, "decode", "--counts", out, status=2)
-
-
-@pytest.mark.usefixtures("small_blocks")
-def test_pairs_of_a_table_are_counted_alike(tmp_path):
-    linked = joint(of=[{"oracle": "grr", "domain_size": 4} | ONE, {"oracle": "oue", "domain_size": 3} | ONE])
-    batches = [
-        SimulatedDevices.holding(linked, range(12), np.arange(300) % 12, np.random.default_rng(seed)).report()
-        for seed in range(2)
-    ]
-    write_blocks(tmp_path / "a.parquet", pieces(batches[0], 100), Label.of(linked))
-    write_packed(tmp_path / "b.ovsb", (piece.to_wire(linked.digest) for piece in pieces(batches[1], 100)))
-    expected = count_reports(linked, batches[0]) + count_reports(linked, batches[1])
-    for largest in (1, 1 << 30):
-        units = units_of(read_contents(find_places([str(tmp_path)])), largest)
-        for engine in (LocalEngine(2), Unreliable(1, lambda results: [*results, *results])):
-            run = count(engine, Job.of(linked), units)
-            assert run.counts == expected
-            assert pair_counts(linked, run.counts).totals.sum() == 600

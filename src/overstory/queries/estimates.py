@@ -97,7 +97,7 @@ def read_estimates(
     chosen = replace(chosen, interval_kind=chosen.kind_of_intervals(metric, kind))
     compute = estimator or estimate_counts
     parts = estimate_parts(
-        counted, kind, chosen, lambda _, counts, per_device: compute(metric, counts, per_device, chosen, names)
+        counted, kind, chosen, lambda counts, per_device: compute(metric, counts, per_device, chosen, names)
     )
     # An estimator may put its estimates off: then they have no alarms among their notes.
     ready = {part.last: part.estimate for part in parts if part.first == part.last and _is_ready(part)}

@@ -135,7 +135,7 @@ def read_numbers(
         counted,
         kind,
         chosen,
-        lambda _, counts, per_device: estimate_numbers(
+        lambda counts, per_device: estimate_numbers(
             metric.mechanism, metric.domain, counts, reports_per_device=per_device, ranges=ranges
         ),
     )

@@ -25,7 +25,6 @@ def _table(shares, error, reports=1_000):
         shares=np.array(shares),
         covariance=spread,
         num_reports=reports,
-        design="linked",
     )
 
 

@@ -243,7 +243,6 @@ class TableSummary:
         table = self.table
         return {
             "variables": list(table.names),
-            "design": table.design,
             "reports": table.num_reports,
             "interval": table.interval_kind,
             "level": self.level,

@@ -1,7 +1,6 @@
 """The shares of every pair of two variables' values, and the shares of each variable's own.
 
-A table is the same whichever way it was collected: as one report of the pair, or as two linked reports. What is said
-of it needs its unbiased cells P, the covariances of their errors, and the marginals, nothing else.
+What is said of a table needs its unbiased cells P, the covariances of their errors, and the marginals, nothing else.
 
 *Several tables*, over which devices were divided: each is learned from its own. A variable that is in several tables
 has a marginal in each, from different devices, so their errors are independent: the weighted mean with the inverse
@@ -15,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, product
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
     from overstory.protocol.kinds.split import DividedMechanism
 
 
-Design = Literal["pair", "linked"]
-"""How a table was collected: one report of the pair, or a report of each variable, linked."""
 TOGETHER: Final = 1 << 22  # weights on cells that are multiplied by the covariances at once: 32 MB
 
 
@@ -67,7 +64,6 @@ class TableEstimate:
     shares: F64  # shape (k_x, k_y), unbiased shares of the reports: noise makes some of them negative
     covariance: TableCovariance  # how the errors of `shares` go together
     num_reports: int
-    design: Design  # one report of the pair, or a report of each variable, linked
     interval_kind: IntervalKind = "population"  # for the devices that reported, or for all devices like these
     own_shares: tuple[Marginal, Marginal] | None = None  # where more is known of them than the cells' sums
     notes: tuple[str, ...] = ()  # what a reader must know before trusting the numbers
@@ -143,7 +139,6 @@ def pair_table(
         shares=cells,
         covariance=covariance,
         num_reports=estimate.num_reports,
-        design="pair",
         interval_kind=interval_kind,
         notes=estimate.notes,
     )

@@ -161,7 +161,6 @@ class Support(ServerHalf[O_co]):
     """The server's half of the oracles with one kind of encoding."""
 
     is_oracle: ClassVar[bool] = True
-    one_support: ClassVar[bool] = False  # whether a report supports one value, as a symbol does
     # What is watched of reports for crafted ones (`overstory.analysis.alarms`): how many values a report votes for,
     # which pairs of values, and its seed.
     watched: ClassVar[frozenset[str]] = frozenset()
@@ -184,11 +183,6 @@ class Support(ServerHalf[O_co]):
     def num_outputs(self) -> int:
         """Payloads that a device can send are below this number."""
         return self.mechanism.payload_limit
-
-    @property
-    def num_supports(self) -> int:
-        """How many supports a report can have: symbols, or bits."""
-        return self.mechanism.payload_bits
 
     @property
     def own_bits(self) -> int | None:

@@ -8,7 +8,6 @@ from overstory.cli.arguments import (
     AT_LEAST_ONE,
     CSV,
     ENGINE,
-    PAIR,
     Command,
     Form,
     Forms,
@@ -300,10 +299,7 @@ DECODE: Final = Command(
         "from files",
         Option("--params"),
         Option("--counts", "counts, from `overstory sum`; .json: with their label", "FILE"),
-        Option(
-            "--map", "candidate map, from `overstory map`; with --pair of each variable of strings", "FILE", nargs="+"
-        ),
-        PAIR,
+        Option("--map", "candidate map, from `overstory map`", "FILE"),
     ),
     Group(
         "from a store, a collector, or exported folders",
@@ -412,8 +408,6 @@ detected candidates. The map is not checked: make it with the hash family and ke
 From files with a label, of any oracle: counts of `overstory sum -o NAME.json`, by --counts, or the reports themselves,
 which an engine counts first. The label says what made the reports; --candidates are the strings to look for.
 
-With --pair, from counts of `overstory sum --pair`: the table of two variables that were reported together.
-
 From a store, or from a collector by its address: estimates a metric of the registry over a range of periods: in total,
 per period, with the periods before, or cumulative (over all reports so far); or compares two ranges or groups. A device
 reports once a period and its reports share permanent responses. Standard errors assume that every device reported in
@@ -428,7 +422,6 @@ every period (of a panel: as often as it asks one device), unless --reports-per-
                 takes=("INPUT", *_OF_A_METRIC, *_OF_PERIODS, "--engine"),
                 when="analysis.decode:is_of_folders",
             ),
-            Form("with --pair", ("--pair",), ("--params", "--map", "--counts")),
             Form(
                 "on files of reports",
                 ("INPUT",),

@@ -21,7 +21,6 @@ from overstory.files.rappor import metrics, read_counts, read_map, read_params, 
 from overstory.presentation.document import Lines, Paragraph
 from overstory.presentation.formats import epsilons_text, plural
 from overstory.presentation.render_text import print_document
-from overstory.protocol.errors import ParameterError
 from overstory.queries.readings import Aggregation, EstimateOptions
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 FORMS: Final = {
     "on exported folders": "analysis.decode_store",
     "with --store": "analysis.decode_store",
-    "with --pair": "analysis.decode_pairs",
     "on files of reports": "analysis.decode_counts",
     "on counts with a label": "analysis.decode_counts",
 }
@@ -54,7 +52,7 @@ def is_of_labelled_counts(args: argparse.Namespace) -> bool:
 
 
 AS_SAID: Final = (
-    *("params", "counts", "registry", "metric", "engine", "group", "by_group", "smooth", "aggregate"),
+    *("params", "counts", "map", "registry", "metric", "engine", "group", "by_group", "smooth", "aggregate"),
     *("overlap", "candidates", "plot", "candidates_out"),
 )
 """Options that are taken into the request as they are."""
@@ -67,8 +65,7 @@ class DecodeRequest:
     inputs: tuple[str, ...]
     params: str | None
     counts: str | None
-    maps: tuple[str, ...]
-    pair: tuple[str, str] | None
+    map: str | None
     store: tuple[str, ...]
     registry: str | None
     metric: str | None
@@ -115,11 +112,8 @@ class DecodeRequest:
 
 
 def run(args: argparse.Namespace) -> int:
-    args.map = args.map or []
     check_pipes(args, "params", "counts", "map", "inputs")
     request = _request(args)
-    if len(request.maps) > 1 and not request.pair:
-        raise ParameterError("--map: give one map: several are for --pair, one for each variable")
     if args.form not in FORMS:
         return _run_map(request)
     answer: Callable[[DecodeRequest], int] = import_module(f"overstory.cli.{FORMS[args.form]}").run
@@ -130,12 +124,9 @@ def _request(args: argparse.Namespace) -> DecodeRequest:
     """Return the request that the options make."""
     said: dict[str, Any] = {name: getattr(args, name) for name in AS_SAID}
     said |= {name: tuple(getattr(args, name) or ()) for name in ("inputs", "store")}
-    for name in ("pair", "compare"):
-        two = getattr(args, name)
-        said[name] = None if two is None else (two[0], two[1])
     return DecodeRequest(
         **said,
-        maps=tuple(args.map),
+        compare=None if args.compare is None else (args.compare[0], args.compare[1]),
         periods=(args.first, args.last),
         options=EstimateOptions(
             reports_per_device=args.reports_per_device,
@@ -157,12 +148,13 @@ def _run_map(request: DecodeRequest) -> int:
     """Answer by counts and a candidate map, the files of RAPPOR's public tools."""
     assert request.params is not None
     assert request.counts is not None
+    assert request.map is not None
     printing, notes = request.printing, list[str]()
     parameters = read_params(request.params)
     mechanism, shape = parameters.mechanism(), {"num_bits": parameters.k, "num_cohorts": parameters.m}
     counts = read_counts(request.counts, notes=notes, **shape)
-    with reading_bar("reading the map", request.maps, quiet=printing.quiet) as advance:
-        candidates = read_map(request.maps[0], num_hashes=parameters.h, notes=notes, advance=advance, **shape)
+    with reading_bar("reading the map", [request.map], quiet=printing.quiet) as advance:
+        candidates = read_map(request.map, num_hashes=parameters.h, notes=notes, advance=advance, **shape)
     p_star, q_star, options = float(mechanism.p_star), float(mechanism.q_star), request.options
     decoded = decode(
         counts,

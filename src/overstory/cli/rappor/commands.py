@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from overstory.cli.arguments import ENGINE, OF_SOURCES, PAIR, SOURCES, Command, Idle, Needs, Option, flag
+from overstory.cli.arguments import ENGINE, OF_SOURCES, SOURCES, Command, Option, flag
 
 _PARAMS: Final = Option("--params", required=True)
 _HASHING: Final = Option(
@@ -54,7 +54,6 @@ SUM: Final = Command(
     "  overstory sum --params params.csv reports.csv.gz reports.ovsb -o reports.parquet",
     Option("reports", "files of reports, folders, globs or addresses", "INPUT", nargs="+"),
     SOURCES,
-    PAIR,
     _output(
         "file for the counts: a row per cohort, its reports and then each bit's count; NAME.json: with their label; "
         "NAME.parquet: no counts, but the reports in blocks, which are counted fastest"
@@ -70,17 +69,9 @@ Parquet and packed batches of any oracle are also counted in units by several pr
 files, folders, globs or addresses in an object store (s3://..., gs://...).
 
 A row of a Parquet file is a block of reports of one cohort. Its label says what mechanism made the reports, so that
-nothing else need be given to count them.
-
-With --pair it counts pairs of bits of two variables, from the files of Google's association tools: a header with cohort
-and the two variables, or, as their simulation writes it, no header, the cohort counted from 1 and the bits
-reversed.""",
+nothing else need be given to count them.""",
     runs="rappor.file_tools:count",
-    rules=(
-        *OF_SOURCES,
-        Needs(("--pair",), ("--params",), "its files have no labels"),
-        Idle(("--registry", "--candidates", "--engine"), ("--pair",), "one process reads its files"),
-    ),
+    rules=OF_SOURCES,
 )
 
 COMMANDS: Final = {command.name: command for command in (ENCODE, MAP, SUM)}

@@ -20,16 +20,12 @@ from overstory.files.parquet import read_label, write_blocks
 from overstory.files.rappor import (
     Holding,
     hash_candidates,
-    pair_form,
     privacy,
     read_candidates,
-    read_pairs,
     read_params,
     read_values,
-    sum_pairs,
     write_counts,
     write_map,
-    write_pair_counts,
 )
 from overstory.files.reports import (
     ReportRow,
@@ -139,10 +135,6 @@ def map_candidates(args: argparse.Namespace) -> int:
 
 def count(args: argparse.Namespace) -> int:
     check_pipes(args, "params", "reports")
-    if args.pair:
-        if args.output.endswith(".parquet"):
-            raise ParameterError(f"-o {args.output}: counts of --pair are CSV: give another name")
-        return _sum_pairs(args)
     if args.output.endswith(".parquet"):
         return _write_blocks(args)
     counting = Counting(
@@ -167,18 +159,6 @@ def count(args: argparse.Namespace) -> int:
     write_counts(args.output, counts)
     what = f"{counts.num_reports:,} reports in {parameters.m} cohorts"
     return _print_sum(args, counts, skipped, {"reports": counts.num_reports}, what)
-
-
-def _sum_pairs(args: argparse.Namespace) -> int:
-    form = pair_form(read_params(args.params), args.pair)
-    skipped = Skipped() if args.skip_bad else None
-    with reading_bar("summing", args.reports, quiet=args.quiet) as advance:
-        batches = (batch for path in args.reports for batch in read_pairs(path, form, skipped=skipped, advance=advance))
-        counts = sum_pairs(batches, form)
-    write_pair_counts(args.output, counts, form)
-    about = {"reports": counts.num_reports, "variables": list(form.names), "bits": list(form.widths)}
-    what = f"{counts.num_reports:,} reports: {form.widths[0]} x {form.widths[1]} pairs of bits"
-    return _print_sum(args, counts, skipped, about, what)
 
 
 def _print_sum(
