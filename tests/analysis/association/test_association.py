@@ -4,11 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 
 import overstory
 from overstory.analysis.association.independence import compare_rows, conditional, cramers_v, independence
-from overstory.analysis.association.summary import nearest_distribution, reported
+from overstory.analysis.association.summary import reported
 from overstory.analysis.association.table import TableEstimate, pair_table
 from overstory.protocol.errors import ParameterError
 from support.association_populations import KroneckerCovariance
@@ -84,29 +83,6 @@ def test_v_leaves_out_rows_that_may_be_empty():
     assert v is not None
     assert v.left_out == (("r2",), ())
     assert v.estimate == pytest.approx(0.6, abs=0.01)
-
-
-def test_the_nearest_distribution_is_the_optimum():
-    """Against a general optimizer, for covariances of full rank and of sums that are always 1."""
-    drawn = np.random.default_rng(6)
-    for trial in range(30):
-        root = drawn.normal(size=(6, 6))
-        spread = root @ root.T + 0.1 * np.eye(6)
-        estimate = drawn.normal(1 / 6, 0.4, size=6)
-        if trial % 2:
-            centred = np.eye(6) - 1 / 6
-            spread = centred @ spread @ centred
-            estimate += (1 - estimate.sum()) / 6
-        shown = nearest_distribution(estimate, spread)
-        precision = np.linalg.pinv(spread, rcond=1e-10)
-        best = minimize(
-            lambda p, precision=precision, estimate=estimate: (p - estimate) @ precision @ (p - estimate),
-            np.full(6, 1 / 6),
-            bounds=[(0, 1)] * 6,
-            constraints={"type": "eq", "fun": lambda p: p.sum() - 1},
-            options={"ftol": 1e-14, "maxiter": 1_000},
-        )
-        np.testing.assert_allclose(shown, best.x, atol=2e-4)
 
 
 def test_a_table_without_dependence_is_shown_as_independent():
