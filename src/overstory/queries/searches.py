@@ -161,11 +161,9 @@ def _notes(counted: PeriodCounts, stored: int) -> Iterator[str]:
         )
 
 
-def compare_searches(
-    a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None, *, overlap: float = 0.0
-) -> Comparison:
+def compare_searches(a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None) -> Comparison:
     """Return the shares of the values that two searches have in common, of one range less those of the other."""
-    check_comparable(a, b, overlap=overlap, refusal="no two answers to a search share noise: an overlap has no meaning")
+    check_comparable(a, b)
     chosen = options or EstimateOptions()
     kind: IntervalKind = chosen.interval_kind or "population"
     searches = [read_search(counted, "total", replace(chosen, interval_kind=kind)) for counted in (a, b)]

@@ -141,13 +141,9 @@ def tables_of_divided(
     return divided_tables(mechanism, counts, domain.names, labels, reports_per_device=per_device)
 
 
-def compare_tables(
-    a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None, *, overlap: float = 0.0
-) -> Comparison:
+def compare_tables(a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None) -> Comparison:
     """Return the differences of cells and of shares in rows; a row too small in one of the ranges has none."""
-    check_comparable(
-        a, b, overlap=overlap, refusal="an overlap is declared for shares of values: differences of tables assume none"
-    )
+    check_comparable(a, b)
     chosen = options or EstimateOptions()
     series = [read_tables(counted, "total", chosen) for counted in (a, b)]
     summaries = [each.parts[0].estimate for each in series]

@@ -6,17 +6,22 @@ import numpy as np
 import pytest
 
 import overstory
-from overstory.analysis.association.independence import compare_rows, conditional, cramers_v, independence
+from overstory.analysis.association.independence import (
+    DenseCovariance,
+    compare_rows,
+    conditional,
+    cramers_v,
+    independence,
+)
 from overstory.analysis.association.summary import reported
 from overstory.analysis.association.table import TableEstimate, pair_table
 from overstory.protocol.errors import ParameterError
-from support.association_populations import KroneckerCovariance
 
 
 def _table(shares, error, reports=1_000):
     """Return a table of which each cell has this standard error by itself."""
     rows, columns = np.array(shares).shape
-    spread = KroneckerCovariance(((np.eye(rows) * error, np.eye(columns) * error),))
+    spread = DenseCovariance(np.eye(rows * columns) * error**2, np.array(shares), 0.0)
     labels = tuple(f"r{number}" for number in range(rows)), tuple(f"c{number}" for number in range(columns))
     return TableEstimate(
         names=("row", "column"),

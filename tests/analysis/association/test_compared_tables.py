@@ -74,14 +74,12 @@ def test_periods_of_one_population_are_seldom_called_changed():
     assert false_alarms(0.66) > most
 
 
-def test_a_row_that_is_too_small_is_named_and_an_overlap_is_refused():
+def test_a_row_that_is_too_small_is_named_and_a_range_without_reports_is_refused():
     metric = metric_of(TABLE)
     few = np.array([0.5, 0.2, 0.2995, 0.0, 0.0005, 0.0])
     a, b = (period(metric, number, few, 2_000, number) for number in (0, 1))
     both = compare(a, b)
     assert any("no shares in the rows version=3.0: too few reports" in note for note in both.to_json()["notes"])
-    with pytest.raises(ParameterError, match="differences of tables assume none"):
-        compare(a, b, overlap=0.5)
     with pytest.raises(ParameterError, match="has no reports"):
         compare(a, PeriodCounts(metric, 3, 3, {}))
 
@@ -118,8 +116,6 @@ def test_the_values_that_two_searches_found_are_compared(tmp_path):
     assert not any("share noise" in note for note in both["notes"])
     with pytest.raises(ParameterError, match="only their counts are here"):
         compare(*(PeriodCounts(metric, each.first, each.last, each.counts) for each in (a, b)))
-    with pytest.raises(ParameterError, match="no two answers to a search share noise"):
-        compare(a, b, overlap=0.1)
 
 
 def coverage(adjustment):

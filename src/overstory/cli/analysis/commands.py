@@ -284,7 +284,7 @@ overlap.""",
 _OF_A_METRIC: Final = ("--registry", "--metric", "--candidates", "--steps")
 _OF_PERIODS: Final = (
     *("--from", "--to", "--group", "--by-group", "--smooth", "--aggregate", "--pool", "--compare"),
-    *("--overlap", "--range", "--candidates-out"),
+    *("--range", "--candidates-out"),
 )
 
 
@@ -336,13 +336,6 @@ DECODE: Final = Command(
             "first less those of the second",
             "A..B",
             nargs=2,
-        ),
-        Option(
-            "--overlap",
-            "with --compare: share of the smaller range's devices that reported in both and kept their values, 0 to 1 "
-            "(default: 0, which is always safe)",
-            "SHARE",
-            float,
         ),
         Option("--candidates", "strings to look for, instead of the registry's list", "FILE"),
         Option(
@@ -443,7 +436,6 @@ every period (of a panel: as often as it asks one device), unless --reports-per-
         OneOf(("--aggregate", "--pool", "--compare")),
         OneOf(("--group", "--by-group")),
         OneOf(("--by-group", "--compare")),
-        Needs(("--overlap",), ("--compare",), "it is how many devices two ranges share"),
         Needs(("--smooth",), ("--by-group",), "it moves the shares of groups to their mean"),
         Idle(("--plot", "--steps", "--candidates-out"), ("--compare",), "these are differences"),
     ),

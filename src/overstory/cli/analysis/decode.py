@@ -53,7 +53,7 @@ def is_of_labelled_counts(args: argparse.Namespace) -> bool:
 
 AS_SAID: Final = (
     *("params", "counts", "map", "registry", "metric", "engine", "group", "by_group", "smooth", "aggregate"),
-    *("overlap", "candidates", "plot", "candidates_out"),
+    *("candidates", "plot", "candidates_out"),
 )
 """Options that are taken into the request as they are."""
 
@@ -76,7 +76,6 @@ class DecodeRequest:
     smooth: bool
     aggregate: Aggregation
     compare: tuple[str, str] | None
-    overlap: float | None
     candidates: str | None
     options: EstimateOptions  # without the candidates, which are still in their file
     plot: str | None
