@@ -87,22 +87,6 @@ def test_the_population_adds_the_sampling_of_devices_not_of_reports():
     assert (alone.errors() == alone.standard_errors).all()
 
 
-@pytest.mark.parametrize("name", ["grr", "opt-wb", "oue"])
-def test_reports_of_one_device_are_one_person(name):
-    """10 reports each of 300 people, fresh noise or memoized: the population's interval covers."""
-    parameters = {"window": 10} if name == "opt-wb" else {}
-    oracle, rng, hits = overstory.oracle(name, domain_size=5, epsilon=10.0, **parameters), np.random.default_rng(3), []
-    for _ in range(120):
-        fleet = oracle.devices(rng.choice(5, size=300, p=WEEKS[0]), rng)
-        counts = [oracle.accumulate(fleet.report(index)) for index in range(10)]
-        total = sum(counts[1:], counts[0])
-        found = oracle.estimate(total, reports_per_device=10.0, interval_kind="population")
-        low, high = found.confidence_interval()
-        hits.append((low <= 3_000 * WEEKS[0]) & (3_000 * WEEKS[0] <= high))
-    few = binom.cdf(np.array(hits).sum(axis=0)[:4], 120, 0.93).min()  # 300 people: it is a little short
-    assert few > FALSE_ALARM
-
-
 def test_detection_does_not_depend_on_the_kind():
     """Detection tests whether nobody has a value: then the sampling of people adds nothing."""
     reports, population = (estimate([300.0, 70.0, 10.0], interval_kind=kind) for kind in ("reports", "population"))

@@ -7,14 +7,13 @@ import pytest
 
 import overstory
 from overstory.analysis.association.independence import (
-    DenseCovariance,
     compare_rows,
     conditional,
     cramers_v,
     independence,
 )
 from overstory.analysis.association.summary import reported
-from overstory.analysis.association.table import TableEstimate, pair_table
+from overstory.analysis.association.table import DenseCovariance, TableEstimate, pair_table
 from overstory.protocol.errors import ParameterError
 
 
