@@ -23,7 +23,6 @@ from support.devices import ENTRY, HEAD
 WEEK = Period.parse("week")
 FIRST = 3_024
 TREE = 'domain = {kind = "categories", names = ["oak", "ash"]}\noracle = "%s"\nparameters = {epsilon = 1.0}\n'
-LOAD = 'domain = {kind = "interval", min = 0, max = 10}\noracle = "mean"\nparameters = {epsilon = 1.0}\n'
 
 
 def metric(panel='panel = {cycle = "year"}\n', oracle="grr", rest="", period="week"):

@@ -1,9 +1,12 @@
 """What is said of a table in small cases that can be checked by hand."""
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
+from scipy.linalg import null_space
+from scipy.special import chdtri, chndtrinc
 
 import overstory
 from overstory.analysis.association.independence import (
@@ -69,6 +72,24 @@ def test_a_sharp_table_has_its_own_cramers_v():
     sure = cramers_v(_table([[0.5, 0.0], [0.0, 0.5]], 1e-6))
     assert sure is not None
     assert sure.estimate == pytest.approx(1.0)
+
+
+def test_the_strength_that_is_detected_is_the_mean_over_all_directions():
+    """One by one, with marginals so skewed that the order of a product shows."""
+    first, second = np.array([0.8, 0.15, 0.05]), np.array([0.4, 0.35, 0.25])
+    ones = np.ones((1, 3))
+    derivative = np.eye(9) - np.kron(np.eye(3), second[:, None] * ones) - np.kron(first[:, None] * ones, np.eye(3))
+    contrasts = np.kron(null_space(ones), null_space(ones)).T
+    moved = contrasts @ derivative * 0.01
+    each = [
+        contrasts @ (np.outer(x, y) * np.sqrt(np.outer(first, second))).ravel()
+        for x, y in product(null_space(np.sqrt([first])).T, null_space(np.sqrt([second])).T)
+    ]
+    noncentral = np.mean([way @ np.linalg.solve(moved @ moved.T, way) for way in each])
+    needed = chndtrinc(chdtri(4, 0.05), 4, 0.2)
+    assert independence(_table(np.outer(first, second), 0.01)).detectable == pytest.approx(
+        math.sqrt(needed / noncentral / 2)
+    )
 
 
 def test_without_a_sign_of_dependence_v_has_an_upper_bound_alone():

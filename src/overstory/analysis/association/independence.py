@@ -105,8 +105,7 @@ def independence(table: TableEstimate, alpha: float = 0.05) -> Independence | No
         return None
     statistic = float(difference @ linalg.cho_solve(factor, difference))
     p_value = chi2_tail(degrees, statistic)
-    detectable = _detectable(table, linalg.cho_solve(factor, np.eye(degrees)), degrees, alpha)
-    return Independence(statistic, degrees, p_value, alpha, detectable)
+    return Independence(statistic, degrees, p_value, alpha, _detectable(table, factor[0], alpha))
 
 
 def _contrasts(table: TableEstimate) -> tuple[F64, F64]:
@@ -128,18 +127,19 @@ def _derivative(rows: F64, columns: F64) -> F64:
     return np.asarray(np.eye(rows.size * columns.size) - by_row - by_column)
 
 
-def _detectable(table: TableEstimate, precision: F64, degrees: int, alpha: float) -> float:
+def _detectable(table: TableEstimate, factor: F64, alpha: float) -> float:
     """Return the V at which T has its power, T's noncentrality being averaged over the directions of dependence."""
-    from scipy import special
+    from scipy import linalg, special
 
+    degrees = len(factor)
     critical = special.chdtri(degrees, alpha)
     needed = float(special.chndtrinc(critical, degrees, 1.0 - POWER))
     held = [np.maximum(marginal.shares, 1e-9) for marginal in table.marginals]
     roots = [np.sqrt(shares / shares.sum()) for shares in held]
     # Delta = sqrt(a b') z, z of length phi and orthogonal to the roots of a and b: every direction is as likely.
     ways = [orthogonal(np.ones(len(root))).T @ (root[:, None] * orthogonal(root)) for root in roots]
-    shape = np.kron(*ways)
-    mean = float(np.einsum("ij,ik,kj->", precision, shape, shape, optimize=True)) / degrees
+    # d = S z, of noncentrality z' S' C^-1 S z: the mean over z is its trace, with C = U'U the squares of U'^-1 S.
+    mean = float((linalg.solve_triangular(factor, np.kron(*ways), trans="T") ** 2).sum()) / degrees
     return min(math.sqrt(needed / mean / (min(table.shares.shape) - 1)), 1.0)
 
 
