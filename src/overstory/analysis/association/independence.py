@@ -153,7 +153,7 @@ FAR: Final = 1e6
 class Conditional:
     """The shares of the columns' values in each row."""
 
-    table: TableEstimate  # its `transposed` conditions on the columns
+    table: TableEstimate
     estimable: NDArray[np.bool_]  # shape (k_x,): which rows are large enough
     shares: F64  # shape (k_x, k_y): P(column | row); nan in rows that are not estimable
 

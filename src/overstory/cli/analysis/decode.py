@@ -170,7 +170,7 @@ def _run_map(request: DecodeRequest) -> int:
     )
     # The sizes of cohorts and sums of bits are checked where every device reported once.
     checks = check_collection(mechanism, counts, decoded) if request.repeats == 1.0 else ()
-    told = (*notes, *decoded.notes, *alarm_notes(checks, decoded=True))
+    told = (*notes, *decoded.notes, *alarm_notes(checks))
     decoded = replace(decoded, notes=told, adjustment=options.adjustment)
     about = {**metrics(decoded, parameters, mechanism), "checks": [check.to_json() for check in checks]}
     output, to_pipe = str(printing.output), printing.output == "-"

@@ -167,7 +167,7 @@ def _estimated(
     # Sizes and sums are checked where every device reported once, and all that it can hold was counted.
     partly = values is not None and mechanism.domain_size is not None
     checks = () if repeats != 1 or partly else check_collection(mechanism, counts, estimate, labels=names or ())
-    notes = alarm_notes(checks, decoded=mechanism.encoding.decoded)
+    notes = alarm_notes(checks)
     if notes:
         estimate = replace(estimate, notes=(*estimate.notes, *notes))
     if options.steps:
