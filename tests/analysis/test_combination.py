@@ -74,13 +74,15 @@ def test_two_values_supports_go_together_as_enumeration_says(kind):
 
 
 def covered(kind, epsilon, people, pairs, interval=lambda combined: (combined.low, combined.high)):
-    """How often the intervals of two totals hold the population's."""
+    """How often the intervals of four totals hold the population's."""
     f, hits = WEEKS[0], []
     for week, _ in collections(kind, epsilon, people, pairs, seed=11):
         week = replace(week, interval_kind="population")  # noqa: PLW2901
         asked = [
             (total(week, ["v0", "v1"]), f[0] + f[1]),
             (total(week, ["v1", "v2", "v3"]), f[1:4].sum()),
+            (total(week, ["v0", "v2"]), f[0] + f[2]),
+            (total(week, ["v1", "v4"]), f[1] + f[4]),
         ]
         hits.append([low <= truth <= high for (low, high), truth in ((interval(c), truth) for c, truth in asked)])
     return np.array(hits)
